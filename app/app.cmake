@@ -8,7 +8,7 @@ target_include_directories(sparge-gen PRIVATE ${app_folders})
 
 target_sources(sparge-gen PRIVATE
   app/main.c app/options.c app/option_table.c app/option_rules.c app/command_table.c app/help.c app/shell_completion.c app/setup.c app/setup_attention.c app/rank.c
-  app/interrupt.c app/progress.c app/notices.c app/wait_policy.c app/image.c app/picture.c app/preview_file.c app/report.c app/report_attention.c
+  app/interrupt.c app/progress.c app/notices.c app/wait_policy.c app/image.c app/picture.c app/preview_file.c app/image_grid.c app/render_outputs.c app/report.c app/report_attention.c
   app/command_render.c app/command_info.c app/command_check.c app/command_tune.c app/tune_cache.c app/video_input.c
   app/bench/bench.c app/bench/bench_step.c app/bench/bench_attention.c app/bench/bench_cold.c app/bench/bench_input.c
   app/compare/command_compare.c app/compare/compare_arms.c app/compare/compare_files.c app/compare/report_arms.c
@@ -16,10 +16,11 @@ target_sources(sparge-gen PRIVATE
   app/compare/clip_reader.c app/compare/clip_y4m.c app/compare/frame_list.c
   app/compare/metrics.c app/compare/clip_figures.c app/compare/clip_scores.c app/compare/clip_similarity.c
   app/compare/caption.c app/compare/collage.c
-  app/eval/command_eval.c app/eval/eval_open.c app/eval/eval_unit.c app/eval/eval_files.c app/eval/eval_log.c
+  app/eval/command_eval.c app/eval/eval_open.c app/eval/eval_unit.c app/eval/eval_request.c
+  app/eval/eval_files.c app/eval/eval_log.c
   app/eval/eval_manifest.c app/eval/eval_results.c app/eval/eval_summary.c app/eval/eval_report.c app/eval/clip_names.c
   app/eval/eval_pictures.c app/eval/eval_similarity.c
-  app/output/sink.c app/output/sink_png.c app/output/sink_y4m.c app/output/report_page.c
+  app/output/sink.c app/output/sink_png.c app/output/sink_jpeg.c app/output/sink_y4m.c app/output/report_page.c
   app/output/report_command.c app/output/report_result.c)
 if(SG_FFMPEG)
   target_sources(sparge-gen PRIVATE app/output/sink_video.c app/output/sink_mp4.c app/output/sink_mkv.c

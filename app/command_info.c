@@ -3,12 +3,14 @@
 #include "command.h"
 #include "json_input.h"
 #include "notices.h"
+#include "option_rules.h"
 #include "progress.h"
 #include "report.h"
 #include "report_attention.h"
 #include "report_command.h"
 #include "setup.h"
 #include "sink.h"
+#include "tensor_source.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -28,11 +30,22 @@ static void print_command(json_t *settings)
     putchar('\n');
 }
 
-static sg_status file_info(const char *path, bool as_json, sg_error *e)
+/* Of latents: what their file keeps; *out is the caller's, NULL: it holds no latents with settings. */
+static sg_status latents_settings(const char *path, char **out, sg_error *e)
 {
-    char        *text = NULL;
-    json_error_t why;
-    SG_TRY(sg_sink_read_settings(path, &text, e));
+    sg_source *source = NULL;
+    *out = NULL;
+    if (!sg_text_ends(path, SG_SAFETENSORS) || sg_source_open(&source, path, &(sg_error){0}) != SG_OK) return SG_OK;
+    const char *const text = sg_source_find(source, "latents").rank ? sg_source_metadata(source, "settings") : NULL;
+    const bool        whole = !text || (*out = strdup(text));
+    sg_source_close(&source);
+    return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+}
+
+/* Takes the text. */
+static sg_status settings_info(const char *path, char *text, bool as_json, sg_error *e)
+{
+    json_error_t  why;
     const bool    fits = sg_json_fits(text, strlen(text), MAX_VALUES);
     json_t *const settings = fits ? json_loads(text, JSON_REJECT_DUPLICATES, &why) : NULL;
     free(text);
@@ -207,10 +220,11 @@ static void print_render(const model_summary *t)
 {
     const sg_request *const r = &t->r;
     const sg_plan *const    p = &t->plan;
-    printf("\nrender     %dx%d, %d frame%s at %d fps (%.3g s)\n", r->width, r->height, r->frames, sg_plural(r->frames),
-           r->fps, (double)r->frames / r->fps);
-    printf("           sizes in steps of %d, frames %s\n", t->info.multiple,
-           sg_frame_rule_text((char[48]){0}, 48, t->info.frames));
+    printf("\nrender     %s", sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r));
+    if (r->frames > 1) printf(" (%.3g s)", (double)r->frames / r->fps);
+    printf("\n           sizes in steps of %d", t->info.multiple);
+    if (!sg_setup_makes_images(&t->info)) printf(", frames %s", sg_frame_rule_text((char[48]){0}, 48, t->info.frames));
+    putchar('\n');
     printf("           %d step%s of %s, guidance %s", r->steps, sg_plural(r->steps), sg_sampler_names[r->sampler],
            sg_report_guidance((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r));
     if (r->sigmas.count)
@@ -337,8 +351,11 @@ static sg_status engine_info(model_summary *t, sg_engine *engine, const sg_setti
     t->world = sg_engine_world(engine);
     t->word = sg_engine_vocabulary(engine, &t->words);
     SG_TRY(sg_setup_attention(&r->attention, &t->files, s, e));
-    r->output_bytes = sg_sink_bytes(&(sg_clip){
-        .path = sg_sink_default_name(), .width = r->width, .height = r->height, .frames = r->frames, .fps = r->fps});
+    r->output_bytes = sg_sink_bytes(&(sg_clip){.path = sg_sink_default_name(r->frames),
+                                               .width = r->width,
+                                               .height = r->height,
+                                               .frames = r->frames,
+                                               .fps = r->fps});
     SG_TRY(sg_engine_plan(engine, r, &t->plan, e));
     SG_TRY(sg_attention_predict_runs(&t->forecast, &r->attention, &t->info, t->plan.tokens, r->steps, e));
     sg_setup_warning(t->doubt, sizeof t->doubt, &r->attention, &t->files, &t->model);
@@ -364,7 +381,10 @@ sg_status sg_command_info(const sg_settings *s, sg_error *e)
     struct stat st;
     if (s->operand && s->model) return sg_error_set(e, SG_E_ARG, "info takes a folder or file, or --model, not both");
     const bool file = s->operand && stat(s->operand, &st) == 0 && !S_ISDIR(st.st_mode);
-    if (file && !holds_weights(s->operand)) return file_info(s->operand, s->info_json, e);
+    char      *text = NULL;
+    if (file) SG_TRY(latents_settings(s->operand, &text, e));
+    if (file && !text && !holds_weights(s->operand)) SG_TRY(sg_sink_read_settings(s->operand, &text, e));
+    if (text) return settings_info(s->operand, text, s->info_json, e);
     sg_settings with = *s;
     if (s->operand) with.model = s->operand;
     return model_info(&with, e);

@@ -3,6 +3,7 @@
 #include "base/path.h"
 #include "base/text.h"
 #include "command.h"
+#include "image_grid.h"
 #include "interrupt.h"
 #include "notices.h"
 #include "option_rules.h"
@@ -11,6 +12,7 @@
 #include "preview_file.h"
 #include "progress.h"
 #include "prompt_set.h"
+#include "render_outputs.h"
 #include "report.h"
 #include "report_attention.h"
 #include "setup.h"
@@ -21,7 +23,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { CLIPS_MOST = 1000000 };
@@ -41,9 +42,10 @@ typedef struct job {
     sg_progress           progress;
     sg_sink              *sink;
     sg_preview_file      *preview;
+    sg_image_grid         grid;
     bool                  decode_only;
-    int                   clips; /* to be made */
-    char                 *note;  /* what the latents file tells of how it was made; or NULL */
+    int                   clips, clip; /* to be made; the one at work, from 0 */
+    char                 *note;        /* what the latents file tells of how it was made; or NULL */
 } job;
 
 static void mark(const job *j, const char *piece)
@@ -73,6 +75,7 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 {
     job *j = context;
     if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    SG_TRY(sg_image_grid_put(&j->grid, j->clip, rgb, e));
     return sg_sink_write(j->sink, index, rgb, e);
 }
 
@@ -99,23 +102,6 @@ static int batch_of(const job *j) { return j->settings->batch ? j->settings->bat
 static int64_t clips_of(const job *j, const sg_prompt_set *prompts)
 {
     return (int64_t)(prompts->count ? prompts->count : 1) * batch_of(j);
-}
-
-/* With several clips ball.mp4 becomes ball-0001.mp4, ball-0002.mp4, ... The caller frees. */
-static char *numbered(const char *path, int index, int count)
-{
-    const char *const extension = sg_path_extension(path);
-    char             *name;
-    if (count == 1) return strdup(path);
-    return asprintf(&name, "%.*s-%04d%s", (int)(extension - path), path, index + 1, extension) < 0 ? NULL : name;
-}
-
-/* Stdout, a device or a pipe takes the reports of all clips, one after the other. */
-static char *numbered_report(const char *path, int index, int count)
-{
-    struct stat st;
-    const bool  stream = strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
-    return numbered(path, index, stream ? 1 : count);
 }
 
 /* ---- before the work ---- */
@@ -159,8 +145,6 @@ static sg_status check_inputs(job *j, sg_error *e)
     if (s->preview && j->decode_only)
         return sg_error_set(e, SG_E_ARG, "--preview has no effect where --latents are only decoded");
     if (s->preview) SG_TRY(sg_preview_file_check(s->preview, e));
-    if (s->preview && strcmp(s->preview, s->output ? s->output : sg_sink_default_name()) == 0)
-        return sg_error_set(e, SG_E_ARG, "--preview and --output are one file, %s", s->preview);
     if (s->capture_qkv && j->decode_only)
         return sg_error_set(e, SG_E_ARG, "--capture-qkv has no effect where --latents are only decoded");
     return SG_OK;
@@ -243,6 +227,17 @@ static sg_status open_engine(job *j, sg_error *e)
     return sg_video_input_read(&j->video, j->engine, &j->request, j->pictures.fit, e);
 }
 
+static sg_status open_grid(job *j, sg_error *e)
+{
+    const sg_request *const r = &j->request;
+    if (!j->settings->grid) return SG_OK;
+    if (r->frames > 1)
+        return sg_error_set(e, SG_E_ARG, "--grid is of images, and the clips have %d frames; add --frames 1",
+                            r->frames);
+    sg_image_grid_open(&j->grid, j->settings->grid, j->clips, r->width, r->height);
+    return SG_OK;
+}
+
 static sg_clip clip_of(const job *j, const char *path)
 {
     return (sg_clip){.path = path,
@@ -286,8 +281,8 @@ static void say_start(job *j, const sg_prompt_set *prompts)
         return;
     }
     sg_progress_say(&j->progress, "%s in %s on %s", j->model.name, j->info.dtype, j->info.device);
-    sg_progress_say(&j->progress, "decoding %s: %dx%d, %d frame%s at %d fps", r->latents_in, r->width, r->height,
-                    r->frames, sg_plural(r->frames), r->fps);
+    sg_progress_say(&j->progress, "decoding %s: %s", r->latents_in,
+                    sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r));
 }
 
 static void say_plan(job *j)
@@ -371,8 +366,12 @@ static void say_end(job *j, const char *path, const sg_report *r)
     char took[32];
     sg_duration(took, sizeof took, r->total_seconds);
     if (j->settings->verbose) say_stages(j, r);
-    sg_progress_say(&j->progress, "%s: %.3g s of video in %s", strcmp(path, "-") == 0 ? "stdout" : path,
-                    (double)j->request.frames / j->request.fps, took);
+    const char *const name = strcmp(path, "-") == 0 ? "stdout" : path;
+    if (j->request.frames == 1)
+        sg_progress_say(&j->progress, "%s: image in %s", name, took);
+    else
+        sg_progress_say(&j->progress, "%s: %.3g s of video in %s", name, (double)j->request.frames / j->request.fps,
+                        took);
 }
 
 /* ---- the work ---- */
@@ -440,6 +439,17 @@ static sg_status add_quality(json_t *settings, const sg_settings *s, sg_error *e
     return failed ? sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON") : SG_OK;
 }
 
+/* The grid's settings are those of its first image, with the number of images. */
+static sg_status keep_for_grid(job *j, const json_t *settings, sg_error *e)
+{
+    json_t *const   own = json_copy((json_t *)(uintptr_t)settings);
+    const bool      whole = json_object_set_new(own, "batch", json_integer(j->clips)) == 0;
+    const sg_status status =
+        whole ? sg_report_text(&j->grid.settings, own, e) : sg_error_set(e, SG_E_MEMORY, "--grid: out of memory");
+    json_decref(own);
+    return status;
+}
+
 static sg_status render_one(job *j, int i, const clip_paths *path, sg_error *e)
 {
     json_t                 *settings = NULL;
@@ -452,6 +462,7 @@ static sg_status render_one(job *j, int i, const clip_paths *path, sg_error *e)
     if (!j->decode_only) status = sg_report_add_attention(settings, &r->attention, j->settings, &j->forecast, e);
     if (status == SG_OK) status = sg_report_add_inputs(settings, &j->pictures, &j->video, r, e);
     if (status == SG_OK) status = add_quality(settings, j->settings, e);
+    if (status == SG_OK && j->grid.path && i == 0 && batch_of(j) == j->clips) status = keep_for_grid(j, settings, e);
     if (status == SG_OK) status = render_to(j, path, settings, e);
     json_decref(settings);
     if (status != SG_OK && j->request.latents_out && access(j->request.latents_out, F_OK) == 0)
@@ -472,9 +483,9 @@ static void say_clip(job *j, int i, int count)
 static sg_status render_clip(job *j, int i, int count, const char *output, sg_error *e)
 {
     const char *const json = j->settings->json, *const preview = j->settings->preview;
-    const clip_paths path = {.output = numbered(output, i, count),
-                             .report = json ? numbered_report(json, i, count) : NULL,
-                             .preview = preview ? numbered(preview, i, count) : NULL};
+    const clip_paths path = {.output = sg_output_numbered(output, i, count),
+                             .report = json ? sg_report_numbered(json, i, count) : NULL,
+                             .preview = preview ? sg_output_numbered(preview, i, count) : NULL};
     const bool       enough = path.output && (!json || path.report) && (!preview || path.preview);
     if (enough) say_clip(j, i, count);
     const sg_status status = enough ? render_one(j, i, &path, e) : sg_error_set(e, SG_E_MEMORY, "out of memory");
@@ -490,42 +501,42 @@ static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *ou
     const int      count = (int)clips_of(j, prompts), batch = batch_of(j);
     const uint64_t seed = j->request.seed;
     sg_status      status = SG_OK;
-    j->clips = count;
     for (int i = 0; i < count && status == SG_OK; i++) {
+        j->clip = i;
         j->request.prompt = prompts->count ? prompts->prompt[i / batch].text : NULL;
         j->request.seed = (seed + (uint64_t)(i % batch)) & INT64_MAX;
         status = render_clip(j, i, count, output, e);
     }
-    return status;
+    if (status != SG_OK || !j->grid.path) return status;
+    SG_TRY(sg_image_grid_save(&j->grid, e));
+    sg_progress_say(&j->progress, "%s: all %d images", j->grid.path, count);
+    return SG_OK;
 }
 
-/* Of several clips each has a name of its own. */
-static sg_status check_outputs(const char *output, int64_t count, sg_error *e)
+static sg_status check_sink(const job *j, const char *output, sg_error *e)
 {
-    sg_status status = SG_OK;
-    for (int i = 0; i < count && count > 1 && status == SG_OK; i++) {
-        char *const name = numbered(output, i, (int)count);
-        status = name ? sg_output_file_check(name, "--output", e) : sg_error_set(e, SG_E_MEMORY, "out of memory");
-        free(name);
-    }
-    return status;
+    const sg_clip clip = clip_of(j, output);
+    SG_TRY(sg_sink_check(&clip, e));
+    return sg_outputs_check(j->settings, output, !j->decode_only, j->clips, e);
 }
 
 static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
 {
-    const char *output = j->settings->output ? j->settings->output : sg_sink_default_name();
+    const char *const asked = j->settings->output;
+    const char       *output = asked ? asked : sg_sink_default_name(j->settings->frames);
     SG_TRY(check_many(j->settings, output, clips_of(j, prompts), e));
     if (strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
         return sg_error_set(e, SG_E_ARG, "-o - writes video, and stdout is a terminal: send it to a file or a pipe");
-    /* what needs no model to be seen */
-    const sg_clip asked = clip_of(j, output);
-    SG_TRY(sg_sink_check(&asked, e));
-    SG_TRY(check_outputs(output, clips_of(j, prompts), e));
+    j->clips = (int)clips_of(j, prompts);
+    if (j->settings->grid) SG_TRY(sg_image_grid_check(j->settings->grid, j->clips, e));
+    SG_TRY(check_sink(j, output, e)); /* what needs no model to be seen */
     SG_TRY(open_engine(j, e));
     mark(j, "opening");
+    if (!asked) output = sg_sink_default_name(j->request.frames);
+    SG_TRY(check_sink(j, output, e));
+    SG_TRY(open_grid(j, e));
     const sg_clip clip = clip_of(j, output);
-    SG_TRY(sg_sink_check(&clip, e));
-    j->request.output_bytes = sg_sink_bytes(&clip);
+    j->request.output_bytes = sg_sink_bytes(&clip) + sg_image_grid_bytes(&j->grid);
     j->request.prompt = prompts->count ? prompts->prompt[0].text : NULL;
     say_start(j, prompts);
     SG_TRY(plan(j, e));
@@ -553,6 +564,7 @@ sg_status sg_command_render(const sg_settings *s, sg_error *e)
     sg_attention_files_close(&j.files);
     sg_pictures_close(&j.pictures);
     sg_video_input_close(&j.video);
+    sg_image_grid_close(&j.grid);
     sg_trace_free(&j.trace);
     free(j.note);
     return status;

@@ -101,14 +101,15 @@ const sg_option sg_option_table[] = {
     {.name = "prompt-file", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(prompt_file), .value = "FILE",
      .help = "one prompt per line, # starts a comment; clips and reports are numbered -0001, ..."},
     {.name = "batch", .alias = {"batch-count"}, .kind = SG_OPTION_INT, .commands = RENDER, AT(batch), .lo = 1, .hi = 10000,
-     .value = "N", .help = "N clips of each prompt, with consecutive seeds, numbered as those of a prompt file"},
+     .value = "N", .help = "N clips or images of each prompt, with consecutive seeds, numbered as those of a prompt\n"
+                           "file"},
     {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(prompt_file), .value = "FILE",
      .help = "one prompt a line, # begins a comment; the thresholds hold for all of them"},
     {.name = "negative-prompt", .letter = 'n', .usual = true, .kind = SG_OPTION_TEXT, .commands = SAMPLER | TUNE,
      AT(negative_prompt), .value = "TEXT", .help = "what the video should not show; used if --cfg-scale is above 1"},
     {.name = "image", .alias = {"init-img"}, .letter = 'i', .usual = true, .kind = SG_OPTION_TEXT, .commands = IMAGES,
      AT(image), .value = "FILE",
-     .help = "begin the video with this picture, PNG or JPEG; for tiny-wan and models of image to video"},
+     .help = "begin the video with this picture, PNG or JPEG, or start an image from it (info tells)"},
     {.name = "last-image", .alias = {"end-img"}, .kind = SG_OPTION_TEXT, .commands = IMAGES, AT(last_image),
      .value = "FILE", .help = "last frame of the video, for models that accept one"},
     {.name = "video", .kind = SG_OPTION_TEXT, .commands = RENDER | COMPARE | EVAL, AT(video), .value = "FILE",
@@ -116,8 +117,8 @@ const sg_option sg_option_table[] = {
              "noise alone; with Wan, CogVideoX and HunyuanVideo"},
     {.name = "strength", .kind = SG_OPTION_REAL, .commands = RENDER | COMPARE | EVAL, AT(strength), .lo = 0.001, .hi = 1,
      .value = "X",
-     .help = "how much of the video is replaced: only this share of the steps runs, the last ones\n"
-             "(default: 0.8)"},
+     .help = "how much of the video, or of --image with a model of images, is replaced: only this share\n"
+             "of the steps runs, the last ones (default: 0.8; images 0.6)"},
     {.name = "image-folder", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(image_folder), .value = "DIR",
      .help = "where the pictures and videos of the set are (default: beside its file); an entry that\n"
              "names no picture has PROMPT.jpg there, as in VBench-I2V"},
@@ -131,7 +132,7 @@ const sg_option sg_option_table[] = {
     {.name = "height", .letter = 'H', .kind = SG_OPTION_INT, .commands = MODEL, AT(size[1]), .lo = 1, .hi = 16384,
      .value = "N", .help = "height alone"},
     {.name = "frames", .alias = {"num-frames", "video-frames"}, .usual = true, .kind = SG_OPTION_INT, .commands = MODEL,
-     AT(frames), .lo = 1, .hi = 100000, .value = "N", .help = "number of frames"},
+     AT(frames), .lo = 1, .hi = 100000, .value = "N", .help = "number of frames; 1 makes an image"},
     {.name = "seconds", .kind = SG_OPTION_REAL, .commands = RENDER | INFO | COMPARE | EVAL, AT(seconds), .lo = 0.001,
      .hi = 3600, .value = "T", .help = "length in seconds, instead of --frames; the nearest possible length is used"},
     {.name = "strict", .kind = SG_OPTION_FLAG, .commands = MODEL, AT(strict),
@@ -293,15 +294,17 @@ const sg_option sg_option_table[] = {
     {.name = "output", .letter = 'o', .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(output),
      .value = "FILE",
      .help = "by its ending .mp4 (H.264), .mkv (FFV1 in RGB, lossless), .webp, .y4m, .png (one frame,\n"
-             "or several as name-%04d.png); - writes Y4M to stdout\n"
-             "(default: out.mp4, or out.y4m in a build without FFmpeg)"},
+             "or several as name-%04d.png), .jpg (one frame); - writes Y4M to stdout\n"
+             "(default: out.png of one frame, else out.mp4, or out.y4m in a build without FFmpeg)"},
+    {.name = "grid", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(grid), .value = "FILE",
+     .help = "also all images of --batch or of a prompt file in one picture: .png, .jpg or .webp"},
     {.name = "crf", .kind = SG_OPTION_REAL, .commands = RENDER, AT(crf), .lo = 0, .hi = 51, .value = "N",
      .help = "quality of .mp4, from 0 (only chroma loses resolution) to 51 (smallest file; default: 17)"},
     {.name = "png-level", .kind = SG_OPTION_INT, .commands = RENDER, AT(png_level), .lo = 0, .hi = 9, .value = "N",
      .help = "compression of .png, from 0 (none) to 9 (smallest file, slowest; default: 1)"},
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(output), .value = "DIR",
      .help = "a folder, made if it is not there: a clip of each arm, side.mp4, frames.png, report.json\n"
-             "and report.html (default: compare- and the seed)"},
+             "and report.html; images as .png (default: compare- and the seed)"},
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = TUNE, AT(output), .value = "FILE",
      .help = "the thresholds as JSON; an existing file is replaced, - is stdout; with --cache a file\n"
              "keeps its thresholds of attention, and without it that of the cache\n"
@@ -310,8 +313,9 @@ const sg_option sg_option_table[] = {
     {.name = "force", .kind = SG_OPTION_FLAG, .commands = TUNE, AT(force),
      .help = "replace sparge-attention.json beside the model, whoever made it"},
     {.name = "out", .alias = {"output"}, .letter = 'o', .kind = SG_OPTION_TEXT, .commands = EVAL, AT(output), .value = "DIR",
-     .help = "a folder, made if it is not there: ARM/PROMPT-INDEX.mp4 as VBench reads them,\n"
-             "results.jsonl, summary.csv, report.html; the same command continues an earlier run"},
+     .help = "a folder, made if it is not there: ARM/PROMPT-INDEX.mp4 as VBench reads them (of\n"
+             "one frame .png), results.jsonl, summary.csv, report.html; the same command continues an\n"
+             "earlier run"},
     {.name = "shard", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(shard), .value = "I/N",
      .help = "only the I-th of N parts of the set (default: by mpirun's or srun's rank)"},
     {.name = "merge", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(merge), .value = "DIR",

@@ -69,7 +69,7 @@ typedef struct sg_settings {
     const char *dense_layers, *sparse_config, *block_mask, *capture_qkv;
     const char *arms; /* compare, eval: arms.h */
 
-    const char *output, *latents, *json, *preview, *preview_decoder;
+    const char *output, *grid, *latents, *json, *preview, *preview_decoder;
     int         preview_every; /* steps; 0: not asked for */
     double      crf;
     int         png_level; /* negative: not asked for */

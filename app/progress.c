@@ -38,6 +38,17 @@ const char *sg_duration(char *text, size_t size, double seconds)
     return text;
 }
 
+const char *sg_clip_text(char *text, size_t size, const sg_request *r)
+{
+    if (r->frames == 1)
+        snprintf(text, size, "image of %dx%d", r->width, r->height);
+    else
+        snprintf(text, size, "%dx%d, %d frames at %d fps", r->width, r->height, r->frames, r->fps);
+    return text;
+}
+
+const char *sg_clip_noun(int frames) { return frames == 1 ? "image" : "clip"; }
+
 bool sg_progress_terminal(void)
 {
     const char *const kind = getenv("TERM");
@@ -101,8 +112,8 @@ void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_inf
     if (done < r->steps) snprintf(of, sizeof of, " of %d", r->steps);
     if (tokens) snprintf(all, sizeof all, ", %lld token%s", (long long)tokens, sg_plural(tokens));
     sg_progress_say(p, "%s in %s on %s", model, info->dtype, info->device);
-    sg_progress_say(p, "%dx%d, %d frame%s at %d fps, %d%s step%s, guidance %s, seed %llu%s", r->width, r->height,
-                    r->frames, sg_plural(r->frames), r->fps, done, of, sg_plural(r->steps),
+    sg_progress_say(p, "%s, %d%s step%s, guidance %s, seed %llu%s",
+                    sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r), done, of, sg_plural(r->steps),
                     sg_report_guidance((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r), (unsigned long long)r->seed,
                     all);
     if (p->quiet && drawn) fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);

@@ -68,6 +68,14 @@ void sg_progress_say(sg_progress *p, const char *fmt, ...) SG_PRINTF(2, 3);
 /* Takes the changing line away. After every render. */
 void sg_progress_clear(sg_progress *p);
 
+enum { SG_CLIP_TEXT = 64 };
+
+/* What r renders, for people: "832x480, 81 frames at 16 fps", "image of 512x512". Returns text. */
+const char *sg_clip_text(char *text, size_t size, const sg_request *r);
+
+/* "image" of one frame, else "clip". */
+const char *sg_clip_noun(int frames);
+
 /* Prints what will be rendered, with which model, on which device. tokens 0: unknown. A random seed is printed even if
  * quiet. */
 void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_info *info, const sg_request *r,

@@ -150,6 +150,30 @@ sg_status sg_output_file_check(const char *path, const char *what, sg_error *e)
     return status;
 }
 
+/* Its folder's state and its name in it, which is in *path, the caller's to free. */
+static bool find_place(const char *output, char **path, struct stat *folder)
+{
+    struct stat st;
+    if (strcmp(output, "-") == 0 || (stat(output, &st) == 0 && !S_ISREG(st.st_mode))) return false;
+    *path = behind_links(output);
+    char *const in = *path ? sg_path_folder(*path) : NULL;
+    const bool  found = in && stat(in, folder) == 0;
+    free(in);
+    return found;
+}
+
+bool sg_output_file_same(const char *a, const char *b)
+{
+    char       *path[2] = {0};
+    struct stat folder[2];
+    const bool  found = find_place(a, &path[0], &folder[0]) && find_place(b, &path[1], &folder[1]);
+    const bool  same = found && folder[0].st_dev == folder[1].st_dev && folder[0].st_ino == folder[1].st_ino &&
+                      strcmp(sg_path_name(path[0]), sg_path_name(path[1])) == 0;
+    free(path[0]);
+    free(path[1]);
+    return same;
+}
+
 /* A node that nobody has, from now on the caller's; NULL: no memory. */
 static sg_output_file *node(void)
 {

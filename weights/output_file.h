@@ -27,6 +27,9 @@ typedef struct sg_output_file sg_output_file;
  * nothing. SG_E_FILE otherwise. what names the option in the message. */
 sg_status sg_output_file_check(const char *path, const char *what, sg_error *e) SG_MUST_USE;
 
+/* Whether these outputs would be one file, there already or not. Not of stdout, devices and pipes. */
+bool sg_output_file_same(const char *a, const char *b);
+
 /* From now on no output takes the place of this file, which `what` reads: sg_output_file_check and _open refuse its name. A
  * file that is not there, or is no regular one, is let be. */
 sg_status sg_output_file_protect(const char *path, const char *what, sg_error *e) SG_MUST_USE;

@@ -163,6 +163,41 @@ void sg_collage_sheet(const sg_image *on, const sg_collage *c, const char *const
     }
 }
 
+/* ---- the grid ---- */
+
+enum { GAP = 4 };
+
+static int grid_side(int count, int side) { return count * side + (count - 1) * GAP; }
+
+static sheet grid_of(const sg_collage *c, int *down)
+{
+    sheet s = {.columns = 1};
+    while (s.columns * s.columns < c->arms) s.columns++;
+    *down = (c->arms + s.columns - 1) / s.columns;
+    do {
+        s.shrink++;
+        s.width = c->width / s.shrink;
+        s.height = c->height / s.shrink;
+    } while (s.width > 1 && s.height > 1 &&
+             (grid_side(s.columns, s.width) > SG_COLLAGE_GRID || grid_side(*down, s.height) > SG_COLLAGE_GRID));
+    return s;
+}
+
+void sg_collage_grid_size(const sg_collage *c, int *width, int *height)
+{
+    int         down;
+    const sheet s = grid_of(c, &down);
+    *width = grid_side(s.columns, s.width);
+    *height = grid_side(down, s.height);
+}
+
+void sg_collage_grid_put(const sg_image *on, const sg_collage *c, int k, const uint8_t *picture)
+{
+    int         down;
+    const sheet s = grid_of(c, &down);
+    shrink(on, c, &s, k % s.columns * (s.width + GAP), k / s.columns * (s.height + GAP), picture);
+}
+
 /* ---- the strip ---- */
 
 static sheet strip_of(const sg_collage *c)

@@ -39,6 +39,12 @@ int sg_collage_sheet_picture(const sg_collage *c);
 /* line: one of each arm. */
 void sg_collage_sheet(const sg_image *on, const sg_collage *c, const char *const *line);
 
+/* Pictures of one size in rows and about as many columns, with thin gaps; shrunk by a whole number until neither side has
+ * more than SG_COLLAGE_GRID pixels. c has as many arms and one frame, and no rgb. */
+enum { SG_COLLAGE_GRID = 8192 };
+void sg_collage_grid_size(const sg_collage *c, int *width, int *height);
+void sg_collage_grid_put(const sg_image *on, const sg_collage *c, int k, const uint8_t *picture);
+
 /* Of one clip: up to SG_COLLAGE_STRIP frames from the first to the last next to each other, without text, shrunk by a whole
  * number to at most SG_COLLAGE_STRIP_HEIGHT pixels in height. c has one arm. */
 enum { SG_COLLAGE_STRIP = 5, SG_COLLAGE_STRIP_HEIGHT = 160 };

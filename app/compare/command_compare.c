@@ -140,7 +140,7 @@ static void print_table(const pair *p)
     const sg_summary *const psnr = &p->total.psnr, *const ssim = &p->total.ssim, *const ms = &p->total.ms_ssim;
     const sg_clip_figures *const a = &p->total.of[0], *const b = &p->total.of[1];
     char first[112], second[112];
-    printf("%d frame%s", s->count, sg_plural(s->count));
+    printf(s->count == 1 ? "%d image" : "%d frames", s->count);
     if (loss(p) != SG_CLIP_STORED) printf(" %s", sg_clip_loss_names[loss(p)]);
     if (s->identical == s->count)
         printf(", identical: PSNR is infinite");

@@ -362,7 +362,8 @@ static sg_status run(job *j, sg_error *e)
     sg_arms_find_speed(&j->all);
     SG_TRY(sg_compare_files_write(&j->files, &j->all, json, e));
     if (!json || strcmp(json, "-") != 0) sg_report_arms_table(&j->all);
-    sg_progress_say(&j->progress, "%s: %s, %s, report.json, report.html", j->files.folder, j->all.side, j->all.sheet);
+    sg_progress_say(&j->progress, "%s: %s%s%s, report.json, report.html", j->files.folder, j->all.side,
+                    j->all.sheet ? ", " : "", j->all.sheet ? j->all.sheet : "");
     return report_same(j, e);
 }
 

@@ -20,6 +20,8 @@ static sg_collage collage_of(const sg_comparison *c, const uint8_t **rgb)
     return (sg_collage){c->request->width, c->request->height, c->request->frames, c->count, rgb};
 }
 
+static bool is_sheet(const sg_comparison *c, int k) { return c->sheet && k == c->count + 1; }
+
 static sg_clip clip_of(const sg_compare_files *f, const sg_comparison *c, int k)
 {
     const sg_request *const r = c->request;
@@ -29,7 +31,7 @@ static sg_clip clip_of(const sg_compare_files *f, const sg_comparison *c, int k)
                                     .frames = r->frames,
                                     .fps = r->fps,
                                     .settings = f->file[k].settings};
-    if (k == c->count || k == c->count + 1) {
+    if (k == c->count || is_sheet(c, k)) {
         const int *const size = k == c->count ? c->side_size : c->sheet_size;
         clip.width = size[0];
         clip.height = size[1];
@@ -86,7 +88,8 @@ static sg_status check_file(const sg_compare_files *f, const sg_comparison *c, i
 
 sg_status sg_compare_files_name(sg_compare_files *f, sg_comparison *c, const char *folder, sg_error *e)
 {
-    const char *const ending = sg_path_extension(sg_sink_default_name());
+    const int         frames = c->request->frames;
+    const char *const ending = sg_path_extension(sg_sink_default_name(frames));
     const uint8_t    *rgb[SG_ARMS_MAX];
     const sg_collage  collage = collage_of(c, rgb);
     struct stat       st;
@@ -97,9 +100,9 @@ sg_status sg_compare_files_name(sg_compare_files *f, sg_comparison *c, const cha
         c->result[k].file = f->file[k].name;
     }
     name_file(f, "side", ending);
-    name_file(f, "frames", ".png");
     c->side = f->file[c->count].name;
-    c->sheet = f->file[c->count + 1].name;
+    if (frames > 1) name_file(f, "frames", ".png");
+    c->sheet = frames > 1 ? f->file[c->count + 1].name : NULL; /* the images stand in the other already */
     for (int i = 0; i < SG_IMAGES; i++) {
         if (!c->pictures->path[i]) continue;
         name_file(f, i == SG_IMAGE_FIRST ? "image" : "last-image", ".png");
@@ -156,7 +159,12 @@ static void caption_arm(const sg_comparison *c, int k, int i, sg_caption text)
     *text[2] = *text[3] = '\0';
     if (k == 0) return;
     sg_speedup_text(text[2], SG_COLLAGE_TEXT, &r->speed.total);
-    snprintf(text[3], SG_COLLAGE_TEXT, "PSNR %.2f dB so far, before compression", psnr_so_far(&r->scores.frames, i));
+    const double psnr = psnr_so_far(&r->scores.frames, i);
+    if (c->request->frames == 1)
+        snprintf(text[3], SG_COLLAGE_TEXT, "PSNR %.2f dB, SSIM %.4f, MS-SSIM %.4f", psnr, r->scores.frames.ssim[0],
+                 r->scores.frames.ms_ssim[0]);
+    else
+        snprintf(text[3], SG_COLLAGE_TEXT, "PSNR %.2f dB so far, before compression", psnr);
 }
 
 static void caption_difference(const sg_comparison *c, int k, int i, sg_caption text)
@@ -164,8 +172,9 @@ static void caption_difference(const sg_comparison *c, int k, int i, sg_caption 
     const sg_clip_scores *const s = &c->result[k].scores.frames;
     snprintf(text[0], SG_COLLAGE_TEXT, "difference x%d", SG_COLLAGE_GAIN);
     snprintf(text[1], SG_COLLAGE_TEXT, "%s to %.60s", c->result[k].arm->name, c->result[0].arm->name);
-    snprintf(text[2], SG_COLLAGE_TEXT, "frame %d: PSNR %.2f dB, before compression", i + 1, s->psnr[i]);
-    *text[3] = '\0';
+    *text[2] = *text[3] = '\0';
+    if (c->request->frames > 1)
+        snprintf(text[2], SG_COLLAGE_TEXT, "frame %d: PSNR %.2f dB, before compression", i + 1, s->psnr[i]);
 }
 
 static void draw_side(const sg_comparison *c, const sg_image *on, int i)
@@ -202,7 +211,7 @@ static void draw_sheet(const sg_comparison *c, const sg_image *on)
 static sg_status write_frames(const sg_compare_files *f, const sg_comparison *c, int k, const sg_clip *clip,
                               sg_sink *sink, sg_error *e)
 {
-    const bool            drawn = k == c->count || k == c->count + 1;
+    const bool            drawn = k == c->count || is_sheet(c, k);
     const size_t          bytes = sg_image_bytes(clip->width, clip->height);
     sg_image              on = {clip->width, clip->height, NULL};
     sg_status             status = SG_OK;
@@ -212,7 +221,7 @@ static sg_status write_frames(const sg_compare_files *f, const sg_comparison *c,
         return sg_error_set(e, SG_E_MEMORY, "%s: no memory for a frame", clip->path);
     for (int i = 0; i < clip->frames && status == SG_OK; i++) {
         if (k == c->count) draw_side(c, &on, i);
-        if (k == c->count + 1) draw_sheet(c, &on);
+        if (is_sheet(c, k)) draw_sheet(c, &on);
         if (sg_interrupt_asked())
             status = sg_error_set(e, SG_E_CANCELLED, "interrupted");
         else

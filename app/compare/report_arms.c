@@ -96,7 +96,8 @@ static const char *result_text(char *text, const sg_comparison *c, const sg_arm_
                                       .clip_speed = r->speed.total,
                                       .psnr = s->identical == s->count ? INFINITY : r->scores.total.psnr.mean,
                                       .identical = s->identical,
-                                      .what = "frame"};
+                                      .what = "frame",
+                                      .images = c->request->frames == 1};
     return sg_result_text(text, &of);
 }
 
@@ -297,6 +298,7 @@ static json_t *columns_json(int frames)
 
 static json_t *sheet_json(const sg_comparison *c)
 {
+    if (!c->sheet) return json_null();
     const sg_collage collage = collage_of(c);
     return json_pack("{s:s, s:i, s:i, s:i, s:o}", "file", c->sheet, "width", c->sheet_size[0], "height",
                      c->sheet_size[1], "picture_height", sg_collage_sheet_picture(&collage), "columns",
@@ -418,15 +420,18 @@ void sg_report_arms_table(const sg_comparison *c)
         printf("\n");
     }
     print_doubt(c);
-    printf("%-*s PSNR mean    minimum      SSIM  to %s, before compression\n", widest, "arm", c->result[0].arm->name);
+    const bool image = c->request->frames == 1;
+    printf("%-*s %9s%s %9s  to %s%s\n", widest, "arm", image ? "PSNR" : "PSNR mean", image ? "" : "    minimum", "SSIM",
+           c->result[0].arm->name, image ? "" : ", before compression");
     for (int i = 1; i < c->count; i++) {
         const sg_clip_scores *const s = &c->result[i].scores.frames;
         const sg_clip_totals *const t = &c->result[i].scores.total;
         print_name(&c->result[i], widest);
         print_number(9, 2, t->psnr.mean);
-        print_number(10, 2, t->psnr.minimum);
+        if (!image) print_number(10, 2, t->psnr.minimum);
         print_number(9, 4, t->ssim.mean);
-        if (s->identical)
+        if (image && s->identical) printf("  identical");
+        if (!image && s->identical)
             printf("  %d of %d frame%s identical%s", s->identical, s->count, sg_plural(s->count),
                    s->identical < s->count ? ", left out of PSNR's mean" : "");
         printf("\n");

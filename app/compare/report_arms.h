@@ -20,7 +20,7 @@
  *                      decode that count for no arm
  *   side               {file, width, height, differences [[x, y], ...]}: the clip with all arms, and where in it the pictures
  *                      |first - arm| of arm 1, 2, ... have their upper left corner; they are of the clips' size
- *   sheet              {file, width, height, picture_height, columns [frame, ...] from 0}: the contact sheet; pictures stand at
+ *   sheet              null of images, which are in side; else {file, width, height, picture_height, columns [frame, ...] from 0}: the contact sheet; pictures stand at
  *                      the bottom of their row
  *   pictures           {image, last_image: files}: in the clips' size, where the clips begin or end with one; settings have the
  *                      names and hashes of those that they were made of
@@ -113,7 +113,7 @@ typedef struct sg_comparison {
     sg_arm_result      result[SG_ARMS_MAX];
     int                same_count;
     sg_same_kernel     same[SG_ARMS_MAX * (SG_ARMS_MAX - 1) / 2];
-    const char        *side, *sheet, *picture[SG_IMAGES]; /* files; NULL: no such picture */
+    const char        *side, *sheet, *picture[SG_IMAGES]; /* files; NULL: no such one */
     int                side_size[2], sheet_size[2];
 } sg_comparison;
 

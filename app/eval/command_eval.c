@@ -38,11 +38,13 @@ static void say_same(sg_eval *v)
             const sg_status status =
                 sg_arms_would_be_same(why, sizeof why, &v->arm[a], &v->arm[b], &v->info, &v->plan, &e);
             if (status == SG_OK && *why)
-                sg_progress_say(&v->progress, "%s and %s run the same kernels throughout at %dx%d with %d frame%s: %s",
-                                v->arms.arm[a].name, v->arms.arm[b].name, v->request.width, v->request.height,
-                                v->request.frames, sg_plural(v->request.frames), why);
+                sg_progress_say(&v->progress, "%s and %s run the same kernels throughout (%s): %s", v->arms.arm[a].name,
+                                v->arms.arm[b].name, sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, &v->request),
+                                why);
         }
 }
+
+static const char *noun(const sg_eval *v) { return sg_eval_makes_images(v) ? "image" : "clip"; }
 
 static void say_start(sg_eval *v)
 {
@@ -52,16 +54,16 @@ static void say_start(sg_eval *v)
     sg_arms_say(&v->progress, v->arm, v->arms.count, &v->request, v->plan.tokens, &v->model);
     say_same(v);
     if (v->rank.size > 1) snprintf(part, sizeof part, " (part %d of %d)", v->rank.rank + 1, v->rank.size);
-    sg_progress_say(&v->progress, "%d prompt%s%s, %d each, by %d arm%s: %lld clip%s to be made", v->set.count,
+    sg_progress_say(&v->progress, "%d prompt%s%s, %d each, by %d arm%s: %lld %s%s to be made", v->set.count,
                     sg_plural(v->set.count), part, v->per_prompt, v->arms.count, sg_plural(v->arms.count),
-                    (long long)v->due, sg_plural(v->due));
+                    (long long)v->due, noun(v), sg_plural(v->due));
 }
 
 static void say_end(sg_eval *v)
 {
     char took[32];
     sg_duration(took, sizeof took, v->start > 0 ? sg_seconds() - v->start : 0);
-    sg_progress_say(&v->progress, "%s: %lld clip%s made, %lld failed, in %s", v->folder, (long long)v->done,
+    sg_progress_say(&v->progress, "%s: %lld %s%s made, %lld failed, in %s", v->folder, (long long)v->done, noun(v),
                     sg_plural(v->done), (long long)v->failed, took);
 }
 
@@ -116,14 +118,15 @@ static sg_status score_all(sg_eval *v, sg_eval_scoring *w, sg_error *e)
 /* Whoever finds that nothing is missing any more is the last. */
 static sg_status finish(sg_eval *v, sg_error *e)
 {
-    sg_eval_scoring w = {0};
+    const char *const made = noun(v); /* the engine that tells it closes before clips are scored */
+    sg_eval_scoring   w = {0};
     say_end(v);
     SG_TRY(score_all(v, &w, e));
     SG_TRY(sg_eval_log_read(&v->log, v->folder, e));
     const size_t missing = sg_eval_log_count(&v->log, SG_EVAL_MISSING);
     if (missing || w.left) {
-        sg_progress_say(&v->progress, "%zu clip%s of other ranks still %s; the last of them makes the report",
-                        missing ? missing : (size_t)w.left, sg_plural(missing ? (int64_t)missing : w.left),
+        sg_progress_say(&v->progress, "%zu %s%s of other ranks still %s; the last of them makes the report",
+                        missing ? missing : (size_t)w.left, made, sg_plural(missing ? (int64_t)missing : w.left),
                         missing ? "missing" : "without CLIP's scores");
     } else {
         SG_TRY(sg_eval_report_say(v->folder, &v->progress, e));
@@ -131,7 +134,7 @@ static sg_status finish(sg_eval *v, sg_error *e)
     }
     if (!v->failed) return sg_eval_similarity_status(&w, e);
     return sg_error_set(e, v->failure == SG_E_ARG ? SG_E_MISMATCH : v->failure,
-                        "%s: %lld clip%s failed; the same command tries again", v->folder, (long long)v->failed,
+                        "%s: %lld %s%s failed; the same command tries again", v->folder, (long long)v->failed, made,
                         sg_plural(v->failed));
 }
 

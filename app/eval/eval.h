@@ -65,6 +65,15 @@ void      sg_eval_close(sg_eval *v);
 /* The request of this clip, without the attention. Its pictures stay until the next call; where they fail, all else is set. */
 sg_status sg_eval_request(sg_request *out, sg_eval *v, int prompt, int clip, sg_error *e) SG_MUST_USE;
 
+/* The size of p's clips, its frames and strength; all else as usual. */
+sg_request sg_eval_sized(const sg_eval *v, const sg_prompt *p);
+
+/* Of the clips of this entry. */
+int sg_eval_frames(const sg_eval *v, int prompt);
+
+/* Whether all entries have clips of one frame. */
+bool sg_eval_makes_images(const sg_eval *v);
+
 /* Renders the missing clips of a unit. A failure of one clip is logged and is no failure of the unit, but SG_E_FILE,
  * SG_E_DEVICE and SG_E_CANCELLED end the run. */
 sg_status sg_eval_unit(sg_eval *v, int prompt, int clip, sg_error *e) SG_MUST_USE;

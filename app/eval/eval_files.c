@@ -51,7 +51,8 @@ static void path_of(char path[PATH_MAX], const char **inside, const sg_eval *v, 
 
 void sg_eval_clip_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int clip, int arm)
 {
-    path_of(path, inside, v, "", (int[]){prompt, clip, arm}, sg_path_extension(sg_sink_default_name()));
+    const char *const name = sg_sink_default_name(sg_eval_frames(v, prompt));
+    path_of(path, inside, v, "", (int[]){prompt, clip, arm}, sg_path_extension(name));
 }
 
 void sg_eval_picture_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int clip, int arm)

@@ -80,30 +80,6 @@ static sg_status open_engine(sg_eval *v, sg_error *e)
 
 /* ---- the set ---- */
 
-static sg_request sized(const sg_eval *v, const sg_prompt *p)
-{
-    sg_request r = v->request;
-    if (p->width) r.width = p->width;
-    if (p->height) r.height = p->height;
-    if (p->frames) r.frames = p->frames;
-    if (p->strength > 0) r.video.strength = p->strength;
-    if (!v->settings->strict)
-        sg_engine_nearest_size(v->engine, p->width ? &r.width : NULL, p->height ? &r.height : NULL,
-                               p->frames ? &r.frames : NULL);
-    return r;
-}
-
-sg_status sg_eval_request(sg_request *out, sg_eval *v, int prompt, int clip, sg_error *e)
-{
-    const sg_prompt *const p = &v->set.prompt[prompt];
-    *out = sized(v, p);
-    out->prompt = p->text;
-    if (p->negative) out->negative_prompt = p->negative;
-    if (p->seed >= 0) out->seed = (uint64_t)p->seed;
-    out->seed = (out->seed + (uint64_t)(v->names[prompt].first + clip)) & INT64_MAX;
-    return sg_eval_pictures_take(v, prompt, out, e);
-}
-
 static void note_moved(sg_eval *v, const sg_prompt *p, const sg_request *r)
 {
     const bool size = (p->width && p->width != r->width) || (p->height && p->height != r->height);
@@ -128,7 +104,7 @@ static sg_status check_entries(sg_eval *v, sg_error *e)
     int                  kept = 0;
     for (int i = 0; i < set->count; i++) {
         const sg_prompt  p = set->prompt[i];
-        const sg_request r = sized(v, &p);
+        const sg_request r = sg_eval_sized(v, &p);
         sg_error         why = {0};
         const sg_status  status = sg_eval_pictures_check(v, &p, kept, &r, &why);
         if (status == SG_E_MEMORY || status == SG_E_CANCELLED) return sg_error_set(e, status, "%s", why.text);

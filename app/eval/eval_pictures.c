@@ -173,7 +173,7 @@ static sg_status take(sg_eval *v, int prompt, sg_request *r, sg_error *e)
                                 at->path[i]);
         file_path(path, &inside, v, prompt, i);
         if (access(path, F_OK) == 0) continue;
-        SG_TRY(sg_sink_save_picture(path, at->now.fitted[i].rgb, r->width, r->height, e));
+        SG_TRY(sg_sink_save_picture(path, &at->now.fitted[i], NULL, e));
     }
     SG_TRY(fetch_video(v, &v->set.prompt[prompt], r, e));
     if (at->video.path && at->video.hash != at->hash[prompt].video)

@@ -61,6 +61,13 @@ static sg_status check_arms(const evaluation *v, const char *directory, sg_error
 
 /* ---- in a sentence ---- */
 
+static bool makes_images(const sg_eval_results *r)
+{
+    int i = 0;
+    while (i < r->count && r->clip[i].frames == 1) i++;
+    return i == r->count;
+}
+
 /* Of all prompts; arm is not the first. */
 static const char *result_text(char *text, const evaluation *v, int arm)
 {
@@ -75,6 +82,7 @@ static const char *result_text(char *text, const evaluation *v, int arm)
                                    .psnr = paired ? row->measure[SG_EVAL_PSNR].mean : NAN,
                                    .identical = row->identical,
                                    .what = "clip",
+                                   .images = makes_images(&v->results),
                                    .clips = row->paired};
     return sg_result_text(text, &of);
 }
@@ -356,13 +364,15 @@ static void say_arm(sg_progress *p, const evaluation *v, int arm)
     const sg_eval_row *const r = &v->summary.row[arm * v->summary.groups];
     const sg_interval *const faster = &r->measure[SG_EVAL_SPEEDUP];
     char                     psnr[96], ssim[96], speed[64], apart[64] = "";
+    const bool               images = makes_images(&v->results);
     if (!r->paired) return;
     if (r->identical)
-        snprintf(apart, sizeof apart, "; %d of %d clip%s identical%s", r->identical, r->paired, sg_plural(r->paired),
-                 r->identical < r->paired ? ", left out of PSNR's mean" : "");
-    sg_progress_say(p, "%s to %s: PSNR %s, SSIM %s, before compression%s", v->arm[arm], v->arm[0],
+        snprintf(apart, sizeof apart, "; %d of %d %s%s identical%s", r->identical, r->paired, images ? "image" : "clip",
+                 sg_plural(r->paired), r->identical < r->paired ? ", left out of PSNR's mean" : "");
+    sg_progress_say(p, "%s to %s: PSNR %s, SSIM %s%s%s", v->arm[arm], v->arm[0],
                     spread(psnr, sizeof psnr, 2, " dB", &r->measure[SG_EVAL_PSNR]),
-                    spread(ssim, sizeof ssim, 4, "", &r->measure[SG_EVAL_SSIM]), apart);
+                    spread(ssim, sizeof ssim, 4, "", &r->measure[SG_EVAL_SSIM]), images ? "" : ", before compression",
+                    apart);
     sg_speedup_text(speed, sizeof speed, faster);
     if (isnan(faster->mean) && !isnan(faster->low))
         sg_progress_say(p, "%s to %s: %s (%.2f to %.2f)", v->arm[arm], v->arm[0], speed, faster->low, faster->high);

@@ -193,7 +193,7 @@ static sg_status write_picture(work *w, sg_error *e)
     on.rgb = malloc(sg_image_bytes(on.width, on.height));
     if (!on.rgb) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", w->picture);
     sg_collage_strip(&on, &collage);
-    const sg_status status = sg_sink_save_picture(w->picture, on.rgb, on.width, on.height, e);
+    const sg_status status = sg_sink_save_picture(w->picture, &on, NULL, e);
     free(on.rgb);
     return status;
 }
@@ -269,8 +269,8 @@ static void say_row(sg_eval *v, int prompt, int arm)
         snprintf(
             left, sizeof left, ", %s left",
             sg_duration(duration, sizeof duration, (sg_seconds() - v->start) / (double)made * (double)(v->due - made)));
-    sg_progress_row(&v->progress, false, "%lld/%lld clips, %lld failed%s: %.40s, %s", (long long)made,
-                    (long long)v->due, (long long)v->failed, left, v->arms.arm[arm].name,
+    sg_progress_row(&v->progress, false, "%lld/%lld %ss, %lld failed%s: %.40s, %s", (long long)made, (long long)v->due,
+                    sg_clip_noun(v->request.frames), (long long)v->failed, left, v->arms.arm[arm].name,
                     sg_show_(text, sizeof text, v->set.prompt[prompt].text));
 }
 

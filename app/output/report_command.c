@@ -137,6 +137,7 @@ void sg_command_options(FILE *f, const json_t *settings)
         {"cache", "cache"},
         {"vae_tiling", "vae-tiling"},
         {"seed", "seed"},
+        {"batch", "batch"},
         {"dtype", "dtype"},
         {"attention", "attention"},
         {"arms", "arms"},

@@ -9,6 +9,8 @@
 
 #include "interval.h"
 
+#include <stdbool.h>
+
 enum { SG_RESULT_TEXT = 640 };
 
 typedef struct sg_result {
@@ -19,6 +21,7 @@ typedef struct sg_result {
     double      psnr;      /* INFINITY: every frame is the same; NAN: nothing was compared */
     int         identical; /* how many were left out of a finite psnr */
     const char *what;      /* of them: "frame", "clip" */
+    bool        images;    /* clips are of one frame */
     int         clips;     /* that were compared, the identical ones too; 0: not said */
 } sg_result;
 

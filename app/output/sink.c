@@ -14,9 +14,9 @@
 
 static const sg_sink_type *const types[] = {
 #if SG_FFMPEG
-    &sg_sink_mp4, &sg_sink_mkv, &sg_sink_webp,
+    &sg_sink_mp4, &sg_sink_mkv,  &sg_sink_webp,
 #endif
-    &sg_sink_png, &sg_sink_y4m,
+    &sg_sink_png, &sg_sink_jpeg, &sg_sink_y4m,
 };
 enum { TYPES = sizeof types / sizeof *types, SLOTS = 4 };
 
@@ -36,7 +36,7 @@ struct sg_sink {
     sg_error            error; /* the threads' first */
 };
 
-const char *sg_sink_default_name(void) { return SG_FFMPEG ? "out.mp4" : "out.y4m"; }
+const char *sg_sink_default_name(int frames) { return frames == 1 ? "out.png" : SG_FFMPEG ? "out.mp4" : "out.y4m"; }
 
 const char *sg_sink_endings(char *text, size_t size)
 {
@@ -230,12 +230,18 @@ void sg_sink_close(sg_sink **sink)
     *sink = NULL;
 }
 
-sg_status sg_sink_save_picture(const char *path, const uint8_t *rgb, int width, int height, sg_error *e)
+sg_status sg_sink_save_picture(const char *path, const sg_image *picture, const char *settings, sg_error *e)
 {
-    const sg_clip clip = {.path = path, .width = width, .height = height, .frames = 1, .fps = 1, .literal = true};
+    const sg_clip clip = {.path = path,
+                          .width = picture->width,
+                          .height = picture->height,
+                          .frames = 1,
+                          .fps = 1,
+                          .settings = settings,
+                          .literal = true};
     sg_sink      *s = NULL;
     sg_status     status = sg_sink_open(&s, &clip, e);
-    if (status == SG_OK) status = sg_sink_write(s, 0, rgb, e);
+    if (status == SG_OK) status = sg_sink_write(s, 0, picture->rgb, e);
     if (status == SG_OK) status = sg_sink_finish(s, e);
     sg_sink_close(&s);
     return status;
@@ -259,6 +265,6 @@ sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e)
         return sg_error_set(e, SG_E_FORMAT, "%s: keeps no settings: not made by sparge-gen, or processed since", path);
     }
     return sg_error_set(e, SG_E_FORMAT, "%s: neither a model's folder nor a file that can keep settings%s", path,
-                        SG_FFMPEG ? " (.mp4, .mkv, .webp, .png)"
-                                  : " (.png; .mp4, .mkv and .webp need a build with FFmpeg)");
+                        SG_FFMPEG ? " (.mp4, .mkv, .webp, .png, .jpg)"
+                                  : " (.png, .jpg; .mp4, .mkv and .webp need a build with FFmpeg)");
 }

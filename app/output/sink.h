@@ -3,6 +3,7 @@
 #ifndef SG_SINK_H
 #define SG_SINK_H
 
+#include "image.h"
 #include "status.h"
 
 #include <stdbool.h>
@@ -51,11 +52,12 @@ typedef struct sg_sink_type {
     sg_status (*read)(const char *path, char **out, sg_error *e);
 } sg_sink_type;
 
-extern const sg_sink_type sg_sink_mp4, sg_sink_mkv, sg_sink_webp, sg_sink_png, sg_sink_y4m;
+extern const sg_sink_type sg_sink_mp4, sg_sink_mkv, sg_sink_webp, sg_sink_png, sg_sink_jpeg, sg_sink_y4m;
 
-const char *sg_sink_default_name(void);
+/* Of a clip without a name: one of one frame is an image. */
+const char *sg_sink_default_name(int frames);
 
-/* ".mp4, .mkv, .webp, .png, .y4m": what this build writes. Returns text. */
+/* ".mp4, .mkv, .webp, .png, .jpg, .y4m": what this build writes. Returns text. */
 const char *sg_sink_endings(char *text, size_t size);
 
 /* Checks the clip: a known ending, a format that can hold it, a writable folder. SG_E_ARG, SG_E_FILE, or
@@ -83,8 +85,10 @@ sg_status sg_sink_finish(sg_sink *s, sg_error *e) SG_MUST_USE;
 /* Unless finished, nothing remains. */
 void sg_sink_close(sg_sink **s);
 
-/* One picture as a PNG, which has its name when it is whole. */
-sg_status sg_sink_save_picture(const char *path, const uint8_t *rgb, int width, int height, sg_error *e) SG_MUST_USE;
+/* One picture in the format of its name's ending, which has its name when it is whole. settings as of
+ * sg_clip. */
+sg_status sg_sink_save_picture(const char *path, const sg_image *picture, const char *settings,
+                               sg_error *e) SG_MUST_USE;
 
 /* The settings kept in a clip or picture of ours; *out is the caller's to free. SG_E_FORMAT if there are none. */
 sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e) SG_MUST_USE;

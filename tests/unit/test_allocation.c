@@ -502,20 +502,23 @@ static void sinks(void **state)
     }
 }
 
+static sg_status write_picture(sg_error *e)
+{
+    static uint8_t rgb[4 * 4 * 3];
+    const sg_image picture = {4, 4, rgb};
+    return sg_sink_save_picture(sink_path, &picture, "{}", e);
+}
+
 static void settings(void **state)
 {
     (void)state;
-    static const uint8_t rgb[4 * 4 * 3];
-    const sg_clip        clip = {.path = "b.png", .width = 4, .height = 4, .frames = 1, .fps = 1, .settings = "{}"};
-    sg_sink             *s = NULL;
-    sg_error             e = {0};
-    assert_int_equal(sg_sink_open(&s, &clip, &e), SG_OK);
-    assert_int_equal(sg_sink_write(s, 0, rgb, &e), SG_OK);
-    assert_int_equal(sg_sink_finish(s, &e), SG_OK);
-    sg_sink_close(&s);
-    sink_path = clip.path;
-    fail_each("settings of a picture", 1, read_settings);
-    unlink(sink_path);
+    static const char *const path[] = {"b.png", "b.jpg"};
+    for (int i = 0; i < 2; i++) {
+        sink_path = path[i];
+        fail_each(path[i], 1, write_picture);
+        fail_each("settings of a picture", 1, read_settings);
+        unlink(sink_path);
+    }
 }
 
 static void commands(void **state)

@@ -404,12 +404,17 @@ static void test_result(void **state)
     assert_result(&r, "sparge: not distinguishable in time, every frame equal to that of dense");
     r.clips = 6;
     assert_result(&r, "sparge: not distinguishable in time, every frame equal to that of dense in 6 clips");
+    r.images = true;
+    assert_result(&r, "sparge: not distinguishable in time, every image equal to that of dense in 6 images");
+    r.psnr = 24.14;
+    r.clip_speed = slower;
+    assert_result(&r, "sparge: image 0.81x as fast, 24.1 dB to dense over 1 image, 5 equal images not counted");
     r.psnr = NAN;
     assert_result(&r, "sparge: nothing was compared with dense");
     char long_name[301];
     memset(long_name, 'n', 300);
     long_name[300] = '\0';
-    r = (sg_result){long_name, long_name, "attention", same, clear, 24, 100000, long_name, 1000000};
+    r = (sg_result){long_name, long_name, "attention", same, clear, 24, 100000, long_name, true, 1000000};
     char text[SG_RESULT_TEXT];
     assert_true(strlen(sg_result_text(text, &r)) < SG_RESULT_TEXT);
 }

@@ -12,7 +12,7 @@ try compare --prompt ball --size 512x512 --frames 1 --steps 4 --arms dense,sparg
 expect_files
 mkdir compare-0
 echo old | tee compare-0/other >compare-0/report.json
-few=(--size 512x512 --frames 1 --steps 2 --cfg-scale 1 --dense-steps 0.5
+few=(--size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dense-steps 0.5
     --arms 'sparge:topk=1:name=a,sparge:topk=1:tail=off:name=b')
 sparge-gen compare --prompt '</script><b>"é' "${few[@]}" -q --json copy.json >table
 echo "= $?"
@@ -30,8 +30,8 @@ if has_mp4; then
     ffprobe -v error -show_entries stream=width,height,nb_frames -of csv=p=0 compare-0/side.mp4 || fail
 else
     head=$(head -n 1 compare-0/side.y4m)
-    [[ $head == "YUV4MPEG2 W1536 H616 "* ]] || fail "$head"
-    echo "1536,616,$((($(stat -c %s compare-0/side.y4m) - ${#head} - 1) / (6 + 3 * 1536 * 616)))"
+    [[ $head == "YUV4MPEG2 W768 H308 "* ]] || fail "$head"
+    echo "768,308,$((($(stat -c %s compare-0/side.y4m) - ${#head} - 1) / (6 + 3 * 768 * 308)))"
 fi
 sparge-gen compare --prompt ball "${few[@]}" -o new --repeat 2 --json - >report.json 2>log
 grep -q '"repeat": 2' report.json && [[ $(grep -c '"decode": \[' report.json) == 4 ]] || fail "no two rounds of two arms"

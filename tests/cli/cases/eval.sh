@@ -24,7 +24,7 @@ grep '"arm_index":0' out/results.jsonl | grep -q psnr && fail "the first arm is 
 grep -q '"seed": 3' out/manifest.json && grep -q '"8 bits"' out/manifest.json || fail "$(<out/manifest.json)"
 [[ $(cut -d, -f1,2,3,4 out/summary.csv | tail -n 1) == '"8 bits","all",3,6' ]] || fail "$(<out/summary.csv)"
 [[ $(grep -c '^reading the prompt 1/1' log) == 1 ]] || fail "$(<log)"
-grep -q '^dense and 8 bits run the same kernels throughout at 32x32 with 5 frames: dense: 8 tokens are fewer' log || fail "$(<log)"
+grep -q '^dense and 8 bits run the same kernels throughout (32x32, 5 frames at 16 fps): dense: 8 tokens are fewer' log || fail "$(<log)"
 grep -q '^8 bits to dense: PSNR inf dB, SSIM 1.0000 (.*), before compression; 6 of 6 clips identical$' log || fail "$(<log)"
 # An interval that holds 95 % leaves 1.00 out once in twenty times, also where both arms did the same.
 grep -q '^8 bits: .*, every frame equal to that of dense in 6 clips$' log || fail "$(<log)"

@@ -17,7 +17,7 @@ for state in there missing damaged; do
         damaged) printf xy | dd of=damaged/.frames-0-0 bs=1 seek=3000 conv=notrunc status=none ;;
     esac
     sparge-gen "${command[@]}" --out $state 2>log || fail "$(<log)"
-    grep -q ' 1 clip to be made$' log || fail "$(<log)"
+    grep -q ' 1 image to be made$' log || fail "$(<log)"
     if [[ $state == there ]]; then
         grep -q 'rendered again' log && fail "$(<log)"
     else

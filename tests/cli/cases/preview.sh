@@ -30,7 +30,9 @@ fi
 echo '{}' >broken.safetensors
 try "${prompt[@]}" --preview missing/p.png
 try "${prompt[@]}" --preview p.png -o p.png
-if sparge-gen help | grep -q 'default: out.mp4'; then
+try "${prompt[@]}" --preview ./p.png -o p.png
+try "${prompt[@]}" --preview p.png --json p.png
+if has_mp4; then
     sparge-gen "${prompt[@]}" "${small[@]}" -q --preview out.mp4 2>log
     [[ $(<log) == *"--preview and --output are one file, out.mp4"* ]] || fail "$(<log)"
     rm log

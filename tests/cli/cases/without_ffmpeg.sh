@@ -2,5 +2,6 @@
 source "$LIB"
 has_mp4 && skip "a build with FFmpeg"
 for name in clip.mp4 clip.mkv clip.webp; do try "${prompt[@]}" -o $name; done
+sparge-gen "${prompt[@]}" "${small[@]}" --frames 5 -q || fail
 sparge-gen "${prompt[@]}" "${small[@]}" --frames 1 -q || fail
-expect_files out.y4m
+expect_files out.png out.y4m

@@ -1,0 +1,192 @@
+/* test_images.c - images out: JPEG and what it keeps, the grid of a batch, outputs that would be one file. */
+#include "collage.h"
+#include "image.h"
+#include "output_file.h"
+#include "sink.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "unit_file.h"
+
+static char folder[] = "/tmp/sg-images-XXXXXX";
+
+static int enter(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
+}
+
+static int leave(void **state)
+{
+    (void)state;
+    char command[64];
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    return chdir("/") == 0 ? system(command) : -1;
+}
+
+/* ---- JPEG ---- */
+
+enum { WIDTH = 50, HEIGHT = 34, LONG = 200000 };
+
+/* More than one comment holds, and colours that change from pixel to pixel, which 4:2:0 would lose. */
+static void a_jpeg_keeps_colours_and_settings(void **state)
+{
+    (void)state;
+    static uint8_t rgb[WIDTH * HEIGHT * 3];
+    static char    settings[LONG + 1];
+    const sg_image picture = {WIDTH, HEIGHT, rgb};
+    sg_image       again = {0};
+    char          *kept = NULL;
+    sg_error       e = {0};
+    double         sum = 0;
+    for (int i = 0; i < WIDTH * HEIGHT; i++) rgb[3 * i + 2 * (i % 2)] = 200;
+    for (int i = 0; i < LONG; i++) settings[i] = (char)('a' + i % 23);
+    if (sg_sink_save_picture("a.jpg", &picture, settings, &e)) fail_msg("%s", e.text);
+    if (sg_sink_read_settings("a.jpg", &kept, &e)) fail_msg("%s", e.text);
+    assert_string_equal(kept, settings);
+    free(kept);
+    if (sg_image_read(&again, "a.jpg", &e)) fail_msg("%s", e.text);
+    assert_true(again.width == WIDTH && again.height == HEIGHT);
+    for (int i = 0; i < WIDTH * HEIGHT * 3; i++) sum += abs(again.rgb[i] - rgb[i]);
+    assert_true(sum / (WIDTH * HEIGHT * 3) < 4);
+    sg_image_close(&again);
+}
+
+static void a_jpeg_is_one_picture(void **state)
+{
+    (void)state;
+    sg_error e = {0};
+    assert_int_equal(sg_sink_check(&(sg_clip){.path = "a.jpeg", .width = 8, .height = 8, .frames = 2, .fps = 1}, &e),
+                     SG_E_ARG);
+    assert_string_equal(e.text, "--output: a.jpeg is one picture, but the clip has 2 frames; add --frames 1");
+    e = (sg_error){0};
+    assert_int_equal(sg_sink_check(&(sg_clip){.path = "a.jpg", .width = 65501, .height = 8, .frames = 1}, &e),
+                     SG_E_ARG);
+    assert_string_equal(sg_sink_default_name(1), "out.png");
+    assert_string_not_equal(sg_sink_default_name(2), "out.png");
+}
+
+#define HEAD "\xff\xd8\xff\xe0\0\4ab"
+#define SCAN "\xff\xda\0\2"
+
+/* Files of others: whatever they hold, an answer. */
+static void comments_are_found(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t      size;
+        const char *kept, *refused;
+    } cases[] = {
+        {HEAD "\xff\xfe\0\4{}" SCAN, 16, "{}", NULL},
+        {HEAD "\xff\xff\xff\xfe\0\3{\xff\xfe\0\3}" SCAN, 23, "{}", NULL},
+        {HEAD "\xff\x01\xff\xd0\xff\xfe\0\4{}" SCAN, 22, "{}", NULL},
+        {HEAD SCAN "\xff\xfe\0\4{}", 18, NULL, "keeps no settings"},
+        {HEAD "\xff\xfe\0\4\0}" SCAN, 16, NULL, "keeps no settings"},
+        {HEAD "\xff\xfe\0\xff{}", 14, NULL, "broken JPEG: it ends within a comment"},
+        {HEAD "\xff\xfe\0\1{}" SCAN, 18, NULL, "broken JPEG: it ends before its pixels"},
+        {HEAD "\xff\xe1\xff\xff", 12, NULL, "broken JPEG: it ends before its pixels"},
+        {HEAD "{}", 10, NULL, "broken JPEG: it ends before its pixels"},
+        {HEAD "\xff", 9, NULL, "broken JPEG: it ends before its pixels"},
+        {HEAD, 8, NULL, "broken JPEG: it ends before its pixels"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char    *kept = NULL;
+        sg_error e = {0};
+        write_bytes("b.jpg", cases[i].bytes, cases[i].size);
+        const sg_status status = sg_sink_read_settings("b.jpg", &kept, &e);
+        if (cases[i].kept) {
+            if (status) fail_msg("case %zu: %s", i, e.text);
+            assert_string_equal(kept, cases[i].kept);
+        } else {
+            assert_int_equal(status, SG_E_FORMAT);
+            if (!strstr(e.text, cases[i].refused)) fail_msg("case %zu: %s", i, e.text);
+        }
+        free(kept);
+    }
+}
+
+/* ---- the grid ---- */
+
+static void expect_grid(int count, int width, int height, int across, int down)
+{
+    const sg_collage c = {.width = width, .height = height, .frames = 1, .arms = count};
+    int              size[2];
+    sg_collage_grid_size(&c, &size[0], &size[1]);
+    assert_int_equal(size[0], across);
+    assert_int_equal(size[1], down);
+}
+
+static void a_grid_is_nearly_square(void **state)
+{
+    (void)state;
+    expect_grid(2, 30, 20, 64, 20);
+    expect_grid(3, 30, 20, 64, 44);
+    expect_grid(5, 30, 20, 98, 44);
+    expect_grid(9, 30, 20, 98, 68);
+    expect_grid(10, 30, 20, 132, 68);
+    expect_grid(4, 4000, 16, 8004, 36);
+    expect_grid(4, 4096, 16, 4100, 20); /* half as large */
+    expect_grid(10000, 1024, 1024, 100 * 73 + 99 * 4, 100 * 73 + 99 * 4);
+}
+
+/* Picture k has the colour k + 1 everywhere; between them it is black. */
+static void pictures_stand_in_order(void **state)
+{
+    (void)state;
+    enum { COUNT = 3, W = 6, H = 4, ACROSS = 16, DOWN = 12 };
+    const sg_collage c = {.width = W, .height = H, .frames = 1, .arms = COUNT};
+    uint8_t          rgb[ACROSS * DOWN * 3] = {0}, one[W * H * 3];
+    const sg_image   on = {ACROSS, DOWN, rgb};
+    for (int k = 0; k < COUNT; k++) {
+        memset(one, k + 1, sizeof one);
+        sg_collage_grid_put(&on, &c, k, one);
+    }
+    for (int y = 0; y < DOWN; y++)
+        for (int x = 0; x < ACROSS; x++) {
+            const bool gap = (x >= W && x < W + 4) || (y >= H && y < H + 4);
+            const int  k = (y > H) * 2 + (x > W);
+            assert_int_equal(rgb[3 * (y * ACROSS + x) + 1], gap || k >= COUNT ? 0 : k + 1);
+        }
+}
+
+/* ---- names ---- */
+
+static void outputs_may_be_one_file(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir("there", 0700), 0);
+    assert_int_equal(symlink("there/a.png", "link.png"), 0);
+    assert_int_equal(symlink("there", "same"), 0);
+    assert_true(sg_output_file_same("a.png", "./a.png"));
+    assert_true(sg_output_file_same("there/../a.png", "a.png"));
+    assert_true(sg_output_file_same("link.png", "same/a.png"));
+    write_text("there/a.png", "");
+    assert_true(sg_output_file_same("link.png", "same/a.png"));
+    assert_false(sg_output_file_same("a.png", "b.png"));
+    assert_false(sg_output_file_same("a.png", "there/a.png"));
+    assert_false(sg_output_file_same("-", "-"));
+    assert_false(sg_output_file_same("/dev/null", "/dev/null"));
+    assert_false(sg_output_file_same("no/a.png", "no/a.png")); /* which is refused for another reason */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_jpeg_keeps_colours_and_settings),
+        cmocka_unit_test(a_jpeg_is_one_picture),
+        cmocka_unit_test(comments_are_found),
+        cmocka_unit_test(a_grid_is_nearly_square),
+        cmocka_unit_test(pictures_stand_in_order),
+        cmocka_unit_test(outputs_may_be_one_file),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}
