@@ -109,6 +109,11 @@ function show(i) {
   frame = i;
   for (const w of watchers) w(i);
 }
+const ready = v => v.tagName === 'IMG' ? v.complete && v.naturalWidth > 0 : v.readyState > 1;
+/* Whenever another picture of it is there. */
+function redraw(v, draw) {
+  for (const when of ['load', 'seeked', 'loadeddata']) v.addEventListener(when, draw);
+}
 function seek(i) {
   i = Math.max(0, Math.min(frames - 1, i));
   for (const v of videos) v.currentTime = (i + 0.5) / fps;
@@ -147,12 +152,13 @@ const step = by => {
   if (playing) pause();
   seek(frame + by);
 };
-const keys = {' ': toggle, k: toggle, ',': () => step(-1), '.': () => step(1), ArrowLeft: () => step(-1),
+const ofFrames = {' ': toggle, k: toggle, ',': () => step(-1), '.': () => step(1), ArrowLeft: () => step(-1),
   ArrowRight: () => step(1)};
+const keys = {...ofFrames};
 addEventListener('keydown', e => {
   const act = keys[e.key];
   const own = e.target.closest('input, select, button, a, summary, .scroll'); /* has a use for such keys itself */
-  if (!act || frames < 2 || e.ctrlKey || e.altKey || e.metaKey || (own && (e.key.length > 1 || e.key === ' '))) return;
+  if (!act || (frames < 2 && e.key in ofFrames) || e.ctrlKey || e.altKey || e.metaKey || (own && (e.key.length > 1 || e.key === ' '))) return;
   e.preventDefault();
   act();
 });
@@ -174,13 +180,15 @@ function transport() {
     h('button', {click: () => step(1), id: 'on'}, 'Frame \u203a'), range, where, speed);
 }
 
-/* A clip that plays with the others, or word that it cannot. */
-function video(file, what) {
-  const v = h('video', {src: address(file), preload: 'auto', muted: '', playsinline: '', 'aria-label': `clip of ${what}`,
-    error: () => {
-      if (videos.includes(v)) videos.splice(videos.indexOf(v), 1);
-      v.replaceWith(h('p', {class: 'alarm'}, 'This browser cannot play ', link(file), '.'));
-    }});
+/* An image, or a clip that plays with the others; or word that the browser does not show it. */
+const isImage = file => file.endsWith('.png');
+function clip(file, what) {
+  const error = () => {
+    if (videos.includes(v)) videos.splice(videos.indexOf(v), 1);
+    v.replaceWith(h('p', {class: 'alarm'}, 'This browser cannot show ', link(file), '.'));
+  };
+  const v = isImage(file) ? h('img', {src: address(file), class: 'clip', alt: `image of ${what}`, error}) :
+    h('video', {src: address(file), preload: 'auto', muted: '', playsinline: '', 'aria-label': `clip of ${what}`, error});
   v.muted = true;
   videos.push(v);
   return v;

@@ -10,6 +10,7 @@ import sys
 import zlib
 
 WIDTH, HEIGHT, FRAMES, PER_PROMPT = 128, 128, 17, 2
+MADE = "mp4"  # or png: images
 HOSTILE = ['</script><script>document.title = "taken"</script>', '<b>"bold"</b> & \'quoted\' ${x} `y`', 'a ball \u2028 \U0001f388 \u7ea2']
 
 
@@ -39,6 +40,8 @@ def clip(rng, prompt, k, arm, names, texts):
             "steps": 50, "skipped_steps": list(range(10, 10 + 8 * arm)),
             "flicker": 0.97 + 0.005 * arm + rng.gauss(0, 0.002), "sharpness": 120 - 4 * arm + rng.gauss(0, 3), "black": 0,
             "frozen": 0, "non_finite": 0}
+    if MADE == "png":
+        line |= {"frames": 1, "flicker": None, "file": line["file"].replace(".mp4", ".png")}
     if prompt % 2:
         line["image"] = {"file": "<u>first</u>.jpg", "hash": "0123456789abcdef", "picture": f"image/p {prompt}%2f#?-0.png"}
         line["fit"] = "crop"
@@ -61,7 +64,9 @@ def clip(rng, prompt, k, arm, names, texts):
 
 
 def main():
+    global MADE
     folder, prompts, arms, *clips = sys.argv[1:]
+    MADE = clips[0].rsplit(".", 1)[1] if clips else MADE
     prompts, arms = int(prompts), int(arms)
     names = ["dense", "sparge:topk=0.3", "sparge:tau=0.95:name=<i>three</i>"][:arms]
     texts = [HOSTILE[i] if i < len(HOSTILE) else f"a red ball bouncing past {i} boxes" for i in range(prompts)]

@@ -8,7 +8,7 @@ import sys
 from browser import Browser, find
 
 FRAMES, ARMS, FPS = 17, 3, 16
-LOADED = "videos.length === 0 || videos.every(v => v.readyState > 1 && !v.seeking)"
+LOADED = "videos.length === 0 || videos.every(v => ready(v) && !v.seeking)"
 
 SPEEDUPS = """[...document.querySelectorAll('tbody tr')].filter(r => r.cells[0].innerText.trim() === 'speed-up')
   .map(r => [...r.cells].slice(1).map(c => c.innerText))"""
@@ -237,8 +237,23 @@ def steps_are_told_apart(b, page):
     check(len(b.value("[...new Set([...document.querySelectorAll('#steps p i')].map(i => getComputedStyle(i).background))]")) == 3,
           "two kinds of steps look the same")
     dots = b.value("[...document.querySelectorAll('svg')].map(s => s.querySelectorAll('circle').length)")
-    check(dots == [2, 2, 17, 17, 41], "points of the curves", dots)
+    check(dots == [17, 17, 41], "points of the curves", dots)
     check(not b.value("/undefined|NaN|\\[object/.test(document.body.innerText)"), "an empty figure")
+
+
+def images_are_shown(b):
+    """Of clips of one frame: pictures, their differences and the line between two of them, and nothing of time."""
+    b.wait("videos.length === 4 && videos.every(v => v.tagName === 'IMG' && ready(v))")
+    check(b.value("document.querySelectorAll('video, #transport, #strips').length") == 0, "a player")
+    b.wait(f"{SAME_PICTURE}(0, 0, 14) && {SAME_PICTURE}(1, 18, 32)")
+    sums = b.value("""[...document.querySelectorAll('canvas.difference')].map(c =>
+      c.getContext('2d').getImageData(0, 0, c.width, c.height).data.reduce((n, v, i) => i % 4 === 3 ? n : n + v, 0))""")
+    check(len(sums) == 2 and min(sums) > 0, "differences", sums)
+    text = b.value("document.body.innerText")
+    for word in ("flickering", "frozen", "frames at", "before compression", "percentile", "Keys:"):
+        check(word not in text, "it tells of", word)
+    check("MS-SSIM" in b.value("document.getElementById('players').innerText"))
+    check(b.value("document.documentElement.scrollWidth <= innerWidth"), "wider than the screen")
 
 
 def pictures_are_shown(b, page):
@@ -299,6 +314,7 @@ def main():
         b.look(1200, 900, "light")
         nothing_differs(b, f"{same}/report.html")
         steps_are_told_apart(b, f"{steps}/report.html")
+        images_are_shown(b)
         pictures_are_shown(b, "begun/report.html")
         clips_cannot_play(b, apart)
         away = [r for r in b.requests if not r.startswith(("file://" + os.path.abspath("."), "data:"))]

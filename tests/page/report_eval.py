@@ -245,6 +245,23 @@ def one_arm(b, page):
     b.wait("viewer.open && videos.length === 1 && videos[0].readyState > 1")
 
 
+def images_are_shown(b, page):
+    """Of clips of one frame: pictures in the viewer, and nothing of time."""
+    b.open(page)
+    choose(b, metric=0)
+    text = b.value("document.body.innerText")
+    for word in ("flickering", "frozen", "worst frame", "percentile", "clip"):
+        check(word not in text, "it tells of", word)
+    b.value("document.querySelector('#clips button').click()")
+    b.wait("viewer.open && videos.length === 2 && videos.every(v => v.tagName === 'IMG' && ready(v))")
+    check(b.value("viewer.querySelectorAll('video, #transport').length") == 0, "a player")
+    check(b.value("viewer.querySelector('canvas.difference') !== null && document.activeElement.id === 'leave'"))
+    b.key("n", "n")
+    b.wait("viewer.querySelector('h2 + p').innerText.includes('image 2 of')")
+    b.key("Escape")
+    b.wait("!viewer.open")
+
+
 def pictures_are_shown(b, folder):
     """Beside the frames of a clip stands what it begins and ends with; in the viewer too."""
     with open(f"{folder}/summary.json", encoding="utf-8") as f:
@@ -284,7 +301,7 @@ def files_are_gone(b, folder):
 
 
 def main():
-    many, few, one = sys.argv[1:]
+    many, few, one, images = sys.argv[1:]
     b = Browser(find())
     try:
         b.look(1200, 900, "light")
@@ -307,6 +324,7 @@ def main():
         intervals_end_below_one(b, few)
         differences_are_there(b, few)
         one_arm(b, f"{one}/report.html")
+        images_are_shown(b, f"{images}/report.html")
         away = [r for r in b.requests if not r.startswith(("file://" + os.path.abspath("."), "data:"))]
         check(not away, "requests from elsewhere:", away)
         check(not b.complaints, "on the console:", b.complaints)

@@ -15,7 +15,7 @@ comparison() {
     hostile='a red ball </script><b>"& <!-- ${x} `'
     "$program" compare -q -p "$hostile" --size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
         --arms 'dense,sage,sparge:topk=0.3:dense-layers=0:name=<i>three</i>' -o apart >table
-    "$program" compare -q -p ball --size 512x512 --frames 1 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
+    "$program" compare -q -p ball --size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
         --arms 'sparge:topk=1:name=a,sparge:topk=1:tail=off:name=b' -o same >/dev/null 2>log && exit 1
     "$program" compare -q -p ball --size 32x32 --frames 1 --steps 16 --cfg-scale 1 --arms dense,dense:cache=usual,dense:steps=9 \
         -o steps >/dev/null
@@ -35,7 +35,10 @@ evaluation() {
     "$program" eval --merge many
     "$program" eval --merge few
     "$program" eval --merge one
-    python3 -B "$here/report_eval.py" many few one
+    "$program" -q -p ball --size 128x128 --frames 1 --steps 1 --cfg-scale 1 --batch 3 -o i.png
+    python3 -B "$here/eval_folder.py" images 2 3 i-000{1,2,3}.png
+    "$program" eval --merge images
+    python3 -B "$here/report_eval.py" many few one images
 }
 
 case ${2:?usage: run.sh PROGRAM arms|eval} in
