@@ -8,7 +8,7 @@
  *
  * Members and columns, in any case: prompt (or prompt_en, caption, text); negative_prompt (negative); seed; size, or width
  * and height; frames (num_frames); image (image_name, file_name), last_image and video, files; strength, of the video; group
- * (dimension, category, type), in JSON also a list; image_id. Others are passed over. */
+ * (dimension, category, type), in JSON also a list; image_id, by which eval names files. Others are passed over. */
 #ifndef SG_PROMPT_SET_H
 #define SG_PROMPT_SET_H
 

@@ -2,6 +2,7 @@
 #include "clip_names.h"
 #include "base/utf8.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,7 @@ static void number_twins(named *all, sg_clip_name *names, int count, int per_pro
     for (int i = 0; i < count; i++) {
         const bool again = i && strcmp(all[i].prompt, all[i - 1].prompt) == 0;
         all[i].leader = again ? all[i - 1].leader : all[i].entry;
+        names[all[i].entry].first = again ? names[all[i - 1].entry].first + per_prompt : 0;
     }
     qsort(all, (size_t)count, sizeof *all, by_stem);
     for (int i = 0; i < count; i++) {
@@ -81,7 +83,6 @@ static void number_twins(named *all, sg_clip_name *names, int count, int per_pro
         if (!same_stem) continue;
         const sg_clip_name *const before = &names[all[i - 1].entry];
         n->twin = again ? before->twin : before->twin ? before->twin + 1 : 2;
-        n->first = again ? before->first + per_prompt : 0;
     }
 }
 
@@ -96,7 +97,11 @@ sg_status sg_clip_names_make(sg_clip_name **out, const sg_prompt_set *set, int p
         return sg_error_set(e, SG_E_MEMORY, "out of memory");
     }
     for (int i = 0; i < set->count; i++) {
-        sg_clip_stem(names[i].stem, set->prompt[i].text);
+        const sg_prompt *const p = &set->prompt[i];
+        if (p->image_id < 0)
+            sg_clip_stem(names[i].stem, p->text);
+        else
+            snprintf(names[i].stem, sizeof names[i].stem, "%" PRId64, p->image_id);
         all[i] = (named){.stem = names[i].stem, .prompt = set->prompt[i].text, .entry = i};
     }
     number_twins(all, names, set->count, per_prompt);

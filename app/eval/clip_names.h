@@ -3,8 +3,9 @@
  * A name is the prompt, made safe. "_" replaces "/" and "\", characters that other systems refuse (: * ? " < > | ~),
  * control, invisible and direction characters, and a leading dot or dash, which would hide the file or look like an
  * option. The name is cut between characters to at most SG_CLIP_STEM bytes; all of VBench's prompts are shorter.
- * Prompts with the same name get "~2", "~3", ... in their order. Entries with the same prompt share its name and
- * continue its indices. Names may differ in case only, as two of VBench's do: file systems must be case-sensitive. */
+ * An entry with an image_id has that for its name. Prompts with the same name get "~2", "~3", ... in their order.
+ * Entries with the same prompt share its name, unless they have ids, and continue its indices. Names may differ in case
+ * only, as two of VBench's do: file systems must be case-sensitive. */
 #ifndef SG_CLIP_NAMES_H
 #define SG_CLIP_NAMES_H
 

@@ -65,7 +65,7 @@ static void expect_names(const char *const *prompt, const char *const *want, int
     sg_prompt     all[ENTRIES] = {0};
     sg_clip_name *names = NULL;
     sg_prompt_set set = {.count = count, .prompt = all};
-    for (int i = 0; i < count; i++) all[i].text = prompt[i];
+    for (int i = 0; i < count; i++) all[i] = (sg_prompt){.text = prompt[i], .image_id = -1};
     assert_int_equal(sg_clip_names_make(&names, &set, 3, NULL), SG_OK);
     for (int i = 0; i < count; i++) {
         char out[SG_CLIP_NAME];
@@ -102,12 +102,34 @@ static void names_that_were_made_are_not_taken(void **state)
     expect_names(prompt, want, 5, 0);
 }
 
+/* Of COCO's captions, several of which are of one image, and some of which say the same. */
+static void captions_are_named_by_image(void **state)
+{
+    (void)state;
+    static const char *const want[] = {"12-0.png", "12~2-0.png", "9000000000-2.png", "12~2-2.png", "a dog-0.png"};
+    sg_prompt                all[] = {{.text = "a cat", .image_id = 12},
+                                      {.text = "a dog on a mat", .image_id = 12},
+                                      {.text = "a cat", .image_id = 9000000000},
+                                      {.text = "a dog on a mat", .image_id = 12},
+                                      {.text = "a dog", .image_id = -1}};
+    sg_clip_name            *names = NULL;
+    sg_prompt_set            set = {.count = 5, .prompt = all};
+    assert_int_equal(sg_clip_names_make(&names, &set, 2, NULL), SG_OK);
+    for (int i = 0; i < 5; i++) {
+        char out[SG_CLIP_NAME];
+        sg_clip_name_write(out, &names[i], 0, ".png");
+        assert_string_equal(out, want[i]);
+    }
+    free(names);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stems_are_safe),
         cmocka_unit_test(stems_are_cut_between_characters),
         cmocka_unit_test(names_differ),
+        cmocka_unit_test(captions_are_named_by_image),
         cmocka_unit_test(names_that_were_made_are_not_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
