@@ -65,8 +65,8 @@ static sg_status check_fit(const flux *m, const char *dir, sg_error *e)
     return SG_OK;
 }
 
-/* Whether it is schnell: no other number of its files than these two tells. */
-static bool hurries(const flux *m)
+/* No other number of its files than these two tells. */
+static bool is_schnell(const flux *m)
 {
     return !sg_flux_dit_config(m->dit)->blocks.guided && !m->components.sampler.by_tokens.on;
 }
@@ -92,7 +92,7 @@ static sg_status open_components(flux *m, const sg_checkpoint *from, sg_config *
     SG_TRY(open_texts(c, from, index, act, e));
     SG_TRY(sg_flux_dit_open(&m->dit, from, act, e));
     const sg_mmdit_config *const d = &sg_flux_dit_config(m->dit)->blocks;
-    c->text[T5].tokens_max = hurries(m) ? SCHNELL_LEN : TEXT_LEN;
+    c->text[T5].tokens_max = is_schnell(m) ? SCHNELL_LEN : TEXT_LEN;
     c->denoiser[0] = (sg_denoiser){.component = sg_flux_dit_component(m->dit),
                                    .names = &sg_flux_dit_names,
                                    .layers = (int)(d->layers + d->singles)};
@@ -145,7 +145,7 @@ static sg_request flux_defaults(const void *model)
                         .height = 1024,
                         .frames = 1,
                         .fps = 1,
-                        .steps = hurries(m) ? 4 : 28,
+                        .steps = is_schnell(m) ? 4 : 28,
                         .cfg_scale = 1,
                         .cfg_scale_2 = -1,
                         .guidance = c->guidance == SG_GUIDANCE_EMBEDDED ? 3.5 : 0,

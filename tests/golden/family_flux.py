@@ -154,8 +154,8 @@ def hook_dit(taps, pipe, state, passes):
     model.register_forward_hook(lambda _, args, output: taps.put(v_name(), grid(output[0])))
 
 
-def hurries(pipe):
-    """Is it schnell? Its card asks for texts of 256 tokens and 4 steps."""
+def is_schnell(pipe):
+    """Its card asks for texts of 256 tokens and 4 steps."""
     return not pipe.transformer.config.guidance_embeds and not pipe.scheduler.config.use_dynamic_shifting
 
 
@@ -163,7 +163,7 @@ def arguments(pipe, request):
     """What the pipeline is called with beside what all are."""
     asked["grid"] = [request[side] // pipe.vae_scale_factor // 2 for side in ("height", "width")]
     return {"guidance_scale": request.get("guidance", 3.5), "true_cfg_scale": request["cfg_scale"],
-            "max_sequence_length": 256 if hurries(pipe) else 512}
+            "max_sequence_length": 256 if is_schnell(pipe) else 512}
 
 
 def defaults(folder):
