@@ -427,7 +427,7 @@ static void make_pictures(golden_case *c)
     const char *const said = sg_source_metadata(c->taps, "pictures");
     const char *const strength = sg_source_metadata(c->taps, "strength");
     for (int k = 0; said && k < atoi(said) && k < SG_IMAGES; k++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "picture.%d", k);
         c->r.image[k].rgb = c->picture[k] = make_frames(c, name, 1);
     }
