@@ -42,6 +42,7 @@ static const char *const encoder_names[][2] = {
     {"text_encoder", "tokenizer"}, {"text_encoder_2", "tokenizer_2"}, {"text_encoder_3", "tokenizer_3"}};
 enum { ENCODERS = sizeof encoder_names / sizeof *encoder_names };
 
+#define ALL NULL               /* every part that the file holds */
 #define SAT "transformer/1000" /* in a repository of CogVideoX */
 
 /* Original repositories. */
@@ -60,7 +61,13 @@ static const struct {
                   {HIGH, "transformers", "mp_rank_00", ""}, /* HunyuanVideo */
                   {"vae", "vae", "pytorch_model", ""},
                   {HIGH, ".", "dit.", ""}, /* Mochi */
-                  {"vae", ".", "decoder.", ""}};
+                  {"vae", ".", "decoder.", ""},
+                  {HIGH, ".", "flux1-", ""}, /* Flux.1 */
+                  {"vae", ".", "ae.", ""},
+                  {ALL, ".", "sd3", ""}, /* Stable Diffusion 3 */
+                  {SG_CLIP_L, "text_encoders", "clip_l", ""},
+                  {SG_CLIP_G, "text_encoders", "clip_g", ""},
+                  {TEXT, "text_encoders", "t5xxl", ""}};
 enum { IN_REPOSITORY = sizeof repository / sizeof *repository };
 
 #define TOKENIZER_TENSOR "spiece_model"
@@ -227,20 +234,22 @@ static sg_status put_repository(opening *o, const char *path)
     for (int i = 0; i < IN_REPOSITORY; i++) {
         const bool here = repository[i].folder[0] == '.';
         SG_TRY(sg_path_join(folder, sizeof folder, path, here ? "" : repository[i].folder, o->e));
-        if (sg_place_find(o->c, repository[i].component)) continue;
-        if (best_file(file, sizeof file, folder, repository[i].begins, repository[i].holds, &count))
-            SG_TRY(put_file(o, repository[i].component,
-                            strcmp(repository[i].component, LOW) == 0 ? HIGH : repository[i].component, file));
+        const char *const component = repository[i].component;
+        if (sg_place_find(o->c, component ? component : HIGH)) continue;
+        if (!best_file(file, sizeof file, folder, repository[i].begins, repository[i].holds, &count)) continue;
+        SG_TRY(component ? put_file(o, component, strcmp(component, LOW) == 0 ? HIGH : component, file)
+                         : put_all(o, file));
     }
     if (o->c->places) return SG_OK;
     if (best_file(file, sizeof file, path, "", "", &count) && count == 1)
         return put_all(o, file); /* as if it was given */
-    return sg_error_set(o->e, SG_E_FILE,
-                        "%s: is no model: it has neither model_index.json, as a Diffusers folder has, nor "
-                        "diffusion_pytorch_model.safetensors, models_t5_*.pth or *VAE.pth of an original repository of "
-                        "Wan, nor " SAT "/ of CogVideoX's, nor transformers/ of HunyuanVideo's, nor "
-                        "dit.safetensors of Mochi's",
-                        path);
+    return sg_error_set(
+        o->e, SG_E_FILE,
+        "%s: is no model: it has neither model_index.json, as a Diffusers folder has, nor "
+        "diffusion_pytorch_model.safetensors, models_t5_*.pth or *VAE.pth of an original repository of "
+        "Wan, nor " SAT "/ of CogVideoX's, nor transformers/ of HunyuanVideo's, nor "
+        "dit.safetensors of Mochi's, nor flux1-*.safetensors of Flux.1's, nor sd3*.safetensors of Stable Diffusion 3's",
+        path);
 }
 
 /* ---- two experts ---- */

@@ -284,6 +284,44 @@ static void files_and_one_file_of_flux_render(void **state)
     }
 }
 
+/* Of one block each, by XLabs' names and by kohya's. */
+static void a_lora_by_the_names_of_xlabs_renders(void **state)
+{
+    enum { RANK = 2, WIDTH = 60 };
+    static const struct {
+        const char *xlabs, *kohya;
+        int         up, down; /* times WIDTH */
+    } of[] = {{"double_blocks.1.processor.qkv_lora1", "lora_unet_double_blocks_1_img_attn_qkv", 3, 1},
+              {"double_blocks.1.processor.qkv_lora2", "lora_unet_double_blocks_1_txt_attn_qkv", 3, 1},
+              {"double_blocks.1.processor.proj_lora1", "lora_unet_double_blocks_1_img_attn_proj", 1, 1},
+              {"double_blocks.0.processor.proj_lora2", "lora_unet_double_blocks_0_txt_attn_proj", 1, 1},
+              {"single_blocks.1.processor.proj_lora", "lora_unet_single_blocks_1_linear2", 1, 5}};
+    static const char *const kinds[2][2] = {{"down", "up"}, {"lora_down", "lora_up"}};
+    static float             x[5 * WIDTH * RANK];
+    static frames            seen[3];
+    (void)state;
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++) x[i] = (float)((int)(i * 7 % 11) - 5) / 8;
+    for (int names = 0; names < 2; names++) {
+        for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+            for (int up = 0; up < 2; up++) {
+                char            key[128];
+                const sg_tensor t = {.data = x,
+                                     .dtype = SG_F32,
+                                     .rank = 2,
+                                     .dim = {up ? of[i].up * WIDTH : RANK, up ? RANK : of[i].down * WIDTH}};
+                snprintf(key, sizeof key, "%s.%s.weight", names ? of[i].kohya : of[i].xlabs, kinds[names][up]);
+                put(&now, key, t);
+            }
+        write_out(&now, "lora.safetensors");
+        with_lora = (sg_lora_option){.path = "lora.safetensors", .strength = 1};
+        render(&seen[names], FLUX, NULL);
+        with_lora.path = NULL;
+    }
+    render(&seen[2], FLUX, NULL);
+    assert_memory_equal(seen[0].rgb, seen[1].rgb, seen[0].used);
+    assert_memory_not_equal(seen[0].rgb, seen[2].rgb, seen[0].used);
+}
+
 /* ---- whole files of Stable Diffusion 3 ---- */
 
 static const char *const sd3_parts[] = {"vae", "text_encoder", "text_encoder_2", NULL};
@@ -317,6 +355,16 @@ static void files_and_one_file_of_sd35_render(void **state)
     put_component(&now, SD35, "text_encoder_3", NULL, 0, "text_encoders.t5xxl.transformer.");
     write_out(&now, "sd35/all.safetensors");
     renders_as(SD35, "sd35/all.safetensors", NULL);
+    /* the original repository, whose denoiser has the VAE in its file */
+    assert_int_equal(
+        system("mkdir -p repository/text_encoders && cp sd35/sparge-gen.json repository && cd sd35 && cp "
+               "clip_l.safetensors "
+               "clip_g.safetensors t5xxl.safetensors google clip-vit-large-patch14 -r ../repository/text_encoders"),
+        0);
+    put_component(&now, SD35, "transformer", &sg_sd3_dit_names, 3, "model.diffusion_model.");
+    put_component(&now, SD35, "vae", &sg_ldm_vae_names, 4, "first_stage_model.");
+    write_out(&now, "repository/sd3.5_medium.safetensors");
+    renders_as(SD35, "repository", NULL);
     /* parts in place of a folder's, in Diffusers' names and in GGUF */
     write_component("sd35/named.safetensors", SD35, "transformer", NULL, 0, "");
     renders_as(SD35, SD35, &(sg_model_parts){.diffusion_model = "sd35/named.safetensors", .vae = parts.vae});
@@ -380,6 +428,7 @@ int main(void)
         cmocka_unit_test(what_goes_with_the_denoiser_is_asked_for),
         cmocka_unit_test(variants_are_refused_by_name),
         cmocka_unit_test(files_and_one_file_of_flux_render),
+        cmocka_unit_test(a_lora_by_the_names_of_xlabs_renders),
         cmocka_unit_test(files_and_one_file_of_sd35_render),
         cmocka_unit_test(one_file_without_t5_renders),
         cmocka_unit_test(clip_l_without_a_projection_renders),

@@ -9,11 +9,20 @@
 
 /* ---- kinds ---- */
 
+/* XLabs-AI/x-flux names what it adds by its own module; `leaf` is the matrix behind the name of the block. */
+#define XLABS(name, leaf)                                                                                              \
+    {".processor." name ".down.weight", SG_LORA_DOWN, leaf}, { ".processor." name ".up.weight", SG_LORA_UP, leaf }
+
 static const struct {
     const char  *suffix;
     sg_lora_kind kind;
     const char  *leaf;
 } kinds[] = {
+    XLABS("qkv_lora1", ".img_attn.qkv.weight"),
+    XLABS("qkv_lora2", ".txt_attn.qkv.weight"),
+    XLABS("proj_lora1", ".img_attn.proj.weight"),
+    XLABS("proj_lora2", ".txt_attn.proj.weight"),
+    XLABS("proj_lora", ".linear2.weight"),
     {".lora_down.weight", SG_LORA_DOWN, ".weight"},
     {".lora_up.weight", SG_LORA_UP, ".weight"},
     {".lora_A.weight", SG_LORA_DOWN, ".weight"},
