@@ -16,8 +16,8 @@
 #define LOW SECOND_EXPERT
 
 #define TEXT SG_TEXT_ENCODER
-#define NOBODYS ""
 #define IMAGE "image_encoder" /* only of models whose denoiser attends to pictures */
+#define NOBODYS ""
 
 #define GIVES(member) offsetof(sg_model_parts, member)
 
@@ -35,7 +35,7 @@ static const struct {
     {IMAGE, "image encoder", "--clip-vision", GIVES(clip_vision), NULL, true},
     {"vae", "VAE", "--vae", GIVES(vae), NULL, false},
 };
-enum { DENOISER, OTHERS, NEEDED = sizeof needed / sizeof *needed };
+enum { OTHERS = 1 /* than the denoiser */, NEEDED = sizeof needed / sizeof *needed };
 
 /* A folder's text encoders and their tokenizers. */
 static const char *const encoder_names[][2] = {
@@ -346,26 +346,29 @@ static sg_status put_options(opening *o, const sg_model_parts *parts)
 
 /* ---- what goes with the denoiser ---- */
 
-/* The part of the class that a Diffusers folder says its denoiser is. */
-static const sg_file_part *part_of_folder(const opening *o)
+/* The denoiser in a folder of its own, by the class in its config; NULL: not known, of which its family says why. */
+static const sg_file_part *part_of_folder(const opening *o, const char *folder)
 {
-    char                path[SG_PATH_BYTES + 32];
-    sg_config          *index = NULL;
+    char                path[SG_PATH_BYTES + 64];
+    sg_config          *config = NULL;
     const sg_file_part *part = NULL;
-    if (!sg_checkpoint_beside(o->c->path, "model_index.json", path, sizeof path) ||
-        sg_config_open(&index, path, NULL) != SG_OK) /* its family says why */
-        return NULL;
-    const char *const name = sg_config_string_at(index, HIGH, 1);
-    for (const sg_file_part *const *p = o->known; name && *p && !part; p++)
-        if (strcmp((*p)->component, HIGH) == 0 && strcmp((*p)->class_name, name) == 0) part = *p;
-    sg_config_close(&index);
+    if (sg_path_join(path, sizeof path, folder, "config.json", NULL) != SG_OK) return NULL;
+    if (sg_config_open(&config, path, NULL) != SG_OK) return NULL;
+    const char *const class = sg_config_string(config, "_class_name", "");
+    for (const sg_file_part *const *p = o->known; class && *p && !part; p++)
+        if (strcmp((*p)->component, HIGH) == 0 && strcmp((*p)->class_name, class) == 0) part = *p;
+    sg_config_close(&config);
     return part;
 }
 
 static void find_denoiser(opening *o)
 {
+    char                  folder[SG_PATH_BYTES + 64];
     const sg_place *const dit = sg_place_find(o->c, HIGH);
-    o->denoiser = dit && dit->part ? dit->part : o->c->diffusers ? part_of_folder(o) : NULL;
+    if (dit && dit->part)
+        o->denoiser = dit->part;
+    else if (sg_checkpoint_has(o->c, HIGH) && !sg_checkpoint_place(o->c, HIGH, folder, sizeof folder, NULL))
+        o->denoiser = part_of_folder(o, folder);
 }
 
 /* The part of this kind that goes with the denoiser; NULL: none does. */
@@ -412,7 +415,7 @@ static void drop(sg_checkpoint *c, sg_place *p)
 }
 
 /* Kinds of text encoders become the components that they are with this denoiser. A file with all parts may have one of which the
- * denoiser makes no use, but no option may give one. */
+ * denoiser makes no use, but no option may give one. "text_encoder" is a kind and a component: all kinds are looked up first. */
 static sg_status name_encoders(opening *o, const sg_model_parts *parts)
 {
     sg_place *of[NEEDED] = {NULL};

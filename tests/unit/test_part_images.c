@@ -281,6 +281,12 @@ static void files_and_one_file_of_flux_render(void **state)
         write_component("files/named.safetensors", dir, "transformer", NULL, 0, "");
         renders_as(dir, "files/named.safetensors", &parts);
         renders_as(dir, dir, &(sg_model_parts){.vae = "files/ae.safetensors"});
+        /* components' folders, whose places follow from the denoiser's config */
+        char folder[3][512];
+        for (int k = 0; k < 3; k++)
+            snprintf(folder[k], sizeof folder[k], "%s/%s", dir, k ? flux_parts[k] : "transformer");
+        renders_as(dir, dir,
+                   &(sg_model_parts){.diffusion_model = folder[0], .clip_l = folder[1], .text_encoder = folder[2]});
     }
 }
 
