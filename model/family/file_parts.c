@@ -9,7 +9,8 @@
 
 enum { BLOCKS_MAX = 4096 };
 
-const char *const sg_denoiser_prefixes[] = {"", "model.diffusion_model.", "diffusion_model.", "net.", "model.", "model.model.", NULL};
+const char *const sg_denoiser_prefixes[] = {
+    "", "model.diffusion_model.", "diffusion_model.", "net.", "model.", "model.model.", NULL};
 const char *const sg_vae_prefixes[] = {"", "vae.", "first_stage_model.", NULL};
 
 /* ---- T5 ---- */
@@ -71,7 +72,7 @@ const sg_file_part sg_t5_gguf_file = {T5_1, .probe = "enc.blk.0.attn_q.weight", 
 
 /* ---- Llama ---- */
 
-/* A number that a GGUF has under this key, from 0 on; else the usual one. */
+/* A number above 0 that a GGUF has under this key; else the usual one. */
 static double number_of(const sg_found_part *p, const char *key, double usual)
 {
     sg_source_list l;
@@ -80,11 +81,12 @@ static double number_of(const sg_found_part *p, const char *key, double usual)
     return x > 0 && x < 1e12 ? x : usual;
 }
 
-/* Llama 3 has heads of 128 numbers. */
+/* Llama 3 has heads of 128 numbers. Numbers are written without a point, which some locales have as a comma. */
 static sg_status describe_llama_as(sg_textbuf *json, const sg_found_part *p, bool by_pairs, sg_error *e)
 {
     const sg_source_tensor *const table = sg_found_tensor(p, "embed_tokens.weight");
     const int64_t                 head = (int64_t)number_of(p, "llama.rope.dimension_count", 128), d = head ? head : 1;
+    const double                  eps = number_of(p, "llama.attention.layer_norm_rms_epsilon", 1e-5);
     const int64_t                 q = sg_found_rows(p, "layers.0.self_attn.q_proj.weight");
     const int64_t                 k = sg_found_rows(p, "layers.0.self_attn.k_proj.weight");
     int                           layers = 0;
@@ -95,11 +97,11 @@ static sg_status describe_llama_as(sg_textbuf *json, const sg_found_part *p, boo
     sg_textbuf_printf(json,
                       "{\"%s\": {\"hidden_size\": %lld, \"vocab_size\": %lld, \"num_hidden_layers\": %d, "
                       "\"intermediate_size\": %lld, \"num_attention_heads\": %lld, \"num_key_value_heads\": %lld, "
-                      "\"head_dim\": %lld, \"rms_norm_eps\": %.9g, \"rope_theta\": %.9g, \"rope_by_pairs\": %s}}",
+                      "\"head_dim\": %lld, \"rms_norm_eps\": %llde-18, \"rope_theta\": %lld, \"rope_by_pairs\": %s}}",
                       p->component, (long long)table->dim[1], (long long)table->dim[0], layers,
                       (long long)sg_found_rows(p, "layers.0.mlp.up_proj.weight"), (long long)(q / d),
-                      (long long)(k / d), (long long)head, number_of(p, "llama.attention.layer_norm_rms_epsilon", 1e-5),
-                      number_of(p, "llama.rope.freq_base", 500000), by_pairs ? "true" : "false");
+                      (long long)(k / d), (long long)head, (long long)(eps < 1 ? eps * 1e18 : 0),
+                      (long long)number_of(p, "llama.rope.freq_base", 500000), by_pairs ? "true" : "false");
     return SG_OK;
 }
 
@@ -155,7 +157,6 @@ static sg_status describe_clip_l(sg_textbuf *json, const sg_found_part *p, sg_er
     return SG_OK;
 }
 
-/* OpenCLIP's, whose pads are "!" where CLIP-L's tokenizer, which people have, says otherwise. */
 static sg_status describe_clip_g(sg_textbuf *json, const sg_found_part *p, sg_error *e)
 {
     (void)e;
@@ -163,6 +164,7 @@ static sg_status describe_clip_g(sg_textbuf *json, const sg_found_part *p, sg_er
     return SG_OK;
 }
 
+/* SD3 projects CLIP-L's row, too. The tokenizer that people have for CLIP-G is CLIP-L's, which has other pads. */
 #define CLIP_L                                                                                                         \
     .component = SG_CLIP_L, .class_name = "CLIPTextModel", .tokenizer = "clip-vit-large-patch14",                      \
     .what = "text encoder of CLIP-L", .usual = "clip_l.safetensors",                                                   \
