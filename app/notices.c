@@ -45,8 +45,9 @@ void sg_notice_loras(sg_progress *p, const sg_engine *engine, const sg_request *
         const sg_lora_info *const l = &info.lora[i];
         if (l->unused) say_unused(p, engine, i, l);
         if (l->few_steps && (r->steps > MOST_STEPS || r->cfg_scale > 1))
-            sg_progress_say(p, "--lora %s: by its name made for %d steps or fewer at guidance 1, not %d at %g", l->name,
-                            MOST_STEPS, r->steps, r->cfg_scale);
+            sg_progress_say(
+                p, "--lora %s: by its name it needs %d steps or fewer at guidance 1, but this render has %d at %g",
+                l->name, MOST_STEPS, r->steps, r->cfg_scale);
     }
 }
 

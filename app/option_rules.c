@@ -71,7 +71,7 @@ static sg_status check_effects(const sg_settings *s, sg_error *e)
     }
     if (s->negative_prompt && s->cfg_scale <= 1 &&
         !(s->cfg_scale_2 > 1)) /* comparisons with NaN, not given, are false */
-        return sg_error_set(e, SG_E_ARG, "--negative-prompt has no effect with --cfg-scale %g: only above 1 it is read",
+        return sg_error_set(e, SG_E_ARG, "--negative-prompt has no effect with --cfg-scale %g: it is read only above 1",
                             s->cfg_scale);
     static const char *const of_slg[] = {"skip-layers", "skip-layer-start", "skip-layer-end"};
     for (size_t i = 0; i < sizeof of_slg / sizeof *of_slg; i++)
@@ -161,7 +161,7 @@ bool sg_options_capture(const char *text, int *layer, int *step, const char **fi
 sg_status sg_options_check(const sg_settings *s, sg_error *e)
 {
     if (s->command == SG_COMMAND_BENCH)
-        return sg_error_set(e, SG_E_ARG, "bench needs to know what: bench step, bench attention or bench cold");
+        return sg_error_set(e, SG_E_ARG, "bench needs a subcommand: bench step, bench attention or bench cold");
     if (s->prompt && s->prompt_file) return sg_error_set(e, SG_E_ARG, "--prompt and --prompt-file exclude each other");
     if (s->frames && s->seconds > 0) return sg_error_set(e, SG_E_ARG, "--frames and --seconds exclude each other");
     if (s->quiet && s->verbose) return sg_error_set(e, SG_E_ARG, "--quiet and --verbose exclude each other");

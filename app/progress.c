@@ -128,7 +128,7 @@ void sg_progress_say_plan(sg_progress *p, const sg_plan *plan)
     if (plan->untiled)
         sg_progress_say(
             p,
-            "the VAE works in tiles, because whole frames would take it %.2f GiB: the frames will differ a "
+            "the VAE works in tiles, because whole frames would take %.2f GiB: the frames will differ a "
             "little (--vae-tiling)",
             (double)plan->untiled * 0x1p-30);
 }

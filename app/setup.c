@@ -44,8 +44,8 @@ static sg_status find_model(char *out, size_t size, const char *asked, sg_error 
     if (!dir && beside_program(out, size)) return SG_OK;
     if (!dir && !sg_checkpoint_is(SG_MODEL_DIR))
         return sg_error_set(e, SG_E_FILE,
-                            "no model: none was given by --model or $SPARGE_GEN_MODEL, and the one that "
-                            "comes along is not at %s",
+                            "no model: neither --model nor $SPARGE_GEN_MODEL names one, and the embedded "
+                            "one is not at %s",
                             SG_MODEL_DIR);
     if (!dir) dir = SG_MODEL_DIR;
     if (snprintf(out, size, "%s", dir) >= (int)size) return sg_error_set(e, SG_E_ARG, "model: the path is too long");
@@ -277,7 +277,7 @@ static sg_status check_effects(const sg_request *r, sg_sampler_kind usual, const
     if (!isnan(s->cfg_scale_2) && !two)
         return sg_error_set(e, SG_E_ARG, "--cfg-scale-2 has no effect: this model has no second expert");
     if (!sg_sampler_flows(usual) && (s->preset_steps || s->sigmas || !isnan(s->flow_shift)))
-        return sg_error_set(e, SG_E_ARG, "--%s is for models of flow matching; this one's sampler is %s",
+        return sg_error_set(e, SG_E_ARG, "--%s is for models of flow matching; this model's sampler is %s",
                             s->preset_steps ? "preset-steps"
                             : s->sigmas     ? "sigmas"
                                             : "flow-shift",
@@ -287,14 +287,14 @@ static sg_status check_effects(const sg_request *r, sg_sampler_kind usual, const
                             "--sched-compat has no effect: it is for unipc, and this model's sampler is %s",
                             sg_sampler_names[r->sampler]);
     if (r->dynamic_cfg && !(r->cfg_scale > 1))
-        return sg_error_set(e, SG_E_ARG, "--dynamic-cfg has no effect: guidance is %g, and only above 1 there is any",
+        return sg_error_set(e, SG_E_ARG, "--dynamic-cfg has no effect: guidance is %g, and at 1 or less there is none",
                             r->cfg_scale);
     if (s->negative_prompt && !(r->cfg_scale > 1) && r->guidance > 0)
         return sg_error_set(e, SG_E_ARG,
                             "--negative-prompt has no effect: this model has embedded guidance, and reads a negative "
                             "prompt only with --cfg-scale above 1");
     if (s->negative_prompt && !(r->cfg_scale > 1) && !(two && r->cfg_scale_2 > 1))
-        return sg_error_set(e, SG_E_ARG, "--negative-prompt has no effect: guidance is %g, and only above 1 it is read",
+        return sg_error_set(e, SG_E_ARG, "--negative-prompt has no effect: guidance is %g, and it is read only above 1",
                             r->cfg_scale);
     return SG_OK;
 }

@@ -39,8 +39,7 @@ static sg_status check_used(const sg_engine *engine, const sg_engine_options *o,
     for (int i = 0; i < engine->components->addeds; i++)
         any = any || strcmp(engine->components->added[i].component->name, "image_encoder") == 0;
     return any ? SG_OK
-               : sg_error_set(e, SG_E_ARG, "--clip-vision: %s: this model sees no picture through an image encoder",
-                              o->parts.clip_vision);
+               : sg_error_set(e, SG_E_ARG, "--clip-vision: %s: this model has no image encoder", o->parts.clip_vision);
 }
 
 static bool is_beside(const sg_engine *engine, const char *name, char *path, size_t size)
@@ -180,7 +179,8 @@ static sg_status take_fast(sg_engine *engine, sg_error *e)
     char             path[PATH_MAX];
     int              preset = 0;
     if (!c || !sg_config_has(c, "fast_preset"))
-        return sg_error_set(e, SG_E_ARG, "fast: %s names no few steps: its sparge-gen.json has no \"fast_preset\"",
+        return sg_error_set(e, SG_E_ARG,
+                            "fast: %s has no LoRA for few steps: its sparge-gen.json has no \"fast_preset\"",
                             sg_checkpoint_path(engine->checkpoint));
     const char *const name = sg_config_string(c, "fast_preset", NULL), *const file = file_beside(c, "fast_lora", "");
     SG_TRY(sg_config_status(c));
@@ -422,7 +422,7 @@ static sg_status check_images(const sg_engine *engine, const sg_request *r, sg_e
             return sg_error_set(e, SG_E_ARG, "%s: this model does not take a picture for the clip to %s with", name[i],
                                 edge[i]);
     if (r->image[SG_IMAGE_LAST].rgb && !r->image[SG_IMAGE_FIRST].rgb)
-        return sg_error_set(e, SG_E_ARG, "last-image: there is no image for the clip to begin with");
+        return sg_error_set(e, SG_E_ARG, "last-image: it needs image too, the first frame");
     if (r->image[SG_IMAGE_LAST].rgb && r->frames < 2)
         return sg_error_set(e, SG_E_ARG, "last-image: a clip of one frame begins and ends with the same");
     return SG_OK;
@@ -447,8 +447,7 @@ static sg_status check_video(const sg_engine *engine, const sg_request *r, sg_er
     char                hint[48] = "";
     if (!r->video.rgb) return SG_OK;
     if (!v->ops->encode_open)
-        return sg_error_set(e, SG_E_ARG,
-                            "video: a render of this model starts from noise: its VAE, %s, only decodes here",
+        return sg_error_set(e, SG_E_ARG, "video: this model starts from noise only: its VAE, %s, has no encoder here",
                             v->ops->component(v->of)->class_name);
     if (!(strength > 0 && strength <= 1))
         return sg_error_set(e, SG_E_ARG, "strength: %g is not above 0 and at most 1", strength);

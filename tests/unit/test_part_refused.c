@@ -401,7 +401,7 @@ static void parts_of_another_family_are_refused(void **state)
     refused_by_the_engine(I2V, (sg_model_parts){.diffusion_model = "alone/cog.safetensors"}, "alone/cog.safetensors",
                           "_class_name: is \"CogVideoXTransformer3DModel\", which is not read here");
     refused_by_the_engine(SG_FIXTURES "/wan21_hd12", (sg_model_parts){.clip_vision = I2V "/image_encoder"},
-                          "image_encoder", "this model sees no picture through an image encoder");
+                          "image_encoder", "this model has no image encoder");
     refused_by_the_engine(COG, (sg_model_parts){.clip_l = HUNYUAN "/text_encoder_2"}, "--clip-l",
                           "this model has no CLIP-L text encoder");
     refused_by_the_engine(COG, (sg_model_parts){.tokenizer = SG_FIXTURES "/wan22_a14b/tokenizer"},
