@@ -36,7 +36,6 @@ sg_status sg_attention_bind_kinds(sg_attention **out, const sg_policy *p, const 
 {
     const sg_policy          any = {.kind = p->kind,
                                     .named = p->named,
-                                    .tokens = p->tokens,
                                     .dense_steps = p->dense_steps,
                                     .dense_steps_kind = p->dense_steps_kind,
                                     .dense_layers = p->dense_layers};
@@ -90,7 +89,8 @@ const char *sg_attention_forecast_text(char *text, size_t size, const sg_policy 
     snprintf(text, size, "%s", sg_attention_names[o->last ? p->kind : without]);
     if (o->why == SG_WHY_SHORT)
         append(text, size, ": %lld token%s fewer than %d%s", (long long)tokens, tokens == 1 ? " is" : "s are",
-               sg_policy_tokens(p), !p->named && tokens >= SG_NAMED_TOKENS ? "; --attention sparge takes them" : "");
+               p->named ? SG_NAMED_TOKENS : SG_TOKENS,
+               !p->named && tokens >= SG_NAMED_TOKENS ? "; --attention sparge takes them" : "");
     else if (o->why == SG_WHY_BACKEND)
         append(text, size, ": this backend has no other");
     else if (o->why == SG_WHY_STEP)

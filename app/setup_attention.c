@@ -55,11 +55,11 @@ void sg_attention_files_close(sg_attention_files *f)
 
 static void start_from(sg_policy *p, const char *preset)
 {
-    const sg_policy own = *p;
-    if (!preset) return;
-    *p = is(preset, "paper") ? sg_policy_paper() : sg_policy_default();
-    if (is(preset, "usual")) p->tuned = own.tuned;
-    p->tokens = own.tokens;
+    const sg_thresholds *const tuned = p->tuned;
+    if (is(preset, "paper")) *p = sg_policy_paper();
+    if (!is(preset, "usual")) return;
+    *p = sg_policy_default();
+    p->tuned = tuned;
 }
 
 static void set_numbers(sg_policy *p, const sg_settings *s)

@@ -34,8 +34,6 @@ sg_policy sg_policy_paper(void)
                        .dense_steps = 0.2};
 }
 
-int sg_policy_tokens(const sg_policy *p) { return p->named ? SG_NAMED_TOKENS : p->tokens ? p->tokens : SG_TOKENS; }
-
 /* ---- lists of layers ---- */
 
 /* A number of at most seven digits, -1 where there is none. */

@@ -55,8 +55,7 @@ typedef void sg_attention_hook(void *context, sg_stream *s, const struct sg_atte
 
 typedef struct sg_policy {
     sg_attention_kind    kind;
-    bool                 named; /* the user asked for this kind: sequences from SG_NAMED_TOKENS on, not from `tokens` */
-    int                  tokens; /* shorter sequences are dense; 0: SG_TOKENS */
+    bool                 named; /* the user asked for this kind: sequences from SG_NAMED_TOKENS on, not SG_TOKENS */
     sg_select_rule       rule;
     float                amount;       /* top-k share, or cumulative mass */
     float                theta;        /* self-similarity below which a block is fixed, in [-1, 1]; below 0: none is */
@@ -87,9 +86,6 @@ enum { SG_TOKENS = 8192, SG_NAMED_TOKENS = 1024 };
 sg_policy sg_policy_default(void);
 /* SpargeAttn to the letter: block means, skipped is dropped, top-k 0.5, theta and pv_threshold off. */
 sg_policy sg_policy_paper(void);
-
-/* Of how many tokens a sequence has to be, or it is dense. */
-int sg_policy_tokens(const sg_policy *p);
 
 /* How many of so many steps, the first, skip nothing: rounded up, but not for an error in the last place. */
 int sg_policy_dense_steps(const sg_policy *p, int steps);

@@ -108,7 +108,7 @@ sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int ste
         ;
     else if (a->shape.values == SG_F32)
         w = SG_WHY_BACKEND;
-    else if (tokens < sg_policy_tokens(&a->p))
+    else if (tokens < (a->p.named ? SG_NAMED_TOKENS : SG_TOKENS))
         w = SG_WHY_SHORT;
     else if (step < a->dense_steps)
         w = SG_WHY_STEP;

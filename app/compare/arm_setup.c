@@ -15,8 +15,7 @@ sg_status sg_arms_size(sg_request *r, sg_engine *engine, const sg_settings *s, s
     if (s->size[0] && s->size[1]) return SG_OK;
     for (;;) {
         SG_TRY(sg_engine_plan(engine, &usual, &plan, e));
-        if (plan.tokens >= sg_policy_tokens(&usual.attention) || usual.width > SG_IMAGE_MAX_SIDE / 4 ||
-            usual.height > SG_IMAGE_MAX_SIDE / 4)
+        if (plan.tokens >= SG_TOKENS || usual.width > SG_IMAGE_MAX_SIDE / 4 || usual.height > SG_IMAGE_MAX_SIDE / 4)
             break;
         twice.width *= 2;
         twice.height *= 2;

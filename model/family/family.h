@@ -77,7 +77,6 @@ typedef struct sg_components {
     bool              noise_by_frame; /* noise is drawn as [f, c, y, x], not [c, f, y, x] */
     sg_dtype          noise_dtype;    /* in which it is drawn: SG_F32, SG_F16, SG_BF16 give different numbers */
     int               size_multiple;  /* of width and height, pixels */
-    int               sparse_tokens;  /* sg_policy's tokens, of defaults */
     sg_frame_rule     frames;
     int               skip_blocks; /* of the denoiser, for skip-layer guidance; 0: the family has none */
     sg_image_use      image[SG_IMAGES];

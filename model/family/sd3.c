@@ -24,7 +24,6 @@ enum {
     CLIP_LEN = 77,
     T5_LEN = 256, /* StableDiffusion3Pipeline's max_sequence_length */
     TEXT_LEN = CLIP_LEN + T5_LEN,
-    SPARSE_TOKENS = 4096, /* of the picture, without text, at 1024x1024 */
     SKIP = 1
 };
 
@@ -122,7 +121,6 @@ static sg_status open_components(sd3 *m, const sg_checkpoint *from, sg_config *i
     c->skip_blocks = (int)d->blocks.layers;
     c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
     c->noise_dtype = act;
-    c->sparse_tokens = SPARSE_TOKENS;
     memcpy(c->patch, d->patch, sizeof c->patch);
     sg_component_note_class(c->denoiser[0].component, index, "transformer");
     SG_TRY(sg_kl_vae_open(&m->vae, from, act, e));

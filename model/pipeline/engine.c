@@ -86,7 +86,6 @@ static sg_status read_attention(sg_engine *engine, sg_error *e)
     char             path[PATH_MAX];
     sg_policy *const p = &engine->defaults.attention;
     *p = sg_policy_default();
-    p->tokens = engine->components->sparse_tokens;
     if (!is_beside(engine, SG_THRESHOLDS_NAME, path, sizeof path)) return SG_OK;
     SG_TRY(sg_thresholds_read(&engine->tuned, path, e));
     engine->defaults.cache_threshold = engine->tuned.cache.threshold;
