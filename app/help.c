@@ -77,7 +77,7 @@ static void help_options(FILE *out, sg_command c)
 
 static void help_all(FILE *out)
 {
-    fputs("sparge-gen turns a prompt into a video.\n\n", out);
+    fputs("sparge-gen turns a prompt into a video or an image.\n\n", out);
     for (int i = 0; i < sg_command_count; i++) help_usages(out, &sg_command_table[i]);
     fputs(
         "\n`sparge-gen help COMMAND` lists the options of a command. A default that is not given here is the model's:\n"
@@ -88,7 +88,7 @@ static void help_all(FILE *out)
 
 static void help_short(FILE *out)
 {
-    fputs("sparge-gen turns a prompt into a video.\n\n", out);
+    fputs("sparge-gen turns a prompt into a video or an image.\n\n", out);
     for (int i = 0; i < sg_command_count; i++) help_usages(out, &sg_command_table[i]);
     fputs("\nOptions of a render that are used most:\n", out);
     for (int i = 0; i < sg_option_count; i++)

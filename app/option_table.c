@@ -218,8 +218,8 @@ const sg_option sg_option_table[] = {
     {.name = "arms", .kind = SG_OPTION_TEXT, .commands = COMPARE | EVAL, AT(arms), .value = "LIST",
      .help = "what to compare with the first of them: dense, sage, sparge, each with its own options\n"
              "after colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:tail=off:name=mine, and\n"
-             "dense:steps=31, dense:cache=usual, dense:guidance=4 or dense:slg-scale=2.8; the options below\n"
-             "hold for all arms that have them; \\, is a comma in a value\n"
+             "dense:steps=31, dense:cache=usual, dense:guidance=4 or dense:slg-scale=2.8; the options\n"
+             "below apply to all arms that have them; \\, is a comma in a value\n"
              "(default: dense,sparge)"},
     {.name = "preset", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(preset), .choices = presets,
      .value = "NAME",
