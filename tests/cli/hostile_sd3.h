@@ -7,7 +7,8 @@ ABSURD(DIT, "num_attention_heads") ABSURD(DIT, "attention_head_dim") ABSURD(DIT,
 ABSURD(DIT, "patch_size") ABSURD(DIT, "joint_attention_dim") ABSURD(DIT, "pooled_projection_dim")
 ABSURD(DIT, "caption_projection_dim") ABSURD(DIT, "pos_embed_max_size") ABSURD(DIT, "sample_size")
 ABSURD(VAE, "latent_channels") ABSURD(VAE, "scaling_factor")
-ABSURD(TEXT, "projection_dim") ABSURD("text_encoder_2/config.json", "projection_dim")
+AT("a projection below none", set, TEXT, "projection_dim", "-1", "projection_dim: should be a ")
+AT("a projection beyond memory", set, TEXT, "projection_dim", "1099511627776", "projection_dim: should be a ")
 ABSURD("text_encoder_3/config.json", "d_model")
 
 /* ---- the denoiser ---- */
@@ -41,6 +42,8 @@ BAD("T5 of another width", other, "text_encoder_3", NULL, "mochi_hd16/text_encod
     "text_encoder_3 gives 24 numbers a token, but |" DIT ": joint_attention_dim is 40")
 BAD("CLIP of another model", other, "text_encoder", NULL, "sd3_medium/text_encoder",
     "text_encoder and text_encoder_2 give |" DIT ": ")
+BAD("CLIP without a projection of its own", set, TEXT, "projection_dim", "0",
+    "text_encoder and text_encoder_2 give 36 numbers a text, but |" DIT ": pooled_projection_dim is 32")
 BAD("CLIP of one layer less", set, TEXT, "num_hidden_layers", "1", TEXT_W "|extra")
 BAD("CLIP without a projection", other, "text_encoder", NULL, "hunyuan_hd16/text_encoder_2", "text_encoder")
 BAD("no tokenizer", gone, "tokenizer", NULL, NULL, "tokenizer")
