@@ -2,7 +2,8 @@
 
     PIPELINE, VAE, MASKED_TEXT, LEAST_STEPS, LOW_VAE  what it is
     IMAGE_PIPELINE                                    for cases with `pictures`
-    from_video                                        a pipeline as that of video to video, for requests with `strength`
+    from_video                                        a pipeline as that of video to video, or of image to image, for
+                                                      requests with `strength`
     CASES                                             its minis
     components, arguments                             a pipeline's parts, and what it is called with
     hook_dit, hook_vae, grid, schedule                what is seen of a run

@@ -10,12 +10,13 @@ import diffusers
 import torch
 import transformers
 from diffusers.models import embeddings, normalization
-from diffusers.pipelines.stable_diffusion_3 import pipeline_stable_diffusion_3
+from diffusers.models.autoencoders import vae as distribution
+from diffusers.pipelines.stable_diffusion_3 import pipeline_stable_diffusion_3, pipeline_stable_diffusion_3_img2img
 
 import byte_level
 import checkpoint
-from parts import GATED_T5, RELU_T5, T5, WEIGHT_DTYPES, build, fan_in, random_request, random_text, to_dtype
-from taps import Wide, channels_last, drawn_as_f32, in_batch
+from parts import GATED_T5, RELU_T5, T5, WEIGHT_DTYPES, build, fan_in, random_request, random_text, to_dtype, video
+from taps import Wide, channels_last, drawn_as_f32, hook_vae as hook_coders, in_batch
 
 PIPELINE, VAE = diffusers.StableDiffusion3Pipeline, diffusers.AutoencoderKL
 IMAGES = True
@@ -54,6 +55,14 @@ CASES = {
         "request": dict(prompt="wind in the tall grass", negative_prompt="", width=64, height=48, frames=1, steps=3,
                         cfg_scale=7.0, seed=62),
     },
+}
+
+
+# From an image: the last 3 of 5 steps, half a step rounded up.
+CASES["sd35_image"] = {
+    **CASES["sd35_medium"], "seed": 3502,
+    "request": dict(prompt="Ein Boot treibt den Fluss hinab", negative_prompt="", width=40, height=24, frames=1, steps=5,
+                    cfg_scale=5.0, seed=63, strength=0.5),
 }
 
 
@@ -139,7 +148,7 @@ def components(spec, draw, device):
 def wide():
     """What float64 changes beside what the oracle changes for all families."""
     return [(embeddings, "torch", Wide()), (normalization, "torch", Wide()),
-            *drawn_as_f32(pipeline_stable_diffusion_3)]
+            *drawn_as_f32(pipeline_stable_diffusion_3, pipeline_stable_diffusion_3_img2img, distribution)]
 
 
 def widen_model(pipe):
@@ -226,18 +235,9 @@ def hook_dit(taps, pipe, state, passes):
 
 
 def hook_vae(taps, vae):
-    d, e = vae.decoder, vae.encoder
-    taps.into(d.conv_in, lambda: "vae.post_quant")
-    taps.out(d.conv_in, "vae.conv_in")
-    taps.out(d.mid_block, "vae.mid")
-    for i, b in enumerate(d.up_blocks):
-        taps.out(b, f"vae.up.{i}")
-    taps.out(d.conv_out, "vae.conv_out")
-    taps.out(e.conv_in, "enc.conv_in")
-    for i, b in enumerate(e.down_blocks):
-        taps.out(b, f"enc.down.{i}")
-    taps.out(e.mid_block, "enc.mid")
-    taps.out(vae.quant_conv or e.conv_out, "enc.quant")
+    if vae.post_quant_conv is None:
+        taps.into(vae.decoder.conv_in, lambda: "vae.post_quant")
+    hook_coders(taps, vae)
 
 
 def decoded(pipe, latents, request):
@@ -265,8 +265,18 @@ def encode(vae, clip, dtype):
     vae.encode(clip.permute(0, 3, 1, 2).to(vae.device, dtype))
 
 
+def from_video(pipe):
+    """As that of image to image."""
+    made = diffusers.StableDiffusion3Img2ImgPipeline(**pipe.components)
+    made.set_progress_bar_config(disable=True)
+    made.made_of = type(pipe).__name__
+    return made
+
+
 def arguments(pipe, request):
     """What the pipeline is called with beside what all are."""
+    if "strength" in request:
+        return {"image": video(request)[0], "strength": request["strength"]}
     if not request.get("slg_scale"):
         return {}
     return {"skip_guidance_layers": [int(i) for i in request["skip_layers"].split(",")],

@@ -38,7 +38,7 @@ def run(folder, family, spec, name, device):
     wide = torch.float32 if dtype == torch.bfloat16 and not family.LOW_VAE else dtype
     with oracle.widen(wide, family):
         pipe.vae.to(wide)
-    last = family.decoded(pipe, taps[f"step.{oracle.steps_done(request) - 1}.latents"], request)
+    last = family.decoded(pipe, taps[f"step.{oracle.steps_done(request, family) - 1}.latents"], request)
     frames = oracle.decode(pipe, last, wide)
     if family.LOW_VAE:
         taps["render.frames"] = frames

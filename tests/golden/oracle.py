@@ -109,7 +109,7 @@ def widen_sampler(pipe):
             sampler.sigmas = sampler.sigmas.double()
 
     def euler(v, t, x, return_dict=False):
-        k = sampler.k
+        k = sampler.k + (sampler.begin_index or 0)
         sampler.k += 1
         return (x + (sampler.sigmas[k + 1] - sampler.sigmas[k]) * v,)
 
@@ -166,26 +166,28 @@ def latents(pipe, request):
 
 @contextlib.contextmanager
 def seen_mixture(sampler):
-    """What a video to video pipeline mixes: its latents and noise."""
+    """What a pipeline that starts from a video, or from an image, mixes: its latents and noise."""
     seen = []
-    if not hasattr(sampler, "add_noise"):
+    name = next((name for name in ("add_noise", "scale_noise") if hasattr(sampler, name)), None)
+    if not name:
         yield seen
         return
-    mix = sampler.add_noise
+    mix = getattr(sampler, name)
 
-    def add_noise(video, noise, timestep):
-        seen.extend((("video", video), ("noise", noise)))
-        return mix(video, noise, timestep)
-    sampler.add_noise = add_noise
+    def add_noise(video, *others):
+        seen.extend((("video", video), ("noise", next(o for o in others if o.ndim > 1))))
+        return mix(video, *others)
+    setattr(sampler, name, add_noise)
     try:
         yield seen
     finally:
-        sampler.add_noise = mix
+        setattr(sampler, name, mix)
 
 
-def steps_done(request):
-    """Of a request's steps."""
-    return min(int(request["steps"] * request.get("strength", 1)), request["steps"])
+def steps_done(request, family):
+    """Of a request's steps: of a video's rounded down, of an image's rounded up."""
+    steps, done = request["steps"], min(request["steps"] * request.get("strength", 1), request["steps"])
+    return steps - int(steps - done) if getattr(family, "IMAGES", False) else int(done)
 
 
 def denoise(folder, request, dtype, device="cpu"):

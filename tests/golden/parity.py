@@ -106,7 +106,10 @@ def by_us(folder, request, name, out, threads):
         os.remove(old)
     command = ["--model", folder, "--size", f"{request['width']}x{request['height']}", "--dtype", name,
                "-o", prefix + "-%04d.png", "--latents", latents]
-    if "strength" in request:
+    if "strength" in request and getattr(families.of(folder), "IMAGES", False):
+        parts.video(request)[0].save(prefix + ".start.png")
+        command += ["--image", prefix + ".start.png"]
+    elif "strength" in request:
         clip = os.path.join(out, "video")
         os.makedirs(clip, exist_ok=True)
         for k, picture in enumerate(parts.video(request)):
@@ -186,7 +189,7 @@ def main():
     parser.add_argument("--flow-shift", type=float)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--dynamic-cfg", action="store_true", default=None)
-    parser.add_argument("--strength", type=float, help="start from a made-up video, at this strength")
+    parser.add_argument("--strength", type=float, help="start from a made-up video, or image, at this strength")
     parser.add_argument("--bf16", action="store_true", help="compare bfloat16 as well")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads of both (default: diffusers 1, ours all)")
     parser.add_argument("--out", metavar="FOLDER", help="keep latents and frames here")
