@@ -60,6 +60,10 @@ def request_of(args):
     if args.size:
         request["width"], request["height"] = (int(v) for v in args.size.split("x"))
     request.update({k: getattr(args, k) for k in REQUEST if getattr(args, k, None) is not None})
+    if "strength" in request:  # no pipeline that starts from something has skip-layer guidance
+        request.pop("slg_scale", None)
+    if not request.get("slg_scale"):
+        request = {k: v for k, v in request.items() if not k.startswith("skip_layer")}
     return request
 
 
