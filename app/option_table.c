@@ -165,8 +165,8 @@ const sg_option sg_option_table[] = {
      .help = "guidance that changes from step to step, for models that have it, such as CogVideoX"},
     {.name = "slg-scale", .alias = {"skip-layer-guidance-scale"}, .kind = SG_OPTION_REAL, .commands = SAMPLER, AT(slg_scale),
      .lo = 0, .hi = 1000, .value = "X",
-     .help = "skip-layer guidance of SD3 and SD3.5, in a third pass, which leaves out some blocks; 0\n"
-             "(default): off, 2.8 in diffusers"},
+     .help = "skip-layer guidance of SD3 and SD3.5: a third pass leaves out some blocks; 0, the\n"
+             "default, is off; diffusers' pipeline takes 2.8"},
     {.name = "skip-layers", .alias = {"skip-guidance-layers"}, .kind = SG_OPTION_TEXT, .commands = SAMPLER, AT(skip_layers),
      .value = "LIST", .help = "blocks that --slg-scale leaves out, as in 7-9, the default, or 7,8,9"},
     {.name = "skip-layer-start", .alias = {"skip-layer-guidance-start"}, .kind = SG_OPTION_REAL, .commands = SAMPLER,
