@@ -65,7 +65,7 @@ BAD("scheduler of CogVideoX", other, "scheduler", NULL, "cogvideox_2b/scheduler"
 /* ---- wishes ---- */
 WISH("a size between", 2, "size: 36x32: width and height must be multiples of 8 for this model", SD3 " --strict --size 36x32")
 WISH("a size beyond the positions", 2, "size: 112x32: this model has positions for pictures of up to 104x104", SD3 " --size 112x32")
-WISH("a clip", 2, "frames: 5: this model makes 1", SD3 " --strict --frames 5")
+WISH("a clip", 2, "this model makes images, of one frame", SD3 " --strict --frames 5")
 WISH("sampler of CogVideoX", 2, "sampler: ddim is not for this model", SD3 " --sampler ddim")
 WISH("guidance that it is not given", 2, "guidance: ", SD3 " --guidance 3")
 WISH("skipped layers without a scale", 2, "--skip-layers has no effect without --slg-scale", SD3 " --skip-layers 1")
