@@ -95,7 +95,8 @@ static sg_status open_clip(sg_checkpoint *c, sg_error *e)
     put_in_folder(c, "text_encoder", "text_config");
     put_in_folder(c, "image_encoder", "vision_config");
     put_in_folder(c, "tokenizer", NULL);
-    if (is_in(c->path, "preprocessor_config.json")) put_in_folder(c, "image_processor", NULL);
+    if (is_in(c->path, "preprocessor_config.json") || is_in(c->path, "processor_config.json"))
+        put_in_folder(c, "image_processor", NULL);
     return SG_OK;
 }
 

@@ -34,7 +34,7 @@ sg_status sg_checkpoint_open(sg_checkpoint **out, const char *path, sg_error *e)
 sg_status   sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const sg_model_parts *parts,
                                      const sg_file_part *const *known, sg_error *e) SG_MUST_USE;
 /* A folder of transformers' CLIPModel: the components "text_encoder", "image_encoder" and "tokenizer", and "image_processor"
- * where it has a preprocessor_config.json. The configs of the two encoders have the model's projection_dim. SG_E_FILE,
+ * where it has a preprocessor_config.json or processor_config.json. The configs of the two encoders have the model's projection_dim. SG_E_FILE,
  * SG_E_FORMAT: config.json is not one of CLIPModel. */
 sg_status   sg_checkpoint_open_clip(sg_checkpoint **out, const char *folder, sg_error *e) SG_MUST_USE;
 void        sg_checkpoint_close(sg_checkpoint **c);

@@ -81,7 +81,7 @@ static void read_config(sg_clip_vision *v, sg_config *c, bool projected)
 /* An entry of an object: required where the object is there. Old files have the number itself. */
 static int entry(sg_config *c, const char *object, const char *key, const char *path, int usual, sg_error *e)
 {
-    char       where[1200];
+    char       where[1300];
     sg_config *member = NULL;
     if (!sg_config_has(c, object)) return usual;
     if (sg_config_counts(c, object)) return (int)sg_config_int(c, object, 1, RESIZED_MAX, NULL);
@@ -114,9 +114,28 @@ static void read_preparation(preparation *p, sg_config *c, const char *path, int
         sg_config_fail(c, "size", "a side of %d pixels is shorter than the %d that are cut out", p->edge, image);
 }
 
+/* As transformers finds it: image_processor of processor_config.json, where CLIPProcessor has it since transformers 5, before
+ * preprocessor_config.json. path names what was read. */
+static sg_status open_processor(sg_config **out, const char *folder, char *path, size_t size, sg_error *e)
+{
+    char       file[1100];
+    sg_config *both = NULL; /* of pictures and texts */
+    sg_status  status = SG_OK;
+    SG_TRY(sg_path_join(file, sizeof file, folder, "processor_config.json", e));
+    if (access(file, F_OK) == 0) SG_TRY(sg_config_open(&both, file, e));
+    const bool nested = both && sg_config_has(both, "image_processor");
+    snprintf(path, size, "%s: image_processor", file);
+    if (nested) status = sg_config_parse(out, path, "{}", e);
+    if (nested && status == SG_OK) status = sg_config_update(*out, NULL, both, "image_processor", e);
+    sg_config_close(&both);
+    if (nested) return status;
+    SG_TRY(sg_path_join(path, size, folder, "preprocessor_config.json", e));
+    return sg_config_open(out, path, e);
+}
+
 static sg_status open_preparation(sg_clip_vision *v, const sg_checkpoint *from, sg_error *e)
 {
-    char       folder[1024], path[1100];
+    char       folder[1024], path[1200];
     sg_config *c = NULL;
     v->prepare = (preparation){.edge = v->size.image,
                                .filter = SG_RESAMPLE_BICUBIC,
@@ -125,10 +144,11 @@ static sg_status open_preparation(sg_clip_vision *v, const sg_checkpoint *from, 
                                .deviation = {0.26862954, 0.26130258, 0.27577711}};
     if (!sg_checkpoint_has(from, "image_processor")) return SG_OK;
     SG_TRY(sg_checkpoint_place(from, "image_processor", folder, sizeof folder, e));
-    SG_TRY(sg_path_join(path, sizeof path, folder, "preprocessor_config.json", e));
-    SG_TRY(sg_config_open(&c, path, e));
-    read_preparation(&v->prepare, c, path, v->size.image, e);
-    const sg_status status = sg_config_status(c);
+    sg_status status = open_processor(&c, folder, path, sizeof path, e);
+    if (status == SG_OK) {
+        read_preparation(&v->prepare, c, path, v->size.image, e);
+        status = sg_config_status(c);
+    }
     sg_config_close(&c);
     return status;
 }

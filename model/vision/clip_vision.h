@@ -10,7 +10,8 @@ typedef struct sg_clip_vision sg_clip_vision;
 
 /* Opens component `name` of c: config and weights; loads nothing (sg_bind_load on sg_clip_vision_component does). projected: for
  * sg_clip_vision_row; all layers and visual_projection are there. Otherwise for sg_clip_vision_encode. Pictures are prepared
- * as preprocessor_config.json of component image_processor says, or as CLIP's models are published. */
+ * as processor_config.json or preprocessor_config.json of component image_processor says, or as CLIP's models are
+ * published. */
 sg_status     sg_clip_vision_open(sg_clip_vision **out, const sg_checkpoint *c, const char *name, bool projected,
                                   sg_dtype act, sg_error *e) SG_MUST_USE;
 void          sg_clip_vision_close(sg_clip_vision **v);
