@@ -264,7 +264,7 @@ static const sg_known_width widths[] = {
 
 const sg_family sg_family_sd3 = {
     .name = "sd3",
-    .class_names = (const char *const[]){"StableDiffusion3Pipeline", NULL},
+    .class_names = (const char *const[]){"StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline", NULL},
     .shapes = shapes,
     .widths = widths,
     .open = sd3_open,

@@ -50,6 +50,7 @@ BAD("no tokenizer", gone, "tokenizer", NULL, NULL, "tokenizer")
 BAD("no second tokenizer", gone, "tokenizer_2", NULL, NULL, "tokenizer_2")
 BAD("no third tokenizer", gone, "tokenizer_3", NULL, NULL, "tokenizer_3")
 BAD("no third encoder", gone, "text_encoder_3", NULL, NULL, "text_encoder_3")
+GOOD("a folder of image to image", set, INDEX, "_class_name", "\"StableDiffusion3Img2ImgPipeline\"")
 GOOD("a third encoder that is null", set, INDEX, "text_encoder_3", "[null, null]")
 AT("a third encoder of another class", set, INDEX, "text_encoder_3", "[\"transformers\", \"UMT5EncoderModel\"]",
     "text_encoder_3: |T5EncoderModel")
