@@ -119,6 +119,7 @@ static const char *stranger(const sg_source *s)
     static const struct {
         const char *tensor, *what;
     } known[] = {{"input_blocks.0.0.weight", "the U-Net of Stable Diffusion"},
+                 {"controlnet_blocks.0.weight", "a ControlNet"},
                  {"patchify_proj.weight", "the denoiser of LTX-Video"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++) {

@@ -24,7 +24,9 @@ static sg_status check_variant(const sg_found_part *p, int64_t in, int64_t out, 
 {
     static const struct {
         const char *begins, *what;
-    } others[] = {{"distilled_guidance_layer.", "Chroma"}, {"double_stream_modulation_img.", "Flux.2"}};
+    } others[] = {{"distilled_guidance_layer.", "Chroma"},
+                  {"double_stream_modulation_img.", "Flux.2"},
+                  {"controlnet_blocks.", "a ControlNet"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (sg_found_any(p, others[i].begins))
             return sg_error_set(e, SG_E_UNSUPPORTED, "%s: is %s, which is not supported; Flux.1 dev and schnell are",

@@ -232,6 +232,13 @@ static void variants_are_refused_by_name(void **state)
     put_shape("distilled_guidance_layer.norms.0.scale", 1, 1, 0, 0, 0);
     write_out(&now, "chroma.safetensors");
     refused("chroma.safetensors", &parts, "chroma.safetensors: is Chroma, which is not supported");
+    put_shape("single_transformer_blocks.0.attn.norm_q.weight", 1, 128, 0, 0, 0);
+    put_shape("controlnet_blocks.0.weight", 2, 1, 1, 0, 0);
+    write_out(&now, "control.safetensors");
+    refused("control.safetensors", &parts, "control.safetensors: is a ControlNet, which is not supported");
+    put_shape("controlnet_blocks.0.weight", 2, 1, 1, 0, 0);
+    write_out(&now, "control.safetensors");
+    refused("control.safetensors", &parts, "; by its tensors it is a ControlNet");
     write_flux("canny.safetensors", 128, true, NULL);
     refused("canny.safetensors", &parts, "this is Flux.1 Canny or Depth, which is not supported; dev and schnell are");
 }
