@@ -3,6 +3,7 @@
 #include "base/utf8.h"
 #include "setup.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -70,13 +71,14 @@ static bool has_effect(const json_t *settings, const char *key)
     return !of_a_schedule || !json_object_get(settings, "sigmas");
 }
 
-/* Did a render compute so many steps that it would have a cache if nothing was said? Arms have none. */
+/* Did a render compute so many steps that it would have a cache if nothing was said? Arms have none. Of a share of the steps
+ * models of images compute one more where it is no whole number. */
 static bool was_without_cache(const json_t *settings)
 {
     const bool          cache = json_object_get(settings, "cache") || json_object_get(settings, "arms");
     const json_t *const strength = json_object_get(settings, "strength");
     const double        steps = json_number_value(json_object_get(settings, "steps"));
-    return !cache && steps * (strength ? json_number_value(strength) : 1) >= SG_CACHE_USUAL_FROM;
+    return !cache && ceil(steps * (strength ? json_number_value(strength) : 1)) >= SG_CACHE_USUAL_FROM;
 }
 
 /* --lora FILE:STRENGTH for each of a list. */

@@ -23,6 +23,10 @@ again=$(sparge-gen info from.png | sed -n 's/^again: //p')
 grep -o -- '--image.*--fit [a-z]*' <<<"$again"
 eval "$again -q -o again.png" || fail "$again"
 cmp from.png again.png || fail "$again"
+# 29.5 of 50 steps are 30, as many as have a cache
+sparge-gen "${model[@]}" --steps 50 --image first.png --strength 0.59 --cache off -q -o many.png || fail
+eval "$(sparge-gen info many.png | sed -n 's/^again: //p') -q -o again.png"
+cmp many.png again.png || fail "$(sparge-gen info many.png)"
 sparge-gen "${model[@]}" --video first.png --strength 0.3 -q -o video.png || fail
 sparge-gen info video.png | grep -q '^strength' || fail
 try "${model[@]}" --image first.png --video first.png
