@@ -29,6 +29,16 @@ static sg_status check_different(const char *a, const char *option_a, const char
     return sg_error_set(e, SG_E_ARG, "%s and %s are one file, %s", option_a, option_b, a);
 }
 
+/* One file of several; takes its name. */
+static sg_status check_one(char *name, const char *option, const char *grid, sg_error *e)
+{
+    if (!name) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", option);
+    sg_status status = sg_output_file_check(name, option, e);
+    if (status == SG_OK) status = check_different(grid, "--grid", name, option, e);
+    free(name);
+    return status;
+}
+
 sg_status sg_outputs_check(const sg_settings *s, const char *output, bool saves_latents, int count, sg_error *e)
 {
     const struct {
@@ -39,14 +49,12 @@ sg_status sg_outputs_check(const sg_settings *s, const char *output, bool saves_
                {"--latents", saves_latents ? s->latents : NULL},
                {"--output", output}};
     enum { OUTPUTS = sizeof out / sizeof *out };
-    sg_status status = SG_OK;
     for (int b = 1; b < OUTPUTS; b++)
         for (int a = 0; a < b; a++) SG_TRY(check_different(out[a].path, out[a].option, out[b].path, out[b].option, e));
-    for (int i = 0; i < count && count > 1 && status == SG_OK; i++) {
-        char *const name = sg_output_numbered(output, i, count);
-        status = name ? sg_output_file_check(name, "--output", e) : sg_error_set(e, SG_E_MEMORY, "out of memory");
-        if (status == SG_OK) status = check_different(s->grid, "--grid", name, "--output", e);
-        free(name);
+    for (int i = 0; i < count && count > 1; i++) {
+        SG_TRY(check_one(sg_output_numbered(output, i, count), "--output", s->grid, e));
+        if (s->preview) SG_TRY(check_one(sg_output_numbered(s->preview, i, count), "--preview", s->grid, e));
+        if (s->json) SG_TRY(check_one(sg_report_numbered(s->json, i, count), "--json", s->grid, e));
     }
-    return status;
+    return SG_OK;
 }

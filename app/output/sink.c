@@ -262,7 +262,10 @@ sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e)
         if (!types[i]->claims || !types[i]->claims(head, n)) continue;
         SG_TRY(types[i]->read(path, out, e));
         if (*out) return SG_OK;
-        return sg_error_set(e, SG_E_FORMAT, "%s: keeps no settings: not made by sparge-gen, or processed since", path);
+        return sg_error_set(e, SG_E_FORMAT,
+                            "%s: keeps no settings: not made by sparge-gen, processed since, a preview, or a grid of "
+                            "several prompts",
+                            path);
     }
     return sg_error_set(e, SG_E_FORMAT, "%s: neither a model's folder nor a file that can keep settings%s", path,
                         SG_FFMPEG ? " (.mp4, .mkv, .webp, .png, .jpg)"

@@ -39,6 +39,8 @@ try "${one[@]}" --batch 2 --grid g.gif | sed "s/ in this build.*//; s/, .jpg or 
 try "${one[@]}" --batch 2 --grid missing/g.png
 try -q "${prompt[@]}" "${small[@]}" --frames 5 --batch 2 --grid g.png
 try "${one[@]}" --batch 2 --grid out-0002.png
+try "${one[@]}" --batch 2 --preview p.png --grid p-0001.png
+try "${one[@]}" --batch 2 --json p.png --grid ./p-0002.png
 try "${prompt[@]}" --frames 5 -o a.jpg
 try "${one[@]}" --preview ./out.png
 try "${one[@]}" --preview a.png --json ./a.png
