@@ -70,7 +70,8 @@ static const sg_sink_type *find_type(const char *path, sg_error *e)
     for (int i = 0; i < TYPES; i++)
         if (has_one_of(path, types[i]->endings)) return types[i];
     if (!SG_FFMPEG && has_one_of(path, ".mp4 .m4v .mkv .webp")) {
-        (void)sg_error_set(e, SG_E_ARG, "--output: '%s': this build has no FFmpeg; use .y4m or .png", path);
+        (void)sg_error_set(e, SG_E_ARG,
+                           "--output: '%s': this build has no FFmpeg; use .y4m, .png or, for one frame, .jpg", path);
         return NULL;
     }
     if (has_one_of(path, ".gif")) { /* good palettes are libavfilter's, which nothing else here needs */
