@@ -19,7 +19,7 @@ import checkpoint
 import family_hunyuan
 from family_hunyuan import fill_transformer
 from family_sd3 import clip_shape, decode, decoded, encode, fill_clip, fill_vae, hook_vae, schedule, way
-from parts import GATED_T5, RELU_T5, T5, WEIGHT_DTYPES, build, random_request, random_text, to_dtype
+from parts import GATED_T5, RELU_T5, T5, WEIGHT_DTYPES, build, random_request, random_text, to_dtype, video
 from taps import Wide, drawn_as_f32
 
 PIPELINE, VAE = diffusers.FluxPipeline, diffusers.AutoencoderKL
@@ -159,10 +159,19 @@ def is_schnell(pipe):
     return not pipe.transformer.config.guidance_embeds and not pipe.scheduler.config.use_dynamic_shifting
 
 
+def from_video(pipe):
+    """As that of image to image."""
+    made = diffusers.FluxImg2ImgPipeline(**pipe.components)
+    made.set_progress_bar_config(disable=True)
+    made.made_of = type(pipe).__name__
+    return made
+
+
 def arguments(pipe, request):
     """What the pipeline is called with beside what all are."""
+    start = {"image": video(request)[0], "strength": request["strength"]} if "strength" in request else {}
     asked["grid"] = [request[side] // pipe.vae_scale_factor // 2 for side in ("height", "width")]
-    return {"guidance_scale": request.get("guidance", 3.5), "true_cfg_scale": request["cfg_scale"],
+    return {**start, "guidance_scale": request.get("guidance", 3.5), "true_cfg_scale": request["cfg_scale"],
             "max_sequence_length": 256 if is_schnell(pipe) else 512}
 
 
