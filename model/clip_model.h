@@ -31,7 +31,7 @@ typedef struct sg_clip_model_info {
     int      pooled;    /* numbers of a row */
     int      tokens;    /* of a text, that are read at most */
     int      image;     /* sides of the square that is seen of a picture, pixels */
-    uint64_t hash;      /* of the weights: sg_source_hash */
+    uint64_t hash;      /* of the weights (sg_source_hash) and of how pictures are prepared */
     char     text[208]; /* for people: what both encoders are */
     char     device[160];
 } sg_clip_model_info;

@@ -89,6 +89,7 @@ static sg_status open_all(sg_clip_model *m, const char *folder, const sg_engine_
     SG_TRY(open_tokenizer(m, e));
     SG_TRY(sg_clip_vision_open(&m->vision, m->checkpoint, "image_encoder", true, SG_F32, e));
     m->hash = sg_source_hash(sg_clip_text_component(m->text)->source, SG_HASH); /* of all of the file's tensors */
+    m->hash = sg_clip_vision_hash(m->vision, m->hash);
     SG_TRY(sg_backend_open(&m->backend, &b, e));
     return check_memory(m, o->memory_limit, e);
 }

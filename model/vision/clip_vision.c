@@ -14,6 +14,7 @@
 #include "clip_vision.h"
 #include "base/text.h"
 
+#include "base/hash.h"
 #include "base/path.h"
 #include "base/resample.h"
 #include "clip_layer.h"
@@ -281,6 +282,16 @@ void sg_clip_vision_close(sg_clip_vision **v)
 sg_component *sg_clip_vision_component(sg_clip_vision *v) { return &v->component; }
 
 sg_clip_vision_info sg_clip_vision_describe(const sg_clip_vision *v) { return v->size; }
+
+uint64_t sg_clip_vision_hash(const sg_clip_vision *v, uint64_t hash)
+{
+    const preparation *const p = &v->prepare;
+    hash = sg_hash(hash, &p->edge, sizeof p->edge);
+    hash = sg_hash(hash, &p->filter, sizeof p->filter);
+    hash = sg_hash(hash, &p->scale, sizeof p->scale);
+    hash = sg_hash(hash, p->mean, sizeof p->mean);
+    return sg_hash(hash, p->deviation, sizeof p->deviation);
+}
 
 /* ---- encoder ---- */
 

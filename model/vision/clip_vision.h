@@ -24,6 +24,9 @@ typedef struct sg_clip_vision_info {
 } sg_clip_vision_info;
 sg_clip_vision_info sg_clip_vision_describe(const sg_clip_vision *v);
 
+/* Goes on with a hash by how pictures are prepared. */
+uint64_t sg_clip_vision_hash(const sg_clip_vision *v, uint64_t hash);
+
 /* A row for each patch, row by row: patches [tokens - 1, 3 patch patch], channels outermost, of the picture rgb
  * [height][width][3] as CLIPImageProcessor makes it: its shorter side resized, the middle cut out, each channel normalised.
  * SG_E_ARG: the picture is too long and narrow; SG_E_MEMORY. */

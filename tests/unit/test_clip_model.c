@@ -138,8 +138,8 @@ static void memory_is_refused_with_figures(void **state)
     assert_non_null(strstr(e.text, "CLIP needs"));
 }
 
-/* A copy of the fixture with one file of other contents, or without it. */
-static void refuse(const char *file, const char *contents, sg_status status, const char *words)
+/* Opens a copy of the fixture with one file of other contents, or without it. The hash of what was opened. */
+static uint64_t open_with(const char *file, const char *contents, sg_status status, const char *words)
 {
     static const char *const names[] = {
         "config.json", "preprocessor_config.json", "processor_config.json", "model.safetensors", "vocab.json",
@@ -159,45 +159,63 @@ static void refuse(const char *file, const char *contents, sg_status status, con
     }
     const sg_status got = sg_clip_model_open(&m, folder, &(sg_engine_options){.backend = "cpu", .threads = 1}, &e);
     if (got != status || (words && !strstr(e.text, words))) fail_msg("%s: %d: %s", file, got, e.text);
+    const uint64_t hash = m ? sg_clip_model_describe(m).hash : 0;
     sg_clip_model_close(&m);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         remove(path);
     }
     rmdir(folder);
+    return hash;
+}
+
+/* Scores can be compared with each other if weights and preparation are the same. */
+static void pictures_prepared_otherwise_are_another_clip(void **state)
+{
+    (void)state;
+    static const char *const others[] = {"{\"image_processor\": {\"resample\": 1}}",
+                                         "{\"image_processor\": {\"image_mean\": [0.5, 0.5, 0.25]}}"};
+    const uint64_t           own = open_with("", NULL, SG_OK, NULL);
+    assert_int_equal(open_with("", NULL, SG_OK, NULL), own);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_int_not_equal(open_with("processor_config.json", others[i], SG_OK, NULL), own);
 }
 
 static void files_are_refused_by_field_and_tensor(void **state)
 {
     (void)state;
-    refuse("", NULL, SG_OK, NULL);
-    refuse("preprocessor_config.json", NULL, SG_OK, NULL);
-    refuse("preprocessor_config.json", "{\"size\": 31}", SG_E_FORMAT, "preprocessor_config.json: size: ");
-    refuse("processor_config.json", "{\"processor_class\": \"CLIPProcessor\"}", SG_OK, NULL);
-    refuse("processor_config.json", "{\"image_processor\": 3}", SG_E_FORMAT,
-           "processor_config.json: image_processor: ");
-    refuse("processor_config.json", "{\"image_processor\": {\"size\": 31}}", SG_E_FORMAT,
-           "processor_config.json: image_processor: size: ");
-    refuse("config.json", NULL, SG_E_FILE, "config.json");
-    refuse("config.json", "{\"model_type\": \"clip_text_model\"}", SG_E_FORMAT, "config.json: model_type: ");
-    refuse("config.json", "{\"model_type\": \"clip\", \"projection_dim\": 0}", SG_E_FORMAT,
-           "config.json: projection_dim: ");
-    refuse("config.json", "{\"model_type\": \"clip\", \"text_config\": 3}", SG_E_FORMAT, "config.json: text_config: ");
-    refuse("config.json", "{\"model_type\": \"clip\", \"text_config\": {\"hidden_size\": 0}}", SG_E_FORMAT,
-           "config.json: text_config: hidden_size: ");
-    refuse("config.json", "{\"model_type\": \"clip\"}", SG_E_FORMAT, "text_model.embeddings.token_embedding.weight");
-    refuse("model.safetensors", NULL, SG_E_FILE, "model.safetensors");
-    refuse("model.safetensors", "", SG_E_FORMAT, "model.safetensors");
-    refuse("vocab.json", NULL, SG_E_FILE, "vocab.json");
-    refuse("merges.txt", NULL, SG_E_FILE, "merges.txt");
+    open_with("", NULL, SG_OK, NULL);
+    open_with("preprocessor_config.json", NULL, SG_OK, NULL);
+    open_with("preprocessor_config.json", "{\"size\": 31}", SG_E_FORMAT, "preprocessor_config.json: size: ");
+    open_with("processor_config.json", "{\"processor_class\": \"CLIPProcessor\"}", SG_OK, NULL);
+    open_with("processor_config.json", "{\"image_processor\": 3}", SG_E_FORMAT,
+              "processor_config.json: image_processor: ");
+    open_with("processor_config.json", "{\"image_processor\": {\"size\": 31}}", SG_E_FORMAT,
+              "processor_config.json: image_processor: size: ");
+    open_with("config.json", NULL, SG_E_FILE, "config.json");
+    open_with("config.json", "{\"model_type\": \"clip_text_model\"}", SG_E_FORMAT, "config.json: model_type: ");
+    open_with("config.json", "{\"model_type\": \"clip\", \"projection_dim\": 0}", SG_E_FORMAT,
+              "config.json: projection_dim: ");
+    open_with("config.json", "{\"model_type\": \"clip\", \"text_config\": 3}", SG_E_FORMAT,
+              "config.json: text_config: ");
+    open_with("config.json", "{\"model_type\": \"clip\", \"text_config\": {\"hidden_size\": 0}}", SG_E_FORMAT,
+              "config.json: text_config: hidden_size: ");
+    open_with("config.json", "{\"model_type\": \"clip\"}", SG_E_FORMAT, "text_model.embeddings.token_embedding.weight");
+    open_with("model.safetensors", NULL, SG_E_FILE, "model.safetensors");
+    open_with("model.safetensors", "", SG_E_FORMAT, "model.safetensors");
+    open_with("vocab.json", NULL, SG_E_FILE, "vocab.json");
+    open_with("merges.txt", NULL, SG_E_FILE, "merges.txt");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_those_of_transformers),           cmocka_unit_test(scores_are_means_of_cosines),
-        cmocka_unit_test(a_picture_that_is_too_narrow_fails_alone), cmocka_unit_test(memory_is_refused_with_figures),
+        cmocka_unit_test(rows_are_those_of_transformers),
+        cmocka_unit_test(scores_are_means_of_cosines),
+        cmocka_unit_test(a_picture_that_is_too_narrow_fails_alone),
+        cmocka_unit_test(memory_is_refused_with_figures),
         cmocka_unit_test(files_are_refused_by_field_and_tensor),
+        cmocka_unit_test(pictures_prepared_otherwise_are_another_clip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
