@@ -43,7 +43,7 @@ diff -r out before || fail "scored again"
 cp -r merged gone
 grep -v scored merged/results.jsonl >gone/results.jsonl
 rm "gone/more/a red ball-0.$ending"
-try eval --merge gone --clip judge -q
+try eval --merge gone --clip judge -q | sed "s/-0\.$ending:/-0.CLIP:/"
 [[ $(lines '"status":"scored"' gone/results.jsonl) == 3 ]] || fail "$(<gone/results.jsonl)"
 sparge-gen eval --out gone "${few[@]}" --clip judge -q || fail # renders it
 [[ $(lines '"status":"scored"' gone/results.jsonl) == 4 ]] || fail "$(<gone/results.jsonl)"

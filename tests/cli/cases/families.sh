@@ -4,12 +4,13 @@ source "$LIB"
 [[ -d $FIXTURES/mochi_hd64 ]] || skip "no mini checkpoints beside the program"
 export OMP_NUM_THREADS=1
 
+# Of a process of 20 MiB the libraries' own memory is more than a twentieth.
 within_a_twentieth() {
     local -i measured planned off
     measured=$(($(sed -n 's/^  "peak_bytes": \([0-9]*\).*/\1/p' "$1") / 1024))
     planned=$(($(sed -n 's/^    "peak_bytes": \([0-9]*\).*/\1/p' "$1") / 1024))
     off=$((measured - planned))
-    ((20 * ${off#-} <= measured)) || fail "$1: $measured KiB measured, $planned KiB planned"
+    ((20 * ${off#-} <= measured || ${off#-} <= 4096)) || fail "$1: $measured KiB measured, $planned KiB planned"
 }
 
 # family NAME LAYERS FRAMES TEXT, as the captured file has it
