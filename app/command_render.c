@@ -212,8 +212,7 @@ static sg_status open_engine(job *j, sg_error *e)
     SG_TRY(sg_setup_engine_as(&j->engine, &o, e));
     j->info = sg_engine_info(j->engine);
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
-    sg_notice_size(&j->progress, &j->request, j->engine, s);
-    sg_notice_loras(&j->progress, j->engine, &j->request);
+    sg_notice_request(&j->progress, &j->request, j->engine, s);
     SG_TRY(sg_setup_attention(&j->request.attention, &j->files, s, e));
     SG_TRY(take_capture(j, e));
     if (j->decode_only)

@@ -93,8 +93,7 @@ static sg_status open_engine(job *j, sg_error *e)
     const sg_settings *const s = j->settings;
     SG_TRY(sg_setup_engine(&j->engine, &j->model, s, false, e));
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
-    sg_notice_size(&j->progress, &j->request, j->engine, s);
-    sg_notice_loras(&j->progress, j->engine, &j->request);
+    sg_notice_request(&j->progress, &j->request, j->engine, s);
     SG_TRY(sg_setup_attention(&j->request.attention, &j->files, s, e));
     return sg_pictures_apply(&j->pictures, j->engine, &j->request, e);
 }

@@ -267,14 +267,13 @@ static sg_status check_length(const sg_settings *s, const sg_model_info *info, s
 static sg_status check_effects(const sg_request *r, sg_sampler_kind usual, const sg_model_info *info,
                                const sg_settings *s, sg_error *e)
 {
-    const bool two = info->experts > 1;
     SG_TRY(check_length(s, info, e));
     if (!isnan(s->strength) && s->image && !s->video && info->image[SG_IMAGE_FIRST] != SG_IMAGE_START &&
         s->command != SG_COMMAND_EVAL)
         return sg_error_set(e, SG_E_ARG,
                             "--strength has no effect: this model's videos begin with --image; it is for "
                             "--video");
-    if (!isnan(s->cfg_scale_2) && !two)
+    if (!isnan(s->cfg_scale_2) && info->experts < 2)
         return sg_error_set(e, SG_E_ARG, "--cfg-scale-2 has no effect: this model has no second expert");
     if (!sg_sampler_flows(usual) && (s->preset_steps || s->sigmas || !isnan(s->flow_shift)))
         return sg_error_set(e, SG_E_ARG, "--%s is for models of flow matching; this model's sampler is %s",
@@ -288,13 +287,6 @@ static sg_status check_effects(const sg_request *r, sg_sampler_kind usual, const
                             sg_sampler_names[r->sampler]);
     if (r->dynamic_cfg && !(r->cfg_scale > 1))
         return sg_error_set(e, SG_E_ARG, "--dynamic-cfg has no effect: guidance is %g, and at 1 or less there is none",
-                            r->cfg_scale);
-    if (s->negative_prompt && !(r->cfg_scale > 1) && r->guidance > 0)
-        return sg_error_set(e, SG_E_ARG,
-                            "--negative-prompt has no effect: this model has embedded guidance, and reads a negative "
-                            "prompt only with --cfg-scale above 1");
-    if (s->negative_prompt && !(r->cfg_scale > 1) && !(two && r->cfg_scale_2 > 1))
-        return sg_error_set(e, SG_E_ARG, "--negative-prompt has no effect: guidance is %g, and it is read only above 1",
                             r->cfg_scale);
     return SG_OK;
 }

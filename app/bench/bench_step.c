@@ -244,8 +244,7 @@ static sg_status render(step_bench *t, sg_engine *engine, sg_error *e)
     t->step.warm = 1;
     t->step.measured = 2 * t->base->repeat;
     SG_TRY(sg_setup_request(&t->request, engine, t->base->settings, e));
-    sg_notice_size(&t->progress, &t->request, engine, t->base->settings);
-    sg_notice_loras(&t->progress, engine, &t->request);
+    sg_notice_request(&t->progress, &t->request, engine, t->base->settings);
     t->request.steps = t->step.warm + t->step.measured;
     t->request.sigmas.count = 0; /* --fast has fewer; a step costs the same at any */
     t->request.prompt = "a red ball bouncing on green grass";
