@@ -7,8 +7,11 @@
 #include "sink.h"
 
 #include <malloc.h>
+#include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISUSED = 2, EXIT_INTERRUPTED = 130 };
 
@@ -29,10 +32,17 @@ static sg_status run(const sg_settings *s, sg_error *e)
     return sg_command_render(s, e);
 }
 
-/* Text that stdout could not take is a failure too. */
+/* Has the reader of stdout, a pipe, gone away? The write that failed may be long ago, and its errno with it. */
+static bool reader_gone(void)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO};
+    return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
+}
+
+/* Text that stdout could not take is a failure too, unless its reader, such as head, has read enough. */
 static sg_status flush_stdout(sg_error *e)
 {
-    if (fflush(stdout) == 0 && !ferror(stdout)) return SG_OK;
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || reader_gone()) return SG_OK;
     return sg_error_set(e, SG_E_FILE, "stdout: cannot be written");
 }
 
