@@ -209,7 +209,7 @@ static sg_status open_engine(job *j, sg_error *e)
     SG_TRY(sg_setup_options(&o, &j->model, s, e));
     if (s->verbose) o.trace = &j->trace;
     o.given_bytes = sg_pictures_bytes(&j->pictures);
-    SG_TRY(sg_setup_engine_as(&j->engine, &o, e));
+    SG_TRY(sg_setup_engine_as(&j->engine, &j->model, &o, e));
     j->info = sg_engine_info(j->engine);
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
     sg_notice_request(&j->progress, &j->request, j->engine, s);

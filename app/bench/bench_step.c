@@ -275,7 +275,7 @@ static sg_status bench_step(sg_bench *b, sg_error *e)
     sg_engine_options o;
     SG_TRY(sg_setup_options(&o, &t.model, b->settings, e));
     o.trace = &t.live;
-    SG_TRY(sg_engine_open(&engine, &o, e));
+    SG_TRY(sg_setup_engine_as(&engine, &t.model, &o, e));
     sg_status status = sg_pictures_open(&t.pictures, b->settings, e);
     if (!status) status = render(&t, engine, e);
     sg_engine_close(&engine);

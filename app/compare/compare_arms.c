@@ -141,7 +141,7 @@ static sg_status open_all(job *j, sg_error *e)
     sg_engine_options o;
     SG_TRY(sg_setup_options(&o, &j->model, s, e));
     o.trace = &j->trace;
-    SG_TRY(sg_setup_engine_as(&j->engine, &o, e));
+    SG_TRY(sg_setup_engine_as(&j->engine, &j->model, &o, e));
     j->info = sg_engine_info(j->engine);
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
     SG_TRY(sg_arms_size(&j->request, j->engine, s, e));

@@ -64,7 +64,7 @@ static sg_status open_engine(sg_eval *v, sg_error *e)
     sg_engine_options o;
     SG_TRY(sg_setup_options(&o, &v->model, s, e));
     o.threads = v->threads;
-    SG_TRY(sg_setup_engine_as(&v->engine, &o, e));
+    SG_TRY(sg_setup_engine_as(&v->engine, &v->model, &o, e));
     v->info = sg_engine_info(v->engine);
     SG_TRY(sg_setup_request(&v->request, v->engine, s, e));
     SG_TRY(sg_arms_size(&v->request, v->engine, s, e));
