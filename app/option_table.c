@@ -308,8 +308,8 @@ const sg_option sg_option_table[] = {
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = TUNE, AT(output), .value = "FILE",
      .help = "the thresholds as JSON; an existing file is replaced, - is stdout; with --cache a file\n"
              "keeps its thresholds of attention, and without it that of the cache\n"
-             "(default: sparge-attention.json beside the model; a file there is replaced only if tune\n"
-             "wrote it for this user and it has not changed since)"},
+             "(default: sparge-attention.json beside the model, unless that is the embedded one; a file\n"
+             "there is replaced only if tune wrote it for this user and it has not changed since)"},
     {.name = "force", .kind = SG_OPTION_FLAG, .commands = TUNE, AT(force),
      .help = "replace sparge-attention.json beside the model, whoever made it"},
     {.name = "out", .alias = {"output"}, .letter = 'o', .kind = SG_OPTION_TEXT, .commands = EVAL, AT(output), .value = "DIR",
