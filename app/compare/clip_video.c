@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define CONTAINERS "mov,matroska,avi,yuv4mpegpipe"
-#define DECODERS "h264,hevc,vp8,vp9,libdav1d,libaom-av1,mpeg4,mjpeg,ffv1,prores,png,rawvideo"
+#define DECODERS "h264,libopenh264,hevc,vp8,vp9,libdav1d,libaom-av1,mpeg4,mjpeg,ffv1,prores,png,rawvideo"
 
 /* Which pixel of a decoded frame a pixel of the picture is: x and y exchanged, and then counted backwards. */
 typedef struct rotation {
@@ -115,9 +115,10 @@ static sg_status pick_stream(state *s, sg_error *e)
     return SG_OK;
 }
 
+/* FFmpeg 6.1 moved it to the codec's parameters, and warns of the old place. */
 static const int32_t *display_matrix(const AVStream *stream)
 {
-#if LIBAVFORMAT_VERSION_MAJOR >= 61
+#if LIBAVFORMAT_VERSION_INT >= AV_VERSION_INT(60, 15, 100)
     const AVPacketSideData *const d = av_packet_side_data_get(
         stream->codecpar->coded_side_data, stream->codecpar->nb_coded_side_data, AV_PKT_DATA_DISPLAYMATRIX);
     return d && d->size >= 9 * sizeof(int32_t) ? (const int32_t *)d->data : NULL;
