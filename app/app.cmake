@@ -23,7 +23,7 @@ target_sources(sparge-gen PRIVATE
   app/output/sink.c app/output/sink_png.c app/output/sink_jpeg.c app/output/sink_y4m.c app/output/report_page.c
   app/output/report_command.c app/output/report_result.c)
 if(SG_FFMPEG)
-  target_sources(sparge-gen PRIVATE app/output/sink_video.c app/output/sink_mp4.c app/output/sink_mkv.c
+  target_sources(sparge-gen PRIVATE app/output/sink_video.c app/output/sink_mp4.c app/output/mp4_encoder.c app/output/sink_mkv.c
     app/output/sink_webp.c
     app/compare/clip_video.c)
 endif()

@@ -542,6 +542,7 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
     sg_progress_say_plan(&j->progress, &j->plan);
     if (j->plan.untiled) j->request.vae_tiling = SG_TILING_ON; /* which is what the file's settings tell */
     say_plan(j);
+    sg_notice_encoder(&j->progress, &j->request, output, j->settings->verbose);
     say_doubts(j);
     return render_all(j, prompts, output, e);
 }

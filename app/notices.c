@@ -2,6 +2,7 @@
 #include "notices.h"
 #include "base/text.h"
 #include "setup_attention.h"
+#include "sink.h"
 #include "thresholds.h"
 
 #include <string.h>
@@ -117,6 +118,20 @@ void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const
     sg_setup_cache_warning(doubt, sizeof doubt, model);
     sg_progress_say(p, "%s%scache: threshold %.4g, as " SG_THRESHOLDS_NAME " beside the model has it%s%s",
                     arm ? arm : "", arm ? ": " : "", threshold, *doubt ? "; " : "", doubt);
+}
+
+void sg_notice_encoder(sg_progress *p, const sg_request *r, const char *path, bool always)
+{
+    const char       *what;
+    const sg_clip     clip = {.path = path ? path : sg_sink_default_name(r->frames),
+                              .width = r->width,
+                              .height = r->height,
+                              .frames = r->frames,
+                              .fps = r->fps};
+    const char *const encoder = sg_sink_encoder(&clip, &what);
+    const bool        usual = encoder && strcmp(what, "H.264") == 0;
+    if (encoder && (always || !usual))
+        sg_progress_say(p, "MP4: %s by %s%s", what, encoder, usual ? "" : ", since no encoder of H.264 opens here");
 }
 
 void sg_notice_comments(sg_progress *p, const char *file, const sg_prompt_set *set)

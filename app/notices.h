@@ -28,6 +28,10 @@ void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which);
 /* A threshold of the step cache that comes from the model's own file. arm: whose request r is, or NULL. */
 void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const sg_model_path *model);
 
+/* By which encoder a clip of r becomes the MP4 path (NULL: the default name): if it is not H.264, which plays everywhere, or
+ * always. Nothing for other formats. */
+void sg_notice_encoder(sg_progress *p, const sg_request *r, const char *path, bool always);
+
 /* Comments of a prompt file. */
 void sg_notice_comments(sg_progress *p, const char *file, const sg_prompt_set *set);
 

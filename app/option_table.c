@@ -299,7 +299,8 @@ const sg_option sg_option_table[] = {
     {.name = "grid", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(grid), .value = "FILE",
      .help = "also all images of --batch or of a prompt file in one picture: .png, .jpg or .webp"},
     {.name = "crf", .kind = SG_OPTION_REAL, .commands = RENDER, AT(crf), .lo = 0, .hi = 51, .value = "N",
-     .help = "quality of .mp4, from 0 (only chroma loses resolution) to 51 (smallest file; default: 17)"},
+     .help = "quality of .mp4, from 0 (only chroma loses resolution) to 51 (smallest file; default: 17;\n"
+             "22 of AV1, which .mp4 holds where no encoder of H.264 opens)"},
     {.name = "png-level", .kind = SG_OPTION_INT, .commands = RENDER, AT(png_level), .lo = 0, .hi = 9, .value = "N",
      .help = "compression of .png, from 0 (none) to 9 (smallest file, slowest; default: 1)"},
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(output), .value = "DIR",

@@ -352,6 +352,7 @@ static sg_status run(job *j, sg_error *e)
     sg_progress_say_plan(&j->progress, &j->plan);
     sg_notice_prompt(&j->progress, j->engine, j->model.name, j->request.prompt);
     sg_notice_cut(&j->progress, &j->plan, NULL);
+    sg_notice_encoder(&j->progress, &j->request, NULL, false);
     sg_arms_say(&j->progress, j->all.result, j->arms.count, &j->request, j->plan.tokens, &j->model);
     SG_TRY(sg_compare_files_open(&j->files, e));
     SG_TRY(reserve(j, e));
