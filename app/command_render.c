@@ -279,7 +279,7 @@ static void say_start(job *j, const sg_prompt_set *prompts)
         say_prompts(j, prompts);
         return;
     }
-    sg_progress_say(&j->progress, "%s in %s on %s", j->model.name, j->info.dtype, j->info.device);
+    sg_progress_say_device(&j->progress, j->model.name, &j->info);
     sg_progress_say(&j->progress, "decoding %s: %s", r->latents_in,
                     sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r));
 }

@@ -1,5 +1,6 @@
 /* main.c - sparge-gen: reads the command line, runs one command, tells how it ended: 0 done, 1 failed, 2 misused,
  * 130 interrupted. */
+#include "build_facts.h"
 #include "command.h"
 #include "help.h"
 #include "interrupt.h"
@@ -81,7 +82,8 @@ int main(int argc, char **argv)
     if (status == SG_OK && s.help)
         sg_help(stdout, s.command, s.topic);
     else if (status == SG_OK && s.version)
-        printf("sparge-gen " SG_VERSION ", writes %s\nLicense: Apache-2.0\n", sg_sink_endings((char[80]){0}, 80));
+        printf("sparge-gen " SG_VERSION ", writes %s\n%s\nLicense: Apache-2.0\n", sg_sink_endings((char[80]){0}, 80),
+               sg_build_facts_text((char[SG_BUILD_TEXT]){0}, SG_BUILD_TEXT, ""));
     else if (status == SG_OK)
         status = run(&s, &e);
     if (status == SG_OK) status = flush_stdout(&e);

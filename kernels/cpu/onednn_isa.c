@@ -1,7 +1,8 @@
-/* onednn_isa.c - which instructions oneDNN's code may use. */
+/* onednn_isa.c - which oneDNN it is, and which instructions its code may use. */
 #include "cpu.h"
 
 #include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -55,4 +56,10 @@ bool sg_onednn_hold(unsigned features, unsigned *used)
     if (lowered && *used & ~features) return false;
     *used &= features;
     return true;
+}
+
+void sg_onednn_version(char *text, size_t size)
+{
+    const dnnl_version_t *const v = dnnl_version();
+    snprintf(text, size, "%d.%d.%d", v->major, v->minor, v->patch);
 }
