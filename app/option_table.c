@@ -293,8 +293,8 @@ const sg_option sg_option_table[] = {
     HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL, "Output"),
     {.name = "output", .letter = 'o', .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(output),
      .value = "FILE",
-     .help = "by its ending .mp4 (H.264), .mkv (FFV1 in RGB, lossless), .webp, .y4m, .png (one frame,\n"
-             "or several as name-%04d.png), .jpg (one frame); - writes Y4M to stdout\n"
+     .help = "by its ending .mp4 (H.264, else AV1), .mkv (FFV1 in RGB, lossless), .webp, .y4m, .png (one\n"
+             "frame, or several as name-%04d.png), .jpg (one frame); - writes Y4M to stdout\n"
              "(default: out.png of one frame, else out.mp4, or out.y4m in a build without FFmpeg)"},
     {.name = "grid", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(grid), .value = "FILE",
      .help = "also all images of --batch or of a prompt file in one picture: .png, .jpg or .webp"},
@@ -380,7 +380,8 @@ const sg_option sg_option_table[] = {
      .help = "print nothing but errors and a random seed"},
     {.name = "verbose", .letter = 'v', .usual = true, .kind = SG_OPTION_FLAG, .commands = RENDER | CHECK, AT(verbose),
      .help = "print the plan, what attention skipped, and the time of each stage"},
-    {.name = "version", .kind = SG_OPTION_FLAG, .commands = ALL, AT(version), .help = "print the version"},
+    {.name = "version", .kind = SG_OPTION_FLAG, .commands = ALL, AT(version),
+     .help = "print the version, and what this build can do"},
     {.name = "help", .letter = 'h', .kind = SG_OPTION_FLAG, .commands = ALL, AT(help), .help = "print this help; --help all: every option"},
 };
 /* clang-format on */

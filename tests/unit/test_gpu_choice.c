@@ -15,7 +15,7 @@
 #define PROPRIETARY                                                                                                    \
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu Feb 22 01:44:30 UTC 2024\n"                        \
     "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
-#define OPEN "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder)\n"
+#define OPEN "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (nixbld@)\n"
 
 static char root[] = "/tmp/sg-root-XXXXXX";
 
@@ -61,7 +61,7 @@ static void the_driver_tells_of_a_card(void **state)
     put("proc/driver/nvidia/version", PROPRIETARY);
     expect(true, "550.54.14");
     put("proc/driver/nvidia/version", OPEN);
-    expect(true, "570.86.15");
+    expect(true, "580.159.04");
     put("proc/driver/nvidia/version", "");
     expect(true, "");
 }
