@@ -101,10 +101,15 @@ static sg_status check_type(const sg_sink_type **type, const sg_clip *clip, sg_e
     return (*type)->check ? (*type)->check(clip, e) : SG_OK;
 }
 
-sg_status sg_sink_check(const sg_clip *clip, sg_error *e)
+sg_status sg_sink_check_format(const sg_clip *clip, sg_error *e)
 {
     const sg_sink_type *type;
-    SG_TRY(check_type(&type, clip, e));
+    return check_type(&type, clip, e);
+}
+
+sg_status sg_sink_check(const sg_clip *clip, sg_error *e)
+{
+    SG_TRY(sg_sink_check_format(clip, e));
     return sg_output_file_check(clip->path, "--output", e);
 }
 

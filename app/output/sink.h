@@ -68,6 +68,9 @@ const char *sg_sink_endings(char *text, size_t size);
  * SG_E_UNSUPPORTED where a library lacks the format. */
 sg_status sg_sink_check(const sg_clip *clip, sg_error *e) SG_MUST_USE;
 
+/* The same without the folder, which may not be there yet. */
+sg_status sg_sink_check_format(const sg_clip *clip, sg_error *e) SG_MUST_USE;
+
 /* Memory that a sink for this clip takes. */
 size_t sg_sink_bytes(const sg_clip *clip);
 
