@@ -7,17 +7,16 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
 
-# What app/run builds is all that is installed after it. Here it runs in a tree of its own, where nothing is missing, and a
-# stand-in for ninja notes what it was asked for.
+# What app/run builds is all that is installed after it. Here it runs in a tree of its own, and stand-ins for CMake and ninja
+# note what they were asked for.
 tree=$prefix/tree
 mkdir -p "$tree/build/release" "$tree/bin" "$tree/app"
-cp "$here/../../app/run" "$tree/app"
-echo 'build_packages=(); install_missing() { :; }; quietly() { "$@"; }' >"$tree/app/packages"
-touch "$tree/build/release/build.ninja"
-printf '#!/bin/sh\nshift 2\necho "$@" >"%s/asked"\n' "$tree" >"$tree/bin/ninja"
+cp "$here"/../../app/{run,packages,toolkit} "$tree/app"
 ln -s "$(type -P true)" "$tree/build/release/sparge-gen"
+ln -s "$(type -P true)" "$tree/bin/cmake"
+printf '#!/bin/sh\nshift 2\necho "$@" >"%s/asked"\n' "$tree" >"$tree/bin/ninja"
 chmod +x "$tree/bin/ninja"
-PATH=$tree/bin:$PATH "$tree/app/run"
+PATH=$tree/bin:$PATH SG_ROOT=$tree SG_FETCH=no "$tree/app/run" 2>/dev/null
 read -ra asked <"$tree/asked" || true
 ((${#asked[@]})) || asked=(all)
 commands=$(ninja -C "$build" -t commands "${asked[@]}")
