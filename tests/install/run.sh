@@ -212,7 +212,7 @@ END
 case_purposes_of_tests() {
     for id in debian fedora arch; do
         machine "tests-$id" $id
-        (cd "$M/tree" && : >"$M/log" && PATH=$M/bin bash -c '. app/packages && install_missing test all' >"$M/said" 2>&1)
+        (cd "$M/tree" && : >"$M/log" && PATH=$M/bin bash -c '. app/packages && install_missing test all package' >"$M/said" 2>&1)
         grep -v update "$M/log"
     done >"$work/all"
     expect commands "$work/all" <<END
