@@ -426,9 +426,11 @@ case_no_download() {
 $compiler
 $cudnn
 $cpu"
-    said 'CUDA' <<<"sparge-gen: built for the CPU: there is no CUDA toolkit, and the download failed"
-    driver 580.95.06
-    WHEELS_COMPILE=no app_run
+    said 'CUDA' <<<"sparge-gen: built for the CPU: there is no CUDA toolkit, and the download failed; app/run --yes tries again"
+    app_run
+    commands "not tried at each start" <<<"ninja
+sparge-gen "
+    WHEELS_COMPILE=no app_run --yes
     commands "which does not compile" <<<"$pip
 $compiler
 $cudnn
