@@ -55,6 +55,7 @@ echo "${USER_ID-0}"
 END
 command_of cmake <<'END'
 echo "cmake ${*//$M/M}" >>"$M/log"
+[[ -z ${NO_LIBRARY-} ]] || { echo "libpng is not found" >&2; exit 1; }
 touch "$M/tree/build/release/build.ninja"
 echo "-- Configuring done"
 echo "sparge-gen: built without something"
@@ -79,8 +80,8 @@ echo "python3 ${*//$M/M}" >>"$M/log"
 while [[ $1 != -r ]]; do shift; done
 sed 's/==.*sha256:[0-9a-f]\{64\}$/ by hash/' "$2" >>"$M/log"
 [[ -z ${NO_NETWORK-} ]] || exit 1
-make_nvcc "$M/tree/build/toolkit/nvidia/cu13/bin" 13.5 "${WHEELS_COMPILE-yes}"
-mkdir -p "$M/tree/build/toolkit/nvidia/cu13/lib"
+make_nvcc "$M/tree/build/toolkit.part/nvidia/cu13/bin" 13.5 "${WHEELS_COMPILE-yes}"
+mkdir -p "$M/tree/build/toolkit.part/nvidia/cu13/lib"
 END
 command_of make_nvcc <<'END'
 mkdir -p "$1"
@@ -294,6 +295,53 @@ Run this? [Y/n] building (some minutes)
 END
 }
 
+case_terminal_yes() {
+    machine terminal-yes debian
+    on_terminal "" --yes --version
+    said 'Run this' <<<""
+    commands <<END
+apt-get update
+apt-get install -y --no-install-recommends $debian_names
+cmake --preset release -DSG_CUDA=OFF
+ninja
+sparge-gen --version
+END
+}
+case_a_library_is_missing() {
+    machine no-libpng slackware
+    NO_LIBRARY=libpng app_run && echo "app/run goes on without CMake" >>"$M/log"
+    commands <<<"cmake --preset release -DSG_CUDA=OFF"
+    said 'libpng is' <<<"libpng is not found"
+    app_run
+    commands "and the next start" <<<"cmake --preset release -DSG_CUDA=OFF
+ninja
+sparge-gen "
+}
+# The real CMake, which does not find what it is told not to.
+case_without_features() {
+    name=without-features
+    export M=$work/$name
+    mkdir "$M"
+    printf '#!/bin/sh\ncase "$*" in *libav*) exit 1 ;; esac\nexec pkg-config "$@"\n' >"$M/no-ffmpeg"
+    chmod +x "$M/no-ffmpeg"
+    configure() {
+        PKG_CONFIG=$M/no-ffmpeg cmake -S "$source" -B "$M/build" -G Ninja -DSG_TESTS=OFF -DSG_CUDA=OFF -DDNNL_LIBRARY=OFF "$@" >"$M/said" 2>&1
+        echo "$?" >"$M/log"
+    }
+    configure
+    commands <<<0
+    said '^sparge-gen: ' <<END
+sparge-gen: built without oneDNN, so products and convolutions on the CPU are slower; it is in libdnnl-dev (Debian, Ubuntu), onednn-devel (Fedora) or onednn (Arch)
+sparge-gen: built without FFmpeg, so clips are written as Y4M and pictures, not as MP4, and no videos are read; it is in libavformat-dev libavcodec-dev libswscale-dev libavutil-dev (Debian, Ubuntu), pkgconfig(libavformat) pkgconfig(libavcodec) pkgconfig(libswscale) pkgconfig(libavutil) (Fedora) or ffmpeg (Arch)
+END
+    configure -DSG_ONEDNN=OFF -DSG_FFMPEG=OFF
+    commands "OFF" <<<0
+    said '^sparge-gen: ' <<<""
+    configure -DSG_ONEDNN=ON
+    commands "ON" <<<1
+    said 'is ON' <<<"  SG_ONEDNN is ON, but oneDNN is not found"
+}
+
 # ---- GPUs ----
 
 complete() { tr ' ' '\n' <<<"$debian_names $*" >"$M/installed"; } # a machine of Debian that has all packages, and these
@@ -305,7 +353,7 @@ by() { # NVCC
 ninja
 sparge-gen "
 }
-pip="python3 -m pip install --no-deps --only-binary :all: --require-hashes --target M/tree/build/toolkit -r M/tree/build/toolkit/wanted.txt"
+pip="python3 -m pip install --no-deps --only-binary :all: --require-hashes --target M/tree/build/toolkit.part -r M/tree/build/toolkit.part/requirements.txt"
 compiler="nvidia-cuda-nvcc by hash
 nvidia-nvvm by hash
 nvidia-cuda-crt by hash
@@ -422,7 +470,7 @@ case_no_download() {
     commands "declined" <<<"$cpu"
     said 'CUDA|Download' <<<"Download this? [Y/n] sparge-gen: built for the CPU: there is no CUDA toolkit, and app/run --yes downloads one"
     NO_NETWORK=yes app_run --yes
-    commands "out of reach" <<<"$pip
+    commands "no network" <<<"$pip
 $compiler
 $cudnn
 $cpu"
