@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,11 +27,11 @@
 /* The model that was installed or unpacked along with the program. */
 static bool beside_program(char *out, size_t size)
 {
-    static const char *const places[] = {"../share/sparge-gen/tiny-wan", "../weights/tiny-wan"};
+    static const char *const places[] = {"../share/sparge-gen/tiny-wan", "../../share/sparge-gen/tiny-wan",
+                                         "../weights/tiny-wan"};
     char                     program[PATH_MAX];
-    const ssize_t            n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n < 0) return false;
-    program[n] = '\0';
+    /* not /proc/self/exe: a chroot may lack /proc */
+    if (!realpath((const char *)getauxval(AT_EXECFN), program)) return false;
     program[sg_path_name(program) - program] = '\0';
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         if (sg_path_join(out, size, program, places[i], NULL) == SG_OK && sg_checkpoint_is(out)) return true;

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Installs into a folder of its own, compiles the example with what pkg-config says alone, as C and as C++, runs it and
-# judges what it prints. usage: run.sh CMAKE BUILD_FOLDER CC MOST, where MOST is the largest relative L1 allowed.
+# Installs into a folder of its own and uses what was installed. usage: run.sh CMAKE BUILD_FOLDER CC MOST: see use.sh.
 set -euo pipefail
 cmake=$1 build=$2 cc=$3 most=$4
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -30,17 +29,4 @@ done < <(sed -n "s|.* FILES \"$build/\([^\"]*\)\".*|\1|p" "$build/cmake_install.
 for file in bin/sparge-gen share/sparge-gen/tiny-wan/model_index.json include/spargegen/attention.h; do
     [[ -e $prefix/$file ]] || { echo "not installed: $file" >&2; exit 1; }
 done
-pc=$(find "$prefix" -name spargegen.pc)
-export PKG_CONFIG_LIBDIR=${pc%/*}
-read -ra compile < <(pkg-config --cflags spargegen)
-read -ra link < <(pkg-config --libs --static spargegen)
-cd "$prefix"
-"$cc" -std=c17 -Wall -Wextra -Wpedantic -Werror "${compile[@]}" -o example "$here/example.c" "${link[@]}"
-echo '#include <spargegen/attention.h>' >header.cc
-"$cc" -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c++ "${compile[@]}" header.cc
-
-said=$(./example)
-echo "$said"
-[[ $said =~ ^sparge:\ ([0-9]+)\ %\ of\ the\ blocks,\ relative\ L1\ ([0-9.]+)$ ]]
-awk -v density="${BASH_REMATCH[1]}" -v l1="${BASH_REMATCH[2]}" -v most="$most" \
-    'BEGIN { exit !(density > 0 && density < 60 && l1 > 0 && l1 <= most) }'
+"$here/use.sh" "$prefix" "$cc" "$most"
