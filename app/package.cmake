@@ -38,14 +38,15 @@ install(FILES ${PROJECT_BINARY_DIR}/copyright DESTINATION ${doc}/libspargegen-de
 
 set(CPACK_PACKAGE_NAME sparge-gen)
 set(CPACK_PACKAGE_CONTACT "The sparge-gen authors <sparge-gen@sparge-gen.invalid>")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "text to video with sparse attention")
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/bundle.cmake)
 set(CPACK_COMPONENTS_ALL program development)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_SYSTEM_NAME ${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR})
-set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "Turns a prompt into a video: text encoder, diffusion transformer and VAE decoder in one C program,
+set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "text to video with sparse attention
+Turns a prompt into a video: text encoder, diffusion transformer and VAE decoder in one C program,
 with training-free sparse attention. Holds the program and a small trained model.")
-set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "The sparse attention of sparge-gen as a C library: a static library, its headers and its pkg-config file.")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "sparse, quantised attention: development files
+The attention of sparge-gen as a C library. Holds headers, a static library and its pkg-config file.")
 # Of one version, the package of a newer release of the distribution is the newer one.
 cmake_host_system_information(RESULT distribution QUERY DISTRIB_INFO)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1~${distribution_ID}${distribution_VERSION_ID})
@@ -62,7 +63,8 @@ list(TRANSFORM owners REPLACE "[:,].*" "")
 if(SG_SHARED)
   list(APPEND CPACK_COMPONENTS_ALL library)
   set(name libspargegen${PROJECT_VERSION_MAJOR})
-  set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "The sparse attention of sparge-gen as a C library: the shared library.")
+  set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "sparse, quantised attention: shared library
+The attention of sparge-gen as a C library.")
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME ${name})
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_SHLIBDEPS ON)

@@ -10,7 +10,8 @@ set(objects $<TARGET_OBJECTS:sg_kernels> $<TARGET_OBJECTS:sg_attention> ${levels
 # The static library is one object, so that only what attention.h declares is visible in it, too. CUDA's runtime is in it,
 # as in the shared one: neither its names nor ours meet those of the program, which needs no toolkit.
 add_custom_command(OUTPUT spargegen.o DEPENDS ${objects} COMMAND_EXPAND_LISTS VERBATIM
-  COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o spargegen.o ${objects} $<$<BOOL:${SG_HAVE_CUDA}>:${CUDA_cudart_static_LIBRARY}>
+  COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -Wl,--force-group-allocation -o spargegen.o
+    ${objects} $<$<BOOL:${SG_HAVE_CUDA}>:${CUDA_cudart_static_LIBRARY}>
   COMMAND ${CMAKE_OBJCOPY} --localize-hidden spargegen.o)
 add_library(spargegen STATIC ${PROJECT_BINARY_DIR}/spargegen.o)
 set_target_properties(spargegen PROPERTIES LINKER_LANGUAGE C)

@@ -9,11 +9,14 @@ trap 'rm -rf "$work"' EXIT
 
 pc=$(find "$prefix" -name spargegen.pc)
 export PKG_CONFIG_LIBDIR=${pc%/*}
-read -ra compile < <(pkg-config --cflags spargegen)
-read -ra link < <(pkg-config --libs --static spargegen)
+read -ra compile <<<"$(pkg-config --cflags spargegen)"
+read -ra link <<<"$(pkg-config --libs --static spargegen)"
 [[ ${link[*]} != *cuda* ]] || { echo "wants a CUDA toolkit: ${link[*]}" >&2; exit 1; }
-nm -g --defined-only "${pc%/*}/../libspargegen.a" | sed -n 's/.* [A-Z] //p' >"$work/visible"
-grep -qx sg_attention_call "$work/visible"
+# Neither a name nor a section of what is inside may meet those of the program: it may have a CUDA runtime of its own.
+library=${pc%/*}/../libspargegen.a
+if readelf -gW "$library" | grep COMDAT >&2; then exit 1; fi
+nm -g --defined-only "$library" | sed -n 's/.* [A-Z] //p' >"$work/visible"
+[[ -s $work/visible ]]
 while read -r name; do
     grep -qw "SG_PUBLIC.*$name" "$prefix"/include/spargegen/*.h || { echo "visible, but not declared: $name" >&2; exit 1; }
 done <"$work/visible"

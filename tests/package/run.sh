@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Makes the packages of a build and uses them: the Debian packages, installed into a folder and removed, and the archive in
 # a system that has the C library alone. usage: run.sh CPACK BUILD_FOLDER CC MOST, where tests/example/use.sh says what MOST
-# is. Exits with 77 where dpkg, or the right to run it, is missing.
+# is. Exits with 77 where the tools that cpack wants, or the right to install, are missing.
 set -euo pipefail
 cpack=$1 build=$2 cc=$3 most=$4
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-if ((EUID != 0)) || ! command -v dpkg >/dev/null; then exit 77; fi
+if ((EUID != 0)) || ! type -P dpkg >/dev/null || ! type -P dpkg-shlibdeps >/dev/null || ! type -P file >/dev/null; then exit 77; fi
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 fail() { echo "$*" >&2; exit 1; }
 quietly() { "$@" >"$root/log" 2>&1 || { cat "$root/log" >&2; exit 1; }; }
-grep -q '^SG_FFMPEG:BOOL=ON' "$build/CMakeCache.txt" && export FORMAT=mp4 || export FORMAT=y4m
+export FORMAT=y4m
+[[ $(ldd "$build/sparge-gen") != *libavformat* ]] || FORMAT=mp4
 
 cd "$build"
 quietly "$cpack" -G "DEB;TGZ" -B "$root/package"
@@ -19,7 +20,7 @@ cd "$root"
 # ---- the Debian packages ----
 mkdir -p system/var/lib/dpkg
 touch system/var/lib/dpkg/status
-on_system() { quietly dpkg --root="$root/system" --force-depends "$@"; }
+on_system() { quietly dpkg --root="$root/system" --force-depends --force-script-chrootless "$@"; }
 names=()
 for package in package/*.deb; do
     name=$(dpkg-deb -f "$package" Package)
