@@ -217,8 +217,8 @@ case_purposes_of_tests() {
         grep -v update "$M/log"
     done >"$work/all"
     expect commands "$work/all" <<END
-apt-get install -y --no-install-recommends clang libomp-dev libcmocka-dev ffmpeg openmpi-bin chromium python3 dpkg-dev file
-dnf install -y clang libomp-devel libcmocka-devel /usr/bin/ffprobe openmpi chromium python3 dpkg-dev file
+apt-get install -y --no-install-recommends clang libomp-dev libclang-rt-dev libcmocka-dev ffmpeg openmpi-bin chromium python3 dpkg-dev file
+dnf install -y clang libomp-devel compiler-rt libcmocka-devel /usr/bin/ffprobe openmpi chromium python3 dpkg-dev file
 pacman -S --needed --noconfirm clang openmp cmocka ffmpeg openmpi chromium python dpkg file
 END
 }
