@@ -62,8 +62,9 @@ sg_status sg_eval_log_read(sg_eval_log *l, const char *folder, sg_error *e)
 {
     sg_eval_results r = {0};
     sg_status       status = sg_eval_results_open(&r, folder, e);
-    for (const sg_eval_clip *c = r.clip; status == SG_OK && c < r.clip + r.count; c++) {
-        const char *const problem = take(l, c->prompt, c->clip, c->arm, c->done);
+    for (int i = 0; status == SG_OK && i < r.count; i++) {
+        const sg_eval_clip *const c = &r.clip[i];
+        const char *const         problem = take(l, c->prompt, c->clip, c->arm, c->done);
         if (problem)
             status = sg_error_set(e, SG_E_FORMAT, "%s/%s: line %d: %s", folder, r.source[c->source], c->line, problem);
     }

@@ -18,7 +18,9 @@ function(sg_cpu_level name level)
   add_library(${name}_${level} OBJECT ${ARGN})
   target_include_directories(${name}_${level} PRIVATE kernels ${PROJECT_SOURCE_DIR}/kernels/cpu)
   target_compile_definitions(${name}_${level} PRIVATE SG_LEVEL=${level})
-  target_compile_options(${name}_${level} PRIVATE ${${level}_flags} -O3 -ffp-contract=fast)
+  target_compile_options(${name}_${level} PRIVATE ${${level}_flags} -O3 -ffp-contract=fast
+    # clang 14 moves 64 bytes to and from a stack that it has not aligned, where registers run out
+    $<$<C_COMPILER_ID:Clang>:-mstackrealign>)
   target_link_libraries(${name}_${level} PRIVATE $<IF:$<BOOL:${SG_SANITIZE_KERNELS}>,sg_flags,sg_plain_flags>)
   target_sources(sg_kernels PRIVATE $<TARGET_OBJECTS:${name}_${level}>)
 endfunction()

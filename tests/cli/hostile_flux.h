@@ -56,8 +56,6 @@ AT("encoder of another class", set, INDEX, "text_encoder_2", "[\"transformers\",
 WISH("a size between", 2, "size: 36x32: width and height must be multiples of 8 for this model", FLUX " --strict --size 36x32")
 WISH("a clip", 2, "this model makes images, of one frame", FLUX " --strict --frames 5")
 WISH("sampler of CogVideoX", 2, "sampler: ddim is not for this model; euler is", FLUX " --sampler ddim")
-WISH("a negative prompt that nothing reads", 2, "--negative-prompt has no effect: |--cfg-scale above 1",
-    FLUX " --negative-prompt y")
 WISH("guidance of 0", 2, "--guidance", FLUX " --guidance 0")
 WISH("no flow shift", 2, "--flow-shift", FLUX " --flow-shift 0")
 WISH("too large to hold", 1, "this render needs|GiB may be used", FLUX " --size 64x64 --memory-limit 1M")

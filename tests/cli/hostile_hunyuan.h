@@ -55,8 +55,6 @@ AT("encoder of another class", set, INDEX, "text_encoder", "[\"transformers\", \
 /* ---- wishes ---- */
 WISH("sampler of CogVideoX", 2, "sampler: ddim is not for this model; euler is", HUNYUAN " --sampler ddim")
 WISH("guidance by step", 2, "dynamic-cfg: |hunyuan", HUNYUAN " --dynamic-cfg --cfg-scale 2")
-WISH("a negative prompt that nothing reads", 2, "--negative-prompt has no effect: |--cfg-scale above 1",
-    HUNYUAN " --negative-prompt y")
 WISH("guidance of 0", 2, "--guidance", HUNYUAN " --guidance 0")
 WISH("frames between", 2, "frames: 8: this model makes 4 n + 1; nearest is 9", HUNYUAN " --strict --frames 8")
 WISH("too large to hold", 1, "this render needs|GiB may be used", HUNYUAN " --size 1024x1024 --memory-limit 100M")

@@ -104,7 +104,8 @@ static sg_status download(sg_stream *s, void *host, const void *device, size_t b
 {
     size_t later = 0;
     for (int i = 0; i < 2; i++)
-        if ((uint8_t *)host >= staging.piece[i] && (uint8_t *)host < staging.piece[i] + staging.bytes)
+        if (staging.piece[i] && (uint8_t *)host >= staging.piece[i] &&
+            (uint8_t *)host < staging.piece[i] + staging.bytes)
             later = staging.bytes;
     return staging.copy(s, (uint8_t *)host + later, device, bytes);
 }
