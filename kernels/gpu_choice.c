@@ -1,6 +1,8 @@
 /* gpu_choice.c - which GPU, and which of its features: what needs no CUDA. */
 #include "backend.h"
 
+#include <stdlib.h>
+
 /* What each level stands on beside those before it. */
 static const unsigned gpu_level[] = {SG_GPU_MMA, SG_GPU_FP8, SG_GPU_WGMMA};
 const char *const     sg_gpu_level_names[] = {"sm80", "sm89", "sm90", NULL};
@@ -9,6 +11,17 @@ unsigned sg_gpu_features(int capability)
 {
     if (capability < 80) return 0;
     return SG_GPU_MMA | (capability < 89 ? 0u : SG_GPU_FP8) | (capability / 10 == 9 ? SG_GPU_WGMMA : 0u);
+}
+
+bool sg_gpu_runs(int capability, const char *architectures)
+{
+    for (const char *at = architectures; *at; at += strcspn(at, " "), at += *at == ' ') {
+        char      *kind;
+        const long own = strtol(at, &kind, 10);
+        if (*kind == 'a' ? capability == own : capability >= own && (kind[1] == 'v' || capability / 10 == own / 10))
+            return true;
+    }
+    return false;
 }
 
 unsigned sg_gpu_mask_of(const char *name)
