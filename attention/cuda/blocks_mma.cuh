@@ -410,10 +410,8 @@ template <int DV>
 static __device__ __forceinline__ void store_rows(const blocks_job &j, const blocks_iterator &iterator, int row,
                                                   int rows, int column, int lane, const warp_state<DV> &w)
 {
-    const bool two = j.y.bf16 && j.y.wide && j.d % 2 == 0;
-    float      by[4];
-#pragma unroll
-    for (int r = 0; r < 4; r++) by[r] = 1.0f / w.sum[r];
+    const bool  two = j.y.bf16 && j.y.wide && j.d % 2 == 0;
+    const float by[4] = {1.0f / w.sum[0], 1.0f / w.sum[1], 1.0f / w.sum[2], 1.0f / w.sum[3]};
 #pragma unroll
     for (int c = 0; c < DV / 8; c++) {
         const int e = column + c * 8 + lane % 4 * 2;
@@ -426,18 +424,14 @@ static __device__ __forceinline__ void store_rows(const blocks_job &j, const blo
 #pragma unroll
         for (int r = 0; r < 4; r++) {
             const int          to = row + 8 * r;
-            const float        sum = w.sum[r];
             const float *const o = &w.o[r / 2][c][r % 2 * 2];
             const int64_t      at = (((int64_t)iterator.i * SG_BLOCK_Q + to) * j.h + iterator.g) * j.d + e;
-            const float        x = sum == 0.0f ? 0.0f : o[0] * by[r] * scale[0] + center[0],
-                        y = sum == 0.0f ? 0.0f : o[1] * by[r] * scale[1] + center[1];
+            const float        x = w.sum[r] == 0.0f ? 0.0f : o[0] * by[r] * scale[0] + center[0],
+                        y = w.sum[r] == 0.0f ? 0.0f : o[1] * by[r] * scale[1] + center[1];
             if (to >= rows || e >= j.d) continue;
-            if (two) {
-                *(uint32_t *)((uint16_t *)j.y.data + at) = sg_pack_bf16x2(x, y);
-            } else {
-                sg_put(j.y, at, x);
-                if (e + 1 < j.d) sg_put(j.y, at + 1, y);
-            }
+            if (two) *(uint32_t *)((uint16_t *)j.y.data + at) = sg_pack_bf16x2(x, y);
+            if (!two) sg_put(j.y, at, x);
+            if (!two && e + 1 < j.d) sg_put(j.y, at + 1, y);
         }
     }
 }
