@@ -8,7 +8,7 @@ target_include_directories(sparge-gen PRIVATE ${app_folders})
 
 target_sources(sparge-gen PRIVATE
   app/main.c app/options.c app/option_table.c app/option_rules.c app/command_table.c app/help.c app/shell_completion.c app/setup.c app/setup_attention.c app/rank.c
-  app/interrupt.c app/progress.c app/notices.c app/wait_policy.c app/image.c app/picture.c app/preview_file.c app/image_grid.c app/render_outputs.c app/report.c app/report_attention.c
+  app/interrupt.c app/progress.c app/notices.c app/wait_policy.c app/image.c app/picture.c app/preview_file.c app/image_grid.c app/render_outputs.c app/report.c app/report_attention.c app/build_facts.c
   app/command_render.c app/command_info.c app/command_check.c app/command_tune.c app/tune_cache.c app/video_input.c
   app/bench/bench.c app/bench/bench_step.c app/bench/bench_attention.c app/bench/bench_cold.c app/bench/bench_input.c
   app/compare/command_compare.c app/compare/compare_arms.c app/compare/compare_files.c app/compare/report_arms.c
@@ -23,7 +23,7 @@ target_sources(sparge-gen PRIVATE
   app/output/sink.c app/output/sink_png.c app/output/sink_jpeg.c app/output/sink_y4m.c app/output/report_page.c
   app/output/report_command.c app/output/report_result.c)
 if(SG_FFMPEG)
-  target_sources(sparge-gen PRIVATE app/output/sink_video.c app/output/sink_mp4.c app/output/sink_mkv.c
+  target_sources(sparge-gen PRIVATE app/output/sink_video.c app/output/sink_mp4.c app/output/mp4_encoder.c app/output/sink_mkv.c
     app/output/sink_webp.c
     app/compare/clip_video.c)
 endif()

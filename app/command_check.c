@@ -36,8 +36,7 @@ static sg_status render(sg_engine *engine, const char *model, const sg_settings 
     if (!small.steps && !s->fast) small.steps = STEPS;
     sg_progress_init(&progress, s->quiet);
     SG_TRY(sg_setup_request(&r, engine, &small, e));
-    sg_notice_size(&progress, &r, engine, s);
-    sg_notice_loras(&progress, engine, &r);
+    sg_notice_request(&progress, &r, engine, s);
     SG_TRY(sg_setup_attention(&r.attention, f, s, e));
     SG_TRY(sg_pictures_apply(pictures, engine, &r, e));
     r.prompt = s->prompt ? s->prompt : "a red ball bouncing on green grass";

@@ -1,5 +1,6 @@
 /* command_info.c - `sparge-gen info`: of a folder, the model and what a render costs; of a file, how it was made. */
 #include "base/text.h"
+#include "build_facts.h"
 #include "command.h"
 #include "json_input.h"
 #include "notices.h"
@@ -261,7 +262,8 @@ static void print_model(const model_summary *t)
     print_loras(t);
     print_render(t);
     print_pictures(&t->info);
-    printf("device     %s, %s\n\n", t->info.device, t->info.dtype);
+    printf("device     %s, %s\n", t->info.device, t->info.dtype);
+    printf("build      %s\n\n", sg_build_facts_text((char[SG_BUILD_TEXT]){0}, SG_BUILD_TEXT, "           "));
     printf("%-10s %10s %10s %10s %10s %10s %10s\n", "phase", "weights", "from file", "packed", "work", "peak", "TFLOP");
     for (int i = 0; i < p->phases; i++) print_phase(&p->phase[i]);
     printf("peak       %s, with %s of program and libraries and %s of output; %s of %s must be free%s\n",
@@ -327,12 +329,12 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
     for (int i = 0; whole && i < info->components; i++)
         whole = json_array_append_new(components, component_json(&info->component[i])) == 0;
     json_t *const j = json_pack(
-        "{s:o, s:o, s:s, s:s, s:s, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "model",
+        "{s:o, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "model",
         sg_report_name(t->model.name), "folder", sg_report_name(t->model.dir), "family", info->family, "device",
-        info->device, "dtype", info->dtype, "size_multiple", info->multiple, "frame_multiple", info->frames.step,
-        "frame_pairs", info->frames.pairs, sg_picture_keys[SG_IMAGE_FIRST], use[info->image[SG_IMAGE_FIRST]],
-        sg_picture_keys[SG_IMAGE_LAST], use[info->image[SG_IMAGE_LAST]], "components", components, "defaults", settings,
-        "attention", attention_json(t), "loras", loras_json(t), "plan", plan);
+        info->device, "dtype", info->dtype, "build", sg_build_facts_json(), "size_multiple", info->multiple,
+        "frame_multiple", info->frames.step, "frame_pairs", info->frames.pairs, sg_picture_keys[SG_IMAGE_FIRST],
+        use[info->image[SG_IMAGE_FIRST]], sg_picture_keys[SG_IMAGE_LAST], use[info->image[SG_IMAGE_LAST]], "components",
+        components, "defaults", settings, "attention", attention_json(t), "loras", loras_json(t), "plan", plan);
     whole = whole && j && add_world(j, t);
     status = whole ? sg_report_save("-", j, e) : sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     json_decref(j);
@@ -347,6 +349,7 @@ static sg_status engine_info(model_summary *t, sg_engine *engine, const sg_setti
     sg_progress progress;
     sg_progress_init(&progress, s->quiet);
     SG_TRY(sg_setup_request(r, engine, s, e));
+    if (*t->info.passed) sg_progress_say(&progress, "%s", t->info.passed);
     sg_notice_size(&progress, r, engine, s);
     t->world = sg_engine_world(engine);
     t->word = sg_engine_vocabulary(engine, &t->words);

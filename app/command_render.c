@@ -209,11 +209,10 @@ static sg_status open_engine(job *j, sg_error *e)
     SG_TRY(sg_setup_options(&o, &j->model, s, e));
     if (s->verbose) o.trace = &j->trace;
     o.given_bytes = sg_pictures_bytes(&j->pictures);
-    SG_TRY(sg_setup_engine_as(&j->engine, &o, e));
+    SG_TRY(sg_setup_engine_as(&j->engine, &j->model, &o, e));
     j->info = sg_engine_info(j->engine);
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
-    sg_notice_size(&j->progress, &j->request, j->engine, s);
-    sg_notice_loras(&j->progress, j->engine, &j->request);
+    sg_notice_request(&j->progress, &j->request, j->engine, s);
     SG_TRY(sg_setup_attention(&j->request.attention, &j->files, s, e));
     SG_TRY(take_capture(j, e));
     if (j->decode_only)
@@ -280,7 +279,7 @@ static void say_start(job *j, const sg_prompt_set *prompts)
         say_prompts(j, prompts);
         return;
     }
-    sg_progress_say(&j->progress, "%s in %s on %s", j->model.name, j->info.dtype, j->info.device);
+    sg_progress_say_device(&j->progress, j->model.name, &j->info);
     sg_progress_say(&j->progress, "decoding %s: %s", r->latents_in,
                     sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r));
 }
@@ -543,6 +542,7 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
     sg_progress_say_plan(&j->progress, &j->plan);
     if (j->plan.untiled) j->request.vae_tiling = SG_TILING_ON; /* which is what the file's settings tell */
     say_plan(j);
+    sg_notice_encoder(&j->progress, &j->request, output, j->settings->verbose);
     say_doubts(j);
     return render_all(j, prompts, output, e);
 }

@@ -41,7 +41,7 @@ const sg_command_row sg_command_table[] = {
      .example = {"sparge-gen eval --prompts prompts/tiny-wan-demo.csv -o results --arms dense,sparge"}},
     {.command = SG_COMMAND_TUNE,
      .name = "tune",
-     .usage = {"tune --prompt-file FILE [options]"},
+     .usage = {"tune -m PATH -p TEXT [options]"},
      .effect = {"find the thresholds of each head"},
      .text = "Renders the prompts with dense attention and finds, for each layer, head and range of steps, how many blocks\n"
              "can be skipped within an error. With --cache it finds instead how far the latents may move before a step has\n"

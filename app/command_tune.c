@@ -93,8 +93,7 @@ static sg_status open_engine(job *j, sg_error *e)
     const sg_settings *const s = j->settings;
     SG_TRY(sg_setup_engine(&j->engine, &j->model, s, false, e));
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
-    sg_notice_size(&j->progress, &j->request, j->engine, s);
-    sg_notice_loras(&j->progress, j->engine, &j->request);
+    sg_notice_request(&j->progress, &j->request, j->engine, s);
     SG_TRY(sg_setup_attention(&j->request.attention, &j->files, s, e));
     return sg_pictures_apply(&j->pictures, j->engine, &j->request, e);
 }
@@ -427,15 +426,38 @@ static sg_status run(job *j, const char *path, sg_error *e)
     return SG_OK;
 }
 
-static sg_status check_inputs(const sg_settings *s, const char *path, sg_error *e)
+static sg_status check_inputs(const job *j, sg_error *e)
 {
+    const sg_settings *const s = j->settings;
+    if (j->bound[1] < j->bound[0])
+        return sg_error_set(e, SG_E_ARG, "--l2 %g is below --l1 %g: it is the error with the PV filter on top",
+                            j->bound[1], j->bound[0]);
     if (!s->prompt && !s->prompt_file)
-        return sg_error_set(e, SG_E_ARG, "a prompt is needed: sparge-gen tune --prompt \"a red ball\"");
+        return sg_error_set(e, SG_E_ARG,
+                            "a prompt is needed: sparge-gen tune -m path/to/model --prompt-file prompts.txt");
     if (!isnan(s->cache_error) && !s->tune_cache)
         return sg_error_set(e, SG_E_ARG, "--cache-error has no effect without --cache");
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
-    if (strcmp(path, "-") != 0) SG_TRY(sg_output_file_check(path, "--output", e));
     return s->json && strcmp(s->json, "-") != 0 ? sg_output_file_check(s->json, "--json", e) : SG_OK;
+}
+
+/* Without --output thresholds go to path[size], beside the model that the user named. The one that comes with the program, and
+ * perhaps for all users, keeps its own. */
+static sg_status choose_output(job *j, sg_settings *s, char *path, size_t size, sg_error *e)
+{
+    j->beside_model = !s->output;
+    if (s->output) return strcmp(s->output, "-") != 0 ? sg_output_file_check(s->output, "--output", e) : SG_OK;
+    if (j->model.from == SG_MODEL_BUNDLED)
+        return sg_error_set(e, SG_E_ARG,
+                            "tune needs -m PATH, a model that gets thresholds beside it, or -o FILE for those of the "
+                            "embedded one, which keeps its own");
+    if (!sg_checkpoint_beside(j->model.dir, SG_THRESHOLDS_NAME, path, size))
+        return sg_error_set(e, SG_E_ARG, "model: the path is too long");
+    if (!s->force && access(path, F_OK) == 0 && !sg_thresholds_is_ours(path))
+        return sg_error_set(
+            e, SG_E_ARG, "%s is there, and not as tune wrote it for you: --force replaces it, -o FILE leaves it", path);
+    s->output = path;
+    return sg_output_file_check(path, "--output", e);
 }
 
 sg_status sg_command_tune(const sg_settings *given, sg_error *e)
@@ -446,18 +468,9 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     job           j = {.settings = &s, .prompts = &prompts};
     j.bound[0] = isnan(s.l1) ? 0.05 : s.l1;
     j.bound[1] = isnan(s.l2) ? j.bound[0] : s.l2;
-    if (j.bound[1] < j.bound[0])
-        return sg_error_set(e, SG_E_ARG, "--l2 %g is below --l1 %g: it is the error with the PV filter on top",
-                            j.bound[1], j.bound[0]);
+    SG_TRY(check_inputs(&j, e));
     SG_TRY(sg_setup_model(&j.model, &s, e));
-    if (!sg_checkpoint_beside(j.model.dir, SG_THRESHOLDS_NAME, path, sizeof path))
-        return sg_error_set(e, SG_E_ARG, "model: the path is too long");
-    j.beside_model = !s.output;
-    if (j.beside_model) s.output = path;
-    if (j.beside_model && !s.force && access(path, F_OK) == 0 && !sg_thresholds_is_ours(path))
-        return sg_error_set(
-            e, SG_E_ARG, "%s is there, and not as tune wrote it for you: --force replaces it, -o FILE leaves it", path);
-    SG_TRY(check_inputs(&s, s.output, e));
+    SG_TRY(choose_output(&j, &s, path, sizeof path, e));
     SG_TRY(sg_setup_prompts(&prompts, &s, e));
     sg_progress_init(&j.progress, s.quiet);
     sg_status status = sg_pictures_open(&j.pictures, &s, e);

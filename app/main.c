@@ -1,5 +1,6 @@
 /* main.c - sparge-gen: reads the command line, runs one command, tells how it ended: 0 done, 1 failed, 2 misused,
  * 130 interrupted. */
+#include "build_facts.h"
 #include "command.h"
 #include "help.h"
 #include "interrupt.h"
@@ -7,8 +8,11 @@
 #include "sink.h"
 
 #include <malloc.h>
+#include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISUSED = 2, EXIT_INTERRUPTED = 130 };
 
@@ -29,10 +33,17 @@ static sg_status run(const sg_settings *s, sg_error *e)
     return sg_command_render(s, e);
 }
 
-/* Text that stdout could not take is a failure too. */
+/* Has the reader of stdout, a pipe, gone away? The write that failed may be long ago, and its errno with it. */
+static bool reader_gone(void)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO};
+    return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
+}
+
+/* Text that stdout could not take is a failure too, unless its reader, such as head, has read enough. */
 static sg_status flush_stdout(sg_error *e)
 {
-    if (fflush(stdout) == 0 && !ferror(stdout)) return SG_OK;
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || reader_gone()) return SG_OK;
     return sg_error_set(e, SG_E_FILE, "stdout: cannot be written");
 }
 
@@ -71,7 +82,8 @@ int main(int argc, char **argv)
     if (status == SG_OK && s.help)
         sg_help(stdout, s.command, s.topic);
     else if (status == SG_OK && s.version)
-        printf("sparge-gen " SG_VERSION ", writes %s\nLicense: Apache-2.0\n", sg_sink_endings((char[80]){0}, 80));
+        printf("sparge-gen " SG_VERSION ", writes %s\n%s\nLicense: Apache-2.0\n", sg_sink_endings((char[80]){0}, 80),
+               sg_build_facts_text((char[SG_BUILD_TEXT]){0}, SG_BUILD_TEXT, ""));
     else if (status == SG_OK)
         status = run(&s, &e);
     if (status == SG_OK) status = flush_stdout(&e);

@@ -2,6 +2,7 @@
 #include "notices.h"
 #include "base/text.h"
 #include "setup_attention.h"
+#include "sink.h"
 #include "thresholds.h"
 
 #include <string.h>
@@ -37,7 +38,7 @@ static void say_unused(sg_progress *p, const sg_engine *engine, int i, const sg_
     sg_textbuf_free(&list);
 }
 
-void sg_notice_loras(sg_progress *p, const sg_engine *engine, const sg_request *r)
+static void say_loras(sg_progress *p, const sg_engine *engine, const sg_request *r)
 {
     enum { MOST_STEPS = 8 };
     const sg_model_info info = sg_engine_info(engine);
@@ -49,6 +50,21 @@ void sg_notice_loras(sg_progress *p, const sg_engine *engine, const sg_request *
                 p, "--lora %s: by its name it needs %d steps or fewer at guidance 1, but this render has %d at %g",
                 l->name, MOST_STEPS, r->steps, r->cfg_scale);
     }
+}
+
+static void say_negative_prompt(sg_progress *p, const sg_engine *engine, const sg_request *r, const sg_settings *s)
+{
+    const bool second = sg_engine_info(engine).experts > 1 && r->cfg_scale_2 > 1;
+    if (s->negative_prompt && !(r->cfg_scale > 1) && !second)
+        sg_progress_say(p, "--negative-prompt is ignored: it is read only with --cfg-scale above 1, and this is %g",
+                        r->cfg_scale);
+}
+
+void sg_notice_request(sg_progress *p, sg_request *r, const sg_engine *engine, const sg_settings *s)
+{
+    sg_notice_size(p, r, engine, s);
+    say_loras(p, engine, r);
+    say_negative_prompt(p, engine, r, s);
 }
 
 static bool is_blank(const char *text) { return text[strspn(text, " \t\v\f\r\n")] == '\0'; }
@@ -102,6 +118,20 @@ void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const
     sg_setup_cache_warning(doubt, sizeof doubt, model);
     sg_progress_say(p, "%s%scache: threshold %.4g, as " SG_THRESHOLDS_NAME " beside the model has it%s%s",
                     arm ? arm : "", arm ? ": " : "", threshold, *doubt ? "; " : "", doubt);
+}
+
+void sg_notice_encoder(sg_progress *p, const sg_request *r, const char *path, bool always)
+{
+    const char       *what;
+    const sg_clip     clip = {.path = path ? path : sg_sink_default_name(r->frames),
+                              .width = r->width,
+                              .height = r->height,
+                              .frames = r->frames,
+                              .fps = r->fps};
+    const char *const encoder = sg_sink_encoder(&clip, &what);
+    const bool        usual = encoder && strcmp(what, "H.264") == 0;
+    if (encoder && (always || !usual))
+        sg_progress_say(p, "MP4: %s by %s%s", what, encoder, usual ? "" : ", since no encoder of H.264 opens here");
 }
 
 void sg_notice_comments(sg_progress *p, const char *file, const sg_prompt_set *set)

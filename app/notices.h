@@ -12,8 +12,9 @@
 /* Sizes and frames of s that the model cannot render become the nearest in r, with a line; not with --strict. */
 void sg_notice_size(sg_progress *p, sg_request *r, const sg_engine *engine, const sg_settings *s);
 
-/* Keys of LoRAs that fit nothing, and a render that a LoRA for few steps was not made for. */
-void sg_notice_loras(sg_progress *p, const sg_engine *engine, const sg_request *r);
+/* The same, and: keys of LoRAs that fit nothing, a render that a LoRA for few steps was not made for, a negative prompt that is
+ * not read. */
+void sg_notice_request(sg_progress *p, sg_request *r, const sg_engine *engine, const sg_settings *s);
 
 /* An empty prompt, and words that the model was not trained with. */
 void sg_notice_prompt(sg_progress *p, const sg_engine *engine, const char *model, const char *prompt);
@@ -26,6 +27,10 @@ void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which);
 
 /* A threshold of the step cache that comes from the model's own file. arm: whose request r is, or NULL. */
 void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const sg_model_path *model);
+
+/* By which encoder a clip of r becomes the MP4 path (NULL: the default name): if it is not H.264, which plays everywhere, or
+ * always. Nothing for other formats. */
+void sg_notice_encoder(sg_progress *p, const sg_request *r, const char *path, bool always);
 
 /* Comments of a prompt file. */
 void sg_notice_comments(sg_progress *p, const char *file, const sg_prompt_set *set);

@@ -69,10 +69,6 @@ static sg_status check_effects(const sg_settings *s, sg_error *e)
                 return sg_error_set(e, SG_E_ARG, "--%s has no effect with --%s%s%s", *o, r->by, r->value ? " " : "",
                                     r->value ? r->value : "");
     }
-    if (s->negative_prompt && s->cfg_scale <= 1 &&
-        !(s->cfg_scale_2 > 1)) /* comparisons with NaN, not given, are false */
-        return sg_error_set(e, SG_E_ARG, "--negative-prompt has no effect with --cfg-scale %g: it is read only above 1",
-                            s->cfg_scale);
     static const char *const of_slg[] = {"skip-layers", "skip-layer-start", "skip-layer-end"};
     for (size_t i = 0; i < sizeof of_slg / sizeof *of_slg; i++)
         if (given(s, of_slg[i], NULL) && !(s->slg_scale > 0) && !s->arms) /* an arm may have a scale */

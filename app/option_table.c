@@ -293,13 +293,14 @@ const sg_option sg_option_table[] = {
     HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL, "Output"),
     {.name = "output", .letter = 'o', .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(output),
      .value = "FILE",
-     .help = "by its ending .mp4 (H.264), .mkv (FFV1 in RGB, lossless), .webp, .y4m, .png (one frame,\n"
-             "or several as name-%04d.png), .jpg (one frame); - writes Y4M to stdout\n"
+     .help = "by its ending .mp4 (H.264, else AV1), .mkv (FFV1 in RGB, lossless), .webp, .y4m, .png (one\n"
+             "frame, or several as name-%04d.png), .jpg (one frame); - writes Y4M to stdout\n"
              "(default: out.png of one frame, else out.mp4, or out.y4m in a build without FFmpeg)"},
     {.name = "grid", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(grid), .value = "FILE",
      .help = "also all images of --batch or of a prompt file in one picture: .png, .jpg or .webp"},
     {.name = "crf", .kind = SG_OPTION_REAL, .commands = RENDER, AT(crf), .lo = 0, .hi = 51, .value = "N",
-     .help = "quality of .mp4, from 0 (only chroma loses resolution) to 51 (smallest file; default: 17)"},
+     .help = "quality of .mp4, from 0 (only chroma loses resolution) to 51 (smallest file; default: 17;\n"
+             "22 of AV1, which .mp4 holds where no encoder of H.264 opens)"},
     {.name = "png-level", .kind = SG_OPTION_INT, .commands = RENDER, AT(png_level), .lo = 0, .hi = 9, .value = "N",
      .help = "compression of .png, from 0 (none) to 9 (smallest file, slowest; default: 1)"},
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(output), .value = "DIR",
@@ -308,8 +309,8 @@ const sg_option sg_option_table[] = {
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = TUNE, AT(output), .value = "FILE",
      .help = "the thresholds as JSON; an existing file is replaced, - is stdout; with --cache a file\n"
              "keeps its thresholds of attention, and without it that of the cache\n"
-             "(default: sparge-attention.json beside the model; a file there is replaced only if tune\n"
-             "wrote it for this user and it has not changed since)"},
+             "(default: sparge-attention.json beside the model, unless that is the embedded one; a file\n"
+             "there is replaced only if tune wrote it for this user and it has not changed since)"},
     {.name = "force", .kind = SG_OPTION_FLAG, .commands = TUNE, AT(force),
      .help = "replace sparge-attention.json beside the model, whoever made it"},
     {.name = "out", .alias = {"output"}, .letter = 'o', .kind = SG_OPTION_TEXT, .commands = EVAL, AT(output), .value = "DIR",
@@ -379,7 +380,8 @@ const sg_option sg_option_table[] = {
      .help = "print nothing but errors and a random seed"},
     {.name = "verbose", .letter = 'v', .usual = true, .kind = SG_OPTION_FLAG, .commands = RENDER | CHECK, AT(verbose),
      .help = "print the plan, what attention skipped, and the time of each stage"},
-    {.name = "version", .kind = SG_OPTION_FLAG, .commands = ALL, AT(version), .help = "print the version"},
+    {.name = "version", .kind = SG_OPTION_FLAG, .commands = ALL, AT(version),
+     .help = "print the version, and what this build can do"},
     {.name = "help", .letter = 'h', .kind = SG_OPTION_FLAG, .commands = ALL, AT(help), .help = "print this help; --help all: every option"},
 };
 /* clang-format on */

@@ -1,5 +1,5 @@
-# Included from the root: what is installed beside program and library, and the Debian package of all of it (`cpack -G DEB`
-# in the build folder).
+# Included from the root: what is installed beside program and library, and the packages of it, made in the build folder:
+# `cpack -G DEB` makes a package of the program and one of the library, `cpack -G TGZ` an archive that runs by itself.
 include(GNUInstallDirs)
 
 # The manual page and the shells' completions are what the program itself says.
@@ -14,7 +14,7 @@ install(FILES ${PROJECT_BINARY_DIR}/sparge-gen.bash DESTINATION ${CMAKE_INSTALL_
   RENAME sparge-gen)
 install(FILES ${PROJECT_BINARY_DIR}/_sparge-gen DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
 
-file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/copyright CONTENT
+set(copyright
 "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: sparge-gen
 
@@ -23,17 +23,56 @@ Copyright: 2026 The sparge-gen authors
 License: Apache-2.0
  On Debian systems the text of the license is in /usr/share/common-licenses/Apache-2.0.
 ")
-install(FILES ${PROJECT_BINARY_DIR}/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/sparge-gen)
+if(SG_HAVE_CUDA)
+  string(APPEND copyright "
+Files: bin/sparge-gen lib/libspargegen.*
+Copyright: 2026 The sparge-gen authors, NVIDIA Corporation
+License: Apache-2.0 and CUDA-EULA
+ They contain NVIDIA's CUDA runtime, which attachment A of https://docs.nvidia.com/cuda/eula/ allows to redistribute.
+")
+endif()
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/copyright CONTENT "${copyright}" @ONLY)
+set(doc ${CMAKE_INSTALL_DATADIR}/doc)
+install(FILES ${PROJECT_BINARY_DIR}/copyright DESTINATION ${doc}/sparge-gen)
+install(FILES ${PROJECT_BINARY_DIR}/copyright DESTINATION ${doc}/libspargegen-dev COMPONENT development)
 
 set(CPACK_PACKAGE_NAME sparge-gen)
 set(CPACK_PACKAGE_CONTACT "The sparge-gen authors <sparge-gen@sparge-gen.invalid>")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "text to video with sparse attention")
-set(CPACK_PACKAGE_DESCRIPTION "Turns a prompt into a video: text encoder, diffusion transformer and VAE decoder in one C program,
-with training-free sparse attention. Holds the program, the library with its headers, and a small trained model.")
-set(CPACK_DEBIAN_PACKAGE_SECTION video)
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/bundle.cmake)
+set(CPACK_COMPONENTS_ALL program development)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_SYSTEM_NAME ${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR})
+set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "text to video with sparse attention
+Turns a prompt into a video: text encoder, diffusion transformer and VAE decoder in one C program,
+with training-free sparse attention. Holds the program and a small trained model.")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "sparse, quantised attention: development files
+The attention of sparge-gen as a C library. Holds headers, a static library and its pkg-config file.")
+# Of one version, the package of a newer release of the distribution is the newer one.
+cmake_host_system_information(RESULT distribution QUERY DISTRIB_INFO)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1~${distribution_ID}${distribution_VERSION_ID})
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME sparge-gen)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION video)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libspargegen-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+# Whoever links it links these: see attention/install.cmake.
+execute_process(COMMAND dpkg-query --search ${linked} OUTPUT_VARIABLE owners ERROR_QUIET)
+string(REGEX MATCHALL "[^\n:]+:[^\n]*\n" owners "${owners}")
+list(TRANSFORM owners REPLACE "[:,].*" "")
+if(SG_SHARED)
+  list(APPEND CPACK_COMPONENTS_ALL library)
+  set(name libspargegen${PROJECT_VERSION_MAJOR})
+  set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "sparse, quantised attention: shared library
+The attention of sparge-gen as a C library.")
+  set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME ${name})
+  set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
+  set(CPACK_DEBIAN_LIBRARY_PACKAGE_SHLIBDEPS ON)
+  install(FILES ${PROJECT_BINARY_DIR}/copyright DESTINATION ${doc}/${name} COMPONENT library)
+  list(APPEND owners "${name} (= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
+endif()
+list(REMOVE_DUPLICATES owners)
+list(JOIN owners ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_THREADS 0)
 include(CPack)

@@ -104,6 +104,12 @@ void sg_progress_say(sg_progress *p, const char *fmt, ...)
     fputc('\n', stderr);
 }
 
+void sg_progress_say_device(sg_progress *p, const char *model, const sg_model_info *info)
+{
+    sg_progress_say(p, "%s in %s on %s", model, info->dtype, info->device);
+    if (*info->passed) sg_progress_say(p, "%s", info->passed);
+}
+
 void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_info *info, const sg_request *r,
                            int64_t tokens, bool drawn)
 {
@@ -111,7 +117,7 @@ void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_inf
     const int done = sg_request_steps(r);
     if (done < r->steps) snprintf(of, sizeof of, " of %d", r->steps);
     if (tokens) snprintf(all, sizeof all, ", %lld token%s", (long long)tokens, sg_plural(tokens));
-    sg_progress_say(p, "%s in %s on %s", model, info->dtype, info->device);
+    sg_progress_say_device(p, model, info);
     sg_progress_say(p, "%s, %d%s step%s, guidance %s, seed %llu%s",
                     sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r), done, of, sg_plural(r->steps),
                     sg_report_guidance((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r), (unsigned long long)r->seed,

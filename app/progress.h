@@ -76,6 +76,9 @@ const char *sg_clip_text(char *text, size_t size, const sg_request *r);
 /* "image" of one frame, else "clip". */
 const char *sg_clip_noun(int frames);
 
+/* Prints which model is on which device, and why it is not on the NVIDIA card that is there. */
+void sg_progress_say_device(sg_progress *p, const char *model, const sg_model_info *info);
+
 /* Prints what will be rendered, with which model, on which device. tokens 0: unknown. A random seed is printed even if
  * quiet. */
 void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_info *info, const sg_request *r,

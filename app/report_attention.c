@@ -330,11 +330,11 @@ static bool set_rule(json_t *j, const sg_policy *p, const sg_settings *s)
 {
     bool ok = true;
     if (s->sparse_config && p->tuned)
-        ok = json_object_set_new(j, "sparse_config", json_string(s->sparse_config)) == 0;
+        ok = json_object_set_new(j, "sparse_config", sg_report_name(s->sparse_config)) == 0;
     else if (p->tuned)
         ok = json_object_set_new(j, "tuned", json_true()) == 0;
     else if (p->rule == SG_SELECT_GIVEN)
-        ok = json_object_set_new(j, "block_mask", json_string(s->block_mask)) == 0;
+        ok = json_object_set_new(j, "block_mask", sg_report_name(s->block_mask)) == 0;
     else
         ok = json_object_set_new(j, p->rule == SG_SELECT_TOPK ? "topk" : "tau", decimal(p->amount)) == 0 &&
              json_object_set_new(j, "sim", decimal(p->theta)) == 0;

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,38 +27,49 @@
 /* The model that was installed or unpacked along with the program. */
 static bool beside_program(char *out, size_t size)
 {
-    static const char *const places[] = {"../share/sparge-gen/tiny-wan", "../weights/tiny-wan"};
+    static const char *const places[] = {"../share/sparge-gen/tiny-wan", "../../share/sparge-gen/tiny-wan",
+                                         "../weights/tiny-wan"};
     char                     program[PATH_MAX];
-    const ssize_t            n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n < 0) return false;
-    program[n] = '\0';
+    /* not /proc/self/exe: a chroot may lack /proc */
+    if (!realpath((const char *)getauxval(AT_EXECFN), program)) return false;
     program[sg_path_name(program) - program] = '\0';
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         if (sg_path_join(out, size, program, places[i], NULL) == SG_OK && sg_checkpoint_is(out)) return true;
     return false;
 }
 
-static sg_status find_model(char *out, size_t size, const char *asked, sg_error *e)
+#define VARIABLE "SPARGE_GEN_MODEL"
+
+/* What a message about the model begins with. */
+static const char *who_named(const sg_model_path *m)
 {
-    const char *from_environment = getenv("SPARGE_GEN_MODEL");
-    const char *dir = asked ? asked : from_environment && *from_environment ? from_environment : NULL;
-    if (!dir && beside_program(out, size)) return SG_OK;
+    return m->from == SG_MODEL_OF_ENVIRONMENT ? "$" VARIABLE : "model";
+}
+
+static sg_status find_model(sg_model_path *out, const char *asked, sg_error *e)
+{
+    const char *const variable = getenv(VARIABLE);
+    const char       *dir = asked ? asked : variable && *variable ? variable : NULL;
+    out->from = asked ? SG_MODEL_OF_OPTION : dir ? SG_MODEL_OF_ENVIRONMENT : SG_MODEL_BUNDLED;
+    if (!dir && beside_program(out->dir, sizeof out->dir)) return SG_OK;
     if (!dir && !sg_checkpoint_is(SG_MODEL_DIR))
         return sg_error_set(e, SG_E_FILE,
-                            "no model: neither --model nor $SPARGE_GEN_MODEL names one, and the embedded "
+                            "no model: neither --model nor $" VARIABLE " names one, and the embedded "
                             "one is not at %s",
                             SG_MODEL_DIR);
     if (!dir) dir = SG_MODEL_DIR;
-    if (snprintf(out, size, "%s", dir) >= (int)size) return sg_error_set(e, SG_E_ARG, "model: the path is too long");
+    if (snprintf(out->dir, sizeof out->dir, "%s", dir) >= (int)sizeof out->dir)
+        return sg_error_set(e, SG_E_ARG, "%s: the path is too long: %.80s...", who_named(out), dir);
     return SG_OK;
 }
 
 sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e)
 {
     *out = (sg_model_path){.parts = s->parts};
-    SG_TRY(find_model(out->dir, sizeof out->dir, s->model ? s->model : s->parts.diffusion_model, e));
+    SG_TRY(find_model(out, s->model ? s->model : s->parts.diffusion_model, e));
     struct stat st;
-    if (stat(out->dir, &st) != 0) return sg_error_set(e, SG_E_FILE, "model: %s: %s", out->dir, strerror(errno));
+    if (stat(out->dir, &st) != 0)
+        return sg_error_set(e, SG_E_FILE, "%s: %s: %s", who_named(out), out->dir, strerror(errno));
     char        real[PATH_MAX];
     const char *full = realpath(out->dir, real) ? real : out->dir;
     snprintf(out->name, sizeof out->name, "%.*s", NAME_MAX, sg_path_name(full));
@@ -211,13 +223,19 @@ sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_
     sg_engine_options o;
     SG_TRY(sg_setup_options(&o, model, s, e));
     o.check = check;
-    return sg_setup_engine_as(out, &o, e);
+    return sg_setup_engine_as(out, model, &o, e);
 }
 
-sg_status sg_setup_engine_as(sg_engine **out, const sg_engine_options *o, sg_error *e)
+/* Of a model that the environment names, who reads of a wrong path would else look for it on the command line. */
+sg_status sg_setup_engine_as(sg_engine **out, const sg_model_path *model, const sg_engine_options *o, sg_error *e)
 {
+    sg_error why = {0};
     watch_mapped_files();
-    return sg_engine_open(out, o, e);
+    const sg_status status = sg_engine_open(out, o, &why);
+    if (status == SG_OK) return SG_OK;
+    if (model->from == SG_MODEL_OF_ENVIRONMENT && strncmp(why.text, model->dir, strlen(model->dir)) == 0)
+        return sg_error_set(e, status, "%s: %s", who_named(model), why.text);
+    return sg_error_set(e, status, "%s", why.text);
 }
 
 sg_status sg_setup_clip(sg_clip_model **out, const sg_settings *s, int threads, sg_error *e)
@@ -267,14 +285,13 @@ static sg_status check_length(const sg_settings *s, const sg_model_info *info, s
 static sg_status check_effects(const sg_request *r, sg_sampler_kind usual, const sg_model_info *info,
                                const sg_settings *s, sg_error *e)
 {
-    const bool two = info->experts > 1;
     SG_TRY(check_length(s, info, e));
     if (!isnan(s->strength) && s->image && !s->video && info->image[SG_IMAGE_FIRST] != SG_IMAGE_START &&
         s->command != SG_COMMAND_EVAL)
         return sg_error_set(e, SG_E_ARG,
                             "--strength has no effect: this model's videos begin with --image; it is for "
                             "--video");
-    if (!isnan(s->cfg_scale_2) && !two)
+    if (!isnan(s->cfg_scale_2) && info->experts < 2)
         return sg_error_set(e, SG_E_ARG, "--cfg-scale-2 has no effect: this model has no second expert");
     if (!sg_sampler_flows(usual) && (s->preset_steps || s->sigmas || !isnan(s->flow_shift)))
         return sg_error_set(e, SG_E_ARG, "--%s is for models of flow matching; this model's sampler is %s",
@@ -288,13 +305,6 @@ static sg_status check_effects(const sg_request *r, sg_sampler_kind usual, const
                             sg_sampler_names[r->sampler]);
     if (r->dynamic_cfg && !(r->cfg_scale > 1))
         return sg_error_set(e, SG_E_ARG, "--dynamic-cfg has no effect: guidance is %g, and at 1 or less there is none",
-                            r->cfg_scale);
-    if (s->negative_prompt && !(r->cfg_scale > 1) && r->guidance > 0)
-        return sg_error_set(e, SG_E_ARG,
-                            "--negative-prompt has no effect: this model has embedded guidance, and reads a negative "
-                            "prompt only with --cfg-scale above 1");
-    if (s->negative_prompt && !(r->cfg_scale > 1) && !(two && r->cfg_scale_2 > 1))
-        return sg_error_set(e, SG_E_ARG, "--negative-prompt has no effect: guidance is %g, and it is read only above 1",
                             r->cfg_scale);
     return SG_OK;
 }

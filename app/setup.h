@@ -17,6 +17,7 @@ typedef struct sg_model_path {
     char           dir[PATH_MAX];      /* a folder or a file */
     char           name[NAME_MAX + 1]; /* its own name */
     sg_model_parts parts;              /* of the settings */
+    enum { SG_MODEL_OF_OPTION, SG_MODEL_OF_ENVIRONMENT, SG_MODEL_BUNDLED } from;
 } sg_model_path;
 
 sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e) SG_MUST_USE;
@@ -37,8 +38,9 @@ bool sg_setup_makes_images(const sg_model_info *info);
 sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_settings *s, bool check,
                           sg_error *e) SG_MUST_USE;
 
-/* The same from options that sg_setup_options made. */
-sg_status sg_setup_engine_as(sg_engine **out, const sg_engine_options *o, sg_error *e) SG_MUST_USE;
+/* The same from options that sg_setup_options made of model. */
+sg_status sg_setup_engine_as(sg_engine **out, const sg_model_path *model, const sg_engine_options *o,
+                             sg_error *e) SG_MUST_USE;
 
 /* The model of --clip, on the device that s asks for; threads 0: all cores. The caller closes. */
 sg_status sg_setup_clip(sg_clip_model **out, const sg_settings *s, int threads, sg_error *e) SG_MUST_USE;

@@ -104,11 +104,22 @@ static bool may_do_without(const sg_backend_options *o, sg_status status)
     return status == SG_E_UNSUPPORTED && o->gpu_mask == 0 && !o->device;
 }
 
+static void say_passed(sg_backend *b, const sg_backend_options *o, const char *why)
+{
+    char driver[32];
+    if (!sg_gpu_is_there(o->root, driver, sizeof driver)) return;
+    snprintf(b->passed, sizeof b->passed, "not on the NVIDIA card%s%s%s: %.180s", *driver ? " (driver " : "", driver,
+             *driver ? ")" : "", why);
+}
+
 static sg_status open_auto(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
     sg_error        why = {0};
     const sg_status status = open_cuda(b, o, &why);
-    if (may_do_without(o, status)) return open_cpu(b, o, e);
+    if (may_do_without(o, status)) {
+        say_passed(b, o, why.text);
+        return open_cpu(b, o, e);
+    }
     return status ? sg_error_set(e, status, "%s", why.text) : SG_OK;
 }
 
@@ -188,6 +199,19 @@ void sg_backend_served(const sg_backend *b, char *text, size_t size)
 {
     if (size) text[0] = '\0';
     if (!b->host_memory) sg_cuda_served(b, text, size);
+}
+
+sg_build sg_backend_build(void)
+{
+    sg_build build = {0};
+#if SG_CUDA
+    build.cuda = SG_CUDA_VERSION;
+    build.cuda_targets = SG_CUDA_TARGETS;
+#endif
+#if SG_ONEDNN
+    sg_onednn_version(build.onednn, sizeof build.onednn);
+#endif
+    return build;
 }
 
 #if SG_ONEDNN

@@ -52,8 +52,10 @@ typedef struct sg_backend_options {
     unsigned    cpu_mask; /* allowed features; 0: those that the variable SPARGE_GEN_CPUMASK names, all without it */
     unsigned    gpu_mask; /* what cuda may use, all of which must be there; auto then takes no other backend. 0: all */
     int         device;   /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
-    int         local_rank;   /* device 0: this process's number among those of its host, which take the GPUs in turn */
-    int64_t     dnn_min_macs; /* multiply-adds from which cuda asks cuDNN and cublasLt; 0: where it pays; 1: always, for tests */
+    int         local_rank; /* device 0: this process's number among those of its host, which take the GPUs in turn */
+    const char *root;       /* the folder that stands for / where auto looks for a card; NULL: / */
+    int64_t
+        dnn_min_macs; /* multiply-adds from which cuda asks cuDNN and cublasLt; 0: where it pays; 1: always, for tests */
 } sg_backend_options;
 
 typedef struct sg_backend {
@@ -71,7 +73,17 @@ typedef struct sg_backend {
     bool     packs;       /* products keep a copy of weights in a layout of their own */
     int      threads;     /* of the host, for what is done there */
     char     device[160]; /* for people: "Intel ... , AVX-512, 2 threads" */
+    char     passed[256]; /* for people: which NVIDIA card auto took this for, and why; or empty */
 } sg_backend;
+
+/* What this build holds. */
+typedef struct sg_build {
+    const char *cuda;         /* its toolkit's version, "12.9.86"; NULL: no cuda backend */
+    const char *cuda_targets; /* what kernels are compiled for, as CMake names it: "80,90-real" */
+    char        onednn[32];   /* "2.6.3"; empty: products are plain C */
+} sg_build;
+
+sg_build sg_backend_build(void);
 
 /* Opens the device that o names. The caller closes it. SG_E_ARG for an unknown name, here or in SPARGE_GEN_CPUMASK, and
  * for a GPU that is not there, or for one but the first with cpu and ref; SG_E_UNSUPPORTED for what this build or machine
@@ -85,6 +97,10 @@ sg_status sg_backend_touch(const sg_backend_options *o, sg_error *e) SG_MUST_USE
 
 /* Which of so many GPUs o means. SG_E_ARG: device is not one of them. */
 sg_status sg_backend_choose_gpu(int *out, const sg_backend_options *o, int gpus, sg_error *e) SG_MUST_USE;
+
+/* Whether the machine has an NVIDIA card, by what is in the folder that stands for / (NULL: /): NVIDIA's driver, its device, or
+ * a card on the bus. driver: the driver's version, or empty. A card that CUDA_VISIBLE_DEVICES hides is not there. */
+bool sg_gpu_is_there(const char *root, char *driver, size_t size);
 
 /* Makes b's GPU the calling thread's current device, which CUDA keeps for each thread: streams of b may be used by this
  * thread from here on. */

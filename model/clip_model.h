@@ -34,6 +34,7 @@ typedef struct sg_clip_model_info {
     uint64_t hash;      /* of the weights (sg_source_hash) and of how pictures are prepared */
     char     text[208]; /* for people: what both encoders are */
     char     device[160];
+    char     passed[256]; /* as of sg_model_info */
 } sg_clip_model_info;
 sg_clip_model_info sg_clip_model_describe(const sg_clip_model *m);
 

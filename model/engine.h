@@ -376,6 +376,7 @@ typedef struct sg_model_info {
     sg_image_use      image[SG_IMAGES];
     int               experts; /* denoisers that share the steps */
     char              device[160];
+    char              passed[256]; /* which NVIDIA card "auto" took it for, and why; or empty */
     char              dtype[8];
     bool              skips;       /* the device has quantised and sparse attention */
     bool              synchronous; /* an op is over when its call is, so that a trace has the time of the work */

@@ -2,6 +2,7 @@
 #include "bench.h"
 #include "interrupt.h"
 #include "output_file.h"
+#include "progress.h"
 #include "report.h"
 #include "rng.h"
 #include "setup.h"
@@ -31,7 +32,11 @@ sg_status sg_bench_open(sg_bench *b, const sg_settings *s, sg_error *e)
     const sg_backend_options backend = sg_bench_backend_options(&o);
     b->silent = s->json && strcmp(s->json, "-") == 0;
     if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
-    return sg_backend_open(&b->backend, &backend, e);
+    SG_TRY(sg_backend_open(&b->backend, &backend, e));
+    sg_progress progress;
+    sg_progress_init(&progress, s->quiet);
+    if (*b->backend->passed) sg_progress_say(&progress, "%s", b->backend->passed);
+    return SG_OK;
 }
 
 void sg_bench_close(sg_bench *b) { sg_backend_close(&b->backend); }

@@ -244,8 +244,7 @@ static sg_status render(step_bench *t, sg_engine *engine, sg_error *e)
     t->step.warm = 1;
     t->step.measured = 2 * t->base->repeat;
     SG_TRY(sg_setup_request(&t->request, engine, t->base->settings, e));
-    sg_notice_size(&t->progress, &t->request, engine, t->base->settings);
-    sg_notice_loras(&t->progress, engine, &t->request);
+    sg_notice_request(&t->progress, &t->request, engine, t->base->settings);
     t->request.steps = t->step.warm + t->step.measured;
     t->request.sigmas.count = 0; /* --fast has fewer; a step costs the same at any */
     t->request.prompt = "a red ball bouncing on green grass";
@@ -276,7 +275,7 @@ static sg_status bench_step(sg_bench *b, sg_error *e)
     sg_engine_options o;
     SG_TRY(sg_setup_options(&o, &t.model, b->settings, e));
     o.trace = &t.live;
-    SG_TRY(sg_engine_open(&engine, &o, e));
+    SG_TRY(sg_setup_engine_as(&engine, &t.model, &o, e));
     sg_status status = sg_pictures_open(&t.pictures, b->settings, e);
     if (!status) status = render(&t, engine, e);
     sg_engine_close(&engine);

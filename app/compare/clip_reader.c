@@ -51,12 +51,34 @@ static sg_status find_type(const sg_clip_type **out, const char *path, sg_error 
     return SG_OK;
 }
 
+static void close_state(sg_clip_reader *r)
+{
+    if (r->state) r->type->close(r->state);
+    free(r->state);
+    r->state = NULL;
+}
+
+static sg_status open_as(sg_clip_reader *r, const sg_clip_type *type, sg_error *e)
+{
+    r->type = type;
+    if (!(r->state = calloc(1, type->state_size))) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", r->path);
+    return type->open(r->state, r->path, e);
+}
+
 static sg_status open_clip(sg_clip_reader *r, sg_error *e)
 {
-    SG_TRY(find_type(&r->type, r->path, e));
-    if (!r->type) return sg_frame_list_open(&r->list, r->path, e);
-    if (!(r->state = calloc(1, r->type->state_size))) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", r->path);
-    return r->type->open(r->state, r->path, e);
+    const sg_clip_type *type;
+    SG_TRY(find_type(&type, r->path, e));
+    if (!type) return sg_frame_list_open(&r->list, r->path, e);
+    sg_error        why = {0};
+    const sg_status status = open_as(r, type, &why);
+#if SG_FFMPEG
+    if (status == SG_E_UNSUPPORTED && type == &sg_clip_y4m) {
+        close_state(r);
+        return open_as(r, &sg_clip_video, e);
+    }
+#endif
+    return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s", why.text);
 }
 
 sg_status sg_clip_reader_open(sg_clip_reader **out, const char *path, sg_error *e)
@@ -112,10 +134,9 @@ void sg_clip_reader_close(sg_clip_reader **reader)
 {
     sg_clip_reader *const r = *reader;
     if (!r) return;
-    if (r->state) r->type->close(r->state);
+    close_state(r);
     sg_image_close(&r->picture);
     sg_frame_list_close(&r->list);
-    free(r->state);
     free(r->where);
     free(r);
     *reader = NULL;

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONTAINERS "mov,matroska,avi"
-#define DECODERS "h264,hevc,vp8,vp9,libdav1d,libaom-av1,mpeg4,mjpeg,ffv1,prores,png,rawvideo"
+#define CONTAINERS "mov,matroska,avi,yuv4mpegpipe"
+#define DECODERS "h264,libopenh264,hevc,vp8,vp9,libdav1d,libaom-av1,mpeg4,mjpeg,ffv1,prores,png,rawvideo"
 
 /* Which pixel of a decoded frame a pixel of the picture is: x and y exchanged, and then counted backwards. */
 typedef struct rotation {
@@ -34,6 +34,7 @@ typedef struct state {
     bool               drained;
     int                packets, frames; /* so far */
     int64_t            end, last;       /* of the packets so far, and how long the last lasts: in the stream's unit */
+    int64_t            behind;          /* the packets so far, in the file */
     int64_t           first, now; /* timestamps of the frames: the first, the last that came; AV_NOPTS_VALUE: unknown */
     int               pixels;     /* these three of the first frame */
     enum AVColorSpace space;
@@ -82,8 +83,8 @@ static sg_status open_container(state *s, sg_error *e)
     av_dict_free(&options);
     free(url);
     if (av < 0)
-        return fail(
-            s, e, "is neither a PNG nor a JPEG nor a Y4M, and not an MP4, MOV, MKV, WebM or AVI that can be read", av);
+        return fail(s, e, "is neither a PNG nor a JPEG, and not an MP4, MOV, MKV, WebM, AVI or Y4M that can be read",
+                    av);
     return SG_OK;
 }
 
@@ -114,9 +115,10 @@ static sg_status pick_stream(state *s, sg_error *e)
     return SG_OK;
 }
 
+/* FFmpeg 6.1 moved it to the codec's parameters, and warns of the old place. */
 static const int32_t *display_matrix(const AVStream *stream)
 {
-#if LIBAVFORMAT_VERSION_MAJOR >= 61
+#if LIBAVFORMAT_VERSION_INT >= AV_VERSION_INT(60, 15, 100)
     const AVPacketSideData *const d = av_packet_side_data_get(
         stream->codecpar->coded_side_data, stream->codecpar->nb_coded_side_data, AV_PKT_DATA_DISPLAYMATRIX);
     return d && d->size >= 9 * sizeof(int32_t) ? (const int32_t *)d->data : NULL;
@@ -268,9 +270,12 @@ static sg_status take_frame(state *s, sg_error *e)
     return SG_OK;
 }
 
-/* Where the container says how long its video is, as Matroska does, frames until then must have come. */
+/* Where the container says how long its video is, as Matroska does, frames until then must have come. FFmpeg drops the part of
+ * a frame at the end of a Y4M. */
 static bool ends_early(const state *s)
 {
+    if (s->packets && strcmp(s->format->iformat->name, "yuv4mpegpipe") == 0)
+        return s->behind != avio_size(s->format->pb);
     const AVDictionaryEntry *const said = av_dict_get(s->stream->metadata, "DURATION", NULL, 0);
     int64_t                        duration;
     if (!said || s->last <= 0 || av_parse_time(&duration, said->value, 1) < 0) return false;
@@ -281,6 +286,7 @@ static void note_time(state *s)
 {
     const AVPacket *const p = s->packet;
     s->last = p->duration;
+    s->behind = p->pos + p->size;
     if (p->pts != AV_NOPTS_VALUE && p->pts + p->duration > s->end) s->end = p->pts + p->duration;
 }
 

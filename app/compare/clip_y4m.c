@@ -11,8 +11,8 @@ enum { MAX_HEADER = 1024, MAX_FRAME_HEADER = 256 }; /* bytes */
 typedef struct state {
     const char *path;
     sg_map      map;
-    size_t      at; /* in map */
-    int         count;
+    size_t      at;          /* in map */
+    int         count, half; /* half 1: the sides of U and V are halves, rounded up */
     sg_image    frame;
     double      luma[256]; /* of each Y, 0 to 255 */
     double      period;    /* seconds of a frame; 0: unknown */
@@ -69,11 +69,21 @@ static sg_status refuse(const state *s, const word *w, const char *why, sg_error
     return sg_error_set(e, SG_E_UNSUPPORTED, "%s: Y4M with %s: %s", s->path, sg_show(text), why);
 }
 
+/* FFmpeg reads whatever this does not, and enlarges chroma better. */
+static sg_status read_chroma(state *s, const word *w, sg_error *e)
+{
+    static const char *const halves[] = {"C420", "C420jpeg", "C420mpeg2", "C420paldv"};
+    s->half = 0;
+    for (size_t i = 0; i < sizeof halves / sizeof *halves; i++) s->half |= is(w, halves[i]);
+    if (is(w, "C444") || (s->half && !SG_FFMPEG)) return SG_OK;
+    return refuse(s, w, "only C444 and 4:2:0 in 8 bits are read without FFmpeg", e);
+}
+
 static sg_status read_header(state *s, size_t *width, size_t *height, sg_error *e)
 {
     size_t            size = 0;
     const char *const line = take_line(s, MAX_HEADER, &size);
-    bool              full_chroma = false;
+    word              chroma = {"C420", 4}; /* of a header without one */
     if (!line) return sg_error_set(e, SG_E_FORMAT, "%s: Y4M: the first line has no end", s->path);
     for (size_t at = 0, next; at < size; at = next + 1) {
         const char *const blank = memchr(line + at, ' ', size - at);
@@ -83,12 +93,17 @@ static sg_status read_header(state *s, size_t *width, size_t *height, sg_error *
         if (*w.text == 'W') *width = number(&w);
         if (*w.text == 'H') *height = number(&w);
         if (*w.text == 'F') s->period = period(&w);
-        if (*w.text == 'C' && !is(&w, "C444")) return refuse(s, &w, "only C444 is read", e);
-        full_chroma |= *w.text == 'C';
-        if (is(&w, "XCOLORRANGE=FULL")) return refuse(s, &w, "only the limited range is read", e);
+        if (*w.text == 'C') chroma = w;
+        if (is(&w, "XCOLORRANGE=FULL")) return refuse(s, &w, "only the limited range is read without FFmpeg", e);
     }
-    if (!full_chroma) return refuse(s, &(word){"4:2:0", 5}, "only C444 is read", e);
-    return SG_OK;
+    return read_chroma(s, &chroma, e);
+}
+
+/* Samples of U, or of V. */
+static size_t chroma_size(const state *s, size_t width, size_t height)
+{
+    const size_t half = (size_t)s->half;
+    return ((width + half) >> half) * ((height + half) >> half);
 }
 
 static sg_status y4m_open(void *context, const char *path, sg_error *e)
@@ -102,7 +117,7 @@ static sg_status y4m_open(void *context, const char *path, sg_error *e)
     for (int y = 0; y < 256; y++) s->luma[y] = (y - 16) / 219.0 * 255;
     /* A side has six digits at most, so nothing overflows; nothing is allocated for a frame larger than the file. */
     if (width && height && width <= SG_IMAGE_MAX_SIDE && height <= SG_IMAGE_MAX_SIDE &&
-        3 * width * height > s->map.size - s->at)
+        width * height + 2 * chroma_size(s, width, height) > s->map.size - s->at)
         return sg_error_set(e, SG_E_FORMAT, "%s: Y4M: holds no frame of %zux%zu pixels", path, width, height);
     if (sg_image_alloc(&s->frame, width, height, &why) != SG_OK)
         return sg_error_set(e, why.code, "%s: Y4M: %s", path, why.text);
@@ -114,22 +129,25 @@ static uint8_t quantise(double v) { return (uint8_t)(v <= 0 ? 0 : v >= 255 ? 255
 /* The formulas of sink_y4m.c solved for r, g, b. */
 static void to_rgb(state *s, const uint8_t *planes)
 {
-    const size_t n = (size_t)s->frame.width * (size_t)s->frame.height;
-    for (size_t i = 0; i < n; i++) {
-        const double y = s->luma[planes[i]];
-        const double b = (planes[n + i] - 128) * (1.8556 * 255 / 224),
-                     r = (planes[2 * n + i] - 128) * (1.5748 * 255 / 224);
-        uint8_t *const out = s->frame.rgb + 3 * i;
-        out[0] = quantise(y + r);
-        out[1] = quantise(y - (0.2126 * r + 0.0722 * b) / 0.7152);
-        out[2] = quantise(y + b);
-    }
+    const size_t         width = (size_t)s->frame.width, height = (size_t)s->frame.height, half = (size_t)s->half;
+    const uint8_t *const u = planes + width * height, *const v = u + chroma_size(s, width, height);
+    uint8_t *out = s->frame.rgb;
+    for (size_t line = 0, i = 0; line < height; line++)
+        for (size_t x = 0; x < width; x++, i++, out += 3) {
+            const size_t at = (line >> half) * ((width + half) >> half) + (x >> half);
+            const double y = s->luma[planes[i]];
+            const double b = (u[at] - 128) * (1.8556 * 255 / 224), r = (v[at] - 128) * (1.5748 * 255 / 224);
+            out[0] = quantise(y + r);
+            out[1] = quantise(y - (0.2126 * r + 0.0722 * b) / 0.7152);
+            out[2] = quantise(y + b);
+        }
 }
 
 static sg_status y4m_next(void *context, const sg_image **frame, sg_error *e)
 {
     state *const s = context;
-    const size_t bytes = sg_image_bytes(s->frame.width, s->frame.height);
+    const size_t width = (size_t)s->frame.width, height = (size_t)s->frame.height;
+    const size_t bytes = width * height + 2 * chroma_size(s, width, height);
     size_t       size = 0;
     *frame = NULL;
     if (s->at == s->map.size) return SG_OK;

@@ -76,6 +76,7 @@ static sg_status open_judge(pair *p, const sg_settings *s, sg_error *e)
     if (!s->clip) return SG_OK;
     SG_TRY(sg_setup_clip(&p->judge, s, s->threads, e));
     const sg_clip_model_info info = sg_clip_model_describe(p->judge);
+    if (*info.passed && !s->quiet) sg_print(stderr, "%s\n", info.passed);
     if (s->prompt) {
         p->text = malloc((size_t)info.pooled * sizeof *p->text);
         if (!p->text) return sg_error_set(e, SG_E_MEMORY, "out of memory");

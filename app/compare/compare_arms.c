@@ -141,12 +141,11 @@ static sg_status open_all(job *j, sg_error *e)
     sg_engine_options o;
     SG_TRY(sg_setup_options(&o, &j->model, s, e));
     o.trace = &j->trace;
-    SG_TRY(sg_setup_engine_as(&j->engine, &o, e));
+    SG_TRY(sg_setup_engine_as(&j->engine, &j->model, &o, e));
     j->info = sg_engine_info(j->engine);
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
     SG_TRY(sg_arms_size(&j->request, j->engine, s, e));
-    sg_notice_size(&j->progress, &j->request, j->engine, s);
-    sg_notice_loras(&j->progress, j->engine, &j->request);
+    sg_notice_request(&j->progress, &j->request, j->engine, s);
     if (j->video.path) j->request.video.rgb = j->video.frame->rgb; /* that there is one is known before it is read */
     SG_TRY(sg_pictures_apply(&j->pictures, j->engine, &j->request, e));
     SG_TRY(sg_video_input_read(&j->video, j->engine, &j->request, j->pictures.fit, e));
@@ -353,6 +352,7 @@ static sg_status run(job *j, sg_error *e)
     sg_progress_say_plan(&j->progress, &j->plan);
     sg_notice_prompt(&j->progress, j->engine, j->model.name, j->request.prompt);
     sg_notice_cut(&j->progress, &j->plan, NULL);
+    sg_notice_encoder(&j->progress, &j->request, NULL, false);
     sg_arms_say(&j->progress, j->all.result, j->arms.count, &j->request, j->plan.tokens, &j->model);
     SG_TRY(sg_compare_files_open(&j->files, e));
     SG_TRY(reserve(j, e));

@@ -83,7 +83,7 @@ static sg_status check_file(const sg_compare_files *f, const sg_comparison *c, i
         return sg_error_set(e, SG_E_ARG, "--arms: %d of %dx%d make %s %dx%d, and %d is the most a side", c->count,
                             c->request->width, c->request->height, f->file[k].name, clip.width, clip.height,
                             SG_IMAGE_MAX_SIDE);
-    return there ? sg_sink_check(&clip, e) : SG_OK;
+    return there ? sg_sink_check(&clip, e) : sg_sink_check_format(&clip, e);
 }
 
 sg_status sg_compare_files_name(sg_compare_files *f, sg_comparison *c, const char *folder, sg_error *e)

@@ -51,6 +51,7 @@ static void say_start(sg_eval *v)
     char part[64] = "";
     sg_progress_say_start(&v->progress, v->model.name, &v->info, &v->request, v->plan.tokens, v->settings->seed < 0);
     sg_progress_say_plan(&v->progress, &v->plan);
+    sg_notice_encoder(&v->progress, &v->request, NULL, false);
     sg_arms_say(&v->progress, v->arm, v->arms.count, &v->request, v->plan.tokens, &v->model);
     say_same(v);
     if (v->rank.size > 1) snprintf(part, sizeof part, " (part %d of %d)", v->rank.rank + 1, v->rank.size);

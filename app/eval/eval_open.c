@@ -64,12 +64,11 @@ static sg_status open_engine(sg_eval *v, sg_error *e)
     sg_engine_options o;
     SG_TRY(sg_setup_options(&o, &v->model, s, e));
     o.threads = v->threads;
-    SG_TRY(sg_setup_engine_as(&v->engine, &o, e));
+    SG_TRY(sg_setup_engine_as(&v->engine, &v->model, &o, e));
     v->info = sg_engine_info(v->engine);
     SG_TRY(sg_setup_request(&v->request, v->engine, s, e));
     SG_TRY(sg_arms_size(&v->request, v->engine, s, e));
-    sg_notice_size(&v->progress, &v->request, v->engine, s);
-    sg_notice_loras(&v->progress, v->engine, &v->request);
+    sg_notice_request(&v->progress, &v->request, v->engine, s);
     SG_TRY(sg_engine_check_request(v->engine, &v->request, e));
     for (int i = 0; i < v->arms.count; i++) {
         v->arm[i].arm = &v->arms.arm[i];

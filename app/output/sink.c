@@ -12,6 +12,10 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#if !SG_FFMPEG
+const char *sg_sink_ffmpeg(void) { return NULL; }
+#endif
+
 static const sg_sink_type *const types[] = {
 #if SG_FFMPEG
     &sg_sink_mp4, &sg_sink_mkv,  &sg_sink_webp,
@@ -91,16 +95,21 @@ static sg_status check_type(const sg_sink_type **type, const sg_clip *clip, sg_e
 {
     if (!(*type = find_type(clip->path, e))) return SG_E_ARG;
     if (clip->has_crf && !(*type)->has_crf)
-        return sg_error_set(e, SG_E_ARG, "--crf has no effect on %s: it is for H.264, which .mp4 holds", (*type)->name);
+        return sg_error_set(e, SG_E_ARG, "--crf has no effect on %s: it is for .mp4", (*type)->name);
     if (clip->has_png_level && !(*type)->has_png_level)
         return sg_error_set(e, SG_E_ARG, "--png-level has no effect on %s: it is for .png", (*type)->name);
     return (*type)->check ? (*type)->check(clip, e) : SG_OK;
 }
 
-sg_status sg_sink_check(const sg_clip *clip, sg_error *e)
+sg_status sg_sink_check_format(const sg_clip *clip, sg_error *e)
 {
     const sg_sink_type *type;
-    SG_TRY(check_type(&type, clip, e));
+    return check_type(&type, clip, e);
+}
+
+sg_status sg_sink_check(const sg_clip *clip, sg_error *e)
+{
+    SG_TRY(sg_sink_check_format(clip, e));
     return sg_output_file_check(clip->path, "--output", e);
 }
 
@@ -110,6 +119,12 @@ size_t sg_sink_bytes(const sg_clip *clip)
     const size_t        frame = sg_image_bytes(clip->width, clip->height);
     const size_t        slots = clip->frames < SLOTS ? (size_t)clip->frames : SLOTS; /* others are never written */
     return type ? slots * frame + (type->bytes ? type->bytes(clip) : 0) : 0;
+}
+
+const char *sg_sink_encoder(const sg_clip *clip, const char **what)
+{
+    const sg_sink_type *const type = find_type(clip->path, NULL);
+    return type && type->encoder ? type->encoder(clip, what) : NULL;
 }
 
 static void *write_frames(void *context)

@@ -22,9 +22,11 @@ typedef struct sg_clip {
     const char *settings; /* JSON, kept in the file where the format can; NULL: none */
     bool        literal;  /* path's name is not a pattern, even if it looks like one */
     bool        has_crf;  /* the next was asked for */
-    double      crf;      /* of H.264: 0 to 51, the lower the better */
+    double      crf;      /* of H.264 or AV1: 0 to 51, the lower the better */
     bool        has_png_level;
     int         png_level; /* 0, not compressed, to 9, the smallest file */
+    /* Of MP4: FFmpeg's names, NULL at the end, of which the first that opens is taken. NULL: the usual ones. */
+    const char *const *encoders;
 } sg_clip;
 
 /* A format. Calls come in order open, write for each frame, finish, close; close also comes after any failure, and must
@@ -41,6 +43,8 @@ typedef struct sg_sink_type {
     /* What the format needs of the clip and of its libraries; before anything is opened. SG_E_ARG, SG_E_UNSUPPORTED.
      * NULL: anything goes. */
     sg_status (*check)(const sg_clip *clip, sg_error *e);
+    /* FFmpeg's name of the encoder that the clip will be written by, and in *what what it makes. NULL: there is but one. */
+    const char *(*encoder)(const sg_clip *clip, const char **what);
     sg_status (*open)(void *state, const sg_clip *clip, sg_error *e);
     sg_status (*write)(void *state, int index, const uint8_t *rgb, sg_error *e);
     sg_status (*finish)(void *state, sg_error *e);
@@ -64,8 +68,18 @@ const char *sg_sink_endings(char *text, size_t size);
  * SG_E_UNSUPPORTED where a library lacks the format. */
 sg_status sg_sink_check(const sg_clip *clip, sg_error *e) SG_MUST_USE;
 
+/* The same without the folder, which may not be there yet. */
+sg_status sg_sink_check_format(const sg_clip *clip, sg_error *e) SG_MUST_USE;
+
 /* Memory that a sink for this clip takes. */
 size_t sg_sink_bytes(const sg_clip *clip);
+
+/* The encoder that the clip will be written by, where its format has several: FFmpeg's name of it, and in *what "H.264" or
+ * "AV1". NULL: the format has but one, or none opens. A clip without a size is tried at a usual one. */
+const char *sg_sink_encoder(const sg_clip *clip, const char **what);
+
+/* FFmpeg's version. NULL: this build has none. */
+const char *sg_sink_ffmpeg(void);
 
 typedef struct sg_sink sg_sink;
 

@@ -1,65 +1,56 @@
-/* sink_mp4.c - MP4 with H.264 by FFmpeg's libraries: yuv420p, BT.709 in limited range and tagged so, the index in
+/* sink_mp4.c - MP4 with H.264, or with AV1 where no encoder of H.264 opens, by FFmpeg's libraries: yuv420p, BT.709 in limited range and tagged so, the index in
  * front. */
+#include "mp4_encoder.h"
 #include "sink_video.h"
 
-#include <libavutil/opt.h>
 #include <libswscale/swscale.h>
 
+#include <stdio.h>
 #include <string.h>
-
-/* The usual 40 frames would leave most of a short clip to encode when its last frame has been decoded. */
-#define LOOKAHEAD "8"
-static const double CRF = 17;
 
 typedef struct state {
     sg_video           video;
     struct SwsContext *convert;
 } state;
 
-static const AVCodec *find_encoder(void)
-{
-    const AVCodec *const x264 = avcodec_find_encoder_by_name("libx264");
-    return x264 ? x264 : avcodec_find_encoder(AV_CODEC_ID_H264);
-}
-
 static sg_status mp4_check(const sg_clip *clip, sg_error *e)
 {
-    const AVCodec *const codec = find_encoder();
-    if (!codec)
-        return sg_error_set(e, SG_E_UNSUPPORTED, "MP4: this FFmpeg has no H.264 encoder; use .mkv, .y4m or .png");
-    if (clip->has_crf && !av_opt_find((void *)(uintptr_t)&codec->priv_class, "crf", NULL, 0, AV_OPT_SEARCH_FAKE_OBJ))
-        return sg_error_set(e, SG_E_UNSUPPORTED, "--crf: this FFmpeg's H.264 encoder, %s, has no such thing",
-                            codec->name);
     if (clip->width % 2 || clip->height % 2)
         return sg_error_set(e, SG_E_ARG,
                             "--output: %s: MP4 needs even sizes, not %dx%d; .mkv, .y4m and .png do without", clip->path,
                             clip->width, clip->height);
+    const AVCodec *const codec = sg_mp4_encoder_find(clip);
+    if (!codec)
+        return sg_error_set(e, SG_E_UNSUPPORTED,
+                            "MP4: this FFmpeg has no encoder of H.264 or AV1 that opens%s; use .mkv, .y4m or .png",
+                            clip->width ? " at this size" : "");
+    if (clip->has_crf && !sg_mp4_encoder_has_crf(codec))
+        return sg_error_set(e, SG_E_UNSUPPORTED, "--crf: this FFmpeg's encoder of MP4, %s, has no such thing",
+                            codec->name);
     return SG_OK;
 }
 
-/* x264 looks 8 frames ahead and keeps 8 more for its threads and B frames, and about 11 pictures beside: each of 3.4
- * bytes a pixel, with 32 pixels more on all sides, and some tables. Measured from 64x64 to 832x480, within 6 MiB. */
 static size_t mp4_bytes(const sg_clip *clip)
 {
-    enum { CODE = 7 << 20, AHEAD = 16, BESIDE = 11, MARGIN = 64, TABLES = 1 << 16 };
-    const size_t pixels = ((size_t)clip->width + MARGIN) * ((size_t)clip->height + MARGIN);
-    const size_t pictures = (size_t)(clip->frames < AHEAD ? clip->frames : AHEAD) + BESIDE;
-    return CODE + pictures * (pixels * 34 / 10 + TABLES);
+    const AVCodec *const codec = sg_mp4_encoder_find(clip);
+    return codec ? sg_mp4_encoder_bytes(codec, clip) : 0;
+}
+
+static const char *mp4_encoder(const sg_clip *clip, const char **what)
+{
+    const AVCodec *const codec = sg_mp4_encoder_find(clip);
+    *what = codec && codec->id == AV_CODEC_ID_H264 ? "H.264" : "AV1";
+    return codec ? codec->name : NULL;
 }
 
 static sg_status open_codec(sg_video *v, const sg_clip *clip, sg_error *e)
 {
-    SG_TRY(sg_video_codec(v, clip, find_encoder(), AV_PIX_FMT_YUV420P, e));
-    AVCodecContext *const c = v->codec;
-    c->color_trc = AVCOL_TRC_BT709;
-    c->colorspace = AVCOL_SPC_BT709;
-    c->color_range = AVCOL_RANGE_MPEG;
-    c->chroma_sample_location = AVCHROMA_LOC_LEFT;
-    c->bit_rate = (int64_t)clip->width * clip->height * clip->fps / 4; /* only for encoders that know no crf */
-    if (av_opt_set_double(c->priv_data, "crf", clip->has_crf ? clip->crf : CRF, 0) >= 0) c->bit_rate = 0;
-    av_opt_set(c->priv_data, "preset", "medium", 0);
-    av_opt_set(c->priv_data, "rc-lookahead", LOOKAHEAD, 0);
-    return SG_OK;
+    const AVCodec *const codec = sg_mp4_encoder_find(clip);
+    const int            av = codec ? sg_mp4_encoder_open(&v->codec, codec, clip) : AVERROR_ENCODER_NOT_FOUND;
+    char                 what[64];
+    if (av >= 0) return SG_OK;
+    snprintf(what, sizeof what, "the encoder %s refuses", codec ? codec->name : "of MP4");
+    return sg_video_fail(v, e, SG_E_UNSUPPORTED, what, av);
 }
 
 static sg_status open_converter(state *s, const sg_clip *clip, sg_error *e)
@@ -118,6 +109,7 @@ const sg_sink_type sg_sink_mp4 = {
     .state_size = sizeof(state),
     .bytes = mp4_bytes,
     .check = mp4_check,
+    .encoder = mp4_encoder,
     .open = mp4_open,
     .write = mp4_write,
     .finish = sg_video_finish,

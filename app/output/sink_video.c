@@ -49,10 +49,10 @@ sg_status sg_video_open(sg_video *v, const sg_clip *clip, const char *format, co
     return sg_video_fail(v, e, SG_E_UNSUPPORTED, what, av);
 }
 
-sg_status sg_video_codec(sg_video *v, const sg_clip *clip, const AVCodec *codec, enum AVPixelFormat pixels, sg_error *e)
+AVCodecContext *sg_video_context(const AVCodec *codec, const sg_clip *clip, enum AVPixelFormat pixels)
 {
-    AVCodecContext *const c = v->codec = avcodec_alloc_context3(codec);
-    if (!c) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
+    AVCodecContext *const c = avcodec_alloc_context3(codec);
+    if (!c) return NULL;
     c->width = clip->width;
     c->height = clip->height;
     c->pix_fmt = pixels;
@@ -61,8 +61,36 @@ sg_status sg_video_codec(sg_video *v, const sg_clip *clip, const AVCodec *codec,
     c->sample_aspect_ratio = (AVRational){1, 1};
     c->color_primaries = AVCOL_PRI_BT709;
     c->thread_count = ENCODER_THREADS;
-    if (v->format->oformat->flags & AVFMT_GLOBALHEADER) c->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
+    return c;
+}
+
+sg_status sg_video_codec(sg_video *v, const sg_clip *clip, const AVCodec *codec, enum AVPixelFormat pixels, sg_error *e)
+{
+    v->codec = sg_video_context(codec, clip, pixels);
+    if (!v->codec) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
+    if (v->format->oformat->flags & AVFMT_GLOBALHEADER) v->codec->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
     return SG_OK;
+}
+
+int sg_video_feed_blank(AVCodecContext *c)
+{
+    AVFrame *f = av_frame_alloc();
+    if (!f) return AVERROR(ENOMEM);
+    f->format = c->pix_fmt;
+    f->width = c->width;
+    f->height = c->height;
+    f->pts = 0;
+    int av = av_frame_get_buffer(f, 0);
+    for (int i = 0; av >= 0 && i < AV_NUM_DATA_POINTERS && f->buf[i]; i++) memset(f->buf[i]->data, 0, f->buf[i]->size);
+    if (av >= 0) av = avcodec_send_frame(c, f);
+    av_frame_free(&f);
+    return av;
+}
+
+void sg_video_encoder_close(AVCodecContext **c, bool fed)
+{
+    if (*c && !fed && avcodec_is_open(*c)) (void)sg_video_feed_blank(*c);
+    avcodec_free_context(c);
 }
 
 static sg_status open_frame(sg_video *v, sg_error *e)
@@ -92,18 +120,21 @@ static sg_status open_stream(sg_video *v, const sg_clip *clip, sg_error *e)
     int av = avcodec_parameters_from_context(v->stream->codecpar, v->codec);
     if (av >= 0 && clip->settings) av = av_dict_set(metadata, SETTINGS_KEY, clip->settings, 0);
     if (av >= 0) av = av_dict_set(metadata, "encoder", "sparge-gen " SG_VERSION, 0);
+    if (av >= 0) av = av_dict_set(&v->stream->metadata, "encoder", v->codec->codec->name, 0);
     if (av >= 0) av = avio_open(&v->format->pb, v->format->url, AVIO_FLAG_WRITE);
     return av < 0 ? not_written(v, e, av) : SG_OK;
 }
 
 static sg_status open_codec(sg_video *v, sg_error *e)
 {
-    const int av = avcodec_open2(v->codec, v->codec->codec, NULL);
+    const int av = avcodec_is_open(v->codec) ? 0 : avcodec_open2(v->codec, v->codec->codec, NULL);
     char      what[64];
     if (av >= 0) return SG_OK;
     snprintf(what, sizeof what, "the encoder %s refuses", v->codec->codec->name);
     return sg_video_fail(v, e, SG_E_UNSUPPORTED, what, av);
 }
+
+const char *sg_sink_ffmpeg(void) { return av_version_info(); }
 
 void sg_video_srgb(sg_video *v)
 {
@@ -132,6 +163,7 @@ sg_status sg_video_frame(sg_video *v, sg_error *e)
 static sg_status encode(sg_video *v, const AVFrame *frame, sg_error *e)
 {
     int av = avcodec_send_frame(v->codec, frame);
+    v->fed = true;
     if (av < 0) return sg_video_fail(v, e, SG_E_DEVICE, "encoding failed", av);
     while ((av = avcodec_receive_packet(v->codec, v->packet)) >= 0) {
         av_packet_rescale_ts(v->packet, v->codec->time_base, v->stream->time_base);
@@ -195,7 +227,7 @@ void sg_video_close(void *context)
     sg_video *const v = context;
     av_packet_free(&v->packet);
     av_frame_free(&v->frame);
-    avcodec_free_context(&v->codec);
+    sg_video_encoder_close(&v->codec, v->fed);
     if (v->format) avio_closep(&v->format->pb);
     avformat_free_context(v->format);
     sg_output_file_discard(&v->file);

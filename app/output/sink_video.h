@@ -18,6 +18,7 @@ typedef struct sg_video {
     AVCodecContext  *codec;
     AVFrame         *frame; /* what the encoder is given */
     AVPacket        *packet;
+    bool             fed; /* the encoder has had a frame */
 } sg_video;
 
 /* what, and FFmpeg's reason. */
@@ -27,14 +28,23 @@ sg_status sg_video_fail(const sg_video *v, sg_error *e, sg_status code, const ch
 sg_status sg_video_open(sg_video *v, const sg_clip *clip, const char *format, const char *name,
                         sg_error *e) SG_MUST_USE;
 
-/* An encoder's context with size, rate and pixel format; a sink sets the rest, and then calls sg_video_begin. */
+/* An encoder's context with size, rate and pixel format, not open. NULL: no memory. */
+AVCodecContext *sg_video_context(const AVCodec *codec, const sg_clip *clip, enum AVPixelFormat pixels);
+
+/* Hands an open encoder a picture of zeros; FFmpeg's error code. */
+int sg_video_feed_blank(AVCodecContext *c);
+
+/* Frees a context. An open encoder that has not been fed gets a picture first: SVT-AV1 1.4 waits for one without end. */
+void sg_video_encoder_close(AVCodecContext **c, bool fed);
+
+/* v's context; a sink sets the rest, and then calls sg_video_begin. */
 sg_status sg_video_codec(sg_video *v, const sg_clip *clip, const AVCodec *codec, enum AVPixelFormat pixels,
                          sg_error *e) SG_MUST_USE;
 
 /* The encoder's colours: those of the pictures, not converted. */
 void sg_video_srgb(sg_video *v);
 
-/* Opens the encoder, gets memory for the frame, which takes its colours from the encoder's, and writes the container's
+/* Opens the encoder, unless it is open, gets memory for the frame, which takes its colours from the encoder's, and writes the container's
  * head with the settings. options are the container's, and freed. */
 sg_status sg_video_begin(sg_video *v, const sg_clip *clip, AVDictionary *options, sg_error *e) SG_MUST_USE;
 

@@ -31,7 +31,7 @@ foreach(level avx512_bf16 amx)
 endforeach()
 
 if(SG_ONEDNN)
-  target_sources(sg_kernels PRIVATE ${cpu}/onednn.c)
+  target_sources(sg_kernels PRIVATE ${cpu}/onednn.c ${cpu}/onednn_isa.c)
   target_compile_definitions(sg_kernels PRIVATE SG_ONEDNN=1)
   target_link_libraries(sg_kernels PRIVATE DNNL::dnnl)
 endif()

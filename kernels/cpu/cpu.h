@@ -120,6 +120,11 @@ sg_status sg_cpu_use_library(sg_cpu *c, unsigned features, bool native_bf16) SG_
 /* The same; exists where the build has oneDNN. */
 sg_status sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16) SG_MUST_USE;
 void      sg_onednn_close(sg_cpu *c);
+void      sg_onednn_version(char *text, size_t size); /* of the library that is loaded: "2.6.3" */
+
+/* Holds oneDNN to these features and to its own variable, whichever is less, unless it is too late. *used: those that its
+ * instructions make up, SG_CPU_BASE below AVX2. False: it has been held to more than these. */
+bool sg_onednn_hold(unsigned features, unsigned *used);
 
 /* The features that oneDNN's code is held to, the backend's where it is not used. */
 unsigned sg_cpu_library_features(const sg_cpu *c);

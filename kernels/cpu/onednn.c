@@ -1,11 +1,13 @@
-/* onednn.c - linear and conv by oneDNN 2.6, the only file that knows it.
+/* onednn.c - linear and conv by oneDNN 2 or 3, the only file that calls it. What is said of 2.6 was measured with it; 3 is
+ * treated likewise.
  *
  * Operands. BF16 by BF16 runs as such where the machine multiplies BF16. Every other pair is computed in F32: weights
  * are widened when packed, x is widened for the call, so nothing is rounded on the way. (Where BF16 is only emulated it
  * is five times slower than F32: 54 to 250 GFLOP/s on two cores of a Xeon at 2.5 GHz with AVX-512.) So are BF16 pairs
  * of odd depth: AVX512_BF16 multiplies numbers two by two, and 2.6 pads the last with zero times what lies behind it,
  * so that a neighbour's infinity becomes a NaN. And so are convolutions with a stride: of 90 random ones 2.6 got one
- * wrong by AMX, 64 to 33 channels with strides of 2.
+ * wrong by AMX, 64 to 33 channels with strides of 2. Convolutions of one channel with a stride along x go to the product
+ * without library: 3.7 reads past the end of x where such a row ends in one place.
  *
  * Adding to y is left to oneDNN where y has the product's dtype; else the product goes to scratch and is added by
  * gate_add.
@@ -20,13 +22,12 @@
  * Primitives are kept by shape. oneDNN chooses the layout of the weights; that layout is part of a packed weight's key.
  * A few rows, and what oneDNN does not do, go to the product that was in the table before. */
 #include "cpu.h"
+#include "onednn_version.h"
 
 #include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <strings.h>
 
 enum { SG_KEPT = 256, SG_FEW_ROWS = 4, SG_MAKERS = 15 };
 
@@ -40,13 +41,13 @@ typedef struct plan_key {
 } plan_key;
 
 typedef struct plan {
-    plan_key           key;
-    dnnl_primitive_t   run;      /* NULL: oneDNN cannot */
-    dnnl_memory_desc_t w, plain; /* weights as the primitive wants them and as the model has them */
-    dnnl_memory_t      memory[ARGS];
-    uint64_t           form;
-    size_t             packed_bytes, scratch_bytes;
-    bool               made; /* run is what it will be */
+    plan_key         key;
+    dnnl_primitive_t run;      /* NULL: oneDNN cannot */
+    sg_memory_desc   w, plain; /* weights as the primitive wants them and as the model has them */
+    dnnl_memory_t    memory[ARGS];
+    uint64_t         form;
+    size_t           packed_bytes, scratch_bytes;
+    bool             made; /* run is what it will be */
 } plan;
 
 typedef struct sg_onednn {
@@ -69,24 +70,34 @@ typedef struct sg_onednn {
 
 static dnnl_data_type_t type_of(sg_dtype t) { return t == SG_BF16 ? dnnl_bf16 : dnnl_f32; }
 
+/* A descriptor that was not made is NULL, which is what oneDNN takes for a tensor that is not there. */
+static void desc_free(sg_memory_desc d)
+{
+    if (d) dnnl_memory_desc_destroy(d);
+}
+
 static void plan_free(plan *p)
 {
     if (!p) return;
     for (int i = 0; i < ARGS; i++)
         if (p->memory[i]) dnnl_memory_destroy(p->memory[i]);
     if (p->run) dnnl_primitive_destroy(p->run);
+    desc_free(p->w);
+    desc_free(p->plain);
     free(p);
 }
 
 static uint64_t mix(uint64_t h, int64_t v) { return (h ^ (uint64_t)v) * 0x100000001b3u; }
 
-static uint64_t form_of(const dnnl_memory_desc_t *d)
+/* A number for the layout of d; 0: it has none that can be told. */
+static uint64_t form_of(sg_const_memory_desc d)
 {
-    const dnnl_blocking_desc_t *const b = &d->format_desc.blocking;
-    uint64_t                          h = mix(mix(0xcbf29ce484222325u, d->data_type), b->inner_nblks);
-    for (int i = 0; i < d->ndims; i++) h = mix(mix(h, d->padded_dims[i]), b->strides[i]);
-    for (int i = 0; i < b->inner_nblks; i++) h = mix(mix(h, b->inner_blks[i]), b->inner_idxs[i]);
-    return h;
+    sg_memory_layout l;
+    if (!sg_memory_layout_of(&l, d)) return 0;
+    uint64_t h = mix(mix(0xcbf29ce484222325u, l.type), l.blocks);
+    for (int i = 0; i < l.rank; i++) h = mix(mix(h, l.padded[i]), l.stride[i]);
+    for (int i = 0; i < l.blocks; i++) h = mix(mix(h, l.block[i]), l.index[i]);
+    return h | 1;
 }
 
 static uint64_t hash_of(const plan_key *k)
@@ -104,17 +115,18 @@ static bool fuses(sg_act act) { return act == SG_ACT_GELU_TANH || act == SG_ACT_
 /* y = act(product), or y += gate product. */
 static bool post_ops(const plan_key *k, dnnl_post_ops_t ops)
 {
-    const dnnl_dims_t  row = {1, k->n[2]};
-    dnnl_memory_desc_t gate;
     if (k->act != SG_ACT_NONE) {
         const dnnl_alg_kind_t kind = k->act == SG_ACT_SILU ? dnnl_eltwise_swish : dnnl_eltwise_gelu_tanh;
-        TRY(dnnl_post_ops_append_eltwise(ops, 1.0f, kind, 1.0f, 0.0f));
+        TRY(dnnl_post_ops_append_eltwise(ops, kind, 1.0f, 0.0f));
     }
     if (k->gate) {
-        TRY(dnnl_memory_desc_init_by_tag(&gate, 2, row, dnnl_f32, dnnl_ab));
-        TRY(dnnl_post_ops_append_binary(ops, dnnl_binary_mul, &gate));
+        sg_memory_desc gate;
+        TRY(dnnl_memory_desc_create_with_tag(&gate, 2, (const dnnl_dims_t){1, k->n[2]}, dnnl_f32, dnnl_ab));
+        const dnnl_status_t status = dnnl_post_ops_append_binary(ops, dnnl_binary_mul, gate);
+        desc_free(gate);
+        TRY(status);
     }
-    if (k->add) TRY(dnnl_post_ops_append_sum(ops, 1.0f));
+    if (k->add) TRY(dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef));
     return true;
 }
 
@@ -151,11 +163,12 @@ static bool plan_finish(const sg_onednn *o, plan *p, const_dnnl_primitive_desc_t
                   [ARG_SCRATCH] = {dnnl_query_scratchpad_md, 0}};
     for (int i = 0; i < ARGS; i++) {
         if ((i == ARG_B && !p->key.bias) || (i == ARG_GATE && !p->key.gate)) continue;
-        const dnnl_memory_desc_t *const md = dnnl_primitive_desc_query_md(d, of[i].what, of[i].index);
+        const sg_const_memory_desc md = dnnl_primitive_desc_query_md(d, of[i].what, of[i].index);
         if (!md) return false;
         if (i == ARG_W) {
-            p->w = *md;
+            TRY(dnnl_memory_desc_clone(&p->w, md));
             p->form = form_of(md);
+            if (!p->form) return false;
             p->packed_bytes = dnnl_memory_desc_get_size(md);
         }
         if (i == ARG_SCRATCH) p->scratch_bytes = dnnl_memory_desc_get_size(md);
@@ -164,52 +177,63 @@ static bool plan_finish(const sg_onednn *o, plan *p, const_dnnl_primitive_desc_t
     return dnnl_primitive_create(&p->run, d) == dnnl_success;
 }
 
-static bool describe_linear(const plan_key *k, plan *p, dnnl_matmul_desc_t *d)
+/* What a primitive reads and writes. */
+typedef struct operands {
+    sg_memory_desc x, w, b, y;
+} operands;
+
+static bool linear_operands(const plan_key *k, operands *d, sg_memory_desc *plain)
 {
-    const int64_t      n = k->n[0], i = k->n[1], out = k->n[2];
-    const dnnl_dims_t  xs = {n, i}, ws = {i, out}, ys = {n, out}, bs = {1, out};
-    dnnl_memory_desc_t x, w, y, b = {0};
-    TRY(dnnl_memory_desc_init_by_tag(&x, 2, xs, type_of(k->x), dnnl_ab));
-    TRY(dnnl_memory_desc_init_by_tag(&w, 2, ws, type_of(k->x), dnnl_format_tag_any));
-    TRY(dnnl_memory_desc_init_by_tag(&p->plain, 2, ws, type_of(k->w), dnnl_ba));
-    TRY(dnnl_memory_desc_init_by_tag(&y, 2, ys, type_of(k->y), dnnl_ab));
-    if (k->bias) TRY(dnnl_memory_desc_init_by_tag(&b, 2, bs, dnnl_f32, dnnl_ab));
-    return dnnl_matmul_desc_init(d, &x, &w, k->bias ? &b : NULL, &y) == dnnl_success;
+    const int64_t     n = k->n[0], i = k->n[1], out = k->n[2];
+    const dnnl_dims_t xs = {n, i}, ws = {i, out}, ys = {n, out}, bs = {1, out};
+    TRY(dnnl_memory_desc_create_with_tag(&d->x, 2, xs, type_of(k->x), dnnl_ab));
+    TRY(dnnl_memory_desc_create_with_tag(&d->w, 2, ws, type_of(k->x), dnnl_format_tag_any));
+    TRY(dnnl_memory_desc_create_with_tag(plain, 2, ws, type_of(k->w), dnnl_ba));
+    TRY(dnnl_memory_desc_create_with_tag(&d->y, 2, ys, type_of(k->y), dnnl_ab));
+    if (k->bias) TRY(dnnl_memory_desc_create_with_tag(&d->b, 2, bs, dnnl_f32, dnnl_ab));
+    return true;
 }
 
-static bool describe_conv(const plan_key *k, plan *p, dnnl_convolution_desc_t *d)
+static bool conv_operands(const plan_key *k, operands *d, sg_memory_desc *plain)
 {
     const int64_t *const n = k->n; /* x[4] y[4] w[5] stride[3] pad[4] */
     const dnnl_dims_t    xs = {1, n[3], n[0], n[1], n[2]}, ys = {1, n[7], n[4], n[5], n[6]};
-    const dnnl_dims_t    ws = {n[8], n[9], n[10], n[11], n[12]}, bs = {n[8]}, stride = {n[13], n[14], n[15]};
+    const dnnl_dims_t    ws = {n[8], n[9], n[10], n[11], n[12]}, bs = {n[8]};
+    TRY(dnnl_memory_desc_create_with_tag(&d->x, 5, xs, type_of(k->x), dnnl_ndhwc));
+    TRY(dnnl_memory_desc_create_with_tag(&d->w, 5, ws, type_of(k->x), dnnl_format_tag_any));
+    TRY(dnnl_memory_desc_create_with_tag(plain, 5, ws, type_of(k->w), dnnl_oidhw));
+    TRY(dnnl_memory_desc_create_with_tag(&d->y, 5, ys, type_of(k->y), dnnl_ndhwc));
+    if (k->bias) TRY(dnnl_memory_desc_create_with_tag(&d->b, 1, bs, dnnl_f32, dnnl_a));
+    return true;
+}
+
+static dnnl_status_t conv_create(dnnl_primitive_desc_t *out, const sg_onednn *o, const plan_key *k, const operands *d,
+                                 const_dnnl_primitive_attr_t attr)
+{
+    const int64_t *const n = k->n;
+    const dnnl_dims_t    stride = {n[13], n[14], n[15]}, dilation = {0}, before = {0, n[16], n[18]};
     /* What lies beyond the last window is not padding but unused, and may be negative to oneDNN. */
-    dnnl_dims_t       after = {0};
-    const dnnl_dims_t before = {0, n[16], n[18]};
+    dnnl_dims_t after = {0};
     for (int i = 0; i < 3; i++) after[i] = (n[4 + i] - 1) * n[13 + i] + n[10 + i] - n[i] - before[i];
-    dnnl_memory_desc_t x, w, y, b = {0};
-    TRY(dnnl_memory_desc_init_by_tag(&x, 5, xs, type_of(k->x), dnnl_ndhwc));
-    TRY(dnnl_memory_desc_init_by_tag(&w, 5, ws, type_of(k->x), dnnl_format_tag_any));
-    TRY(dnnl_memory_desc_init_by_tag(&p->plain, 5, ws, type_of(k->w), dnnl_oidhw));
-    TRY(dnnl_memory_desc_init_by_tag(&y, 5, ys, type_of(k->y), dnnl_ndhwc));
-    if (k->bias) TRY(dnnl_memory_desc_init_by_tag(&b, 1, bs, dnnl_f32, dnnl_a));
-    return dnnl_convolution_forward_desc_init(d, dnnl_forward_inference, dnnl_convolution_direct, &x, &w,
-                                              k->bias ? &b : NULL, &y, stride, before, after) == dnnl_success;
+    return dnnl_convolution_forward_primitive_desc_create(out, o->engine, dnnl_forward_inference,
+                                                          dnnl_convolution_direct, d->x, d->w, d->b, d->y, stride,
+                                                          dilation, before, after, attr);
 }
 
 static bool plan_make(const sg_onednn *o, plan *p)
 {
-    union {
-        dnnl_matmul_desc_t      linear;
-        dnnl_convolution_desc_t conv;
-    } d;
+    const plan_key *const k = &p->key;
+    operands              d = {0};
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t desc = NULL;
-    bool ok = p->key.conv ? describe_conv(&p->key, p, &d.conv) : describe_linear(&p->key, p, &d.linear);
-    ok = ok && attributes(&p->key, &attr) &&
-         dnnl_primitive_desc_create(&desc, &d, attr, o->engine, NULL) == dnnl_success && !is_reference(desc) &&
-         plan_finish(o, p, desc);
+    bool                  ok = (k->conv ? conv_operands : linear_operands)(k, &d, &p->plain) && attributes(k, &attr);
+    ok =
+        ok && (k->conv ? conv_create(&desc, o, k, &d, attr)
+                       : dnnl_matmul_primitive_desc_create(&desc, o->engine, d.x, d.w, d.b, d.y, attr)) == dnnl_success;
+    ok = ok && !is_reference(desc) && plan_finish(o, p, desc);
     if (desc) dnnl_primitive_desc_destroy(desc);
     if (attr) dnnl_primitive_attr_destroy(attr);
+    for (int i = 0; i < 4; i++) desc_free((const sg_memory_desc[]){d.x, d.w, d.b, d.y}[i]);
     return ok;
 }
 
@@ -286,9 +310,9 @@ static bool pack(const sg_onednn *o, const plan *p, const void *from, void *to)
     dnnl_primitive_desc_t d = NULL;
     dnnl_primitive_t      run = NULL;
     dnnl_memory_t         a = NULL, b = NULL;
-    bool                  ok = dnnl_memory_create(&a, &p->plain, o->engine, (void *)(uintptr_t)from) == dnnl_success &&
-              dnnl_memory_create(&b, &p->w, o->engine, to) == dnnl_success &&
-              dnnl_reorder_primitive_desc_create(&d, &p->plain, o->engine, &p->w, o->engine, NULL) == dnnl_success &&
+    bool                  ok = dnnl_memory_create(&a, p->plain, o->engine, (void *)(uintptr_t)from) == dnnl_success &&
+              dnnl_memory_create(&b, p->w, o->engine, to) == dnnl_success &&
+              dnnl_reorder_primitive_desc_create(&d, p->plain, o->engine, p->w, o->engine, NULL) == dnnl_success &&
               dnnl_primitive_create(&run, d) == dnnl_success;
     const dnnl_exec_arg_t arg[] = {{DNNL_ARG_FROM, a}, {DNNL_ARG_TO, b}};
     ok = ok && dnnl_primitive_execute(run, o->stream, 2, arg) == dnnl_success;
@@ -432,6 +456,7 @@ static bool conv_key(const sg_cpu *c, plan_key *k, const sg_conv_args *a)
     for (int i = 0; i < 3; i++) k->n[13 + i] = a->stride[i];
     k->conv = true;
     const sg_linear_args product = matmul_of(a);
+    if (a->w.dim[1] == 1 && a->stride[2] > 1) return false;
     return runs_bf16(c->library, k, &product) || !(c->library->features & SG_CPU_AVX512) || is_steady(a);
 }
 
@@ -514,57 +539,10 @@ void sg_onednn_pack(sg_cpu *c, const sg_tensor *w)
     (void)packed_for(c, only, w, &status); /* a failure comes back with the product */
 }
 
-/* What oneDNN's own variable allows it, all without one. */
-static unsigned allowed_isa(void)
-{
-    static const struct {
-        const char    *name;
-        dnnl_cpu_isa_t isa;
-    } known[] = {{"SSE41", dnnl_cpu_isa_sse41},
-                 {"AVX", dnnl_cpu_isa_avx},
-                 {"AVX2", dnnl_cpu_isa_avx2},
-                 {"AVX2_VNNI", dnnl_cpu_isa_avx2_vnni},
-                 {"AVX512_CORE", dnnl_cpu_isa_avx512_core},
-                 {"AVX512_CORE_VNNI", dnnl_cpu_isa_avx512_core_vnni},
-                 {"AVX512_CORE_BF16", dnnl_cpu_isa_avx512_core_bf16},
-                 {"AVX512_CORE_AMX", dnnl_cpu_isa_avx512_core_amx}};
-    const char *name = getenv("ONEDNN_MAX_CPU_ISA");
-    if (!name) name = getenv("DNNL_MAX_CPU_ISA");
-    for (size_t i = 0; name && i < sizeof known / sizeof known[0]; i++)
-        if (strcasecmp(name, known[i].name) == 0) return known[i].isa;
-    return ~0u;
-}
-
-/* Holds oneDNN to these features and to its own variable, whichever is less, unless it is too late. *used: those that its
- * instructions make up, SG_CPU_BASE below AVX2. False: it has been held to more than these. */
-static bool hold(unsigned features, unsigned *used)
-{
-    static const struct {
-        unsigned feature, isa;
-    } known[] = {{SG_CPU_AVX2, dnnl_cpu_isa_avx2},
-                 {SG_CPU_AVX512, dnnl_cpu_isa_avx512_core},
-                 {SG_CPU_VNNI, dnnl_cpu_isa_avx512_core_vnni},
-                 {SG_CPU_BF16, dnnl_cpu_isa_avx512_core_bf16},
-                 {SG_CPU_AMX, dnnl_cpu_isa_avx512_core_amx}};
-    enum { KNOWN = sizeof known / sizeof known[0] };
-    const bool lowered = features != sg_cpu_usable(sg_cpu_found());
-    unsigned   most = dnnl_cpu_isa_sse41;
-    for (int i = 0; i < KNOWN; i++)
-        if (features & known[i].feature) most |= known[i].isa;
-    if (lowered) (void)dnnl_set_max_cpu_isa((dnnl_cpu_isa_t)(most & allowed_isa()));
-    const unsigned isa = dnnl_get_effective_cpu_isa();
-    *used = SG_CPU_BASE;
-    for (int i = 0; i < KNOWN; i++)
-        if ((isa & known[i].isa) == known[i].isa) *used |= known[i].feature;
-    if (lowered && *used & ~features) return false;
-    *used &= features;
-    return true;
-}
-
 sg_status sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16)
 {
     unsigned used;
-    if (!(features & SG_CPU_AVX2) || !hold(features, &used) || !(used & SG_CPU_AVX2)) return SG_E_UNSUPPORTED;
+    if (!(features & SG_CPU_AVX2) || !sg_onednn_hold(features, &used) || !(used & SG_CPU_AVX2)) return SG_E_UNSUPPORTED;
     sg_onednn *const o = calloc(1, sizeof *o);
     if (!o) return SG_E_MEMORY;
     c->library = o;

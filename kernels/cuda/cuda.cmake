@@ -1,6 +1,8 @@
-# Included from the root. SG_CUDA AUTO: the backend is built if a CUDA toolkit is found, and nothing is said if not.
+# Included from the root. SG_CUDA AUTO: the backend is built if a CUDA toolkit is found.
 set(SG_CUDA AUTO CACHE STRING "NVIDIA backend: AUTO, ON (an error without a toolkit) or OFF")
 set_property(CACHE SG_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(SG_CUDA_LIBRARIES "" CACHE STRING
+  "Folders, between colons, where cublasLt and cuDNN are looked for after the system's and the toolkit's")
 set(SG_HAVE_CUDA OFF)
 
 include(${CMAKE_CURRENT_LIST_DIR}/architectures.cmake)
@@ -21,7 +23,9 @@ if(SG_CUDA)
     find_package(CUDAToolkit 12.0)
     set(SG_HAVE_CUDA ${CUDAToolkit_FOUND})
   endif()
-  if(NOT SG_HAVE_CUDA AND NOT SG_CUDA STREQUAL "AUTO")
+  if(NOT SG_HAVE_CUDA AND SG_CUDA STREQUAL "AUTO")
+    message(NOTICE "sparge-gen: built for the CPU alone: no CUDA toolkit 12.0 or newer is found; CUDACXX may name its nvcc")
+  elseif(NOT SG_HAVE_CUDA)
     message(FATAL_ERROR "SG_CUDA is ON, but no CUDA toolkit 12.0 or newer is found; CUDACXX may name its nvcc")
   endif()
 endif()
@@ -61,7 +65,7 @@ if(SG_HAVE_CUDA)
   target_include_directories(sg_kernels PRIVATE ${cuda})
   # cublasLt and cuDNN are opened at run time: see cuda_lt.c.
   set_property(SOURCE ${cuda}/cuda_call.c APPEND PROPERTY
-    COMPILE_DEFINITIONS SG_CUDA_LIBRARIES="${CUDAToolkit_LIBRARY_DIR}")
+    COMPILE_DEFINITIONS SG_CUDA_LIBRARIES="${CUDAToolkit_LIBRARY_DIR}:${SG_CUDA_LIBRARIES}")
   target_link_libraries(sg_kernels PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
   set_property(TARGET sg_kernels APPEND PROPERTY COMPILE_DEFINITIONS SG_CUDA=1)
 endif()

@@ -22,10 +22,10 @@ static sg_status refusal(sg_error *e, cudaError_t why)
     int driver = 0, runtime = 0;
     cudaGetLastError();
     switch (why) {
-    case cudaErrorNoDevice: return sg_error_set(e, SG_E_UNSUPPORTED, "this machine shows no NVIDIA GPU");
+    case cudaErrorNoDevice: return sg_error_set(e, SG_E_UNSUPPORTED, "CUDA shows no NVIDIA GPU");
     case cudaErrorInsufficientDriver:
         if (cudaDriverGetVersion(&driver) || cudaRuntimeGetVersion(&runtime) || driver == 0)
-            return sg_error_set(e, SG_E_UNSUPPORTED, "this machine has no NVIDIA driver");
+            return sg_error_set(e, SG_E_UNSUPPORTED, "CUDA finds no NVIDIA driver, libcuda.so.1");
         return sg_error_set(e, SG_E_UNSUPPORTED,
                             "the NVIDIA driver knows CUDA %d.%d and this build needs %d.%d or newer", driver / 1000,
                             driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);

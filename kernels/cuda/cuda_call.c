@@ -3,8 +3,9 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 
-/* Where the toolkit of the build has its libraries. */
+/* Folders, between colons, that are searched after the system's: that of the build's toolkit first. */
 #ifndef SG_CUDA_LIBRARIES
 #define SG_CUDA_LIBRARIES "/usr/local/cuda/lib64"
 #endif
@@ -12,9 +13,15 @@
 void *sg_cuda_library(const char *name)
 {
     char        path[1024];
-    void *const found = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    snprintf(path, sizeof path, "%s/%s", SG_CUDA_LIBRARIES, name);
-    return found ? found : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void       *found = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    const char *folder = SG_CUDA_LIBRARIES;
+    while (!found && *folder) {
+        const int length = (int)strcspn(folder, ":");
+        snprintf(path, sizeof path, "%.*s/%s", length, folder, name);
+        if (length) found = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        folder += length + (folder[length] == ':');
+    }
+    return found;
 }
 
 sg_status sg_cuda_check(sg_stream *s, const char *op, cudaError_t e)

@@ -379,6 +379,7 @@ sg_model_info sg_engine_info(const sg_engine *engine)
             if (!encodes_and_decodes(components, &phase[k])) info.component[info.components++] = describe(p);
     snprintf(info.family, sizeof info.family, "%s", engine->family->name);
     snprintf(info.device, sizeof info.device, "%s", engine->backend->device);
+    snprintf(info.passed, sizeof info.passed, "%s", engine->backend->passed);
     snprintf(info.dtype, sizeof info.dtype, "%s", engine->act == SG_BF16 ? "bf16" : "f32");
     info.experts = components->denoisers;
     info.skips = engine->backend->values != SG_F32;

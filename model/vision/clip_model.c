@@ -130,6 +130,7 @@ sg_clip_model_info sg_clip_model_describe(const sg_clip_model *m)
     snprintf(info.text, sizeof info.text, "pictures: %.90s; texts: %.90s", sg_clip_vision_component(m->vision)->summary,
              sg_clip_text_component(m->text)->summary);
     snprintf(info.device, sizeof info.device, "%s", m->backend->device);
+    snprintf(info.passed, sizeof info.passed, "%s", m->backend->passed);
     return info;
 }
 

@@ -11,6 +11,9 @@ skip() { echo "$*"; exit 77; }
 # Does this build write MP4?
 has_mp4() { [[ $(sparge-gen --version) == *.mp4* ]]; }
 
+# Does its encoder of MP4 know --crf?
+has_crf() { [[ $(sparge-gen --version) == *" by "@(libx264|libsvtav1|libaom-av1)* ]]; }
+
 # Says a command, what it prints and how it ends.
 try() {
     echo "\$ sparge-gen $*"

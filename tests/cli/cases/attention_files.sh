@@ -35,6 +35,12 @@ write all BOOL 1 8 16
 sparge-gen "${prompt[@]}" "${large[@]}" --block-mask all.safetensors -o b.png 2>log || fail "$(<log)"
 grep -q '^attention: 0 % of blocks skipped in 2 of 2 steps$' log || fail "$(<log)"
 
+# A name need not be UTF-8; where text must be, it is told without its other bytes.
+cp own.json $'o\xffn.json' && cp all.safetensors $'\xff.safetensors'
+sparge-gen "${prompt[@]}" "${large[@]}" --sparse-config $'o\xffn.json' -q --json j -o a.png || fail "thresholds of another name"
+grep -q '"sparse_config": "o?n.json"' j || fail "$(grep sparse_config j)"
+sparge-gen "${prompt[@]}" "${large[@]}" --block-mask $'\xff.safetensors' -q -o b.png || fail "a mask of another name"
+
 # Beside the model they are taken unless something else is named.
 mkdir model
 ln -s "$SPARGE_GEN_MODEL"/* model

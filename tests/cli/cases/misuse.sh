@@ -46,8 +46,5 @@ try --prompt x --prompt-file y
 try --json - --output - --prompt x
 try --sampler euler --sched-compat old --prompt x
 try --sampler dpm --flow-shift 3 --prompt x
-try --negative-prompt y --cfg-scale 1 --prompt x
-try --negative-prompt y --cfg-scale 0.5 --cfg-scale-2 1 --prompt x
-try eval --prompts x -o y --negative-prompt z --cfg-scale 1
 try --steps 4
 expect_files

@@ -5,13 +5,10 @@ rm model/sparge-gen.json
 echo '{"cfg_scale": 1}' >model/sparge-gen.json
 export SPARGE_GEN_MODEL=$PWD/model
 small=(--size 32x32 --frames 1 --steps 1 -q)
-try --prompt x "${small[@]}" --negative-prompt y
 try --prompt x "${small[@]}" --cfg-scale-2 2
 try --prompt x "${small[@]}" --dynamic-cfg
 try --prompt x "${small[@]}" --dynamic-cfg --cfg-scale 2
 try --prompt x "${small[@]}" --guidance 6
 try check --prompt x --cfg-scale-2 2 --size 32x32
-try tune --prompt x -o t.json --negative-prompt y
-sparge-gen --prompt x "${small[@]}" --negative-prompt y --cfg-scale 1.5 -o a.png || fail
 rm -r model
-expect_files a.png
+expect_files

@@ -16,3 +16,12 @@ cp -rs "$own" links
 for model in copy links; do try tune "${prompt[@]}" "${small[@]}" --size 256x256 --frames 13 --model $model; done
 cmp copy/sparge-attention.json "$own/sparge-attention.json" || fail
 [[ -L links/sparge-attention.json ]] || fail "the link was replaced"
+
+# Nor is anything written beside the embedded model, which nobody has named.
+unset SPARGE_GEN_MODEL
+try tune
+try tune --prompt x
+try tune --prompt x --cache --force
+try tune "${prompt[@]}" "${small[@]}" -o t.json
+rm -r copy links
+expect_files

@@ -39,6 +39,13 @@ cmp -s 0.25.y4m 0.8.y4m && fail "strength does nothing"
 
 sparge-gen "${clip[@]}" --video pictures --steps 4 --seed 1 -q -o pictures.y4m || fail "pictures"
 
+# 4:2:0, as others write it
+{
+    echo "YUV4MPEG2 W32 H32 F8:1 Ip A1:1 C420jpeg"
+    for _ in {1..5}; do echo FRAME && head -c 1536 /dev/zero | tr '\0' '\200'; done
+} >half.y4m
+sparge-gen "${clip[@]}" --video half.y4m --steps 4 --seed 1 -q -o of-half.y4m || fail "4:2:0"
+
 # Euler and LCM by a list, an image and a video, one encoding for a batch
 sparge-gen "${clip[@]}" --video clip.y4m --sigmas 0.9,0.6,0.3 --strength 0.7 -q -o euler.y4m || fail "euler"
 sparge-gen "${clip[@]}" --video clip.y4m --sigmas 0.9,0.6,0.3 --sampler lcm --strength 0.7 -q -o lcm.y4m || fail "lcm"
