@@ -13,12 +13,10 @@ target_sources(sg_kernels PRIVATE ${attention}/ref/ref_blocks.c ${attention}/ref
   ${attention}/ref/ref_blocks_rounded.c ${attention}/ref/ref_blocks_published.c)
 
 if(SG_HAVE_CUDA)
-  sg_cuda_level(sg_sparse_cuda "${CMAKE_CUDA_ARCHITECTURES}" ${attention}/cuda ${attention}/cuda/pool.cu
+  sg_cuda_level(sg_sparse_cuda sm80 ${attention}/cuda ${attention}/cuda/pool.cu
     ${attention}/cuda/score.cu ${attention}/cuda/select.cu ${attention}/cuda/blocks_mma.cu)
-  # what has no code for 8.0
-  sg_cuda_level(sg_sparse_cuda_sm89 "${sm89_architectures}" ${attention}/cuda ${attention}/cuda/blocks_f8.cu)
-  # what only Hopper has: no other device runs code for 9.0a
-  sg_cuda_level(sg_sparse_cuda_sm90 90a-real ${attention}/cuda ${attention}/cuda/blocks_wgmma.cu)
+  sg_cuda_level(sg_sparse_cuda_sm89 sm89 ${attention}/cuda ${attention}/cuda/blocks_f8.cu)
+  sg_cuda_level(sg_sparse_cuda_sm90 sm90 ${attention}/cuda ${attention}/cuda/blocks_wgmma.cu)
 endif()
 
 add_library(sg_attention STATIC ${attention}/policy.c ${attention}/order.c ${attention}/run.c ${attention}/run_counts.c ${attention}/block_mask.c

@@ -43,6 +43,9 @@ unsigned  sg_gpu_mask_of(const char *name);
 
 unsigned sg_gpu_features(int capability); /* 90 is compute capability 9.0; 0 below 8.0 */
 
+/* Whether a GPU runs code compiled for one of these architectures: "89-real 90a-real 90-virtual", machine code and PTX. */
+bool sg_gpu_runs(int capability, const char *architectures);
+
 typedef struct sg_backend_options {
     const char *name;     /* "auto", "cuda", "cpu" or "ref" */
     int         threads;  /* 0: as many as the machine has */

@@ -19,6 +19,17 @@ unsigned sg_gpu_features(int capability)
     return SG_GPU_MMA | (capability < 89 ? 0u : SG_GPU_FP8) | (capability / 10 == 9 ? SG_GPU_WGMMA : 0u);
 }
 
+bool sg_gpu_runs(int capability, const char *architectures)
+{
+    for (const char *at = architectures; *at; at += strcspn(at, " "), at += *at == ' ') {
+        char      *kind;
+        const long own = strtol(at, &kind, 10);
+        if (*kind == 'a' ? capability == own : capability >= own && (kind[1] == 'v' || capability / 10 == own / 10))
+            return true;
+    }
+    return false;
+}
+
 unsigned sg_gpu_mask_of(const char *name)
 {
     unsigned mask = 0;

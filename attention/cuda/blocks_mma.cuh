@@ -410,25 +410,28 @@ template <int DV>
 static __device__ __forceinline__ void store_rows(const blocks_job &j, const blocks_iterator &iterator, int row,
                                                   int rows, int column, int lane, const warp_state<DV> &w)
 {
-    const bool two = j.y.bf16 && j.y.wide && j.d % 2 == 0;
+    const bool  two = j.y.bf16 && j.y.wide && j.d % 2 == 0;
+    const float by[4] = {1.0f / w.sum[0], 1.0f / w.sum[1], 1.0f / w.sum[2], 1.0f / w.sum[3]};
 #pragma unroll
-    for (int r = 0; r < 4; r++) {
-        const int     to = row + 8 * r;
-        const float   sum = w.sum[r], by = 1.0f / sum;
-        const int64_t at = (((int64_t)iterator.i * SG_BLOCK_Q + to) * j.h + iterator.g) * j.d;
+    for (int c = 0; c < DV / 8; c++) {
+        const int e = column + c * 8 + lane % 4 * 2;
+        float     scale[2], center[2];
 #pragma unroll
-        for (int c = 0; c < DV / 8 && to < rows; c++) {
-            const int e = column + c * 8 + lane % 4 * 2;
-            float     y[2];
+        for (int i = 0; i < 2; i++) {
+            scale[i] = j.v_scale && e + i < j.d ? j.v_scale[iterator.gk * j.d + e + i] : 1.0f;
+            center[i] = j.v_center && e + i < j.d ? j.v_center[iterator.gk * j.d + e + i] : 0.0f;
+        }
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
-                y[i] = w.o[r / 2][c][r % 2 * 2 + i] * by;
-                if (j.v_scale && e + i < j.d) y[i] *= j.v_scale[iterator.gk * j.d + e + i];
-                if (j.v_center && e + i < j.d) y[i] += j.v_center[iterator.gk * j.d + e + i];
-                if (sum == 0.0f) y[i] = 0.0f;
-                if (!two && e + i < j.d) sg_put(j.y, at + e + i, y[i]);
-            }
-            if (two && e < j.d) *(uint32_t *)((uint16_t *)j.y.data + at + e) = sg_pack_bf16x2(y[0], y[1]);
+        for (int r = 0; r < 4; r++) {
+            const int          to = row + 8 * r;
+            const float *const o = &w.o[r / 2][c][r % 2 * 2];
+            const int64_t      at = (((int64_t)iterator.i * SG_BLOCK_Q + to) * j.h + iterator.g) * j.d + e;
+            const float        x = w.sum[r] == 0.0f ? 0.0f : o[0] * by[r] * scale[0] + center[0],
+                        y = w.sum[r] == 0.0f ? 0.0f : o[1] * by[r] * scale[1] + center[1];
+            if (to >= rows || e >= j.d) continue;
+            if (two) *(uint32_t *)((uint16_t *)j.y.data + at) = sg_pack_bf16x2(x, y);
+            if (!two) sg_put(j.y, at, x);
+            if (!two && e + 1 < j.d) sg_put(j.y, at + 1, y);
         }
     }
 }

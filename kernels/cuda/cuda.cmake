@@ -3,8 +3,9 @@ set(SG_CUDA AUTO CACHE STRING "NVIDIA backend: AUTO, ON (an error without a tool
 set_property(CACHE SG_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(SG_CUDA_LIBRARIES "" CACHE STRING
   "Folders, between colons, where cublasLt and cuDNN are looked for after the system's and the toolkit's")
-option(SG_CUDA_PTX "No machine code, so that every GPU runs the PTX that newer ones compile for themselves" OFF)
 set(SG_HAVE_CUDA OFF)
+
+include(${CMAKE_CURRENT_LIST_DIR}/architectures.cmake)
 if(SG_CUDA)
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
     find_program(SG_NVCC nvcc PATHS /usr/local/cuda/bin /opt/cuda/bin)
@@ -16,14 +17,8 @@ if(SG_CUDA)
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    # 8.0, also as PTX, which newer devices compile for themselves, and machine code for 9.0.
-    set(CMAKE_CUDA_ARCHITECTURES 80 90-real) # of what is defined from here on; sg_kernels is older
-    set(sm89_architectures 89 90-real)
-    if(SG_CUDA_PTX)
-      set(CMAKE_CUDA_ARCHITECTURES 80-virtual)
-      set(sm89_architectures 89-virtual)
-    endif()
-    set_property(TARGET sg_kernels PROPERTY CUDA_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES})
+    sg_cuda_choose(CMAKE_CUDA_ARCHITECTURES)
+    set_property(TARGET sg_kernels PROPERTY CUDA_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES}) # older than the choice
     enable_language(CUDA)
     find_package(CUDAToolkit 12.0)
     set(SG_HAVE_CUDA ${CUDAToolkit_FOUND})
@@ -35,10 +30,19 @@ if(SG_CUDA)
   endif()
 endif()
 
-# An object library of sg_kernels for these architectures; FOLDERS are its own, beside kernels/ and this one.
-function(sg_cuda_level name architectures folders)
+# An object library of sg_kernels with a level's sources, if one of CMAKE_CUDA_ARCHITECTURES has that level. cuda_backend.c is
+# told for which it is compiled. FOLDERS are the library's own, beside kernels/ and this one.
+function(sg_cuda_level name level folders)
+  sg_cuda_codes(codes ${level})
+  if(NOT codes)
+    return()
+  endif()
+  string(TOUPPER ${level} macro)
+  list(JOIN codes " " text)
+  set_property(SOURCE ${PROJECT_SOURCE_DIR}/kernels/cuda/cuda_backend.c APPEND PROPERTY
+    COMPILE_DEFINITIONS "SG_CUDA_${macro}=\"${text}\"")
   add_library(${name} OBJECT ${ARGN})
-  set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES "${architectures}" POSITION_INDEPENDENT_CODE ON
+  set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES "${codes}" POSITION_INDEPENDENT_CODE ON
     CUDA_RUNTIME_LIBRARY Static)
   target_include_directories(${name} PRIVATE kernels ${PROJECT_SOURCE_DIR}/kernels/cuda ${folders})
   target_compile_features(${name} PRIVATE cuda_std_17)
@@ -52,7 +56,7 @@ endfunction()
 
 if(SG_HAVE_CUDA)
   set(cuda ${CMAKE_CURRENT_LIST_DIR})
-  sg_cuda_level(sg_cuda "${CMAKE_CUDA_ARCHITECTURES}" "" ${cuda}/elem.cu ${cuda}/norm_rope.cu ${cuda}/group_norm.cu
+  sg_cuda_level(sg_cuda sm80 "" ${cuda}/elem.cu ${cuda}/norm_rope.cu ${cuda}/group_norm.cu
     ${cuda}/data_movement.cu ${cuda}/linear.cu ${cuda}/gemm.cu ${cuda}/conv.cu ${cuda}/attend.cu
     ${cuda}/attend_short.cu ${cuda}/attend_mma.cu
     ${cuda}/attend_large_head.cu)

@@ -59,15 +59,26 @@ static void fill_mma(sg_ops *t)
     sg_cuda_blocks_init(t);
 }
 
+/* cuda.cmake names the architectures that it compiles a level for; a level without one is not built. */
+#ifndef SG_CUDA_SM89
+#define SG_CUDA_SM89 ""
+#define sg_cuda_f8_init NULL
+#endif
+#ifndef SG_CUDA_SM90
+#define SG_CUDA_SM90 ""
+#define sg_cuda_wgmma_init NULL
+#endif
+
 /* In the order of filling: of two levels that a device has, the later one wins. */
 static const struct {
     const char *name; /* of --gpumask */
     unsigned    needs;
+    const char *code; /* as sg_gpu_runs takes it */
     void (*fill)(sg_ops *t);
 } levels[] = {
-    {"sm80", SG_GPU_MMA, fill_mma},
-    {"sm89", SG_GPU_MMA | SG_GPU_FP8, sg_cuda_f8_init},
-    {"sm90", SG_GPU_MMA | SG_GPU_FP8 | SG_GPU_WGMMA, sg_cuda_wgmma_init},
+    {"sm80", SG_GPU_MMA, SG_CUDA_SM80, fill_mma},
+    {"sm89", SG_GPU_MMA | SG_GPU_FP8, SG_CUDA_SM89, sg_cuda_f8_init},
+    {"sm90", SG_GPU_MMA | SG_GPU_FP8 | SG_GPU_WGMMA, SG_CUDA_SM90, sg_cuda_wgmma_init},
 };
 enum { LEVELS = sizeof levels / sizeof levels[0] };
 
@@ -79,24 +90,37 @@ static const char *level_name(unsigned features)
     return levels[top].name;
 }
 
-/* The features of compute capability cc that o lets us use. Newer devices run PTX: that of 8.9 where there are kernels for
- * it. Below what the device has, it has no more shared memory than the least of its kind, and cuDNN no say. */
+/* The features of compute capability cc that this build has code for. */
+static unsigned built_features(int cc)
+{
+    unsigned built = 0;
+    for (int i = 0; i < LEVELS; i++)
+        if (sg_gpu_runs(cc, levels[i].code)) built |= levels[i].needs;
+    return built & sg_gpu_features(cc);
+}
+
+/* The features of compute capability cc that o lets us use. Held below what the device has, it has no more shared memory than
+ * the least of its kind, and cuDNN no say. */
 static sg_status take_features(sg_cuda *c, const sg_backend_options *o, const char *name, int cc, sg_error *e)
 {
-    const unsigned own = sg_gpu_features(cc), asked = o->gpu_mask ? o->gpu_mask : own;
-    if (!own)
+    const unsigned all = sg_gpu_features(cc), own = built_features(cc), asked = o->gpu_mask ? o->gpu_mask : own;
+    const bool     held = o->gpu_mask && asked != all;
+    if (!all)
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s has compute capability %d.%d; 8.0 is the least", name, cc / 10,
                             cc % 10);
+    if (!own)
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s has compute capability %d.%d; this build has code for %s", name,
+                            cc / 10, cc % 10, levels[0].code);
     if (asked & ~own)
         return sg_error_set(e, SG_E_UNSUPPORTED,
-                            "gpumask: %s has compute capability %d.%d, whose level is %s; it lacks %s", name, cc / 10,
-                            cc % 10, level_name(own), level_name(asked));
+                            "gpumask: %s has compute capability %d.%d, whose level is %s%s; it lacks %s", name, cc / 10,
+                            cc % 10, level_name(own), own == all ? "" : " in this build", level_name(asked));
     c->features = asked;
-    c->dnn_min_macs = asked != own ? SG_DNN_NEVER : o->dnn_min_macs ? o->dnn_min_macs : SG_DNN_MIN_MACS;
+    c->dnn_min_macs = held ? SG_DNN_NEVER : o->dnn_min_macs ? o->dnn_min_macs : SG_DNN_MIN_MACS;
     c->lt_min_macs = o->dnn_min_macs ? o->dnn_min_macs : SG_LT_MIN_MACS;
     c->processors = attribute(c, cudaDevAttrMultiProcessorCount);
     c->smem_max = (size_t)attribute(c, cudaDevAttrMaxSharedMemoryPerBlockOptin);
-    if (asked != own && c->smem_max > SG_CUDA_SMEM_MIN) c->smem_max = SG_CUDA_SMEM_MIN;
+    if (held && c->smem_max > SG_CUDA_SMEM_MIN) c->smem_max = SG_CUDA_SMEM_MIN;
     return SG_OK;
 }
 

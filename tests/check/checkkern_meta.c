@@ -125,8 +125,18 @@ static void check_levels(void)
     expect(sg_gpu_features(75) == 0 && sg_gpu_features(86) == SG_GPU_MMA, "features of older GPUs");
     expect(sg_gpu_features(89) == (SG_GPU_MMA | SG_GPU_FP8), "features of 8.9");
     expect(sg_gpu_features(90) == (SG_GPU_MMA | SG_GPU_FP8 | SG_GPU_WGMMA), "features of 9.0");
-    expect(sg_gpu_features(100) == sg_gpu_features(89) && sg_gpu_features(120) == sg_gpu_features(89),
-           "10.0 and 12.0 have FP8 and no wgmma");
+    static const int newer[] = {100, 103, 110, 120, 121};
+    for (int i = 0; i < (int)(sizeof newer / sizeof newer[0]); i++)
+        expect(sg_gpu_features(newer[i]) == sg_gpu_features(89), "10.x to 12.x have FP8 and no wgmma");
+    expect(sg_gpu_runs(86, "80-real") && sg_gpu_runs(89, "80-real 90-real") && sg_gpu_runs(121, "80-real 120-real"),
+           "machine code runs on later minor versions");
+    expect(!sg_gpu_runs(80, "86-real 120-real") && !sg_gpu_runs(90, "80-real 89-real") && !sg_gpu_runs(103, "90-real"),
+           "machine code runs on no older version and no other major one");
+    expect(sg_gpu_runs(120, "80-real 90-virtual") && !sg_gpu_runs(89, "120-real 90-virtual"),
+           "PTX runs on newer GPUs only");
+    expect(sg_gpu_runs(90, "90a-real") && !sg_gpu_runs(100, "90a-real") && !sg_gpu_runs(91, "90a-real") &&
+               !sg_gpu_runs(90, ""),
+           "code for 9.0a runs on 9.0 only");
     expect(sg_gpu_mask_of("sm89") == sg_gpu_features(89) && sg_gpu_mask_of("sm90") == sg_gpu_features(90) &&
                sg_gpu_mask_of("sm70") == 0,
            "masks of the names of GPUs' levels");
