@@ -176,8 +176,8 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
         {
             double *const      scratch = malloc((size_t)(SCRATCH_DOUBLES * out) * sizeof *scratch);
             const real **const window = malloc((size_t)(2 * taps) * sizeof *window);
-            terms              t = {window, window + taps, 0, in, out, out};
             ok = scratch && window;
+            terms t = {window, ok ? window + taps : NULL, 0, in, out, out};
 #pragma omp for schedule(static)
             for (int64_t p = 0; p < yd[0] * yd[1] * yd[2]; p++) {
                 const int64_t place[3] = {p / (yd[1] * yd[2]), p / yd[2] % yd[1], p % yd[2]};

@@ -9,8 +9,8 @@
  * SPARGE_GEN_CPUMASK, keeps the whole process, oneDNN in it, at and below a level: the library can be limited only once,
  * before it first generates code, so that what it would do on a lesser machine takes a run of its own. The cuda backend's
  * levels are one after the other what the same device runs as, up to --gpumask, and without that cuDNN wherever it can.
- * --quick tries a part of the cases, as is tried of the base level, which is the source of the next ones for narrower
- * vectors; --all tries all, those too that take long. --skip leaves out the ops that its one argument names.
+ * --quick tries a part of the cases, as is tried of an entry that a higher level of this machine replaces; --all tries all,
+ * those too that take long. --skip leaves out the ops that its one argument names.
  * --large tries attention on tensors of more than 2^31 elements, which takes 7 GB of the device's memory and of the host's.
  * One line an op; exit 1 when anything failed. */
 #include "checkkern.h"
@@ -119,19 +119,21 @@ static bool is_new(const ck_level *l, const ck_level *below, const ck_op *op)
     return !below || op->entry(&l->ops) != op->entry(&below->ops);
 }
 
-/* Is l's entry that of the base level, and compiled for wider vectors too? A filler of both levels tells, whatever the machine. */
-static bool has_other_width(const ck_level *l, const ck_op *op)
+/* Does a higher level of this machine have an entry of its own? */
+static bool is_superseded(const ck_level *l, const ck_op *op)
 {
-    sg_ops wider = {0};
-    if (l->backend || strcmp(l->name, sg_cpu_levels[0].name) != 0) return false;
-    for (int i = 1; i < SG_CPU_LEVELS; i++) sg_cpu_fill(&wider, sg_cpu_levels[i].needs);
-    return op->entry(&wider) != op->entry(&l->ops);
+    sg_ops used = {0};
+    bool   plain = false;
+    for (int i = 0; i < SG_CPU_LEVELS; i++) plain = plain || strcmp(l->name, sg_cpu_levels[i].name) == 0;
+    if (l->backend || !plain) return false;
+    sg_cpu_fill(&used, l->cpu[0]->features);
+    return op->entry(&used) != op->entry(&l->ops);
 }
 
 static void run_op(const options *o, ck_level *l, int i, totals *t)
 {
     ck c = {.op = &ops[i], .level = l, .all = o->all, .random = o->seed * 1000003u + (uint64_t)i};
-    c.quick = o->quick || (!o->all && has_other_width(l, &ops[i]));
+    c.quick = o->quick || (!o->all && is_superseded(l, &ops[i]));
     c.exact = is_one_of(c.op->name, " copy strided_copy permute embed upsample dup_up quantise ");
     const double from = omp_get_wtime();
     tries[i](&c);

@@ -66,7 +66,7 @@ passed=0 skipped=0 failed=()
 for case in "$here/${CASES:-cases}"/$pattern.sh; do
     name=$(basename "$case" .sh)
     mkdir "$work/$name"
-    (cd "$work/$name" && exec timeout -k 5 120 bash -u "$case") >"$work/stdout" 2>"$work/stderr" </dev/null
+    (cd "$work/$name" && exec timeout -k 5 800 bash -u "$case") >"$work/stdout" 2>"$work/stderr" </dev/null
     code=$?
     expected_code=0
     [[ -e $case.exit ]] && expected_code=$(<"$case.exit")

@@ -2,6 +2,7 @@
 # app/run on machines that are not here: its folder, the files of the system that it reads and all commands that it calls are
 # stand-ins. Each case compares the commands and the lines that people see. usage: run.sh [CASE-PATTERN]
 set -uo pipefail
+unset CUDACXX CUDAHOSTCXX SG_FETCH
 pattern=${1:-*}
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)

@@ -11,7 +11,7 @@ sparge-gen --prompt "$(<most.txt)" "${one[@]}" 2>&1 | grep cut && fail
 (echo ball; cat long.txt; echo; echo '# ball') >set.txt
 sparge-gen --prompt-file set.txt "${one[@]}" 2>&1 | grep 'cut\|comment'
 sparge-gen eval --prompts set.txt "${one[@]:0:8}" --arms dense -o out 2>&1 | grep 'cut\|comment'
-sparge-gen compare --prompt "$(<long.txt)" --size 256x256 --frames 13 --steps 1 --cfg-scale 1 --dense-steps 0 --arms dense,sage -o sides 2>&1 | grep cut
+sparge-gen compare --prompt "$(<long.txt)" --size 512x512 --frames 1 --steps 1 --cfg-scale 1 --dense-steps 0 --arms dense,sage -o sides 2>&1 | grep cut
 sparge-gen --prompt ball --negative-prompt "$(<long.txt)" "${one[@]}" --cfg-scale 2 --json a.json 2>&1 | grep cut
 grep '_tokens' a.json
 sparge-gen --prompt "$(<long.txt)" "${one[@]}" -q 2>&1 || fail

@@ -7,7 +7,7 @@ sparge-gen "${prompt[@]}" --backend cpu --attention sage --pv-dtype fp8 -o a.y4m
 grep -q "^sparge-gen: pv-dtype fp8: only backend cuda has it, from level sm89 up, and ref$" log || fail "$(<log)"
 rm log
 for type in bf16 int8; do
-    sparge-gen "${prompt[@]}" --backend cpu --attention sage --pv-dtype $type --size 256x256 --frames 13 --steps 2 \
+    sparge-gen "${prompt[@]}" --backend cpu --attention sage --pv-dtype $type --size 512x512 --frames 1 --steps 2 \
         --cfg-scale 1 --dense-steps 0 --quiet --json r.json -o $type.y4m || fail
     grep -q "\"pv_dtype\": \"$type\"" r.json || fail "$(<r.json)"
 done

@@ -9,7 +9,7 @@ sparge-gen --prompt cat "${one[@]}" -o a.png -q 2>&1 || fail
 printf 'a cat\na red ball\ntwo dogs\n' >set.txt
 sparge-gen --prompt-file set.txt "${one[@]}" -o a.png 2>&1 | grep 'never seen'
 sparge-gen eval --prompts set.txt "${one[@]}" --arms dense -o out 2>&1 | grep 'never seen'
-sparge-gen compare --prompt "a cat" "${one[@]}" --size 256x256 --frames 13 --dense-steps 0 --arms dense,sage -o sides 2>&1 | grep 'never seen'
+sparge-gen compare --prompt "a cat" "${one[@]}" --size 512x512 --frames 1 --dense-steps 0 --arms dense,sage -o sides 2>&1 | grep 'never seen'
 sparge-gen info | grep -A1 '^tiny-wan draws'
 
 cp -rs "$(readlink -f "$SPARGE_GEN_MODEL")" model
