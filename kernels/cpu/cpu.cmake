@@ -14,7 +14,17 @@ set(amx_flags ${avx512_bf16_flags} -mamx-tile -mamx-bf16 -mamx-int8)
 
 # A product and the sum it goes into may be one instruction; nothing else of -ffast-math is wanted. -O3 also in debug
 # builds: without it these files are a hundred times slower than what they stand in for.
+set(SG_LEVELS_OF "" CACHE PATH "A build folder whose objects of these files serve this build, too")
 function(sg_cpu_level name level)
+  if(SG_LEVELS_OF)
+    foreach(source ${ARGN})
+      file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${source})
+      set(object ${SG_LEVELS_OF}/CMakeFiles/${name}_${level}.dir/${path}.o)
+      set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+      target_sources(sg_kernels PRIVATE ${object})
+    endforeach()
+    return()
+  endif()
   add_library(${name}_${level} OBJECT ${ARGN})
   target_include_directories(${name}_${level} PRIVATE kernels ${PROJECT_SOURCE_DIR}/kernels/cpu)
   target_compile_definitions(${name}_${level} PRIVATE SG_LEVEL=${level})

@@ -220,7 +220,7 @@ case_purposes_of_tests() {
     expect commands "$work/all" <<END
 apt-get install -y --no-install-recommends clang libomp-dev libclang-rt-dev libcmocka-dev ffmpeg openmpi-bin chromium python3 dpkg-dev file
 dnf install -y clang libomp-devel compiler-rt libcmocka-devel /usr/bin/ffprobe openmpi chromium python3 dpkg-dev file
-pacman -S --needed --noconfirm clang openmp cmocka ffmpeg openmpi chromium python dpkg file
+pacman -S --needed --noconfirm clang openmp compiler-rt cmocka ffmpeg openmpi chromium python dpkg file
 END
 }
 case_unknown_distribution() {

@@ -8,6 +8,5 @@ quietly() {
 }
 quietly help all # longer than a stream's buffer
 quietly --version
-quietly bench attention --shape 1,1,256,32 --topk 0.5 --repeat 1 --threads 1
 quietly bench step --size 32x32 --frames 5 --repeat 1 --threads 1 -q
 quietly info
