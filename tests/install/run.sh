@@ -97,6 +97,8 @@ END
 
 # ---- machines ----
 
+mapfile -t system_commands < <(type -P bash cat chmod grep sed mkdir rm mv ln touch flock readlink dirname mktemp stat paste env)
+
 # machine NAME ID [ID_LIKE]: a fresh one, called M in what is compared
 machine() {
     name=$1
@@ -110,12 +112,8 @@ machine() {
         *fedora*) manager=(dnf rpm) ;;
         *arch*) manager=(pacman) ;;
     esac
-    for command in bash cat chmod grep sed mkdir rm mv ln touch flock readlink dirname mktemp stat paste env; do
-        ln -s "$(type -P $command)" "$M/bin/$command"
-    done
-    for command in installed add id sudo cmake ninja ldconfig python3 make_nvcc "${manager[@]}"; do
-        ln -s "$work/stand-ins/$command" "$M/bin/$command"
-    done
+    manager+=(installed add id sudo cmake ninja ldconfig python3 make_nvcc)
+    ln -s "${system_commands[@]}" "${manager[@]/#/$work/stand-ins/}" "$M/bin"
 }
 driver() { # VERSION: as the kernel tells it
     ln -sf "$work/stand-ins/nvidia-smi" "$M/bin"
