@@ -64,10 +64,10 @@ static int64_t whole(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 /* Sets r to the workspace at p. Returns its bytes; p NULL: returns them only. */
 static int64_t workspace_at(const blocks_job *b, blocks_workspace *r, char *p)
 {
-    char *const from = p;
+    int64_t used = 0;
 #define X(member, count)                                                                                               \
-    r->member = (void *)p;                                                                                             \
-    p += whole((int64_t)sizeof *r->member * (count));
+    r->member = p ? (void *)(p + used) : NULL;                                                                         \
+    used += whole((int64_t)sizeof *r->member * (count));
     X(q, b->task * SG_SUBS * b->kdepth * SG_COLS * SG_TILE_BYTES)
     X(o, b->task * SG_SUBS * b->vdepth * SG_O)
     X(score, SG_SCORES)
@@ -81,7 +81,7 @@ static int64_t workspace_at(const blocks_job *b, blocks_workspace *r, char *p)
     X(state, b->task * SG_SUBS)
     X(list, b->task * SG_SUBS * b->s.tiles)
 #undef X
-    return p - from;
+    return used;
 }
 
 /* ---- lists ---- */

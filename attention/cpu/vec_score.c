@@ -398,10 +398,10 @@ static void tail_strip(const strip *t)
 static int64_t workspace_at(const score_job *b, strip *t, char *p)
 {
     const sg_score_form *const f = b->form;
-    char *const                from = p;
+    int64_t                    used = 0;
 #define X(member, bytes)                                                                                               \
-    t->member = (void *)p;                                                                                             \
-    p += sg_div_up(bytes, 64) * 64;
+    t->member = p ? (void *)(p + used) : NULL;                                                                         \
+    used += sg_div_up(bytes, 64) * 64;
     X(sum, b->bases * (int64_t)sizeof *t->sum)
     X(packed, f->rows * b->wide * f->x_bytes)
     X(s[0], f->rows * SG_SCORE_COLS * (int64_t)sizeof(float))
@@ -413,7 +413,7 @@ static int64_t workspace_at(const score_job *b, strip *t, char *p)
     X(by, b->bases * (int64_t)sizeof(float))
 #undef X
     if (!f->overlaps_softmax) t->s[1] = t->s[0];
-    return p - from;
+    return used;
 }
 
 /* Heads of keys [b->first, b->first + heads) and the heads of queries that they serve. */

@@ -91,7 +91,7 @@ static void schedule_refuses(void **state)
 
 enum { Z = 2, C = 32, SPACE = 8, TILE = 256, STRIDE = 192, BLEND = 64, NUMBERS = C * C * 27 };
 
-static float       numbers[NUMBERS + C * SPACE * SPACE * C]; /* all its weights begin somewhere in these */
+static float       numbers[NUMBERS + C * 2 * SPACE * SPACE * C]; /* all its weights begin somewhere in these */
 static sg_backend *backend;
 
 static sg_tensor some(int rank, const int64_t *dim, int first)
