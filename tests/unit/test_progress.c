@@ -255,6 +255,8 @@ static void quiet_says_nothing(void **state)
 
 #define ON(test, how) cmocka_unit_test_setup_teardown(test, how, close_terminal)
 
+enum { SKIPPED = 77 }; /* to CTest */
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,5 +269,8 @@ int main(void)
         ON(a_row_has_no_bar_and_no_sum, usual),
         ON(quiet_says_nothing, usual),
     };
+    const int any = posix_openpt(O_RDWR | O_NOCTTY); /* a bare container may have no /dev/pts */
+    if (any < 0) return SKIPPED;
+    close(any);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
