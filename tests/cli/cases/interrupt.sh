@@ -9,5 +9,5 @@ wait $!
 code=$?
 expect_files clip.y4m log
 [[ $(<clip.y4m) == old ]] || fail "the older clip is gone"
-tail -n 2 log >&2
+grep -v '^denoising' log | tail -n 2 >&2 # a step may end after the signal and before the line
 exit $code
