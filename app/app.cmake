@@ -1,31 +1,35 @@
 # app: included by the top CMakeLists.txt, so paths are relative to the top.
 # Its private include folders; tests, which have the program without its main, have them too.
-set(app_folders ${PROJECT_SOURCE_DIR}/app)
-foreach(folder bench compare eval output)
+set(app_folders)
+foreach(folder bench command compare eval options output report session)
   list(APPEND app_folders ${PROJECT_SOURCE_DIR}/app/${folder})
 endforeach()
 target_include_directories(sparge-gen PRIVATE ${app_folders})
 
 target_sources(sparge-gen PRIVATE
-  app/main.c app/options.c app/option_table.c app/option_rules.c app/command_table.c app/help.c app/shell_completion.c app/setup.c app/setup_attention.c app/rank.c
-  app/interrupt.c app/progress.c app/notices.c app/wait_policy.c app/image.c app/picture.c app/preview_file.c app/image_grid.c app/render_outputs.c app/report.c app/report_attention.c app/build_facts.c
-  app/command_render.c app/command_info.c app/command_check.c app/command_tune.c app/tune_cache.c app/video_input.c
-  app/bench/bench.c app/bench/bench_step.c app/bench/bench_attention.c app/bench/bench_cold.c app/bench/bench_input.c
+  app/main.c
+  app/options/command_table.c app/options/help.c app/options/option_rules.c app/options/option_table.c app/options/options.c
+  app/options/shell_completion.c
+  app/output/caption.c app/output/collage.c app/output/preview_file.c app/output/sink.c app/output/sink_jpeg.c app/output/sink_png.c
+  app/output/sink_y4m.c
+  app/session/clip_reader.c app/session/clip_y4m.c app/session/frame_list.c app/session/image.c app/session/interrupt.c
+  app/session/notices.c app/session/picture.c app/session/progress.c app/session/rank.c app/session/setup.c
+  app/session/setup_attention.c app/session/video_input.c app/session/wait_policy.c
+  app/report/build_facts.c app/report/interval.c app/report/metrics.c app/report/report.c app/report/report_attention.c
+  app/report/report_command.c app/report/report_page.c app/report/report_result.c
+  app/command/command_check.c app/command/command_info.c app/command/command_render.c app/command/command_tune.c
+  app/command/image_grid.c app/command/render_outputs.c app/command/tune_cache.c
+  app/bench/bench.c app/bench/bench_attention.c app/bench/bench_cold.c app/bench/bench_input.c app/bench/bench_step.c
+  app/compare/arm_setup.c app/compare/arms.c app/compare/clip_figures.c app/compare/clip_scores.c app/compare/clip_similarity.c
   app/compare/command_compare.c app/compare/compare_arms.c app/compare/compare_files.c app/compare/report_arms.c
-  app/compare/arms.c app/compare/arm_setup.c app/compare/interval.c app/compare/speedup.c
-  app/compare/clip_reader.c app/compare/clip_y4m.c app/compare/frame_list.c
-  app/compare/metrics.c app/compare/clip_figures.c app/compare/clip_scores.c app/compare/clip_similarity.c
-  app/compare/caption.c app/compare/collage.c
-  app/eval/command_eval.c app/eval/eval_open.c app/eval/eval_unit.c app/eval/eval_request.c
-  app/eval/eval_files.c app/eval/eval_log.c
-  app/eval/eval_manifest.c app/eval/eval_results.c app/eval/eval_summary.c app/eval/eval_report.c app/eval/clip_names.c
-  app/eval/eval_pictures.c app/eval/eval_similarity.c
-  app/output/sink.c app/output/sink_png.c app/output/sink_jpeg.c app/output/sink_y4m.c app/output/report_page.c
-  app/output/report_command.c app/output/report_result.c)
+  app/compare/speedup.c
+  app/eval/clip_names.c app/eval/command_eval.c app/eval/eval_files.c app/eval/eval_log.c app/eval/eval_manifest.c
+  app/eval/eval_open.c app/eval/eval_pictures.c app/eval/eval_report.c app/eval/eval_request.c app/eval/eval_results.c
+  app/eval/eval_similarity.c app/eval/eval_summary.c app/eval/eval_unit.c)
 if(SG_FFMPEG)
-  target_sources(sparge-gen PRIVATE app/output/sink_video.c app/output/sink_mp4.c app/output/mp4_encoder.c app/output/sink_mkv.c
+  target_sources(sparge-gen PRIVATE app/output/mp4_encoder.c app/output/sink_mkv.c app/output/sink_mp4.c app/output/sink_video.c
     app/output/sink_webp.c
-    app/compare/clip_video.c)
+    app/session/clip_video.c)
 endif()
 target_compile_definitions(sparge-gen PRIVATE
   SG_FFMPEG=$<BOOL:${SG_FFMPEG}> SG_VERSION="${PROJECT_VERSION}"
@@ -35,9 +39,9 @@ target_link_libraries(sparge-gen PRIVATE sg_model sg_prompts sg_flags PkgConfig:
   $<$<BOOL:${SG_FFMPEG}>:PkgConfig::FFMPEG>)
 
 # the templates of pages, with what they have in common, as bytes in the program
-file(READ app/output/report_head.html head)
-file(READ app/output/report_style.css style)
-file(READ app/output/report_common.js script)
+file(READ app/report/report_head.html head)
+file(READ app/report/report_style.css style)
+file(READ app/report/report_common.js script)
 foreach(template compare/report_arms eval/report_eval)
   get_filename_component(page ${template} NAME)
   file(READ app/${template}.html bytes)
@@ -52,5 +56,5 @@ foreach(template compare/report_arms eval/report_eval)
   target_sources(sparge-gen PRIVATE ${page_source})
 endforeach()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-  app/output/report_head.html app/output/report_style.css app/output/report_common.js
+  app/report/report_head.html app/report/report_style.css app/report/report_common.js
   app/compare/report_arms.html app/eval/report_eval.html)
