@@ -1,9 +1,9 @@
 /* command_tune.c - `sparge-gen tune`: renders that are looked at, thresholds that come of it. */
+#include "base/output_file.h"
 #include "checkpoint.h"
 #include "command.h"
 #include "interrupt.h"
 #include "notices.h"
-#include "output_file.h"
 #include "picture.h"
 #include "progress.h"
 #include "prompt_set.h"

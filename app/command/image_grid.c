@@ -1,7 +1,7 @@
 /* image_grid.c - see image_grid.h. */
 #include "image_grid.h"
+#include "base/output_file.h"
 #include "base/path.h"
-#include "output_file.h"
 #include "sink.h"
 
 #include <stdlib.h>

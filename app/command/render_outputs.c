@@ -1,7 +1,7 @@
 /* render_outputs.c - see render_outputs.h. */
 #include "render_outputs.h"
+#include "base/output_file.h"
 #include "base/path.h"
-#include "output_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

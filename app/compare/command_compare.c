@@ -1,5 +1,6 @@
 /* command_compare.c - `sparge-gen compare`: how far two pictures are apart, or two clips, as videos or as folders of
  * frames. */
+#include "base/output_file.h"
 #include "base/text.h"
 #include "clip_reader.h"
 #include "clip_scores.h"
@@ -7,7 +8,6 @@
 #include "command.h"
 #include "compare_arms.h"
 #include "interrupt.h"
-#include "output_file.h"
 #include "progress.h"
 #include "report.h"
 #include "setup.h"

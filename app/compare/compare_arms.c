@@ -4,11 +4,11 @@
  * arms cannot take turns by step. */
 #include "compare_arms.h"
 #include "arm_setup.h"
+#include "base/output_file.h"
 #include "compare_files.h"
 #include "interrupt.h"
 #include "meta.h"
 #include "notices.h"
-#include "output_file.h"
 #include "picture.h"
 #include "prompt_set.h"
 #include "setup.h"

@@ -1,9 +1,9 @@
 /* compare_files.c - see compare_files.h. */
 #include "compare_files.h"
+#include "base/output_file.h"
 #include "base/path.h"
 #include "collage.h"
 #include "interrupt.h"
-#include "output_file.h"
 #include "report_page.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
 /* eval_files.c - see eval_files.h. */
 #include "eval_files.h"
 #include "base/hash.h"
+#include "base/output_file.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "eval_results.h"
-#include "output_file.h"
 #include "sink.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 /* eval_open.c - what an evaluation does before its first render: everything that can be refused is refused here. */
+#include "base/output_file.h"
 #include "base/path.h"
 #include "eval.h"
 #include "eval_files.h"
@@ -6,7 +7,6 @@
 #include "eval_pictures.h"
 #include "eval_similarity.h"
 #include "notices.h"
-#include "output_file.h"
 #include "sink.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* eval_pictures.c - see eval_pictures.h. */
 #include "eval_pictures.h"
+#include "base/output_file.h"
 #include "base/path.h"
-#include "output_file.h"
 #include "sink.h"
 
 #include <stdio.h>

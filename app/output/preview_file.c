@@ -1,9 +1,9 @@
 /* preview_file.c - see preview_file.h. */
 #include "preview_file.h"
+#include "base/output_file.h"
 #include "base/path.h"
 #include "image.h"
 #include "interrupt.h"
-#include "output_file.h"
 #include "sink.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* sink.c - the formats, and the queue between whoever renders and whoever writes. */
 #include "sink.h"
+#include "base/output_file.h"
 #include "image.h"
 #include "interrupt.h"
-#include "output_file.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* sink_jpeg.c - JPEG by libjpeg: one picture, 4:4:4, its settings as comments, which hold so many bytes each. */
-#include "output_file.h"
+#include "base/output_file.h"
 #include "sink.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef SG_SINK_VIDEO_H
 #define SG_SINK_VIDEO_H
 
-#include "output_file.h"
+#include "base/output_file.h"
 #include "sink.h"
 
 #include <libavcodec/avcodec.h>

@@ -1,6 +1,6 @@
 /* sink_y4m.c - YUV4MPEG2, 4:4:4, BT.709 in limited range: raw video that every player and encoder reads, and that needs
  * no library. The format has no field for the matrix; 4:4:4 at least loses no chroma. */
-#include "output_file.h"
+#include "base/output_file.h"
 #include "sink.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* report.c - see report.h. */
 #include "report.h"
+#include "base/output_file.h"
 #include "base/path.h"
 #include "base/utf8.h"
 #include "json_input.h"
-#include "output_file.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef SG_REPORT_PAGE_H
 #define SG_REPORT_PAGE_H
 
-#include "output_file.h"
+#include "base/output_file.h"
 
 #include <jansson.h>
 

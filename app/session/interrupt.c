@@ -1,6 +1,6 @@
 /* interrupt.c - see interrupt.h. */
 #include "interrupt.h"
-#include "output_file.h"
+#include "base/output_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

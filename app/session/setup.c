@@ -2,12 +2,12 @@
 #include "setup.h"
 #include "backend.h"
 #include "base/number.h"
+#include "base/output_file.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "checkpoint.h"
 #include "frame_list.h"
 #include "option_rules.h"
-#include "output_file.h"
 #include "rank.h"
 
 #include <errno.h>

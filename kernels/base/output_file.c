@@ -1,5 +1,5 @@
 /* output_file.c - see output_file.h. */
-#include "output_file.h"
+#include "base/output_file.h"
 #include "base/path.h"
 
 #include <errno.h>
