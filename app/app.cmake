@@ -1,5 +1,6 @@
 # app: included by the top CMakeLists.txt, so paths are relative to the top.
-# Its private include folders; tests, which have the program without its main, have them too.
+# Its private include folders; tests, which have the program without its main, have them too. tests/lint/run.sh has the
+# table of which of them may include from which.
 set(app_folders)
 foreach(folder bench command compare eval options output report session)
   list(APPEND app_folders ${PROJECT_SOURCE_DIR}/app/${folder})
@@ -12,7 +13,7 @@ target_sources(sparge-gen PRIVATE
   app/options/shell_completion.c
   app/output/caption.c app/output/collage.c app/output/preview_file.c app/output/sink.c app/output/sink_jpeg.c app/output/sink_png.c
   app/output/sink_y4m.c
-  app/session/clip_reader.c app/session/clip_y4m.c app/session/frame_list.c app/session/image.c app/session/interrupt.c
+  app/session/clip_reader.c app/session/clip_y4m.c app/session/frame_list.c app/session/image_reader.c app/session/interrupt.c
   app/session/notices.c app/session/picture.c app/session/progress.c app/session/rank.c app/session/setup.c
   app/session/setup_attention.c app/session/video_input.c app/session/wait_policy.c
   app/report/build_facts.c app/report/interval.c app/report/metrics.c app/report/report.c app/report/report_attention.c

@@ -184,7 +184,7 @@ static void print_all(const step_bench *t)
     const int               frames = t->frames[1] - t->frames[0], chunks = t->chunk.measured;
     sg_print(stdout, "%s in %s on %s\n%dx%d, %d frame%s, guidance %s: %lld token%s; the prompt took %.3f s",
              t->model.name, t->report.dtype, t->report.device, r->width, r->height, r->frames, sg_plural(r->frames),
-             sg_report_guidance((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r), (long long)t->report.plan.tokens,
+             sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r), (long long)t->report.plan.tokens,
              sg_plural(t->report.plan.tokens), t->report.seconds[SG_STAGE_TEXT]);
     if (r->image[SG_IMAGE_FIRST].rgb) printf(", pictures %.3f s", t->report.seconds[SG_STAGE_ENCODE]);
     putchar('\n');

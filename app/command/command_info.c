@@ -227,7 +227,7 @@ static void print_render(const model_summary *t)
     if (!sg_setup_makes_images(&t->info)) printf(", frames %s", sg_frame_rule_text((char[48]){0}, 48, t->info.frames));
     putchar('\n');
     printf("           %d step%s of %s, guidance %s", r->steps, sg_plural(r->steps), sg_sampler_names[r->sampler],
-           sg_report_guidance((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r));
+           sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r));
     if (r->sigmas.count)
         printf(", sigmas %s", sg_report_sigmas((char[SG_SIGMAS_TEXT]){0}, SG_SIGMAS_TEXT, &r->sigmas));
     else if (sg_sampler_flows(r->sampler))
@@ -276,7 +276,7 @@ static void print_model(const model_summary *t)
     for (int i = 0; i < p->phases; i++)
         if (p->phase[i].host)
             printf("offload    %s of the %s stay on the host, all but two blocks at a time; %s are free there\n",
-                   bytes_text(text[0], sizeof text[0], (double)p->phase[i].host), sg_report_offloaded(&p->phase[i]),
+                   bytes_text(text[0], sizeof text[0], (double)p->phase[i].host), sg_offloaded_part(&p->phase[i]),
                    bytes_text(text[1], sizeof text[1], (double)p->host_free));
 }
 

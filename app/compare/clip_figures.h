@@ -16,7 +16,7 @@
 #ifndef SG_CLIP_FIGURES_H
 #define SG_CLIP_FIGURES_H
 
-#include "image.h"
+#include "base/image.h"
 
 #include <stdbool.h>
 

@@ -12,8 +12,8 @@
 #ifndef SG_CLIP_SIMILARITY_H
 #define SG_CLIP_SIMILARITY_H
 
+#include "base/image.h"
 #include "clip_model.h"
-#include "image.h"
 
 typedef struct sg_similarity_totals {
     double clipsim, clip_t, clip_score; /* NAN: not of such a clip, or without a text */

@@ -2,7 +2,6 @@
 #include "option_table.h"
 #include "backend.h"
 #include "engine.h"
-#include "picture.h"
 #include "policy.h"
 
 #include <stdio.h>
@@ -57,6 +56,7 @@ static const char *const unskipped[] = {"dense", "sage", NULL};
 static const char *const rules[] = {"topk", "tau", NULL};
 
 const char *const sg_cold_parts[] = {"context", "backend", "clip", NULL};
+const char *const sg_picture_fits[] = {"crop", "pad", "stretch", NULL};
 
 const sg_option sg_option_table[] = {
     HEADING(MODEL, "What to render"),

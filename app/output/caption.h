@@ -2,7 +2,7 @@
 #ifndef SG_CAPTION_H
 #define SG_CAPTION_H
 
-#include "image.h"
+#include "base/image.h"
 
 enum { SG_CAPTION_LINE = 12 }; /* dots from line to line; a capital has 7 */
 

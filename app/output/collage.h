@@ -6,7 +6,7 @@
 #ifndef SG_COLLAGE_H
 #define SG_COLLAGE_H
 
-#include "image.h"
+#include "base/image.h"
 
 enum { SG_COLLAGE_LINES = 4, SG_COLLAGE_TEXT = 256, SG_COLLAGE_GAIN = 8, SG_COLLAGE_COLUMNS = 8 };
 

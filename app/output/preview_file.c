@@ -1,9 +1,9 @@
 /* preview_file.c - see preview_file.h. */
 #include "preview_file.h"
+#include "base/image.h"
 #include "base/output_file.h"
 #include "base/path.h"
-#include "image.h"
-#include "interrupt.h"
+#include "base/thread.h"
 #include "sink.h"
 
 #include <math.h>
@@ -141,9 +141,7 @@ sg_status sg_preview_file_open(sg_preview_file **out, const char *path, const sg
     f->request = r;
     pthread_mutex_init(&f->mutex, NULL);
     pthread_cond_init(&f->changed, NULL);
-    sg_interrupt_block();
-    const int failure = pthread_create(&f->thread, NULL, write_previews, f);
-    sg_interrupt_unblock();
+    const int failure = sg_thread_start(&f->thread, write_previews, f);
     if (!failure) return SG_OK;
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->mutex);

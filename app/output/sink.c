@@ -1,8 +1,8 @@
 /* sink.c - the formats, and the queue between whoever renders and whoever writes. */
 #include "sink.h"
+#include "base/image.h"
 #include "base/output_file.h"
-#include "image.h"
-#include "interrupt.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -153,10 +153,7 @@ static sg_status start(sg_sink *s, sg_error *e)
     SG_TRY(s->type->open(s->state, &s->clip, e));
     const int threads = s->type->parallel && s->clip.frames > 1 ? SG_SINK_THREADS : 1;
     int       failure = 0;
-    sg_interrupt_block();
-    while (s->threads < threads && !(failure = pthread_create(&s->thread[s->threads], NULL, write_frames, s)))
-        s->threads++;
-    sg_interrupt_unblock();
+    while (s->threads < threads && !(failure = sg_thread_start(&s->thread[s->threads], write_frames, s))) s->threads++;
     if (!failure) return SG_OK;
     return sg_error_set(e, SG_E_MEMORY, "%s: no thread for writing: %s", s->clip.path, strerror(failure));
 }

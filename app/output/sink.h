@@ -3,7 +3,7 @@
 #ifndef SG_SINK_H
 #define SG_SINK_H
 
-#include "image.h"
+#include "base/image.h"
 #include "status.h"
 
 #include <stdbool.h>

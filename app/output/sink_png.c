@@ -1,7 +1,7 @@
 /* sink_png.c - PNG by libpng: one picture, or one a frame where the name holds a number's pattern as in frame-%04d.png.
  * The pattern is read here and never handed to printf. */
+#include "base/image.h"
 #include "base/output_file.h"
-#include "image.h"
 #include "sink.h"
 
 #include <ctype.h>

@@ -21,7 +21,7 @@
 #ifndef SG_METRICS_H
 #define SG_METRICS_H
 
-#include "image.h"
+#include "base/image.h"
 
 enum { SG_SSIM_WINDOW = 11, SG_SSIM_SCALES = 5 };
 

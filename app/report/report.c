@@ -53,14 +53,6 @@ static json_t *decoding(const sg_request *r, const char *note)
     return made;
 }
 
-const char *sg_report_guidance(char *text, size_t size, const sg_request *r)
-{
-    const int n = snprintf(text, size, "%g", r->guidance > 0 ? r->guidance : r->cfg_scale);
-    if (r->guidance > 0 && r->cfg_scale > 1) snprintf(text + n, size - (size_t)n, ", cfg scale %g", r->cfg_scale);
-    if (r->slg_scale > 0) snprintf(text + n, size - (size_t)n, ", skip-layer guidance %g", r->slg_scale);
-    return text;
-}
-
 const char *sg_report_sigmas(char *text, size_t size, const sg_sigmas *s)
 {
     size_t n = 0;
@@ -207,11 +199,6 @@ static json_t *phase(const sg_phase_plan *p)
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "weight_bytes", (json_int_t)p->weights, "mapped_bytes",
                      (json_int_t)p->mapped, "packed_bytes", (json_int_t)p->packed, "host_bytes", (json_int_t)p->host,
                      "work_bytes", (json_int_t)p->work, "peak_bytes", (json_int_t)p->peak, "flops", p->flops);
-}
-
-const char *sg_report_offloaded(const sg_phase_plan *p)
-{
-    return p->stage == SG_STAGE_DENOISE ? "denoiser" : "text encoder";
 }
 
 json_t *sg_report_number(double v) { return isfinite(v) ? json_real(v) : json_null(); }

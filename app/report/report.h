@@ -24,11 +24,6 @@ sg_status sg_report_text(char **out, const json_t *settings, sg_error *e) SG_MUS
 
 enum { SG_SIGMAS_TEXT = SG_SIGMAS_MAX * 24 };
 
-enum { SG_GUIDANCE_TEXT = 64 };
-
-/* The guidance of r for people: "6"; of a model with embedded guidance and a second pass, "6, cfg scale 3". Returns text. */
-const char *sg_report_guidance(char *text, size_t size, const sg_request *r);
-
 /* As --sigmas has them. Returns text. */
 const char *sg_report_sigmas(char *text, size_t size, const sg_sigmas *s);
 
@@ -43,9 +38,6 @@ json_t *sg_report_skipped_steps(const sg_report *r);
 
 /* JSON has no infinity and no NaN: null. */
 json_t *sg_report_number(double v);
-
-/* Whose weights a phase keeps on the host. */
-const char *sg_report_offloaded(const sg_phase_plan *p);
 
 sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e) SG_MUST_USE;
 

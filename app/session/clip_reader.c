@@ -1,6 +1,7 @@
 /* clip_reader.c - see clip_reader.h. */
 #include "clip_reader.h"
 #include "base/file.h"
+#include "image_reader.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -13,8 +13,8 @@
 #ifndef SG_CLIP_READER_H
 #define SG_CLIP_READER_H
 
+#include "base/image.h"
 #include "frame_list.h"
-#include "image.h"
 
 #include <stdbool.h>
 

@@ -1,12 +1,13 @@
 /* interrupt.c - see interrupt.h. */
 #include "interrupt.h"
+#include "base/file.h"
 #include "base/output_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
 #include <unistd.h>
 
 static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
@@ -37,6 +38,16 @@ static void on_signal(int number)
     if (number == SIGINT) say_answer();
 }
 
+/* A file that shrank while it was mapped; path is NULL where none is known. Calls only what a signal handler may. */
+static void on_lost_page(const char *path)
+{
+    static const char begin[] = "sparge-gen: ", end[] = ": became shorter or unreadable while it was in use\n";
+    sg_output_file_unlink_all();
+    if (path && write(STDERR_FILENO, begin, sizeof begin - 1) > 0 && write(STDERR_FILENO, path, strlen(path)) > 0 &&
+        write(STDERR_FILENO, end, sizeof end - 1) > 0)
+        _exit(1);
+}
+
 void sg_interrupt_answer(bool terminal) { answer = terminal ? 2 : 1; }
 
 void sg_interrupt_catch(void)
@@ -49,6 +60,7 @@ void sg_interrupt_catch(void)
         if (sigaction(caught[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN) continue;
         sigaction(caught[i], &action, NULL);
     }
+    sg_map_watch(on_lost_page);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files fails the write, not the process */
 }
@@ -62,15 +74,3 @@ void sg_interrupt_fill_streams(void)
 }
 
 bool sg_interrupt_asked(void) { return asked != 0; }
-
-static void mask(int how)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    for (int i = 0; i < CAUGHT; i++) sigaddset(&set, caught[i]);
-    pthread_sigmask(how, &set, NULL);
-}
-
-void sg_interrupt_block(void) { mask(SIG_BLOCK); }
-
-void sg_interrupt_unblock(void) { mask(SIG_UNBLOCK); }

@@ -1,10 +1,11 @@
-/* interrupt.h - Ctrl-C: the first asks the render to stop at its next step, the second ends the process at once. */
+/* interrupt.h - signals. Ctrl-C: the first asks the render to stop at its next step, the second ends the process at once. A
+ * mapped file that was cut short ends it with exit code 1 and a message that names the file. What is unpublished is removed. */
 #ifndef SG_INTERRUPT_H
 #define SG_INTERRUPT_H
 
 #include <stdbool.h>
 
-/* Catches SIGINT, SIGTERM and SIGHUP. Makes writes to closed pipes, and beyond the limit of file sizes, fail with an
+/* Catches SIGINT, SIGTERM, SIGHUP, and SIGBUS of mapped files. Makes writes to closed pipes, and beyond the limit of file sizes, fail with an
  * error. Call it once, at the start. */
 void sg_interrupt_catch(void);
 
@@ -17,9 +18,5 @@ bool sg_interrupt_asked(void);
 /* From now on the first Ctrl-C is answered at once on stderr: "stopping after this step; again to quit". On a terminal the
  * line that the cursor is in goes. */
 void sg_interrupt_answer(bool terminal);
-
-/* Around pthread_create: a thread born between the two takes no signals. */
-void sg_interrupt_block(void);
-void sg_interrupt_unblock(void);
 
 #endif

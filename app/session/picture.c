@@ -3,12 +3,11 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/resample.h"
+#include "image_reader.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *const sg_picture_fits[] = {"crop", "pad", "stretch", NULL};
 
 const char *const sg_picture_keys[] = {"image", "last_image"};
 

@@ -3,8 +3,8 @@
 #ifndef SG_PICTURE_H
 #define SG_PICTURE_H
 
+#include "base/image.h"
 #include "engine.h"
-#include "image.h"
 #include "options.h"
 
 typedef struct sg_pictures {
@@ -15,7 +15,6 @@ typedef struct sg_pictures {
     bool        of_entry; /* of a prompt set, not of --image and --last-image: for messages */
 } sg_pictures;
 
-extern const char *const sg_picture_fits[]; /* "crop", "pad", "stretch", NULL */
 extern const char *const sg_picture_keys[]; /* "image", "last_image": by SG_IMAGE_FIRST and SG_IMAGE_LAST */
 
 /* Reads those of --image and --last-image; SG_E_ARG for --fit without them. The caller closes, after a failure too. */

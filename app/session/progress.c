@@ -2,9 +2,9 @@
 #include "progress.h"
 #include "backend.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "base/utf8.h"
 #include "interrupt.h"
-#include "report.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -45,6 +45,19 @@ const char *sg_clip_text(char *text, size_t size, const sg_request *r)
     else
         snprintf(text, size, "%dx%d, %d frames at %d fps", r->width, r->height, r->frames, r->fps);
     return text;
+}
+
+const char *sg_guidance_text(char *text, size_t size, const sg_request *r)
+{
+    const int n = snprintf(text, size, "%g", r->guidance > 0 ? r->guidance : r->cfg_scale);
+    if (r->guidance > 0 && r->cfg_scale > 1) snprintf(text + n, size - (size_t)n, ", cfg scale %g", r->cfg_scale);
+    if (r->slg_scale > 0) snprintf(text + n, size - (size_t)n, ", skip-layer guidance %g", r->slg_scale);
+    return text;
+}
+
+const char *sg_offloaded_part(const sg_phase_plan *p)
+{
+    return p->stage == SG_STAGE_DENOISE ? "denoiser" : "text encoder";
 }
 
 const char *sg_clip_noun(int frames) { return frames == 1 ? "image" : "clip"; }
@@ -120,7 +133,7 @@ void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_inf
     sg_progress_say_device(p, model, info);
     sg_progress_say(p, "%s, %d%s step%s, guidance %s, seed %llu%s",
                     sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r), done, of, sg_plural(r->steps),
-                    sg_report_guidance((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r), (unsigned long long)r->seed,
+                    sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r), (unsigned long long)r->seed,
                     all);
     if (p->quiet && drawn) fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
 }
@@ -130,7 +143,7 @@ void sg_progress_say_plan(sg_progress *p, const sg_plan *plan)
     for (int i = 0; i < plan->phases; i++)
         if (plan->phase[i].host)
             sg_progress_say(p, "offload: %.2f GiB of the %s stay on the host, all but two blocks at a time",
-                            (double)plan->phase[i].host * 0x1p-30, sg_report_offloaded(&plan->phase[i]));
+                            (double)plan->phase[i].host * 0x1p-30, sg_offloaded_part(&plan->phase[i]));
     if (plan->untiled)
         sg_progress_say(
             p,
@@ -331,9 +344,7 @@ static void start_ticking(sg_progress *p)
     pthread_cond_init(&p->wake, &how);
     pthread_condattr_destroy(&how);
     p->stop = false;
-    sg_interrupt_block();
-    p->ticks = pthread_create(&p->ticker, NULL, tick, p) == 0;
-    sg_interrupt_unblock();
+    p->ticks = sg_thread_start(&p->ticker, tick, p) == 0;
     if (p->ticks) return;
     pthread_cond_destroy(&p->wake);
     pthread_mutex_destroy(&p->lock);

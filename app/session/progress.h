@@ -73,6 +73,14 @@ enum { SG_CLIP_TEXT = 64 };
 /* What r renders, for people: "832x480, 81 frames at 16 fps", "image of 512x512". Returns text. */
 const char *sg_clip_text(char *text, size_t size, const sg_request *r);
 
+enum { SG_GUIDANCE_TEXT = 64 };
+
+/* The guidance of r for people: "6"; of a model with embedded guidance and a second pass, "6, cfg scale 3". Returns text. */
+const char *sg_guidance_text(char *text, size_t size, const sg_request *r);
+
+/* Whose weights a phase keeps on the host: "denoiser" or "text encoder". */
+const char *sg_offloaded_part(const sg_phase_plan *p);
+
 /* "image" of one frame, else "clip". */
 const char *sg_clip_noun(int frames);
 

@@ -1,5 +1,4 @@
 /* setup.c - see setup.h. */
-#include "setup.h"
 #include "backend.h"
 #include "base/number.h"
 #include "base/output_file.h"
@@ -9,12 +8,11 @@
 #include "frame_list.h"
 #include "option_rules.h"
 #include "rank.h"
+#include "setup.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <float.h>
 #include <math.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,67 +85,6 @@ static sg_offload offload(const char *name)
 {
     if (!name || strcmp(name, "auto") == 0) return SG_OFFLOAD_AUTO;
     return strcmp(name, "on") == 0 ? SG_OFFLOAD_ON : SG_OFFLOAD_OFF;
-}
-
-/* ---- files that shrink while they are mapped ---- */
-
-static uintptr_t hexadecimal(const char **s)
-{
-    uintptr_t v = 0;
-    for (;; (*s)++) {
-        if (**s >= '0' && **s <= '9')
-            v = 16 * v + (uintptr_t)(**s - '0');
-        else if (**s >= 'a' && **s <= 'f')
-            v = 16 * v + (uintptr_t)(**s - 'a' + 10);
-        else
-            return v;
-    }
-}
-
-/* The file mapped at that address, in line; NULL: none is. Calls only what a signal handler may. */
-static const char *file_at(uintptr_t address, char *line, size_t size)
-{
-    const char *found = NULL;
-    const int   fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    size_t      n = 0;
-    while (fd >= 0 && read(fd, line + n, 1) == 1) {
-        if (line[n] != '\n') {
-            n += n + 1 < size;
-            continue;
-        }
-        line[n] = '\0';
-        n = 0;
-        const char     *at = line;
-        const uintptr_t from = hexadecimal(&at), to = *at == '-' ? (at++, hexadecimal(&at)) : 0;
-        if (address < from || address >= to) continue;
-        found = strchr(line, '/');
-        break;
-    }
-    if (fd >= 0) close(fd);
-    return found;
-}
-
-static void on_lost_page(int number, siginfo_t *info, void *context)
-{
-    static const char begin[] = "sparge-gen: ", end[] = ": became shorter or unreadable while it was in use\n";
-    static char       line[PATH_MAX + 128];
-    (void)context;
-    const char *const file = file_at((uintptr_t)info->si_addr, line, sizeof line);
-    for (char *c = line; *c; c++)
-        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c; /* a terminal would obey them */
-    sg_output_file_unlink_all();
-    if (file && write(STDERR_FILENO, begin, sizeof begin - 1) > 0 && write(STDERR_FILENO, file, strlen(file)) > 0 &&
-        write(STDERR_FILENO, end, sizeof end - 1) > 0)
-        _exit(1);
-    signal(number, SIG_DFL);
-    raise(number);
-}
-
-static void watch_mapped_files(void)
-{
-    struct sigaction action = {.sa_sigaction = on_lost_page, .sa_flags = SA_SIGINFO};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGBUS, &action, NULL);
 }
 
 /* ---- engine and request ---- */
@@ -229,8 +166,7 @@ sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_
 /* Of a model that the environment names, who reads of a wrong path would else look for it on the command line. */
 sg_status sg_setup_engine_as(sg_engine **out, const sg_model_path *model, const sg_engine_options *o, sg_error *e)
 {
-    sg_error why = {0};
-    watch_mapped_files();
+    sg_error        why = {0};
     const sg_status status = sg_engine_open(out, o, &why);
     if (status == SG_OK) return SG_OK;
     if (model->from == SG_MODEL_OF_ENVIRONMENT && strncmp(why.text, model->dir, strlen(model->dir)) == 0)
@@ -244,7 +180,6 @@ sg_status sg_setup_clip(sg_clip_model **out, const sg_settings *s, int threads, 
     sg_error          why = {0};
     SG_TRY(sg_setup_options(&o, NULL, s, e));
     o.threads = threads;
-    watch_mapped_files();
     const sg_status status = sg_clip_model_open(out, s->clip, &o, &why);
     return status == SG_OK ? SG_OK : sg_error_set(e, status, "--clip: %s", why.text);
 }

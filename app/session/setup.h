@@ -33,8 +33,7 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
 /* Whether the model makes images: its clips have one frame. */
 bool sg_setup_makes_images(const sg_model_info *info);
 
-/* The caller closes. From here on a file of the model that shrinks while it is mapped ends the process with exit code 1
- * and a message that names it, and what is unpublished is removed. */
+/* The caller closes. */
 sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_settings *s, bool check,
                           sg_error *e) SG_MUST_USE;
 

@@ -1,6 +1,6 @@
 /* fuzz_image.c - any bytes as a picture; a PNG once more with the checksums of its chunks put right, without which
  * little of it would be reached. */
-#include "image.h"
+#include "image_reader.h"
 
 #include <stdlib.h>
 #include <string.h>

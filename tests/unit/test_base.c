@@ -1,14 +1,16 @@
-/* test_base.c - kernels/base: arrays, text, UTF-8, numbers, paths, files, hashes. */
+/* test_base.c - kernels/base: arrays, text, UTF-8, numbers, paths, files, hashes, threads. */
 #include "base/array.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/number.h"
 #include "base/path.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "base/utf8.h"
 
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -468,6 +470,31 @@ static void hashes_are_fnv_1a(void **state)
     assert_true(sg_hash(sg_hash(SG_HASH, "foo", 3), "bar", 3) == 0x85944171f73967e8u);
 }
 
+static void *note_mask(void *context)
+{
+    pthread_sigmask(SIG_BLOCK, NULL, context);
+    return NULL;
+}
+
+static void threads_take_no_signals(void **state)
+{
+    (void)state;
+    static const int number[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t         mine, before, after, inside;
+    pthread_t        thread;
+    sigemptyset(&mine);
+    sigaddset(&mine, SIGTERM); /* blocked before, it stays so */
+    pthread_sigmask(SIG_SETMASK, &mine, &before);
+    assert_int_equal(sg_thread_start(&thread, note_mask, &inside), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pthread_sigmask(SIG_SETMASK, &before, &after);
+    for (int i = 0; i < 3; i++) {
+        assert_true(sigismember(&inside, number[i]));
+        assert_int_equal(sigismember(&after, number[i]), number[i] == SIGTERM);
+    }
+    assert_false(sigismember(&inside, SIGBUS)); /* which a thread answers for itself */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -488,6 +515,7 @@ int main(void)
         cmocka_unit_test(paths_join),
         cmocka_unit_test(files_are_mapped),
         cmocka_unit_test(hashes_are_fnv_1a),
+        cmocka_unit_test(threads_take_no_signals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* test_clip_reader.c - frames written by a sink come back from the file; damaged files are refused. */
 #include "clip_reader.h"
+#include "image_reader.h"
 #include "metrics.h"
 #include "sink.h"
 

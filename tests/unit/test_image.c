@@ -2,7 +2,7 @@
  * the sums of samples are Pillow's, but for the 16-bit ones, which Pillow cuts down and we round. */
 #include "base/file.h"
 #include "base/resample.h"
-#include "image.h"
+#include "image_reader.h"
 #include "picture.h"
 
 #include <setjmp.h>

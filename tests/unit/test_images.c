@@ -1,7 +1,7 @@
 /* test_images.c - images out: JPEG and what it keeps, the grid of a batch, outputs that would be one file. */
 #include "base/output_file.h"
 #include "collage.h"
-#include "image.h"
+#include "image_reader.h"
 #include "sink.h"
 
 #include <setjmp.h>

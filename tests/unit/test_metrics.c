@@ -1,6 +1,7 @@
 /* test_metrics.c - PSNR, SSIM, MS-SSIM, sharpness, flicker, distances and summaries against scikit-image,
  * pytorch-msssim, OpenCV, VBench's formula, torch and NumPy. */
 #include "clip_figures.h"
+#include "image_reader.h"
 #include "metrics.h"
 
 #include "metrics_table.h"

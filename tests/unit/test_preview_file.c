@@ -1,7 +1,7 @@
 /* test_preview_file.c - previews in a file: a strip's size and places, the newest last, nothing half done, refusals. */
 #include "preview_file.h"
 
-#include "image.h"
+#include "image_reader.h"
 #include "sink.h"
 
 #include <dirent.h>

@@ -1,26 +1,13 @@
-/* image.h - PNG and JPEG in, as 8-bit RGB.
+/* image_reader.h - PNG and JPEG in, as 8-bit RGB.
  *
  * Samples are used as stored: ICC profiles and gamma are ignored. 16 bits are rounded to 8. Grey and palette images are
  * converted to RGB. But for sg_image_decode_upright EXIF's rotation is ignored, and alpha is dropped without blending. Of an
  * animated PNG the default picture is read. Refused: CMYK, more than 16384 pixels a side or 2^26 in all, files above 256 MiB
  * or too small for the pixels that they declare, and truncated or damaged files. */
-#ifndef SG_IMAGE_H
-#define SG_IMAGE_H
+#ifndef SG_IMAGE_READER_H
+#define SG_IMAGE_READER_H
 
-#include "status.h"
-
-#include <stddef.h>
-#include <stdint.h>
-
-enum { SG_IMAGE_MAX_SIDE = 16384, SG_IMAGE_MAX_PIXELS = 1 << 26 };
-
-typedef struct sg_image {
-    int      width, height;
-    uint8_t *rgb; /* [height][width][3] */
-} sg_image;
-
-/* Of its samples. */
-static inline size_t sg_image_bytes(int width, int height) { return (size_t)width * (size_t)height * 3; }
+#include "base/image.h"
 
 /* The caller closes. SG_E_FILE: it cannot be read; SG_E_FORMAT: not such a picture; SG_E_MEMORY. */
 sg_status sg_image_read(sg_image *out, const char *path, sg_error *e) SG_MUST_USE;
@@ -31,11 +18,5 @@ sg_status sg_image_decode(sg_image *out, const uint8_t *data, size_t size, const
 /* The same, rotated as its EXIF says and over white where it is transparent. */
 sg_status sg_image_decode_upright(sg_image *out, const uint8_t *data, size_t size, const char *name,
                                   sg_error *e) SG_MUST_USE;
-
-/* A picture of a size from a file, its samples unset; the caller closes. SG_E_FORMAT for a size that is refused,
- * SG_E_MEMORY; the message names no file. */
-sg_status sg_image_alloc(sg_image *out, size_t width, size_t height, sg_error *e) SG_MUST_USE;
-
-void sg_image_close(sg_image *i); /* zero is fine */
 
 #endif

@@ -1,5 +1,5 @@
-/* image.c - see image.h. libpng and libjpeg leave by longjmp; whatever must outlive that lies in a source. */
-#include "image.h"
+/* image_reader.c - see image_reader.h. libpng and libjpeg leave by longjmp; whatever must outlive that lies in a source. */
+#include "image_reader.h"
 #include "base/file.h"
 
 #include <setjmp.h>
@@ -47,20 +47,6 @@ static _Noreturn SG_PRINTF(3, 4) void leave(source *s, sg_status code, const cha
     va_end(args);
     s->code = code;
     longjmp(s->back, 1);
-}
-
-sg_status sg_image_alloc(sg_image *out, size_t width, size_t height, sg_error *e)
-{
-    *out = (sg_image){0};
-    if (!width || !height) return sg_error_set(e, SG_E_FORMAT, "has no pixels (%zux%zu)", width, height);
-    if (width > MAX_SIDE || height > MAX_SIDE)
-        return sg_error_set(e, SG_E_FORMAT, "is %zux%zu pixels; at most %d a side are read", width, height, MAX_SIDE);
-    if (width * height > MAX_PIXELS)
-        return sg_error_set(e, SG_E_FORMAT, "is %zux%zu pixels; at most %d in all are read", width, height, MAX_PIXELS);
-    uint8_t *const rgb = malloc(width * height * 3);
-    if (!rgb) return sg_error_set(e, SG_E_MEMORY, "out of memory for %zux%zu pixels", width, height);
-    *out = (sg_image){(int)width, (int)height, rgb};
-    return SG_OK;
 }
 
 static void take_room(source *s, size_t width, size_t height, size_t pixels_per_byte)
@@ -308,10 +294,4 @@ sg_status sg_image_read(sg_image *out, const char *path, sg_error *e)
     const sg_status status = sg_image_decode(out, map.data, map.size, path, e);
     sg_map_close(&map);
     return status;
-}
-
-void sg_image_close(sg_image *i)
-{
-    free(i->rgb);
-    *i = (sg_image){0};
 }
