@@ -1,4 +1,5 @@
 /* setup.c - see setup.h. */
+#include "setup.h"
 #include "backend.h"
 #include "base/number.h"
 #include "base/output_file.h"
@@ -8,7 +9,6 @@
 #include "frame_list.h"
 #include "option_rules.h"
 #include "rank.h"
-#include "setup.h"
 
 #include <errno.h>
 #include <float.h>
@@ -61,6 +61,46 @@ static sg_status find_model(sg_model_path *out, const char *asked, sg_error *e)
     return SG_OK;
 }
 
+/* ---- LoRAs ---- */
+
+/* FILE, or FILE:STRENGTH where a number is behind the last colon. */
+static sg_status read_lora(sg_lora_path *out, const char *text, const char *option, sg_error *e)
+{
+    enum { MOST_STRENGTH = 100 };
+    const char *const colon = strrchr(text, ':');
+    const size_t      all = strlen(text);
+    size_t            n = all;
+    out->strength = 1;
+    if (colon && colon > text && sg_number_real(colon + 1, strlen(colon + 1), -DBL_MAX, DBL_MAX, &out->strength))
+        n = (size_t)(colon - text);
+    if (fabs(out->strength) > MOST_STRENGTH)
+        return sg_error_set(e, SG_E_ARG, "--%s: the strength %g is not from -%d to %d", option, out->strength,
+                            MOST_STRENGTH, MOST_STRENGTH);
+    if (n == 0 || n >= PATH_MAX) return sg_error_set(e, SG_E_ARG, "--%s: '%.80s' is no file", option, text);
+    memcpy(out->path, text, n);
+    out->path[n] = '\0';
+    if (access(out->path, R_OK) != 0)
+        return sg_error_set(e, SG_E_FILE, "--%s: %s: cannot be opened: %s", option, out->path, strerror(errno));
+    return SG_OK;
+}
+
+/* The first denoiser's, then those for the others, which are for all where the first has none of its own. */
+static sg_status read_loras(sg_model_path *out, const sg_settings *s, sg_error *e)
+{
+    const sg_text_list *lists[] = {&s->high_noise_lora, &s->lora};
+    const char *const   options[] = {"high-noise-lora", "lora"};
+    _Static_assert(SG_LORAS_MAX >= 2 * sizeof lists[0]->item / sizeof *lists[0]->item, "all have room");
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < lists[k]->count; i++) {
+            sg_lora_path *const lora = &out->lora[out->loras++];
+            SG_TRY(read_lora(lora, lists[k]->item[i], options[k], e));
+            lora->denoisers = !s->high_noise_lora.count ? 0 : k == 0 ? 1u : ~1u;
+        }
+    return SG_OK;
+}
+
+/* ---- the model ---- */
+
 sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e)
 {
     *out = (sg_model_path){.parts = s->parts};
@@ -71,7 +111,7 @@ sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e)
     char        real[PATH_MAX];
     const char *full = realpath(out->dir, real) ? real : out->dir;
     snprintf(out->name, sizeof out->name, "%.*s", NAME_MAX, sg_path_name(full));
-    return SG_OK;
+    return read_loras(out, s, e);
 }
 
 int sg_setup_place(const char *name, const char *const *list)
@@ -96,44 +136,6 @@ static const char *backend_of(const sg_settings *s)
     return s->device >= 0 && strcmp(name, "auto") == 0 ? "cuda" : name;
 }
 
-/* FILE, or FILE:STRENGTH where a number is behind the last colon. The file's name goes to name[PATH_MAX]. */
-static sg_status read_lora(sg_lora_option *out, char *name, const char *text, const char *option, sg_error *e)
-{
-    enum { MOST_STRENGTH = 100 };
-    const char *const colon = strrchr(text, ':');
-    const size_t      all = strlen(text);
-    size_t            n = all;
-    out->strength = 1;
-    if (colon && colon > text && sg_number_real(colon + 1, strlen(colon + 1), -DBL_MAX, DBL_MAX, &out->strength))
-        n = (size_t)(colon - text);
-    if (fabs(out->strength) > MOST_STRENGTH)
-        return sg_error_set(e, SG_E_ARG, "--%s: the strength %g is not from -%d to %d", option, out->strength,
-                            MOST_STRENGTH, MOST_STRENGTH);
-    if (n == 0 || n >= PATH_MAX) return sg_error_set(e, SG_E_ARG, "--%s: '%.80s' is no file", option, text);
-    memcpy(name, text, n);
-    name[n] = '\0';
-    out->path = name;
-    if (access(name, R_OK) != 0)
-        return sg_error_set(e, SG_E_FILE, "--%s: %s: cannot be opened: %s", option, name, strerror(errno));
-    return SG_OK;
-}
-
-/* The first denoiser's, then those for the others, which are for all where the first has none of its own. */
-static sg_status read_loras(sg_engine_options *out, const sg_settings *s, sg_error *e)
-{
-    static char         name[SG_LORAS_MAX][PATH_MAX];
-    const sg_text_list *lists[] = {&s->high_noise_lora, &s->lora};
-    const char *const   options[] = {"high-noise-lora", "lora"};
-    _Static_assert(sizeof name / sizeof *name >= 2 * sizeof lists[0]->item / sizeof *lists[0]->item, "all have room");
-    for (int k = 0; k < 2; k++)
-        for (int i = 0; i < lists[k]->count; i++) {
-            sg_lora_option *const o = &out->lora[out->loras];
-            SG_TRY(read_lora(o, name[out->loras++], lists[k]->item[i], options[k], e));
-            o->denoisers = !s->high_noise_lora.count ? 0 : k == 0 ? 1u : ~1u;
-        }
-    return SG_OK;
-}
-
 sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, const sg_settings *s, sg_error *e)
 {
     const char *const name = backend_of(s);
@@ -152,7 +154,11 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .fast = s->fast,
                                .offload = offload(s->offload),
                                .preview_decoder = s->preview_decoder};
-    return read_loras(out, s, e);
+    for (out->loras = 0; model && out->loras < model->loras; out->loras++) {
+        const sg_lora_path *const lora = &model->lora[out->loras];
+        out->lora[out->loras] = (sg_lora_option){lora->path, lora->strength, lora->denoisers};
+    }
+    return SG_OK;
 }
 
 sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_settings *s, bool check, sg_error *e)

@@ -11,12 +11,21 @@
 
 #include <limits.h>
 
+/* A LoRA of --lora or --high-noise-lora, as sg_lora_option has it. */
+typedef struct sg_lora_path {
+    char     path[PATH_MAX];
+    double   strength;
+    unsigned denoisers;
+} sg_lora_path;
+
 /* What to open: --model, else the file of --diffusion-model, else $SPARGE_GEN_MODEL, else the bundled model, beside the
- * program or in the source tree; and the parts that options replace. */
+ * program or in the source tree; the parts that options replace; and the LoRAs, whose files are there. */
 typedef struct sg_model_path {
     char           dir[PATH_MAX];      /* a folder or a file */
     char           name[NAME_MAX + 1]; /* its own name */
     sg_model_parts parts;              /* of the settings */
+    sg_lora_path   lora[SG_LORAS_MAX];
+    int            loras;
     enum { SG_MODEL_OF_OPTION, SG_MODEL_OF_ENVIRONMENT, SG_MODEL_BUNDLED } from;
 } sg_model_path;
 
@@ -25,8 +34,8 @@ sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e) 
 /* The index of name in a NULL-ended list. The options have checked that it is there. */
 int sg_setup_place(const char *name, const char *const *list);
 
-/* Engine options from s; model may be NULL where no engine is opened. Without --device the local rank of rank.h selects
- * the GPU. */
+/* Makes engine options of s, which borrow from model; NULL where no engine is opened. Without --device the local rank of rank.h
+ * selects the GPU. */
 sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, const sg_settings *s,
                            sg_error *e) SG_MUST_USE;
 

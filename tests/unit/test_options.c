@@ -1,5 +1,6 @@
 /* test_options.c - values of options: what is a number, a size, an amount of memory, a place to capture, and what is not. */
 #include "option_rules.h"
+#include "setup.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -118,13 +119,34 @@ static void captures_are_split(void **state)
         if (sg_options_capture(bad[i], &layer, &step, &file)) fail_msg("'%s' is accepted", bad[i]);
 }
 
+static void models_keep_their_loras(void **state)
+{
+    (void)state;
+    static const char *const text[2] = {SG_TINY_WAN "/model_index.json:0.5", SG_TINY_WAN "/vae/config.json"};
+    static const char *const path[2] = {SG_TINY_WAN "/model_index.json", SG_TINY_WAN "/vae/config.json"};
+    sg_model_path            model[2];
+    sg_engine_options        o[2];
+    sg_error                 e = {0};
+    for (int i = 0; i < 2; i++) {
+        sg_settings s = sg_options_empty(SG_COMMAND_RENDER);
+        assert_int_equal(sg_options_set(&s, "model", SG_TINY_WAN, &e), SG_OK);
+        assert_int_equal(sg_options_set(&s, "lora", text[i], &e), SG_OK);
+        if (sg_setup_model(&model[i], &s, &e) || sg_setup_options(&o[i], &model[i], &s, &e)) fail_msg("%s", e.text);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(o[i].loras, 1);
+        assert_string_equal(o[i].lora[0].path, path[i]);
+        assert_true(o[i].lora[0].strength == (i ? 1 : 0.5));
+        assert_int_equal(o[i].lora[0].denoisers, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_read),
-        cmocka_unit_test(amounts_of_memory_have_units),
-        cmocka_unit_test(other_values_are_refused),
-        cmocka_unit_test(captures_are_split),
+        cmocka_unit_test(numbers_are_read),         cmocka_unit_test(amounts_of_memory_have_units),
+        cmocka_unit_test(other_values_are_refused), cmocka_unit_test(captures_are_split),
+        cmocka_unit_test(models_keep_their_loras),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
