@@ -18,7 +18,7 @@
  *
  * The threads are OpenMP's. How long they spin between two calls is the program's to decide: the library does not touch
  * OMP_WAIT_POLICY and GOMP_SPINCOUNT. A program that shares its processors with others sets GOMP_SPINCOUNT to about 1,500,
- * as sparge-gen does for itself (app/wait_policy.c). */
+ * as sparge-gen does for itself (app/session/wait_policy.c). */
 #ifndef SG_ATTENTION_H
 #define SG_ATTENTION_H
 

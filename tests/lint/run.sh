@@ -53,7 +53,7 @@ for f in $(for f in $code; do case $f in *.h) echo "$f" ;; esac; done); do
     case $f in *_table.h | tests/* | kernels/cpu/* | attention/cpu/*) continue ;; esac
     why=$(printf '#include "%s"\n' "$(basename "$f")" |
         LC_ALL=C gcc -std=c17 -D_GNU_SOURCE -fsyntax-only -x c -I"$(dirname "$f")" -Ikernels -Ikernels/meta -Iattention -Iweights \
-            -Imodel -Iprompts -Iapp $(printf -- '-I%s ' model/*/ weights/*/ prompts/*/ app/*/) ${cuda:+-isystem "$cuda"} - 2>&1) && continue
+            -Imodel -Iprompts $(printf -- '-I%s ' model/*/ weights/*/ prompts/*/ app/*/) ${cuda:+-isystem "$cuda"} - 2>&1) && continue
     [[ $why =~ fatal\ error:\ ([^:]*):\ No\ such\ file && ! " $code " =~ /${BASH_REMATCH[1]}[[:space:]] ]] ||
         complain "$f: does not compile alone"
 done
@@ -87,6 +87,27 @@ $hits"
 $hits"
     done
 fi
+
+# Arrows between app's folders run one way: this says from which of them, beside itself, each may include.
+declare -A below=([options]= [output]=
+    [session]="options output"
+    [report]="session options output"
+    [command]="report session options output"
+    [compare]="report session options output"
+    [bench]="report session options output"
+    [eval]="compare report session options output")
+hits=$(sources 'app/*/*.[ch]' | while IFS=/ read -r _ folder name; do
+    [ -v "below[$folder]" ] || { echo "app/$folder is not in the table of this script"; continue; }
+    grep -noP '^#\s*include "\K[^"]+' "app/$folder/$name" | while IFS=: read -r line header; do
+        for owner in app/*/"$header"; do
+            owner=${owner#app/}
+            owner=${owner%%/*}
+            [[ $owner == '*' || " $folder ${below[$folder]} " == *" $owner "* ]] || echo "app/$folder/$name:$line: includes $header of app/$owner"
+        done
+    done
+done)
+[ -z "$hits" ] || complain "arrows between app's folders that run the wrong way:
+$hits"
 
 # A library sees its own folders and the public ones, which hold no header of its insides, of the libraries below it.
 sees() { # LIBRARY OBJECT-PATTERN FOLDER...
