@@ -3,13 +3,7 @@
 #define SG_BLOCKS_FIXTURE_H
 
 #include "op.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { ROOM = 1 << 24, N = 300, M = 450, H = 4, HK = 2, D = 16, NQ = 3, NK = 8 };
 

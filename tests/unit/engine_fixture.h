@@ -3,14 +3,7 @@
 #define SG_ENGINE_FIXTURE_H
 
 #include "engine_state.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static const char model[] = SG_FIXTURES "/wan21_hd12";
 
@@ -41,7 +34,6 @@ static char copy_dir[] = "/tmp/sg_poison_XXXXXX";
 
 static inline int make_copy(void **state)
 {
-    (void)state;
     char command[512];
     if (!mkdtemp(copy_dir)) return -1;
     snprintf(command, sizeof command, "cp -r '%s'/. '%s'", model, copy_dir);
@@ -50,7 +42,6 @@ static inline int make_copy(void **state)
 
 static inline int remove_copy(void **state)
 {
-    (void)state;
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", copy_dir);
     return system(command);

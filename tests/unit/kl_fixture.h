@@ -6,9 +6,8 @@
 #include "backend.h"
 #include "made_file.h"
 #include "meta.h"
+#include "unit.h"
 #include "vae.h"
-
-#include <math.h>
 
 enum { LEVELS_MAX = 4 };
 

@@ -6,7 +6,7 @@
 #include "checkpoint.h"
 #include "made_up.h"
 #include "safetensors_write.h"
-#include "unit_file.h"
+#include "unit.h"
 
 #include <ftw.h>
 
@@ -15,7 +15,6 @@ static char           folder[32];
 
 static inline int make_folder(void **state)
 {
-    (void)state;
     strcpy(folder, "/tmp/sg_made_XXXXXX");
     return !mkdtemp(folder) || sg_checkpoint_open(&from, folder, NULL);
 }
@@ -28,7 +27,6 @@ static inline int remove_one(const char *path, const struct stat *s, int type, s
 
 static inline int remove_folder(void **state)
 {
-    (void)state;
     sg_checkpoint_close(&from);
     return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }

@@ -4,12 +4,7 @@
 
 #include "bind.h"
 #include "host_memory.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 /* ---- two devices: one computes in the host's memory, the other does not ---- */
 

@@ -4,11 +4,7 @@
 #define SG_OP_SHAPES_H
 
 #include "op.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static inline sg_tensor shape(sg_dtype type, int rank, const int64_t *dim)
 {

@@ -5,7 +5,7 @@
 #include "base/path.h"
 #include "engine_fixture.h"
 #include "safetensors_write.h"
-#include "unit_file.h"
+#include "unit.h"
 
 #define I2V SG_FIXTURES "/wan21_i2v"
 #define COG SG_FIXTURES "/cogvideox_2b"
@@ -23,14 +23,12 @@ static char temporary[] = "/tmp/sg_files_XXXXXX", home[1024];
 
 static inline int enter(void **state)
 {
-    (void)state;
     if (!getcwd(home, sizeof home) || !mkdtemp(temporary)) return -1;
     return chdir(temporary);
 }
 
 static inline int leave(void **state)
 {
-    (void)state;
     char command[64];
     if (chdir(home) != 0) return -1;
     snprintf(command, sizeof command, "rm -rf '%s'", temporary);

@@ -7,14 +7,7 @@
 #include "host_memory.h"
 #include "meta.h"
 #include "run.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { LAYERS = 3, STEPS = 5, PASSES = 2, MOST = 1600 }; /* tokens at most */
 

@@ -3,9 +3,6 @@
 #include "block_lists.h"
 #include "blocks_fixture.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* Numbers that 8 bits hold, so that nothing but the formula is in question. */
 typedef struct inputs {
     sg_tensor   q, k, v, q_scale, k_scale, v_scale, y, tail_k, tail_k_scale, tail_v;
@@ -58,7 +55,6 @@ static sg_tensor unpacked(sg_stream *s, sg_tensor x, sg_tensor scale, int group)
 
 static void everything_kept_is_dense(void **state)
 {
-    (void)state;
     for (int causal = 0; causal < 2; causal++) {
         sg_stream       s = ref_stream();
         const int64_t   m = causal ? N : M;
@@ -82,7 +78,6 @@ static void everything_kept_is_dense(void **state)
 
 static void nothing_kept_is_nothing(void **state)
 {
-    (void)state;
     sg_stream    s = ref_stream();
     const inputs x = inputs_new(&s, N, M);
     keep_all(&x, NK, false);
@@ -94,7 +89,6 @@ static void nothing_kept_is_nothing(void **state)
 /* The tail alone is attention over the means of all full blocks; with causal, of those that end before the queries. */
 static void tail_is_attention_over_means(void **state)
 {
-    (void)state;
     for (int k = 0; k < 3; k++) {
         sg_stream       s = ref_stream();
         const bool      causal = k == 2;
@@ -120,7 +114,6 @@ static void tail_is_attention_over_means(void **state)
 /* Blocks of keys in another order, with their scales and their numbers, are the same attention. */
 static void order_of_blocks_does_not_matter(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const inputs    x = inputs_new(&s, N, 512);
     inputs          o = x;
@@ -152,7 +145,6 @@ static void order_of_blocks_does_not_matter(void **state)
 /* A block whose keys are nothing falls behind and is left out, by all groups but where it is the first. */
 static void filter_leaves_out_what_is_far_below(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const inputs    x = inputs_new(&s, N, M);
     const sg_tensor pv_threshold = ALL_OF(&s, INFINITY, H), skips = sg_new(&s, SG_F32, H, 2);
@@ -181,7 +173,6 @@ static void filter_leaves_out_what_is_far_below(void **state)
 /* A value that is not a number is none to rows before it, nor is the mean of a block that they see by its keys. */
 static void what_is_not_seen_does_not_matter(void **state)
 {
-    (void)state;
     static const char *const levels[] = {"base", "avx2f32", "avx2", "avxvnni", "avx512", "avx512vnni"};
     for (int level = 0; level < (int)(sizeof levels / sizeof *levels); level++) {
         const sg_backend_options o = {.name = "cpu", .threads = 2, .cpu_mask = sg_cpu_mask_of(levels[level])};
@@ -212,7 +203,6 @@ static void what_is_not_seen_does_not_matter(void **state)
  * each row has a share of one value. */
 static void every_weight_makes_a_budget(void **state)
 {
-    (void)state;
     enum { ROWS = 128, VALUE = 100 };
     sg_stream       s = ref_stream(), in_float = {.ops = &sg_ref_rounded_ops};
     const sg_tensor q = DRAWN(&s, SG_I8, 1, 1, 1, ROWS, D), k = DRAWN(&s, SG_I8, 1, 1, 1, 2, D),
@@ -240,7 +230,6 @@ enum { HEADS = 32, QUERIES = 4096, KEYS = 16384, MANY = 48 << 20 };
 /* Together they are packed in three groups or more, into a ring that has room for two. */
 static void heads_together_are_heads_alone(void **state)
 {
-    (void)state;
     void *const many = aligned_alloc(SG_ALIGN, MANY);
     assert_non_null(many);
     for (int level = 0; strcmp(sg_cpu_mask_names[level], "all") != 0; level++) {
@@ -345,7 +334,6 @@ static void compare_with_oracle(const sg_backend *gpu, void *memory, int64_t d, 
 /* Every level of a GPU, heads of more channels than a level's shared memory has two tiles for, rows that keep nothing. */
 static void gpus_agree_with_the_oracle(void **state)
 {
-    (void)state;
     int opened = 0;
     for (int level = -1; level < 0 || sg_gpu_level_names[level]; level++) { /* first all that it has */
         const unsigned mask = level < 0 ? 0 : sg_gpu_mask_of(sg_gpu_level_names[level]);
@@ -366,7 +354,6 @@ static void gpus_agree_with_the_oracle(void **state)
 
 static void tail_bias_is_capped(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor mean = ALL_OF(&s, 1, NQ, H, D), var = ALL_OF(&s, 1, NQ, H, D), k_var = ALL_OF(&s, 1, NK, HK, D);
     const sg_tensor y = sg_new(&s, SG_F32, H, NQ, NK);

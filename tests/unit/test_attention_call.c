@@ -2,13 +2,7 @@
  * formula in double. */
 #include "attention.h"
 #include "tensor.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { N = 1170, H = 4, D = 32, GRID = 10 * 9 * 13 }; /* not a multiple of a block */
 
@@ -113,7 +107,6 @@ static void test_shapes(void **state)
         double  scale;
     } shape[] = {{100, 100, 3, 3, 40, 0, 0},   {1, 1, 1, 1, 1, 0, 0},       {130, 70, 4, 2, 64, 0, 0.3},
                  {150, 150, 6, 2, 16, 1, 0.2}, {1100, 1100, 1, 1, 8, 1, 0}, {33, 500, 2, 2, 128, 0, 0}};
-    (void)state;
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
         tensors                t = make(shape[i].n, shape[i].m, shape[i].h, shape[i].hk, shape[i].d);
         sg_attention_call_args a = args_of(&t);
@@ -142,7 +135,6 @@ static void test_quantised(void **state)
                {"sage", N, N, 1, 1},
                {"sparge", N, N, 2, 1},
                {"sparge", 1200, 1900, H, 0}};
-    (void)state;
     for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
         tensors                t = make(way[i].n, way[i].m, H, way[i].hk, D);
         sg_attention_call_args a = args_of(&t);
@@ -166,7 +158,6 @@ static void test_quantised(void **state)
 static void test_strides(void **state)
 {
     enum { BATCH = 2, SMALL = 200, PAD = 5 };
-    (void)state;
     tensors      t = make(BATCH * SMALL, BATCH * SMALL, H, H, D);
     const size_t buffer = (size_t)BATCH * SMALL * 3 * H * (D + PAD);
     float *const packed = calloc(buffer, sizeof *packed), *const out = calloc(buffer, sizeof *out);
@@ -203,7 +194,6 @@ static void test_strides(void **state)
 
 static void test_bf16(void **state)
 {
-    (void)state;
     tensors         t = make(N, N, H, H, D);
     uint16_t *const half = malloc(4 * sizeof *half * N * H * D);
     assert_non_null(half);
@@ -235,9 +225,8 @@ static void test_f16(void **state)
 {
     enum { ALL = N * H * D };
     static const sg_attention_stride apart = {0, N * D, D};
-    (void)state;
-    tensors               t = make(N, N, H, H, D);
-    uint16_t *const       half = calloc(4 * ALL, sizeof *half);
+    tensors                          t = make(N, N, H, H, D);
+    uint16_t *const                  half = calloc(4 * ALL, sizeof *half);
     sg_attention_context *ref, *const cpu = context;
     float *const x[] = {t.q, t.k, t.v};
     assert_non_null(half);
@@ -270,8 +259,7 @@ static void test_f16(void **state)
 static void test_order(void **state)
 {
     static const char *const orders[] = {"hilbert", "row", "random", "morton", NULL};
-    (void)state;
-    tensors t = make(GRID + 40, GRID + 40, H, H, D);
+    tensors                  t = make(GRID + 40, GRID + 40, H, H, D);
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         sg_attention_call_args a = args_of(&t);
         a.n = GRID + 40;
@@ -293,7 +281,6 @@ enum { BLOCKS_Q = (N + 127) / 128, BLOCKS_K = (N + 63) / 64 };
 
 static void test_mask(void **state)
 {
-    (void)state;
     tensors                t = make(N, N, H, H, D);
     sg_attention_report    r;
     sg_attention_call_args a = args_of(&t);
@@ -321,7 +308,6 @@ static void test_mask(void **state)
 
 static void test_thresholds(void **state)
 {
-    (void)state;
     tensors                t = make(N, N, H, H, D);
     sg_attention_report    r;
     const float            topk[H] = {1, 0.5F, 0.25F, 1};
@@ -358,7 +344,6 @@ static void test_thresholds(void **state)
 /* A call is bound as the last one was, where only its tensors differ; all else must show. */
 static void test_again(void **state)
 {
-    (void)state;
     tensors                t = make(N, N, H, H, D), other = make(N, N, H, H, D);
     const size_t           bytes = sizeof(float) * N * H * D;
     float *const           first = malloc(bytes);
@@ -421,7 +406,6 @@ static void refused(const sg_attention_call_args *a, sg_status code, const char 
 
 static void test_refusals(void **state)
 {
-    (void)state;
     tensors                      t = make(N, N, H, H, D);
     const sg_attention_call_args good = args_of(&t);
     const float                  some[H] = {1, 1, 1, 1};
@@ -473,13 +457,11 @@ static void test_refusals(void **state)
 
 static int open_context(void **state)
 {
-    (void)state;
     return sg_attention_context_open(&context, &(sg_attention_options){.threads = 2}, &error) != SG_OK;
 }
 
 static int close_context(void **state)
 {
-    (void)state;
     sg_attention_context_close(&context);
     return 0;
 }

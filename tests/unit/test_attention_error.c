@@ -2,13 +2,7 @@
 #include "attention_error.h"
 #include "host_memory.h"
 #include "meta.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { LAYERS = 3, STEPS = 4, HEADS = 4, KEY_HEADS = 2, DIM = 16, WIDTH = HEADS * DIM, KEY_WIDTH = KEY_HEADS * DIM };
 
@@ -106,7 +100,6 @@ static void near(double a, double b, double most)
 /* As few queries as are all looked at. Each cell has its own, and two passes; one was dense. */
 static void short_ones_are_exact(void **state)
 {
-    (void)state;
     double             all[2] = {0}, of[STEPS][LAYERS][2] = {0};
     sg_attention_error e = {0};
     for (int i = 0; i < 2 * STEPS * LAYERS; i++) {
@@ -134,7 +127,6 @@ static void short_ones_are_exact(void **state)
 /* The error grows along the sequence, and a sample has its mean; another one in another step. */
 static void samples_are_spread(void **state)
 {
-    (void)state;
     enum { N = 1000 };
     bench              b = make(N, 7);
     sg_attention_error e = {0};
@@ -152,7 +144,6 @@ static void samples_are_spread(void **state)
 
 static void leaves_no_trace(void **state)
 {
-    (void)state;
     bench              b = make(100, 3);
     sg_attention_error e = {0};
     sg_trace           trace = {0};
@@ -168,7 +159,6 @@ static void leaves_no_trace(void **state)
 
 static void renders_are_kept_apart(void **state)
 {
-    (void)state;
     bench              b = make(100, 3);
     sg_attention_error e = {0};
     see(&b, &e, 0, 0, 0);

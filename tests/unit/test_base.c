@@ -7,26 +7,14 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "base/utf8.h"
+#include "unit.h"
 
-#include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "unit_file.h"
 
 /* ---- arrays ---- */
 
 static void arrays_grow(void **state)
 {
-    (void)state;
     struct pair {
         int a, b;
     } *at = NULL;
@@ -52,7 +40,6 @@ static void arrays_grow(void **state)
 
 static void arrays_count_in_int(void **state)
 {
-    (void)state;
     int    count = 0;
     char  *at = NULL;
     size_t buffer = 0;
@@ -64,7 +51,6 @@ static void arrays_count_in_int(void **state)
 
 static void arrays_do_not_overflow(void **state)
 {
-    (void)state;
     int64_t *at = NULL;
     size_t   buffer = 0, count = 0;
     assert_true(sg_array_push(at, count, buffer, 7));
@@ -89,7 +75,6 @@ static void arrays_do_not_overflow(void **state)
 
 static void text_grows(void **state)
 {
-    (void)state;
     sg_textbuf b = {0};
     sg_textbuf_put(&b, "", 0);
     assert_string_equal(b.data, "");
@@ -112,7 +97,6 @@ static void text_grows(void **state)
 
 static void text_fails_for_good(void **state)
 {
-    (void)state;
     const size_t bad[] = {SIZE_MAX, SIZE_MAX - 4, SIZE_MAX / 2};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         sg_textbuf b = {0};
@@ -128,7 +112,6 @@ static void text_fails_for_good(void **state)
 
 static void endings_are_found(void **state)
 {
-    (void)state;
     assert_true(sg_text_ends("a.mp4", ".mp4"));
     assert_true(sg_text_ends("a", ""));
     assert_false(sg_text_ends(".mp4", ".mp4"));
@@ -139,7 +122,6 @@ static void endings_are_found(void **state)
 
 static void foreign_text_is_shown(void **state)
 {
-    (void)state;
     static const struct {
         size_t      size;
         const char *text, *shown;
@@ -174,7 +156,6 @@ static void foreign_text_is_shown(void **state)
 
 static void every_code_point_returns(void **state)
 {
-    (void)state;
     for (int32_t c = 0; c <= 0x10ffff; c++) {
         char         bytes[4];
         int32_t      got;
@@ -188,7 +169,6 @@ static void every_code_point_returns(void **state)
 
 static void bad_bytes_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         size_t      bad;
@@ -230,7 +210,6 @@ static void bad_bytes_are_refused(void **state)
 
 static void kinds_of_characters(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         size_t      bytes;
@@ -251,7 +230,6 @@ static void kinds_of_characters(void **state)
 
 static void whole_numbers(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         int64_t     lo, hi, value;
@@ -308,7 +286,6 @@ static void whole_numbers(void **state)
 
 static void real_numbers(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         double      value;
@@ -362,7 +339,6 @@ static void read_both(void *context)
 
 static void the_locale_changes_no_number(void **state)
 {
-    (void)state;
     double v[2] = {0, 7};
     if (!with_decimal_comma(read_both, v)) skip();
     assert_true(v[0] == 0.5);
@@ -373,7 +349,6 @@ static void the_locale_changes_no_number(void **state)
 
 static void paths_come_apart(void **state)
 {
-    (void)state;
     static const struct {
         const char *path, *folder, *name, *extension;
     } rows[] = {{"a", ".", "a", ""},
@@ -398,7 +373,6 @@ static void paths_come_apart(void **state)
 
 static void paths_join(void **state)
 {
-    (void)state;
     static const struct {
         const char *folder, *name, *path;
     } rows[] = {{"a", "b", "a/b"},     {"a/", "b", "a/b"}, {"/", "b", "/b"}, {"", "b", "b"},
@@ -421,7 +395,6 @@ static void paths_join(void **state)
 
 static void files_are_mapped(void **state)
 {
-    (void)state;
     char     folder[] = "/tmp/sg-base-XXXXXX", path[64], pipe[64];
     sg_map   m;
     sg_error e = {0};
@@ -463,7 +436,6 @@ static void files_are_mapped(void **state)
 
 static void hashes_are_fnv_1a(void **state)
 {
-    (void)state;
     assert_true(sg_hash(SG_HASH, "", 0) == 0xcbf29ce484222325u);
     assert_true(sg_hash(SG_HASH, "a", 1) == 0xaf63dc4c8601ec8cu);
     assert_true(sg_hash(SG_HASH, "foobar", 6) == 0x85944171f73967e8u);
@@ -478,7 +450,6 @@ static void *note_mask(void *context)
 
 static void threads_take_no_signals(void **state)
 {
-    (void)state;
     static const int number[] = {SIGINT, SIGTERM, SIGHUP};
     sigset_t         mine, before, after, inside;
     pthread_t        thread;

@@ -1,17 +1,10 @@
 /* test_bind.c - binding, its report, conversion and upload, on two made-up devices: one that shares host memory and one
  * that does not. */
 #include "bind.h"
+#include "unit.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 static char dir[] = "/tmp/sg_bind_XXXXXX";
 static char path[256];
@@ -97,14 +90,12 @@ static const sg_backend card = {.name = "card", .memory = &memory, .threads = 2}
 
 static int make_folder(void **state)
 {
-    (void)state;
     snprintf(path, sizeof path, "%s/m.safetensors", mkdtemp(dir));
     return 0;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     unlink(path);
     for (int i = 0; i < 2; i++) free(staged[i]);
     return rmdir(dir);
@@ -158,7 +149,6 @@ static void close_both(sg_bind **b, sg_source **w)
 
 static void names_shapes_and_prefixes_bind(void **state)
 {
-    (void)state;
     sg_source *w = FILE_OF(((float[]){1, 2, 3}), {"blocks.3.q", "F32", "[2,1]", 8}, {"b", "F32", "[]", 4});
     sg_bind   *b = bind_to(w);
     sg_error   e = {0};
@@ -180,7 +170,6 @@ static void names_shapes_and_prefixes_bind(void **state)
 
 static void all_troubles_are_told_at_once(void **state)
 {
-    (void)state;
     static const entry list[] = {{"x", "U8", "[2,3]", 6},  {"long", "I64", "[1]", 8},    {"f", "F16", "[2]", 4},
                                  {"rest", "U8", "[2]", 2}, {"opt.rest", "U8", "[0]", 0}, {0}};
     sg_source         *w = file_of(list, 0, (char[20]){0});
@@ -213,7 +202,6 @@ static void all_troubles_are_told_at_once(void **state)
 
 static void long_reports_are_cut_by_kind(void **state)
 {
-    (void)state;
     sg_source *w = FILE_OF("", {"extra", "U8", "[1]", 1});
     sg_bind   *b = bind_to(w);
     sg_error   e = {0};
@@ -236,7 +224,6 @@ static void long_reports_are_cut_by_kind(void **state)
 
 static void mistakes_of_the_caller_latch(void **state)
 {
-    (void)state;
     static char long_name[1000];
     memset(long_name, 'x', sizeof long_name - 1);
     for (int i = 0; i < 4; i++) {
@@ -306,7 +293,6 @@ static void check_conversion(sg_dtype from, sg_dtype as, const sg_backend *backe
 
 static void every_conversion_is_exact(void **state)
 {
-    (void)state;
     static const sg_dtype types[] = {SG_F32, SG_F16, SG_BF16};
     for (int from = 0; from < 3; from++)
         for (int as = 0; as < 3; as += 2)
@@ -320,7 +306,6 @@ static void every_conversion_is_exact(void **state)
 /* All 65536 halves, through the same code. */
 static void every_half_is_exact(void **state)
 {
-    (void)state;
     enum { N = 63488 }; /* the finite ones */
     static uint16_t x[N];
     for (int n = 0, h = 0; h < 65536; h++)
@@ -343,7 +328,6 @@ static void every_half_is_exact(void **state)
 
 static void not_a_number_is_refused_by_name(void **state)
 {
-    (void)state;
     enum { N = 66000 };
     static const sg_dtype types[] = {SG_F32, SG_F16, SG_BF16};
     static const float    bad[] = {NAN, INFINITY, -INFINITY};
@@ -392,7 +376,6 @@ static int count_progress(void *context, int done, int total)
 
 static void progress_cancel_unload_and_again(void **state)
 {
-    (void)state;
     const float x[4] = {1, 2, 3, 4};
     sg_source  *w = FILE_OF(x, {"a", "F32", "[2]", 8}, {"b", "F32", "[2]", 8}, {"c", "F32", "[0]", 0});
     sg_bind    *b = bind_to(w);
@@ -424,7 +407,6 @@ static void progress_cancel_unload_and_again(void **state)
 
 static void devices_may_fail(void **state)
 {
-    (void)state;
     sg_source *w = FILE_OF(((float[]){1, 2}), {"a", "F32", "[2]", 8});
     sg_bind   *b = bind_to(w);
     sg_error   e = {0}, e2 = {0};

@@ -4,14 +4,10 @@
 #include "blocks_fixture.h"
 #include "meta.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- what is predicted ---- */
 
 static void pools_of_a_ragged_end(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor x = DRAWN(&s, SG_F32, 9, 1, 70, 2, 3);
     const sg_tensor mean = sg_new(&s, SG_F32, 2, 2, 3), var = sg_new(&s, SG_F32, 2, 2, 3);
@@ -31,7 +27,6 @@ static void pools_of_a_ragged_end(void **state)
 
 static void self_similarity_measures_directions(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor x = ALL_OF(&s, 0, 256, 1, 64), y = sg_new(&s, SG_F32, 4, 1), center = ALL_OF(&s, 7, 1, 64);
     for (int r = 0; r < 64; r++) {
@@ -51,7 +46,6 @@ static void self_similarity_measures_directions(void **state)
 
 static void quantise_rounds_ties_to_even(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor x = ALL_OF(&s, 0, 20, 1, 4), y = sg_new(&s, SG_I8, 1, 20, 4), scale = sg_new(&s, SG_F32, 2, 1);
     const float     row[4] = {127, 0.5f, -1.5f, 2.5f};
@@ -76,7 +70,6 @@ static void quantise_rounds_ties_to_even(void **state)
 /* What pool makes beside its means is what quantise makes, NaN and all. */
 static void pool_quantises_on_the_way(void **state)
 {
-    (void)state;
     for (int bf16 = 0; bf16 < 2; bf16++) {
         sg_stream       s = ref_stream();
         const sg_tensor x = DRAWN(&s, bf16 ? SG_BF16 : SG_F32, 500, 0.37f, 150, 3, 5);
@@ -110,7 +103,6 @@ static double row_sum(sg_tensor t, int64_t row)
  * fixed rows have none at all. */
 static void scores_are_shares(void **state)
 {
-    (void)state;
     for (int k = 0; k < 8; k++) {
         sg_stream       s = ref_stream();
         const bool      sub = k % 2, causal = k / 2 % 2, ragged = k / 4;
@@ -135,7 +127,6 @@ static void scores_are_shares(void **state)
 
 static void weights_scale_scores(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor q = DRAWN(&s, SG_F32, 9, 0.1f, NQ, H, D), k = DRAWN(&s, SG_F32, 9, 0.1f, NK, HK, D);
     const sg_tensor plain = sg_new(&s, SG_F32, H, NQ, NK), y = sg_new(&s, SG_F32, H, NQ, NK);
@@ -178,7 +169,6 @@ enum { SELECT_N = 12 * SG_BLOCK_Q, ROWS = 12, COLS = 24 };
 
 static void topk_takes_its_number(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const chosen    c = chosen_new(&s, 2, ROWS, COLS);
     const sg_tensor score = ALL_OF(&s, 1, 2, ROWS, COLS), amount = ALL_OF(&s, 0.26f, 2);
@@ -200,7 +190,6 @@ static void topk_takes_its_number(void **state)
 /* Keys are about the mean of every 64th of them, whatever the others are. */
 static void pool_centres_by_a_sample(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor x = DRAWN(&s, SG_F32, 50, 0.1f, 300, 2, 4), center = sg_new(&s, SG_F32, 2, 4);
     const sg_tensor y = sg_new(&s, SG_I8, 2, 300, 4), scale = sg_new(&s, SG_F32, 5, 2);
@@ -220,7 +209,6 @@ static void pool_centres_by_a_sample(void **state)
 
 static void lists_begin_with_the_best(void **state)
 {
-    (void)state;
     for (int rule = SG_SELECT_TOPK; rule <= SG_SELECT_MASS; rule++) {
         sg_stream       s = ref_stream();
         const chosen    c = chosen_new(&s, 2, ROWS, COLS);
@@ -243,7 +231,6 @@ static void lists_begin_with_the_best(void **state)
 
 static void mass_takes_the_longest_prefix(void **state)
 {
-    (void)state;
     for (int k = 0; k <= 4; k++) {
         sg_stream       s = ref_stream();
         const chosen    c = chosen_new(&s, 2, ROWS, COLS);
@@ -271,7 +258,6 @@ static void mass_takes_the_longest_prefix(void **state)
 
 static void heads_share_a_budget(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const chosen    c = chosen_new(&s, 2, ROWS, COLS), each = chosen_new(&s, 2, ROWS, COLS);
     const sg_tensor score = sg_new(&s, SG_F32, 2, ROWS, COLS), amount = ALL_OF(&s, 0.5f, 2);
@@ -298,7 +284,6 @@ static void heads_share_a_budget(void **state)
 /* Text, blocks that are not self-similar, sink, and what nobody may see. */
 static void fixed_blocks_are_added(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const chosen    c = chosen_new(&s, 2, ROWS, COLS);
     const sg_tensor score = ALL_OF(&s, 0, 2, ROWS, COLS), amount = ALL_OF(&s, 0.01f, 2);
@@ -328,7 +313,6 @@ static void fixed_blocks_are_added(void **state)
 /* A last block of queries that is not full keeps all, or with `ragged` what others keep; one of keys is kept. */
 static void ragged_ends_are_kept(void **state)
 {
-    (void)state;
     for (int k = 0; k < 4; k++) {
         sg_stream       s = ref_stream();
         const bool      ragged = k % 2, text = k / 2;
@@ -352,7 +336,6 @@ static void ragged_ends_are_kept(void **state)
 
 static void no_score_is_no_mass(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const chosen    c = chosen_new(&s, 2, ROWS, COLS);
     const sg_tensor score = ALL_OF(&s, 0, 2, ROWS, COLS);
@@ -372,7 +355,6 @@ static sg_status wrong_mass(sg_stream *s, const sg_select_args *a)
 
 static void check_judges_every_output(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     sg_ops          ops = sg_ref_ops;
     const chosen    c = chosen_new(&s, 2, ROWS, COLS);
@@ -395,7 +377,6 @@ static void lists_have_limits(void **state)
 {
     enum { WIDE = SG_LISTED, HALF = SG_LISTED / 2 };
     static const int64_t blocks[][2] = {{3, WIDE}, {HALF - 1, WIDE}, {3, WIDE + 1}, {HALF, WIDE}};
-    (void)state;
     for (int i = 0; i < 4; i++) {
         const int64_t   nq = blocks[i][0], nk = blocks[i][1];
         sg_plan_totals  totals = {0};
@@ -410,7 +391,6 @@ static void lists_have_limits(void **state)
 
 static void no_heads_are_copied(void **state)
 {
-    (void)state;
     sg_error    e = {0};
     sg_backend *cpu;
     float       memory[8] = {0};

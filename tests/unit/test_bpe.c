@@ -1,18 +1,12 @@
 /* test_bpe.c - byte-level tokenizers: words and ids against tokenizers and transformers, refusals, long texts. */
 #include "bpe_tokenizer.h"
 #include "bpe_words.h"
+#include "unit.h"
 
 #include "bpe_table.h"
 #include "prompt_clean.h"
 
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-
-#include <cmocka.h>
-
-#include "unit_file.h"
 
 static char folder[] = "/tmp/sg_test_bpe_XXXXXX";
 
@@ -26,11 +20,7 @@ static const char *in_folder(int file)
     return path;
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
+static int make_folder(void **state) { return mkdtemp(folder) ? 0 : -1; }
 
 static void empty_folder(void)
 {
@@ -39,7 +29,6 @@ static void empty_folder(void)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     empty_folder();
     return rmdir(folder);
 }
@@ -86,7 +75,6 @@ static int encode(const sg_bpe_tokenizer *t, const char *text, size_t size, int 
 
 static void words_are_those_of_tokenizers(void **state)
 {
-    (void)state;
     const int *want = table_words;
     for (int s = 0; s < TABLE_SPLITS; s++) {
         const sg_bpe_split *const split = sg_bpe_split_find(table_regex[s]);
@@ -108,7 +96,6 @@ static void words_are_those_of_tokenizers(void **state)
 
 static void ids_are_those_of_transformers(void **state)
 {
-    (void)state;
     const int *want = table_ids;
     for (int k = 0; k < TABLE_TOKENIZERS; k++) {
         sg_bpe_tokenizer *t = open_number(k);
@@ -134,7 +121,6 @@ static uint32_t checksum(const int32_t *ids, int count)
 
 static void the_prompt_lists_ids_are_those_of_transformers(void **state)
 {
-    (void)state;
     static char line[1 << 16];
     for (int k = 0; k < TABLE_TOKENIZERS; k++) {
         sg_bpe_tokenizer *t = open_number(k);
@@ -157,7 +143,6 @@ static void the_prompt_lists_ids_are_those_of_transformers(void **state)
 
 static void the_end_stays_when_a_text_is_cut(void **state)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         sg_bpe_tokenizer *t = open_number(k);
         int32_t          *whole, *cut;
@@ -182,7 +167,6 @@ static void the_end_stays_when_a_text_is_cut(void **state)
 
 static void pads_and_sizes_are_named(void **state)
 {
-    (void)state;
     static const int pads[TABLE_TOKENIZERS] = {908, 822, 822, 0}, sizes[TABLE_TOKENIZERS] = {909, 823, 823, 823};
     for (int k = 0; k < TABLE_TOKENIZERS; k++) {
         sg_bpe_tokenizer *t = open_number(k);
@@ -194,7 +178,6 @@ static void pads_and_sizes_are_named(void **state)
 
 static void texts_are_refused(void **state)
 {
-    (void)state;
     sg_bpe_tokenizer *t = open_number(0);
     int32_t          *ids = NULL;
     int               count = 7;
@@ -214,7 +197,6 @@ static void texts_are_refused(void **state)
 /* One word, white space, combining marks in the wrong order, many words: what takes time by the square takes hours here. */
 static void the_longest_texts_are_short_work(void **state)
 {
-    (void)state;
     static const char *const parts[] = {"a", " ", "\n ", "\314\201\314\243", "ab", "'s"};
     char *const              text = malloc(SG_PROMPT_MAX);
     for (int k = 0; k < 2; k++) {
@@ -255,7 +237,6 @@ static void expect(const char *json, const char *config, const char *text, const
 
 static void small_models_do_as_they_say(void **state)
 {
-    (void)state;
     static const char bos[] =
         "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"add_bos_token\": true, \"add_eos_token\": true}";
     expect(JSON(MODEL, ""), NULL, "abcab", "2 3 2 ");
@@ -273,7 +254,6 @@ static void small_models_do_as_they_say(void **state)
 /* Of all pairs the first of the list, of equal ones the leftmost. */
 static void merges_go_by_their_order(void **state)
 {
-    (void)state;
 #define LADDER "\"vocab\": {\"a\": 0, \"b\": 1, \"aa\": 2, \"ab\": 3, \"aab\": 4, \"aaa\": 5}, \"merges\": "
     expect(JSON(LADDER "[\"a b\", \"a a\", \"a ab\"]", ""), NULL, "aab", "4 ");
     expect(JSON(LADDER "[\"a a\", \"a b\", \"a ab\"]", ""), NULL, "aab", "2 1 ");
@@ -296,7 +276,6 @@ static void refuse(const char *json, const char *config, sg_status status, const
 
 static void files_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *json;
         sg_status   status;

@@ -2,13 +2,9 @@
  * cut. */
 #include "budget.h"
 #include "op.h"
+#include "unit.h"
 
 #include <float.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 enum { N = 64 };
 
@@ -26,7 +22,6 @@ static sg_verdict judge(double scale, double units, int64_t cut)
 
 static void rounding_has_one_unit(void **state)
 {
-    (void)state;
     assert_null(judge(1, 1, 0).fault);
     assert_non_null(judge(1, 2, 0).fault);
     assert_non_null(judge(20, 2, 0).fault);
@@ -35,7 +30,6 @@ static void rounding_has_one_unit(void **state)
 /* One unit more for each 16 products begun. */
 static void cut_sums_have_more(void **state)
 {
-    (void)state;
     static const int64_t products[] = {1, 16, 17, 432, 1728};
     for (int i = 0; i < 5; i++) {
         const double units = ceil((double)products[i] / 16);
@@ -219,7 +213,6 @@ static sg_verdict judge_sums(summing *sum, const float by[SUMS])
 
 static void sums_have_any_order(void **state)
 {
-    (void)state;
     static summing *const right[] = {forwards,           backwards, channels_outside, channels_backwards,
                                      blocks_of_channels, fused,     sixteen_lanes,    pairwise};
     static summing *const wrong[] = {lost_term, in_bf16, in_f16, pieces_in_f16, in_tf32};
@@ -236,7 +229,6 @@ static void sums_have_any_order(void **state)
 /* What one order makes is no budget for another. */
 static void one_order_is_no_budget(void **state)
 {
-    (void)state;
     static float taps_outside[SUMS];
     fill(true);
     run_oracle(&sg_ref_ops, truth);

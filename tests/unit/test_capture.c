@@ -2,21 +2,12 @@
 #include "backend.h"
 #include "capture.h"
 #include "tensor_source.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 /* The video's tokens go back to their places, text before and behind them stays where it is, and the file tells how much
  * of it there is. */
 static void text_is_captured_in_place(void **state)
 {
-    (void)state;
     char                     path[] = "/tmp/sg_capture_XXXXXX.safetensors";
     const int                fd = mkstemps(path, 12);
     sg_backend              *oracle = NULL;

@@ -3,12 +3,8 @@
 #include "memory_source.h"
 
 #include "safetensors_write.h"
-#include <math.h>
 
 #include <limits.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- names ---- */
 
@@ -26,7 +22,6 @@ static const sg_name_map map = {.prefix = "model.", .rules = rules, .count = siz
 
 static void names_follow_the_rules(void **state)
 {
-    (void)state;
     static const struct {
         const char *wanted, *file;
     } pairs[] = {
@@ -63,7 +58,6 @@ static void names_follow_the_rules(void **state)
 
 static void rules_that_cut_beyond_the_rows_are_refused(void **state)
 {
-    (void)state;
     static const sg_name_rule bad[] = {
         {"w", "f", 3, {{3, 1}}},          {"w", "f", 3, {{-1, 1}}},        {"w", "f", 3, {{0, 4}}},
         {"w", "f", 3, {{0, 0}}},          {"w", "f", 3, {{0, 1}, {2, 2}}}, {"w", "f", -1, {{0, 1}}},
@@ -168,7 +162,6 @@ static void check_layers(sg_dtype type, sg_dtype as, const sg_backend *device)
 
 static void fused_and_renamed_numbers_are_the_same(void **state)
 {
-    (void)state;
     static const sg_dtype all[] = {SG_F32, SG_F16, SG_BF16};
     for (int from = 0; from < 3; from++)
         for (int as = 0; as < 3; as += 2)
@@ -177,7 +170,6 @@ static void fused_and_renamed_numbers_are_the_same(void **state)
 
 static void peeking_goes_through_the_map(void **state)
 {
-    (void)state;
     float  qkv[3 * C * C], bias[3 * C], mod[4 * C], halves[4 * C];
     arrays fused, apart;
     fill_both(&fused, &apart, qkv, bias, mod, halves, SG_F32);
@@ -204,7 +196,6 @@ static void peeking_goes_through_the_map(void **state)
 
 static void all_troubles_are_listed_under_a_map(void **state)
 {
-    (void)state;
     float    x[64] = {0};
     arrays   a = {.count = 0};
     sg_error e = {0};
@@ -239,7 +230,6 @@ static void all_troubles_are_listed_under_a_map(void **state)
 
 static void names_that_stand_twice_are_refused(void **state)
 {
-    (void)state;
     float      x[1] = {0};
     arrays     a = {.count = 0};
     sg_error   e = {0};
@@ -263,7 +253,6 @@ static void put(const char *path, const char *text)
 
 static void components_have_their_files(void **state)
 {
-    (void)state;
     static const struct {
         const char *name, *config, *weights;
     } parts[] = {{"transformer", "config.json", "diffusion_pytorch_model.safetensors"},
@@ -321,7 +310,6 @@ static void components_have_their_files(void **state)
 
 static void long_paths_are_refused(void **state)
 {
-    (void)state;
     char           path[2000], small[8];
     sg_error       e = {0};
     sg_checkpoint *c = NULL;

@@ -5,7 +5,6 @@
 
 static void a_file_for_each_part_renders_as_the_folder(void **state)
 {
-    (void)state;
     const sg_model_parts parts = {.diffusion_model = "dit.safetensors",
                                   .vae = "vae.safetensors",
                                   .text_encoder = "t5.safetensors",
@@ -31,7 +30,6 @@ static void a_file_for_each_part_renders_as_the_folder(void **state)
 
 static void one_file_with_all_parts_renders(void **state)
 {
-    (void)state;
     const char *const dir = SG_FIXTURES "/wan22_ti2v";
     put_component(&now, dir, "transformer", &sg_wan_dit_names, 0, "model.diffusion_model.");
     put_component(&now, dir, "vae", &sg_wan_vae_residual_names, 3, "first_stage_model.");
@@ -50,7 +48,6 @@ static void one_file_with_all_parts_renders(void **state)
 
 static void an_original_repository_of_two_experts_renders(void **state)
 {
-    (void)state;
     const char *const dir = SG_FIXTURES "/wan22_a14b";
     assert_int_equal(system("mkdir -p A14B/high_noise_model A14B/low_noise_model A14B/google && cp -r " SG_FIXTURES
                             "/wan22_a14b/tokenizer A14B/google/umt5-xxl"),
@@ -115,7 +112,6 @@ static void shapes_give_the_config(void **state)
          "relative_attention_num_buckets"},
         {"vae", "base_dim", "z_dim", "num_res_blocks", "in_channels", "out_channels", "scale_factor_temporal",
          "scale_factor_spatial"}};
-    (void)state;
     unlink("sparge-gen.json");
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         char dir[512], tokenizer[600];
@@ -162,7 +158,6 @@ static void shapes_give_the_config(void **state)
 
 static void what_is_missing_is_named_with_its_option(void **state)
 {
-    (void)state;
     unlink("sparge-gen.json");
     write_component("dit.safetensors", model, "transformer", &sg_wan_dit_names, 0, "");
     write_component("vae.safetensors", model, "vae", &sg_wan_vae_names, 3, "");
@@ -191,7 +186,6 @@ static void what_is_missing_is_named_with_its_option(void **state)
 /* Of what an_original_repository_of_two_experts_renders has left. */
 static void an_expert_alone_is_refused(void **state)
 {
-    (void)state;
     const char *const dir = SG_FIXTURES "/wan22_a14b";
     assert_int_equal(rename("A14B/HighNoise.safetensors", HIGH), 0);
     refused("A14B", NULL, "the expert for high noise, one of two; the one for low noise is missing");
@@ -208,7 +202,6 @@ static void an_expert_alone_is_refused(void **state)
 /* Its model_index.json knows of no second one. */
 static void two_experts_take_the_place_of_the_denoiser_of_a_folder(void **state)
 {
-    (void)state;
     const char *const dir = SG_FIXTURES "/wan22_a14b";
     assert_int_equal(system("cp -rL " SG_FIXTURES "/wan22_a14b one && rm -r one/transformer_2 && cp " SG_FIXTURES
                             "/wan21_hd12/model_index.json one"),
@@ -238,7 +231,6 @@ static void refused_with(const char *name, const char *says)
 
 static void variants_that_are_not_rendered_are_refused_by_name(void **state)
 {
-    (void)state;
     refused_with("vace_patch_embedding.weight", "is Wan VACE, which is not rendered; Wan text to video and");
     refused_with("face_adapter.x", "is Wan Animate");
     refused_with("model.diffusion_model.head.modulation", "holds two of the part \"transformer\"");
@@ -249,7 +241,6 @@ static void names_beyond_the_model_are_extra(void **state)
 {
     static const char *const names[] = {"blocks.9.modulation", "blocks.007.modulation"};
     const float              x = 1;
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char       says[64];
         sg_error   e = {0};
@@ -271,7 +262,6 @@ static void names_beyond_the_model_are_extra(void **state)
 
 static void tokenizers_inside_a_file_are_bytes(void **state)
 {
-    (void)state;
     sg_engine  *g = NULL;
     float       x[4] = {0};
     const char *says[] = {"\"spiece_model\" should be a list of U8", "not a SentencePiece model"};

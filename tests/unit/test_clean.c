@@ -1,16 +1,8 @@
 /* test_clean.c - prompt cleaning against what diffusers' prompt_clean makes of the same text. */
 #include "prompt_clean.h"
+#include "unit.h"
 
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define BYTES(s) s, sizeof(s) - 1
 
@@ -127,14 +119,12 @@ static void check(const char *text, size_t len, const char *wanted, size_t wante
 
 static void follows_the_table(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         check(rows[i].text, rows[i].len, rows[i].clean, strlen(rows[i].clean));
 }
 
 static void follows_the_prompt_list(void **state)
 {
-    (void)state;
     FILE *f = fopen(SG_FIXTURES "/prompts_200.txt", "r");
     if (!f) skip();
     char  *line = NULL;
@@ -166,7 +156,6 @@ static void refuse(const char *text, size_t len, const char *why)
 
 static void refuses_what_is_not_utf8(void **state)
 {
-    (void)state;
     refuse(BYTES("ab\377"), "byte 2 (0xff)");
     refuse(BYTES("\xc0\x80"), "byte 0");              /* overlong */
     refuse(BYTES("a\355\240\200"), "byte 1");         /* surrogate */
@@ -187,7 +176,6 @@ static char *repeat(const char *unit)
 
 static void refuses_what_is_too_long(void **state)
 {
-    (void)state;
     char *s = repeat("a");
     refuse(s, SG_PROMPT_MAX + 1, "more than the 1048576");
     check(s, SG_PROMPT_MAX, s, SG_PROMPT_MAX);
@@ -196,7 +184,6 @@ static void refuses_what_is_too_long(void **state)
 
 static void refuses_endless_nesting(void **state)
 {
-    (void)state;
     char *s = repeat(";amp");
     s[0] = '&';
     refuse(s, SG_PROMPT_MAX, "nested too deeply after byte 0");
@@ -210,7 +197,6 @@ static void refuses_endless_nesting(void **state)
 /* A megabyte of each of these ends in the time of a few passes; a quadratic step would be noticed by the time limit. */
 static void takes_a_megabyte_of_anything(void **state)
 {
-    (void)state;
     static const char *const units[] = {
         "\n",
         "\r\n",

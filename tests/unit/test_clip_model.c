@@ -1,22 +1,11 @@
 /* test_clip_model.c - CLIP as a judge: rows against transformers from words and pictures on, scores of a clip, refusals. */
 #include "clip_model.h"
+#include "unit.h"
 
 #include "../golden/counter.h"
 #include "backend.h"
 #include "clip_model_table.h"
 #include "clip_similarity.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "unit_file.h"
 
 #define FOLDER SG_FIXTURES "/judge/clip"
 
@@ -50,7 +39,6 @@ static void expect_row(const float *row, const double *table, const char *what)
 
 static void rows_are_those_of_transformers(void **state)
 {
-    (void)state;
     static const char *const backends[] = {"ref", "cpu"};
     float                    row[TABLE_ROW];
     uint8_t                  rgb[45 * 57 * 3];
@@ -94,7 +82,6 @@ static sg_similarity_totals of_frames(sg_clip_model *m, const float *text, int f
 
 static void scores_are_means_of_cosines(void **state)
 {
-    (void)state;
     float          text[TABLE_ROW], against[TABLE_ROW];
     sg_clip_model *m = open_clip("cpu");
     assert_int_equal(sg_clip_model_text(m, table_text[0].text, text, NULL, NULL), SG_OK);
@@ -112,7 +99,6 @@ static void scores_are_means_of_cosines(void **state)
 
 static void a_picture_that_is_too_narrow_fails_alone(void **state)
 {
-    (void)state;
     static const uint8_t line[6000 * 3];
     float                row[TABLE_ROW];
     uint8_t              rgb[45 * 57 * 3];
@@ -129,7 +115,6 @@ static void a_picture_that_is_too_narrow_fails_alone(void **state)
 
 static void memory_is_refused_with_figures(void **state)
 {
-    (void)state;
     sg_clip_model          *m = NULL;
     sg_error                e = {0};
     const sg_engine_options o = {.backend = "cpu", .threads = 1, .memory_limit = 1000};
@@ -172,7 +157,6 @@ static uint64_t open_with(const char *file, const char *contents, sg_status stat
 /* Scores can be compared with each other if weights and preparation are the same. */
 static void pictures_prepared_otherwise_are_another_clip(void **state)
 {
-    (void)state;
     static const char *const others[] = {"{\"image_processor\": {\"resample\": 1}}",
                                          "{\"image_processor\": {\"image_mean\": [0.5, 0.5, 0.25]}}"};
     const uint64_t           own = open_with("", NULL, SG_OK, NULL);
@@ -183,7 +167,6 @@ static void pictures_prepared_otherwise_are_another_clip(void **state)
 
 static void files_are_refused_by_field_and_tensor(void **state)
 {
-    (void)state;
     open_with("", NULL, SG_OK, NULL);
     open_with("preprocessor_config.json", NULL, SG_OK, NULL);
     open_with("preprocessor_config.json", "{\"size\": 31}", SG_E_FORMAT, "preprocessor_config.json: size: ");

@@ -5,15 +5,6 @@
 #include "clip_vision_table.h"
 #include "meta.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "made_file.h"
 
 /* ---- a made-up checkpoint: as in make_clip_vision_table.py ---- */
@@ -151,7 +142,6 @@ static double distance_of(int i, sg_dtype act)
 
 static void states_are_those_of_transformers(void **state)
 {
-    (void)state;
     for (int i = 0; i < TABLE_CASES; i++) {
         const double d = distance_of(i, SG_F32);
         if (!(d <= 1e-6)) fail_msg("case %d: relative distance %g", i, d);
@@ -161,7 +151,6 @@ static void states_are_those_of_transformers(void **state)
 /* Eight bits of mantissa over two layers. */
 static void bf16_is_near(void **state)
 {
-    (void)state;
     for (int i = 0; i < TABLE_CASES; i++) {
         const double d = distance_of(i, SG_BF16);
         if (!(d <= 5e-2 && d > 1e-5)) fail_msg("case %d: relative distance %g", i, d);
@@ -170,7 +159,6 @@ static void bf16_is_near(void **state)
 
 static void a_plan_asks_for_what_it_takes(void **state)
 {
-    (void)state;
     float           y[NUMBERS];
     sg_clip_vision *v = open_made(&cases[0], SG_F32);
     sg_plan_totals  totals = {0};
@@ -185,7 +173,6 @@ static void a_plan_asks_for_what_it_takes(void **state)
 /* What it would be resized to has 12 x 12 x 6000 pixels. */
 static void a_picture_that_is_too_narrow_is_refused(void **state)
 {
-    (void)state;
     float                y[NUMBERS];
     static const uint8_t line[6000 * 3];
     sg_clip_vision      *v = open_made(&cases[0], SG_F32);
@@ -207,7 +194,6 @@ static void refuse(made m, const char *word)
 
 static void files_are_refused_by_field_and_tensor(void **state)
 {
-    (void)state;
     static const struct {
         const char *config, *processor, *without, *word;
     } bad[] = {

@@ -3,14 +3,12 @@
 #include "tensor_source.h"
 
 #include <jansson.h>
-#include <math.h>
 
 static const char of_15[] = SG_FIXTURES "/cogvideox_15", of_2b[] = SG_FIXTURES "/cogvideox_2b";
 
 /* Each count that is asked for becomes that of diffusers: of (frames - 1) / 4 + 1 latent frames, decoded in pairs. */
 static void frames_are_those_of_diffusers(void **state)
 {
-    (void)state;
     sg_error   e = {0};
     sg_engine *g = open_model(of_2b, 0);
     sg_request r = small(g);
@@ -64,7 +62,6 @@ static seen render(sg_engine *g, const sg_request *r)
 /* Patches of two latent frames want one frame more in front of three, which is neither saved nor decoded. */
 static void pads_in_front_are_dropped(void **state)
 {
-    (void)state;
     char       path[64];
     sg_error   e = {0};
     sg_source *source = NULL;
@@ -101,7 +98,6 @@ static void pads_in_front_are_dropped(void **state)
 /* Texts count without their pads. */
 static void plan_has_the_real_tokens(void **state)
 {
-    (void)state;
     sg_error   e = {0};
     sg_plan    plan;
     sg_engine *g = open_model(of_2b, 0);
@@ -118,7 +114,6 @@ static void plan_has_the_real_tokens(void **state)
 /* Guidance by CogVideoXPipeline's formula, in Python: 1 + g * ((1 - math.cos(math.pi * ((n - t) / n) ** 5.0)) / 2). */
 static void guidance_follows_the_timestep(void **state)
 {
-    (void)state;
     sg_error   e = {0};
     sg_engine *g = open_model(of_2b, 0), *wan = open_model(model, 0);
     sg_request r = small(g);
@@ -143,7 +138,6 @@ static void guidance_follows_the_timestep(void **state)
 /* 1.5 has positions for the rows and columns of its sample, 2B and 5B for any. */
 static void sizes_beyond_known_positions_are_refused(void **state)
 {
-    (void)state;
     char       text[128];
     sg_error   e = {0};
     sg_engine *g = open_model(of_15, 0), *any = open_model(SG_FIXTURES "/cogvideox_5b", 0);
@@ -164,7 +158,6 @@ static void sizes_beyond_known_positions_are_refused(void **state)
 /* Learned positions are for one size, with any number of frames. */
 static void sizes_beside_the_learned_are_refused(void **state)
 {
-    (void)state;
     sg_error   e = {0};
     sg_engine *g = open_model(SG_FIXTURES "/cogvideox_i2v", 0);
     sg_request r = sg_engine_defaults(g);
@@ -179,7 +172,6 @@ static void sizes_beside_the_learned_are_refused(void **state)
 /* One field of transformer/config.json is another. */
 static void other_models_are_refused_by_field(void **state)
 {
-    (void)state;
     static const struct {
         const char *field, *value, *what;
     } cases[] = {

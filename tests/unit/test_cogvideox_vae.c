@@ -3,18 +3,10 @@
 #include "backend.h"
 #include "cogvideox_vae.h"
 #include "meta.h"
+#include "unit.h"
 #include "vae_encode.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 enum { Y = 1, X = 2 };
 
@@ -87,7 +79,6 @@ static size_t frame_numbers(const sg_cogvideox_vae *v)
 
 static void frames_of_latents(void **state)
 {
-    (void)state;
     const struct {
         int64_t total, chunk[4]; /* chunks, then 0 */
         size_t  frames;
@@ -108,7 +99,6 @@ static void frames_of_latents(void **state)
 /* What is planned for chunks up to the first that is not special holds for all, and all of it is used. */
 static void memory_is_flat(void **state)
 {
-    (void)state;
     sg_cogvideox_vae *v = open_vae(false);
     for (int odd = 0; odd < 2; odd++) {
         sg_plan_totals totals = {0};
@@ -148,7 +138,6 @@ static float *decoded(sg_cogvideox_vae *v, int64_t total, int64_t other)
 /* Frames of a chunk do not see the chunks after it, but those before it, and all of their own. */
 static void chunks_follow_the_past_alone(void **state)
 {
-    (void)state;
     sg_cogvideox_vae *v = open_vae(true);
     const size_t      n = frame_numbers(v) * sizeof(float);
     float *const whole = decoded(v, 5, INT64_MAX), *const late = decoded(v, 5, 4), *const early = decoded(v, 5, 0);
@@ -196,7 +185,6 @@ static int encode(sg_cogvideox_vae *v, sg_stream *s, int64_t total, int64_t othe
 
 static void frames_are_encoded_in_eights(void **state)
 {
-    (void)state;
     const struct {
         int64_t total, chunk[4]; /* chunks, then 0 */
     } of[] = {{1, {1}}, {5, {5}}, {7, {7}}, {8, {8}}, {9, {9}}, {15, {15}}, {16, {8, 8}}, {27, {11, 8, 8}}};
@@ -239,7 +227,6 @@ static float *encoded(sg_cogvideox_vae *v, int64_t total, int64_t other)
 /* Latents of a chunk do not see the chunks after it. Those of a channel's first chunk are 3, of 7. */
 static void latents_follow_the_past_alone(void **state)
 {
-    (void)state;
     sg_cogvideox_vae *v = open_vae(false);
     if (sg_bind_load(ops->encoder(v)->bind, backend, NULL, NULL, &e)) fail_msg("%s", e.text);
     float *const whole = encoded(v, 25, INT64_MAX), *const late = encoded(v, 25, 9);
@@ -257,7 +244,6 @@ static void latents_follow_the_past_alone(void **state)
 
 static void wrong_latents_latch(void **state)
 {
-    (void)state;
     sg_cogvideox_vae *v = open_vae(false);
     const int         z = sg_cogvideox_vae_describe(v).z;
     const int64_t     bad[][4] = {{1, Y, X, z + 1}, {2, Y, X + 1, z}, {2, Y + 1, X, z}};
@@ -275,7 +261,6 @@ static void wrong_latents_latch(void **state)
 
 static void impossible_sizes_are_refused(void **state)
 {
-    (void)state;
     sg_cogvideox_vae *v = open_vae(false);
     sg_plan_totals    totals = {0};
     sg_stream         s = sg_plan_stream(&totals);
@@ -323,7 +308,6 @@ static sg_status open_changed(const char *key, const char *value)
 
 static void odd_configs_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *key, *value, *says;
     } bad[] = {
@@ -364,7 +348,6 @@ static void odd_configs_are_refused(void **state)
 
 static void harmless_changes_are_taken(void **state)
 {
-    (void)state;
     static const struct {
         const char *key, *value;
     } good[] = {{"unheard_of", "{}"},       {"norm_eps", "1e-3"},    {"sample_height", "7"}, {"act_fn", "\"swish\""},
@@ -375,7 +358,6 @@ static void harmless_changes_are_taken(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
     char command[512];
     if (!mkdtemp(copy_dir)) return -1;
     snprintf(command, sizeof command, "mkdir '%s/vae' && ln -s %s/vae/*.safetensors* '%s/vae/'", copy_dir, model,
@@ -385,7 +367,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     char command[64];
     sg_checkpoint_close(&from);
     sg_backend_close(&backend);

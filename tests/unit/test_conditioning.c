@@ -1,13 +1,7 @@
 /* test_conditioning.c - the texts of a render: filled up to one length, or without any token. A made-up encoder has an id
  * for each character and one at the end; its state is the id. */
 #include "conditioning.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { END = 1, PAD = 2, MOST = 6 };
 
@@ -94,7 +88,6 @@ static void expect(const sg_text_states *t, const char *text, int tokens, int le
 
 static void texts_are_filled_up(void **state)
 {
-    (void)state;
     const sg_text_source source = {.encoder = {.ops = &ops}, .tokens_max = MOST, .padded = true};
     sg_conditioning      c = {0};
     condition(&c, &source, "abc", "");
@@ -113,7 +106,6 @@ static void texts_are_filled_up(void **state)
 /* What a family puts before a text is cut with it, and is not counted. */
 static void a_template_does_not_count(void **state)
 {
-    (void)state;
     const sg_text_source source = {.encoder = {.ops = &ops}, .tokens_max = MOST, .before = 2};
     sg_conditioning      c = {0};
     condition(&c, &source, "ABcdefgh", "AB");
@@ -127,7 +119,6 @@ static void a_template_does_not_count(void **state)
 /* A text without tokens is a pass as any other, and nothing to encode. */
 static void an_empty_text_may_have_no_token(void **state)
 {
-    (void)state;
     const sg_text_source source = {.encoder = {.ops = &ops}, .tokens_max = MOST, .none_for_empty = true};
     sg_conditioning      c = {0};
     condition(&c, &source, "ab", "");

@@ -1,20 +1,9 @@
 /* test_config.c - strict reading of configuration files: types, ranges, defaults, and one message that says what is
  * wrong. */
 #include "config.h"
+#include "unit.h"
 
 #include <errno.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "unit_file.h"
 
 static char     dir[] = "/tmp/sg_config_XXXXXX";
 static char     path[64];
@@ -22,14 +11,12 @@ static sg_error e;
 
 static int make_folder(void **state)
 {
-    (void)state;
     snprintf(path, sizeof path, "%s/config.json", mkdtemp(dir));
     return 0;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     unlink(path);
     return rmdir(dir);
 }
@@ -57,7 +44,6 @@ static void expect_text(const char *words)
 
 static void sound_config_is_read(void **state)
 {
-    (void)state;
     sg_config *c = config("{\"i\":-3,\"r\":0.5,\"whole\":2,\"b\":true,\"s\":\"\\u00e9\",\"none\":null,"
                           "\"is\":[1,2,3],\"rs\":[0.5,1],\"bs\":[true,false],\"ss\":[\"a\",null,\"c\"]}");
     int64_t    is[4] = {9, 9, 9, 9};
@@ -91,7 +77,6 @@ static void sound_config_is_read(void **state)
 
 static void defaults_stand_in(void **state)
 {
-    (void)state;
     sg_config *c = config("{\"none\":null}");
     int64_t    is[2] = {7, 8};
     for (int i = 0; i < 2; i++) {
@@ -138,7 +123,6 @@ static void read_kind(sg_config *c, kind k)
 
 static void wrong_values_are_named(void **state)
 {
-    (void)state;
     static const struct {
         kind        kind;
         const char *value, *words;
@@ -186,7 +170,6 @@ static void wrong_values_are_named(void **state)
 
 static void first_failure_latches(void **state)
 {
-    (void)state;
     sg_config *c = config("{\"a\":\"x\",\"b\":5,\"l\":[5,5]}");
     int64_t    is[2] = {0};
     assert_int_equal(sg_config_int(c, "a", 3, 9, NULL), 3);
@@ -208,7 +191,6 @@ static void first_failure_latches(void **state)
 
 static void ranges_without_end_read_well(void **state)
 {
-    (void)state;
     sg_config *c = config("{\"i\":0,\"r\":-1}");
     sg_config_int(c, "i", 1, INT64_MAX, NULL);
     expect_text("i: should be a whole number of at least 1, is 0");
@@ -221,7 +203,6 @@ static void ranges_without_end_read_well(void **state)
 
 static void broken_files_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *words;
     } bad[] = {

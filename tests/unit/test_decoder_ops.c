@@ -4,8 +4,6 @@
 #include "meta.h"
 #include "op_shapes.h"
 
-#include <math.h>
-
 static unsigned char buffer[1 << 12] __attribute__((aligned(SG_ALIGN)));
 
 static sg_stream ref_stream(void)
@@ -24,7 +22,6 @@ static sg_tensor filled(sg_stream *s, int rank, const int64_t *dim)
 
 static void group_norm_refuses_what_does_not_fit(void **state)
 {
-    (void)state;
     sg_plan_totals     totals = {0};
     sg_stream          s = sg_plan_stream(&totals);
     const sg_tensor    x = SHAPE(F32, 4, 6, 8, 12);
@@ -64,7 +61,6 @@ static void group_norm_refuses_what_does_not_fit(void **state)
 /* Two frames of 2 x 2 places, two groups of two channels; one place of scale and shift for each frame. */
 static void group_norm_is_over_the_frames_of_a_chunk(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor x = FILLED(&s, 2, 2, 2, 4), y = FILLED(&s, 2, 2, 2, 4), scale = FILLED(&s, 2, 1, 1, 4);
     const float     one = 1 / sqrtf(20.25f), all = 1 / sqrtf(84.25f); /* 0 1 4 5 8 9 12 13; and to 29 */
@@ -82,7 +78,6 @@ static void group_norm_is_over_the_frames_of_a_chunk(void **state)
 /* Frames of one colour, as one latent place makes them: each channel's number is the same at all places of a frame. */
 static void group_norm_of_equal_places_is_exact(void **state)
 {
-    (void)state;
     enum { FRAMES = 13, PLACES = 256, C = 2, N = FRAMES * PLACES * C };
     static unsigned char block[1 << 20] __attribute__((aligned(SG_ALIGN)));
     sg_backend          *b = NULL;
@@ -112,7 +107,6 @@ static void group_norm_of_equal_places_is_exact(void **state)
 
 static void angles_and_gates_have_one_of_their_shapes(void **state)
 {
-    (void)state;
     sg_plan_totals   totals = {0};
     sg_stream        s = sg_plan_stream(&totals);
     const sg_tensor  x = SHAPE(F32, 6, 3, 4), by_head = SHAPE(F32, 6, 3, 2);
@@ -129,7 +123,6 @@ static void angles_and_gates_have_one_of_their_shapes(void **state)
 /* A frame of one place is all that a kernel of 3 x 3 sees of it. */
 static void replicated_edges_stand_for_what_is_outside(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor x = FILLED(&s, 2, 1, 1, 1), y = FILLED(&s, 2, 1, 1, 1), w = FILLED(&s, 1, 1, 1, 3, 3);
     sg_conv(&s, .y = y, .x = x, .w = w, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1}, .edge = SG_EDGE_REPLICATE);
@@ -140,7 +133,6 @@ static void replicated_edges_stand_for_what_is_outside(void **state)
 /* As long as a library needs x with its edges, a few frames of y at a time. */
 static void plan_counts_copies_with_edges(void **state)
 {
-    (void)state;
     const sg_backend cpu = {.host_memory = true}, gpu = {0};
     sg_plan_totals   totals[3] = {{.backend = &cpu}, {.backend = &cpu, .native_bf16 = true}, {.backend = &gpu}};
     for (int i = 0; i < 3; i++) {
@@ -162,7 +154,6 @@ static void plan_counts_copies_with_edges(void **state)
 /* Which is computed in F32 on a CPU, whatever it multiplies otherwise. */
 static void plan_counts_a_strided_convolution(void **state)
 {
-    (void)state;
     const sg_backend cpu = {.host_memory = true}, gpu = {0};
     for (int stride = 1; stride <= 2; stride++)
         for (int i = 0; i < 2; i++) {

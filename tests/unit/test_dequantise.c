@@ -4,8 +4,6 @@
 #include "dequantise_table.h"
 #include "memory_source.h"
 
-#include <stdio.h>
-
 enum { CASES = sizeof table / sizeof *table, BYTES_MAX = TABLE_BLOCKS * 210, FLOATS_MAX = TABLE_BLOCKS * SG_BLOCK_MAX };
 
 static uint8_t bits[BYTES_MAX];
@@ -100,7 +98,6 @@ static void check_type(int c, const sg_backend *device)
 
 static void values_have_the_bits_of_the_reference(void **state)
 {
-    (void)state;
     for (int c = 0; c < CASES; c++) {
         check_type(c, &devices[0]);
         check_type(c, &devices[1]);
@@ -110,7 +107,6 @@ static void values_have_the_bits_of_the_reference(void **state)
 /* Onto the dequantised numbers, before they are rounded. */
 static void patches_come_onto_the_values(void **state)
 {
-    (void)state;
     const sg_source_type type = type_of(0);
     const size_t         n = make_bits(0);
     arrays               a = {.count = 0};
@@ -151,7 +147,6 @@ static void refuse(int c, size_t rows, size_t n, sg_status code, const char *tex
 /* The last block has it. */
 static void scales_that_are_no_numbers_are_refused(void **state)
 {
-    (void)state;
     static const uint8_t high[] = {0x7c, 0xfc, 0x7e}; /* infinite, negative too, a NaN */
     char                 text[200];
     for (int c = 0; c < CASES; c++)
@@ -178,7 +173,6 @@ static void scales_that_are_no_numbers_are_refused(void **state)
 /* Where a part of the rows is no whole number of blocks. */
 static void blocks_are_not_cut(void **state)
 {
-    (void)state;
     static const sg_name_rule rules[] = {{"cut", "w", 2, {{0, 1}}}};
     const sg_name_map         map = {.rules = rules, .count = 1};
     const sg_source_type      type = type_of(0);

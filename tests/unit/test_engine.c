@@ -5,8 +5,6 @@
 
 #include <jansson.h>
 #include <limits.h>
-#include <math.h>
-#include <unistd.h>
 
 typedef struct seen {
     int     frames, last_index, stage, steps, cancel_at;
@@ -43,7 +41,6 @@ static sg_status render(sg_engine *g, const sg_request *r, seen *s, sg_report *r
 
 static void renders_frames_in_order(void **state)
 {
-    (void)state;
     static seen a, b;
     sg_engine  *g = open_model(model, 0);
     sg_request  r = small(g);
@@ -123,7 +120,6 @@ static sg_status wait_stage(sg_stream *s, const void *staged)
 /* A device with staging decodes the next frames before the host takes those before; the frames are the same. */
 static void devices_decode_ahead(void **state)
 {
-    (void)state;
     static seen a, b;
     sg_engine  *g = open_model(model, 0);
     sg_request  r = small(g);
@@ -173,7 +169,6 @@ static int count_texts(void *context, sg_stage stage, int done, int total)
 /* Each step's latents are shown, the last being those that a file gets; a caller who refuses them ends the render. */
 static void latents_are_shown(void **state)
 {
-    (void)state;
     static watch       w;
     char               path[] = "/tmp/sg_latents_XXXXXX.safetensors";
     const int          fd = mkstemps(path, 12);
@@ -215,7 +210,6 @@ static void count_encoded(void *context, const char *name, sg_stream *s, sg_tens
 /* The text encoder runs once for the same texts, whatever else changes, and anew for others: for the one that changed. */
 static void texts_are_encoded_once(void **state)
 {
-    (void)state;
     static seen        a, b;
     static watch       w;
     sg_engine         *g = open_model(model, 0);
@@ -258,7 +252,6 @@ static void texts_are_encoded_once(void **state)
 
 static void memory_is_as_planned(void **state)
 {
-    (void)state;
     static seen s;
     sg_engine  *g = open_model(model, 0);
     sg_request  r = small(g);
@@ -287,7 +280,6 @@ static void memory_is_as_planned(void **state)
 
 static void wishes_are_checked(void **state)
 {
-    (void)state;
     sg_engine *g = open_model(model, 0);
     const struct {
         int         width, height, frames, steps;
@@ -316,7 +308,6 @@ static void wishes_are_checked(void **state)
 
 static void nearest_sizes_are_rendered(void **state)
 {
-    (void)state;
     sg_engine *g = open_model(model, 0);
     const struct {
         int size, frames, near_size, near_frames;
@@ -338,7 +329,6 @@ static void nearest_sizes_are_rendered(void **state)
 
 static void cancelling_stops_at_the_step(void **state)
 {
-    (void)state;
     static seen s = {.cancel_at = 1};
     sg_engine  *g = open_model(model, 0);
     sg_request  r = small(g);
@@ -353,7 +343,6 @@ static void cancelling_stops_at_the_step(void **state)
 
 static void latents_decode_again(void **state)
 {
-    (void)state;
     static seen a, b;
     char        path[] = "/tmp/sg_latents_XXXXXX.safetensors";
     const int   fd = mkstemps(path, 12);
@@ -394,7 +383,6 @@ enum { LARGE = 3968 }; /* pixels a latent, no power of two: patches of 31 and ei
 /* Latents of a VAE that makes more pixels of one than any usual side has. */
 static void large_latents_have_a_size(void **state)
 {
-    (void)state;
     static seen   a;
     char          path[] = "/tmp/sg_latents_XXXXXX.safetensors";
     const int     fd = mkstemps(path, 12);
@@ -422,7 +410,6 @@ static void large_latents_have_a_size(void **state)
 /* Of two encoders each runs once for each text, with the weights of no other loaded. */
 static void encoders_follow_one_another(void **state)
 {
-    (void)state;
     static seen   one, two;
     sg_engine    *g = open_model(model, 0);
     sg_request    r = small(g);
@@ -470,7 +457,6 @@ static void encoders_follow_one_another(void **state)
 /* The number of passes follows from how a family is guided, and a single pass is not guided afterwards. */
 static void guidance_is_data_of_the_family(void **state)
 {
-    (void)state;
     static seen   once, twice, b;
     sg_engine    *g = open_model(model, 0);
     sg_request    r = small(g);
@@ -543,7 +529,6 @@ static void expect_numeric(const char *file, const char *tensor, float value, co
 
 static void poison_is_named(void **state)
 {
-    (void)state;
     const char dit[] = "transformer/diffusion_pytorch_model.safetensors",
                vae[] = "vae/diffusion_pytorch_model.safetensors";
     expect_numeric(dit, "blocks.1.ffn.net.0.proj.weight", NAN, "blocks.1.ffn.net.0.proj.weight");
@@ -561,7 +546,6 @@ static void poison_is_named(void **state)
 
 static void other_pipelines_are_refused(void **state)
 {
-    (void)state;
     char path[256];
     snprintf(path, sizeof path, "%s/model_index.json", copy_dir);
     FILE *const f = fopen(path, "w");

@@ -2,8 +2,6 @@
 #include "engine_fixture.h"
 #include "lora_file.h"
 
-#include <unistd.h>
-
 enum { FRAME = 32 * 48 * 3 };
 
 typedef struct film {
@@ -53,7 +51,6 @@ static void render(film *f, const sg_engine_options *o)
 /* Of an expert alone, of both, of both with different strengths. */
 static void a_render_is_that_of_merged_weights(void **state)
 {
-    (void)state;
     static const struct {
         unsigned denoisers;
         double   strength[2];
@@ -90,7 +87,6 @@ static void a_render_is_that_of_merged_weights(void **state)
 /* Two halves of a LoRA are, but for rounding, a whole one; the plan knows that patched weights do not serve in place. */
 static void several_add_up_and_are_planned(void **state)
 {
-    (void)state;
     char       lora[128], from[256];
     sg_plan    p[2];
     sg_engine *g = NULL;
@@ -121,7 +117,6 @@ static void several_add_up_and_are_planned(void **state)
 
 static void an_expert_that_is_not_there_is_told(void **state)
 {
-    (void)state;
     char       lora[128];
     sg_engine *g = NULL;
     sg_error   e = {0};
@@ -134,7 +129,6 @@ static void an_expert_that_is_not_there_is_told(void **state)
 /* As of the 14B on a smaller model. */
 static void the_model_of_a_lora_is_named(void **state)
 {
-    (void)state;
     enum { D = 5120 };
     static float x[D];
     char         lora[128];
@@ -166,7 +160,6 @@ static void model_with(const char *own)
 /* "image_lora" is there for renders with a picture alone, however they follow one another. */
 static void a_picture_brings_the_model_s_own(void **state)
 {
-    (void)state;
     static film plain[2], want, got;
     char        lora[128], from[256], dir[128];
     sg_plan     p[2];
@@ -205,7 +198,6 @@ static void a_picture_brings_the_model_s_own(void **state)
 
 static void a_missing_lora_for_pictures_is_told(void **state)
 {
-    (void)state;
     static film got;
     char        dir[128];
     sg_error    e = {0};
@@ -233,15 +225,10 @@ static void a_missing_lora_for_pictures_is_told(void **state)
     }
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
+static int make_folder(void **state) { return mkdtemp(folder) ? 0 : -1; }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     return system(command);

@@ -2,9 +2,6 @@
 #include "attention_error.h"
 #include "engine_fixture.h"
 
-#include <math.h>
-#include <unistd.h>
-
 enum { TOKENS = 1024, HEADS = 2, HEAD_DIM = 12, BLOCK_LAYERS = 2, BLOCK_STEPS = 5 };
 
 /* The fewest tokens that a named policy skips blocks of. */
@@ -73,7 +70,6 @@ static sg_engine *open_fast(void)
 
 static void sparse_renders_are_near_dense(void **state)
 {
-    (void)state;
     enum { COUNT = 16 * 4 * 32 * 32 };
     sg_engine *g = open_fast();
     sg_request r = sparse(g);
@@ -117,7 +113,6 @@ static void sparse_renders_are_near_dense(void **state)
 
 static void sparse_memory_is_as_planned(void **state)
 {
-    (void)state;
     sg_engine *g = open_model(model, 0);
     sg_request r = small(g);
     sg_plan    dense, plan;
@@ -140,7 +135,6 @@ static void sparse_memory_is_as_planned(void **state)
 
 static void attention_is_captured(void **state)
 {
-    (void)state;
     enum { COUNT = TOKENS * HEADS * HEAD_DIM };
     char              path[] = "/tmp/sg_capture_XXXXXX.safetensors";
     const int         fd = mkstemps(path, 12);
@@ -210,7 +204,6 @@ static void watch_taps(void *context, const char *name, sg_stream *s, sg_tensor 
 /* Each cell is its own: layers of a step differ much, and so do steps. */
 static void errors_have_their_places(void **state)
 {
-    (void)state;
     static float amount[BLOCK_STEPS * BLOCK_LAYERS * HEADS], theta[BLOCK_STEPS * BLOCK_LAYERS * HEADS],
         pv_threshold[BLOCK_STEPS * BLOCK_LAYERS * HEADS];
     static const float share[BLOCK_STEPS][BLOCK_LAYERS] = {
@@ -262,7 +255,6 @@ static void errors_have_their_places(void **state)
 
 static void attention_is_checked(void **state)
 {
-    (void)state;
     sg_engine *g = open_model(model, 0);
     for (int i = 0; i < 6; i++) {
         static const char *const says[] = {"topk", "dense-layers", "layer 2", "step 2", "only decoded", "dense-steps"};
@@ -284,7 +276,6 @@ static void attention_is_checked(void **state)
 /* Layers are counted through both experts, of which one is at work in a step. */
 static void experts_take_turns(void **state)
 {
-    (void)state;
     sg_engine *g = NULL;
     sg_report  rep;
     sg_error   e = {0};
@@ -315,7 +306,6 @@ static void experts_take_turns(void **state)
 /* Thresholds beside the model are its defaults. */
 static void thresholds_are_found(void **state)
 {
-    (void)state;
     char path[256];
     snprintf(path, sizeof path, "%s/" SG_THRESHOLDS_NAME, copy_dir);
     for (int broken = 0; broken < 2; broken++) {

@@ -12,8 +12,6 @@
 #include "safetensors_write.h"
 #include "solver.h"
 
-#include <math.h>
-
 enum { C = 4, X = 6, Y = 4, HIGH = 36, STEPS = 3, FRAMES = 5, CELLS = C * FRAMES * HIGH * X, TEXT = 80 };
 
 static const float mix[C * C] = {.5f, -.25f, 0, 1, .125f, 0, -1, .5f, 0, .75f, .5f, -.5f, 1, 0, .25f, 0};
@@ -430,14 +428,12 @@ static void render(const char *backend, const texts *text, int frames, int chunk
 
 static void a_picture(void **state)
 {
-    (void)state;
     render("ref", NULL, 1, 1, (int[]){-1});
     render("cpu", NULL, 1, 1, (int[]){-1});
 }
 
 static void a_clip(void **state)
 {
-    (void)state;
     render("ref", NULL, FRAMES, 3, (int[]){1, 2, -2});
     render("cpu", NULL, FRAMES, 3, (int[]){1, 2, -2});
     render("ref", NULL, FRAMES - 1, 2, (int[]){2, -2});
@@ -446,7 +442,6 @@ static void a_clip(void **state)
 /* Each layer of each pass attends to as many tokens as it asked for; the video's are in another order, which is undone. */
 static void text_by_pass_and_layer(void **state)
 {
-    (void)state;
     static const texts around[] = {{{0, 0}, {3, 5}}, {{4, 4}, {1, 0}}, {{5, 2}, {0, 0}}, {{1, 0}, {4, 1}}};
     for (size_t i = 0; i < sizeof around / sizeof *around; i++) {
         render("ref", &around[i], FRAMES, 3, (int[]){1, 2, -2});
@@ -549,7 +544,6 @@ static double distance(const seen *a, const seen *b)
 /* The fast kernels do as the oracle does with the same lists, and near to dense attention. */
 static void text_is_dense_where_blocks_are_skipped(void **state)
 {
-    (void)state;
     static seen        dense, ref, cpu;
     static const texts around[] = {{{0, 0}, {3, TEXT}}, {{70, 70}, {0, 0}}, {{1, 1}, {2, 67}}};
     for (size_t i = 0; i < sizeof around / sizeof *around; i++) {
@@ -567,7 +561,6 @@ static void text_is_dense_where_blocks_are_skipped(void **state)
 /* A mask of blocks has those of the longest sequence, whichever layer or pass has it. */
 static void a_mask_is_for_the_longest_sequence(void **state)
 {
-    (void)state;
     static uint8_t mask[10 * 19];
     made_up        m;
     sg_plan        plan;

@@ -2,8 +2,6 @@
 #include "engine_fixture.h"
 #include "few_steps_table.h"
 
-#include <math.h>
-
 typedef struct seen {
     const double (*wanted)[4];
     int steps;
@@ -26,7 +24,6 @@ static sg_status take_latents(void *context, int step, const float *x, const int
 
 static void presets_step_as_their_makers(void **state)
 {
-    (void)state;
     sg_engine *g = open_model(model, 0);
     for (size_t i = 0; i < sizeof few_steps_table / sizeof *few_steps_table; i++) {
         sg_request r = small(g);
@@ -45,7 +42,6 @@ static void presets_step_as_their_makers(void **state)
 
 static void lists_and_steps_agree(void **state)
 {
-    (void)state;
     sg_engine *g = open_model(model, 0);
     sg_request r = small(g);
     sg_error   e = {0};

@@ -4,8 +4,6 @@
 #include "sampler_table.h"
 #include "solver.h"
 
-#include <math.h>
-
 /* ---- schedule ---- */
 
 static sg_sampler_config config_of(int64_t tokens)
@@ -21,7 +19,6 @@ static sg_sampler_config config_of(int64_t tokens)
 
 static void shift_by_tokens_is_that_of_diffusers(void **state)
 {
-    (void)state;
     static sg_sampler p;
     const double     *t = flux_numbers;
     sg_error          e = {0};
@@ -42,7 +39,6 @@ static void shift_by_tokens_is_that_of_diffusers(void **state)
 /* A shift that a request names takes the place of the one by tokens, which tells itself. */
 static void shift_of_a_request(void **state)
 {
-    (void)state;
     static sg_sampler by_tokens, named;
     sg_sampler_config c = config_of(4096);
     sg_error          e = {0};
@@ -63,7 +59,6 @@ static void shift_of_a_request(void **state)
 
 static void dev_and_schnell_differ(void **state)
 {
-    (void)state;
     static const struct {
         const char *dir;
         int         steps, tokens;
@@ -82,7 +77,6 @@ static void dev_and_schnell_differ(void **state)
 
 static void plan_tells_the_shift(void **state)
 {
-    (void)state;
     sg_plan    p;
     sg_error   e = {0};
     sg_engine *g = open_model(SG_FIXTURES "/flux_dev", 0);

@@ -4,11 +4,9 @@
 #include "safetensors_write.h"
 
 #include <limits.h>
-#include <unistd.h>
 
 static void rules_have_counts_and_words(void **state)
 {
-    (void)state;
     static const struct {
         sg_frame_rule rule;
         const char   *text;
@@ -33,7 +31,6 @@ static void rules_have_counts_and_words(void **state)
 /* Nothing but one frame can be asked for, and of latents of a clip nothing is made. */
 static void a_model_of_images_makes_one_frame(void **state)
 {
-    (void)state;
     static float  latents[4096];
     char          path[] = "/tmp/sg_latents_XXXXXX.safetensors", *note = NULL;
     const int     fd = mkstemps(path, 12);

@@ -1,28 +1,17 @@
 /* test_gguf.c - GGUF files: a sound one, what it may hold, and every lie in its header. */
 #include "bind.h"
 #include "host_memory.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-#include "unit_file.h"
+#include "unit.h"
 
 static char path[] = "/tmp/sg_gguf_XXXXXX";
 
 static int make_name(void **state)
 {
-    (void)state;
     const int fd = mkstemp(path);
     return fd < 0 || close(fd);
 }
 
-static int remove_file(void **state)
-{
-    (void)state;
-    return unlink(path);
-}
+static int remove_file(void **state) { return unlink(path); }
 
 /* ---- a file as it is written ---- */
 
@@ -209,7 +198,6 @@ static const sg_backend host = {.name = "host", .memory = &host_memory, .host_me
 
 static void tensors_of_a_sound_file_are_read(void **state)
 {
-    (void)state;
     sg_error         e = {0};
     sg_tensor        a, b, five, one;
     sg_source *const s = open_sound();
@@ -237,7 +225,6 @@ static void tensors_of_a_sound_file_are_read(void **state)
 
 static void metadata_of_every_type_is_read(void **state)
 {
-    (void)state;
     sg_source     *s = open_sound();
     sg_source_list l;
     size_t         n;
@@ -266,7 +253,6 @@ static void metadata_of_every_type_is_read(void **state)
 /* ggml has four dimensions at most, and drops those of 1; a type that is not known harms who wants it. */
 static void shapes_and_types_are_judged_when_wanted(void **state)
 {
-    (void)state;
     static const struct {
         int         rank;
         int64_t     dim[5];
@@ -300,7 +286,6 @@ static void shapes_and_types_are_judged_when_wanted(void **state)
 /* Numbers between those of known types, too: ggml once had such types. */
 static void types_without_a_name_are_not_known(void **state)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         sg_source *s = NULL;
         make_sound();
@@ -386,7 +371,6 @@ static const struct {
 
 static void lies_are_refused(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         make_sound();
         const size_t size = file.size;
@@ -398,7 +382,6 @@ static void lies_are_refused(void **state)
 
 static void names_that_are_too_long_are_refused(void **state)
 {
-    (void)state;
     char name[129] = {0};
     for (int i = 0; i < 2; i++) {
         memset(name, 'n', 127 + (size_t)i);
@@ -429,7 +412,6 @@ static void names_that_are_too_long_are_refused(void **state)
 
 static void keys_that_stand_twice_are_refused(void **state)
 {
-    (void)state;
     memcpy(file.byte, "GGUF", 4);
     file.size = 4;
     put(3, 4);
@@ -445,7 +427,6 @@ static void keys_that_stand_twice_are_refused(void **state)
 /* Even where it is empty, at the end of the file. */
 static void list_for_a_number_is_refused(void **state)
 {
-    (void)state;
     memcpy(file.byte, "GGUF", 4);
     file.size = 4;
     put(3, 4);
@@ -460,7 +441,6 @@ static void list_for_a_number_is_refused(void **state)
 /* At every byte of the header, and within the data of the last tensor. */
 static void cut_files_are_refused(void **state)
 {
-    (void)state;
     make_sound();
     for (size_t n = 4; n <= header_size; n++) refuse(n, "");
     refuse(file.size - 1, "tensor \"one\": 4 bytes at offset 144 go beyond the 147 bytes of data");

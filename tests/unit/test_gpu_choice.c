@@ -1,16 +1,6 @@
 /* test_gpu_choice.c - is there an NVIDIA card, by files of a root of our own, and what auto says of it. */
 #include "backend.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "unit_file.h"
+#include "unit.h"
 
 #define PROPRIETARY                                                                                                    \
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu Feb 22 01:44:30 UTC 2024\n"                        \
@@ -21,7 +11,6 @@ static char root[] = "/tmp/sg-root-XXXXXX";
 
 static int enter(void **state)
 {
-    (void)state;
     unsetenv("CUDA_VISIBLE_DEVICES");
     snprintf(root, sizeof root, "/tmp/sg-root-XXXXXX");
     return mkdtemp(root) ? 0 : -1;
@@ -29,7 +18,6 @@ static int enter(void **state)
 
 static int leave(void **state)
 {
-    (void)state;
     char command[64];
     snprintf(command, sizeof command, "rm -r '%s'", root);
     return system(command);
@@ -56,7 +44,6 @@ static void expect(bool there, const char *version)
 
 static void the_driver_tells_of_a_card(void **state)
 {
-    (void)state;
     expect(false, "");
     put("proc/driver/nvidia/version", PROPRIETARY);
     expect(true, "550.54.14");
@@ -68,14 +55,12 @@ static void the_driver_tells_of_a_card(void **state)
 
 static void a_device_tells_of_a_card(void **state)
 {
-    (void)state;
     put("dev/nvidia0", "");
     expect(true, "");
 }
 
 static void the_bus_tells_of_a_card_without_a_driver(void **state)
 {
-    (void)state;
     put("sys/bus/pci/devices/0000:00:02.0/vendor", "0x8086\n"); /* Intel's graphics */
     put("sys/bus/pci/devices/0000:00:02.0/class", "0x030000\n");
     put("sys/bus/pci/devices/0000:01:00.1/vendor", "0x10de\n"); /* sound of a card that is passed on */
@@ -89,7 +74,6 @@ static void the_bus_tells_of_a_card_without_a_driver(void **state)
 
 static void a_hidden_card_is_not_there(void **state)
 {
-    (void)state;
     put("proc/driver/nvidia/version", PROPRIETARY);
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
     expect(false, "");
@@ -118,7 +102,6 @@ static void open_and_expect(const char *name, const char *passed)
 
 static void auto_says_which_card_it_passed_over_and_why(void **state)
 {
-    (void)state;
     open_and_expect("auto", NULL);
     put("dev/nvidia0", "");
     open_and_expect("auto", "not on the NVIDIA card: ");

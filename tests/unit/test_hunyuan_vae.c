@@ -3,14 +3,6 @@
 #include "hunyuan_vae.h"
 #include "hunyuan_vae_table.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "kl_fixture.h"
 
 static const sg_vae_ops *ops = &sg_hunyuan_vae_ops;
@@ -61,13 +53,11 @@ static float *decoded(const sg_vae *v, sg_backend *b, int64_t f, int64_t y, int6
 
 static void frames_are_those_of_diffusers(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof table_decoded / sizeof *table_decoded; k++) check_case(&table_decoded[k], false);
 }
 
 static void latents_are_those_of_diffusers(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof table_encoded / sizeof *table_encoded; k++) check_case(&table_encoded[k], true);
 }
 
@@ -75,7 +65,6 @@ static void latents_are_those_of_diffusers(void **state)
 
 static void chunks_and_frames_of_latents(void **state)
 {
-    (void)state;
     static const int64_t chunks[][5] = {{1},    {2},       {3},       {4},       {5},          {5, 1},      {5, 2},
                                         {5, 3}, {5, 3, 1}, {5, 3, 2}, {5, 3, 3}, {5, 3, 3, 1}, {5, 3, 3, 2}};
     const sg_vae         v = open_vae(0);
@@ -93,7 +82,6 @@ static void chunks_and_frames_of_latents(void **state)
 /* What is planned for the first chunks and the last holds for all; only what is given, which is the engine's, grows. */
 static void memory_is_flat(void **state)
 {
-    (void)state;
     const sg_vae v = open_vae(1);
     for (int tiled = 0; tiled < 2; tiled++)
         for (int64_t f = 9; f < 12; f++) {
@@ -116,7 +104,6 @@ static void memory_is_flat(void **state)
 
 static void tiles_take_less_memory(void **state)
 {
-    (void)state;
     const sg_vae v = open_vae(1);
     size_t       peak[2];
     for (int tiled = 0; tiled < 2; tiled++) {
@@ -133,7 +120,6 @@ static void tiles_take_less_memory(void **state)
 /* Frames of a chunk do not see the chunks after it; those that no window has to itself are blends of both. */
 static void windows_follow_the_past_alone(void **state)
 {
-    (void)state;
     const sg_vae v = open_vae(0);
     const size_t frame = 2 * 4 * 3;
     size_t       n[3];
@@ -151,7 +137,6 @@ static void windows_follow_the_past_alone(void **state)
 
 static void wrong_latents_latch(void **state)
 {
-    (void)state;
     const sg_vae  v = open_vae(0);
     const int64_t bad[][4] = {{2, 1, 2, TABLE_LATENT + 1}, {5, 1, 3, TABLE_LATENT}, {5, 2, 2, TABLE_LATENT}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -168,7 +153,6 @@ static void wrong_latents_latch(void **state)
 
 static void impossible_sizes_are_refused(void **state)
 {
-    (void)state;
     const sg_vae   v = open_vae(1);
     sg_plan_totals totals = {0};
     sg_stream      s = sg_plan_stream(&totals);
@@ -200,7 +184,6 @@ static sg_status open_with(const char *key, const char *value)
 
 static void odd_configs_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *key, *value, *says;
     } bad[] = {
@@ -241,7 +224,6 @@ static void odd_configs_are_refused(void **state)
 
 static void harmless_changes_are_taken(void **state)
 {
-    (void)state;
     static const struct {
         const char *key, *value;
     } good[] = {{"unheard_of", "{}"}, {"act_fn", "\"swish\""},  {"act_fn", "null"},        {"scaling_factor", "null"},

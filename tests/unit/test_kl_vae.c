@@ -3,14 +3,6 @@
 #include "kl_vae.h"
 #include "kl_vae_table.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "kl_fixture.h"
 
 static const sg_vae_ops *ops = &sg_kl_vae_ops;
@@ -57,19 +49,16 @@ static sg_vae open_vae(int model)
 
 static void frames_are_those_of_diffusers(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof table_decoded / sizeof *table_decoded; k++) check_case(&table_decoded[k], false);
 }
 
 static void latents_are_those_of_diffusers(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof table_encoded / sizeof *table_encoded; k++) check_case(&table_encoded[k], true);
 }
 
 static void what_it_tells_of_itself(void **state)
 {
-    (void)state;
     const int scale[] = {4, 8, 1};
     for (int k = 0; k < 3; k++) {
         const sg_vae v = open_vae(k);
@@ -99,7 +88,6 @@ static size_t planned(const sg_vae *v, bool encodes, bool tiled, int64_t y, int6
 /* Beyond one tile only what is given and made grows, and the rows that a tile leaves to the next row's. */
 static void tiles_take_less_memory(void **state)
 {
-    (void)state;
     const sg_vae v = open_vae(1);
     for (int encodes = 0; encodes < 2; encodes++) {
         assert_true(planned(&v, encodes, true, 40, 80) < planned(&v, encodes, false, 40, 80) / 8);
@@ -112,7 +100,6 @@ static void tiles_take_less_memory(void **state)
 
 static void a_tile_may_be_larger_than_the_image(void **state)
 {
-    (void)state;
     sg_kl_vae *large = NULL;
     write_model(&models[1]);
     write_with(&models[1], "sample_size", "65536");
@@ -126,7 +113,6 @@ static void a_tile_may_be_larger_than_the_image(void **state)
 /* diffusers' tiles fit together where the quarter of one is a whole number of latents. */
 static void tiles_that_do_not_fit_are_not_taken(void **state)
 {
-    (void)state;
     static const struct {
         const char *size;
         bool        fits;
@@ -146,7 +132,6 @@ static void tiles_that_do_not_fit_are_not_taken(void **state)
 
 static void wrong_latents_latch(void **state)
 {
-    (void)state;
     const sg_vae  v = open_vae(0);
     const int64_t bad[] = {1, 1, 2, TABLE_LATENT + 1};
     for (int encodes = 0; encodes < 2; encodes++) {
@@ -168,7 +153,6 @@ static void wrong_latents_latch(void **state)
 
 static void impossible_sizes_are_refused(void **state)
 {
-    (void)state;
     const sg_vae   v = open_vae(1);
     sg_plan_totals totals = {0};
     sg_stream      s = sg_plan_stream(&totals);
@@ -200,7 +184,6 @@ static sg_status open_with(const char *key, const char *value)
 
 static void odd_configs_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *key, *value, *says;
     } bad[] = {{"_class_name", "\"AutoencoderTiny\"", "_class_name: is \"AutoencoderTiny\""},
@@ -246,7 +229,6 @@ static void odd_configs_are_refused(void **state)
 
 static void harmless_changes_are_taken(void **state)
 {
-    (void)state;
     static const struct {
         const char *key, *value;
     } good[] = {{"unheard_of", "{}"},       {"act_fn", "\"swish\""}, {"shift_factor", "null"},

@@ -6,9 +6,6 @@
 #include "memory_source.h"
 #include "wan_names.h"
 
-#include <math.h>
-#include <unistd.h>
-
 /* ---- a model ---- */
 
 enum { TENSORS = 11, O = 8, I = 12, R = 3, NUMBERS = 256 };
@@ -140,7 +137,6 @@ static void check_to_q(bench *m, double scale)
 
 static void every_spelling_means_its_module(void **state)
 {
-    (void)state;
     static const char *const pairs[][2] = {
         {"transformer.blocks.0.attn1.to_q.lora_A.weight", "transformer.blocks.0.attn1.to_q.lora_B.weight"},
         {"blocks.0.attn1.to_q.lora.down.weight", "blocks.0.attn1.to_q.lora.up.weight"},
@@ -179,7 +175,6 @@ static void put_pair(lora_file *f)
 
 static void alpha_comes_from_a_key_or_the_metadata(void **state)
 {
-    (void)state;
     static const struct {
         const char *config;
         double      scale;
@@ -223,7 +218,6 @@ static void alpha_comes_from_a_key_or_the_metadata(void **state)
 
 static void factors_have_any_float_type(void **state)
 {
-    (void)state;
     static const uint8_t fp8[] = {0x38, 0xb8, 0x40}; /* 1, -1, 2 in F8_E4M3 */
     const double         of_fp8[] = {1, -1, 2};
     uint8_t              down[R * I], up[2 * O * R];
@@ -246,7 +240,6 @@ static void factors_have_any_float_type(void **state)
 /* Weights, biases, norms, both modulations, by both namings; a bias beside a LoRA; a LoRA of a convolution. */
 static void differences_of_all_parameters_are_added(void **state)
 {
-    (void)state;
     static const struct {
         const char *key, *tensor;
         int         seed;
@@ -289,7 +282,6 @@ static void differences_of_all_parameters_are_added(void **state)
 
 static void loha_and_lokr_are_added(void **state)
 {
-    (void)state;
     bench     m;
     lora_file f = {.size = 0};
     put(&f, "lora_unet_blocks_0_self_attn_q.hada_w1_a", 1, O, R);
@@ -323,7 +315,6 @@ static void loha_and_lokr_are_added(void **state)
 /* Files of two experts, by both of their components. */
 static void experts_get_their_own(void **state)
 {
-    (void)state;
     static const char *const names[] = {"transformer", "transformer_2"};
     for (int i = 0; i < 2; i++) {
         bench     m;
@@ -345,7 +336,6 @@ static void experts_get_their_own(void **state)
 /* A file's matrix of q, k and v; the model has them apart, and v before q in one of its own. */
 static void fused_matrices_are_cut(void **state)
 {
-    (void)state;
     static const sg_name_rule rules[] = {{"blocks.%d.attn1.to_q", "blocks.%d.qkv", 3, {{1, 1}}},
                                          {"blocks.%d.ffn.net.0.proj", "blocks.%d.qkv2", 3, {{2, 1}, {0, 1}}}};
     const sg_name_map         map = {.rules = rules, .count = 2};
@@ -373,7 +363,6 @@ static void fused_matrices_are_cut(void **state)
 /* The names of 40 blocks with underscores for dots, in both namings. */
 static void names_stay_different_without_dots(void **state)
 {
-    (void)state;
     static const char *const of_block[] = {"scale_shift_table", "norm2.weight", "norm2.bias", "ffn.net.0.proj.weight",
                                            "ffn.net.2.weight"};
     static const char *const of_attention[] = {"to_q",   "to_k",       "to_v",       "to_out.0",    "norm_q",
@@ -414,7 +403,6 @@ static void names_stay_different_without_dots(void **state)
 
 static void what_fits_nothing_is_counted_and_named(void **state)
 {
-    (void)state;
     static const char *const keys[] = {"diffusion_model.blocks.0.cross_attn.k_img.lora_down.weight",
                                        "diffusion_model.blocks.99.ffn.0.diff_b",
                                        "lora_te_text_model_encoder_layers_0_mlp_fc1.alpha",
@@ -454,7 +442,6 @@ static void refuse(lora_file *f, const char *metadata, sg_status code, const cha
 
 static void files_that_do_not_fit_are_refused(void **state)
 {
-    (void)state;
     lora_file f = {.size = 0};
     put(&f, "blocks.50.attn1.to_q.lora_A.weight", 1, R, I);
     refuse(&f, NULL, SG_E_FORMAT, "none of its 1 tensors fits this model, the first is \"blocks.50.");
@@ -481,7 +468,6 @@ static void files_that_do_not_fit_are_refused(void **state)
 
 static void numbers_and_shapes_that_do_not_fit_are_refused(void **state)
 {
-    (void)state;
     lora_file f = {.size = 0};
     put(&f, Q ".lora_A.weight", 1, 0, I);
     put(&f, Q ".lora_B.weight", 2, O, R);
@@ -510,7 +496,6 @@ static void numbers_and_shapes_that_do_not_fit_are_refused(void **state)
 
 static void metadata_that_cannot_be_read_is_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *config, *words;
         sg_status   code;
@@ -532,7 +517,6 @@ static void metadata_that_cannot_be_read_is_refused(void **state)
 
 static void many_keys_take_little_time(void **state)
 {
-    (void)state;
     enum { MANY = 100000 };
     bench     m;
     lora_file f = {.size = 0};
@@ -549,7 +533,6 @@ static void many_keys_take_little_time(void **state)
 
 static void files_are_known_by_hash_and_name(void **state)
 {
-    (void)state;
     static const char *const of[] = {"{\"ss_output_name\":\"RCM\"}", NULL, NULL, "{\"lora_adapter_metadata\":\"{}\"}"};
     uint64_t                 hash[4];
     lora_file                f = {.size = 0};
@@ -566,17 +549,9 @@ static void files_are_known_by_hash_and_name(void **state)
     assert_true(hash[0] == hash[1] && hash[0] != hash[2] && hash[0] != hash[3]);
 }
 
-static int make_path(void **state)
-{
-    (void)state;
-    return close(mkstemp(path));
-}
+static int make_path(void **state) { return close(mkstemp(path)); }
 
-static int remove_path(void **state)
-{
-    (void)state;
-    return unlink(path);
-}
+static int remove_path(void **state) { return unlink(path); }
 
 int main(void)
 {

@@ -8,7 +8,6 @@
 #include "solver.h"
 
 #include <jansson.h>
-#include <math.h>
 
 static const char mini[] = SG_FIXTURES "/mochi_hd16";
 
@@ -42,7 +41,6 @@ static void check_path(const sg_sampler *p, const double *wanted)
 
 static void schedule_is_that_of_diffusers(void **state)
 {
-    (void)state;
     static sg_sampler p;
     const double     *t = mochi_numbers;
     sg_error          e = {0};
@@ -64,7 +62,6 @@ static void schedule_is_that_of_diffusers(void **state)
 
 static void schedule_takes_a_list(void **state)
 {
-    (void)state;
     static sg_sampler p;
     sg_error          e = {0};
     sg_sampler_config c = config_of(7); /* which does nothing to a list */
@@ -75,7 +72,6 @@ static void schedule_takes_a_list(void **state)
 
 static void schedule_refuses(void **state)
 {
-    (void)state;
     static sg_sampler p;
     sg_error          e = {0};
     sg_sampler_config c = config_of(1);
@@ -274,14 +270,12 @@ static void check_tiles(int64_t f, int64_t y, int64_t x, int time)
 
 static void tiles_are_those_of_diffusers(void **state)
 {
-    (void)state;
     check_tiles(3, 1, 51, 2);  /* three tiles side by side, the last of 3 latents; several chunks */
     check_tiles(1, 25, 33, 1); /* a corner where four meet */
 }
 
 static void one_tile_is_the_whole(void **state)
 {
-    (void)state;
     enum { F = 3, HIGH = 32, WIDE = 2 }; /* up to 32 latents a side, though the second tile would begin at 24 */
     sg_mochi_vae v = made_up(2);
     float *const z = made_latents(F * HIGH * WIDE * Z), *const whole = decode(&v, z, F, HIGH, WIDE);
@@ -295,7 +289,6 @@ static void one_tile_is_the_whole(void **state)
 
 static void memory_does_not_grow_with_the_clip(void **state)
 {
-    (void)state;
     sg_mochi_vae v = made_up(2);
     sg_stream    few = stream_for(&v, 2, 2, 2), many = stream_for(&v, 9, 2, 2);
     const size_t latents = (9 - 2) * 2 * 2 * Z * sizeof(float);
@@ -317,7 +310,6 @@ static size_t planned(sg_engine *g, sg_request r, sg_tiling tiling, sg_plan *p)
 
 static void tiles_come_where_memory_wants_them(void **state)
 {
-    (void)state;
     sg_plan    p;
     sg_error   e = {0};
     sg_engine *g = open_model(mini, (size_t)1 << 40);
@@ -342,7 +334,6 @@ static void tiles_come_where_memory_wants_them(void **state)
 
 static void other_decoders_have_no_tiles(void **state)
 {
-    (void)state;
     sg_plan    p;
     sg_error   e = {0};
     sg_engine *g = open_model(model, 0);
@@ -381,7 +372,6 @@ static sg_status open_changed(const char *file, const char *key, const char *val
 
 static void odd_configs_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *file, *key, *value, *says;
     } bad[] = {
@@ -419,7 +409,6 @@ static void odd_configs_are_refused(void **state)
 
 static void harmless_changes_are_taken(void **state)
 {
-    (void)state;
     static const struct {
         const char *file, *key, *value;
     } good[] = {{"model_index.json", "force_zeros_for_empty_prompt", NULL},
@@ -436,7 +425,6 @@ static void harmless_changes_are_taken(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
     char     command[256];
     sg_error e = {0};
     if (!mkdtemp(folder)) return -1;
@@ -446,7 +434,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     char command[64];
     sg_backend_close(&backend);
     snprintf(command, sizeof command, "rm -rf '%s'", folder);

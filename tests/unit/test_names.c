@@ -5,15 +5,8 @@
 #include "hunyuan_names.h"
 #include "mochi_names.h"
 #include "sd3_names.h"
+#include "unit.h"
 #include "wan_names.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { NAMES_MAX = 1300 };
 
@@ -287,7 +280,6 @@ static void every_name_of_a_published_model_has_its_own(void **state)
         {&sg_llama_gguf_names, llama_bound, llama_file, 290, 290, 0},
     };
     static names bound, file;
-    (void)state;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         static bool hit[NAMES_MAX][PARTS];
         sg_name_map map = *parts[i].map;
@@ -416,7 +408,6 @@ static const struct {
 
 static void names_mean_what_they_mean(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         char                file[SG_NAME_MAX];
         const sg_name_rule *rule;
@@ -512,7 +503,6 @@ static void rows_mean_what_they_mean(void **state)
          3,
          {{2, 1}}},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         char                file[SG_NAME_MAX];
         const sg_name_rule *rule;

@@ -172,7 +172,6 @@ static void render_as_planned(sg_engine *g, const sg_request *r, film *f, sg_rep
 /* One expert and two, blocks that take turns and a block that follows itself, both dtypes; again, and after the other way. */
 static void bits_are_the_same(void **state)
 {
-    (void)state;
     static const char *const models[] = {SG_FIXTURES "/wan21_hd12", SG_FIXTURES "/wan22_a14b",
                                          SG_FIXTURES "/wan22_ti2v", SG_FIXTURES "/cogvideox_2b"};
     static const char *const dtypes[] = {"f32", "bf16"};
@@ -200,7 +199,6 @@ static void bits_are_the_same(void **state)
 /* Weights are patched on their way, wherever they go. */
 static void bits_are_the_same_with_a_lora(void **state)
 {
-    (void)state;
     static film              f[3];
     static const char *const dtypes[] = {"f32", "bf16"};
     char                     lora[128];
@@ -255,7 +253,6 @@ static sg_status end_frame(void *context, int index, const uint8_t *rgb, sg_erro
  * would on a fresh engine. */
 static void early_ends_leave_nothing(void **state)
 {
-    (void)state;
     static film first, f;
     for (int how = 0; how < ENDINGS; how++) {
         sg_engine *g = open_on_device(SG_FIXTURES "/wan22_a14b", "f32");
@@ -280,7 +277,6 @@ static void early_ends_leave_nothing(void **state)
 /* Of six blocks two are on the device at a time: auto does that where six are too many, and there only. */
 static void auto_takes_what_fits(void **state)
 {
-    (void)state;
     static film first, f;
     sg_engine  *g = open_on_device(SG_TINY_WAN, "bf16");
     sg_request  r = square(g);
@@ -351,7 +347,6 @@ static void copy_deep(const char *of, const char *to, const char *mark)
 /* The blocks of a text encoder are on the host where it does not fit otherwise, whatever those of the denoiser are. */
 static void text_encoders_take_what_fits(void **state)
 {
-    (void)state;
     static const char *const models[][2] = {{SG_FIXTURES "/wan21_hd12", ".block."},
                                             {SG_FIXTURES "/hunyuan_hd16", "layers."}};
     static film              first, f;
@@ -392,7 +387,6 @@ static void text_encoders_take_what_fits(void **state)
 
 static void a_host_without_memory_is_told(void **state)
 {
-    (void)state;
     static film f;
     sg_engine  *g = open_on_device(model, "f32");
     sg_request  r = square(g);
@@ -407,7 +401,6 @@ static void a_host_without_memory_is_told(void **state)
 
 static void hosts_do_not_offload(void **state)
 {
-    (void)state;
     sg_engine              *g = NULL;
     sg_error                e = {0};
     const sg_engine_options o = {.model_dir = model, .backend = "ref", .offload = SG_OFFLOAD_ON};

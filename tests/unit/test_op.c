@@ -4,9 +4,6 @@
 #include "meta.h"
 #include "op_shapes.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 static unsigned char buffer[1 << 16] __attribute__((aligned(SG_ALIGN)));
 
 static sg_stream ref_stream(void)
@@ -25,7 +22,6 @@ static sg_tensor filled(sg_stream *s, int rank, const int64_t *dim)
 
 static void f16_survives_all_values(void **state)
 {
-    (void)state;
     for (uint32_t h = 0; h < 65536; h++) {
         const float f = sg_f16_to_f32((uint16_t)h);
         if (isnan(f))
@@ -43,7 +39,6 @@ static void f16_survives_all_values(void **state)
 
 static void f8_survives_all_values(void **state)
 {
-    (void)state;
     static const float numbers[] = {448, -448, 1, 0x1p-6f, 0x1p-9f, 0x1.cp-7f};
     static const int   bits[] = {0x7e, 0xfe, 0x38, 0x08, 0x01, 0x07};
     for (int i = 0; i < 6; i++) assert_int_equal(sg_f32_to_f8(numbers[i]), bits[i]);
@@ -64,7 +59,6 @@ static void f8_survives_all_values(void **state)
 
 static void bf16_rounds_to_even(void **state)
 {
-    (void)state;
     for (uint32_t h = 0; h < 65536; h++) {
         const float f = sg_bf16_to_f32((uint16_t)h);
         if (!isnan(f))
@@ -79,7 +73,6 @@ static void bf16_rounds_to_even(void **state)
 
 static void views_stay_inside(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor t = FILLED(&s, 4, 6);
     assert_int_equal(sg_rows(t, 1, 2).dim[0], 2);
@@ -95,7 +88,6 @@ static void views_stay_inside(void **state)
 
 static void arenas_refuse_and_latch(void **state)
 {
-    (void)state;
     sg_stream s = ref_stream();
     assert_null(sg_new(&s, SG_F32, sizeof buffer).data);
     assert_int_equal(s.status, SG_E_MEMORY);
@@ -114,7 +106,6 @@ static void arenas_refuse_and_latch(void **state)
 
 static void shapes_are_checked(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor x = FILLED(&s, 3, 4), w = FILLED(&s, 5, 4), y = FILLED(&s, 3, 5), b = FILLED(&s, 5);
     sg_linear(&s, .y = y, .x = x, .w = w, .b = b);
@@ -130,7 +121,6 @@ static void shapes_are_checked(void **state)
 
 static void outputs_may_not_overlap_inputs(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor x = FILLED(&s, 4, 8);
     sg_norm(&s, .y = sg_rows(x, 0, 2), .x = sg_rows(x, 1, 2), .kind = SG_NORM_RMS, .eps = 1e-6f);
@@ -144,7 +134,6 @@ static void outputs_may_not_overlap_inputs(void **state)
 
 static void permutations_must_be_permutations(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor x = FILLED(&s, 2, 3, 4), y = FILLED(&s, 4, 2, 3);
     sg_permute(&s, .y = y, .x = x, .rank = 3, .dim = {2, 3, 4}, .perm = {2, 0, 1});
@@ -157,7 +146,6 @@ static void permutations_must_be_permutations(void **state)
 
 static void convolutions_count_their_places(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor x = FILLED(&s, 3, 2, 2, 1), w = FILLED(&s, 1, 1, 3, 3, 3), y = FILLED(&s, 1, 2, 2, 1);
     sg_conv(&s, .y = y, .x = x, .w = w, .stride = {1, 1, 1}, .pad = {1, 1, 1, 1});
@@ -173,7 +161,6 @@ static void convolutions_count_their_places(void **state)
 
 static void nothing_attends_to_nothing(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor q = FILLED(&s, 2, 1, 4), k = FILLED(&s, 3, 1, 4), v = FILLED(&s, 3, 1, 4), y = FILLED(&s, 2, 1, 4);
     const sg_tensor none = FILLED(&s, 3);
@@ -185,7 +172,6 @@ static void nothing_attends_to_nothing(void **state)
 
 static void non_finite_values_are_counted(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor x = FILLED(&s, 9), count = sg_new(&s, SG_I32, 1);
     *(int32_t *)count.data = 0;
@@ -200,7 +186,6 @@ static void non_finite_values_are_counted(void **state)
 
 static void plan_measures_without_memory(void **state)
 {
-    (void)state;
     sg_plan_totals  totals = {0};
     sg_stream       s = sg_plan_stream(&totals);
     const sg_tensor x = sg_new(&s, SG_F32, 1 << 20, 1 << 12), y = sg_new(&s, SG_F32, 1 << 20, 1 << 12);
@@ -217,7 +202,6 @@ static void plan_measures_without_memory(void **state)
 
 static void norm_counts_rows_of_a_mean_only(void **state)
 {
-    (void)state;
     sg_plan_totals     totals = {0};
     sg_stream          s = sg_plan_stream(&totals);
     const sg_norm_args norm = {
@@ -234,7 +218,6 @@ static void norm_counts_rows_of_a_mean_only(void **state)
 /* 300 tokens: 3 blocks of queries, 5 of keys, 19 of 16; 4 heads on 2 of keys; 24 channels. */
 static void pooling_stages_refuse_what_does_not_fit(void **state)
 {
-    (void)state;
     sg_plan_totals     totals = {0};
     sg_stream          s = sg_plan_stream(&totals);
     const sg_pool_args pool = {.mean = SHAPE(F32, 5, 4, 24),
@@ -323,7 +306,6 @@ static void pooling_stages_refuse_what_does_not_fit(void **state)
 
 static void choosing_stages_refuse_what_does_not_fit(void **state)
 {
-    (void)state;
     sg_plan_totals      totals = {0};
     sg_stream           s = sg_plan_stream(&totals);
     const sg_score_args score = {.y = SHAPE(F32, 4, 3, 5),
@@ -378,7 +360,6 @@ static void choosing_stages_refuse_what_does_not_fit(void **state)
 
 static void sparse_attention_refuses_what_does_not_fit(void **state)
 {
-    (void)state;
     sg_plan_totals              totals = {0};
     sg_stream                   s = sg_plan_stream(&totals);
     const sg_attend_blocks_args a = {.y = SHAPE(BF16, 300, 4, 24),
@@ -437,7 +418,6 @@ static void sparse_attention_refuses_what_does_not_fit(void **state)
 
 static void no_output_overlaps_another_tensor(void **state)
 {
-    (void)state;
     sg_stream       s = ref_stream();
     const sg_tensor x = FILLED(&s, 16, 1, 8), y = FILLED(&s, 4, 1, 8);
     const sg_tensor mean = sg_rows(y, 0, 1), total = sg_reshape(sg_rows(y, 1, 1), 1, 8);
@@ -483,7 +463,6 @@ static const sg_ops counting_ops = {SG_OPS(X)};
 
 static void members_for_later_are_refused_by_name(void **state)
 {
-    (void)state;
     const sg_tensor  one = SHAPE(F32, 4), rows = SHAPE(I32, 6), x = SHAPE(F32, 6, 8);
     sg_linear_args   linear = {.y = SHAPE(F32, 6, 4), .x = x, .w = SHAPE(F32, 4, 8)};
     sg_linear_args   added = {.y = SHAPE(F32, 6, 4), .x = x, .w = SHAPE(F32, 4, 8), .gate = one, .add = true};

@@ -1,16 +1,7 @@
 /* test_order.c - orders of the tokens: every one is a permutation, curves do not jump, and blocks of neighbours are as
  * compact as they were found to be. */
 #include "order.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 typedef struct grid {
     int64_t t, y, x;
@@ -57,7 +48,6 @@ enum { GRIDS = sizeof grids / sizeof *grids };
 
 static void orders_are_permutations(void **state)
 {
-    (void)state;
     for (int order = 0; order < SG_ORDERS; order++) {
         assert_non_null(sg_order_names[order]);
         for (int i = 0; i < GRIDS; i++) {
@@ -80,7 +70,6 @@ static void orders_are_permutations(void **state)
 
 static void plain_orders_are_as_named(void **state)
 {
-    (void)state;
     static const int32_t want[3][12] = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
                                         {0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11},
                                         {0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11}};
@@ -110,7 +99,6 @@ static void expect_steps(sg_order order, grid g, int64_t longest)
 
 static void curves_step_to_neighbours(void **state)
 {
-    (void)state;
     for (int64_t t = 1; t <= 64; t *= 2)
         for (int64_t y = 1; y <= 64; y *= 2)
             for (int64_t x = 1; x <= 64; x *= 2) expect_steps(SG_ORDER_HILBERT, (grid){t, y, x}, 1);
@@ -164,7 +152,6 @@ static void spread(const int32_t *at, grid g, int64_t size, double *rms, double 
 
 static void blocks_are_compact(void **state)
 {
-    (void)state;
     static const struct {
         grid     g;
         sg_order order;
@@ -212,7 +199,6 @@ static void blocks_are_compact(void **state)
 /* No block of 128 tokens lies within one of 8 k + 1 frames. */
 static void blocks_are_not_flat_in_time(void **state)
 {
-    (void)state;
     enum { BLOCK = 128 };
     for (int64_t t = 9; t <= 41; t += 8) {
         const grid     g = {t, 16, 24};

@@ -1,12 +1,7 @@
 /* test_packed.c - weights that are packed ahead of their products. */
 #include "backend.h"
 #include "op.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 /* Packed bytes alone: scratch is let go. */
 static size_t packed_bytes(sg_backend *b)
@@ -18,7 +13,6 @@ static size_t packed_bytes(sg_backend *b)
 /* Only some processors and builds pack ahead; on others the product packs. */
 static void weights_packed_ahead_are_those_of_the_product(void **state)
 {
-    (void)state;
     static float x[16 * 64], w[32 * 64], y[2][16 * 32];
     sg_backend  *b = NULL;
     sg_error     e = {0};

@@ -26,7 +26,6 @@ static void write_clip(const char *path, const sg_name_map *names, const char *p
 
 static void an_original_repository_of_image_to_video_renders(void **state)
 {
-    (void)state;
     assert_int_equal(system("mkdir -p I2V/google comfy && cp -rL " I2V "/tokenizer I2V/google/umt5-xxl"), 0);
     write_component("I2V/diffusion_pytorch_model.safetensors", I2V, "transformer", &sg_wan_dit_names, 0, "");
     write_component("I2V/models_t5.safetensors", I2V, "text_encoder", &sg_wan_t5_names, 0, "");
@@ -59,7 +58,6 @@ static void first_and_last_frame_renders(void **state)
     static float         place[TOKENS * WIDTH];
     const sg_tensor      places = {.data = place, .dtype = SG_F32, .rank = 3, .dim = {1, TOKENS, WIDTH}};
     const sg_model_parts parts[2] = {{.diffusion_model = "flf.safetensors"}, {.diffusion_model = "named.safetensors"}};
-    (void)state;
     for (int i = 0; i < TOKENS * WIDTH; i++) place[i] = (float)(i % 13 - 6) / 8;
     put_component(&now, I2V, "transformer", &sg_wan_dit_names, 0, "");
     put(&now, "img_emb.emb_pos", places);
@@ -80,7 +78,6 @@ static void first_and_last_frame_renders(void **state)
 static void image_to_video_of_two_experts_renders(void **state)
 {
     static const char dir[] = SG_FIXTURES "/wan22_i2v";
-    (void)state;
     assert_int_equal(system("mkdir -p two"), 0);
     write_component("two/high_noise.safetensors", dir, "transformer", &sg_wan_dit_names, 0, "");
     write_component("two/low_noise.safetensors", dir, "transformer_2", &sg_wan_dit_names, 0, "");
@@ -106,7 +103,6 @@ static const struct {
 static void an_original_repository_of_cogvideox_renders(void **state)
 {
     static const float x[2];
-    (void)state;
     for (size_t i = 0; i < sizeof cogs / sizeof *cogs; i++) {
         const char *const dir = cogs[i].dir;
         const sg_tensor   two = {.data = (void *)(uintptr_t)x, .dtype = SG_F32, .rank = 1, .dim = {2}};
@@ -153,7 +149,6 @@ static const char *mochi_own(void)
 
 static void an_original_repository_and_one_file_of_mochi_render(void **state)
 {
-    (void)state;
     assert_int_equal(system("mkdir -p mochi/google && cp -rL " MOCHI "/tokenizer mochi/google/t5-v1_1-xxl"), 0);
     write_component("mochi/dit.safetensors", MOCHI, "transformer", &sg_mochi_dit_names, 0, "");
     write_component("mochi/decoder.safetensors", MOCHI, "vae", &sg_mochi_vae_names, 0, "");
@@ -175,7 +170,6 @@ static void files_and_one_file_of_hunyuan_render(void **state)
                                   .tokenizer = HUNYUAN "/tokenizer",
                                   .clip_l = "hunyuan/clip_l.safetensors",
                                   .clip_tokenizer = HUNYUAN "/tokenizer_2"};
-    (void)state;
     /* the original repository, with text encoders beside it */
     assert_int_equal(system("mkdir -p hunyuan/transformers hunyuan/vae"), 0);
     write_component("hunyuan/transformers/mp_rank_00_model_states.safetensors", HUNYUAN, "transformer",
@@ -297,7 +291,6 @@ static void shapes_give_the_config(void **state)
          {"latent_channels", "out_channels", "[]layers_per_block", "[]decoder_block_out_channels",
           "[]temporal_expansions", "[]spatial_expansions"}},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         sg_error       e = {0};
         sg_checkpoint *c[2] = {NULL, NULL};
@@ -374,7 +367,6 @@ static void published_sizes_of_cogvideox_are_told_apart(void **state)
                                   .vae = "vae.safetensors",
                                   .text_encoder = COG "/text_encoder",
                                   .tokenizer = COG "/tokenizer"};
-    (void)state;
     write_component(parts.vae, COG, "vae", NULL, 0, "");
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         static const char *const name[] = {"transformer", "scheduler", "vae"};
@@ -465,7 +457,6 @@ static void loras_go_by_either_names(void **state)
     } of[] = {{I2V, &sg_wan_dit_names},         {COG, &sg_cogvideox_dit_names}, {MOCHI, &sg_mochi_dit_names},
               {HUNYUAN, &sg_hunyuan_dit_names}, {FLUX, &sg_flux_dit_names},     {SD35, &sd3}};
     static frames named;
-    (void)state;
     sd3 = sg_sd3_dit_names;
     sd3.span = 3;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {

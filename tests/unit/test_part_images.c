@@ -92,7 +92,6 @@ static double real(sg_config *c, const char *key) { return sg_config_real(c, key
 static void shapes_of_flux_give_the_config(void **state)
 {
     static const char *const name[] = {"transformer", "scheduler"}, *const norm[] = {"scale", "weight", NULL};
-    (void)state;
     for (int i = 0; i < 6; i++) {
         const bool dev = i < 3;
         sg_config *f[2];
@@ -151,7 +150,6 @@ static void shapes_of_sd3_give_the_config(void **state)
                                      {1536, 24, 24, 13, true},  /* 3.5 medium */
                                      {1536, 24, 19, 0, false}}; /* SD3 medium */
     static const char *const name[] = {"transformer", "scheduler"};
-    (void)state;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         sg_config *f[2];
         int64_t    dual[64];
@@ -185,7 +183,6 @@ static void shapes_of_sd3_give_the_config(void **state)
 
 static void what_goes_with_the_denoiser_is_asked_for(void **state)
 {
-    (void)state;
     assert_int_equal(system("mkdir -p alone"), 0);
     write_flux("alone/flux.safetensors", 64, true, "scale");
     write_sd3("alone/sd3.safetensors", &(published){1536, 2, 8, 0, true});
@@ -224,7 +221,6 @@ static void variants_are_refused_by_name(void **state)
                                   .tokenizer = COG "/tokenizer",
                                   .clip_l = HUNYUAN "/text_encoder_2",
                                   .clip_tokenizer = HUNYUAN "/tokenizer_2"};
-    (void)state;
     write_flux("fill.safetensors", 384, true, "scale");
     refused("fill.safetensors", &parts,
             "fill.safetensors: has 384 numbers a token where it gives 64: this is Flux.1 Fill");
@@ -253,7 +249,6 @@ static void files_and_one_file_of_flux_render(void **state)
         const char *dir;
         int         levels; /* of the VAE */
     } of[] = {{FLUX, 3}, {SCHNELL, 4}};
-    (void)state;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         const char *const dir = of[i].dir;
         char              command[1024];
@@ -312,7 +307,6 @@ static void a_lora_by_the_names_of_xlabs_renders(void **state)
     static const char *const kinds[2][2] = {{"down", "up"}, {"lora_down", "lora_up"}};
     static float             x[5 * WIDTH * RANK];
     static frames            seen[3];
-    (void)state;
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) x[i] = (float)((int)(i * 7 % 11) - 5) / 8;
     for (int names = 0; names < 2; names++) {
         for (size_t i = 0; i < sizeof of / sizeof *of; i++)
@@ -348,7 +342,6 @@ static void files_and_one_file_of_sd35_render(void **state)
                                   .clip_l = "sd35/clip_l.safetensors",
                                   .clip_g = "sd35/clip_g.safetensors",
                                   .clip_tokenizer = SD35 "/tokenizer"};
-    (void)state;
     assert_int_equal(system("mkdir -p sd35/google && cp -rL " SD35
                             "/tokenizer_3 sd35/google/t5-v1_1-xxl && cp -rL " SD35
                             "/tokenizer sd35/clip-vit-large-patch14"),
@@ -391,7 +384,6 @@ static void files_and_one_file_of_sd35_render(void **state)
 /* SD3 medium without T5, in one file of F16. */
 static void one_file_without_t5_renders(void **state)
 {
-    (void)state;
     assert_int_equal(system("mkdir -p sd3"), 0);
     put_component(&now, SD3, "transformer", &sg_sd3_dit_names, 2, "model.diffusion_model.");
     put_component(&now, SD3, "vae", &sg_ldm_vae_names, 4, "first_stage_model.");
@@ -410,7 +402,6 @@ static void clip_l_without_a_projection_renders(void **state)
     static frames        with;
     const sg_tensor      t = {.data = one, .dtype = SG_F32, .rank = 2, .dim = {WIDTH, WIDTH}};
     const sg_model_parts parts[2] = {{.clip_l = "clip/with.safetensors"}, {.clip_l = "clip/without.safetensors"}};
-    (void)state;
     for (int i = 0; i < WIDTH; i++) one[i * WIDTH + i] = 1;
     assert_int_equal(system("cp -rL " SD3 " clip"), 0);
     for (int i = 0; i < 2; i++) {

@@ -11,7 +11,6 @@
 
 static void what_is_missing_is_named_by_its_family(void **state)
 {
-    (void)state;
     assert_int_equal(system("mkdir -p alone && rm -f alone/sparge-gen.json"), 0);
     write_component("alone/i2v.safetensors", I2V, "transformer", &sg_wan_dit_names, 0, "");
     write_component("alone/cog.safetensors", COG, "transformer", &sg_cogvideox_dit_names, 0, "");
@@ -366,7 +365,6 @@ static const struct {
 static void files_that_do_not_fit_are_refused(void **state)
 {
     static const char bad[] = "bad/part.safetensors";
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         sg_model_parts parts = {.vae = NULL};
         const char   **to = strcmp(wrong[i].component, "vae") == 0             ? &parts.vae
@@ -389,7 +387,6 @@ static void files_that_do_not_fit_are_refused(void **state)
 
 static void parts_of_another_family_are_refused(void **state)
 {
-    (void)state;
     write_component("alone/clip.safetensors", I2V, "image_encoder", NULL, 0, "");
     write_component("alone/umt5.safetensors", I2V, "text_encoder", NULL, 0, "");
     write_component("alone/wan_vae.safetensors", I2V, "vae", &sg_wan_vae_names, 3, "");

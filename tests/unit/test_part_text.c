@@ -87,7 +87,6 @@ static void write_llama(const char *path, const gguf_key key[KEYS])
 static void llama_in_gguf_renders(void **state)
 {
     gguf_key key[KEYS];
-    (void)state;
     make_keys(key);
     write_llama("llama.gguf", key);
     renders_as(HUNYUAN, HUNYUAN, &(sg_model_parts){.text_encoder = "llama.gguf"});
@@ -125,7 +124,6 @@ static void a_tokenizer_that_does_not_fit_is_refused(void **state)
         {BOS, 'u', NULL, 572, "key \"tokenizer.ggml.bos_token_id\": is no token"},
     };
     gguf_key key[KEYS];
-    (void)state;
     make_keys(key);
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         sg_error          e = {0};
@@ -168,7 +166,6 @@ static void a_pad_token_takes_the_place_of_the_folders(void **state)
     static const char        text[] = "wow! a cat!!";
     int32_t                  want[32], have[32];
     int                      count = 0;
-    (void)state;
     assert_int_equal(system("cp -rL " HUNYUAN "/tokenizer_2 pads"), 0);
     for (size_t i = 0; i < sizeof config / sizeof *config; i++) {
         sg_error          e = {0};

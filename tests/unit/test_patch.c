@@ -1,9 +1,6 @@
 /* test_patch.c - patches: against an oracle in double, bit for bit, and those that are refused. */
 #include "memory_source.h"
 
-#include <math.h>
-#include <stdio.h>
-
 static void refuse_load(sg_bind *b, sg_status code, const char *words)
 {
     for (int i = 0; i < 2; i++) {
@@ -76,7 +73,6 @@ static void check_patches(sg_dtype type, sg_dtype as, const sg_backend *device)
 
 static void patches_are_added_as_the_header_says(void **state)
 {
-    (void)state;
     check_patches(SG_F32, SG_F32, &devices[0]);
     check_patches(SG_BF16, SG_BF16, &devices[0]);
     check_patches(SG_F16, SG_BF16, &devices[1]);
@@ -86,7 +82,6 @@ static void patches_are_added_as_the_header_says(void **state)
 /* LoHa, LoKr with each of its factors whole or low-rank, whole differences: of rows 2 and 0 of three parts. */
 static void every_form_is_added_as_the_header_says(void **state)
 {
-    (void)state;
     enum { ROWS = 12, ROW = 40, R = 3 };
     static const sg_name_rule parts = {"w", "fused", 3, {{2, 1}, {0, 1}}};
     static const struct {
@@ -142,7 +137,6 @@ static void every_form_is_added_as_the_header_says(void **state)
 /* Sums of F32 in the order that the header says: bit for bit, and as without a patch where it is zero. */
 static void order_and_rounding_of_patches_are_fixed(void **state)
 {
-    (void)state;
     float          w[4] = {1, 0x1p-24f, 3, -4}, up[4] = {0x1p24f, 1, 2, -1}, down[4] = {1, 1, 1, -1}, diff[4];
     float          zero[4] = {0};
     arrays         a = {.count = 0};
@@ -182,7 +176,6 @@ static void refuse_patch(sg_bind *b, sg_patch p, sg_status code, const char *tex
 
 static void patches_that_do_not_fit_are_refused(void **state)
 {
-    (void)state;
     float                   x[12] = {0};
     arrays                  a = {.count = 0};
     sg_tensor               t, huge;
@@ -238,7 +231,6 @@ static void patches_that_do_not_fit_are_refused(void **state)
 
 static void numbers_of_patches_must_be_finite(void **state)
 {
-    (void)state;
     static const char *const words[] = {"l: the patch of tensor \"w\" has a NaN or an infinity",
                                         "l: the patch of tensor \"w\" has a NaN or an infinity",
                                         "arrays: tensor \"w\" has a NaN or an infinity, the first at element 3",

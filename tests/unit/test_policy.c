@@ -1,14 +1,8 @@
 /* test_policy.c - what a policy may say, lists of layers, and what becomes of a policy bound to shapes. */
 #include "run.h"
+#include "unit.h"
 
 #include <limits.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static sg_error e;
 
@@ -28,7 +22,6 @@ static void expect_fine(const sg_policy *p)
 
 static void presets_are_sound(void **state)
 {
-    (void)state;
     const sg_policy usual = sg_policy_default(), paper = sg_policy_paper(), none = {0};
     expect_fine(&usual);
     expect_fine(&paper);
@@ -43,7 +36,6 @@ static void presets_are_sound(void **state)
 
 static void what_cannot_be_is_refused(void **state)
 {
-    (void)state;
     sg_policy p = sg_policy_default();
     p.amount = 1.5F;
     expect_refused(&p, "topk: 1.5");
@@ -82,7 +74,6 @@ static void what_cannot_be_is_refused(void **state)
 
 static void a_mask_stands_alone(void **state)
 {
-    (void)state;
     uint8_t         blocks[6] = {1, 0, 1, 0, 1, 1};
     float           nothing[1] = {0};
     sg_thresholds   tuned = {.buckets = 1, .layers = 1, .heads = 1, .from = nothing};
@@ -105,7 +96,6 @@ static void a_mask_stands_alone(void **state)
 /* The rule of tuned thresholds is what counts beside a budget of all heads. */
 static void tuned_thresholds_bring_their_rule(void **state)
 {
-    (void)state;
     sg_thresholds tuned = {.rule = SG_SELECT_MASS};
     sg_policy     p = sg_policy_default();
     p.heads = true;
@@ -118,7 +108,6 @@ static void tuned_thresholds_bring_their_rule(void **state)
 
 static void lists_of_layers_are_read(void **state)
 {
-    (void)state;
     assert_false(sg_layers_have(NULL, 0));
     assert_true(sg_layers_have("0,28-29", 0));
     assert_false(sg_layers_have("0,28-29", 1));
@@ -133,7 +122,6 @@ static void lists_of_layers_are_read(void **state)
 
 static void malformed_lists_are_refused(void **state)
 {
-    (void)state;
     static const char *const lists[] = {"",   ",",   "1,",   ",1",    "1,,2",     "a",   "1a",  "1-",
                                         "-1", "2-1", "1 ,2", "1-2-3", "99999999", "0x1", "1;2", "+1"};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
@@ -152,7 +140,6 @@ static const sg_policy topk_03 = {.kind = SG_ATTENTION_SPARGE, .rule = SG_SELECT
 
 static void guards_hold(void **state)
 {
-    (void)state;
     static const struct {
         int64_t          n;
         bool             named;
@@ -199,7 +186,6 @@ static void guards_hold(void **state)
 
 static void first_steps_are_of_their_kind(void **state)
 {
-    (void)state;
     const sg_attention_shape shape = {
         .n = 9000, .h = 1, .hk = 1, .d = 16, .layers = LAYERS, .steps = STEPS, .passes = 1, .values = SG_I8};
     for (sg_attention_kind kind = SG_ATTENTION_DENSE; kind <= SG_ATTENTION_SAGE; kind++) {
@@ -223,7 +209,6 @@ static void first_steps_are_of_their_kind(void **state)
 /* A run of the same steps ends where the first steps' density does, or at the last step. */
 static void same_steps_are_counted(void **state)
 {
-    (void)state;
     sg_attention_shape shape = {
         .n = 9000, .h = 1, .hk = 1, .d = 16, .layers = LAYERS, .steps = STEPS, .passes = 1, .values = SG_I8};
     sg_policy     p = topk_03;
@@ -243,7 +228,6 @@ static void same_steps_are_counted(void **state)
 /* Thresholds of other timesteps make no difference to a device unless they bring ops that the ones before did without. */
 static void buckets_change_steps_by_ops(void **state)
 {
-    (void)state;
     enum { BUCKETS = 3 };
     const double             timesteps[STEPS] = {900, 650, 500, 300, 100};
     const sg_attention_shape shape = {.n = 9000,
@@ -287,7 +271,6 @@ static void buckets_change_steps_by_ops(void **state)
 
 static void misfits_are_refused(void **state)
 {
-    (void)state;
     const sg_attention_shape shape = {
         .n = 1024, .h = 2, .hk = 1, .d = 16, .layers = LAYERS, .steps = STEPS, .passes = 1, .values = SG_I8};
     const sg_thresholds tuned = {.buckets = 1, .layers = LAYERS + 1, .heads = 2};

@@ -1,10 +1,6 @@
 /* test_preview.c - previews of the engine: their colours against numbers, what they leave as it was, refusals by name. */
 #include "engine_fixture.h"
 #include "solver.h"
-#include "unit_file.h"
-
-#include <math.h>
-#include <unistd.h>
 
 enum { STEPS = 3, ROOM = 1 << 16 };
 
@@ -69,7 +65,6 @@ static void set_colours(sg_engine *g)
 /* After the last step the latents are the clean sample. */
 static void colours_follow_from_the_clean_sample(void **state)
 {
-    (void)state;
     static const sg_sampler_kind kinds[] = {SG_SAMPLER_UNIPC, SG_SAMPLER_EULER, SG_SAMPLER_LCM};
     sg_engine                   *g = open_model(model, 0);
     set_colours(g);
@@ -99,7 +94,6 @@ static void colours_follow_from_the_clean_sample(void **state)
 
 static void they_change_nothing(void **state)
 {
-    (void)state;
     static seen without, with;
     sg_engine  *g = open_model(model, 0);
     sg_error    e = {0};
@@ -118,7 +112,6 @@ static void they_change_nothing(void **state)
 
 static void the_caller_may_end_the_render(void **state)
 {
-    (void)state;
     static seen o;
     sg_engine  *g = open_model(model, 0);
     sg_error    e = {0};
@@ -133,7 +126,6 @@ static void the_caller_may_end_the_render(void **state)
 
 static void the_plan_has_them(void **state)
 {
-    (void)state;
     static sg_plan without, with;
     sg_engine     *g = open_model(model, 0);
     sg_request     r = small(g);
@@ -167,7 +159,6 @@ static double work_of_previews(sg_engine *g, int every)
 
 static void the_plan_counts_previews_that_are_made(void **state)
 {
-    (void)state;
     sg_engine *g = open_model(model, 0);
     set_colours(g);
     const double one = work_of_previews(g, STEPS);
@@ -178,7 +169,6 @@ static void the_plan_counts_previews_that_are_made(void **state)
 
 static void what_cannot_be_previewed_is_refused(void **state)
 {
-    (void)state;
     static const char foreign[] = SG_FIXTURES "/cogvideox_15";
     const char *const dir[] = {model, foreign}, *const word[] = {"preview-every: -1", "family cogvideox"};
     for (int i = 0; i < 2; i++) {
@@ -203,7 +193,6 @@ static sg_status open_with(const char *json, sg_engine **g, sg_error *e)
 
 static void the_owner_may_set_colours(void **state)
 {
-    (void)state;
     static const char *const bad[][2] = {
         {"{\"latent_rgb_factors\": [1, 2], \"latent_rgb_factors_bias\": [0, 0, 0]}", "latent_rgb_factors: 2 numbers"},
         {"{\"latent_rgb_factors\": [1, 2, 3]}", "latent_rgb_factors_bias"},
@@ -235,7 +224,6 @@ static _Alignas(SG_ALIGN) unsigned char arena[ARENA];
 /* At sigma 0 every sampler arrives at the clean sample that its last output stands for. */
 static void runs_end_at_the_clean_sample(void **state)
 {
-    (void)state;
     static const sg_sampler_kind kinds[] = {SG_SAMPLER_UNIPC, SG_SAMPLER_EULER, SG_SAMPLER_LCM, SG_SAMPLER_DDIM,
                                             SG_SAMPLER_DPM};
     enum { KINDS = sizeof kinds / sizeof *kinds };

@@ -1,16 +1,6 @@
 /* test_prompt_set.c - prompt sets in every format, sound and malformed, and those that come along. */
 #include "prompt_set.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "unit_file.h"
+#include "unit.h"
 
 static const char *write_file(const char *name, const char *text, size_t size)
 {
@@ -54,7 +44,6 @@ static const char *group(const sg_prompt_set *s, int prompt, int i)
 
 static void text_is_read(void **state)
 {
-    (void)state;
     sg_prompt_set s = read_sound("p.txt", "\xef\xbb\xbf"
                                           "a red ball\r\n \t\r\n\n# one\n # one, \"two\"\n#");
     assert_int_equal(s.count, 2);
@@ -71,7 +60,6 @@ static void text_is_read(void **state)
 
 static void lines_of_json_are_read(void **state)
 {
-    (void)state;
     sg_prompt_set s =
         read_sound("p.JSONL", "{\"prompt\": \"a \\\"red\\\" \\u00e9\\ud83c\\udf88\", \"seed\": 7, \"size\": "
                               "\"832x480\", \"frames\": 33,\"negative_prompt\": \"\", \"group\": "
@@ -97,7 +85,6 @@ static void lines_of_json_are_read(void **state)
 
 static void csv_is_read(void **state)
 {
-    (void)state;
     sg_prompt_set s = read_sound("p.csv", "Prompt,seed,\"size\",num_frames,negative,dimension,id\r\n"
                                           "\"a \"\"red\"\", ball\",7,64*32,5,\"\",g,x\r\n"
                                           "\r\n"
@@ -121,7 +108,6 @@ static void csv_is_read(void **state)
 
 static void vbench_is_read(void **state)
 {
-    (void)state;
     sg_prompt_set s = read_sound("VBench_full_info.json",
                                  " [\n  {\n    \"prompt_en\": \"a cat, in super slow motion\",\n    \"dimension\": [\n"
                                  "      \"subject_consistency\",\n      \"motion_smoothness\"\n    ]\n  },\n"
@@ -142,7 +128,6 @@ static void vbench_is_read(void **state)
 
 static void pictures_and_videos_are_read(void **state)
 {
-    (void)state;
     sg_prompt_set s = read_sound("i2v-bench-info.json",
                                  "[{\"file_name\": \"a \\\"red\\\" ball.jpg\", \"prompt_en\": \"a ball\", \"type\": "
                                  "\"indoor\", \"caption_id\": 3},\n{\"prompt_en\": \"two\", \"image_name\": null}]");
@@ -179,7 +164,6 @@ static void pictures_and_videos_are_read(void **state)
 
 static void captions_of_coco_are_read(void **state)
 {
-    (void)state;
     sg_prompt_set s =
         read_sound("captions_val2014.json",
                    "{\"info\": {\"year\": 2014}, \"images\": [{\"id\": 12, \"file_name\": \"12.jpg\"}],\n"
@@ -197,7 +181,6 @@ static void captions_of_coco_are_read(void **state)
 
 static void malformed_text_is_refused(void **state)
 {
-    (void)state;
     expect_refused("p.txt", "a\n\nbad \x80\n", "--prompts: p.txt: line 3 is not UTF-8: byte 0x80 at position 5");
     expect_refused("p.txt", " \n\r\n", "--prompts: p.txt: has no prompt in it");
     expect_refused("p.txt", "", "--prompts: p.txt: has no prompt in it");
@@ -205,7 +188,6 @@ static void malformed_text_is_refused(void **state)
 
 static void malformed_json_is_refused(void **state)
 {
-    (void)state;
     static const char *const bad[][2] = {
         {"[1]", "should be a JSON object"},
         {"{\"seed\": 1}", "has no prompt"},
@@ -248,7 +230,6 @@ static void malformed_json_is_refused(void **state)
 
 static void malformed_lists_are_refused(void **state)
 {
-    (void)state;
     expect_refused("p.json", "{\"prompt\": \"x\"}",
                    "--prompts: p.json: has no \"annotations\" as captions of COCO have; an object a line would be "
                    ".jsonl");
@@ -270,7 +251,6 @@ static void malformed_lists_are_refused(void **state)
 
 static void malformed_csv_is_refused(void **state)
 {
-    (void)state;
     expect_refused("p.csv", "\na,b\n1,2\n", "--prompts: p.csv: line 2: should name the columns, one of them 'prompt'");
     expect_refused("p.csv", "prompt,text\n1,2\n", "--prompts: p.csv: line 1: columns 'prompt' and 'text' say the same");
     expect_refused("p.csv", "prompt\n\"a\nb\nc\n", "--prompts: p.csv: line 2: a quoted field does not end");
@@ -290,7 +270,6 @@ static void malformed_csv_is_refused(void **state)
 
 static void bounds_hold(void **state)
 {
-    (void)state;
     sg_prompt_set           s;
     sg_error                e = {0};
     const sg_prompt_options small = {.what = "--prompts", .max_bytes = 1 << 20};
@@ -317,7 +296,6 @@ static void bounds_hold(void **state)
 
 static void groups_are_bounded(void **state)
 {
-    (void)state;
     char text[SG_PROMPT_GROUPS * 8 + 64], *at = text + sprintf(text, "prompt,group\n");
     for (int i = 0; i < SG_PROMPT_GROUPS; i++) at += sprintf(at, "x,%d\n", i);
     sg_prompt_set s = read_sound("p.csv", text);
@@ -347,7 +325,6 @@ static void expect_skips(const char *name, const char *text, const char *prompts
 
 static void malformed_lines_are_skipped(void **state)
 {
-    (void)state;
     expect_skips("p.txt", "a\nb\xff\nc\n\xff\n", "a|c", 2, "line 2 is not UTF-8: byte 0xff at position 2");
     expect_skips("p.jsonl", "{\"prompt\":\"a\"}\n{\n{\"prompt\":1}\n{\"prompt\":\"b\"}", "a|b", 2,
                  "line 2: not valid JSON: string or '}' expected near end of file");
@@ -384,7 +361,6 @@ static int count_of(const char *name)
 
 static void own_sets_are_whole(void **state)
 {
-    (void)state;
     assert_int_equal(count_of("tiny-wan-demo.csv"), 24);
     assert_int_equal(count_of("tiny-wan-held-out.csv"), 400);
     assert_int_equal(count_of("tiny-wan-two-objects.csv"), 200);

@@ -1,27 +1,16 @@
 /* test_pth.c - torch's zip of a pickle: a sound one, and every lie in the zip and in the pickle. */
 #include "tensor_source.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
-#include "unit_file.h"
+#include "unit.h"
 
 static char path[] = "/tmp/sg_pth_XXXXXX";
 
 static int make_name(void **state)
 {
-    (void)state;
     const int fd = mkstemp(path);
     return fd < 0 || close(fd);
 }
 
-static int remove_file(void **state)
-{
-    (void)state;
-    return unlink(path);
-}
+static int remove_file(void **state) { return unlink(path); }
 
 /* ---- bytes ---- */
 
@@ -205,7 +194,6 @@ static void make_zip(const bytes *pickle, const lie *l)
 
 static void a_sound_file_is_read(void **state)
 {
-    (void)state;
     bytes pickle;
     sound_pickle(&pickle);
     for (int i = 0; i < 3; i++) {
@@ -244,7 +232,6 @@ static void refuse(const char *words)
 
 static void lies_of_the_zip_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         lie         l;
         const char *words;
@@ -301,7 +288,6 @@ static void lies_of_the_zip_are_refused(void **state)
 
 static void lies_of_the_pickle_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *ops;
         size_t      size;
@@ -364,7 +350,6 @@ static void lies_of_the_pickle_are_refused(void **state)
 
 static void tensors_that_do_not_fit_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         int64_t     offset, rows, stride;
         const char *words;
@@ -423,7 +408,6 @@ static void tensors_that_do_not_fit_are_refused(void **state)
 /* A state dict under "model", and in it one under "state_dict". */
 static void inner_dicts_are_entered(void **state)
 {
-    (void)state;
     sg_error   e = {0};
     sg_source *s = NULL;
     bytes      pickle = {.size = 0};
@@ -446,7 +430,6 @@ static void inner_dicts_are_entered(void **state)
 /* A million lists, each in the one before. */
 static void depth_costs_nothing(void **state)
 {
-    (void)state;
     enum { DEPTH = 1000000 };
     static char  pickle[2 * DEPTH + 64];
     const size_t name = strlen("m/data.pkl");

@@ -2,15 +2,9 @@
 #include "../golden/counter.h"
 #include "rng.h"
 #include "tensor.h"
+#include "unit.h"
 
 #include "rng_table.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 /* torch's vectorised logarithm and circular functions differ from libm's in the last place; a normal is at most 6. Of
  * shorter dtypes rounding hides that, and the table has nine digits. */
@@ -58,13 +52,11 @@ static void check_draw(const draw *d)
 
 static void test_torch(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof table_draws / sizeof *table_draws; i++) check_draw(&table_draws[i]);
 }
 
 static void test_upper_seed_half_is_ignored(void **state)
 {
-    (void)state;
     float *const a = noise(33, 7), *const b = noise(33, 7 + (UINT64_C(3) << 32));
     assert_memory_equal(a, b, 33 * sizeof *a);
     free(a);
@@ -73,7 +65,6 @@ static void test_upper_seed_half_is_ignored(void **state)
 
 static void test_nothing_is_drawn_for_nothing(void **state)
 {
-    (void)state;
     float x = 5.0f;
     sg_randn(&x, 0, 1);
     assert_true(x == 5.0f);
@@ -82,7 +73,6 @@ static void test_nothing_is_drawn_for_nothing(void **state)
 /* The stream goes on where a draw ended; the second of a pair that was not wanted is the first of the next draw. */
 static void draws_follow_one_another(void **state)
 {
-    (void)state;
     const struct {
         size_t first, second;
     } of[] = {{16, 32}, {3, 2}, {1, 14}, {4, 5}};
@@ -104,7 +94,6 @@ static void draws_follow_one_another(void **state)
 /* counter.py holds the same numbers. */
 static void generator_is_that_of_python(void **state)
 {
-    (void)state;
     const struct {
         const char  *name;
         uint64_t     place;
@@ -131,7 +120,6 @@ static void generator_is_that_of_python(void **state)
 
 static void sketches_are_those_of_python(void **state)
 {
-    (void)state;
     enum { N = 10000 };
     static float   x[N];
     double         sums[COUNTER_SUMS];
@@ -145,7 +133,6 @@ static void sketches_are_those_of_python(void **state)
 /* Of all orders of magnitude, those too small for F16 and ties among them. */
 static void numbers_are_rounded_once(void **state)
 {
-    (void)state;
     for (int shift = 0; shift < 60; shift++)
         for (int i = 0; i < 2000; i++) {
             const int32_t wide = counter_integer(5, (uint64_t)i, (counter_rule){1023, 12345, 0});

@@ -22,7 +22,6 @@ static double check(bench *b, const char *what, double limit)
 
 static void quantised_is_near_exact(void **state)
 {
-    (void)state;
     for (int64_t n = 1024; n <= 1216; n += 96)
         for (int way = 0; way < 4; way++) { /* values as BF16, INT8, FP8, and INT8 by name */
             bench b = make(n, 2, 2, 16, (sg_policy){.kind = SG_ATTENTION_SAGE});
@@ -35,7 +34,6 @@ static void quantised_is_near_exact(void **state)
 
 static void policies_are_followed(void **state)
 {
-    (void)state;
     static const struct {
         const char *what;
         sg_policy   p;           /* put over `plain` */
@@ -71,7 +69,6 @@ static void policies_are_followed(void **state)
 
 static void masks_are_followed(void **state)
 {
-    (void)state;
     for (int64_t heads = 1; heads <= 2; heads++) {
         bench          b = make(1100, 2, 2, 16, plain);
         uint8_t *const mask = calloc((size_t)(heads * b.nq * b.nk), 1);
@@ -103,7 +100,6 @@ static void masks_are_followed(void **state)
 /* A last block of queries that is not full is chosen for like any other, but by the means of whole blocks. */
 static void ends_are_ragged(void **state)
 {
-    (void)state;
     for (int score = SG_SCORE_MEAN; score <= SG_SCORE_ERROR; score++) {
         bench b = make(1100, 2, 2, 16, plain);
         b.policy.score = (sg_score_kind)score;
@@ -127,7 +123,6 @@ static void ends_are_ragged(void **state)
 /* Nothing is skipped when everything is wanted: the bits of sage. */
 static void all_is_sage(void **state)
 {
-    (void)state;
     for (int64_t n = 1024; n <= 1088; n += 64)
         for (int way = 0; way < 8; way++) {
             bench sage = make(n + way % 3, 2, 1, 8, (sg_policy){.kind = SG_ATTENTION_SAGE}),
@@ -151,7 +146,6 @@ static void all_is_sage(void **state)
 
 static void dense_is_exact(void **state)
 {
-    (void)state;
     for (int way = 0; way < 4; way++) {
         bench b = make(300, 4, way & 1 ? 2 : 4, 16, (sg_policy){.kind = SG_ATTENTION_DENSE, .causal = way & 2});
         bind(&b);
@@ -166,7 +160,6 @@ static void dense_is_exact(void **state)
 
 static void order_does_not_matter_to_dense(void **state)
 {
-    (void)state;
     enum { N = 4 * 15 * 20, WIDTH = 2 * 16 };
     bench   a = make(N, 2, 2, 16, (sg_policy){.kind = SG_ATTENTION_DENSE}), b = make(N, 2, 2, 16, a.policy);
     int32_t at[N];
@@ -222,7 +215,6 @@ static sg_status note_upload(sg_stream *s, void *to, const void *from, size_t by
  * same step to a device, which can replay it: thresholds have one place, and nothing is uploaded within. */
 static void tuned_thresholds_are_taken(void **state)
 {
-    (void)state;
     enum { BUCKETS = 2, HEADS = 2, SIZE = BUCKETS * LAYERS * HEADS };
     float from[BUCKETS] = {600, 0}, amount[SIZE], theta[SIZE], pv_threshold[SIZE];
     for (int i = 0; i < SIZE; i++) {
@@ -282,7 +274,6 @@ static void look(void *context, sg_stream *s, const sg_attention_shape *shape, i
 
 static void callers_may_look(void **state)
 {
-    (void)state;
     bench b = make(200, 1, 1, 16, (sg_policy){.kind = SG_ATTENTION_DENSE, .on_begin = look, .on_begin_context = &seen});
     bind(&b);
     assert_int_equal(seen, 2900); /* on a plan */

@@ -65,7 +65,6 @@ static void expect_text_dense(bench *b, const char *what)
 
 static void text_is_dense_whatever_chooses(void **state)
 {
-    (void)state;
     static float               from[2] = {500, 0}, amount[2 * LAYERS * HEADS], theta[2 * LAYERS * HEADS];
     static float               pv_threshold[2 * LAYERS * HEADS];
     static const sg_thresholds tuned = {.buckets = 2,
@@ -104,7 +103,6 @@ static void text_is_dense_whatever_chooses(void **state)
 
 static void text_is_dense_in_a_given_mask(void **state)
 {
-    (void)state;
     for (int k = 0; k < TEXTS; k++) {
         bench          b = make_text(k, &(sg_policy){.rule = SG_SELECT_GIVEN, .tail = k % 2 != 0});
         uint8_t *const mask = calloc((size_t)(b.nq * b.nk), 1);
@@ -119,7 +117,6 @@ static void text_is_dense_in_a_given_mask(void **state)
 /* Of two passes the mask is for the longer one, whose text behind the video is longer. */
 static void one_mask_serves_passes_of_two_lengths(void **state)
 {
-    (void)state;
     for (int64_t longer = 0; longer <= 170; longer += 85) {
         bench          b = make_text(TEXT_BEHIND, &(sg_policy){.rule = SG_SELECT_GIVEN});
         const int64_t  nq = sg_div_up(b.shape.n + longer, SG_BLOCK_Q), nk = sg_div_up(b.shape.n + longer, SG_BLOCK_K);
@@ -140,7 +137,6 @@ static void one_mask_serves_passes_of_two_lengths(void **state)
 /* Text takes none of a row's share: as many other blocks are kept as without it. */
 static void text_costs_its_own_blocks_alone(void **state)
 {
-    (void)state;
     for (int k = 0; k < TEXTS; k++) {
         bench         b = make_text(k, &plain);
         const int64_t share = (int64_t)(plain.amount * (float)b.nk);

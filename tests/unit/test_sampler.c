@@ -1,17 +1,8 @@
 /* test_sampler.c - sigmas, timesteps and trajectories against diffusers; refusals by name. */
 #include "sampler.h"
+#include "unit.h"
 
 #include "sampler_table.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 /* ---- numbers ---- */
 
@@ -64,7 +55,6 @@ static const double *check_case(const sg_sampler_config *c, bool old, int steps,
 
 static void test_diffusers(void **state)
 {
-    (void)state;
     static const struct {
         sg_sampler_kind kind;
         bool            old;
@@ -93,7 +83,6 @@ static void test_diffusers(void **state)
 
 static void test_every_count_of_steps(void **state)
 {
-    (void)state;
     static sg_sampler p;
     for (int steps = 1; steps <= SG_STEPS_MAX; steps++)
         for (int kind = 0; kind < 3; kind++) {
@@ -135,7 +124,6 @@ static const double *check_betas(const sg_sampler_config *c, int steps, const do
 
 static void test_betas_are_diffusers(void **state)
 {
-    (void)state;
     const double *t = betas_numbers;
     for (int kind = SG_SAMPLER_DDIM; kind <= SG_SAMPLER_DPM; kind++)
         for (size_t i = 0; i < sizeof betas_shift / sizeof *betas_shift; i++)
@@ -150,7 +138,6 @@ static void test_betas_are_diffusers(void **state)
 /* Even to a timestep's half, so that what is linear in the step's number is so in the timestep. */
 static void test_timesteps_of_betas(void **state)
 {
-    (void)state;
     static sg_sampler       p;
     const sg_sampler_config c = config_of_betas(SG_SAMPLER_DPM, 1, true);
     sg_error                e = {0};
@@ -170,7 +157,6 @@ static void test_timesteps_of_betas(void **state)
  * end by its weight. */
 static void test_ddim_knows(void **state)
 {
-    (void)state;
     static sg_sampler       p;
     const double            clean = -0.7, noise = 1.2;
     const sg_sampler_config c = config_of_betas(SG_SAMPLER_DDIM, 3, true);
@@ -197,7 +183,6 @@ static void test_ddim_knows(void **state)
 
 static void test_clean_sample_is_smooth(void **state)
 {
-    (void)state;
     static sg_sampler p;
     sg_error          e = {0};
     for (int kind = SG_SAMPLER_UNIPC; kind <= SG_SAMPLER_DPM; kind++) {
@@ -220,7 +205,6 @@ static void test_clean_sample_is_smooth(void **state)
 
 static void test_kinds_refused(void **state)
 {
-    (void)state;
     static sg_sampler p;
     sg_sampler_config c = config(SG_SAMPLER_DDIM, 5);
     sg_error          e = {0};
@@ -244,7 +228,6 @@ static void test_kinds_refused(void **state)
 /* Betas that leave nothing of the clean sample on the way, or none at all, would make NaN of the latents. */
 static void test_betas_of_noise_alone_are_refused(void **state)
 {
-    (void)state;
     static sg_sampler p;
     const struct {
         double start;
@@ -273,7 +256,6 @@ static void refuse_run(double shift, int steps, const char *words)
 
 static void test_runs_refused(void **state)
 {
-    (void)state;
     refuse_run(3.0, 0, "0 steps");
     refuse_run(3.0, SG_STEPS_MAX + 1, "1001 steps");
     refuse_run(0.0, 8, "flow shift of 0");
@@ -287,7 +269,6 @@ static void test_runs_refused(void **state)
 /* A model that knows the clean sample. Whatever is drawn, LCM ends there; its first sample is sigma times noise. */
 static void test_lcm_knows(void **state)
 {
-    (void)state;
     static sg_sampler p;
     const float       clean = -0.7f;
     sg_sampler_config c = config(SG_SAMPLER_LCM, 5.0);
@@ -315,7 +296,6 @@ static void test_lcm_knows(void **state)
 
 static void test_presets(void **state)
 {
-    (void)state;
     static sg_sampler p;
     for (int i = 0; sg_step_preset_names[i]; i++) {
         sg_request        r = {0};
@@ -330,7 +310,6 @@ static void test_presets(void **state)
 
 static void test_lists_read(void **state)
 {
-    (void)state;
     static const struct {
         const char *list, *words; /* of the refusal; NULL: it will do */
     } of[] = {{"1,0.9375,.8333,0.625", NULL},
@@ -376,7 +355,6 @@ static void refuse_list(sg_sampler_kind kind, sg_sigmas list, int steps, const c
 
 static void test_lists_refused(void **state)
 {
-    (void)state;
     refuse_list(SG_SAMPLER_UNIPC, (sg_sigmas){1, {1}}, 1, "unipc takes no list");
     refuse_list(SG_SAMPLER_EULER, (sg_sigmas){1, {1}}, 2, "1 in the list, but 2 steps");
     refuse_list(SG_SAMPLER_EULER, (sg_sigmas){1, {NAN}}, 1, "nan at place 1");
@@ -401,7 +379,6 @@ static void write_config(const char *json)
 
 static int make_folder(void **state)
 {
-    (void)state;
     char path[64];
     if (!mkdtemp(folder)) return -1;
     snprintf(path, sizeof path, "%s/scheduler", folder);
@@ -410,7 +387,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     char path[64];
     snprintf(path, sizeof path, "%s/scheduler/scheduler_config.json", folder);
     unlink(path);
@@ -435,7 +411,6 @@ static sg_status read_config(sg_sampler_config *out, const char *dir, unsigned k
 
 static void test_configs_read(void **state)
 {
-    (void)state;
     sg_sampler_config c;
     sg_error          e = {0};
     /* As published with Wan 2.1. */
@@ -484,7 +459,6 @@ static void refuse_config(const char *json, const char *field) { refuse_config_o
 
 static void test_configs_of_betas_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *field, *value;
     } of[] = {{"beta_start", "0"},
@@ -512,7 +486,6 @@ static void test_configs_of_betas_refused(void **state)
 
 static void test_configs_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *field, *value;
     } unipc[] = {{"use_dynamic_shifting", "true"},
@@ -550,7 +523,6 @@ static void test_configs_refused(void **state)
 
 static void test_no_config(void **state)
 {
-    (void)state;
     sg_sampler_config c;
     sg_error          e = {0};
     assert_int_equal(read_config(&c, "/nowhere", SG_SAMPLERS_FLOW, &e), SG_E_FILE);

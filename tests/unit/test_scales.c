@@ -2,28 +2,17 @@
 #include "memory_source.h"
 #include "safetensors_write.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <unistd.h>
-
-#include "unit_file.h"
-
 enum { ROWS = 3, COLUMNS = 5 };
 
 static char path[] = "/tmp/sg_scales_XXXXXX";
 
 static int make_path(void **state)
 {
-    (void)state;
     const int f = mkstemp(path);
     return f < 0 ? -1 : close(f);
 }
 
-static int remove_path(void **state)
-{
-    (void)state;
-    return unlink(path);
-}
+static int remove_path(void **state) { return unlink(path); }
 
 /* ---- files ---- */
 
@@ -79,7 +68,6 @@ static const float rows[ROWS] = {0.37f, 0, 1e-3f}, one[1] = {0.0123f};
 
 static void every_kind_is_its_numbers_times_its_scale(void **state)
 {
-    (void)state;
     const sg_named_tensor marker = {"scaled_fp8", bytes(q, SG_F8, 1, 2, 0)};
     const sg_named_tensor input = {"x.scale_input", bytes(one, SG_F32, 1, 1, 0)};
     const sg_named_tensor scale = {"x.scale_weight", bytes(one, SG_F32, 1, 1, 0)};
@@ -103,7 +91,6 @@ static void every_kind_is_its_numbers_times_its_scale(void **state)
 /* Rows of a fused matrix keep the scales of their rows. */
 static void rows_are_cut_with_their_scales(void **state)
 {
-    (void)state;
     static const sg_name_rule rules[] = {{"v.weight", "x.weight", 3, {{2, 1}, {0, 1}}}};
     static const sg_name_map  map = {.rules = rules, .count = 1};
     sg_error                  e = {0};
@@ -125,7 +112,6 @@ static void rows_are_cut_with_their_scales(void **state)
 /* Numbers and scales that are finite may have products that are not. */
 static void products_are_looked_at(void **state)
 {
-    (void)state;
     static const float    large[1] = {1e38f};
     const sg_named_tensor all[] = {weight(SG_F8), {"x.scale_weight", bytes(large, SG_F32, 1, 1, 0)}};
     sg_source            *s = NULL;
@@ -154,7 +140,6 @@ static void is_refused(const sg_named_tensor *all, int count, const char *metada
 
 static void other_scales_are_refused(void **state)
 {
-    (void)state;
     const float           two[2] = {1, 1};
     const uint16_t        half[1] = {0x3f80};
     static const float    bad[] = {NAN, INFINITY, -1};
@@ -177,7 +162,6 @@ static void other_scales_are_refused(void **state)
 
 static void other_formats_are_refused_by_name(void **state)
 {
-    (void)state;
     const sg_named_tensor w = weight(SG_F8), s2 = {"x.weight_scale_2", bytes(one, SG_F32, 1, 1, 0)};
     char *const           huge = malloc((1 << 16) + 2);
     memset(huge, ' ', (1 << 16) + 1);

@@ -1,8 +1,6 @@
 /* test_sd3.c - SD3.5 in the engine: which layers of attention run in which pass, skip-layer guidance, what may be asked. */
 #include "engine_fixture.h"
 
-#include <math.h>
-
 static const char medium[] = SG_FIXTURES "/sd35_medium";
 
 /* Blocks, those of them with a second attention, the sum; tokens of a text and of a picture of 32 x 24. */
@@ -50,7 +48,6 @@ static void see(void *context, sg_stream *s, const sg_attention_shape *shape, in
  * attentions of block 1. */
 static void layers_are_left_out_of_the_third_pass(void **state)
 {
-    (void)state;
     static seen s;
     sg_engine  *g = open_medium();
     sg_request  r = skipping(g);
@@ -84,7 +81,6 @@ static double planned(sg_engine *g, double scale, double end)
 /* A plan counts the third pass in each step that has it, and in no other. */
 static void plans_count_the_third_pass(void **state)
 {
-    (void)state;
     sg_engine   *g = open_medium();
     const double none = planned(g, 0, 1), one = planned(g, 1, 0.5) - none;
     assert_true(one > 0);
@@ -103,7 +99,6 @@ static void expect_refused(const sg_engine *g, const sg_request *r, const char *
 
 static void wishes_that_it_cannot_grant(void **state)
 {
-    (void)state;
     sg_engine       *g = open_medium(), *other = open_model(model, 0);
     const sg_request good = skipping(g);
     sg_request       r = good, of_wan = small(other);

@@ -7,14 +7,7 @@
 #include "block_lists.h"
 #include "op.h"
 #include "tensor_source.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { H = 2, D = 64, TOKENS = 512, STEP = 32, ROOM = 1 << 24, SETTING = 7, PUBLISHED = 8, Y_EVERY = 16 };
 
@@ -132,7 +125,6 @@ static bool row_fixed(const stages *x, int64_t row)
 
 static void self_similarity_agrees(void **state)
 {
-    (void)state;
     for (int64_t k = 0; k < settings(); k++) {
         const stages    x = stages_of(k);
         const sg_tensor q = stored_of(x.n, "q_similar"), keys = stored_of(x.n, "k_similar");
@@ -147,7 +139,6 @@ static void self_similarity_agrees(void **state)
 
 static void shares_are_the_same(void **state)
 {
-    (void)state;
     for (int64_t k = 0; k < settings(); k++) {
         const stages    x = stages_of(k);
         const sg_tensor share = stored_of(k, "share");
@@ -159,7 +150,6 @@ static void shares_are_the_same(void **state)
 
 static void masks_are_the_same(void **state)
 {
-    (void)state;
     for (int64_t k = 0; k < settings(); k++) {
         const stages    x = stages_of(k);
         const sg_tensor mask = stored_of(k, "mask");
@@ -223,7 +213,6 @@ static int64_t published_settings(void) { return stored("published.settings").di
 
 static void published_keeps_what_the_reference_keeps(void **state)
 {
-    (void)state;
     for (int64_t k = 0; k < published_settings(); k++) {
         const stages x = published_of(&sg_ref_published_ops, k);
         assert_int_equal(blocks_off(&x), 0);
@@ -241,7 +230,6 @@ static void published_self_similarity_agrees(const stages *x, const char *name, 
 
 static void published_rounds_what_the_reference_rounds(void **state)
 {
-    (void)state;
     int64_t whole = 0;
     for (int64_t k = 0; k < published_settings(); k++) {
         const stages    x = published_of(&sg_ref_published_ops, k);
@@ -259,7 +247,6 @@ static void published_rounds_what_the_reference_rounds(void **state)
 /* Selection in F32 from the same BF16 tokens: another one, by little. */
 static void f32_keeps_nearly_what_the_reference_keeps(void **state)
 {
-    (void)state;
     int64_t off = 0, all = 0;
     for (int64_t k = 0; k < published_settings(); k++) {
         const stages x = published_of(&sg_ref_ops, k);
@@ -304,7 +291,6 @@ static void scales_are_the_same_but_for_epsilon(const stages *x, const packed *p
 
 static void quantised_numbers_agree(void **state)
 {
-    (void)state;
     for (int64_t k = 0; k < settings(); k++) {
         stages       x = stages_of(k);
         const packed q = quantised(&x, x.q, (sg_tensor){0}, SG_BLOCK_Q);
@@ -321,7 +307,6 @@ static void quantised_numbers_agree(void **state)
 
 static void outputs_are_close(void **state)
 {
-    (void)state;
     for (int64_t k = 0; k < settings(); k++) {
         stages x = stages_of(k);
         if (!x.attends) continue;
@@ -344,7 +329,6 @@ static void outputs_are_close(void **state)
 
 static int open_fixture(void **state)
 {
-    (void)state;
     sg_error e = {0};
     if (sg_source_open_stem(&fixture, SG_FIXTURES "/sparge", "stages", &e)) fprintf(stderr, "%s\n", e.text);
     return fixture ? 0 : -1;
@@ -352,7 +336,6 @@ static int open_fixture(void **state)
 
 static int close_fixture(void **state)
 {
-    (void)state;
     sg_source_close(&fixture);
     return 0;
 }

@@ -3,13 +3,9 @@
  * CPU's ops off. */
 #include "backend.h"
 #include "meta.h"
+#include "unit.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 enum { N = 24, C = 64, WIDE = 40 * N, ROOM = 1 << 20, ROUNDS = 16, LIKE = 100 };
 
@@ -33,7 +29,6 @@ static const sg_ops counting = {.step_begin = count_begin, .step_end = count_end
 
 static void failures_end_steps(void **state)
 {
-    (void)state;
     sg_stream s = {.ops = &counting};
     begun = ended = 0;
     sg_step_begin(&s, 1);
@@ -57,7 +52,6 @@ static void failures_end_steps(void **state)
 
 static void traced_steps_are_not_put_off(void **state)
 {
-    (void)state;
     sg_trace  t = {.paused = true};
     sg_stream s = {.ops = &counting};
     sg_trace_wrap(&s, &t);
@@ -241,7 +235,6 @@ static void round_of(bench *b, int round, bool stepped, float got[2][N * C])
 
 static void steps_give_the_same_bits(void **state)
 {
-    (void)state;
     bench      plain = make(), b = make();
     const bool device = b.s.ops->step_begin != NULL;
     put_ops_off(&b.s);
@@ -275,7 +268,6 @@ static void *visit_backend(void *context)
 /* Each GPU there is, else the CPU: what opens it in one thread serves another, whatever other device that one used. */
 static void backends_serve_other_threads(void **state)
 {
-    (void)state;
     static visit v[3];
     sg_error     e = {0};
     sg_backend  *b[2] = {NULL};
@@ -299,7 +291,6 @@ static void backends_serve_other_threads(void **state)
 
 static void a_failed_step_is_over(void **state)
 {
-    (void)state;
     bench        plain = make(), b = make();
     static float want[2][N * C], got[2][N * C];
     put_ops_off(&b.s);
@@ -346,7 +337,6 @@ static void chain(bench *b, int round, const uint8_t *host, uint8_t *device, flo
 
 static void fetched_weights_give_the_same_bits(void **state)
 {
-    (void)state;
     static float           want[CHAINS][N * D], got[N * D];
     const size_t           all = BLOCKS * D * D * sizeof(float);
     bench                  b = make();

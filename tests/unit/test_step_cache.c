@@ -7,9 +7,6 @@
 #include "engine_fixture.h"
 #include "host_memory.h"
 
-#include <math.h>
-#include <unistd.h>
-
 enum { ARENA = 1 << 22 };
 static _Alignas(SG_ALIGN) unsigned char keep[ARENA], scratch[ARENA];
 

@@ -5,14 +5,6 @@
 #include "meta.h"
 #include "t5_table.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "made_file.h"
 
 /* ---- a made-up checkpoint ---- */
@@ -152,7 +144,6 @@ static double distance_of(const made *m, sg_dtype act, const double *wanted)
 
 static void test_buckets(void **state)
 {
-    (void)state;
     const int *turn = table_turns;
     for (size_t i = 0; i < sizeof table_bias / sizeof *table_bias; i++, turn++) {
         const int n = table_bias[i][0], far = table_bias[i][1];
@@ -169,7 +160,6 @@ static void test_buckets(void **state)
 
 static void test_transformers(void **state)
 {
-    (void)state;
     for (int i = 0; i < TABLE_CASES; i++) {
         const double d = distance_of(&cases[i], SG_F32, table_hidden[i]);
         if (!(d <= 2e-6)) fail_msg("case %d: relative distance %g", i, d);
@@ -179,7 +169,6 @@ static void test_transformers(void **state)
 /* Eight bits of mantissa over two layers. */
 static void test_bf16_is_near(void **state)
 {
-    (void)state;
     for (int i = 0; i < TABLE_CASES; i++) {
         const double d = distance_of(&cases[i], SG_BF16, table_hidden[i]);
         if (!(d <= 5e-2 && d > 1e-5)) fail_msg("case %d: relative distance %g", i, d);
@@ -188,7 +177,6 @@ static void test_bf16_is_near(void **state)
 
 static void test_table_names_and_extras(void **state)
 {
-    (void)state;
     static const char *const extras[] = {"decoder.block.0.layer.0.layer_norm.weight", "lm_head.weight",
                                          "decoder.embed_tokens.weight"};
     made                     m = cases[0];
@@ -201,7 +189,6 @@ static void test_table_names_and_extras(void **state)
 
 static void test_plan_asks_for_what_it_takes(void **state)
 {
-    (void)state;
     float   y[TABLE_TOKENS * WIDTH];
     int32_t ids[TABLE_TOKENS];
     some_ids(ids);
@@ -227,7 +214,6 @@ static void refuse_ids(sg_t5 *t, const int32_t *ids, int n, sg_status wanted)
 
 static void test_ids_refused(void **state)
 {
-    (void)state;
     sg_t5 *t = open_made(&cases[0], SG_F32);
     refuse_ids(t, (int32_t[]){0, VOCAB}, 2, SG_E_FORMAT);
     refuse_ids(t, (int32_t[]){-1}, 1, SG_E_FORMAT);
@@ -238,7 +224,6 @@ static void test_ids_refused(void **state)
 
 static void test_only_rows_in_use_must_be_finite(void **state)
 {
-    (void)state;
     made m = cases[2];
     m.poisoned = true;
     sg_t5 *t = open_made(&m, SG_F32);
@@ -264,7 +249,6 @@ static void refuse(made m, const char *const *words)
 
 static void test_configs_refused(void **state)
 {
-    (void)state;
     REFUSE(CONFIG(BIAS), "config.json", "num_layers");
     REFUSE(CONFIG("\"num_layers\": 0"), "num_layers");
     REFUSE(CONFIG("\"num_layers\": 16000"), "num_layers", "16000");
@@ -278,7 +262,6 @@ static void test_configs_refused(void **state)
 
 static void test_weights_refused(void **state)
 {
-    (void)state;
     made m = cases[0];
     m.without = "shared.weight";
     REFUSE(m, "shared.weight", "[23, 12]");

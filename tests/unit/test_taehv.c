@@ -5,15 +5,6 @@
 #include "meta.h"
 #include "taehv_table.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "made_file.h"
 
 /* ---- a made-up file: as in make_taehv_table.py ---- */
@@ -83,7 +74,6 @@ static sg_backend *backend;
 
 static int open_backend(void **state)
 {
-    (void)state;
     const int fd = mkstemp(path);
     if (fd < 0) return -1;
     close(fd);
@@ -92,7 +82,6 @@ static int open_backend(void **state)
 
 static int close_backend(void **state)
 {
-    (void)state;
     sg_backend_close(&backend);
     return remove(path);
 }
@@ -168,7 +157,6 @@ static double distance_of(int i, sg_dtype act)
 
 static void frames_are_those_of_the_formulas(void **state)
 {
-    (void)state;
     for (int i = 0; i < TABLE_CASES; i++) {
         const double d = distance_of(i, SG_F32);
         if (!(d <= 2e-6)) fail_msg("case %d: off by %g", i, d);
@@ -177,7 +165,6 @@ static void frames_are_those_of_the_formulas(void **state)
 
 static void bf16_is_near(void **state)
 {
-    (void)state;
     for (int i = 0; i < TABLE_CASES; i++) {
         const double d = distance_of(i, SG_BF16);
         if (!(d <= 5e-2 && d > 2e-6)) fail_msg("case %d: off by %g", i, d);
@@ -186,7 +173,6 @@ static void bf16_is_near(void **state)
 
 static void a_plan_asks_for_what_it_takes(void **state)
 {
-    (void)state;
     static float   y[9 * HEIGHT * WIDTH * 256 * 3];
     sg_error       e = {0};
     sg_vae         v = open_made(1, SG_F32);
@@ -214,7 +200,6 @@ static void refuse(const sg_vae_info *of, const char *tensor, const char *reason
 
 static void files_are_refused_by_tensor_and_reason(void **state)
 {
-    (void)state;
     static const struct {
         spoilt      bad;
         const char *reason;
@@ -246,7 +231,6 @@ static void files_are_refused_by_tensor_and_reason(void **state)
 
 static void files_of_other_models_are_refused(void **state)
 {
-    (void)state;
     write_file(5, 1, NULL);
     refuse(&(sg_vae_info){.z = 16, .scale_time = 4, .scale_space = 8}, "decoder.1.weight", "this model's have 16");
     refuse(&(sg_vae_info){.z = 5, .scale_time = 6, .scale_space = 8}, "decoder.22.weight", "this model has 6");

@@ -7,15 +7,6 @@
 #include "meta.h"
 #include "text_encoder_table.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "made_file.h"
 
 /* ---- made-up checkpoints: as in make_text_encoder_table.py ---- */
@@ -210,7 +201,6 @@ static double distance_of(const made *m, sg_dtype act, const double *wanted, dou
 
 static void llamas_states_are_those_of_transformers(void **state)
 {
-    (void)state;
     for (int i = 0; i < LLAMAS; i++) {
         const double d = distance_of(&llamas[i], SG_F32, table_llama[i], NULL);
         if (!(d <= 2e-6)) fail_msg("case %d: relative distance %g", i, d);
@@ -221,7 +211,6 @@ static void llamas_states_are_those_of_transformers(void **state)
 
 static void clips_states_and_rows_are_those_of_transformers(void **state)
 {
-    (void)state;
     for (int i = 0; i < CLIPS; i++) {
         double       row;
         const double d = distance_of(&clips[i], SG_F32, table_clip[i], &row);
@@ -234,7 +223,6 @@ static void clips_states_and_rows_are_those_of_transformers(void **state)
 /* The layers after the wanted states need not be there, and neither need the last norm. */
 static void a_file_may_lack_what_is_not_computed(void **state)
 {
-    (void)state;
     made m = llamas[1];
     m.only_loaded = true;
     m.without = "norm.weight";
@@ -246,7 +234,6 @@ static void a_file_may_lack_what_is_not_computed(void **state)
 /* What follows a token does not change its states: pads at the end may be left out. */
 static void a_token_sees_none_after_it(void **state)
 {
-    (void)state;
     static float whole[NUMBERS], few[NUMBERS];
     int32_t      ids[TABLE_TOKENS];
     const made  *both[] = {&llamas[0], &clips[2]};
@@ -263,7 +250,6 @@ static void a_token_sees_none_after_it(void **state)
 
 static void a_plan_asks_for_what_it_takes(void **state)
 {
-    (void)state;
     static float y[NUMBERS];
     int32_t      ids[TABLE_TOKENS];
     const made  *both[] = {&llamas[0], &clips[1]};
@@ -295,7 +281,6 @@ static sg_status open_encoder(sg_text_encoder *t, const made *m, sg_error *e)
 
 static void an_encoder_has_its_tokenizer(void **state)
 {
-    (void)state;
     const made *both[] = {&llamas[1], &clips[1]};
     for (int i = 0; i < 2; i++) {
         static float    y[NUMBERS], want[NUMBERS];
@@ -329,7 +314,6 @@ static void an_encoder_has_its_tokenizer(void **state)
 
 static void more_ids_than_rows_are_refused(void **state)
 {
-    (void)state;
     const made     *both[] = {&llamas[1], &clips[1]};
     sg_textbuf      text = {0};
     sg_text_encoder t;
@@ -351,7 +335,6 @@ static void more_ids_than_rows_are_refused(void **state)
 
 static void ids_are_refused(void **state)
 {
-    (void)state;
     static float y[NUMBERS + 64 * CLIP_WIDTH];
     int32_t      many[PLACES + 1] = {0};
     const made  *both[] = {&llamas[0], &clips[0]};
@@ -398,7 +381,6 @@ static made clip_of(const char *config)
 
 static void configs_are_refused(void **state)
 {
-    (void)state;
     REFUSE(llama_of("{}"), "config.json", "hidden_size");
     REFUSE(llama_of("{" LLAMA_SIZES HEADS ", \"model_type\": \"mistral\"}"), "model_type", "mistral");
     REFUSE(llama_of("{" LLAMA_SIZES HEADS ", \"hidden_act\": \"gelu\"}"), "hidden_act");
@@ -430,7 +412,6 @@ static void configs_are_refused(void **state)
 
 static void weights_are_refused(void **state)
 {
-    (void)state;
     made m = llamas[0];
     m.without = "embed_tokens.weight";
     REFUSE(m, "missing", "embed_tokens.weight", "[23, 12]");

@@ -3,18 +3,7 @@
 #include "tensor_source.h"
 #include "thresholds.h"
 #include "thresholds_spargeattn.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static char               dir[] = "/tmp/sg_thresholds_XXXXXX";
 static char               path[64];
@@ -23,14 +12,12 @@ static sg_thresholds_file f;
 
 static int make_folder(void **state)
 {
-    (void)state;
     snprintf(path, sizeof path, "%s/t.json", mkdtemp(dir));
     return 0;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     unlink(path);
     return rmdir(dir);
 }
@@ -76,7 +63,6 @@ static const char *swapped(const char *what, const char *by)
 
 static void sound_file_is_read(void **state)
 {
-    (void)state;
     expect_read(sound);
     const sg_thresholds *const t = &f.values;
     assert_true(t->buckets == 2 && t->layers == 1 && t->heads == 3 && t->rule == SG_SELECT_TOPK);
@@ -92,7 +78,6 @@ static void sound_file_is_read(void **state)
 
 static void what_is_for_people_may_be_missing(void **state)
 {
-    (void)state;
     expect_read("{\"format\":\"sparge-gen thresholds\",\"version\":1,\"rule\":\"tau\",\"layers\":1,\"heads\":1,"
                 "\"buckets\":[0],\"amount\":[[[0.9]]],\"theta\":[[[0]]],\"lambda\":[[[0]]]}");
     assert_int_equal(f.values.rule, SG_SELECT_MASS);
@@ -112,7 +97,6 @@ static const char *cache_alone(const char *more, const char *rest)
 /* Beside thresholds of attention, or without them. */
 static void the_cache_may_stand_alone(void **state)
 {
-    (void)state;
     expect_read(swapped("\"bound\"", "\"cache\":{\"threshold\":0.125,\"reached\":0.009},\"bound\""));
     assert_true(f.cache.threshold == 0.125 && f.cache.reached == 0.009 && isnan(f.cache.bound) && f.values.layers == 1);
     sg_thresholds_free(&f);
@@ -132,7 +116,6 @@ static void the_cache_may_stand_alone(void **state)
 
 static void bad_caches_are_refused(void **state)
 {
-    (void)state;
     expect_refused(cache_alone("", ",\"rule\":\"topk\""), "layers: is missing");
     expect_refused(cache_alone("", ",\"theta\":[]"), "rule: should be");
     expect_refused(cache_alone(",\"bound\":-1", ""), "cache: bound should be a number from 0");
@@ -155,7 +138,6 @@ static void bad_caches_are_refused(void **state)
 
 static void what_is_written_is_read_back(void **state)
 {
-    (void)state;
     char              *text = NULL;
     sg_thresholds_file g = {0};
     assert_int_equal(sg_thresholds_new(&f, 2, 3, 4, &e), SG_OK);
@@ -194,7 +176,6 @@ static void what_is_written_is_read_back(void **state)
 
 static void broken_files_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *what, *by, *words;
     } cases[] = {
@@ -251,7 +232,6 @@ static void broken_files_are_refused(void **state)
 
 static void absurd_files_are_refused_before_they_take_memory(void **state)
 {
-    (void)state;
     enum { VALUES = 1 << 18 };
     char *const text = malloc(2 * VALUES + 64);
     assert_non_null(text);
@@ -326,7 +306,6 @@ static void expect_theirs_refused(const theirs *t, const char *words)
 
 static void values_of_spargeattn_are_read(void **state)
 {
-    (void)state;
     static const char *const prefix[] = {"transformer_blocks.", "blocks."};
     static const float       amount[] = {0.98F, 1, 0.5F, 0.96F, 0.5F, 1}, theta[] = {-0.9375F, -1, 0, 0.0625F, 0, -1};
     static const float       pv[] = {5.9F, 0, 0, 49.97F, 3, 0};
@@ -346,7 +325,6 @@ static void values_of_spargeattn_are_read(void **state)
 
 static void broken_values_of_spargeattn_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         int         of, layer, head; /* a value; head -1: the name of a list */
         float       value;
@@ -382,7 +360,6 @@ static void broken_values_of_spargeattn_are_refused(void **state)
 /* As torch.save wrote it: layer l has cdfthreshd 0.9 + l / 64, and a last head that is not sparse. */
 static void what_torch_saved_is_read(void **state)
 {
-    (void)state;
     e = (sg_error){0};
     if (sg_thresholds_read(&f, SG_CORPUS "/thresholds/spargeattn", &e) != SG_OK) fail_msg("%s", e.text);
     assert_true(f.spargeattn && f.values.layers == 6 && f.values.heads == 6);
@@ -417,7 +394,6 @@ static void remove_model(void)
 
 static void a_model_is_known_by_names_shapes_and_numbers(void **state)
 {
-    (void)state;
     float     x[6] = {1, 2, -3, 4, 5, 0.5F};
     uint16_t  half[6];
     char      hash[5][17];
@@ -442,7 +418,6 @@ static void a_model_is_known_by_names_shapes_and_numbers(void **state)
 
 static void tiny_wan_is_known(void **state)
 {
-    (void)state;
     char hash[17], again[17];
     assert_int_equal(sg_thresholds_hash(hash, SG_TINY_WAN, NULL, &e), SG_OK);
     assert_int_equal(sg_thresholds_hash(again, SG_TINY_WAN, NULL, &e), SG_OK);

@@ -1,18 +1,10 @@
 /* test_tokenizer.c - token ids: a small model made here, and the fixtures' ids from transformers. */
 #include "t5_tokenizer.h"
+#include "unit.h"
 
 #include "spiece_maker.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "unit_file.h"
 
 #define MARK "\342\226\201"
 #define BYTES(s) s, sizeof(s) - 1
@@ -79,14 +71,12 @@ static void write_folder(const char *config, const char *tokenizer)
 
 static int make_folder(void **state)
 {
-    (void)state;
     make_model();
     return mkdtemp(folder) ? 0 : -1;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     write_folder(NULL, NULL);
     maker_file(folder, "spiece.model", NULL, 0);
     return rmdir(folder);
@@ -118,7 +108,6 @@ static void check_ids(const sg_t5_tokenizer *t, const char *text, size_t len, in
 
 static void takes_the_best_pieces(void **state)
 {
-    (void)state;
     write_folder(NULL, NULL);
     sg_t5_tokenizer *t = open_folder();
     check(t, "", END);
@@ -142,7 +131,6 @@ static void takes_the_best_pieces(void **state)
 
 static void unites_unknown_characters(void **state)
 {
-    (void)state;
     write_folder(NULL, NULL);
     sg_t5_tokenizer *t = open_folder();
     check(t, "xyz", M, UNK, END);
@@ -153,7 +141,6 @@ static void unites_unknown_characters(void **state)
 
 static void normalises_by_grapheme(void **state)
 {
-    (void)state;
     write_folder(NULL, NULL);
     sg_t5_tokenizer *t = open_folder();
     check(t, "A\302\240A", MA, MA, END);
@@ -168,7 +155,6 @@ static void normalises_by_grapheme(void **state)
 
 static void cuts_out_added_tokens(void **state)
 {
-    (void)state;
     write_folder(NULL, NULL);
     sg_t5_tokenizer *t = open_folder();
     check(t, "a</s>b", MA, END, M, B, END);
@@ -233,7 +219,6 @@ static void make_byte_model(void)
 
 static void falls_back_to_bytes_by_config(void **state)
 {
-    (void)state;
     make_byte_model();
     write_folder("{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}", tokenizer_json);
     sg_t5_tokenizer *t = open_folder();
@@ -254,7 +239,6 @@ static void falls_back_to_bytes_by_config(void **state)
 
 static void names_the_pad(void **state)
 {
-    (void)state;
     const struct {
         const char *config;
         int32_t     pad;
@@ -278,7 +262,6 @@ static void names_the_pad(void **state)
 
 static void cuts_to_length(void **state)
 {
-    (void)state;
     write_folder(NULL, NULL);
     sg_t5_tokenizer *t = open_folder();
     const char       text[] = "cab a <pad>";
@@ -313,7 +296,6 @@ static void refuse_text(const sg_t5_tokenizer *t, const char *text, size_t len, 
 
 static void refuses_bad_texts(void **state)
 {
-    (void)state;
     write_folder(NULL, NULL);
     sg_t5_tokenizer *t = open_folder();
     refuse_text(t, BYTES("a\200"), 512, "byte 1 (0x80)");
@@ -334,7 +316,6 @@ static void refuse_folder(sg_status code, const char *why)
 
 static void refuses_missing_files(void **state)
 {
-    (void)state;
     write_folder(NULL, NULL);
     maker_file(folder, "spiece.model", NULL, 0);
     refuse_folder(SG_E_FILE, "spiece.model: cannot be opened: No such file");
@@ -350,7 +331,6 @@ static void refuse_model(const char *why)
 
 static void refuses_broken_models(void **state)
 {
-    (void)state;
     const struct {
         const char *text;
         float       score;
@@ -402,7 +382,6 @@ static void refuses_broken_models(void **state)
 /* Every cut of the model is refused or is a model of fewer pieces; none is read past its end (the sanitizers watch). */
 static void survives_every_cut(void **state)
 {
-    (void)state;
     make_model();
     for (size_t len = 0; len < 400 && len < model.len; len++) {
         maker_file(folder, "spiece.model", model.at, len);
@@ -425,7 +404,6 @@ static void refuse_map(const void *map, size_t n, const char *why)
 
 static void refuses_broken_maps(void **state)
 {
-    (void)state;
     make_model();
     refuse_map("abc", 3, "a trie of 0 bytes in a map of 3");
     refuse_map("\0\0\0\0a", 5, "a trie of 0 bytes in a map of 5");
@@ -446,7 +424,6 @@ static void refuse_json(sg_status code, const char *config, const char *tokenize
 
 static void refuses_broken_json(void **state)
 {
-    (void)state;
     make_model();
     refuse_json(SG_E_FORMAT, "{", NULL, "tokenizer_config.json: line 1");
     refuse_json(SG_E_FORMAT, "[]", NULL, "tokenizer_config.json: should be a JSON object");
@@ -481,7 +458,6 @@ static const char *changed(const char *from, const char *to)
 
 static void refuses_other_pipelines(void **state)
 {
-    (void)state;
     make_byte_model();
     refuse_json(SG_E_FORMAT, NULL, changed("\"unk_id\": 3", "\"unk_id\": 10"), "model.unk_id");
     refuse_json(SG_E_FORMAT, NULL, changed("\"unk_id\": 3", "\"unk_id\": 1.5"), "model.unk_id");
@@ -562,17 +538,12 @@ static void check_prompt_list(int most)
     assert_int_equal(count, most);
 }
 
-static void follows_the_prompt_list(void **state)
-{
-    (void)state;
-    check_prompt_list(200);
-}
+static void follows_the_prompt_list(void **state) { check_prompt_list(200); }
 
 static void check_some_prompts(void *context) { check_prompt_list(*(const int *)context); }
 
 static void the_locale_changes_no_id(void **state)
 {
-    (void)state;
     if (!with_decimal_comma(check_some_prompts, &(int){100})) skip();
 }
 

@@ -2,9 +2,6 @@
 #include "memory_source.h"
 #include "t5_tokenizer_gguf.h"
 
-#include <math.h>
-#include <stdio.h>
-
 /* ---- a source with keys only, encoded as in the file ---- */
 
 enum { KEYS_MAX = 8, BYTES_MAX = 512 };
@@ -96,7 +93,6 @@ static sg_source *open_keys(keys *k)
 
 static void pieces_come_from_the_keys(void **state)
 {
-    (void)state;
     keys                  k;
     sg_error              e = {0};
     sg_sentencepiece_file m;
@@ -130,7 +126,6 @@ static void refuse(keys *k, sg_status code, const char *text)
 
 static void keys_that_make_no_tokenizer_are_refused(void **state)
 {
-    (void)state;
     keys              k;
     const float       not_a_number[TOKENS] = {0, 0, 0, (float)INFINITY};
     const int32_t     strange[TOKENS] = {3, 3, 2, 7, 5, 5};

@@ -1,12 +1,6 @@
 /* test_trace.c - what the trace counts. */
 #include "meta.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { N = 3, I = 4, O = 5 };
 
@@ -26,7 +20,6 @@ static sg_stream traced(sg_trace *t)
 
 static void rows_by_op_and_shape(void **state)
 {
-    (void)state;
     sg_trace        t = {0};
     sg_stream       s = traced(&t);
     const sg_tensor y = matrix(0, N, O), x = matrix(1, N, I), w = matrix(2, O, I), z = matrix(3, N, O);
@@ -68,7 +61,6 @@ static void rows_by_op_and_shape(void **state)
 
 static void more_terms_and_looked_up_rows(void **state)
 {
-    (void)state;
     sg_trace        t = {0};
     sg_stream       s = traced(&t);
     int32_t         id[N] = {1, 0, 1};
@@ -83,7 +75,6 @@ static void more_terms_and_looked_up_rows(void **state)
 
 static void pauses_and_clears(void **state)
 {
-    (void)state;
     sg_trace        t = {.paused = true};
     sg_stream       s = traced(&t);
     const sg_tensor y = matrix(0, N, O), x = matrix(1, N, O);
@@ -105,7 +96,6 @@ static void pauses_and_clears(void **state)
 /* A backend that does not read x at twice its size gets what upsample makes of it, in scratch. */
 static void a_conv_at_twice_the_size_is_whole_or_in_two(void **state)
 {
-    (void)state;
     enum { C = 2, SIDE = 3, BIG = 2 * SIDE };
     static char   room[C * BIG * BIG * sizeof(float) + SG_ALIGN] __attribute__((aligned(SG_ALIGN)));
     static float  y[2][O * BIG * BIG], x[C * SIDE * SIDE], w[O * C * 9];

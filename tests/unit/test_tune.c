@@ -10,7 +10,6 @@ static sg_backend *oracle, *cpu;
 
 static int open_backends(void **state)
 {
-    (void)state;
     sg_error e = {0};
     return sg_backend_open(&oracle, &(sg_backend_options){.name = "ref"}, &e) != SG_OK ||
            sg_backend_open(&cpu, &(sg_backend_options){.name = "cpu"}, &e) != SG_OK;
@@ -18,7 +17,6 @@ static int open_backends(void **state)
 
 static int close_backends(void **state)
 {
-    (void)state;
     sg_backend_close(&oracle);
     sg_backend_close(&cpu);
     return 0;
@@ -103,7 +101,6 @@ static void expect(const sg_policy *p, float least, float most, double error)
 
 static void block_diagonal_needs_one_block(void **state)
 {
-    (void)state;
     draw(0.01f);
     for (int t = 0; t < N_MAX; t++)
         for (int h = 0; h < HEADS; h++) {
@@ -121,7 +118,6 @@ static void block_diagonal_needs_one_block(void **state)
  * share of one block will do, and what is kept is that one and theirs. */
 static void text_is_neither_skipped_nor_looked_at(void **state)
 {
-    (void)state;
     enum { PREFIX = 70, TOKENS = 1012, TIMES = 4 * 2 * 2 };
     const int64_t         behind[2] = {70, 1};
     const float           share[2] = {(4 + 1) / 18.0f, (3 + 1) / 17.0f};
@@ -167,7 +163,6 @@ static void text_is_neither_skipped_nor_looked_at(void **state)
 
 static void uniform_attention_needs_all_or_a_tail(void **state)
 {
-    (void)state;
     draw(1);
     for (int i = 0; i < N_MAX * HEADS * D; i++) in[0][i] = 0;
     expect(&by_share, 1, 1, 0);
@@ -189,7 +184,6 @@ static void draw_blocks(void)
 /* The bound holds where it was found, and the tail never needs more. */
 static void bounds_hold(void **state)
 {
-    (void)state;
     sg_tune              *t[2] = {0};
     const sg_tune_figure *f[2];
     draw_blocks();
@@ -206,7 +200,6 @@ static void bounds_hold(void **state)
 /* What would do with less gets the least, in the grid's next step; what needs more gets what it needs. */
 static void no_head_gets_less_than_the_least(void **state)
 {
-    (void)state;
     sg_tune              *t[2] = {0};
     const sg_tune_figure *f;
     draw_blocks();
@@ -325,7 +318,6 @@ static void compare(const sg_policy *p, float amount, int every, bool filter)
 
 static void what_is_told_is_what_whole_attention_gives(void **state)
 {
-    (void)state;
     compare(&(sg_policy){.tail = true, .tail_bias = SG_TAIL_BIAS_HALF, .score = SG_SCORE_ERROR}, 0.6f, 2, false);
     compare(&(sg_policy){.rule = SG_SELECT_MASS, .sink = 1}, 0.78f, 2, false);
     compare(&by_share, 0.6f, 1, true);
@@ -334,7 +326,6 @@ static void what_is_told_is_what_whole_attention_gives(void **state)
 /* A model with two denoisers: each runs in its own steps. */
 static void a_layer_that_does_not_run_has_no_figures(void **state)
 {
-    (void)state;
     const sg_attention_shape shape = {
         .n = N_MAX, .h = HEADS, .hk = HEADS, .d = D, .layers = 2, .steps = 2, .passes = 1};
     const sg_tune_options o = {.policy = by_share, .l1 = 0.05, .l2 = 0.05, .buckets = 2};
@@ -359,7 +350,6 @@ static void a_layer_that_does_not_run_has_no_figures(void **state)
 
 static void dense_attention_alone_is_refused(void **state)
 {
-    (void)state;
     const sg_attention_shape shape = {
         .n = N_MAX, .h = HEADS, .hk = HEADS, .d = D, .layers = 1, .steps = 1, .passes = 1};
     const sg_tune_options o = {.policy = by_share, .l1 = 0.05, .l2 = 0.05, .buckets = 1};
@@ -379,7 +369,6 @@ static void dense_attention_alone_is_refused(void **state)
 /* Of all queries, F32 alone, q and y three times, are 2.25 MiB: a plan counts that, and nothing runs without it. */
 static void memory_is_the_plans(void **state)
 {
-    (void)state;
     const sg_attention_shape shape = {
         .n = N_MAX, .h = HEADS, .hk = HEADS, .d = D, .layers = 1, .steps = 1, .passes = 1, .values = oracle->values};
     const sg_tune_options o = {.policy = by_share, .l1 = 0.05, .l2 = 0.05, .buckets = 1, .every = 1};
@@ -403,7 +392,6 @@ static void memory_is_the_plans(void **state)
 
 static void what_cannot_be_is_refused(void **state)
 {
-    (void)state;
     sg_tune              *t = NULL;
     const sg_thresholds  *found;
     const sg_tune_figure *f;

@@ -1,14 +1,6 @@
 /* test_vocabulary.c - which words of a prompt a model's vocabulary lacks. What is malformed is in cli/hostile_cases.h. */
+#include "unit.h"
 #include "vocabulary.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 static sg_config    *config;
 static sg_error      e;
@@ -27,21 +19,15 @@ static int open_text(const char *text)
 
 static int open_sound(void **state)
 {
-    (void)state;
     return open_text(
         "{\"world\": \"draws balls\", \"vocabulary\": [\"red\", \"Ball\", \"a\", \"don't\", \"stra\\u00dfe\", "
         "\"caf\\u00e9\", \"red\"]}");
 }
 
-static int open_empty(void **state)
-{
-    (void)state;
-    return open_text("{}");
-}
+static int open_empty(void **state) { return open_text("{}"); }
 
 static int close_it(void **state)
 {
-    (void)state;
     sg_vocabulary_free(&v);
     sg_config_close(&config);
     return 0;
@@ -56,7 +42,6 @@ static void expect(const char *text, int count, const char *list)
 
 static void known_words_are_compared_folded(void **state)
 {
-    (void)state;
     assert_string_equal(v.world, "draws balls");
     expect("", 0, "");
     expect(" ,.!? - \xe2\x80\xa6", 0, "");
@@ -71,7 +56,6 @@ static void known_words_are_compared_folded(void **state)
 
 static void unknown_words_are_listed_once(void **state)
 {
-    (void)state;
     expect("a red Cat", 1, "'cat'");
     expect("cat dog cat", 2, "'cat' and 'dog'");
     expect("cat dog hat", 3, "'cat', 'dog' and 'hat'");
@@ -85,7 +69,6 @@ static void unknown_words_are_listed_once(void **state)
 /* A prompt may be anything that is UTF-8. */
 static void long_and_odd_text_is_bounded(void **state)
 {
-    (void)state;
     char  list[40];
     char *text = malloc(200001);
     assert_non_null(text);
@@ -101,7 +84,6 @@ static void long_and_odd_text_is_bounded(void **state)
 
 static void without_a_vocabulary_every_word_is_fine(void **state)
 {
-    (void)state;
     assert_null(v.world);
     expect("a cat", 0, "");
 }

@@ -2,18 +2,10 @@
  * not disturb each other; and checkpoints that it refuses. Golden tests hold the numbers. */
 #include "backend.h"
 #include "meta.h"
+#include "unit.h"
 #include "wan_vae.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 enum { Y = 1, X = 2, CHUNKS = 3 };
 
@@ -120,7 +112,6 @@ static void clip_end(clip *c)
 
 static void memory_is_flat(void **state)
 {
-    (void)state;
     for (int k = 0; k < 4; k++) {
         sg_wan_vae     *v = open_vae(models[k / 2], false);
         size_t          n;
@@ -133,7 +124,6 @@ static void memory_is_flat(void **state)
 
 static void chunks_follow_the_past_alone(void **state)
 {
-    (void)state;
     for (int k = 0; k < 4; k++) {
         sg_wan_vae     *v = open_vae(models[k / 2], true);
         size_t          n, m = 0, a_at = 0, b_at = 0;
@@ -164,7 +154,6 @@ static void chunks_follow_the_past_alone(void **state)
 
 static void wrong_frames_latch(void **state)
 {
-    (void)state;
     sg_wan_vae    *v = open_vae(models[0], false);
     sg_plan_totals totals = {0};
     const int      z = sg_wan_vae_describe(v).z;
@@ -182,7 +171,6 @@ static void wrong_frames_latch(void **state)
 
 static void impossible_sizes_are_refused(void **state)
 {
-    (void)state;
     sg_wan_vae    *v = open_vae(models[1], false);
     sg_plan_totals totals = {0};
     sg_stream      s = sg_plan_stream(&totals);
@@ -236,7 +224,6 @@ static sg_status open_changed(const char *dir, const char *key, const char *valu
 
 static void odd_configs_are_refused(void **state)
 {
-    (void)state;
     const struct {
         int         model;
         const char *key, *value, *says;
@@ -274,7 +261,6 @@ static void odd_configs_are_refused(void **state)
 
 static void harmless_changes_are_taken(void **state)
 {
-    (void)state;
     const struct {
         const char *key, *value;
     } good[] = {{"attn_scales", NULL}, {"dropout", "0.5"},        {"patch_size", NULL},
@@ -286,7 +272,6 @@ static void harmless_changes_are_taken(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
     char path[64];
     if (!mkdtemp(copy_dir)) return -1;
     snprintf(path, sizeof path, "mkdir '%s/vae'", copy_dir);
@@ -295,7 +280,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     char command[64];
     sg_checkpoint_close(&from);
     sg_backend_close(&backend);

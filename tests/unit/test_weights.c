@@ -1,31 +1,19 @@
 /* test_weights.c - safetensors files, single and sharded, sound and hostile; and the writer. */
 #include "safetensors_write.h"
 #include "tensor_source.h"
+#include "unit.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 static char dir[] = "/tmp/sg_weights_XXXXXX";
 static char path[256];
 
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) ? 0 : -1;
-}
+static int make_folder(void **state) { return mkdtemp(dir) ? 0 : -1; }
 
 static int clear_folder(void **state)
 {
-    (void)state;
     DIR *const d = opendir(dir);
     for (const struct dirent *f; (f = readdir(d));)
         if (strcmp(f->d_name, ".") && strcmp(f->d_name, "..")) {
@@ -35,11 +23,7 @@ static int clear_folder(void **state)
     return closedir(d);
 }
 
-static int remove_folder(void **state)
-{
-    (void)state;
-    return rmdir(dir);
-}
+static int remove_folder(void **state) { return rmdir(dir); }
 
 static const char *in_folder(const char *name)
 {
@@ -98,7 +82,6 @@ static void refuse(const char *words) { refuse_stem("m", words); }
 
 static void sound_file_is_read(void **state)
 {
-    (void)state;
     put("m.safetensors",
         "{\"__metadata__\":{\"format\":\"pt\",\"\":\"\\u00e9\"},"
         "\"b\":{\"dtype\":\"BF16\",\"shape\":[2,3],\"data_offsets\":[0,12]},"
@@ -144,7 +127,6 @@ static void sound_file_is_read(void **state)
 
 static void file_without_tensors_is_read(void **state)
 {
-    (void)state;
     put("m.safetensors", "{}", 0);
     sg_source *w = open_good("m");
     assert_int_equal(sg_source_count(w), 0);
@@ -157,7 +139,6 @@ static void file_without_tensors_is_read(void **state)
 
 static void bad_headers_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *header;
         size_t      data;
@@ -240,7 +221,6 @@ static void bad_headers_are_refused(void **state)
 
 static void bad_lengths_are_refused(void **state)
 {
-    (void)state;
     static const uint64_t lengths[] = {3, 100, 100000001, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 7};
     char                  bytes[10] = {0};
     put_bytes("m.safetensors", bytes, 0);
@@ -261,7 +241,6 @@ static void bad_lengths_are_refused(void **state)
 
 static void monsters_are_refused(void **state)
 {
-    (void)state;
     const size_t size = 2000000;
     char *const  text = malloc(size + 64);
     assert_non_null(text);
@@ -289,7 +268,6 @@ static void monsters_are_refused(void **state)
 
 static void many_tensors_are_read(void **state)
 {
-    (void)state;
     const size_t n = 20000;
     char *const  text = malloc(n * 90);
     char        *at = text;
@@ -314,7 +292,6 @@ static void many_tensors_are_read(void **state)
 /* A header's length may begin with the bytes of anything: 640 with those of a pickle. */
 static void length_of_a_header_is_no_magic(void **state)
 {
-    (void)state;
     char header[641];
     snprintf(header, sizeof header, "%-640s", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}");
     put("m.safetensors", header, 1);
@@ -327,7 +304,6 @@ static void length_of_a_header_is_no_magic(void **state)
 
 static void places_that_are_no_files_are_refused(void **state)
 {
-    (void)state;
     refuse("has neither m.safetensors nor m.safetensors.index.json");
     put_text("pytorch_model.bin", "");
     refuse("neither|pytorch_model.bin is there: a folder's weights should be safetensors");
@@ -364,7 +340,6 @@ static void put_shards(void)
 
 static void sound_index_is_read(void **state)
 {
-    (void)state;
     put_shards();
     put_text("m.safetensors.index.json", "{\"metadata\":{\"total_size\":4},\"weight_map\":"
                                          "{\"a\":\"m-2.safetensors\",\"z\":\"m\\u002d1.safetensors\"}}\n");
@@ -391,7 +366,6 @@ static void sound_index_is_read(void **state)
 
 static void bad_indices_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *index, *words;
     } bad[] = {
@@ -439,7 +413,6 @@ static void bad_indices_are_refused(void **state)
 
 static void single_file_or_index_is_chosen_as_the_peers_do(void **state)
 {
-    (void)state;
     static const char *const stems[] = {"model", "diffusion_pytorch_model"};
     put_shards();
     for (int i = 0; i < 2; i++) {
@@ -456,7 +429,6 @@ static void single_file_or_index_is_chosen_as_the_peers_do(void **state)
 
 static void written_file_is_read_back(void **state)
 {
-    (void)state;
     float                    x[6] = {1, 2, 3, 4, 5, 6};
     const sg_tensor          t = {x, SG_F32, 2, {2, 3}};
     const char *const        notes[] = {"prompt", "a \"red\" ball\n\xe2\x82\xac", "seed", "7", NULL};
@@ -489,7 +461,6 @@ static int files_in_folder(void)
 
 static void failed_write_leaves_nothing(void **state)
 {
-    (void)state;
     float             x[1] = {1};
     const sg_tensor   t = {x, SG_F32, 1, {1}};
     const char *const notes[] = {"k", "\xff", NULL};
@@ -515,7 +486,6 @@ static unsigned mode_of(const char *name)
 /* What output_file.h says of links, of files that are there, and of pipes holds for tensors as for clips. */
 static void output_goes_where_its_name_leads(void **state)
 {
-    (void)state;
     float           x[1] = {1};
     const sg_tensor t = {x, SG_F32, 1, {1}};
     char            bytes[8] = "";
