@@ -4,42 +4,7 @@
 #include "unit.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-
-static char dir[] = "/tmp/sg_weights_XXXXXX";
-static char path[256];
-
-static int make_folder(void **state) { return mkdtemp(dir) ? 0 : -1; }
-
-static int clear_folder(void **state)
-{
-    DIR *const d = opendir(dir);
-    for (const struct dirent *f; (f = readdir(d));)
-        if (strcmp(f->d_name, ".") && strcmp(f->d_name, "..")) {
-            snprintf(path, sizeof path, "%s/%.200s", dir, f->d_name);
-            assert_return_code(remove(path), errno);
-        }
-    return closedir(d);
-}
-
-static int remove_folder(void **state) { return rmdir(dir); }
-
-static const char *in_folder(const char *name)
-{
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
-static void put_bytes(const char *name, const void *bytes, size_t size)
-{
-    FILE *const f = fopen(in_folder(name), "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, size, f), size);
-    assert_int_equal(fclose(f), 0);
-}
-
-static void put_text(const char *name, const char *text) { put_bytes(name, text, strlen(text)); }
 
 /* A header of that text without padding, and data 0 1 2 ... */
 static void put_sized(const char *name, const char *header, size_t n, size_t data)
@@ -49,7 +14,7 @@ static void put_sized(const char *name, const char *header, size_t n, size_t dat
     for (size_t i = 0; i < 8; i++) bytes[i] = (char)(n >> (8 * i) & 0xff);
     memcpy(bytes + 8, header, n);
     for (size_t i = 0; i < data; i++) bytes[8 + n + i] = (char)i;
-    put_bytes(name, bytes, 8 + n + data);
+    write_bytes(name, bytes, 8 + n + data);
     free(bytes);
 }
 
@@ -59,26 +24,20 @@ static sg_source *open_good(const char *stem)
 {
     sg_error   e = {0};
     sg_source *w = NULL;
-    if (sg_source_open_stem(&w, dir, stem, &e) != SG_OK) fail_msg("%s", e.text);
+    assert_done(sg_source_open_stem(&w, ".", stem, &e), &e);
     return w;
 }
 
-/* The folder's weights must be refused with all of the words, which are separated by |. */
-static void refuse_stem(const char *stem, const char *words)
+static void refuse(const char *names)
 {
-    sg_error   e = {0};
-    sg_source *w = NULL;
-    char       all[512];
-    if (sg_source_open_stem(&w, dir, stem, &e) == SG_OK) fail_msg("accepted, but should fail with: %s", words);
+    sg_error        e = {0};
+    sg_source      *w = NULL;
+    const sg_status status = sg_source_open_stem(&w, ".", "m", &e);
+    assert_true(status == SG_E_FILE || status == SG_E_FORMAT);
     assert_null(w);
-    assert_true(e.code == SG_E_FILE || e.code == SG_E_FORMAT);
-    snprintf(all, sizeof all, "%s", words);
-    for (char *rest = all, *word; (word = strtok_r(rest, "|", &rest));)
-        if (!strstr(e.text, word)) fail_msg("\"%s\" is not in \"%s\"", word, e.text);
     for (const char *c = e.text; *c; c++) assert_true((unsigned char)*c >= 0x20);
+    assert_refused(status, status, &e, names);
 }
-
-static void refuse(const char *words) { refuse_stem("m", words); }
 
 static void sound_file_is_read(void **state)
 {
@@ -92,9 +51,9 @@ static void sound_file_is_read(void **state)
     sg_source *w = open_good("m");
     assert_int_equal(sg_source_count(w), 4);
     assert_int_equal(sg_source_files(w), 1);
-    assert_string_equal(sg_source_path(w), in_folder("m.safetensors"));
+    assert_string_equal(sg_source_path(w), "./m.safetensors");
     struct stat st;
-    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(stat("m.safetensors", &st), 0);
     assert_int_equal(sg_source_bytes(w), st.st_size);
 
     sg_tensor t = sg_source_find(w, "b");
@@ -144,68 +103,68 @@ static void bad_headers_are_refused(void **state)
         size_t      data;
         const char *words;
     } bad[] = {
-        {"[]", 0, "m.safetensors|should begin with {"},
-        {"{", 0, "should begin with {"},
-        {"{ ", 0, "header|not valid JSON at byte 2"},
+        {"[]", 0, "m.safetensors|begin"},
+        {"{", 0, "begin"},
+        {"{ ", 0, "header|JSON|byte 2"},
         {"{\"x", 0, "closing quote"},
         {"{\"x\\", 0, "closing quote"},
         {"{\"x\"}", 0, "colon"},
         {"{\"x\":}", 0, "complete value"},
-        {"{\"x\":{}", 0, "comma or a closing brace"},
+        {"{\"x\":{}", 0, "closing"},
         {"{\"x\":{}}}", 0, "something follows"},
-        {"{\"x\":{},}", 0, "a name in double quotes"},
-        {"{,}", 0, "a name in double quotes"},
-        {"{\"x\":{]}", 0, "tensor \"x\"|not valid JSON"},
-        {"{\"x\":3}", 0, "tensor \"x\"|not valid JSON"},
-        {"{\"x\":[]}", 0, "tensor \"x\"|should be an object"},
-        {"{\"x\":{\"dtype\":NaN}}", 0, "not valid JSON"},
-        {"{\"\xff\":{}}", 0, "not valid JSON at byte 1"},
-        {"{\"\xc3\":{}}", 0, "not valid JSON at byte 1"},
-        {"{\"\xed\xa0\x80\":{}}", 0, "not valid JSON at byte 1"},
-        {"{\"\\ud800\":{}}", 0, "not valid JSON at byte 1"},
-        {"{\"a\\u0000b\":{}}", 0, "not valid JSON at byte 1"},
-        {"{\"a\x1b\":{}}", 0, "not valid JSON at byte 1"},
-        {"{\"\\u001b[2J\":{}}", 0, "tensor \"?[2J\"|dtype is missing"},
+        {"{\"x\":{},}", 0, "double"},
+        {"{,}", 0, "double"},
+        {"{\"x\":{]}", 0, "tensor \"x\"|JSON"},
+        {"{\"x\":3}", 0, "tensor \"x\"|JSON"},
+        {"{\"x\":[]}", 0, "tensor \"x\"|object"},
+        {"{\"x\":{\"dtype\":NaN}}", 0, "JSON"},
+        {"{\"\xff\":{}}", 0, "JSON|byte 1"},
+        {"{\"\xc3\":{}}", 0, "JSON|byte 1"},
+        {"{\"\xed\xa0\x80\":{}}", 0, "JSON|byte 1"},
+        {"{\"\\ud800\":{}}", 0, "JSON|byte 1"},
+        {"{\"a\\u0000b\":{}}", 0, "JSON|byte 1"},
+        {"{\"a\x1b\":{}}", 0, "JSON|byte 1"},
+        {"{\"\\u001b[2J\":{}}", 0, "tensor \"?[2J\"|dtype|missing"},
         {X("\"F32\"", "[1]", "[0,4]}, \"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]"), 4,
          "\"x\"|twice"},
         {X("\"F32\"", "[1]", "[0,4]}, \"\\u0078\":{"), 4, "\"x\"|twice"},
         {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__|twice"},
-        {"{\"__metadata__\":[]}", 0, "__metadata__|should be a JSON object"},
-        {"{\"__metadata__\":{\"k\":1}}", 0, "__metadata__: \"k\": should be a string"},
-        {"{\"__metadata__\":{\"k\":\"\\x\"}}", 0, "__metadata__: \"k\": invalid escape"},
+        {"{\"__metadata__\":[]}", 0, "__metadata__|JSON|object"},
+        {"{\"__metadata__\":{\"k\":1}}", 0, "__metadata__|\"k\"|string"},
+        {"{\"__metadata__\":{\"k\":\"\\x\"}}", 0, "__metadata__|\"k\"|invalid"},
         {"{\"__metadata__\":{\"k\":\"\",\"k\":\"\"}}", 0, "__metadata__|\"k\"|twice"},
         {T("\"dtype\":\"F32\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,4]"), 4, "tensor \"x\"|duplicate"},
-        {T("\"shape\":[1],\"data_offsets\":[0,4]"), 4, "dtype is missing"},
-        {T("\"dtype\":\"F32\",\"data_offsets\":[0,4]"), 4, "shape is missing"},
-        {T("\"dtype\":\"F32\",\"shape\":[1]"), 4, "data_offsets is missing"},
-        {T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"b\":0"), 4, "\"b\" is not a field"},
-        {X("32", "[1]", "[0,4]"), 4, "dtype should be a string"},
-        {X("\"F33\"", "[1]", "[0,4]"), 4, "dtype \"F33\" is not known"},
-        {X("\"F32\"", "1", "[0,4]"), 4, "shape should be a list"},
-        {X("\"F32\"", "[1,1,1,1,1,1]", "[0,4]"), 4, "6 dimensions; at most 5"},
-        {X("\"F32\"", "[1,-1]", "[0,4]"), 4, "shape[1] should be a whole number"},
-        {X("\"F32\"", "[1.0]", "[0,4]"), 4, "shape[0] should be a whole number"},
-        {X("\"F32\"", "[1e30]", "[0,4]"), 4, "shape[0] should be a whole number"},
-        {X("\"F32\"", "[\"1\"]", "[0,4]"), 4, "shape[0] should be a whole number"},
-        {X("\"F32\"", "[18446744073709551617]", "[0,4]"), 4, "tensor \"x\"|too big integer"},
+        {T("\"shape\":[1],\"data_offsets\":[0,4]"), 4, "dtype|missing"},
+        {T("\"dtype\":\"F32\",\"data_offsets\":[0,4]"), 4, "shape|missing"},
+        {T("\"dtype\":\"F32\",\"shape\":[1]"), 4, "data_offsets|missing"},
+        {T("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"b\":0"), 4, "\"b\"|field"},
+        {X("32", "[1]", "[0,4]"), 4, "dtype|string"},
+        {X("\"F33\"", "[1]", "[0,4]"), 4, "dtype|\"F33\"|known"},
+        {X("\"F32\"", "1", "[0,4]"), 4, "shape|list"},
+        {X("\"F32\"", "[1,1,1,1,1,1]", "[0,4]"), 4, "6|dimensions|5"},
+        {X("\"F32\"", "[1,-1]", "[0,4]"), 4, "shape[1]|number"},
+        {X("\"F32\"", "[1.0]", "[0,4]"), 4, "shape[0]|number"},
+        {X("\"F32\"", "[1e30]", "[0,4]"), 4, "shape[0]|number"},
+        {X("\"F32\"", "[\"1\"]", "[0,4]"), 4, "shape[0]|number"},
+        {X("\"F32\"", "[18446744073709551617]", "[0,4]"), 4, "tensor \"x\"|integer"},
         {X("\"F32\"", "[4611686018427387905,4]", "[0,16]"), 16, "too large"},
         {X("\"F32\"", "[0,9223372036854775807,2]", "[0,0]"), 0, "too large"},
-        {X("\"F32\"", "[1]", "4"), 4, "data_offsets should be a list of two"},
-        {X("\"F32\"", "[1]", "[0]"), 4, "data_offsets should be a list of two"},
-        {X("\"F32\"", "[1]", "[0,4,4]"), 4, "data_offsets should be a list of two"},
-        {X("\"F32\"", "[1]", "[0,4.0]"), 4, "data_offsets should be a list of two"},
-        {X("\"F32\"", "[1]", "[4,0]"), 4, "[4, 0] should rise"},
-        {X("\"F32\"", "[1]", "[-4,0]"), 4, "[-4, 0] should rise"},
-        {X("\"F32\"", "[2]", "[0,8]"), 4, "[0, 8] go beyond the 4 bytes"},
+        {X("\"F32\"", "[1]", "4"), 4, "data_offsets|list"},
+        {X("\"F32\"", "[1]", "[0]"), 4, "data_offsets|list"},
+        {X("\"F32\"", "[1]", "[0,4,4]"), 4, "data_offsets|list"},
+        {X("\"F32\"", "[1]", "[0,4.0]"), 4, "data_offsets|list"},
+        {X("\"F32\"", "[1]", "[4,0]"), 4, "[4, 0]|rise"},
+        {X("\"F32\"", "[1]", "[-4,0]"), 4, "[-4, 0]|rise"},
+        {X("\"F32\"", "[2]", "[0,8]"), 4, "[0, 8]|beyond|4"},
         {X("\"F32\"", "[1]", "[9223372036854775803,9223372036854775807]"), 4, "go beyond"},
-        {X("\"F32\"", "[2]", "[0,4]"), 4, "F32 [2] takes 64 bits|span 4 bytes"},
-        {X("\"F4\"", "[3]", "[0,1]"), 1, "F4 [3] takes 12 bits"},
-        {X("\"F32\"", "[0]", "[0,4]"), 4, "F32 [0] takes 0 bits"},
-        {X("\"U8\"", "[3]", "[1,4]"), 4, "tensor \"x\"|1 byte of data before it belongs"},
-        {X("\"U8\"", "[3]", "[0,3]"), 4, "the last 1 byte belongs"},
-        {"{}", 1, "the last 1 byte belongs"},
+        {X("\"F32\"", "[2]", "[0,4]"), 4, "F32|[2]|64|bits|4|bytes"},
+        {X("\"F4\"", "[3]", "[0,1]"), 1, "F4|[3]|12|bits"},
+        {X("\"F32\"", "[0]", "[0,4]"), 4, "F32|[0]|0|bits"},
+        {X("\"U8\"", "[3]", "[1,4]"), 4, "tensor \"x\"|1|belongs"},
+        {X("\"U8\"", "[3]", "[0,3]"), 4, "1|belongs"},
+        {"{}", 1, "1|belongs"},
         {X("\"U8\"", "[3]", "[0,3]},\"y\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]"), 4,
-         "tensor \"y\"|overlaps tensor \"x\""},
+         "tensor \"y\"|overlaps|tensor \"x\""},
         {X("\"U8\"", "[4]", "[0,4]},\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]"), 4, "overlaps"},
         {X("\"U8\"", "[4]", "[0,4]},\"y\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[2,2]"), 4, "overlaps"},
     };
@@ -214,28 +173,28 @@ static void bad_headers_are_refused(void **state)
         refuse(bad[i].words);
     }
     put_sized("m.safetensors", "{\"a\0b\":{}}", 10, 0);
-    refuse("not valid JSON at byte 3: a zero byte");
+    refuse("JSON|byte 3|zero");
     put_sized("m.safetensors", "{}\0", 3, 0);
-    refuse("not valid JSON at byte 2: a zero byte");
+    refuse("JSON|byte 2|zero");
 }
 
 static void bad_lengths_are_refused(void **state)
 {
     static const uint64_t lengths[] = {3, 100, 100000001, (uint64_t)1 << 63, UINT64_MAX, UINT64_MAX - 7};
     char                  bytes[10] = {0};
-    put_bytes("m.safetensors", bytes, 0);
-    refuse("m.safetensors: the file is empty");
+    write_bytes("m.safetensors", bytes, 0);
+    refuse("m.safetensors|empty");
     for (size_t n = 1; n < 8; n++) {
-        put_bytes("m.safetensors", bytes, n);
+        write_bytes("m.safetensors", bytes, n);
         refuse("too few");
     }
-    put_bytes("m.safetensors", bytes, 8);
-    refuse("should begin with {");
+    write_bytes("m.safetensors", bytes, 8);
+    refuse("begin");
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         memcpy(bytes, &lengths[i], 8);
         memcpy(bytes + 8, "{}", 2);
-        put_bytes("m.safetensors", bytes, 10);
-        refuse(lengths[i] > 100000000 ? "announced; at most 100000000" : "cut short");
+        write_bytes("m.safetensors", bytes, 10);
+        refuse(lengths[i] > 100000000 ? "announced|100000000" : "cut short");
     }
 }
 
@@ -251,18 +210,18 @@ static void monsters_are_refused(void **state)
     memset(text + 5 + size / 2, ']', size / 2);
     text[5 + size / 2 * 2] = '}';
     put_sized("m.safetensors", text, 6 + size, 0);
-    refuse("tensor \"x\"|description takes 2000000 bytes");
+    refuse("tensor \"x\"|description|2000000");
     memset(text + 5, '[', 4000);
     memset(text + 5 + 2000, ']', 2000);
     text[4005] = '}';
     put_sized("m.safetensors", text, 4006, 0);
-    refuse("tensor \"x\"|should be an object");
+    refuse("tensor \"x\"|object");
 
     memset(text, 'n', size); /* a name of nearly 2 MB */
     memcpy(text, "{\"", 2);
     strcpy(text + size, "\":{\"dtype\":\"F32\"}}");
     put("m.safetensors", text, 0);
-    refuse("tensor \"nnnn|nnn...\": shape is missing");
+    refuse("tensor \"nnnn|shape|missing");
     free(text);
 }
 
@@ -297,36 +256,35 @@ static void length_of_a_header_is_no_magic(void **state)
     put("m.safetensors", header, 1);
     sg_error   e = {0};
     sg_source *w = NULL;
-    if (sg_source_open(&w, in_folder("m.safetensors"), &e)) fail_msg("%s", e.text);
+    assert_done(sg_source_open(&w, "m.safetensors", &e), &e);
     assert_int_equal(sg_source_count(w), 1);
     sg_source_close(&w);
 }
 
 static void places_that_are_no_files_are_refused(void **state)
 {
-    refuse("has neither m.safetensors nor m.safetensors.index.json");
-    put_text("pytorch_model.bin", "");
-    refuse("neither|pytorch_model.bin is there: a folder's weights should be safetensors");
-    put_text("m.fp16.safetensors", "");
-    refuse("neither|m.fp16.safetensors is there");
-    assert_int_equal(mkdir(in_folder("m.safetensors"), 0700), 0);
-    refuse("m.safetensors: is a folder");
-    assert_int_equal(rmdir(path), 0);
-    assert_int_equal(mkfifo(path, 0600), 0);
-    refuse("m.safetensors: is not a regular file");
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(symlink("nowhere", path), 0);
-    refuse("m.safetensors: cannot be opened: No such file");
-    assert_int_equal(unlink(path), 0);
+    refuse("neither|m.safetensors|m.safetensors.index.json");
+    write_text("pytorch_model.bin", "");
+    refuse("neither|pytorch_model.bin|safetensors");
+    write_text("m.fp16.safetensors", "");
+    refuse("neither|m.fp16.safetensors");
+    assert_int_equal(mkdir("m.safetensors", 0700), 0);
+    refuse("m.safetensors|folder");
+    assert_int_equal(rmdir("m.safetensors"), 0);
+    assert_int_equal(mkfifo("m.safetensors", 0600), 0);
+    refuse("m.safetensors|regular");
+    assert_int_equal(unlink("m.safetensors"), 0);
+    assert_int_equal(symlink("nowhere", "m.safetensors"), 0);
+    refuse("m.safetensors|opened");
+    assert_int_equal(unlink("m.safetensors"), 0);
     if (geteuid() != 0) { /* root may read anything */
         put("m.safetensors", "{}", 0);
-        assert_int_equal(chmod(path, 0), 0);
-        refuse("m.safetensors: cannot be opened: Permission denied");
+        assert_int_equal(chmod("m.safetensors", 0), 0);
+        refuse("m.safetensors|opened|Permission");
     }
     sg_error   e = {0};
     sg_source *w = NULL;
-    assert_int_equal(sg_source_open_stem(&w, "/nonexistent/folder", "m", &e), SG_E_FILE);
-    assert_non_null(strstr(e.text, "/nonexistent/folder: No such file"));
+    assert_refused(sg_source_open_stem(&w, "/nonexistent/folder", "m", &e), SG_E_FILE, &e, "/nonexistent/folder");
     assert_int_equal(sg_source_open_stem(&w, "/dev/null", "m", NULL), SG_E_FILE);
 }
 
@@ -341,21 +299,19 @@ static void put_shards(void)
 static void sound_index_is_read(void **state)
 {
     put_shards();
-    put_text("m.safetensors.index.json", "{\"metadata\":{\"total_size\":4},\"weight_map\":"
-                                         "{\"a\":\"m-2.safetensors\",\"z\":\"m\\u002d1.safetensors\"}}\n");
+    write_text("m.safetensors.index.json", "{\"metadata\":{\"total_size\":4},\"weight_map\":"
+                                           "{\"a\":\"m-2.safetensors\",\"z\":\"m\\u002d1.safetensors\"}}\n");
     sg_source *w = open_good("m");
     assert_int_equal(sg_source_files(w), 2);
     assert_int_equal(sg_source_count(w), 2);
-    assert_string_equal(sg_source_path(w), in_folder("m.safetensors.index.json"));
+    assert_string_equal(sg_source_path(w), "./m.safetensors.index.json");
     assert_string_equal(sg_source_at(w, 0)->name, "z");
     assert_string_equal(sg_source_at(w, 1)->name, "a");
     assert_int_equal(sg_source_index(w, "a"), 1);
     assert_int_equal(sg_source_find(w, "a").dim[0], 2);
     sg_source_close(&w);
-    char blob[256]; /* the hub's cache keeps links to blobs */
-    snprintf(blob, sizeof blob, "%s/blob", dir);
-    assert_int_equal(rename(in_folder("m-1.safetensors"), blob), 0);
-    assert_int_equal(symlink("blob", path), 0);
+    assert_int_equal(rename("m-1.safetensors", "blob"), 0); /* the hub's cache keeps links to blobs */
+    assert_int_equal(symlink("blob", "m-1.safetensors"), 0);
     w = open_good("m");
     sg_source_close(&w);
 }
@@ -369,44 +325,43 @@ static void bad_indices_are_refused(void **state)
     static const struct {
         const char *index, *words;
     } bad[] = {
-        {"", "m.safetensors.index.json: the file is empty"},
-        {"[]", "index: should be a JSON object"},
-        {"{", "index: not valid JSON at byte 1"},
-        {"{}", "weight_map is missing"},
-        {"{\"weight_map\":[]}", "weight_map: should be a JSON object"},
-        {MAP(""), "weight_map is empty"},
+        {"", "m.safetensors.index.json|empty"},
+        {"[]", "index|JSON|object"},
+        {"{", "index|JSON|byte 1"},
+        {"{}", "weight_map|missing"},
+        {"{\"weight_map\":[]}", "weight_map|JSON|object"},
+        {MAP(""), "weight_map|empty"},
         {"{\"metadata\":{\"a\":1,\"a\":1},\"weight_map\":{" A "," Z "}}", "\"metadata\"|duplicate"},
-        {"{\"metadata\":{\"a\":01},\"weight_map\":{" A "," Z "}}", "\"metadata\"|not valid JSON"},
-        {"{\"metadata\":[[}],\"weight_map\":{" A "," Z "}}", "\"metadata\"|not valid JSON"},
+        {"{\"metadata\":{\"a\":01},\"weight_map\":{" A "," Z "}}", "\"metadata\"|JSON"},
+        {"{\"metadata\":[[}],\"weight_map\":{" A "," Z "}}", "\"metadata\"|JSON"},
         {"{\"weight_map\":{" A "," Z "},\"weight_map\":{" A "," Z "}}", "\"weight_map\"|twice"},
         {MAP(A "," A), "weight_map: \"a\"|twice"},
-        {MAP(A ",\"z\":1"), "tensor \"z\": should be a string"},
-        {MAP(A ",\"z\":null"), "tensor \"z\": should be a string"},
-        {MAP(A ",\"z\":\"\""), "tensor \"z\": \"\" is not the name of a file in this folder"},
-        {MAP(A ",\"z\":\"..\""), "\"..\" is not the name of a file"},
-        {MAP(A ",\"z\":\".\""), "\".\" is not the name of a file"},
-        {MAP(A ",\"z\":\"../m-1.safetensors\""), "\"../m-1.safetensors\" is not the name"},
-        {MAP(A ",\"z\":\"/etc/passwd\""), "\"/etc/passwd\" is not the name"},
-        {MAP(A ",\"z\":\"\\/etc\""), "\"/etc\" is not the name"},
-        {MAP(A ",\"z\":\"sub/m-1.safetensors\""), "is not the name"},
-        {MAP(A ",\"z\":\"m\\n\""), "\"m?\" is not the name"},
-        {MAP(A ",\"z\":\"m-3.safetensors\""), "index.json: shard \"m-3.safetensors\"|No such file"},
-        {MAP(A ",\"z\":\"folder\""), "folder: is a folder"},
-        {MAP(A ",\"z\":\"m-2.safetensors\""), "tensor \"z\" is in no file, should be in m-2.safetensors"},
-        {MAP(A "," Z ",\"y\":\"m-1.safetensors\""), "tensor \"y\" is in no file, should be in m-1.safetensors"},
-        {MAP("\"a\":\"m-1.safetensors\",\"z\":\"m-2.safetensors\""),
-         "tensor \"a\" should be in m-1.safetensors, but is in m-2.safetensors"},
-        {MAP("\"a\":\"m-2.safetensors\",\"z\":\"m-4.safetensors\""), "tensor \"x\" of m-4.safetensors is not in"},
-        {MAP(A "," Z ",\"x\":\"m-5.safetensors\""), "tensor \"a\" is both in m-2.safetensors and in m-5.safetensors"},
+        {MAP(A ",\"z\":1"), "tensor \"z\"|string"},
+        {MAP(A ",\"z\":null"), "tensor \"z\"|string"},
+        {MAP(A ",\"z\":\"\""), "tensor \"z\"|\"\"|folder"},
+        {MAP(A ",\"z\":\"..\""), "\"..\"|file"},
+        {MAP(A ",\"z\":\".\""), "\".\"|file"},
+        {MAP(A ",\"z\":\"../m-1.safetensors\""), "\"../m-1.safetensors\""},
+        {MAP(A ",\"z\":\"/etc/passwd\""), "\"/etc/passwd\""},
+        {MAP(A ",\"z\":\"\\/etc\""), "\"/etc\""},
+        {MAP(A ",\"z\":\"sub/m-1.safetensors\""), "\"sub/m-1.safetensors\""},
+        {MAP(A ",\"z\":\"m\\n\""), "\"m?\""},
+        {MAP(A ",\"z\":\"m-3.safetensors\""), "index.json|shard \"m-3.safetensors\"|file"},
+        {MAP(A ",\"z\":\"folder\""), "folder"},
+        {MAP(A ",\"z\":\"m-2.safetensors\""), "tensor \"z\"|file|m-2.safetensors"},
+        {MAP(A "," Z ",\"y\":\"m-1.safetensors\""), "tensor \"y\"|file|m-1.safetensors"},
+        {MAP("\"a\":\"m-1.safetensors\",\"z\":\"m-2.safetensors\""), "tensor \"a\"|m-1.safetensors|m-2.safetensors"},
+        {MAP("\"a\":\"m-2.safetensors\",\"z\":\"m-4.safetensors\""), "tensor \"x\"|m-4.safetensors"},
+        {MAP(A "," Z ",\"x\":\"m-5.safetensors\""), "tensor \"a\"|m-2.safetensors|m-5.safetensors"},
     };
     put_shards();
     put("m-4.safetensors", X("\"U8\"", "[2]", "[0,2]},\"z\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]"),
         4);
     put("m-5.safetensors", X("\"U8\"", "[2]", "[0,2]},\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]"),
         4);
-    assert_int_equal(mkdir(in_folder("folder"), 0700), 0);
+    assert_int_equal(mkdir("folder", 0700), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        put_text("m.safetensors.index.json", bad[i].index);
+        write_text("m.safetensors.index.json", bad[i].index);
         refuse(bad[i].words);
     }
 }
@@ -418,7 +373,7 @@ static void single_file_or_index_is_chosen_as_the_peers_do(void **state)
     for (int i = 0; i < 2; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s.safetensors.index.json", stems[i]);
-        put_text(name, MAP(A "," Z));
+        write_text(name, MAP(A "," Z));
         snprintf(name, sizeof name, "%s.safetensors", stems[i]);
         put(name, ONE("a"), 2);
         sg_source *w = open_good(stems[i]);
@@ -435,8 +390,8 @@ static void written_file_is_read_back(void **state)
     sg_error                 e = {0};
     static const char *const names[] = {"latents", "\"odd\"\\name"};
     for (int i = 0; i < 2; i++) {
-        put_text("m.safetensors", "to be replaced");
-        assert_int_equal(sg_safetensors_write(path, names[i], t, i ? NULL : notes, &e), SG_OK);
+        write_text("m.safetensors", "to be replaced");
+        assert_int_equal(sg_safetensors_write("m.safetensors", names[i], t, i ? NULL : notes, &e), SG_OK);
         sg_source      *w = open_good("m");
         const sg_tensor r = sg_source_find(w, names[i]);
         assert_int_equal(r.rank, 2);
@@ -444,7 +399,8 @@ static void written_file_is_read_back(void **state)
         assert_memory_equal(r.data, x, sizeof x);
         sg_source_close(&w);
     }
-    assert_int_equal(sg_safetensors_write(path, "empty", (sg_tensor){NULL, SG_BF16, 1, {0}}, NULL, &e), SG_OK);
+    assert_int_equal(sg_safetensors_write("m.safetensors", "empty", (sg_tensor){NULL, SG_BF16, 1, {0}}, NULL, &e),
+                     SG_OK);
     sg_source *w = open_good("m");
     assert_int_equal(sg_source_find(w, "empty").rank, 1);
     sg_source_close(&w);
@@ -453,7 +409,7 @@ static void written_file_is_read_back(void **state)
 static int files_in_folder(void)
 {
     int        n = 0;
-    DIR *const d = opendir(dir);
+    DIR *const d = opendir(".");
     while (readdir(d)) n++;
     closedir(d);
     return n - 2;
@@ -464,22 +420,22 @@ static void failed_write_leaves_nothing(void **state)
     float             x[1] = {1};
     const sg_tensor   t = {x, SG_F32, 1, {1}};
     const char *const notes[] = {"k", "\xff", NULL};
-    assert_int_equal(sg_safetensors_write(in_folder("m"), "x", (sg_tensor){0}, NULL, NULL), SG_E_ARG);
-    assert_int_equal(sg_safetensors_write(path, "x", t, notes, NULL), SG_E_ARG);
-    assert_int_equal(sg_safetensors_write(path, "\xff", t, NULL, NULL), SG_E_ARG);
-    assert_int_equal(sg_safetensors_write(path, "__metadata__", t, NULL, NULL), SG_E_ARG);
+    assert_int_equal(sg_safetensors_write("m", "x", (sg_tensor){0}, NULL, NULL), SG_E_ARG);
+    assert_int_equal(sg_safetensors_write("m", "x", t, notes, NULL), SG_E_ARG);
+    assert_int_equal(sg_safetensors_write("m", "\xff", t, NULL, NULL), SG_E_ARG);
+    assert_int_equal(sg_safetensors_write("m", "__metadata__", t, NULL, NULL), SG_E_ARG);
     assert_int_equal(sg_safetensors_write("/nonexistent/m", "x", t, NULL, NULL), SG_E_FILE);
     assert_int_equal(files_in_folder(), 0);
-    assert_int_equal(mkdir(path, 0700), 0);
-    assert_int_equal(sg_safetensors_write(path, "x", t, NULL, NULL), SG_E_FILE);
-    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(mkdir("m", 0700), 0);
+    assert_int_equal(sg_safetensors_write("m", "x", t, NULL, NULL), SG_E_FILE);
+    assert_int_equal(rmdir("m"), 0);
 }
 
 /* The mode of a file, its kind left out, or of a link itself. */
 static unsigned mode_of(const char *name)
 {
     struct stat st;
-    assert_int_equal(lstat(in_folder(name), &st), 0);
+    assert_int_equal(lstat(name, &st), 0);
     return S_ISLNK(st.st_mode) ? 0 : st.st_mode & 07777;
 }
 
@@ -489,24 +445,24 @@ static void output_goes_where_its_name_leads(void **state)
     float           x[1] = {1};
     const sg_tensor t = {x, SG_F32, 1, {1}};
     char            bytes[8] = "";
-    put_text("old", "old");
-    assert_int_equal(chmod(in_folder("old"), 0640), 0);
-    assert_int_equal(symlink("old", in_folder("a.safetensors")), 0);
-    assert_int_equal(symlink("a.safetensors", in_folder("b.safetensors")), 0);
-    assert_int_equal(symlink("new", in_folder("c.safetensors")), 0);
-    assert_int_equal(symlink("d.safetensors", in_folder("d.safetensors")), 0);
-    assert_int_equal(sg_safetensors_write(in_folder("b.safetensors"), "x", t, NULL, NULL), SG_OK);
-    assert_int_equal(sg_safetensors_write(in_folder("c.safetensors"), "x", t, NULL, NULL), SG_OK);
+    write_text("old", "old");
+    assert_int_equal(chmod("old", 0640), 0);
+    assert_int_equal(symlink("old", "a.safetensors"), 0);
+    assert_int_equal(symlink("a.safetensors", "b.safetensors"), 0);
+    assert_int_equal(symlink("new", "c.safetensors"), 0);
+    assert_int_equal(symlink("d.safetensors", "d.safetensors"), 0);
+    assert_int_equal(sg_safetensors_write("b.safetensors", "x", t, NULL, NULL), SG_OK);
+    assert_int_equal(sg_safetensors_write("c.safetensors", "x", t, NULL, NULL), SG_OK);
     assert_int_equal(mode_of("a.safetensors") + mode_of("b.safetensors") + mode_of("c.safetensors"), 0);
     assert_int_equal(mode_of("old"), 0640);
     assert_int_not_equal(mode_of("new"), 0);
-    assert_int_equal(sg_safetensors_write(in_folder("d.safetensors"), "x", t, NULL, NULL), SG_E_FILE);
+    assert_int_equal(sg_safetensors_write("d.safetensors", "x", t, NULL, NULL), SG_E_FILE);
     assert_int_equal(files_in_folder(), 6);
 
-    assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
-    const int reader = open(path, O_RDWR);
+    assert_int_equal(mkfifo("pipe", 0600), 0);
+    const int reader = open("pipe", O_RDWR);
     assert_true(reader >= 0);
-    assert_int_equal(sg_safetensors_write(path, "x", t, NULL, NULL), SG_OK);
+    assert_int_equal(sg_safetensors_write("pipe", "x", t, NULL, NULL), SG_OK);
     assert_int_equal(read(reader, bytes, 8), 8);
     assert_int_equal(bytes[1], 0);
     close(reader);
@@ -516,7 +472,7 @@ static void output_goes_where_its_name_leads(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_teardown(f, clear_folder)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, enter_folder, leave_folder)
     const struct CMUnitTest tests[] = {
         TEST(sound_file_is_read),
         TEST(file_without_tensors_is_read),
@@ -533,5 +489,5 @@ int main(void)
         TEST(failed_write_leaves_nothing),
         TEST(output_goes_where_its_name_leads),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,14 +96,18 @@ void assert_done_(sg_status status, const sg_error *e, const char *file, int lin
 void assert_refused_(sg_status status, sg_status code, sg_error *e, const char *const *names, const char *file,
                      int line)
 {
-    bool right = status == code && e->code == code && code != SG_OK;
-    for (int i = 0; names[i]; i++) {
-        if (strstr(e->text, names[i])) continue;
-        print_error("\"%s\" does not name \"%s\"\n", e->text, names[i]);
-        right = false;
-    }
-    if (status != code || e->code != code)
-        print_error("status %d, error %d, should be %d: %s\n", (int)status, (int)e->code, (int)code, e->text);
+    bool right = status == code && e->code == code && code != SG_OK && *e->text;
+    if (!right) print_error("status %d, error %d, should be %d\n", (int)status, (int)e->code, (int)code);
+    for (; *names; names++)
+        for (const char *name = *names, *end; *name; name = end + (*end == '|')) {
+            int blanks = 0;
+            end = name + strcspn(name, "|");
+            for (const char *c = name; c < end; c++) blanks += *c == ' ';
+            if (memmem(e->text, strlen(e->text), name, (size_t)(end - name)) && blanks < 3) continue;
+            print_error("%s: %.*s\n", blanks < 3 ? "not named" : "a sentence", (int)(end - name), name);
+            right = false;
+        }
+    if (!right) print_error("the message is: %s\n", e->text);
     if (!right) _fail(file, line);
     *e = (sg_error){0};
 }

@@ -44,12 +44,11 @@ bool with_decimal_comma(void (*what)(void *context), void *context);
 #define assert_done(call, e) assert_done_(call, e, __FILE__, __LINE__)
 void assert_done_(sg_status status, const sg_error *e, const char *file, int line);
 
-/* That a call was refused with this code, and that its message names all of these: the file, the field, the value. No test
- * compares sentences. e is empty afterwards. */
+/* That a call was refused with this code, and that its message names these: the file, the field, the value; and a term of the
+ * cause where nothing else tells two cases apart. A row of a table has several in one text, with | between. No test compares
+ * sentences, so a name of more than three words fails. e is empty afterwards. */
 #define assert_refused(call, code, e, ...)                                                                             \
     assert_refused_(call, code, e, (const char *const[]){__VA_ARGS__, NULL}, __FILE__, __LINE__)
-/* The same with an array that NULL ends, as a row of a table has it. */
-#define assert_refused_all(call, code, e, names) assert_refused_(call, code, e, names, __FILE__, __LINE__)
 void assert_refused_(sg_status status, sg_status code, sg_error *e, const char *const *names, const char *file,
                      int line);
 
