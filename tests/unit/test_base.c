@@ -387,8 +387,7 @@ static void paths_join(void **state)
     assert_string_equal(out, "abc/def");
     assert_int_equal(sg_path_join(out, sizeof out, "abc", "defg", NULL), SG_E_FILE);
     assert_string_equal(out, "");
-    assert_int_equal(sg_path_join(out, sizeof out, "abcd/", "efg", &e), SG_E_FILE);
-    assert_string_equal(e.text, "abcd/...: the path is too long");
+    assert_refused(sg_path_join(out, sizeof out, "abcd/", "efg", &e), SG_E_FILE, &e, "abcd/...|path");
 }
 
 /* ---- files ---- */
@@ -410,23 +409,21 @@ static void files_are_mapped(void **state)
     sg_map_close(&m);
     assert_int_equal(sg_map_open_most(&m, path, 5, &e), SG_OK);
     sg_map_close(&m);
-    assert_int_equal(sg_map_open_most(&m, path, 4, &e), SG_E_FORMAT);
-    assert_non_null(strstr(e.text, "/f: 5 bytes; at most 4 are read"));
+    assert_refused(sg_map_open_most(&m, path, 4, &e), SG_E_FORMAT, &e, "f: 5 bytes|most 4");
     write_text(path, "");
     assert_int_equal(mkfifo(pipe, 0600), 0);
     const struct {
         const char *path, *reason;
         sg_status   status;
-    } bad[] = {{path, "/f: the file is empty", SG_E_FORMAT},
-               {folder, ": is a folder, should be a file", SG_E_FILE},
-               {pipe, "/p: is not a regular file", SG_E_FILE},
-               {"/dev/null", "/dev/null: is not a regular file", SG_E_FILE},
-               {"/no/such", "/no/such: cannot be opened: No such file or directory", SG_E_FILE},
-               {"", ": cannot be opened: ", SG_E_FILE}};
+    } bad[] = {{path, "/f|empty", SG_E_FORMAT},
+               {folder, "folder", SG_E_FILE},
+               {pipe, "/p|regular", SG_E_FILE},
+               {"/dev/null", "/dev/null|regular", SG_E_FILE},
+               {"/no/such", "/no/such|opened", SG_E_FILE},
+               {"", "opened", SG_E_FILE}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         e = (sg_error){0};
-        assert_int_equal(sg_map_open(&m, bad[i].path, &e), bad[i].status);
-        if (!strstr(e.text, bad[i].reason)) fail_msg("%s", e.text);
+        assert_refused(sg_map_open(&m, bad[i].path, &e), bad[i].status, &e, bad[i].reason);
         assert_null(m.data);
     }
     unlink(path);

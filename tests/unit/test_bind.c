@@ -215,9 +215,7 @@ static void long_reports_are_cut_by_kind(void **state)
         snprintf(name, sizeof name, "gone.%d", i);
         sg_bind_tensor(b, &t, SG_F32, name, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX);
     }
-    assert_int_equal(sg_bind_check(b, &e), SG_E_FORMAT);
-    assert_non_null(strstr(e.text, "model: 1000 missing, 1 extra"));
-    assert_non_null(strstr(e.text, "\n  ... and 991 more missing\n  extra: extra [1]"));
+    assert_refused(sg_bind_check(b, &e), SG_E_FORMAT, &e, "1000 missing|1 extra", "991 more missing|extra: extra [1]");
     assert_true(strlen(e.text) < sizeof e.text - 1);
     close_both(&b, &w);
 }
@@ -347,9 +345,8 @@ static void not_a_number_is_refused_by_name(void **state)
                 sg_tensor wanted;
                 sg_bind_ignore(b, "ok");
                 sg_bind_tensor(b, &wanted, types[as], "a.nan", N);
-                assert_int_equal(sg_bind_load(b, k % 2 ? &card : &host, NULL, NULL, &e), SG_E_NUMERIC);
-                snprintf(place, sizeof place, "\"a.nan\" has a NaN or an infinity, the first at element %d", at);
-                if (!strstr(e.text, place)) fail_msg("%s", e.text);
+                snprintf(place, sizeof place, "\"a.nan\"|element %d", at);
+                assert_refused(sg_bind_load(b, k % 2 ? &card : &host, NULL, NULL, &e), SG_E_NUMERIC, &e, place);
                 assert_null(wanted.data);
                 close_both(&b, &w);
             }
@@ -359,8 +356,7 @@ static void not_a_number_is_refused_by_name(void **state)
     sg_error   e = {0};
     sg_tensor  t;
     sg_bind_tensor(b, &t, SG_BF16, "x", 1);
-    assert_int_equal(sg_bind_load(b, &host, NULL, NULL, &e), SG_E_NUMERIC);
-    assert_non_null(strstr(e.text, "\"x\" has numbers too large for BF16"));
+    assert_refused(sg_bind_load(b, &host, NULL, NULL, &e), SG_E_NUMERIC, &e, "\"x\"|BF16");
     close_both(&b, &w);
 }
 
@@ -413,17 +409,14 @@ static void devices_may_fail(void **state)
     sg_tensor  a;
     sg_bind_tensor(b, &a, SG_BF16, "a", 2);
     alloc_fails = true;
-    assert_int_equal(sg_bind_load(b, &card, NULL, NULL, &e), SG_E_MEMORY);
-    assert_non_null(strstr(e.text, "card does not have the 1 MiB"));
+    assert_refused(sg_bind_load(b, &card, NULL, NULL, &e), SG_E_MEMORY, &e, "card|1 MiB");
     alloc_fails = false;
     upload_result = SG_E_DEVICE;
-    assert_int_equal(sg_bind_load(b, &card, NULL, NULL, &e2), SG_E_DEVICE);
-    assert_non_null(strstr(e2.text, "tensor \"a\": upload to card failed"));
+    assert_refused(sg_bind_load(b, &card, NULL, NULL, &e2), SG_E_DEVICE, &e2, "tensor \"a\"|card");
     upload_result = SG_OK;
     stages_there = stage_fails = true;
     e2 = (sg_error){0};
-    assert_int_equal(sg_bind_load(b, &card, NULL, NULL, &e2), SG_E_DEVICE);
-    assert_non_null(strstr(e2.text, "tensor \"a\": upload to card failed: an earlier piece was not sent"));
+    assert_refused(sg_bind_load(b, &card, NULL, NULL, &e2), SG_E_DEVICE, &e2, "tensor \"a\"|card|earlier piece");
     stages_there = stage_fails = false;
     assert_null(a.data);
     close_both(&b, &w);

@@ -72,8 +72,7 @@ static void rules_that_cut_beyond_the_rows_are_refused(void **state)
         sg_source *s = open_arrays(&a);
         sg_bind   *b = bind_to(s, &one);
         sg_bind_tensor(b, &t, SG_F32, "w", 2, 2);
-        assert_int_equal(sg_bind_check(b, &e), SG_E_ARG);
-        assert_non_null(strstr(e.text, "arrays: the name map has"));
+        assert_refused(sg_bind_check(b, &e), SG_E_ARG, &e, "arrays|map");
         close_both(&b, &s);
         assert_int_equal(a.closed, 1);
     }
@@ -235,10 +234,9 @@ static void names_that_stand_twice_are_refused(void **state)
     sg_error   e = {0};
     sg_source *s = NULL;
     for (int i = 0; i < 3; i++) add(&a, i == 1 ? "other" : "x", numbers(x, SG_F32, 1, 1));
-    assert_int_equal(sg_source_new(&s, &arrays_ops, &a, &e), SG_E_FORMAT);
+    assert_refused(sg_source_new(&s, &arrays_ops, &a, &e), SG_E_FORMAT, &e, "arrays|tensor \"x\"|twice");
     assert_null(s);
     assert_int_equal(a.closed, 1);
-    assert_string_equal(e.text, "arrays: tensor \"x\" stands twice");
 }
 
 /* ---- a Diffusers folder ---- */
@@ -315,8 +313,7 @@ static void long_paths_are_refused(void **state)
     sg_checkpoint *c = NULL;
     memset(path, 'p', sizeof path - 1);
     path[sizeof path - 1] = '\0';
-    assert_int_equal(sg_checkpoint_open(&c, path, &e), SG_E_ARG);
-    assert_string_equal(e.text, "the path of the model is longer than 1023 bytes");
+    assert_refused(sg_checkpoint_open(&c, path, &e), SG_E_ARG, &e, "longer|1023 bytes");
     assert_null(c);
     assert_false(sg_checkpoint_is(path));
     assert_false(sg_checkpoint_beside("folder", "name", small, sizeof small));

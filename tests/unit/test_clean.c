@@ -149,9 +149,8 @@ static void refuse(const char *text, size_t len, const char *why)
     char    *out = NULL;
     size_t   n = 0;
     sg_error e = {0};
-    assert_int_equal(sg_prompt_clean(text, len, &out, &n, &e), SG_E_ARG);
+    assert_refused(sg_prompt_clean(text, len, &out, &n, &e), SG_E_ARG, &e, why);
     assert_null(out);
-    if (!strstr(e.text, why)) fail_msg("\"%s\" does not say \"%s\"", e.text, why);
 }
 
 static void refuses_what_is_not_utf8(void **state)
@@ -177,7 +176,7 @@ static char *repeat(const char *unit)
 static void refuses_what_is_too_long(void **state)
 {
     char *s = repeat("a");
-    refuse(s, SG_PROMPT_MAX + 1, "more than the 1048576");
+    refuse(s, SG_PROMPT_MAX + 1, "1048576");
     check(s, SG_PROMPT_MAX, s, SG_PROMPT_MAX);
     free(s);
 }
@@ -186,7 +185,7 @@ static void refuses_endless_nesting(void **state)
 {
     char *s = repeat(";amp");
     s[0] = '&';
-    refuse(s, SG_PROMPT_MAX, "nested too deeply after byte 0");
+    refuse(s, SG_PROMPT_MAX, "nested|byte 0");
     free(s);
     static char deep[2048] = "&"; /* what is short may nest as deep as it likes */
     for (int i = 0; i < 500; i++) strcat(deep, "amp;");

@@ -22,8 +22,7 @@ static void frames_are_those_of_diffusers(void **state)
     }
     r.frames = 50;
     e = (sg_error){0};
-    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
-    assert_string_equal(e.text, "frames: 50: this model makes 8 n or 8 n + 1; nearest is 49");
+    assert_refused(sg_engine_check_request(g, &r, &e), SG_E_ARG, &e, "frames: 50|8 n|nearest is 49");
     sg_engine_close(&g);
 }
 
@@ -129,8 +128,7 @@ static void guidance_follows_the_timestep(void **state)
                          rows[i].guidance) < 1e-8);
     r = small(wan);
     r.dynamic_cfg = true;
-    assert_int_equal(sg_engine_check_request(wan, &r, &e), SG_E_ARG);
-    assert_string_equal(e.text, "dynamic-cfg: guidance of a model of family wan is the same in all steps");
+    assert_refused(sg_engine_check_request(wan, &r, &e), SG_E_ARG, &e, "dynamic-cfg|family wan");
     sg_engine_close(&wan);
     sg_engine_close(&g);
 }
@@ -143,11 +141,9 @@ static void sizes_beyond_known_positions_are_refused(void **state)
     sg_engine *g = open_model(of_15, 0), *any = open_model(SG_FIXTURES "/cogvideox_5b", 0);
     sg_request r = sg_engine_defaults(g), large = sg_engine_defaults(any);
     assert_int_equal(sg_engine_check_request(g, &r, &e), SG_OK);
-    snprintf(text, sizeof text, "size: %dx%d: this model knows the positions of %dx%d at most", r.width, r.height + 16,
-             r.width, r.height);
+    snprintf(text, sizeof text, "size: %dx%d|%dx%d", r.width, r.height + 16, r.width, r.height);
     r.height += 16;
-    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
-    assert_string_equal(e.text, text);
+    assert_refused(sg_engine_check_request(g, &r, &e), SG_E_ARG, &e, text);
     assert_int_equal(sg_engine_check_request(any, &large, &e), SG_OK);
     large.width = large.height = 1024;
     assert_int_equal(sg_engine_check_request(any, &large, &e), SG_OK);
@@ -164,8 +160,7 @@ static void sizes_beside_the_learned_are_refused(void **state)
     r.frames = 17;
     assert_int_equal(sg_engine_check_request(g, &r, &e), SG_OK);
     r.width -= 8;
-    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
-    assert_string_equal(e.text, "size: 32x24: this model knows the positions of 40x24 alone");
+    assert_refused(sg_engine_check_request(g, &r, &e), SG_E_ARG, &e, "size|32x24|40x24");
     sg_engine_close(&g);
 }
 
@@ -175,18 +170,18 @@ static void other_models_are_refused_by_field(void **state)
     static const struct {
         const char *field, *value, *what;
     } cases[] = {
-        {"ofs_embed_dim", "20", "ofs_embed_dim: is for image to video, where twice as many channels go in as come out"},
+        {"ofs_embed_dim", "20", "ofs_embed_dim|twice"},
         {"use_learned_positional_embeddings", "true",
-         "use_learned_positional_embeddings: true needs use_rotary_positional_embeddings"},
-        {"out_channels", "4", "in_channels: 6 in and 4 out"},
-        {"flip_sin_to_cos", "false", "flip_sin_to_cos: false is not supported; only true is"},
-        {"freq_shift", "1", "freq_shift: is not supported; only 0 is"},
-        {"activation_fn", "\"geglu\"", "activation_fn: \"geglu\" is not supported; only \"gelu-approximate\" is"},
-        {"timestep_activation_fn", "\"gelu\"", "timestep_activation_fn: \"gelu\" is not supported; only \"silu\" is"},
-        {"patch_size_t", "2", "patch_size_t: patches of 2 frames need use_rotary_positional_embeddings"},
-        {"patch_size", "16", "patch_size: 16 is more than the sample of"},
-        {"num_attention_heads", "5", "misshapen: patch_embed.proj.bias is ["},
-        {"attention_head_dim", "12", "attention_head_dim: 3 heads of 12 are no multiple of 16"},
+         "use_learned_positional_embeddings: true|use_rotary_positional_embeddings"},
+        {"out_channels", "4", "in_channels: 6|4"},
+        {"flip_sin_to_cos", "false", "flip_sin_to_cos: false|true"},
+        {"freq_shift", "1", "freq_shift|0"},
+        {"activation_fn", "\"geglu\"", "activation_fn: \"geglu\"|\"gelu-approximate\""},
+        {"timestep_activation_fn", "\"gelu\"", "timestep_activation_fn: \"gelu\"|\"silu\""},
+        {"patch_size_t", "2", "patch_size_t|2 frames|use_rotary_positional_embeddings"},
+        {"patch_size", "16", "patch_size: 16|sample"},
+        {"num_attention_heads", "5", "misshapen|patch_embed.proj.bias|is ["},
+        {"attention_head_dim", "12", "attention_head_dim: 3|12|16"},
         {"text_embed_dim", "48", "text_proj.weight"},
         {"num_layers", "4294967296", "num_layers: "},
         {"spatial_interpolation_scale", "0", "spatial_interpolation_scale: "},
@@ -205,10 +200,8 @@ static void other_models_are_refused_by_field(void **state)
         json_object_set_new(changed, cases[i].field, json_loads(cases[i].value, JSON_DECODE_ANY, NULL));
         assert_int_equal(json_dump_file(changed, path, 0), 0);
         json_decref(changed);
-        if (!sg_engine_open(&g, &(sg_engine_options){.model_dir = copy_dir, .backend = "ref"}, &e))
-            fail_msg("%s: %s is taken", cases[i].field, cases[i].value);
-        if (!strstr(e.text, "transformer/") || !strstr(e.text, cases[i].what))
-            fail_msg("%s: \"%s\" is not in: %s", cases[i].field, cases[i].what, e.text);
+        assert_refused(sg_engine_open(&g, &(sg_engine_options){.model_dir = copy_dir, .backend = "ref"}, &e),
+                       SG_E_FORMAT, &e, "transformer/", cases[i].what);
     }
     json_decref(config);
 }

@@ -5,21 +5,8 @@
 
 #include <errno.h>
 
-static char     dir[] = "/tmp/sg_config_XXXXXX";
-static char     path[64];
-static sg_error e;
-
-static int make_folder(void **state)
-{
-    snprintf(path, sizeof path, "%s/config.json", mkdtemp(dir));
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    unlink(path);
-    return rmdir(dir);
-}
+static const char path[] = "config.json";
+static sg_error   e;
 
 static sg_status open_text(sg_config **c, const char *text, size_t size)
 {
@@ -35,11 +22,10 @@ static sg_config *config(const char *text)
     return c;
 }
 
-static void expect_text(const char *words)
+static void expect_refused(sg_status status, const char *names)
 {
-    if (!strstr(e.text, words)) fail_msg("\"%s\" is not in \"%s\"", words, e.text);
-    assert_non_null(strstr(e.text, path));
     for (const char *s = e.text; *s; s++) assert_true((unsigned char)*s >= 0x20);
+    assert_refused(status, SG_E_FORMAT, &e, path, names);
 }
 
 static void sound_config_is_read(void **state)
@@ -127,7 +113,7 @@ static void wrong_values_are_named(void **state)
         kind        kind;
         const char *value, *words;
     } bad[] = {
-        {INT, "0", "k: should be a whole number from 1 to 100, is 0"},
+        {INT, "0", "k|100|is 0"},
         {INT, "101", "is 101"},
         {INT, "-9223372036854775808", "is -9223372036854775808"},
         {INT, "8.0", "is 8.0"},
@@ -137,33 +123,32 @@ static void wrong_values_are_named(void **state)
         {INT, "[8]", "is a list"},
         {INT, "{}", "is an object"},
         {INT, "null", "k: is missing"},
-        {REAL, "0.999", "k: should be a number from 1 to 100, is 0.999"},
+        {REAL, "0.999", "k|100|is 0.999"},
         {REAL, "1e308", "is 1"},
         {REAL, "\"1\"", "is \"1\""},
         {REAL, "null", "k: is missing"},
-        {BOOL, "1", "k: should be true or false, is 1"},
+        {BOOL, "1", "k|is 1"},
         {BOOL, "null", "k: is missing"},
-        {STRING, "1", "k: should be a string, is 1"},
+        {STRING, "1", "k|is 1"},
         {STRING, "null", "k: is missing"},
         {INTS, "null", "k: is missing"},
-        {INTS, "2", "k: should be a list of 2 to 3 entries, is 2"},
-        {INTS, "[1]", "k: should be a list of 2 to 3 entries, has 1"},
+        {INTS, "2", "k|3 entries|is 2"},
+        {INTS, "[1]", "k|3 entries|has 1"},
         {INTS, "[1,2,3,4]", "has 4"},
-        {INTS, "[1,2,0]", "k: entry 2 should be a whole number from 1 to 100, is 0"},
-        {INTS, "[1.5,2]", "k: entry 0 should be"},
-        {REALS, "[1,\"\"]", "k: entry 1 should be a number from 1 to 100, is \"\""},
-        {REALS, "[1,null]", "k: entry 1 should be a number from 1 to 100, is null"},
-        {BOOLS, "[true,0]", "k: entry 1 should be true or false, is 0"},
-        {STRING_AT, "\"ab\"", "k: should be a list, is \"ab\""},
-        {STRING_AT, "[\"a\",7]", "k: entry 1 should be a string, is 7"},
+        {INTS, "[1,2,0]", "k|entry 2|100|is 0"},
+        {INTS, "[1.5,2]", "k|entry 0"},
+        {REALS, "[1,\"\"]", "k|entry 1|100|is \"\""},
+        {REALS, "[1,null]", "k|entry 1|100|is null"},
+        {BOOLS, "[true,0]", "k|entry 1|is 0"},
+        {STRING_AT, "\"ab\"", "k|is \"ab\""},
+        {STRING_AT, "[\"a\",7]", "k|entry 1|is 7"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[128];
         snprintf(text, sizeof text, "{\"k\":%s}", bad[i].value);
         sg_config *c = config(text);
         read_kind(c, bad[i].kind);
-        assert_int_equal(sg_config_status(c), SG_E_FORMAT);
-        expect_text(bad[i].words);
+        expect_refused(sg_config_status(c), bad[i].words);
         sg_config_close(&c);
     }
 }
@@ -180,12 +165,11 @@ static void first_failure_latches(void **state)
     assert_null(sg_config_string(c, "gone", NULL));
     assert_string_equal(sg_config_string(c, "a", "y"), "y");
     sg_config_fail(c, "b", "another");
-    expect_text("config.json: a: should be a whole number from 3 to 9, is \"x\"");
+    expect_refused(sg_config_status(c), "config.json|a|is \"x\"");
     sg_config_close(&c);
     c = config("{}");
     sg_config_fail(c, "b", "is \"%s\"", "\x1b[2J");
-    assert_int_equal(sg_config_status(c), SG_E_FORMAT);
-    expect_text("config.json: b: is \"?[2J\"");
+    expect_refused(sg_config_status(c), "config.json|b|is \"?[2J\"");
     sg_config_close(&c);
 }
 
@@ -193,11 +177,11 @@ static void ranges_without_end_read_well(void **state)
 {
     sg_config *c = config("{\"i\":0,\"r\":-1}");
     sg_config_int(c, "i", 1, INT64_MAX, NULL);
-    expect_text("i: should be a whole number of at least 1, is 0");
+    expect_refused(sg_config_status(c), "i|is 0");
     sg_config_close(&c);
     c = config("{\"i\":0,\"r\":-1}");
     sg_config_real(c, "r", 0, INFINITY, NULL);
-    expect_text("r: should be a number of at least 0, is -1");
+    expect_refused(sg_config_status(c), "r|is -1");
     sg_config_close(&c);
 }
 
@@ -206,44 +190,38 @@ static void broken_files_are_refused(void **state)
     static const struct {
         const char *text, *words;
     } bad[] = {
-        {"", "the file is empty"},
-        {" ", "line 1, column 1: not valid JSON"},
-        {"[]", "should be a JSON object"},
+        {"", "empty"},
+        {" ", "line 1|column 1|JSON"},
+        {"[]", "JSON|object"},
         {"3", "not valid JSON"},
-        {"{\"a\":1,\n \"a\":2}", "line 2, column 4: not valid JSON: duplicate object key"},
+        {"{\"a\":1,\n \"a\":2}", "line 2|column 4|duplicate"},
         {"{\"a\":NaN}", "not valid JSON"},
         {"{\"a\":Infinity}", "not valid JSON"},
         {"{\"a\":1e999}", "real number overflow"},
         {"{\"a\":9223372036854775808}", "too big integer"},
-        {"{\"a\":-9223372036854775809}", "too big negative integer"},
-        {"{\"a\":1}x", "end of file expected"},
+        {"{\"a\":-9223372036854775809}", "negative integer"},
+        {"{\"a\":1}x", "end of file"},
         {"{\"a\":1,}", "not valid JSON"},
         {"{'a':1}", "not valid JSON"},
         {"\xef\xbb\xbf{}", "not valid JSON"},
-        {"{\"a\":\"\xff\"}", "unable to decode byte 0xff"},
-        {"{\"a\":\"\\u0000\"}", "\\u0000 is not allowed"},
+        {"{\"a\":\"\xff\"}", "unable|byte 0xff"},
+        {"{\"a\":\"\\u0000\"}", "\\u0000|allowed"},
     };
     sg_config *c = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(open_text(&c, bad[i].text, strlen(bad[i].text)), SG_E_FORMAT);
-        assert_null(c);
-        expect_text(bad[i].words);
+        expect_refused(open_text(&c, bad[i].text, strlen(bad[i].text)), bad[i].words);
     }
     assert_int_equal(open_text(&c, "{}\0", 3), SG_E_FORMAT);
-    assert_int_equal(open_text(&c, "{\"a\":4\0}", 8), SG_E_FORMAT);
-    expect_text("it holds a zero byte");
+    expect_refused(open_text(&c, "{\"a\":4\0}", 8), "zero byte");
     const size_t size = 17 << 20;
     char *const  deep = malloc(size);
     assert_non_null(deep);
     memset(deep, '[', size);
-    assert_int_equal(open_text(&c, deep, 1 << 15), SG_E_FORMAT);
-    expect_text("maximum parsing depth reached");
-    assert_int_equal(open_text(&c, deep, 1 << 20), SG_E_FORMAT);
-    expect_text("more than 65536 values");
-    assert_int_equal(open_text(&c, deep, size), SG_E_FORMAT);
-    expect_text("17825792 bytes; at most 16777216 are read");
+    expect_refused(open_text(&c, deep, 1 << 15), "depth");
+    expect_refused(open_text(&c, deep, 1 << 20), "65536 values");
+    expect_refused(open_text(&c, deep, size), "17825792 bytes|16777216");
     free(deep);
-    assert_int_equal(sg_config_open(&c, dir, NULL), SG_E_FILE);
+    assert_int_equal(sg_config_open(&c, ".", NULL), SG_E_FILE);
     assert_int_equal(sg_config_open(&c, "/nonexistent", NULL), SG_E_FILE);
 }
 
@@ -254,5 +232,5 @@ int main(void)
         cmocka_unit_test(wrong_values_are_named),       cmocka_unit_test(first_failure_latches),
         cmocka_unit_test(ranges_without_end_read_well), cmocka_unit_test(broken_files_are_refused),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

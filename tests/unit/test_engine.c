@@ -194,8 +194,7 @@ static void latents_are_shown(void **state)
     w = (watch){0};
     r.latents_out = NULL;
     r.steps = 9;
-    assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_E_FILE);
-    assert_string_equal(e.text, "enough");
+    assert_refused(sg_engine_render(g, &r, &cb, &rep, &e), SG_E_FILE, &e, "enough");
     assert_int_equal(rep.steps_done, 8);
     sg_engine_close(&g);
 }
@@ -272,8 +271,7 @@ static void memory_is_as_planned(void **state)
     g = open_model(model, plan.need - 1);
     r = small(g);
     memset(&s, 0, sizeof s);
-    assert_int_equal(render(g, &r, &s, &rep, &e), SG_E_MEMORY);
-    assert_non_null(strstr(e.text, "needs"));
+    assert_refused(render(g, &r, &s, &rep, &e), SG_E_MEMORY, &e, "needs");
     assert_int_equal(s.frames, 0);
     sg_engine_close(&g);
 }
@@ -300,8 +298,7 @@ static void wishes_are_checked(void **state)
         r.steps = bad[i].steps;
         r.cfg_scale = bad[i].cfg;
         r.flow_shift = bad[i].shift;
-        assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
-        if (!strstr(e.text, bad[i].says)) fail_msg("\"%s\" does not say \"%s\"", e.text, bad[i].says);
+        assert_refused(sg_engine_check_request(g, &r, &e), SG_E_ARG, &e, bad[i].says);
     }
     sg_engine_close(&g);
 }
@@ -520,8 +517,7 @@ static void expect_numeric(const char *file, const char *tensor, float value, co
     sg_report   rep;
     sg_error    e = {0};
     memset(&s, 0, sizeof s);
-    assert_int_equal(render(g, &r, &s, &rep, &e), SG_E_NUMERIC);
-    if (!strstr(e.text, says)) fail_msg("\"%s\" does not say \"%s\"", e.text, says);
+    assert_refused(render(g, &r, &s, &rep, &e), SG_E_NUMERIC, &e, says);
     assert_int_equal(s.frames, 0);
     sg_engine_close(&g);
     poke(file, tensor, 0, before);
@@ -536,7 +532,7 @@ static void poison_is_named(void **state)
         char bias[64], table[64], says[64];
         snprintf(bias, sizeof bias, "blocks.%d.ffn.net.2.bias", i);
         snprintf(table, sizeof table, "blocks.%d.scale_shift_table", i);
-        snprintf(says, sizeof says, "block %d of the transformer at step 1", i);
+        snprintf(says, sizeof says, "block %d|transformer|step 1", i);
         const float gate = poke(dit, table, 5 * 24, 100.0f);
         expect_numeric(dit, bias, 3e38f, says);
         poke(dit, table, 5 * 24, gate);
@@ -553,8 +549,8 @@ static void other_pipelines_are_refused(void **state)
     fclose(f);
     sg_engine *g = NULL;
     sg_error   e = {0};
-    assert_int_equal(sg_engine_open(&g, &(sg_engine_options){.model_dir = copy_dir}, &e), SG_E_UNSUPPORTED);
-    assert_non_null(strstr(e.text, "WanPipeline"));
+    assert_refused(sg_engine_open(&g, &(sg_engine_options){.model_dir = copy_dir}, &e), SG_E_UNSUPPORTED, &e,
+                   "WanPipeline");
     assert_null(g);
 }
 

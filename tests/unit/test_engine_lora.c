@@ -122,8 +122,7 @@ static void an_expert_that_is_not_there_is_told(void **state)
     sg_error   e = {0};
     snprintf(lora, sizeof lora, "%s/l.safetensors", folder);
     const sg_engine_options o = {.model_dir = model, .backend = "ref", .lora = {{lora, 1, 1}}, .loras = 1};
-    assert_int_equal(sg_engine_open(&g, &o, &e), SG_E_ARG);
-    assert_non_null(strstr(e.text, "is for one of two experts, but this model has one denoiser"));
+    assert_refused(sg_engine_open(&g, &o, &e), SG_E_ARG, &e, "two experts|one denoiser");
 }
 
 /* As of the 14B on a smaller model. */
@@ -140,9 +139,8 @@ static void the_model_of_a_lora_is_named(void **state)
     lora_put(&f, "blocks.0.self_attn.q.lora_B.weight", "F32", 2, (int64_t[]){D, 1}, x, sizeof x);
     lora_save(&f, lora, NULL);
     const sg_engine_options o = {.model_dir = model, .backend = "ref", .lora = {{lora, 1, 0}}, .loras = 1};
-    assert_int_equal(sg_engine_open(&g, &o, &e), SG_E_FORMAT);
-    assert_non_null(strstr(e.text, "is [5120, 1] by [1, 5120], which does not fit [24, 24]; rows of 5120 are those of "
-                                   "Wan 2.1 14B and Wan 2.2 A14B"));
+    assert_refused(sg_engine_open(&g, &o, &e), SG_E_FORMAT, &e,
+                   "[5120, 1]|[1, 5120]|[24, 24]|Wan 2.1 14B|Wan 2.2 A14B");
 }
 
 /* A copy of the model that takes a picture, with that in its sparge-gen.json. */
@@ -207,9 +205,7 @@ static void a_missing_lora_for_pictures_is_told(void **state)
     model_with("{\"image_lora\": \"none.safetensors\"}");
     g = open_with(&o);
     for (int k = 0; k < 2; k++) {
-        assert_int_equal(render_on(g, &got, true, &e), SG_E_FILE);
-        assert_non_null(strstr(e.text, "model/none.safetensors: "));
-        e = (sg_error){0};
+        assert_refused(render_on(g, &got, true, &e), SG_E_FILE, &e, "model/none.safetensors: ");
         if (render_on(g, &got, false, &e)) fail_msg("%s", e.text);
     }
     sg_engine_close(&g);
@@ -218,10 +214,9 @@ static void a_missing_lora_for_pictures_is_told(void **state)
         char own[64], told[96];
         e = (sg_error){0};
         snprintf(own, sizeof own, "{\"image_lora\": \"%s\"}", no_file[i]);
-        snprintf(told, sizeof told, "image_lora: \"%s\" is not the name of a file beside it", no_file[i]);
+        snprintf(told, sizeof told, "image_lora|\"%s\"", no_file[i]);
         model_with(own);
-        assert_int_equal(sg_engine_open(&g, &o, &e), SG_E_FORMAT);
-        assert_non_null(strstr(e.text, told));
+        assert_refused(sg_engine_open(&g, &o, &e), SG_E_FORMAT, &e, told);
     }
 }
 

@@ -51,8 +51,7 @@ static void shift_of_a_request(void **state)
     c.flow_shift = 0;
     c.by_tokens.mu[1] = 1e6;
     c.tokens = 1 << 20;
-    assert_int_equal(sg_sampler_init(&named, &c, 5, false, &e), SG_E_ARG);
-    assert_non_null(strstr(e.text, "flow shift of inf"));
+    assert_refused(sg_sampler_init(&named, &c, 5, false, &e), SG_E_ARG, &e, "shift of inf");
 }
 
 /* ---- dev and schnell ---- */
@@ -94,8 +93,7 @@ static void plan_tells_the_shift(void **state)
     r = sg_engine_defaults(g);
     r.prompt = "a cat";
     r.flow_shift = 0;
-    assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
-    assert_non_null(strstr(e.text, "flow-shift: 0 is not between 0.001 and 1000"));
+    assert_refused(sg_engine_check_request(g, &r, &e), SG_E_ARG, &e, "flow-shift: 0|0.001|1000");
     sg_engine_close(&g);
 }
 

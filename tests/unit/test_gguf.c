@@ -3,15 +3,7 @@
 #include "host_memory.h"
 #include "unit.h"
 
-static char path[] = "/tmp/sg_gguf_XXXXXX";
-
-static int make_name(void **state)
-{
-    const int fd = mkstemp(path);
-    return fd < 0 || close(fd);
-}
-
-static int remove_file(void **state) { return unlink(path); }
+static const char path[] = "m.gguf";
 
 /* ---- a file as it is written ---- */
 
@@ -257,16 +249,16 @@ static void shapes_and_types_are_judged_when_wanted(void **state)
         int         rank;
         int64_t     dim[5];
         const char *name, *words;
-    } wanted[] = {{1, {6}, "a", "misshapen: a is [2, 3], should be [6]"},
-                  {2, {3, 2}, "a", "misshapen: a is [2, 3], should be [3, 2]"},
+    } wanted[] = {{1, {6}, "a", "misshapen|is [2, 3]|[6]"},
+                  {2, {3, 2}, "a", "misshapen|is [2, 3]|[3, 2]"},
                   {3, {1, 2, 3}, "a", NULL},
                   {3, {2, 3, 1}, "a", NULL},
                   {5, {2, 1, 3, 1, 1}, "a", NULL},
-                  {5, {2, 2, 8, 1, 2}, "b", "misshapen: b is [2, 4, 8], should be [2, 2, 8, 1, 2]"},
+                  {5, {2, 2, 8, 1, 2}, "b", "misshapen|is [2, 4, 8]|[2, 2, 8, 1, 2]"},
                   {5, {2, 1, 1, 4, 8}, "b", NULL},
                   {5, {1, 2, 4, 1, 8}, "b", NULL},
                   {4, {1, 2, 4, 8}, "b", NULL},
-                  {1, {7}, "odd", "odd is of a type that is not known, should be F32"}};
+                  {1, {7}, "odd", "type|F32"}};
     sg_source *s = open_sound();
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         sg_error  e = {0};
@@ -275,9 +267,10 @@ static void shapes_and_types_are_judged_when_wanted(void **state)
         assert_int_equal(sg_bind_open(&b, s, NULL, &e), SG_OK);
         for (size_t k = 0; k < SOUND_TENSORS; k++) sg_bind_ignore(b, sg_source_at(s, k)->name);
         sg_bind_tensor_(b, &t, SG_F32, wanted[i].name, wanted[i].rank, wanted[i].dim);
-        assert_int_equal(sg_bind_check(b, &e), wanted[i].words ? SG_E_FORMAT : SG_OK);
-        if (wanted[i].words && !strstr(e.text, wanted[i].words))
-            fail_msg("\"%s\" is not in \"%s\"", wanted[i].words, e.text);
+        if (wanted[i].words)
+            assert_refused(sg_bind_check(b, &e), SG_E_FORMAT, &e, wanted[i].words);
+        else
+            assert_done(sg_bind_check(b, &e), &e);
         sg_bind_close(&b);
     }
     sg_source_close(&s);
@@ -305,11 +298,8 @@ static void refuse(size_t size, const char *words)
     sg_error   e = {0};
     sg_source *s = NULL;
     write_bytes(path, file.byte, size);
-    if (sg_source_open(&s, path, &e) == SG_OK) fail_msg("accepted, but should fail with: %s", words);
+    assert_refused(sg_source_open(&s, path, &e), SG_E_FORMAT, &e, path, words);
     assert_null(s);
-    assert_int_equal(e.code, SG_E_FORMAT);
-    if (strncmp(e.text, path, strlen(path)) != 0 || !strstr(e.text, words))
-        fail_msg("\"%s\" is not in \"%s\"", words, e.text);
 }
 
 static const struct {
@@ -318,55 +308,55 @@ static const struct {
     uint64_t    value;
     const char *words;
 } lies[] = {
-    {VERSION, 4, 1, "version 1; GGUF 2 and 3"},
-    {VERSION, 4, 4, "version 4; GGUF 2 and 3"},
+    {VERSION, 4, 1, "version 1|GGUF"},
+    {VERSION, 4, 4, "version 4|GGUF"},
     {VERSION, 4, 3u << 24, "is big-endian"},
-    {TENSORS, 8, UINT64_MAX, "18446744073709551615 tensors are announced"},
-    {TENSORS, 8, 1ull << 63, "9223372036854775808 tensors are announced"},
-    {TENSORS, 8, 60, "60 tensors are announced"},
-    {KEYS, 8, UINT64_MAX, "18446744073709551615 keys are announced"},
-    {KEYS, 8, 1ull << 63, "9223372036854775808 keys are announced"},
-    {KEYS, 8, 90, "90 keys are announced"},
-    {KEY_LENGTH, 8, UINT64_MAX, "key 0: name: 18446744073709551615 bytes are announced"},
-    {KEY_LENGTH, 8, 1ull << 63, "key 0: name: 9223372036854775808 bytes are announced"},
-    {KEY_LENGTH, 8, 0, "key 0: its name should be"},
-    {KEY_NAME, 1, 0, "key 0: its name should be"},
-    {KEY_NAME, 1, 0xff, "key 0: its name should be"},
-    {KEY_TYPE, 4, 13, "key \"general.architecture\": values of type 13 are not known"},
-    {KEY_TYPE, 4, UINT32_MAX, "values of type 4294967295 are not known"},
-    {TEXT_LENGTH, 8, UINT64_MAX, "key \"general.architecture\": text: 18446744073709551615 bytes"},
-    {ALIGNMENT_TYPE, 4, I32, "key \"general.alignment\" should be a whole number"},
-    {ALIGNMENT, 4, 0, "\"general.alignment\" is 0, should be a power of two"},
-    {ALIGNMENT, 4, 3, "\"general.alignment\" is 3, should be a power of two"},
-    {ALIGNMENT, 4, 1u << 31, "tensor \"b\": offset 32 is no multiple of the alignment, 2147483648"},
-    {ALIGNMENT, 4, 64, "tensor \"b\": offset 32 is no multiple of the alignment, 64"},
-    {TEXTS_ELEMENT, 4, ARRAY, "key \"texts\": an array of arrays is not read"},
-    {TEXTS_ELEMENT, 4, 77, "key \"texts\": values of type 77 are not known"},
-    {TEXTS_COUNT, 8, UINT64_MAX, "key \"texts\": 18446744073709551615 elements are announced"},
-    {TEXTS_COUNT, 8, 1ull << 61, "key \"texts\": 2305843009213693952 elements are announced"},
-    {TEXTS_COUNT, 8, 30, "key \"texts\": text: "},
-    {SHAPE_TYPE, 4, FLOAT, "key \"comfy.gguf.orig_shape.b\" should be a list of at most 5 whole numbers"},
-    {SHAPE_COUNT, 8, UINT64_MAX / 4 + 1, "key \"comfy.gguf.orig_shape.b\": 4611686018427387904 elements are announced"},
-    {SHAPE_FIRST, 4, 0, "key \"comfy.gguf.orig_shape.b\": number 0 is no size"},
-    {SHAPE_FIRST, 4, UINT32_MAX, "key \"comfy.gguf.orig_shape.b\": number 0 is no size"},
-    {SHAPE_FIRST, 4, 3, "key \"comfy.gguf.orig_shape.b\" has 96 elements, but the tensor 64"},
-    {SPLIT, 2, 3, "is one part of 3: llama.cpp's gguf-split --merge"},
-    {A_NAME, 1, 0, "the name of tensor 0 should be"},
-    {A_NAME, 1, 0xc0, "the name of tensor 0 should be"},
-    {B_NAME, 1, 'a', "tensor \"a\" stands twice"},
-    {A_RANK, 4, 6, "tensor \"a\": 6 dimensions; at most 5 are supported"},
-    {A_RANK, 4, UINT32_MAX, "tensor \"a\": 4294967295 dimensions"},
-    {A_NE, 8, 0, "tensor \"a\": a dimension is 0"},
-    {A_NE, 8, 1ull << 63, "tensor \"a\": its shape is too large for any memory"},
-    {A_NE, 8, UINT64_MAX, "tensor \"a\": its shape is too large for any memory"},
-    {A_NE, 8, 1ull << 58, "tensor \"a\": 2305843009213693952 bytes at offset 0 go beyond"},
-    {A_NE, 8, 5, "tensor \"b\": overlaps tensor \"a\""},
-    {A_TYPE, 4, 12, "tensor \"a\": its rows have 3 elements, but Q4_K has blocks of 256"},
-    {A_OFFSET, 8, 8, "tensor \"a\": offset 8 is no multiple of the alignment, 16"},
+    {TENSORS, 8, UINT64_MAX, "18446744073709551615 tensors|announced"},
+    {TENSORS, 8, 1ull << 63, "9223372036854775808 tensors|announced"},
+    {TENSORS, 8, 60, "60 tensors|announced"},
+    {KEYS, 8, UINT64_MAX, "18446744073709551615 keys|announced"},
+    {KEYS, 8, 1ull << 63, "9223372036854775808 keys|announced"},
+    {KEYS, 8, 90, "90 keys|announced"},
+    {KEY_LENGTH, 8, UINT64_MAX, "key 0|name: 18446744073709551615"},
+    {KEY_LENGTH, 8, 1ull << 63, "key 0|name: 9223372036854775808"},
+    {KEY_LENGTH, 8, 0, "key 0"},
+    {KEY_NAME, 1, 0, "key 0"},
+    {KEY_NAME, 1, 0xff, "key 0"},
+    {KEY_TYPE, 4, 13, "key \"general.architecture\"|type 13"},
+    {KEY_TYPE, 4, UINT32_MAX, "values|type 4294967295"},
+    {TEXT_LENGTH, 8, UINT64_MAX, "key \"general.architecture\"|text: 18446744073709551615"},
+    {ALIGNMENT_TYPE, 4, I32, "key \"general.alignment\"|number"},
+    {ALIGNMENT, 4, 0, "\"general.alignment\"|is 0"},
+    {ALIGNMENT, 4, 3, "\"general.alignment\"|is 3"},
+    {ALIGNMENT, 4, 1u << 31, "tensor \"b\"|offset 32|2147483648"},
+    {ALIGNMENT, 4, 64, "tensor \"b\"|offset 32|64"},
+    {TEXTS_ELEMENT, 4, ARRAY, "key \"texts\"|arrays"},
+    {TEXTS_ELEMENT, 4, 77, "key \"texts\"|type 77"},
+    {TEXTS_COUNT, 8, UINT64_MAX, "key \"texts\"|18446744073709551615 elements"},
+    {TEXTS_COUNT, 8, 1ull << 61, "key \"texts\"|2305843009213693952 elements"},
+    {TEXTS_COUNT, 8, 30, "key \"texts\"|text"},
+    {SHAPE_TYPE, 4, FLOAT, "key \"comfy.gguf.orig_shape.b\"|5 whole"},
+    {SHAPE_COUNT, 8, UINT64_MAX / 4 + 1, "key \"comfy.gguf.orig_shape.b\"|4611686018427387904 elements"},
+    {SHAPE_FIRST, 4, 0, "key \"comfy.gguf.orig_shape.b\"|number 0"},
+    {SHAPE_FIRST, 4, UINT32_MAX, "key \"comfy.gguf.orig_shape.b\"|number 0"},
+    {SHAPE_FIRST, 4, 3, "key \"comfy.gguf.orig_shape.b\"|96 elements|tensor 64"},
+    {SPLIT, 2, 3, "3|llama.cpp's|gguf-split|--merge"},
+    {A_NAME, 1, 0, "tensor 0"},
+    {A_NAME, 1, 0xc0, "tensor 0"},
+    {B_NAME, 1, 'a', "tensor \"a\"|twice"},
+    {A_RANK, 4, 6, "tensor \"a\"|6 dimensions"},
+    {A_RANK, 4, UINT32_MAX, "tensor \"a\"|4294967295 dimensions"},
+    {A_NE, 8, 0, "tensor \"a\"|is 0"},
+    {A_NE, 8, 1ull << 63, "tensor \"a\"|shape"},
+    {A_NE, 8, UINT64_MAX, "tensor \"a\"|shape"},
+    {A_NE, 8, 1ull << 58, "tensor \"a\"|2305843009213693952 bytes|offset 0"},
+    {A_NE, 8, 5, "tensor \"b\"|tensor \"a\""},
+    {A_TYPE, 4, 12, "tensor \"a\"|3 elements|Q4_K|256"},
+    {A_OFFSET, 8, 8, "tensor \"a\"|offset 8|16"},
     {A_OFFSET, 8, 32, "overlaps tensor"},
-    {A_OFFSET, 8, UINT64_MAX - 15, "tensor \"a\": 24 bytes at offset 18446744073709551600 go beyond"},
-    {A_OFFSET, 8, 1ull << 40, "tensor \"a\": 24 bytes at offset 1099511627776 go beyond"},
-    {B_NE, 8, 33, "tensor \"b\": its rows have 33 elements, but Q8_0 has blocks of 32"},
+    {A_OFFSET, 8, UINT64_MAX - 15, "tensor \"a\"|24 bytes|offset 18446744073709551600"},
+    {A_OFFSET, 8, 1ull << 40, "tensor \"a\"|24 bytes|offset 1099511627776"},
+    {B_NE, 8, 33, "tensor \"b\"|33 elements|Q8_0|32"},
 };
 
 static void lies_are_refused(void **state)
@@ -398,7 +388,7 @@ static void names_that_are_too_long_are_refused(void **state)
         while (file.size % 32) put(0, 1);
         put(5, 1);
         if (i == 1) {
-            refuse(file.size, "the name of tensor 0 should be 1 to 127 bytes of UTF-8");
+            refuse(file.size, "tensor 0|127 bytes|UTF-8");
             continue;
         }
         sg_source *s = NULL;
@@ -421,7 +411,7 @@ static void keys_that_stand_twice_are_refused(void **state)
         put_key("general.file_type", U32);
         put(1, 4);
     }
-    refuse(file.size, "key \"general.file_type\" stands twice");
+    refuse(file.size, "key \"general.file_type\"|twice");
 }
 
 /* Even where it is empty, at the end of the file. */
@@ -435,7 +425,7 @@ static void list_for_a_number_is_refused(void **state)
     put_key("general.alignment", ARRAY);
     put(U64, 4);
     put(0, 8);
-    refuse(file.size, "key \"general.alignment\" should be a whole number");
+    refuse(file.size, "key \"general.alignment\"|number");
 }
 
 /* At every byte of the header, and within the data of the last tensor. */
@@ -443,7 +433,7 @@ static void cut_files_are_refused(void **state)
 {
     make_sound();
     for (size_t n = 4; n <= header_size; n++) refuse(n, "");
-    refuse(file.size - 1, "tensor \"one\": 4 bytes at offset 144 go beyond the 147 bytes of data");
+    refuse(file.size - 1, "tensor \"one\"|4 bytes|offset 144|147 bytes");
 }
 
 int main(void)
@@ -459,5 +449,5 @@ int main(void)
         cmocka_unit_test(list_for_a_number_is_refused),
         cmocka_unit_test(cut_files_are_refused),
     };
-    return cmocka_run_group_tests(tests, make_name, remove_file);
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

@@ -186,39 +186,37 @@ static void odd_configs_are_refused(void **state)
 {
     static const struct {
         const char *key, *value, *says;
-    } bad[] = {
-        {"_class_name", "\"AutoencoderKLWan\"", "_class_name: is \"AutoencoderKLWan\""},
-        {"block_out_channels", "null", "block_out_channels: is missing"},
-        {"block_out_channels", "[2, 2, 2, 2, 2, 2, 2, 2, 2]", "block_out_channels: should be a list"},
-        {"block_out_channels", "[4, 8, 3, 6]", "block_out_channels: 3 is no multiple of the 2 norm_num_groups"},
-        {"block_out_channels", "[4, 8, 4, 100000]", "block_out_channels: entry 3 should be"},
-        {"block_out_channels", "[4, 8]", "block_out_channels: 2 entries are too few for a temporal_compression_ratio"},
-        {"block_out_channels", "[4, 8, 4]", "up_block_types: 4 of them, but block_out_channels has 3"},
-        {"temporal_compression_ratio", "8", "temporal_compression_ratio: 8 is not supported; only 4 is"},
-        {"spatial_compression_ratio", "32", "spatial_compression_ratio: 32, but 4 levels make powers of 2 up to 16"},
-        {"spatial_compression_ratio", "6", "spatial_compression_ratio: 6, but 4 levels"},
-        {"spatial_compression_ratio", "16", "missing: decoder.up_blocks.3.upsamplers.0.conv.conv.weight"},
-        {"spatial_compression_ratio", "0", "spatial_compression_ratio: should be"},
-        {"norm_num_groups", "0", "norm_num_groups: should be"},
-        {"norm_num_groups", "4", "is no multiple of the 4 norm_num_groups"},
-        {"layers_per_block", "0", "layers_per_block: should be"},
-        {"layers_per_block", "9", "layers_per_block: should be"},
-        {"layers_per_block", "2", "the tensors do not fit this model"},
-        {"latent_channels", "0", "latent_channels: should be"},
-        {"latent_channels", "7", "misshapen: post_quant_conv.weight"},
-        {"scaling_factor", "0", "scaling_factor: should be"},
-        {"in_channels", "4", "in_channels: only 3"},
-        {"out_channels", "4", "out_channels: only 3"},
-        {"act_fn", "\"gelu\"", "act_fn: \"gelu\" is not supported"},
-        {"mid_block_add_attention", "true", "missing: decoder.mid_block.attentions.0"},
-        {"mid_block_add_attention", "1", "mid_block_add_attention: should be"},
-        {"up_block_types", "[" UP "]", "up_block_types: 1 of them, but block_out_channels has 4"},
-        {"up_block_types", "[" UP ", " UP ", " UP ", " DOWN "]", "up_block_types: " DOWN " is not supported"},
-        {"down_block_types", "[]", "down_block_types: should be a list"}};
+    } bad[] = {{"_class_name", "\"AutoencoderKLWan\"", "_class_name: is \"AutoencoderKLWan\""},
+               {"block_out_channels", "null", "block_out_channels: is missing"},
+               {"block_out_channels", "[2, 2, 2, 2, 2, 2, 2, 2, 2]", "block_out_channels|list"},
+               {"block_out_channels", "[4, 8, 3, 6]", "block_out_channels: 3|norm_num_groups"},
+               {"block_out_channels", "[4, 8, 4, 100000]", "block_out_channels|entry 3"},
+               {"block_out_channels", "[4, 8]", "block_out_channels: 2|temporal_compression_ratio"},
+               {"block_out_channels", "[4, 8, 4]", "up_block_types: 4|block_out_channels|has 3"},
+               {"temporal_compression_ratio", "8", "temporal_compression_ratio: 8|4"},
+               {"spatial_compression_ratio", "32", "spatial_compression_ratio: 32|4 levels|16"},
+               {"spatial_compression_ratio", "6", "spatial_compression_ratio: 6|4 levels"},
+               {"spatial_compression_ratio", "16", "missing: decoder.up_blocks.3.upsamplers.0.conv.conv.weight"},
+               {"spatial_compression_ratio", "0", "spatial_compression_ratio: should be"},
+               {"norm_num_groups", "0", "norm_num_groups: should be"},
+               {"norm_num_groups", "4", "the 4 norm_num_groups"},
+               {"layers_per_block", "0", "layers_per_block: should be"},
+               {"layers_per_block", "9", "layers_per_block: should be"},
+               {"layers_per_block", "2", "tensors do not fit"},
+               {"latent_channels", "0", "latent_channels: should be"},
+               {"latent_channels", "7", "misshapen: post_quant_conv.weight"},
+               {"scaling_factor", "0", "scaling_factor: should be"},
+               {"in_channels", "4", "in_channels: only 3"},
+               {"out_channels", "4", "out_channels: only 3"},
+               {"act_fn", "\"gelu\"", "act_fn: \"gelu\""},
+               {"mid_block_add_attention", "true", "missing: decoder.mid_block.attentions.0"},
+               {"mid_block_add_attention", "1", "mid_block_add_attention: should be"},
+               {"up_block_types", "[" UP "]", "up_block_types: 1|block_out_channels|has 4"},
+               {"up_block_types", "[" UP ", " UP ", " UP ", " DOWN "]", "up_block_types: " DOWN},
+               {"down_block_types", "[]", "down_block_types|list"}};
     write_model(&models[1]);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (open_with(bad[i].key, bad[i].value) != SG_E_FORMAT) fail_msg("%s: %s is taken", bad[i].key, bad[i].value);
-        if (!strstr(e.text, bad[i].says)) fail_msg("\"%s\" does not say \"%s\"", e.text, bad[i].says);
+        assert_refused(open_with(bad[i].key, bad[i].value), SG_E_FORMAT, &e, bad[i].says);
     }
 }
 

@@ -433,8 +433,7 @@ static void refuse(lora_file *f, const char *metadata, sg_status code, const cha
     bench    m;
     lora_save(f, path, metadata);
     open_bench(&m);
-    assert_int_equal(try_adding(&m, "transformer", 1, &e), code);
-    if (!strstr(e.text, words)) fail_msg("\"%s\" is not in \"%s\"", words, e.text);
+    assert_refused(try_adding(&m, "transformer", 1, &e), code, &e, words);
     close_bench(&m);
 }
 
@@ -444,26 +443,26 @@ static void files_that_do_not_fit_are_refused(void **state)
 {
     lora_file f = {.size = 0};
     put(&f, "blocks.50.attn1.to_q.lora_A.weight", 1, R, I);
-    refuse(&f, NULL, SG_E_FORMAT, "none of its 1 tensors fits this model, the first is \"blocks.50.");
+    refuse(&f, NULL, SG_E_FORMAT, "1 tensors|\"blocks.50.");
     put(&f, "text_encoder.layers.0.q.lora_A.weight", 1, R, I);
-    refuse(&f, NULL, SG_E_FORMAT, "; a text encoder cannot be changed");
+    refuse(&f, NULL, SG_E_FORMAT, "text encoder");
     refuse(&f, NULL, SG_E_FORMAT, "has 0 tensors");
     put(&f, Q ".lora_A.weight", 1, R, I);
-    refuse(&f, NULL, SG_E_FORMAT, "\"" Q ".lora_A.weight\" is there, but not what it is to be multiplied with");
+    refuse(&f, NULL, SG_E_FORMAT, "\"" Q ".lora_A.weight\"");
     put(&f, Q ".lokr_w2_b", 1, R, I);
-    refuse(&f, NULL, SG_E_FORMAT, "\"" Q ".lokr_w2_b\" is there, but not");
+    refuse(&f, NULL, SG_E_FORMAT, "\"" Q ".lokr_w2_b\"");
     put(&f, Q ".hada_w1_a", 1, O, R);
-    refuse(&f, NULL, SG_E_FORMAT, "\"" Q ".hada_w1_a\" is there, but not");
+    refuse(&f, NULL, SG_E_FORMAT, "\"" Q ".hada_w1_a\"");
     put(&f, Q ".lora_B.bias", 1, O, 0);
-    refuse(&f, NULL, SG_E_FORMAT, "\"" Q ".lora_B.bias\" is there, but not");
+    refuse(&f, NULL, SG_E_FORMAT, "\"" Q ".lora_B.bias\"");
     put_pair(&f);
     put(&f, "lora_unet_blocks_0_self_attn_q.lora_down.weight", 1, R, I);
-    refuse(&f, NULL, SG_E_FORMAT, "are for the same tensor");
+    refuse(&f, NULL, SG_E_FORMAT, "same tensor");
     put_pair(&f);
     put(&f, Q ".dora_scale", 1, O, 1);
-    refuse(&f, NULL, SG_E_UNSUPPORTED, "\"" Q ".dora_scale\": DoRA is not read here");
+    refuse(&f, NULL, SG_E_UNSUPPORTED, "\"" Q ".dora_scale\"|DoRA");
     put(&f, Q ".oft_blocks", 1, O, 1);
-    refuse(&f, NULL, SG_E_UNSUPPORTED, "OFT is not read here");
+    refuse(&f, NULL, SG_E_UNSUPPORTED, "OFT");
 }
 
 static void numbers_and_shapes_that_do_not_fit_are_refused(void **state)
@@ -471,27 +470,27 @@ static void numbers_and_shapes_that_do_not_fit_are_refused(void **state)
     lora_file f = {.size = 0};
     put(&f, Q ".lora_A.weight", 1, 0, I);
     put(&f, Q ".lora_B.weight", 2, O, R);
-    refuse(&f, NULL, SG_E_FORMAT, "\"" Q "\" has rank 0");
+    refuse(&f, NULL, SG_E_FORMAT, "\"" Q "\"|rank 0");
     put(&f, Q ".lora_A.weight", 1, R + 1, I);
     put(&f, Q ".lora_B.weight", 2, O, R);
-    refuse(&f, NULL, SG_E_FORMAT, "tensor \"" Q ".weight\" is [8, 3] by [4, 12], which does not fit [8, 12]");
+    refuse(&f, NULL, SG_E_FORMAT, "tensor \"" Q ".weight\"|[8, 3]|[4, 12]|[8, 12]");
     put(&f, Q ".lora_A.weight", 1, R, 2 * I);
     put(&f, Q ".lora_B.weight", 2, 2 * O, R);
-    refuse(&f, NULL, SG_E_FORMAT, "is [16, 3] by [3, 24], which does not fit [8, 12]");
+    refuse(&f, NULL, SG_E_FORMAT, "[16, 3]|[3, 24]|[8, 12]");
     put(&f, Q ".lokr_w1", 1, 3, 4);
     put(&f, Q ".lokr_w2", 2, 3, 3);
-    refuse(&f, NULL, SG_E_FORMAT, "is [3, 4] and [3, 3], which do not fit [8, 12]");
+    refuse(&f, NULL, SG_E_FORMAT, "[3, 4]|[3, 3]|[8, 12]");
     put(&f, "blocks.0.diff_m", 1, 5, 4);
-    refuse(&f, NULL, SG_E_FORMAT, "is [5, 4], which does not fit [1, 6, 4]");
+    refuse(&f, NULL, SG_E_FORMAT, "is [5, 4]|[1, 6, 4]");
     put_pair(&f);
     put_float(&f, "transformer." Q ".alpha", NAN);
-    refuse(&f, NULL, SG_E_FORMAT, "\"transformer." Q ".alpha\" should be one finite number");
+    refuse(&f, NULL, SG_E_FORMAT, "\"transformer." Q ".alpha\"|finite");
     put_pair(&f);
     put(&f, "transformer." Q ".alpha", 1, 2, 0);
-    refuse(&f, NULL, SG_E_FORMAT, "should be one finite number");
+    refuse(&f, NULL, SG_E_FORMAT, "finite");
     put(&f, Q ".lora_A.weight", 1, R, I);
     lora_put(&f, Q ".lora_B.weight", "I32", 2, (int64_t[]){O, R}, (int32_t[O * R]){0}, O * R * sizeof(int32_t));
-    refuse(&f, NULL, SG_E_FORMAT, "should be F32, F16, BF16 or FP8");
+    refuse(&f, NULL, SG_E_FORMAT, "F32|F16|BF16|FP8");
 }
 
 static void metadata_that_cannot_be_read_is_refused(void **state)
@@ -501,10 +500,10 @@ static void metadata_that_cannot_be_read_is_refused(void **state)
         sg_status   code;
     } of[] = {
         {"{", "lora_adapter_metadata: ", SG_E_FORMAT},
-        {"{\\\"transformer.lora_alpha\\\": \\\"8\\\"}", "lora_alpha should be a finite number", SG_E_FORMAT},
-        {"{\\\"transformer.use_dora\\\": true}", "DoRA is not read here", SG_E_UNSUPPORTED},
+        {"{\\\"transformer.lora_alpha\\\": \\\"8\\\"}", "lora_alpha|finite", SG_E_FORMAT},
+        {"{\\\"transformer.use_dora\\\": true}", "DoRA", SG_E_UNSUPPORTED},
         {"{\\\"transformer.lora_alpha\\\": 8, \\\"transformer.alpha_pattern\\\": {\\\".*to_q\\\": 9}}",
-         "\".*to_q\" is an expression", SG_E_UNSUPPORTED},
+         "\".*to_q\"|expression", SG_E_UNSUPPORTED},
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         char      metadata[300];

@@ -75,12 +75,10 @@ static void schedule_refuses(void **state)
     static sg_sampler p;
     sg_error          e = {0};
     sg_sampler_config c = config_of(1);
-    assert_int_equal(sg_sampler_init(&p, &c, 1, false, &e), SG_E_ARG);
-    assert_non_null(strstr(e.text, "begins with 2"));
+    assert_refused(sg_sampler_init(&p, &c, 1, false, &e), SG_E_ARG, &e, "begins with 2");
     c.kind = SG_SAMPLER_LCM;
     e = (sg_error){0};
-    assert_int_equal(sg_sampler_init(&p, &c, 4, false, &e), SG_E_ARG);
-    assert_non_null(strstr(e.text, "lcm is not for this model; euler is"));
+    assert_refused(sg_sampler_init(&p, &c, 4, false, &e), SG_E_ARG, &e, "lcm|euler");
 }
 
 /* ---- decoder: a made-up one, one frame a latent ---- */
@@ -339,8 +337,7 @@ static void other_decoders_have_no_tiles(void **state)
     sg_engine *g = open_model(model, 0);
     sg_request r = small(g);
     r.vae_tiling = SG_TILING_ON;
-    assert_int_equal(sg_engine_plan(g, &r, &p, &e), SG_E_ARG);
-    assert_non_null(strstr(e.text, "vae-tiling: the decoder of this model, AutoencoderKLWan, does not work in tiles"));
+    assert_refused(sg_engine_plan(g, &r, &p, &e), SG_E_ARG, &e, "vae-tiling|AutoencoderKLWan");
     sg_engine_close(&g);
 }
 
@@ -377,33 +374,31 @@ static void odd_configs_are_refused(void **state)
     } bad[] = {
         {"model_index.json", "vae", "[\"diffusers\", \"AutoencoderKLWan\"]", "program implements AutoencoderKLMochi"},
         {"model_index.json", "force_zeros_for_empty_prompt", "1", "force_zeros_for_empty_prompt"},
-        {"scheduler/scheduler_config.json", "invert_sigmas", "false", "it should be true"},
+        {"scheduler/scheduler_config.json", "invert_sigmas", "false", "true"},
         {"scheduler/scheduler_config.json", "_class_name", "\"UniPCMultistepScheduler\"", "_class_name"},
         {"scheduler/scheduler_config.json", "shift", "0", "shift"},
         {"transformer/config.json", "attention_head_dim", "15", "15 is odd"},
         {"transformer/config.json", "time_embed_dim", "31", "31 is odd"},
         {"transformer/config.json", "num_attention_heads", NULL, "num_attention_heads"},
-        {"transformer/config.json", "text_embed_dim", "28", "no multiple of the 8 heads"},
+        {"transformer/config.json", "text_embed_dim", "28", "multiple|8 heads"},
         {"transformer/config.json", "out_channels", "24", "in_channels is 12"},
         {"transformer/config.json", "qk_norm", "\"layer_norm\"", "\"rms_norm\" is"},
         {"transformer/config.json", "activation_fn", "\"geglu\"", "\"swiglu\" is"},
         {"transformer/config.json", "num_layers", "3", "missing: transformer_blocks.1.norm1_context.linear"},
         {"transformer/config.json", "pooled_projection_dim", "21", "misshapen"},
-        {"vae/config.json", "decoder_block_out_channels", "[32, 32, 64, 95]", "no multiple of 32 groups"},
-        {"vae/config.json", "layers_per_block", "[1, 1, 1, 1]",
-         "has 4 entries, but decoder_block_out_channels wants 5"},
-        {"vae/config.json", "temporal_expansions", "[1, 2]", "has 2 entries, but decoder_block_out_channels wants 3"},
+        {"vae/config.json", "decoder_block_out_channels", "[32, 32, 64, 95]", "multiple|32 groups"},
+        {"vae/config.json", "layers_per_block", "[1, 1, 1, 1]", "4 entries|decoder_block_out_channels"},
+        {"vae/config.json", "temporal_expansions", "[1, 2]", "2 entries|decoder_block_out_channels"},
         {"vae/config.json", "spatial_expansions", "[2, 2, 9]", "spatial_expansions"},
         {"vae/config.json", "spatial_expansions", "[2, 2, 4]", "misshapen"},
         {"vae/config.json", "latents_std", "[1]", "latents_std"},
         {"vae/config.json", "latent_channels", "13", "latents_mean"},
-        {"vae/config.json", "out_channels", "4", "RGB frames have 3"},
+        {"vae/config.json", "out_channels", "4", "RGB|frames"},
         {"vae/config.json", "act_fn", "\"gelu\"", "\"silu\" is"},
         {"vae/config.json", "scaling_factor", "0", "scaling_factor"}};
     sg_error e;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_not_equal(open_changed(bad[i].file, bad[i].key, bad[i].value, &e), SG_OK);
-        if (!strstr(e.text, bad[i].says)) fail_msg("\"%s\" does not say \"%s\"", e.text, bad[i].says);
+        assert_refused(open_changed(bad[i].file, bad[i].key, bad[i].value, &e), SG_E_FORMAT, &e, bad[i].says);
     }
 }
 

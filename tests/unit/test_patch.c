@@ -5,8 +5,7 @@ static void refuse_load(sg_bind *b, sg_status code, const char *words)
 {
     for (int i = 0; i < 2; i++) {
         sg_error e = {0};
-        assert_int_equal(sg_bind_load(b, &devices[i], NULL, NULL, &e), code);
-        if (!strstr(e.text, words)) fail_msg("\"%s\" is not in \"%s\"", words, e.text);
+        assert_refused(sg_bind_load(b, &devices[i], NULL, NULL, &e), code, &e, words);
     }
 }
 
@@ -170,8 +169,7 @@ static void order_and_rounding_of_patches_are_fixed(void **state)
 static void refuse_patch(sg_bind *b, sg_patch p, sg_status code, const char *text)
 {
     sg_error e = {0};
-    assert_int_equal(sg_bind_patch(b, &p, &e), code);
-    assert_string_equal(e.text, text);
+    assert_refused(sg_bind_patch(b, &p, &e), code, &e, text);
 }
 
 static void patches_that_do_not_fit_are_refused(void **state)
@@ -196,45 +194,41 @@ static void patches_that_do_not_fit_are_refused(void **state)
     sg_bind   *b = bind_to(s, NULL);
     sg_bind_tensor(b, &t, SG_F32, "w", 4, 3);
 #define PATCH(scale, ...) ((sg_patch){"l.safetensors", "w", NULL, scale, {__VA_ARGS__}})
-#define FIT(is) "l.safetensors: the patch of tensor \"w\" is " is " not fit [4, 3]"
-#define TYPE(scale)                                                                                                    \
-    "l.safetensors: the patch of tensor \"w\" should be F32, F16, BF16 or FP8, its scale " scale " finite"
-    refuse_patch(b, PATCH(1, {down, up}), SG_E_FORMAT, FIT("[2, 3] by [4, 2], which does"));
-    refuse_patch(b, PATCH(1, {up, up}), SG_E_FORMAT, FIT("[4, 2] by [4, 2], which does"));
-    refuse_patch(b, PATCH(1, {up, &none}), SG_E_FORMAT, FIT("[4, 2] by [], which does"));
-    refuse_patch(b, PATCH(1, {column, row}), SG_E_FORMAT, FIT("[4, 0] by [0, 3], which does"));
-    refuse_patch(b, PATCH(1, {down, NULL}), SG_E_FORMAT, FIT("[2, 3], which does"));
-    refuse_patch(b, PATCH(1, {up, NULL}, {down, NULL}), SG_E_FORMAT, FIT("[4, 2] and [2, 3], which do"));
-    refuse_patch(b, PATCH(1, {up, down}, {down, NULL}), SG_E_FORMAT, FIT("[4, 2] by [2, 3] and [2, 3], which do"));
+#define FIT(is) "l.safetensors|tensor \"w\"|" is "|[4, 3]"
+#define TYPE(scale) "l.safetensors|tensor \"w\"|F32|F16|BF16|FP8|scale " scale " finite"
+    refuse_patch(b, PATCH(1, {down, up}), SG_E_FORMAT, FIT("[2, 3] by [4, 2]"));
+    refuse_patch(b, PATCH(1, {up, up}), SG_E_FORMAT, FIT("[4, 2] by [4, 2]"));
+    refuse_patch(b, PATCH(1, {up, &none}), SG_E_FORMAT, FIT("[4, 2] by []"));
+    refuse_patch(b, PATCH(1, {column, row}), SG_E_FORMAT, FIT("[4, 0] by [0, 3]"));
+    refuse_patch(b, PATCH(1, {down, NULL}), SG_E_FORMAT, FIT("[2, 3]"));
+    refuse_patch(b, PATCH(1, {up, NULL}, {down, NULL}), SG_E_FORMAT, FIT("[4, 2] and [2, 3]"));
+    refuse_patch(b, PATCH(1, {up, down}, {down, NULL}), SG_E_FORMAT, FIT("[4, 2] by [2, 3]|and [2, 3]"));
     refuse_patch(b, PATCH(1, {&wide, down}), SG_E_FORMAT,
-                 FIT("[4, 9223372036854775807, 9223372036854775807] by [2, 3], which does"));
-    refuse_patch(b, PATCH(1, {up, &vast}), SG_E_FORMAT,
-                 FIT("[4, 2] by [9223372036854775807, 9223372036854775807], which does"));
+                 FIT("[4, 9223372036854775807, 9223372036854775807]|by [2, 3]"));
+    refuse_patch(b, PATCH(1, {up, &vast}), SG_E_FORMAT, FIT("[4, 2] by [9223372036854775807, 9223372036854775807]"));
     refuse_patch(b, PATCH((double)INFINITY, {up, down}), SG_E_FORMAT, TYPE("inf"));
     byte.rank = 2;
     refuse_patch(b, PATCH(1, {&byte, NULL}), SG_E_FORMAT, TYPE("1"));
     sg_patch other = PATCH(1, {up, down});
     other.name = "none";
-    refuse_patch(b, other, SG_E_ARG, "l.safetensors: the patch is of tensor \"none\", which this model does not have");
+    refuse_patch(b, other, SG_E_ARG, "l.safetensors|tensor \"none\"");
     load(b, &devices[0]);
     assert_ptr_equal(t.data, x); /* none of these was taken */
-    refuse_patch(b, PATCH(1, {up, down}), SG_E_ARG, "l.safetensors: the patch of tensor \"w\" comes after loading");
+    refuse_patch(b, PATCH(1, {up, down}), SG_E_ARG, "l.safetensors|tensor \"w\"");
     sg_bind_unload(b);
     sg_bind_tensor(b, &huge, SG_F32, "huge", most, most);
     other = PATCH(1, {&vast, NULL});
     other.name = "huge";
     refuse_patch(b, other, SG_E_FORMAT,
-                 "l.safetensors: the patch of tensor \"huge\" is [9223372036854775807, 9223372036854775807], which "
-                 "does not fit [9223372036854775807, 9223372036854775807]");
+                 "l.safetensors|tensor \"huge\"|is [9223372036854775807, 9223372036854775807]|[9223372036854775807, "
+                 "9223372036854775807]");
     close_both(&b, &s);
 }
 
 static void numbers_of_patches_must_be_finite(void **state)
 {
-    static const char *const words[] = {"l: the patch of tensor \"w\" has a NaN or an infinity",
-                                        "l: the patch of tensor \"w\" has a NaN or an infinity",
-                                        "arrays: tensor \"w\" has a NaN or an infinity, the first at element 3",
-                                        "arrays: tensor \"w\" with its patches has numbers too large for F32"};
+    static const char *const words[] = {"l|tensor \"w\"|NaN", "l|tensor \"w\"|NaN", "arrays|tensor \"w\"|NaN|element 3",
+                                        "arrays|tensor \"w\"|F32"};
     for (int i = 0; i < 4; i++) {
         float     w[4] = {1, 1, 1, i == 2 ? NAN : 1}, x[4] = {1, 1, 1, i < 2 ? NAN : 3e38f};
         arrays    a = {.count = 0};

@@ -208,21 +208,17 @@ static void test_kinds_refused(void **state)
     static sg_sampler p;
     sg_sampler_config c = config(SG_SAMPLER_DDIM, 5);
     sg_error          e = {0};
-    assert_int_equal(sg_sampler_init(&p, &c, 20, false, &e), SG_E_ARG);
-    assert_string_equal(e.text, "sampler: ddim is not for this model; unipc, euler and lcm are");
+    assert_refused(sg_sampler_init(&p, &c, 20, false, &e), SG_E_ARG, &e, "sampler: ddim|unipc|euler|lcm");
     c = config_of_betas(SG_SAMPLER_UNIPC, 1, true);
     e = (sg_error){0};
-    assert_int_equal(sg_sampler_init(&p, &c, 20, false, &e), SG_E_ARG);
-    assert_string_equal(e.text, "sampler: unipc is not for this model; ddim and dpm are");
+    assert_refused(sg_sampler_init(&p, &c, 20, false, &e), SG_E_ARG, &e, "sampler: unipc|ddim|dpm");
     c = config_of_betas(SG_SAMPLER_DPM, 1, true);
     c.train_steps = 19;
     e = (sg_error){0};
-    assert_int_equal(sg_sampler_init(&p, &c, 20, false, &e), SG_E_ARG);
-    assert_string_equal(e.text, "20 steps: this model's scheduler has 19 timesteps");
+    assert_refused(sg_sampler_init(&p, &c, 20, false, &e), SG_E_ARG, &e, "20 steps|19 timesteps");
     c.sigmas = (sg_sigmas){1, {1}};
     e = (sg_error){0};
-    assert_int_equal(sg_sampler_init(&p, &c, 1, false, &e), SG_E_ARG);
-    assert_string_equal(e.text, "sigmas: dpm takes no list");
+    assert_refused(sg_sampler_init(&p, &c, 1, false, &e), SG_E_ARG, &e, "sigmas: dpm");
 }
 
 /* Betas that leave nothing of the clean sample on the way, or none at all, would make NaN of the latents. */
@@ -240,8 +236,8 @@ static void test_betas_of_noise_alone_are_refused(void **state)
             c.betas.start = of[i].start;
             c.betas.end = 0.999;
             c.train_steps = of[i].train;
-            assert_int_equal(sg_sampler_init(&p, &c, of[i].steps, false, &e), SG_E_FORMAT);
-            assert_non_null(strstr(e.text, "scheduler/scheduler_config.json: beta_start, beta_end: "));
+            assert_refused(sg_sampler_init(&p, &c, of[i].steps, false, &e), SG_E_FORMAT, &e,
+                           "scheduler/scheduler_config.json|beta_start|beta_end");
         }
 }
 
@@ -250,16 +246,15 @@ static void refuse_run(double shift, int steps, const char *words)
     static sg_sampler       p;
     const sg_sampler_config c = config(SG_SAMPLER_UNIPC, shift);
     sg_error                e = {0};
-    assert_int_equal(sg_sampler_init(&p, &c, steps, false, &e), SG_E_ARG);
-    assert_non_null(strstr(e.text, words));
+    assert_refused(sg_sampler_init(&p, &c, steps, false, &e), SG_E_ARG, &e, words);
 }
 
 static void test_runs_refused(void **state)
 {
     refuse_run(3.0, 0, "0 steps");
     refuse_run(3.0, SG_STEPS_MAX + 1, "1001 steps");
-    refuse_run(0.0, 8, "flow shift of 0");
-    refuse_run(-1.0, 8, "flow shift of -1");
+    refuse_run(0.0, 8, "shift of 0");
+    refuse_run(-1.0, 8, "shift of -1");
     refuse_run(NAN, 8, "flow shift");
     refuse_run(1e9, 8, "equal");
 }
@@ -315,23 +310,25 @@ static void test_lists_read(void **state)
     } of[] = {{"1,0.9375,.8333,0.625", NULL},
               {"1,.5,0", NULL},
               {"0.3", NULL},
-              {"", "'' at place 1 is not a number"},
-              {"1,", "'' at place 2 is not a number"},
-              {"1,,0.5", "'' at place 2 is not a number"},
-              {"1,half", "'half' at place 2 is not a number"},
-              {"1,nan", "'nan' at place 2 is not a number"},
-              {"0", "0 at place 1 is not above 0"},
-              {"1.0001,0.5", "1.0001 at place 1 is not above 0 and at most 1"},
-              {"1,-0.5", "-0.5 at place 2 is not above 0"},
-              {"1,0,0.5", "0 at place 2 is not above 0"},
-              {"1,0,0", "0 at place 2 is not above 0"},
-              {"0.5,0.6", "0.6 at place 2 is not below the 0.5 before it"},
-              {"1,0.99999999999", "at place 2 is not below the 1 before it"}};
+              {"", "''|place 1"},
+              {"1,", "''|place 2"},
+              {"1,,0.5", "''|place 2"},
+              {"1,half", "'half'|place 2"},
+              {"1,nan", "'nan'|place 2"},
+              {"0", "0 at place 1|above"},
+              {"1.0001,0.5", "1.0001|place 1"},
+              {"1,-0.5", "-0.5|place 2"},
+              {"1,0,0.5", "0 at place 2|above"},
+              {"1,0,0", "0 at place 2|above"},
+              {"0.5,0.6", "0.6|place 2|0.5"},
+              {"1,0.99999999999", "place 2|below"}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         sg_sigmas s;
         sg_error  e = {0};
-        assert_int_equal(sg_sigmas_read(&s, of[i].list, &e), of[i].words ? SG_E_ARG : SG_OK);
-        if (of[i].words && !strstr(e.text, of[i].words)) fail_msg("%s: %s", of[i].list, e.text);
+        if (of[i].words)
+            assert_refused(sg_sigmas_read(&s, of[i].list, &e), SG_E_ARG, &e, of[i].words);
+        else
+            assert_done(sg_sigmas_read(&s, of[i].list, &e), &e);
     }
     sg_sigmas s;
     sg_error  e = {0};
@@ -349,18 +346,17 @@ static void refuse_list(sg_sampler_kind kind, sg_sigmas list, int steps, const c
     sg_sampler_config c = config(kind, 5.0);
     sg_error          e = {0};
     c.sigmas = list;
-    assert_int_equal(sg_sampler_init(&p, &c, steps, false, &e), SG_E_ARG);
-    if (!strstr(e.text, words)) fail_msg("%s", e.text);
+    assert_refused(sg_sampler_init(&p, &c, steps, false, &e), SG_E_ARG, &e, words);
 }
 
 static void test_lists_refused(void **state)
 {
-    refuse_list(SG_SAMPLER_UNIPC, (sg_sigmas){1, {1}}, 1, "unipc takes no list");
-    refuse_list(SG_SAMPLER_EULER, (sg_sigmas){1, {1}}, 2, "1 in the list, but 2 steps");
-    refuse_list(SG_SAMPLER_EULER, (sg_sigmas){1, {NAN}}, 1, "nan at place 1");
-    refuse_list(SG_SAMPLER_LCM, (sg_sigmas){2, {.5, .5}}, 2, "0.5 at place 2 is not below");
+    refuse_list(SG_SAMPLER_UNIPC, (sg_sigmas){1, {1}}, 1, "sigmas: unipc");
+    refuse_list(SG_SAMPLER_EULER, (sg_sigmas){1, {1}}, 2, "1 in the|2 steps");
+    refuse_list(SG_SAMPLER_EULER, (sg_sigmas){1, {NAN}}, 1, "nan|place 1");
+    refuse_list(SG_SAMPLER_LCM, (sg_sigmas){2, {.5, .5}}, 2, "0.5|place 2");
     refuse_list(SG_SAMPLER_EULER, (sg_sigmas){SG_SIGMAS_MAX + 1, {1}}, SG_SIGMAS_MAX + 1, "65 of them");
-    refuse_list(SG_SAMPLER_EULER, (sg_sigmas){-1, {1}}, 1, "-1 in the list, but 1 step");
+    refuse_list(SG_SAMPLER_EULER, (sg_sigmas){-1, {1}}, 1, "-1 in the|1 step");
 }
 
 /* ---- scheduler_config.json ---- */
@@ -450,9 +446,7 @@ static void refuse_config_of(unsigned kinds, const char *json, const char *field
     sg_sampler_config c;
     sg_error          e = {0};
     write_config(json);
-    assert_int_not_equal(read_config(&c, folder, kinds, &e), SG_OK);
-    assert_non_null(strstr(e.text, "scheduler_config.json"));
-    assert_non_null(strstr(e.text, field));
+    assert_refused(read_config(&c, folder, kinds, &e), SG_E_FORMAT, &e, "scheduler_config.json", field);
 }
 
 static void refuse_config(const char *json, const char *field) { refuse_config_of(SG_SAMPLERS_FLOW, json, field); }
@@ -477,10 +471,10 @@ static void test_configs_of_betas_refused(void **state)
     refuse_config_of(SG_SAMPLERS_BETAS, "{" DDIM ", \"timestep_spacing\": \"trailing\"}", "prediction_type");
     refuse_config_of(SG_SAMPLERS_BETAS, "{" DDIM ", \"prediction_type\": \"v_prediction\"}", "timestep_spacing");
     refuse_config_of(SG_SAMPLERS_BETAS, "{" EULER "}",
-                     "\"FlowMatchEulerDiscreteScheduler\" is not supported; CogVideoXDDIMScheduler and "
-                     "CogVideoXDPMScheduler are");
-    refuse_config("{" DDIM ", " BETAS "}", "\"CogVideoXDDIMScheduler\" is not supported; UniPCMultistepScheduler, "
-                                           "FlowMatchEulerDiscreteScheduler and FlowMatchLCMScheduler are");
+                     "\"FlowMatchEulerDiscreteScheduler\"|CogVideoXDDIMScheduler|CogVideoXDPMScheduler");
+    refuse_config(
+        "{" DDIM ", " BETAS "}",
+        "\"CogVideoXDDIMScheduler\"|UniPCMultistepScheduler|FlowMatchEulerDiscreteScheduler|FlowMatchLCMScheduler");
     refuse_config_of(1 << SG_SAMPLER_EULER, "{" DDIM ", " BETAS "}", "; FlowMatchEulerDiscreteScheduler is");
 }
 
@@ -525,8 +519,8 @@ static void test_no_config(void **state)
 {
     sg_sampler_config c;
     sg_error          e = {0};
-    assert_int_equal(read_config(&c, "/nowhere", SG_SAMPLERS_FLOW, &e), SG_E_FILE);
-    assert_non_null(strstr(e.text, "/nowhere/scheduler/scheduler_config.json"));
+    assert_refused(read_config(&c, "/nowhere", SG_SAMPLERS_FLOW, &e), SG_E_FILE, &e,
+                   "/nowhere/scheduler/scheduler_config.json");
 }
 
 int main(void)

@@ -232,47 +232,44 @@ static void test_only_rows_in_use_must_be_finite(void **state)
     sg_t5_close(&t);
 }
 
-static void refuse(made m, const char *const *words)
+static void refuse(made m, const char *names)
 {
     sg_t5   *t = NULL;
     sg_error e = {0};
     write_checkpoint(&m);
-    assert_int_not_equal(sg_t5_open(&t, from, "text_encoder", SG_F32, &e), SG_OK);
+    assert_refused(sg_t5_open(&t, from, "text_encoder", SG_F32, &e), SG_E_FORMAT, &e, names);
     assert_null(t);
-    for (; *words; words++)
-        if (!strstr(e.text, *words)) fail_msg("\"%s\" is not in: %s", *words, e.text);
 }
 
-#define REFUSE(m, ...) refuse(m, (const char *const[]){__VA_ARGS__, NULL})
 #define CONFIG(text) ((made){.umt5 = true, .gated = true, .config = "{" SIZES ", " text "}"})
 #define LAYERS_AND "\"num_layers\": 2, "
 
 static void test_configs_refused(void **state)
 {
-    REFUSE(CONFIG(BIAS), "config.json", "num_layers");
-    REFUSE(CONFIG("\"num_layers\": 0"), "num_layers");
-    REFUSE(CONFIG("\"num_layers\": 16000"), "num_layers", "16000");
-    REFUSE(CONFIG(LAYERS_AND "\"feed_forward_proj\": \"gated-silu\""), "feed_forward_proj", "gated-silu");
-    REFUSE(CONFIG(LAYERS_AND "\"feed_forward_proj\": \"gelu\""), "feed_forward_proj", "gelu");
-    REFUSE(CONFIG(LAYERS_AND "\"feed_forward_proj\": \"gated-gelu\", \"dense_act_fn\": \"gelu\""), "dense_act_fn");
-    REFUSE(CONFIG(LAYERS_AND "\"feed_forward_proj\": \"relu\", \"is_gated_act\": true"), "is_gated_act");
-    REFUSE(CONFIG(LAYERS_AND "\"model_type\": \"bert\""), "model_type", "bert");
-    REFUSE(CONFIG(LAYERS_AND "\"relative_attention_max_distance\": 8"), "relative_attention_max_distance");
+    refuse(CONFIG(BIAS), "config.json|num_layers");
+    refuse(CONFIG("\"num_layers\": 0"), "num_layers");
+    refuse(CONFIG("\"num_layers\": 16000"), "num_layers|16000");
+    refuse(CONFIG(LAYERS_AND "\"feed_forward_proj\": \"gated-silu\""), "feed_forward_proj|gated-silu");
+    refuse(CONFIG(LAYERS_AND "\"feed_forward_proj\": \"gelu\""), "feed_forward_proj|gelu");
+    refuse(CONFIG(LAYERS_AND "\"feed_forward_proj\": \"gated-gelu\", \"dense_act_fn\": \"gelu\""), "dense_act_fn");
+    refuse(CONFIG(LAYERS_AND "\"feed_forward_proj\": \"relu\", \"is_gated_act\": true"), "is_gated_act");
+    refuse(CONFIG(LAYERS_AND "\"model_type\": \"bert\""), "model_type|bert");
+    refuse(CONFIG(LAYERS_AND "\"relative_attention_max_distance\": 8"), "relative_attention_max_distance");
 }
 
 static void test_weights_refused(void **state)
 {
     made m = cases[0];
     m.without = "shared.weight";
-    REFUSE(m, "shared.weight", "[23, 12]");
+    refuse(m, "shared.weight|[23, 12]");
     m.extra = "encoder.block.7.layer.0.layer_norm.weight";
-    REFUSE(m, "shared.weight", "encoder.block.7.layer.0.layer_norm.weight");
+    refuse(m, "shared.weight|encoder.block.7.layer.0.layer_norm.weight");
     m = cases[0];
     m.without = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";
-    REFUSE(m, "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight");
+    refuse(m, "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight");
     m = cases[1];
     m.config = "{" SIZES ", " BIAS ", \"num_layers\": 2, \"feed_forward_proj\": \"gated-gelu\"}";
-    REFUSE(m, "encoder.block.1.layer.1.DenseReluDense.wi_0.weight", "encoder.block.0.layer.1.DenseReluDense.wi.weight");
+    refuse(m, "encoder.block.1.layer.1.DenseReluDense.wi_0.weight|encoder.block.0.layer.1.DenseReluDense.wi.weight");
 }
 
 int main(void)

@@ -192,10 +192,8 @@ static void refuse(const sg_vae_info *of, const char *tensor, const char *reason
 {
     sg_vae   v = {0};
     sg_error e = {0};
-    assert_int_equal(sg_taehv_open(&v, path, of, SG_F32, &e), SG_E_FORMAT);
+    assert_refused(sg_taehv_open(&v, path, of, SG_F32, &e), SG_E_FORMAT, &e, path, tensor, reason);
     assert_null(v.ops);
-    if (!strstr(e.text, path) || !strstr(e.text, tensor) || !strstr(e.text, reason))
-        fail_msg("'%s' lacks %s, '%s' or '%s'", e.text, path, tensor, reason);
 }
 
 static void files_are_refused_by_tensor_and_reason(void **state)
@@ -208,7 +206,7 @@ static void files_are_refused_by_tensor_and_reason(void **state)
         {{"decoder.8.weight", 2, {5, 6}}, "[5, 6]"},
         {{"decoder.14.weight", 4, {4, 5, 1, 1}}, "[4, 5, 1, 1]"},
         {{"decoder.20.weight", 4, {5000, 1, 3, 3}}, "up to 4096"},
-        {{"decoder.22.weight", 4, {5, 3, 3, 3}}, "no patches of RGB"},
+        {{"decoder.22.weight", 4, {5, 3, 3, 3}}, "patches|RGB"},
         {{"decoder.4.conv.2.weight", 4, {6, 7, 3, 3}}, "[6, 7, 3, 3]"},
         {{"decoder.13.conv.weight", 4, {5, 5, 1, 1}}, "[5, 5, 1, 1]"},
         {{"decoder.17.conv.4.bias", 0, {0}}, "decoder.17.conv.4.bias"},
@@ -232,8 +230,8 @@ static void files_are_refused_by_tensor_and_reason(void **state)
 static void files_of_other_models_are_refused(void **state)
 {
     write_file(5, 1, NULL);
-    refuse(&(sg_vae_info){.z = 16, .scale_time = 4, .scale_space = 8}, "decoder.1.weight", "this model's have 16");
-    refuse(&(sg_vae_info){.z = 5, .scale_time = 6, .scale_space = 8}, "decoder.22.weight", "this model has 6");
+    refuse(&(sg_vae_info){.z = 16, .scale_time = 4, .scale_space = 8}, "decoder.1.weight", "16");
+    refuse(&(sg_vae_info){.z = 5, .scale_time = 6, .scale_space = 8}, "decoder.22.weight", "has 6");
     refuse(&(sg_vae_info){.z = 5, .scale_time = 4, .scale_space = 16}, "decoder.22.weight", "16x16");
 }
 

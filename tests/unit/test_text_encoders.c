@@ -324,9 +324,8 @@ static void more_ids_than_rows_are_refused(void **state)
         sg_error e = {0};
         write_checkpoint(both[i]);
         write_text(in_folder("tokenizer/tokenizer.json"), text.data);
-        assert_int_equal(open_encoder(&t, both[i], &e), SG_E_FORMAT);
+        assert_refused(open_encoder(&t, both[i], &e), SG_E_FORMAT, &e, "24 ids|23 rows");
         assert_null(t.ops);
-        assert_non_null(strstr(e.text, "24 ids, but the text encoder's table only 23 rows"));
     }
     sg_textbuf_free(&text);
 }
@@ -350,18 +349,14 @@ static void ids_are_refused(void **state)
     }
 }
 
-static void refuse(made m, const char *const *words)
+static void refuse(made m, const char *names)
 {
     encoder  t;
     sg_error e = {0};
-    assert_int_not_equal(open_made(&t, &m, SG_F32, &e), SG_OK);
+    assert_refused(open_made(&t, &m, SG_F32, &e), SG_E_FORMAT, &e, names);
     assert_null(t.llama);
     assert_null(t.clip);
-    for (; *words; words++)
-        if (!strstr(e.text, *words)) fail_msg("\"%s\" is not in: %s", *words, e.text);
 }
-
-#define REFUSE(m, ...) refuse(m, (const char *const[]){__VA_ARGS__, NULL})
 
 static made llama_of(const char *config)
 {
@@ -381,52 +376,52 @@ static made clip_of(const char *config)
 
 static void configs_are_refused(void **state)
 {
-    REFUSE(llama_of("{}"), "config.json", "hidden_size");
-    REFUSE(llama_of("{" LLAMA_SIZES HEADS ", \"model_type\": \"mistral\"}"), "model_type", "mistral");
-    REFUSE(llama_of("{" LLAMA_SIZES HEADS ", \"hidden_act\": \"gelu\"}"), "hidden_act");
-    REFUSE(llama_of("{" LLAMA_SIZES HEADS ", \"num_key_value_heads\": 3}"), "num_key_value_heads", "2 heads");
-    REFUSE(llama_of("{" LLAMA_SIZES HEADS ", \"head_dim\": 5}"), "head_dim", "even");
-    REFUSE(llama_of("{" LLAMA_SIZES HEADS ", \"attention_bias\": true}"), "attention_bias");
-    REFUSE(llama_of("{" LLAMA_SIZES HEADS ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}"), "rope_scaling",
-           "rope_type", "linear");
-    REFUSE(llama_of("{" LLAMA_SIZES HEADS ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2}}"),
+    refuse(llama_of("{}"), "config.json|hidden_size");
+    refuse(llama_of("{" LLAMA_SIZES HEADS ", \"model_type\": \"mistral\"}"), "model_type|mistral");
+    refuse(llama_of("{" LLAMA_SIZES HEADS ", \"hidden_act\": \"gelu\"}"), "hidden_act");
+    refuse(llama_of("{" LLAMA_SIZES HEADS ", \"num_key_value_heads\": 3}"), "num_key_value_heads|2 heads");
+    refuse(llama_of("{" LLAMA_SIZES HEADS ", \"head_dim\": 5}"), "head_dim|even");
+    refuse(llama_of("{" LLAMA_SIZES HEADS ", \"attention_bias\": true}"), "attention_bias");
+    refuse(llama_of("{" LLAMA_SIZES HEADS ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}"),
+           "rope_scaling|rope_type|linear");
+    refuse(llama_of("{" LLAMA_SIZES HEADS ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2}}"),
            "low_freq_factor");
-    REFUSE(llama_of("{" LLAMA_SIZES HEADS ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2,"
+    refuse(llama_of("{" LLAMA_SIZES HEADS ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2,"
                     "\"low_freq_factor\": 2, \"high_freq_factor\": 2, \"original_max_position_embeddings\": 8}}"),
            "high_freq_factor");
-    REFUSE(llama_of(
+    refuse(llama_of(
                "{\"hidden_size\": 12, \"num_hidden_layers\": 4000, \"intermediate_size\": 14, \"vocab_size\": 23," HEADS
                "}"),
-           "num_hidden_layers", "4000");
+           "num_hidden_layers|4000");
     made m = llamas[0];
     m.skip = LAYERS + 1;
-    REFUSE(m, "num_hidden_layers", "of which 4");
-    REFUSE(clip_of("{" CLIP_SIZES "\"model_type\": \"clip\"}"), "model_type");
-    REFUSE(clip_of("{" CLIP_SIZES "\"hidden_act\": \"silu\"}"), "hidden_act", "silu");
-    REFUSE(clip_of("{\"hidden_size\": 10, \"num_attention_heads\": 3}"), "num_attention_heads");
-    REFUSE(clip_of("{\"num_hidden_layers\": 4000}"), "num_hidden_layers", "4000");
+    refuse(m, "num_hidden_layers|of which 4");
+    refuse(clip_of("{" CLIP_SIZES "\"model_type\": \"clip\"}"), "model_type");
+    refuse(clip_of("{" CLIP_SIZES "\"hidden_act\": \"silu\"}"), "hidden_act|silu");
+    refuse(clip_of("{\"hidden_size\": 10, \"num_attention_heads\": 3}"), "num_attention_heads");
+    refuse(clip_of("{\"num_hidden_layers\": 4000}"), "num_hidden_layers|4000");
     m = clips[0];
     m.skip = LAYERS + 1;
-    REFUSE(m, "num_hidden_layers", "last 4");
+    refuse(m, "num_hidden_layers|last 4");
 }
 
 static void weights_are_refused(void **state)
 {
     made m = llamas[0];
     m.without = "embed_tokens.weight";
-    REFUSE(m, "missing", "embed_tokens.weight", "[23, 12]");
+    refuse(m, "missing|embed_tokens.weight|[23, 12]");
     m = llamas[0];
     m.without = "norm.weight";
-    REFUSE(m, "missing", "norm.weight");
+    refuse(m, "missing|norm.weight");
     m = llamas[0];
     m.without = "layers.2.mlp.up_proj.weight";
-    REFUSE(m, "layers.2.mlp.up_proj.weight", "[14, 12]");
+    refuse(m, "layers.2.mlp.up_proj.weight|[14, 12]");
     m = clips[1];
     m.without = "text_projection.weight";
-    REFUSE(m, "text_projection.weight", "[7, 12]");
+    refuse(m, "text_projection.weight|[7, 12]");
     m = clips[0];
     m.without = "embeddings.position_embedding.weight";
-    REFUSE(m, "text_model.embeddings.position_embedding.weight");
+    refuse(m, "text_model.embeddings.position_embedding.weight");
 }
 
 int main(void)

@@ -9,7 +9,6 @@
 #define MARK "\342\226\201"
 #define BYTES(s) s, sizeof(s) - 1
 
-static char  folder[] = "/tmp/sg_test_tokenizer_XXXXXX";
 static maker model, part;
 
 enum { NORMAL = 1, UNKNOWN, CONTROL, USER, UNUSED, BYTE };
@@ -57,12 +56,20 @@ static void make_model(void)
     add_normalizer(&model);
 }
 
-static void write_json(const char *name, const char *text) { maker_file(folder, name, text, text ? strlen(text) : 0); }
+static void write_json(const char *name, const char *text) { maker_file("m", name, text, text ? strlen(text) : 0); }
+
+static void refuse_folder(sg_status code, const char *why)
+{
+    sg_t5_tokenizer *t = NULL;
+    sg_error         e = {0};
+    assert_refused(sg_t5_tokenizer_open(&t, "m", &e), code, &e, "m", why);
+    assert_null(t);
+}
 
 /* The folder with that model and these files; NULL for none. */
 static void write_folder(const char *config, const char *tokenizer)
 {
-    maker_file(folder, "spiece.model", model.at, model.len);
+    maker_file("m", "spiece.model", model.at, model.len);
     write_json("tokenizer_config.json", config);
     write_json("tokenizer.json", tokenizer);
     write_json("special_tokens_map.json", NULL);
@@ -72,21 +79,14 @@ static void write_folder(const char *config, const char *tokenizer)
 static int make_folder(void **state)
 {
     make_model();
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    write_folder(NULL, NULL);
-    maker_file(folder, "spiece.model", NULL, 0);
-    return rmdir(folder);
+    return enter_folder(state) || mkdir("m", 0700);
 }
 
 static sg_t5_tokenizer *open_folder(void)
 {
     sg_t5_tokenizer *t = NULL;
     sg_error         e = {0};
-    if (sg_t5_tokenizer_open(&t, folder, &e)) fail_msg("%s", e.text);
+    if (sg_t5_tokenizer_open(&t, "m", &e)) fail_msg("%s", e.text);
     return t;
 }
 
@@ -288,10 +288,9 @@ static void refuse_text(const sg_t5_tokenizer *t, const char *text, size_t len, 
     int32_t *ids = NULL;
     int      n = -1;
     sg_error e = {0};
-    assert_int_equal(sg_t5_tokenizer_encode(t, text, len, max_len, &ids, &n, &e), SG_E_ARG);
+    assert_refused(sg_t5_tokenizer_encode(t, text, len, max_len, &ids, &n, &e), SG_E_ARG, &e, why);
     assert_null(ids);
     assert_int_equal(n, -1);
-    if (!strstr(e.text, why)) fail_msg("\"%s\" does not say \"%s\"", e.text, why);
 }
 
 static void refuses_bad_texts(void **state)
@@ -304,23 +303,13 @@ static void refuses_bad_texts(void **state)
     sg_t5_tokenizer_close(&t);
 }
 
-static void refuse_folder(sg_status code, const char *why)
-{
-    sg_t5_tokenizer *t = NULL;
-    sg_error         e = {0};
-    assert_int_equal(sg_t5_tokenizer_open(&t, folder, &e), code);
-    assert_null(t);
-    if (!strstr(e.text, why)) fail_msg("\"%s\" does not say \"%s\"", e.text, why);
-    if (!strstr(e.text, folder)) fail_msg("\"%s\" does not name the folder", e.text);
-}
-
 static void refuses_missing_files(void **state)
 {
     write_folder(NULL, NULL);
-    maker_file(folder, "spiece.model", NULL, 0);
-    refuse_folder(SG_E_FILE, "spiece.model: cannot be opened: No such file");
+    maker_file("m", "spiece.model", NULL, 0);
+    refuse_folder(SG_E_FILE, "spiece.model|opened");
     write_json("tokenizer.json", "{}");
-    refuse_folder(SG_E_FILE, "tokenizer.json alone is not enough");
+    refuse_folder(SG_E_FILE, "tokenizer.json|enough");
 }
 
 static void refuse_model(const char *why)
@@ -337,13 +326,10 @@ static void refuses_broken_models(void **state)
         int         type;
         const char *why;
     } pieces[] = {
-        {"", 0, NORMAL, "piece 14 is empty"},
-        {"\377", 0, NORMAL, "piece 14 is not UTF-8"},
-        {"n", NAN, NORMAL, "piece 14 has a score that is not finite"},
-        {"n", INFINITY, NORMAL, "piece 14 has a score that is not finite"},
-        {"n", 0, 7, "piece 14 is of an unknown type"},
-        {"n", 0, 0, "piece 14 is of an unknown type"},
-        {"ab", 0, NORMAL, "pieces 7 and 14 of the vocabulary are the same"},
+        {"", 0, NORMAL, "piece 14|empty"},     {"\377", 0, NORMAL, "piece 14|UTF-8"},
+        {"n", NAN, NORMAL, "piece 14|finite"}, {"n", INFINITY, NORMAL, "piece 14|finite"},
+        {"n", 0, 7, "piece 14|unknown"},       {"n", 0, 0, "piece 14|unknown"},
+        {"ab", 0, NORMAL, "14|vocabulary"},
     };
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
         make_model();
@@ -354,20 +340,20 @@ static void refuses_broken_models(void **state)
     memset(longest, 'a', sizeof longest - 1);
     make_model();
     maker_piece(&model, longest, 0, NORMAL);
-    refuse_model("longer than 512 bytes");
+    refuse_model("longer|512 bytes");
     make_model();
     maker_bytes(&model, 1, "\012\003a\000b", 5);
     refuse_model("holds a NUL");
     make_model();
     maker_bytes(&model, 1, "\012\377", 2);
-    refuse_model("is not a SentencePiece message");
+    refuse_model("SentencePiece|message");
     model.len = 0;
-    refuse_model("the file is empty");
+    refuse_model("file|empty");
     maker_put(&model, "\040\001", 2); /* field 4 alone */
     refuse_model("has no pieces");
     model.len = 0;
     maker_put(&model, "{\"a\": 1}", 8);
-    refuse_model("broken at byte 0");
+    refuse_model("broken|byte 0");
     make_model();
     maker_varint(&model, 1 << 3 | 2);
     maker_varint(&model, UINT64_MAX);
@@ -384,10 +370,10 @@ static void survives_every_cut(void **state)
 {
     make_model();
     for (size_t len = 0; len < 400 && len < model.len; len++) {
-        maker_file(folder, "spiece.model", model.at, len);
+        maker_file("m", "spiece.model", model.at, len);
         sg_t5_tokenizer *t = NULL;
         sg_error         e = {0};
-        if (sg_t5_tokenizer_open(&t, folder, &e) == SG_OK) sg_t5_tokenizer_close(&t);
+        if (sg_t5_tokenizer_open(&t, "m", &e) == SG_OK) sg_t5_tokenizer_close(&t);
         assert_null(t);
     }
 }
@@ -405,14 +391,14 @@ static void refuse_map(const void *map, size_t n, const char *why)
 static void refuses_broken_maps(void **state)
 {
     make_model();
-    refuse_map("abc", 3, "a trie of 0 bytes in a map of 3");
-    refuse_map("\0\0\0\0a", 5, "a trie of 0 bytes in a map of 5");
-    refuse_map("\377\377\377\377abcd", 8, "a trie of 4294967295 bytes");
-    refuse_map("\2\0\0\0abcd", 8, "a trie of 2 bytes");
+    refuse_map("abc", 3, "trie|0 bytes");
+    refuse_map("\0\0\0\0a", 5, "trie|0 bytes");
+    refuse_map("\377\377\377\377abcd", 8, "trie|4294967295 bytes");
+    refuse_map("\2\0\0\0abcd", 8, "trie|2 bytes");
     refuse_map("\4\0\0\0abcd", 8, "not NUL-terminated UTF-8");
     refuse_map("\4\0\0\0abcd\377", 10, "not NUL-terminated UTF-8");
-    refuse_map("\4\0\0\0\0\1\1\1ab", 11, "points out of its strings");            /* the place of the value */
-    refuse_map("\10\0\0\0\0\5\0\0\3\0\0\200ab", 15, "points out of its strings"); /* the value */
+    refuse_map("\4\0\0\0\0\1\1\1ab", 11, "strings");            /* the place of the value */
+    refuse_map("\10\0\0\0\0\5\0\0\3\0\0\200ab", 15, "strings"); /* the value */
     make_model();
 }
 
@@ -426,24 +412,24 @@ static void refuses_broken_json(void **state)
 {
     make_model();
     refuse_json(SG_E_FORMAT, "{", NULL, "tokenizer_config.json: line 1");
-    refuse_json(SG_E_FORMAT, "[]", NULL, "tokenizer_config.json: should be a JSON object");
+    refuse_json(SG_E_FORMAT, "[]", NULL, "tokenizer_config.json|JSON");
     refuse_json(SG_E_FORMAT, "{\"a\": 1, \"a\": 2}", NULL, "duplicate");
-    refuse_json(SG_E_FORMAT, "{\"tokenizer_class\": 3}", NULL, "tokenizer_class: not a string");
+    refuse_json(SG_E_FORMAT, "{\"tokenizer_class\": 3}", NULL, "tokenizer_class|string");
     refuse_json(SG_E_UNSUPPORTED, "{\"tokenizer_class\": \"LlamaTokenizer\"}", NULL, "LlamaTokenizer");
     refuse_json(SG_E_UNSUPPORTED, "{\"tokenizer_class\": \"MT5Tokenizer\"}", NULL, "needs a tokenizer.json");
     refuse_json(SG_E_UNSUPPORTED, "{\"split_special_tokens\": true}", NULL, "split_special_tokens");
     refuse_json(SG_E_FORMAT, "{\"extra_ids\": -1}", NULL, "extra_ids");
     refuse_json(SG_E_FORMAT, "{\"extra_ids\": 1000000000}", NULL, "extra_ids");
-    refuse_json(SG_E_FORMAT, "{\"added_tokens_decoder\": []}", NULL, "added_tokens_decoder: not an object");
+    refuse_json(SG_E_FORMAT, "{\"added_tokens_decoder\": []}", NULL, "added_tokens_decoder|object");
     refuse_json(SG_E_FORMAT, "{\"added_tokens_decoder\": {\"-1\": {\"content\": \"x\"}}}", NULL, "a token id");
     refuse_json(SG_E_FORMAT, "{\"added_tokens_decoder\": {\"99999999999\": {\"content\": \"x\"}}}", NULL, "a token id");
     refuse_json(SG_E_FORMAT, "{\"added_tokens_decoder\": {\"1\": 5}}", NULL, "neither a string");
-    refuse_json(SG_E_FORMAT, "{\"pad_token\": \"\"}", NULL, "an added token is empty");
+    refuse_json(SG_E_FORMAT, "{\"pad_token\": \"\"}", NULL, "added|empty");
     refuse_json(SG_E_FORMAT, "{\"pad_token\": \"a\\u0000b\"}", NULL, "pad_token");
     refuse_json(SG_E_FORMAT, NULL, "{}", "model.vocab: missing");
     refuse_json(SG_E_UNSUPPORTED, NULL, "{\"model\": {\"type\": \"BPE\", \"vocab\": []}}", "model.type");
-    refuse_json(SG_E_FORMAT, NULL, "{\"model\": {\"vocab\": []}}", "entry 0 is not piece 0 of spiece.model");
-    refuse_json(SG_E_FORMAT, NULL, tokenizer_json, "entry 2 is not piece 2 of spiece.model");
+    refuse_json(SG_E_FORMAT, NULL, "{\"model\": {\"vocab\": []}}", "entry 0|piece 0|spiece.model");
+    refuse_json(SG_E_FORMAT, NULL, tokenizer_json, "entry 2|piece 2|spiece.model");
 }
 
 /* tokenizer_json with `from`, which it holds, replaced by `to`. */
@@ -461,22 +447,21 @@ static void refuses_other_pipelines(void **state)
     make_byte_model();
     refuse_json(SG_E_FORMAT, NULL, changed("\"unk_id\": 3", "\"unk_id\": 10"), "model.unk_id");
     refuse_json(SG_E_FORMAT, NULL, changed("\"unk_id\": 3", "\"unk_id\": 1.5"), "model.unk_id");
-    refuse_json(SG_E_FORMAT, NULL, changed("true, \"vocab\"", "1, \"vocab\""), "byte_fallback: not a boolean");
-    refuse_json(SG_E_FORMAT, NULL, changed("\"tail\", -1.5", "\"tail\""), "entry 9 is not a piece with a score");
+    refuse_json(SG_E_FORMAT, NULL, changed("true, \"vocab\"", "1, \"vocab\""), "byte_fallback|boolean");
+    refuse_json(SG_E_FORMAT, NULL, changed("\"tail\", -1.5", "\"tail\""), "entry 9|piece");
     refuse_json(SG_E_FORMAT, NULL, changed("\"ids\": [1]", "\"ids\": [10]"), "post_processor.special_tokens");
     refuse_json(SG_E_FORMAT, NULL, changed("\"id\": 1,", "\"id\": -1,"), "a token id");
     refuse_json(SG_E_UNSUPPORTED, NULL, changed("TemplateProcessing", "Roberta"), "post_processor");
     refuse_json(SG_E_UNSUPPORTED, NULL, changed("always", "first"), "pre_tokenizer");
     refuse_json(SG_E_UNSUPPORTED, NULL, changed("null", "{\"type\": \"Lowercase\"}"), "normalizer");
     refuse_json(SG_E_FORMAT, NULL, changed("null", "{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"QUJD\"}"),
-                "not that of spiece.model");
+                "spiece.model");
     write_folder(NULL, changed("\"unk_id\": 3", "\"unk_id\": null"));
     sg_t5_tokenizer *t = open_folder();
     int32_t         *ids = NULL;
     int              n;
     sg_error         e = {0};
-    assert_int_equal(sg_t5_tokenizer_encode(t, "x", 1, 8, &ids, &n, &e), SG_E_FORMAT);
-    assert_non_null(strstr(e.text, "no piece for \"x\""));
+    assert_refused(sg_t5_tokenizer_encode(t, "x", 1, 8, &ids, &n, &e), SG_E_FORMAT, &e, "piece|\"x\"");
     sg_t5_tokenizer_close(&t);
     make_model();
 }
@@ -567,5 +552,5 @@ int main(void)
         cmocka_unit_test(follows_the_prompt_list),
         cmocka_unit_test(the_locale_changes_no_id),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, leave_folder);
 }

@@ -102,9 +102,9 @@ void assert_refused_(sg_status status, sg_status code, sg_error *e, const char *
         for (const char *name = *names, *end; *name; name = end + (*end == '|')) {
             int blanks = 0;
             end = name + strcspn(name, "|");
-            for (const char *c = name; c < end; c++) blanks += *c == ' ';
-            if (memmem(e->text, strlen(e->text), name, (size_t)(end - name)) && blanks < 3) continue;
-            print_error("%s: %.*s\n", blanks < 3 ? "not named" : "a sentence", (int)(end - name), name);
+            for (const char *c = name; c < end; c++) blanks += *c == ' ' && c > name && c[-1] != ',';
+            if (memmem(e->text, strlen(e->text), name, (size_t)(end - name)) && blanks < 4) continue;
+            print_error("%s: %.*s\n", blanks < 4 ? "not named" : "a sentence", (int)(end - name), name);
             right = false;
         }
     if (!right) print_error("the message is: %s\n", e->text);

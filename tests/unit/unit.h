@@ -46,7 +46,7 @@ void assert_done_(sg_status status, const sg_error *e, const char *file, int lin
 
 /* That a call was refused with this code, and that its message names these: the file, the field, the value; and a term of the
  * cause where nothing else tells two cases apart. A row of a table has several in one text, with | between. No test compares
- * sentences, so a name of more than three words fails. e is empty afterwards. */
+ * sentences, so a name of more than four words fails. e is empty afterwards. */
 #define assert_refused(call, code, e, ...)                                                                             \
     assert_refused_(call, code, e, (const char *const[]){__VA_ARGS__, NULL}, __FILE__, __LINE__)
 void assert_refused_(sg_status status, sg_status code, sg_error *e, const char *const *names, const char *file,
