@@ -30,21 +30,14 @@ static inline sg_request small(const sg_engine *g)
     return r;
 }
 
-static char copy_dir[] = "/tmp/sg_poison_XXXXXX";
+/* Setup of a group: as enter_folder, with a copy of the checkpoint in it. */
+#define COPY "copy"
 
 static inline int make_copy(void **state)
 {
-    char command[512];
-    if (!mkdtemp(copy_dir)) return -1;
-    snprintf(command, sizeof command, "cp -r '%s'/. '%s'", model, copy_dir);
-    return system(command);
-}
-
-static inline int remove_copy(void **state)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", copy_dir);
-    return system(command);
+    if (enter_folder(state)) return -1;
+    shell("cp -r '%s' " COPY, model);
+    return 0;
 }
 
 #endif

@@ -111,8 +111,8 @@ static void write_model(const kl_made *m)
     if (!m->plain) put_conv(&f, m, "quant_conv", 2 * TABLE_LATENT, 2 * TABLE_LATENT, 1);
     put_coder(&f, m, true, TABLE_LATENT, 3);
     put_coder(&f, m, false, 3, 2 * TABLE_LATENT);
-    write_text(in_folder("vae/config.json"), m->config);
-    made_file_write(&f.made, in_folder("vae/diffusion_pytorch_model.safetensors"));
+    write_text("vae/config.json", m->config);
+    made_file_write(&f.made, "vae/diffusion_pytorch_model.safetensors");
 }
 
 /* ---- at work ---- */
@@ -195,17 +195,11 @@ static void check_case(const table_case *t, bool encodes)
 
 /* ---- configs ---- */
 
-/* Writes m's config with one field more, in JSON; of two fields of a name the reader would complain. */
+/* Writes m's config with one field set, in JSON. */
 static void write_with(const kl_made *m, const char *key, const char *value)
 {
-    static char text[2048], old[48];
-    snprintf(old, sizeof old, "\"%s\": ", key);
-    const char *const there = strstr(m->config, old);
-    size_t            length = there ? strcspn(there + strlen(old), there[strlen(old)] == '[' ? "]" : ",}") : 0;
-    if (there && there[strlen(old)] == '[') length++;
-    snprintf(text, sizeof text, "%.*s\"%s\": %s%s%s", there ? (int)(there - m->config) : 1, m->config, key, value,
-             there ? "" : ",", there ? there + strlen(old) + length : m->config + 1);
-    write_text(in_folder("vae/config.json"), text);
+    write_text("vae/config.json", m->config);
+    write_changed("vae/config.json", "vae/config.json", key, value);
     e = (sg_error){0};
 }
 

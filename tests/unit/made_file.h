@@ -8,37 +8,14 @@
 #include "safetensors_write.h"
 #include "unit.h"
 
-#include <ftw.h>
+static sg_checkpoint *from; /* the working directory */
 
-static sg_checkpoint *from; /* the folder */
-static char           folder[32];
-
-static inline int make_folder(void **state)
-{
-    strcpy(folder, "/tmp/sg_made_XXXXXX");
-    return !mkdtemp(folder) || sg_checkpoint_open(&from, folder, NULL);
-}
-
-static inline int remove_one(const char *path, const struct stat *s, int type, struct FTW *at)
-{
-    (void)s, (void)type, (void)at;
-    return remove(path);
-}
+static inline int make_folder(void **state) { return enter_folder(state) || sg_checkpoint_open(&from, ".", NULL); }
 
 static inline int remove_folder(void **state)
 {
     sg_checkpoint_close(&from);
-    return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-/* The path of "file" or "component/file" in it; the component's folder is there. Until the next call. */
-static inline const char *in_folder(const char *name)
-{
-    static char path[96];
-    snprintf(path, sizeof path, "%s/%.*s", folder, (int)strcspn(name, "/"), name);
-    if (strchr(name, '/')) mkdir(path, 0700);
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
+    return leave_folder(state);
 }
 
 enum { MADE_TENSORS = 256, MADE_ROOM = 1 << 19 };
@@ -69,6 +46,7 @@ static inline sg_tensor made_file_put(made_file *f, const char *name, const char
 static inline void made_file_write(made_file *f, const char *path)
 {
     sg_error e = {0};
+    make_folders(path);
     if (sg_safetensors_write_all(path, f->t, f->count, NULL, &e)) fail_msg("%s", e.text);
     f->count = 0;
     f->used = 0;

@@ -8,8 +8,7 @@
  * of it there is. */
 static void text_is_captured_in_place(void **state)
 {
-    char                     path[] = "/tmp/sg_capture_XXXXXX.safetensors";
-    const int                fd = mkstemps(path, 12);
+    static const char        path[] = "out.safetensors";
     sg_backend              *oracle = NULL;
     sg_source               *file = NULL;
     sg_error                 e = {0};
@@ -21,8 +20,6 @@ static void text_is_captured_in_place(void **state)
     const int64_t            grid[3] = {1, 1, 3};
     static const char *const metadata[][2] = {
         {"grid", "1,1,3"}, {"text_prefix", "2"}, {"text_suffix", "1"}, {"layer", "0"}, {"step", "0"}};
-    assert_true(fd >= 0);
-    close(fd);
     assert_int_equal(sg_backend_open(&oracle, &(sg_backend_options){.name = "ref"}, &e), SG_OK);
     sg_stream s = sg_stream_of(oracle);
     sg_capture_hook(&c, &s, &(sg_attention_shape){.text_prefix = 2, .text_suffix = 1}, 0, 0, 0, 1,
@@ -36,7 +33,6 @@ static void text_is_captured_in_place(void **state)
         if (!has || strcmp(has, metadata[i][1]) != 0) fail_msg("%s is %s", metadata[i][0], has ? has : "missing");
     }
     sg_source_close(&file);
-    unlink(path);
     sg_capture_free(&c);
     sg_backend_close(&oracle);
 }
@@ -44,5 +40,5 @@ static void text_is_captured_in_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(text_is_captured_in_place)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

@@ -241,14 +241,6 @@ static void names_that_stand_twice_are_refused(void **state)
 
 /* ---- a Diffusers folder ---- */
 
-static void put(const char *path, const char *text)
-{
-    FILE *const f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
-}
-
 static void components_have_their_files(void **state)
 {
     static const struct {
@@ -258,17 +250,18 @@ static void components_have_their_files(void **state)
                  {"text_encoder_2", "config.json", "model.safetensors"},
                  {"image_encoder", "config.json", "model.safetensors"},
                  {"scheduler", "scheduler_config.json", NULL}};
-    char               dir[] = "/tmp/sg_checkpoint_XXXXXX", path[128], command[64];
+    static const char  dir[] = "model";
+    char               path[128];
     float              x[1] = {1};
     sg_error           e = {0};
     sg_checkpoint     *c = NULL;
     sg_config         *config = NULL;
     sg_source         *source = NULL;
     const sg_name_map *names;
-    assert_non_null(mkdtemp(dir));
+    assert_int_equal(mkdir(dir, 0700), 0);
     assert_false(sg_checkpoint_is(dir));
     assert_true(sg_checkpoint_beside(dir, "model_index.json", path, sizeof path));
-    put(path, "{\"_class_name\": \"X\"}");
+    write_text(path, "{\"_class_name\": \"X\"}");
     assert_true(sg_checkpoint_is(dir));
     assert_int_equal(sg_checkpoint_open(&c, dir, &e), SG_OK);
     assert_string_equal(sg_checkpoint_path(c), dir);
@@ -282,7 +275,7 @@ static void components_have_their_files(void **state)
         assert_int_equal(mkdir(path, 0700), 0);
         assert_true(sg_checkpoint_has(c, parts[i].name));
         snprintf(path + n, sizeof path - n, "/%s", parts[i].config);
-        put(path, "{\"number\": 7}");
+        write_text(path, "{\"number\": 7}");
         assert_int_equal(sg_checkpoint_config(c, parts[i].name, &config, &e), SG_OK);
         assert_int_equal(sg_config_int(config, "number", 0, 9, NULL), 7);
         sg_config_close(&config);
@@ -302,8 +295,6 @@ static void components_have_their_files(void **state)
     }
     sg_checkpoint_close(&c);
     assert_null(c);
-    snprintf(command, sizeof command, "rm -r '%s'", dir);
-    assert_int_equal(system(command), 0);
 }
 
 static void long_paths_are_refused(void **state)
@@ -339,5 +330,5 @@ int main(void)
         cmocka_unit_test(components_have_their_files),
         cmocka_unit_test(long_paths_are_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

@@ -78,17 +78,17 @@ static void write_weights(const made *m)
             snprintf(name, sizeof name, "encoder.layers.%d.%s", l, parts[i].name);
             put_linear(&f, m, name, parts[i].o, parts[i].i);
         }
-    made_file_write(&f, in_folder("image_encoder/model.safetensors"));
+    made_file_write(&f, "image_encoder/model.safetensors");
 }
 
 static void write_checkpoint(const made *m)
 {
     write_weights(m);
-    write_text(in_folder("image_encoder/config.json"), m->config);
-    remove(in_folder("image_processor/preprocessor_config.json"));
-    remove(in_folder("image_processor"));
+    write_text("image_encoder/config.json", m->config);
+    remove("image_processor/preprocessor_config.json");
+    remove("image_processor");
     if (!m->processor) return;
-    write_text(in_folder("image_processor/preprocessor_config.json"), m->processor);
+    write_text("image_processor/preprocessor_config.json", m->processor);
 }
 
 static const uint8_t *picture(void)

@@ -170,8 +170,7 @@ static int count_texts(void *context, sg_stage stage, int done, int total)
 static void latents_are_shown(void **state)
 {
     static watch       w;
-    char               path[] = "/tmp/sg_latents_XXXXXX.safetensors";
-    const int          fd = mkstemps(path, 12);
+    static const char  path[] = "latents.safetensors";
     sg_engine         *g = open_model(model, 0);
     sg_request         r = small(g);
     const sg_callbacks cb = {.context = &w, .latents = take_latents};
@@ -179,8 +178,6 @@ static void latents_are_shown(void **state)
     sg_tensor          t;
     sg_report          rep;
     sg_error           e = {0};
-    assert_true(fd >= 0);
-    close(fd);
     w = (watch){0};
     r.latents_out = path;
     assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_OK);
@@ -189,7 +186,6 @@ static void latents_are_shown(void **state)
     assert_int_equal(sg_count(t), w.count);
     assert_memory_equal(t.data, w.last, w.count * sizeof *w.last);
     sg_source_close(&file);
-    unlink(path);
 
     w = (watch){0};
     r.latents_out = NULL;
@@ -340,16 +336,13 @@ static void cancelling_stops_at_the_step(void **state)
 
 static void latents_decode_again(void **state)
 {
-    static seen a, b;
-    char        path[] = "/tmp/sg_latents_XXXXXX.safetensors";
-    const int   fd = mkstemps(path, 12);
-    sg_engine  *g = open_model(model, 0);
-    sg_request  r = small(g), again = small(g);
-    sg_report   rep;
-    sg_error    e = {0};
-    char       *note = NULL;
-    assert_true(fd >= 0);
-    close(fd);
+    static seen       a, b;
+    static const char path[] = "latents.safetensors";
+    sg_engine        *g = open_model(model, 0);
+    sg_request        r = small(g), again = small(g);
+    sg_report         rep;
+    sg_error          e = {0};
+    char             *note = NULL;
     memset(&a, 0, sizeof a);
     memset(&b, 0, sizeof b);
     r.latents_out = path;
@@ -371,7 +364,6 @@ static void latents_decode_again(void **state)
 
     again.frames = 9;
     assert_int_equal(render(g, &again, &b, &rep, &e), SG_E_ARG);
-    unlink(path);
     sg_engine_close(&g);
 }
 
@@ -380,17 +372,14 @@ enum { LARGE = 3968 }; /* pixels a latent, no power of two: patches of 31 and ei
 /* Latents of a VAE that makes more pixels of one than any usual side has. */
 static void large_latents_have_a_size(void **state)
 {
-    static seen   a;
-    char          path[] = "/tmp/sg_latents_XXXXXX.safetensors";
-    const int     fd = mkstemps(path, 12);
-    sg_engine    *g = open_model(model, 0);
-    sg_request    r = small(g), fitted = r;
-    sg_report     rep;
-    sg_error      e = {0};
-    char         *note = NULL;
-    sg_components large = *g->components;
-    assert_true(fd >= 0);
-    close(fd);
+    static seen       a;
+    static const char path[] = "latents.safetensors";
+    sg_engine        *g = open_model(model, 0);
+    sg_request        r = small(g), fitted = r;
+    sg_report         rep;
+    sg_error          e = {0};
+    char             *note = NULL;
+    sg_components     large = *g->components;
     memset(&a, 0, sizeof a);
     r.latents_out = path;
     assert_int_equal(render(g, &r, &a, &rep, &e), SG_OK);
@@ -400,7 +389,6 @@ static void large_latents_have_a_size(void **state)
     assert_int_equal(fitted.width, r.width / 8 * LARGE);
     assert_int_equal(fitted.height, r.height / 8 * LARGE);
     assert_int_equal(fitted.frames, r.frames);
-    unlink(path);
     sg_engine_close(&g);
 }
 
@@ -488,7 +476,7 @@ static float poke(const char *file, const char *tensor, int index, float value)
     char     path[256];
     uint64_t length;
     float    before;
-    snprintf(path, sizeof path, "%s/%s", copy_dir, file);
+    snprintf(path, sizeof path, COPY "/%s", file);
     FILE *const f = fopen(path, "r+b");
     assert_non_null(f);
     assert_int_equal(fread(&length, 8, 1, f), 1);
@@ -512,7 +500,7 @@ static void expect_numeric(const char *file, const char *tensor, float value, co
 {
     static seen s;
     const float before = poke(file, tensor, 0, value);
-    sg_engine  *g = open_model(copy_dir, 0);
+    sg_engine  *g = open_model(COPY, 0);
     sg_request  r = small(g);
     sg_report   rep;
     sg_error    e = {0};
@@ -542,14 +530,10 @@ static void poison_is_named(void **state)
 
 static void other_pipelines_are_refused(void **state)
 {
-    char path[256];
-    snprintf(path, sizeof path, "%s/model_index.json", copy_dir);
-    FILE *const f = fopen(path, "w");
-    fputs("{\"_class_name\": \"StableDiffusionPipeline\"}", f);
-    fclose(f);
+    write_text(COPY "/model_index.json", "{\"_class_name\": \"StableDiffusionPipeline\"}");
     sg_engine *g = NULL;
     sg_error   e = {0};
-    assert_refused(sg_engine_open(&g, &(sg_engine_options){.model_dir = copy_dir}, &e), SG_E_UNSUPPORTED, &e,
+    assert_refused(sg_engine_open(&g, &(sg_engine_options){.model_dir = COPY}, &e), SG_E_UNSUPPORTED, &e,
                    "WanPipeline");
     assert_null(g);
 }
@@ -570,5 +554,5 @@ int main(void)
                                        cmocka_unit_test(large_latents_have_a_size),
                                        cmocka_unit_test(guidance_is_data_of_the_family),
                                        cmocka_unit_test(encoders_follow_one_another)};
-    return cmocka_run_group_tests(tests, make_copy, remove_copy);
+    return cmocka_run_group_tests(tests, make_copy, leave_folder);
 }

@@ -8,8 +8,8 @@ typedef struct film {
     uint8_t pixels[5][FRAME];
 } film;
 
+static const char lora[] = "l.safetensors", dir[] = "model";
 static const char experts[] = SG_FIXTURES "/wan22_a14b";
-static char       folder[] = "/tmp/sg_engine_lora_XXXXXX";
 
 #define WEIGHTS "diffusion_pytorch_model.safetensors"
 
@@ -57,24 +57,21 @@ static void a_render_is_that_of_merged_weights(void **state)
     } of[] = {{1, {0.5, 0}}, {~1u, {0, -1}}, {0, {1, 1}}};
     static const char *const parts[] = {"transformer", "transformer_2"};
     static film              plain, with, merged;
-    char                     lora[128], from[256], to[256], command[512];
+    char                     from[256], to[256];
     sg_error                 e = {0};
-    snprintf(lora, sizeof lora, "%s/l.safetensors", folder);
     snprintf(from, sizeof from, "%s/transformer/" WEIGHTS, experts);
     lora_save_for(from, lora, NULL);
     sg_engine_options o = {.model_dir = experts, .backend = "ref", .dtype = "f32"};
     render(&plain, &o);
     for (int i = 0; i < 3; i++) {
-        snprintf(command, sizeof command, "rm -rf '%s/model'; cp -r '%s' '%s/model'", folder, experts, folder);
-        assert_int_equal(system(command), 0);
+        shell("rm -rf %s && cp -r '%s' %s", dir, experts, dir);
         for (int k = 0; k < 2; k++) {
             snprintf(from, sizeof from, "%s/%s/" WEIGHTS, experts, parts[k]);
-            snprintf(to, sizeof to, "%s/model/%s/" WEIGHTS, folder, parts[k]);
+            snprintf(to, sizeof to, "%s/%s/" WEIGHTS, dir, parts[k]);
             unlink(to); /* a link, perhaps */
             if (lora_merge(from, lora, of[i].strength[k], to, &e)) fail_msg("%s", e.text);
         }
-        snprintf(to, sizeof to, "%s/model", folder);
-        render(&merged, &(sg_engine_options){.model_dir = to, .backend = "ref", .dtype = "f32"});
+        render(&merged, &(sg_engine_options){.model_dir = dir, .backend = "ref", .dtype = "f32"});
         o.lora[0] =
             (sg_lora_option){lora, of[i].strength[0] != 0 ? of[i].strength[0] : of[i].strength[1], of[i].denoisers};
         o.loras = 1;
@@ -87,11 +84,10 @@ static void a_render_is_that_of_merged_weights(void **state)
 /* Two halves of a LoRA are, but for rounding, a whole one; the plan knows that patched weights do not serve in place. */
 static void several_add_up_and_are_planned(void **state)
 {
-    char       lora[128], from[256];
+    char       from[256];
     sg_plan    p[2];
     sg_engine *g = NULL;
     sg_error   e = {0};
-    snprintf(lora, sizeof lora, "%s/l.safetensors", folder);
     snprintf(from, sizeof from, "%s/transformer/" WEIGHTS, model);
     lora_save_for(from, lora, NULL);
     sg_engine_options o = {.model_dir = model, .backend = "ref", .dtype = "f32"};
@@ -117,10 +113,8 @@ static void several_add_up_and_are_planned(void **state)
 
 static void an_expert_that_is_not_there_is_told(void **state)
 {
-    char       lora[128];
-    sg_engine *g = NULL;
-    sg_error   e = {0};
-    snprintf(lora, sizeof lora, "%s/l.safetensors", folder);
+    sg_engine              *g = NULL;
+    sg_error                e = {0};
     const sg_engine_options o = {.model_dir = model, .backend = "ref", .lora = {{lora, 1, 1}}, .loras = 1};
     assert_refused(sg_engine_open(&g, &o, &e), SG_E_ARG, &e, "two experts|one denoiser");
 }
@@ -130,11 +124,9 @@ static void the_model_of_a_lora_is_named(void **state)
 {
     enum { D = 5120 };
     static float x[D];
-    char         lora[128];
     sg_engine   *g = NULL;
     sg_error     e = {0};
     lora_file    f = {.size = 0};
-    snprintf(lora, sizeof lora, "%s/l.safetensors", folder);
     lora_put(&f, "blocks.0.self_attn.q.lora_A.weight", "F32", 2, (int64_t[]){1, D}, x, sizeof x);
     lora_put(&f, "blocks.0.self_attn.q.lora_B.weight", "F32", 2, (int64_t[]){D, 1}, x, sizeof x);
     lora_save(&f, lora, NULL);
@@ -146,25 +138,20 @@ static void the_model_of_a_lora_is_named(void **state)
 /* A copy of the model that takes a picture, with that in its sparge-gen.json. */
 static void model_with(const char *own)
 {
-    char command[512];
-    snprintf(command, sizeof command,
-             "cd '%s' && rm -rf model && cp -rL '%s' model && cp l.safetensors model &&"
-             "sed -i 's/\"expand_timesteps\": false/\"expand_timesteps\": true/' model/model_index.json &&"
-             "echo '%s' >model/sparge-gen.json",
-             folder, model, own);
-    assert_int_equal(system(command), 0);
+    shell("rm -rf model && cp -rL '%s' model && cp l.safetensors model &&"
+          "sed -i 's/\"expand_timesteps\": false/\"expand_timesteps\": true/' model/model_index.json &&"
+          "echo '%s' >model/sparge-gen.json",
+          model, own);
 }
 
 /* "image_lora" is there for renders with a picture alone, however they follow one another. */
 static void a_picture_brings_the_model_s_own(void **state)
 {
     static film plain[2], want, got;
-    char        lora[128], from[256], dir[128];
+    char        from[256];
     sg_plan     p[2];
     sg_error    e = {0};
-    snprintf(lora, sizeof lora, "%s/l.safetensors", folder);
     snprintf(from, sizeof from, "%s/transformer/" WEIGHTS, model);
-    snprintf(dir, sizeof dir, "%s/model", folder);
     lora_save_for(from, lora, NULL);
     sg_engine_options o = {.model_dir = dir, .backend = "ref", .dtype = "f32"};
 
@@ -196,11 +183,9 @@ static void a_picture_brings_the_model_s_own(void **state)
 
 static void a_missing_lora_for_pictures_is_told(void **state)
 {
-    static film got;
-    char        dir[128];
-    sg_error    e = {0};
-    sg_engine  *g = NULL;
-    snprintf(dir, sizeof dir, "%s/model", folder);
+    static film             got;
+    sg_error                e = {0};
+    sg_engine              *g = NULL;
     const sg_engine_options o = {.model_dir = dir, .backend = "ref"};
     model_with("{\"image_lora\": \"none.safetensors\"}");
     g = open_with(&o);
@@ -220,20 +205,11 @@ static void a_missing_lora_for_pictures_is_told(void **state)
     }
 }
 
-static int make_folder(void **state) { return mkdtemp(folder) ? 0 : -1; }
-
-static int remove_folder(void **state)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_render_is_that_of_merged_weights),  cmocka_unit_test(several_add_up_and_are_planned),
         cmocka_unit_test(an_expert_that_is_not_there_is_told), cmocka_unit_test(the_model_of_a_lora_is_named),
         cmocka_unit_test(a_picture_brings_the_model_s_own),    cmocka_unit_test(a_missing_lora_for_pictures_is_told)};
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

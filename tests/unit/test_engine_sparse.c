@@ -19,9 +19,7 @@ static float *read_tensor(const char *path, const char *name, size_t count)
 {
     sg_source *w = NULL;
     sg_error   e = {0};
-    char       dir[] = "/tmp", stem[64];
-    snprintf(stem, sizeof stem, "%.*s", (int)(strlen(path) - 5 - strlen(".safetensors")), path + 5);
-    if (sg_source_open_stem(&w, dir, stem, &e)) fail_msg("%s", e.text);
+    assert_done(sg_source_open(&w, path, &e), &e);
     const sg_tensor t = sg_source_find(w, name);
     assert_int_equal(sg_count(t), count);
     float *const x = malloc(count * sizeof *x);
@@ -34,18 +32,13 @@ static float *read_tensor(const char *path, const char *name, size_t count)
 /* The latents of a render without frames; the caller frees. */
 static float *latents_of(sg_engine *g, sg_request r)
 {
-    char         path[] = "/tmp/sg_sparse_XXXXXX.safetensors";
-    const int    fd = mkstemps(path, 12);
-    sg_report    rep;
-    sg_error     e = {0};
-    sg_callbacks none = {0};
-    assert_true(fd >= 0);
-    close(fd);
+    static const char path[] = "out.safetensors";
+    sg_report         rep;
+    sg_error          e = {0};
+    sg_callbacks      none = {0};
     r.latents_out = path;
     if (sg_engine_render(g, &r, &none, &rep, &e)) fail_msg("%s", e.text);
-    float *const x = read_tensor(path, "latents", 16 * 4 * 32 * 32);
-    unlink(path);
-    return x;
+    return read_tensor(path, "latents", 16 * 4 * 32 * 32);
 }
 
 static double distance(const float *a, const float *b, size_t n)
@@ -136,16 +129,13 @@ static void sparse_memory_is_as_planned(void **state)
 static void attention_is_captured(void **state)
 {
     enum { COUNT = TOKENS * HEADS * HEAD_DIM };
-    char              path[] = "/tmp/sg_capture_XXXXXX.safetensors";
-    const int         fd = mkstemps(path, 12);
+    static const char path[] = "out.safetensors";
     static const char names[3][2] = {"q", "k", "v"};
     float            *captured[2][3];
     sg_engine        *g = open_fast();
     sg_request        r = sparse(g);
     sg_report         rep;
     sg_error          e = {0};
-    assert_true(fd >= 0);
-    close(fd);
     r.capture_out = path;
     r.attention.dense_steps = 0.5; /* what is captured comes before anything is skipped */
     r.steps = 2;
@@ -159,7 +149,6 @@ static void attention_is_captured(void **state)
         assert_true(distance(captured[0][i], captured[0][(i + 1) % 3], COUNT) > 0.1);
     }
     for (int i = 0; i < 6; i++) free(captured[i / 3][i % 3]);
-    unlink(path);
     sg_engine_close(&g);
 }
 
@@ -304,21 +293,16 @@ static void experts_take_turns(void **state)
 /* Thresholds beside the model are its defaults. */
 static void thresholds_are_found(void **state)
 {
-    char path[256];
-    snprintf(path, sizeof path, "%s/" SG_THRESHOLDS_NAME, copy_dir);
     for (int broken = 0; broken < 2; broken++) {
-        FILE *const f = fopen(path, "w");
-        sg_engine  *g = NULL;
-        sg_error    e = {0};
-        assert_non_null(f);
-        fprintf(
-            f,
+        sg_engine *g = NULL;
+        sg_error   e = {0};
+        write_format(
+            COPY "/" SG_THRESHOLDS_NAME,
             "{\"format\": \"sparge-gen thresholds\", \"version\": 1, \"rule\": \"topk\", \"layers\": 2, \"heads\": 2,"
             " \"buckets\": [0], \"amount\": [[[0.25, 1], [1, 0.75]]], \"theta\": [[[-1, -1], [-1, -1]]],"
             " \"lambda\": [[[0, 0], [0, 0]%s]]}",
             broken ? ", []" : "");
-        fclose(f);
-        const sg_status st = sg_engine_open(&g, &(sg_engine_options){.model_dir = copy_dir, .backend = "cpu"}, &e);
+        const sg_status st = sg_engine_open(&g, &(sg_engine_options){.model_dir = COPY, .backend = "cpu"}, &e);
         if (broken) {
             assert_refused(st, SG_E_FORMAT, &e, SG_THRESHOLDS_NAME);
             continue;
@@ -336,7 +320,6 @@ static void thresholds_are_found(void **state)
         assert_int_equal(c[1].kept, 8 * (16 + 12));
         sg_engine_close(&g);
     }
-    unlink(path);
 }
 
 int main(void)
@@ -346,5 +329,5 @@ int main(void)
         cmocka_unit_test(attention_is_captured),         cmocka_unit_test(experts_take_turns),
         cmocka_unit_test(errors_have_their_places),      cmocka_unit_test(attention_is_checked),
         cmocka_unit_test(thresholds_are_found)};
-    return cmocka_run_group_tests(tests, make_copy, remove_copy);
+    return cmocka_run_group_tests(tests, make_copy, leave_folder);
 }

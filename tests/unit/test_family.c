@@ -202,19 +202,14 @@ static const sg_vae_ops vae = {.component = decoder_component,
 static void open_component(sg_component *p, const sg_checkpoint *from, const char *name, const char *weight,
                            sg_tensor *to, const float *values, int64_t o)
 {
-    char            path[128], command[64];
+    char            path[128];
     sg_config      *config = NULL;
     sg_error        e = {0};
     float           copy[C * C];
     const sg_tensor t = {.data = memcpy(copy, values, (size_t)(o * C) * sizeof *copy), .rank = 2, .dim = {o, C}};
-    snprintf(command, sizeof command, "mkdir -p '%s/%s'", copy_dir, name);
-    assert_int_equal(system(command), 0);
-    snprintf(path, sizeof path, "%s/%s/config.json", copy_dir, name);
-    FILE *const f = fopen(path, "w");
-    assert_non_null(f);
-    fputs("{}", f);
-    fclose(f);
-    snprintf(path, sizeof path, "%s/%s/diffusion_pytorch_model.safetensors", copy_dir, name);
+    snprintf(path, sizeof path, COPY "/%s/config.json", name);
+    write_text(path, "{}");
+    snprintf(path, sizeof path, COPY "/%s/diffusion_pytorch_model.safetensors", name);
     assert_int_equal(sg_safetensors_write(path, weight, t, NULL, &e), SG_OK);
     if (sg_component_open(p, from, name, NULL, SG_F32, &config, &e)) fail_msg("%s", e.text);
     sg_config_close(&config);
@@ -227,7 +222,7 @@ static sg_engine *open_family(made_up *m, const char *backend)
     sg_engine *g = NULL;
     sg_error   e = {0};
     *m = (made_up){0};
-    assert_int_equal(sg_checkpoint_open(&m->checkpoint, copy_dir, &e), SG_OK);
+    assert_int_equal(sg_checkpoint_open(&m->checkpoint, COPY, &e), SG_OK);
     open_component(&m->component[0], m->checkpoint, "made_up", "mix", &m->mix, mix, C);
     open_component(&m->component[1], m->checkpoint, "made_up_vae", "out", &m->out, out, 3);
     open_component(&m->component[2], m->checkpoint, "made_up_story", "story", &m->story, story, C);
@@ -583,5 +578,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_picture), cmocka_unit_test(a_clip), cmocka_unit_test(text_by_pass_and_layer),
         cmocka_unit_test(text_is_dense_where_blocks_are_skipped), cmocka_unit_test(a_mask_is_for_the_longest_sequence)};
-    return cmocka_run_group_tests(tests, make_copy, remove_copy);
+    return cmocka_run_group_tests(tests, make_copy, leave_folder);
 }

@@ -76,7 +76,7 @@ static double added(const bench *m, const char *name, int64_t k)
 
 /* ---- a file ---- */
 
-static char path[] = "/tmp/sg_lora_XXXXXX";
+static const char path[] = "sg_lora_file";
 
 static float value(int seed, int64_t k) { return (float)((k * 5 + seed * 3) % 13 - 6) / 8; }
 
@@ -548,10 +548,6 @@ static void files_are_known_by_hash_and_name(void **state)
     assert_true(hash[0] == hash[1] && hash[0] != hash[2] && hash[0] != hash[3]);
 }
 
-static int make_path(void **state) { return close(mkstemp(path)); }
-
-static int remove_path(void **state) { return unlink(path); }
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -570,5 +566,5 @@ int main(void)
         cmocka_unit_test(many_keys_take_little_time),
         cmocka_unit_test(files_are_known_by_hash_and_name),
     };
-    return cmocka_run_group_tests(tests, make_path, remove_path);
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

@@ -343,27 +343,18 @@ static void other_decoders_have_no_tiles(void **state)
 
 /* ---- what it refuses ---- */
 
-static char folder[] = "/tmp/sg_mochi_XXXXXX";
-
 /* Opens the mini with one field of one JSON file changed, NULL: left out. */
 static sg_status open_changed(const char *file, const char *key, const char *value, sg_error *e)
 {
-    char       path[512];
+    char       from[512], to[128];
     sg_engine *g = NULL;
-    snprintf(path, sizeof path, "%s/%s", folder, file);
-    json_t *const c = json_load_file(path, 0, NULL), *const was = json_deep_copy(c);
-    assert_non_null(was);
-    if (value)
-        json_object_set_new(c, key, json_loads(value, JSON_DECODE_ANY, NULL));
-    else
-        json_object_del(c, key);
-    assert_int_equal(json_dump_file(c, path, 0), 0);
+    snprintf(from, sizeof from, "%s/%s", mini, file);
+    snprintf(to, sizeof to, "mochi/%s", file);
+    shell("rm -rf mochi && cp -rL '%s' mochi", mini);
+    write_changed(to, from, key, value);
     *e = (sg_error){0};
-    const sg_status st = sg_engine_open(&g, &(sg_engine_options){.model_dir = folder, .backend = "ref"}, e);
+    const sg_status st = sg_engine_open(&g, &(sg_engine_options){.model_dir = "mochi", .backend = "ref"}, e);
     sg_engine_close(&g);
-    assert_int_equal(json_dump_file(was, path, 0), 0);
-    json_decref(was);
-    json_decref(c);
     return st;
 }
 
@@ -420,19 +411,13 @@ static void harmless_changes_are_taken(void **state)
 
 static int set_up(void **state)
 {
-    char     command[256];
-    sg_error e = {0};
-    if (!mkdtemp(folder)) return -1;
-    snprintf(command, sizeof command, "cp -r '%s'/. '%s' && chmod -R u+w '%s'", mini, folder, folder);
-    return system(command) || sg_backend_open(&backend, &(sg_backend_options){.name = "cpu"}, &e);
+    return enter_folder(state) || sg_backend_open(&backend, &(sg_backend_options){.name = "cpu"}, NULL);
 }
 
 static int tear_down(void **state)
 {
-    char command[64];
     sg_backend_close(&backend);
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
+    return leave_folder(state);
 }
 
 int main(void)

@@ -201,8 +201,7 @@ static void bits_are_the_same_with_a_lora(void **state)
 {
     static film              f[3];
     static const char *const dtypes[] = {"f32", "bf16"};
-    char                     lora[128];
-    snprintf(lora, sizeof lora, "%s/l.safetensors", copy_dir);
+    static const char        lora[] = "l.safetensors";
     lora_save_for(SG_FIXTURES "/wan21_hd12/transformer/diffusion_pytorch_model.safetensors", lora, NULL);
     for (int i = 0; i < 2; i++) {
         for (int k = 0; k < 3; k++) { /* without, on the device, on the host */
@@ -321,11 +320,9 @@ static void copy_deep(const char *of, const char *to, const char *mark)
     char       text[640], name[160];
     sg_source *s = NULL;
     lora_file  f = {.size = 0};
-    snprintf(text, sizeof text,
-             "cp -r '%s' '%s' && sed -i -E 's/(num_layers|num_hidden_layers)\": [0-9]+/\\1\": %d/' "
-             "'%s'/text_encoder/config.json",
-             of, to, DEEP, to);
-    assert_int_equal(system(text), 0);
+    shell("cp -r '%s' '%s' && sed -i -E 's/(num_layers|num_hidden_layers)\": [0-9]+/\\1\": %d/' "
+          "'%s'/text_encoder/config.json",
+          of, to, DEEP, to);
     snprintf(text, sizeof text, "%s/text_encoder/model.safetensors", to);
     assert_int_equal(sg_source_open(&s, text, NULL), SG_OK);
     for (size_t i = 0; i < sg_source_count(s); i++) {
@@ -357,7 +354,7 @@ static void text_encoders_take_what_fits(void **state)
         sg_report  report;
         sg_error   e = {0};
         const bool last = i == 1;
-        snprintf(dir, sizeof dir, "%s/deep.%d", copy_dir, i);
+        snprintf(dir, sizeof dir, "deep.%d", i);
         copy_deep(models[i][0], dir, models[i][1]);
         sg_engine *g = open_on_device(dir, "f32");
         sg_request r = square(g);
@@ -413,5 +410,5 @@ int main(void)
         cmocka_unit_test(auto_takes_what_fits),     cmocka_unit_test(text_encoders_take_what_fits),
         cmocka_unit_test(early_ends_leave_nothing), cmocka_unit_test(a_host_without_memory_is_told),
         cmocka_unit_test(hosts_do_not_offload)};
-    return cmocka_run_group_tests(tests, make_copy, remove_copy);
+    return cmocka_run_group_tests(tests, make_copy, leave_folder);
 }

@@ -183,10 +183,8 @@ static void what_cannot_be_previewed_is_refused(void **state)
 /* With this sparge-gen.json. */
 static sg_status open_with(const char *json, sg_engine **g, sg_error *e)
 {
-    char path[96];
-    snprintf(path, sizeof path, "%s/sparge-gen.json", copy_dir);
-    write_text(path, json);
-    return sg_engine_open(g, &(sg_engine_options){.model_dir = copy_dir, .backend = "ref"}, e);
+    write_text(COPY "/sparge-gen.json", json);
+    return sg_engine_open(g, &(sg_engine_options){.model_dir = COPY, .backend = "ref"}, e);
 }
 
 static void the_owner_may_set_colours(void **state)
@@ -262,5 +260,5 @@ int main(void)
         cmocka_unit_test(what_cannot_be_previewed_is_refused),
         cmocka_unit_test(the_owner_may_set_colours),
     };
-    return cmocka_run_group_tests(tests, make_copy, remove_copy);
+    return cmocka_run_group_tests(tests, make_copy, leave_folder);
 }

@@ -2,18 +2,11 @@
 #include "prompt_set.h"
 #include "unit.h"
 
-static const char *write_file(const char *name, const char *text, size_t size)
-{
-    write_bytes(name, text, size);
-    return name;
-}
-
 static sg_status open_text(sg_prompt_set *s, const char *name, const char *text, bool skip_bad, sg_error *e)
 {
     const sg_prompt_options o = {.what = "--prompts", .skip_bad = skip_bad};
-    const sg_status         status = sg_prompt_set_open(s, write_file(name, text, strlen(text)), &o, e);
-    unlink(name);
-    return status;
+    write_text(name, text);
+    return sg_prompt_set_open(s, name, &o, e);
 }
 
 static sg_prompt_set read_sound(const char *name, const char *text)
@@ -262,18 +255,16 @@ static void bounds_hold(void **state)
     char *const             text = malloc((1 << 20) + 1);
     assert_non_null(text);
     memset(text, 'x', (1 << 20) + 1);
-    write_file("p.txt", text, (1 << 20) + 1);
+    write_bytes("p.txt", text, (1 << 20) + 1);
     assert_refused(sg_prompt_set_open(&s, "p.txt", &small, &e), SG_E_ARG, &e, "--prompts|p.txt|1 MiB");
-    write_file("p.txt", text, 1 << 20);
+    write_bytes("p.txt", text, 1 << 20);
     assert_int_equal(sg_prompt_set_open(&s, "p.txt", &small, NULL), SG_OK);
     assert_int_equal(strlen(s.prompt[0].text), 1 << 20);
     sg_prompt_set_close(&s);
-    e = (sg_error){0};
-    write_file("p.txt", "a\0b", 3);
+    write_bytes("p.txt", "a\0b", 3);
     assert_refused(sg_prompt_set_open(&s, "p.txt", &small, &e), SG_E_ARG, &e, "--prompts|p.txt|zero byte");
     free(text);
     unlink("p.txt");
-    e = (sg_error){0};
     assert_refused(sg_prompt_set_open(&s, "p.txt", &small, &e), SG_E_FILE, &e, "--prompts|p.txt|No such file");
 }
 
@@ -367,9 +358,5 @@ int main(void)
         cmocka_unit_test(malformed_lines_are_skipped),
         cmocka_unit_test(own_sets_are_whole),
     };
-    char folder[] = "/tmp/test_prompt_set.XXXXXX";
-    if (!mkdtemp(folder) || chdir(folder) != 0) return 1;
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    if (chdir("/") == 0) rmdir(folder);
-    return failed;
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

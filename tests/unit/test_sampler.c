@@ -361,35 +361,6 @@ static void test_lists_refused(void **state)
 
 /* ---- scheduler_config.json ---- */
 
-static char folder[] = "/tmp/sg_sampler_XXXXXX";
-
-static void write_config(const char *json)
-{
-    char path[64];
-    snprintf(path, sizeof path, "%s/scheduler/scheduler_config.json", folder);
-    FILE *const f = fopen(path, "w");
-    assert_non_null(f);
-    assert_true(fputs(json, f) >= 0);
-    assert_int_equal(fclose(f), 0);
-}
-
-static int make_folder(void **state)
-{
-    char path[64];
-    if (!mkdtemp(folder)) return -1;
-    snprintf(path, sizeof path, "%s/scheduler", folder);
-    return mkdir(path, 0700);
-}
-
-static int remove_folder(void **state)
-{
-    char path[64];
-    snprintf(path, sizeof path, "%s/scheduler/scheduler_config.json", folder);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/scheduler", folder);
-    return rmdir(path) || rmdir(folder);
-}
-
 #define UNIPC "\"_class_name\": \"UniPCMultistepScheduler\""
 #define FLOW "\"prediction_type\": \"flow_prediction\", \"use_flow_sigmas\": true"
 #define EULER "\"_class_name\": \"FlowMatchEulerDiscreteScheduler\""
@@ -410,34 +381,38 @@ static void test_configs_read(void **state)
     sg_sampler_config c;
     sg_error          e = {0};
     /* As published with Wan 2.1. */
-    write_config("{" UNIPC ", " FLOW ", \"_diffusers_version\": \"0.33.0.dev0\", \"beta_end\": 0.02,"
-                 "\"beta_start\": 0.0001, \"beta_schedule\": \"linear\", \"disable_corrector\": [],"
-                 "\"dynamic_thresholding_ratio\": 0.995,"
-                 "\"final_sigmas_type\": \"zero\", \"flow_shift\": 5.0, \"lower_order_final\": true,"
-                 "\"num_train_timesteps\": 1000, \"predict_x0\": true, \"rescale_betas_zero_snr\": false,"
-                 "\"sample_max_value\": 1.0, \"solver_order\": 2, \"solver_p\": null, \"solver_type\": \"bh2\","
-                 "\"steps_offset\": 0, \"thresholding\": false, \"timestep_spacing\": \"linspace\","
-                 "\"trained_betas\": null, \"use_beta_sigmas\": false, \"use_exponential_sigmas\": false,"
-                 "\"use_karras_sigmas\": false}");
-    assert_int_equal(read_config(&c, folder, SG_SAMPLERS_FLOW, &e), SG_OK);
+    write_text("scheduler/scheduler_config.json",
+               "{" UNIPC ", " FLOW ", \"_diffusers_version\": \"0.33.0.dev0\", \"beta_end\": 0.02,"
+               "\"beta_start\": 0.0001, \"beta_schedule\": \"linear\", \"disable_corrector\": [],"
+               "\"dynamic_thresholding_ratio\": 0.995,"
+               "\"final_sigmas_type\": \"zero\", \"flow_shift\": 5.0, \"lower_order_final\": true,"
+               "\"num_train_timesteps\": 1000, \"predict_x0\": true, \"rescale_betas_zero_snr\": false,"
+               "\"sample_max_value\": 1.0, \"solver_order\": 2, \"solver_p\": null, \"solver_type\": \"bh2\","
+               "\"steps_offset\": 0, \"thresholding\": false, \"timestep_spacing\": \"linspace\","
+               "\"trained_betas\": null, \"use_beta_sigmas\": false, \"use_exponential_sigmas\": false,"
+               "\"use_karras_sigmas\": false}");
+    assert_int_equal(read_config(&c, ".", SG_SAMPLERS_FLOW, &e), SG_OK);
     assert_true(c.kind == SG_SAMPLER_UNIPC && c.flow_shift == 5.0 && c.train_steps == 1000 && c.order == 2);
-    write_config("{" UNIPC ", " FLOW ", \"solver_order\": 1, \"solver_type\": \"midpoint\"}");
-    assert_int_equal(read_config(&c, folder, SG_SAMPLERS_FLOW, &e), SG_OK);
+    write_text("scheduler/scheduler_config.json",
+               "{" UNIPC ", " FLOW ", \"solver_order\": 1, \"solver_type\": \"midpoint\"}");
+    assert_int_equal(read_config(&c, ".", SG_SAMPLERS_FLOW, &e), SG_OK);
     assert_true(c.flow_shift == 1.0 && c.order == 1);
-    write_config("{" EULER ", \"shift\": 3, \"num_train_timesteps\": 500, \"shift_terminal\": null}");
-    assert_int_equal(read_config(&c, folder, SG_SAMPLERS_FLOW, &e), SG_OK);
+    write_text("scheduler/scheduler_config.json",
+               "{" EULER ", \"shift\": 3, \"num_train_timesteps\": 500, \"shift_terminal\": null}");
+    assert_int_equal(read_config(&c, ".", SG_SAMPLERS_FLOW, &e), SG_OK);
     assert_true(c.kind == SG_SAMPLER_EULER && c.flow_shift == 3.0 && c.train_steps == 500 && c.order == 2);
     /* As published with CogVideoX-2B. */
-    write_config("{" DDIM ", " BETAS ", \"_diffusers_version\": \"0.30.0.dev0\", \"beta_end\": 0.012,"
-                 "\"beta_schedule\": \"scaled_linear\", \"beta_start\": 0.00085, \"clip_sample\": false,"
-                 "\"clip_sample_range\": 1.0, \"num_train_timesteps\": 1000, \"rescale_betas_zero_snr\": true,"
-                 "\"sample_max_value\": 1.0, \"set_alpha_to_one\": true, \"snr_shift_scale\": 3.0,"
-                 "\"steps_offset\": 0, \"trained_betas\": null}");
-    assert_int_equal(read_config(&c, folder, SG_SAMPLERS_BETAS, &e), SG_OK);
+    write_text("scheduler/scheduler_config.json",
+               "{" DDIM ", " BETAS ", \"_diffusers_version\": \"0.30.0.dev0\", \"beta_end\": 0.012,"
+               "\"beta_schedule\": \"scaled_linear\", \"beta_start\": 0.00085, \"clip_sample\": false,"
+               "\"clip_sample_range\": 1.0, \"num_train_timesteps\": 1000, \"rescale_betas_zero_snr\": true,"
+               "\"sample_max_value\": 1.0, \"set_alpha_to_one\": true, \"snr_shift_scale\": 3.0,"
+               "\"steps_offset\": 0, \"trained_betas\": null}");
+    assert_int_equal(read_config(&c, ".", SG_SAMPLERS_BETAS, &e), SG_OK);
     assert_true(c.kind == SG_SAMPLER_DDIM && c.train_steps == 1000 && c.betas.start == 0.00085 &&
                 c.betas.end == 0.012 && c.betas.shift == 3.0 && c.betas.zero_snr);
-    write_config("{\"_class_name\": \"CogVideoXDPMScheduler\", " BETAS "}");
-    assert_int_equal(read_config(&c, folder, SG_SAMPLERS_BETAS, &e), SG_OK);
+    write_text("scheduler/scheduler_config.json", "{\"_class_name\": \"CogVideoXDPMScheduler\", " BETAS "}");
+    assert_int_equal(read_config(&c, ".", SG_SAMPLERS_BETAS, &e), SG_OK);
     assert_true(c.kind == SG_SAMPLER_DPM && !c.betas.zero_snr);
 }
 
@@ -445,8 +420,8 @@ static void refuse_config_of(unsigned kinds, const char *json, const char *field
 {
     sg_sampler_config c;
     sg_error          e = {0};
-    write_config(json);
-    assert_refused(read_config(&c, folder, kinds, &e), SG_E_FORMAT, &e, "scheduler_config.json", field);
+    write_text("scheduler/scheduler_config.json", json);
+    assert_refused(read_config(&c, ".", kinds, &e), SG_E_FORMAT, &e, "scheduler_config.json", field);
 }
 
 static void refuse_config(const char *json, const char *field) { refuse_config_of(SG_SAMPLERS_FLOW, json, field); }
@@ -544,5 +519,5 @@ int main(void)
         cmocka_unit_test(test_betas_of_noise_alone_are_refused),
         cmocka_unit_test(test_configs_of_betas_refused),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

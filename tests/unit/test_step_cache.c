@@ -50,9 +50,8 @@ static int64_t place(const int n[4], int64_t i)
     return ((c * n[3] + x) * n[2] + y) * n[1] + f;
 }
 
-static void test_filter_is_diffusers(void **unused)
+static void test_filter_is_diffusers(void **state)
 {
-    (void)unused;
     for (size_t k = 0; k < sizeof filter_table / sizeof *filter_table; k++) {
         sg_stream        s = stream();
         const int *const n = filter_table[k].shape;
@@ -123,9 +122,8 @@ static void test_skips_are_diffusers(void **unused)
     sg_backend_close(&cpu);
 }
 
-static void test_two_are_computed_after_a_change_of_denoiser(void **unused)
+static void test_two_are_computed_after_a_change_of_denoiser(void **state)
 {
-    (void)unused;
     char               out[64];
     const sg_step_rule rule = {.threshold = 1e9, .first = 2, .longest = 2};
     run(out, (int[4]){2, 2, 4, 4}, 20, rule, -1, -1);
@@ -140,9 +138,8 @@ static void test_two_are_computed_after_a_change_of_denoiser(void **unused)
 
 /* Exact where a[0] x + a[1] v is linear in the step's number, whatever steps were computed and whatever x is: v alone, or
  * the clean sample of a solver that draws noise. */
-static void test_extrapolation(void **unused)
+static void test_extrapolation(void **state)
 {
-    (void)unused;
     const int     computed[][3] = {{0, 1, 2}, {3, 5, 7}, {4, 7, 8}, {10, 11, 14}};
     const int64_t latent[4] = {1, 2, 3, 4};
     for (size_t k = 0; k < 2 * (sizeof computed / sizeof *computed); k++) {
@@ -171,9 +168,8 @@ static void test_extrapolation(void **unused)
     }
 }
 
-static void test_rules(void **unused)
+static void test_rules(void **state)
 {
-    (void)unused;
     assert_true(sg_step_rule_of(SG_CACHE_OFF, 50, 10).threshold == 0);
     assert_true(sg_step_rule_of(SG_CACHE_USUAL, 15, 3).threshold == 0);
     assert_true(sg_step_rule_of(SG_CACHE_USUAL, 16, 3).threshold == 0.25);
@@ -218,9 +214,8 @@ static void render(char *out, int *change, const char *dir, const sg_request *of
 static char most_skipped(int i) { return i < 2 || (i - 2) % 3 == 2 ? '.' : 's'; }
 
 /* All steps that may be skipped are: two in a row; of each denoiser the first two are computed, and the last step. */
-static void test_each_denoiser_computes_two(void **unused)
+static void test_each_denoiser_computes_two(void **state)
 {
-    (void)unused;
     static const char dir[] = SG_FIXTURES "/wan22_a14b";
     int               told = 0;
     for (int steps = 20; steps < 23; steps++) {
@@ -243,25 +238,20 @@ static void test_each_denoiser_computes_two(void **unused)
 }
 
 /* The model's own threshold, in a file without thresholds of attention. */
-static void test_threshold_of_the_model(void **unused)
+static void test_threshold_of_the_model(void **state)
 {
-    (void)unused;
-    char       path[256], out[64];
+    char       out[64];
     int        change;
     sg_request r = {.steps = 16, .cache = SG_CACHE_USUAL};
-    snprintf(path, sizeof path, "%s/" SG_THRESHOLDS_NAME, copy_dir);
     for (int i = 0; i < 3; i++) {
-        FILE *const f = fopen(path, "w");
-        assert_non_null(f);
-        fprintf(f, "{\"format\": \"sparge-gen thresholds\", \"version\": 1, \"cache\": {\"threshold\": %g}}",
-                i ? 1e-6 : 1e6);
-        fclose(f);
+        write_format(COPY "/" SG_THRESHOLDS_NAME,
+                     "{\"format\": \"sparge-gen thresholds\", \"version\": 1, \"cache\": {\"threshold\": %g}}",
+                     i ? 1e-6 : 1e6);
         if (i == 2) r.cache = SG_CACHE_FAST; /* has one of its own */
-        render(out, &change, copy_dir, &r);
+        render(out, &change, COPY, &r);
         if (i < 2) assert_string_equal(out, i ? "................" : "..ss.ss.ss.ss.s.");
         if (i == 2) assert_non_null(strchr(out, 's'));
     }
-    unlink(path);
 }
 
 int main(void)
@@ -275,5 +265,5 @@ int main(void)
         cmocka_unit_test(test_each_denoiser_computes_two),
         cmocka_unit_test(test_threshold_of_the_model),
     };
-    return cmocka_run_group_tests(tests, make_copy, remove_copy);
+    return cmocka_run_group_tests(tests, make_copy, leave_folder);
 }

@@ -68,7 +68,7 @@ static void write_weights(const made *m)
     for (int i = 0; i < LAYERS; i++) put_block(&f, m, i);
     put(&f, m, "encoder.final_layer_norm.weight", WIDTH, 0);
     if (m->extra) put(&f, m, m->extra, 1, 0);
-    made_file_write(&f, in_folder("text_encoder/model.safetensors"));
+    made_file_write(&f, "text_encoder/model.safetensors");
 }
 
 #define SIZES "\"d_model\": 12, \"d_kv\": 5, \"num_heads\": 3, \"d_ff\": 21, \"vocab_size\": 23"
@@ -83,7 +83,7 @@ static void write_checkpoint(const made *m)
              "\"dense_act_fn\": \"%s\", \"num_layers\": 2, \"layer_norm_epsilon\": 1e-06, " SIZES ", " BIAS "}",
              m->umt5 ? "umt5" : "t5", m->gated ? "gated-gelu" : "relu", m->gated ? "true" : "false",
              m->gated ? "gelu_new" : "relu");
-    write_text(in_folder("text_encoder/config.json"), m->config ? m->config : usual);
+    write_text("text_encoder/config.json", m->config ? m->config : usual);
 }
 
 /* ---- running it ---- */

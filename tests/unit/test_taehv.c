@@ -47,7 +47,7 @@ static void put_conv(made_file *f, const spoilt *bad, const char *name, int64_t 
     if (bias) put(f, bad, full, 1, &o);
 }
 
-static char path[] = "/tmp/sg_taehv_XXXXXX";
+static const char path[] = "taehv.safetensors";
 
 static void write_file(int z, int patch, const spoilt *bad)
 {
@@ -74,16 +74,14 @@ static sg_backend *backend;
 
 static int open_backend(void **state)
 {
-    const int fd = mkstemp(path);
-    if (fd < 0) return -1;
-    close(fd);
-    return sg_backend_open(&backend, &(sg_backend_options){.name = "cpu", .threads = 1}, NULL) != SG_OK;
+    return enter_folder(state) ||
+           sg_backend_open(&backend, &(sg_backend_options){.name = "cpu", .threads = 1}, NULL) != SG_OK;
 }
 
 static int close_backend(void **state)
 {
     sg_backend_close(&backend);
-    return remove(path);
+    return leave_folder(state);
 }
 
 /* ---- running it ---- */

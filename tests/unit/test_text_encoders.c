@@ -113,8 +113,8 @@ static void write_checkpoint(const made *m)
         put_llama(&f, m);
     else
         put_clip(&f, m);
-    made_file_write(&f, in_folder("text_encoder/model.safetensors"));
-    write_text(in_folder("text_encoder/config.json"), m->config);
+    made_file_write(&f, "text_encoder/model.safetensors");
+    write_text("text_encoder/config.json", m->config);
 }
 
 /* ---- running them ---- */
@@ -289,7 +289,7 @@ static void an_encoder_has_its_tokenizer(void **state)
         sg_text_encoder t;
         sg_error        e = {0};
         write_checkpoint(both[i]);
-        write_text(in_folder("tokenizer/tokenizer.json"), TOKENIZER "}}}");
+        write_text("tokenizer/tokenizer.json", TOKENIZER "}}}");
         if (open_encoder(&t, both[i], &e)) fail_msg("%s", e.text);
         assert_int_equal(t.ops->width(t.of), 12);
         assert_int_equal(t.ops->pooled ? t.ops->pooled(t.of) : 0, i ? PROJECTED : 0);
@@ -323,7 +323,7 @@ static void more_ids_than_rows_are_refused(void **state)
     for (int i = 0; i < 2; i++) {
         sg_error e = {0};
         write_checkpoint(both[i]);
-        write_text(in_folder("tokenizer/tokenizer.json"), text.data);
+        write_text("tokenizer/tokenizer.json", text.data);
         assert_refused(open_encoder(&t, both[i], &e), SG_E_FORMAT, &e, "24 ids|23 rows");
         assert_null(t.ops);
     }

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include <ftw.h>
+#include <jansson.h>
 #include <locale.h>
 
 static char before[1024], folder[32];
@@ -16,13 +17,18 @@ static int remove_one(const char *path, const struct stat *s, int type, struct F
 
 int leave_folder(void **state) { return chdir(before) || nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
 
-void write_bytes(const char *path, const void *bytes, size_t n)
+void make_folders(const char *path)
 {
     char at[256];
     for (const char *slash = path; (slash = strchr(slash + 1, '/'));) {
         snprintf(at, sizeof at, "%.*s", (int)(slash - path), path);
         mkdir(at, 0700);
     }
+}
+
+void write_bytes(const char *path, const void *bytes, size_t n)
+{
+    make_folders(path);
     FILE *const f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(bytes, 1, n, f), n);
@@ -40,6 +46,18 @@ void write_format(const char *path, const char *fmt, ...)
     va_end(args);
     write_text(path, text);
     free(text);
+}
+
+void write_changed(const char *to, const char *from, const char *key, const char *value)
+{
+    json_t *const object = json_load_file(from, 0, NULL);
+    assert_non_null(object);
+    if (value)
+        assert_int_equal(json_object_set_new(object, key, json_loads(value, JSON_DECODE_ANY, NULL)), 0);
+    else
+        json_object_del(object, key);
+    assert_int_equal(json_dump_file(object, to, 0), 0);
+    json_decref(object);
 }
 
 char *read_all(const char *path, size_t *size)

@@ -29,6 +29,12 @@ void write_bytes(const char *path, const void *bytes, size_t n);
 void write_text(const char *path, const char *text);
 void write_format(const char *path, const char *fmt, ...) SG_PRINTF(2, 3);
 
+/* Makes the folders that a file of that path lies in. */
+void make_folders(const char *path);
+
+/* Writes the JSON object of the file `from` to the file `to`, with `key` set to value, which is JSON; NULL: left out. */
+void write_changed(const char *to, const char *from, const char *key, const char *value);
+
 /* All of a file, with a NUL behind it. size may be NULL. The caller frees. */
 char *read_all(const char *path, size_t *size);
 
