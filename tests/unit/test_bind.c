@@ -22,7 +22,6 @@ static bool   stages_there, stage_fails;
 
 static void *take(const sg_backend *b, size_t bytes)
 {
-    (void)b;
     if (alloc_fails) return NULL;
     blocks++;
     block_bytes = bytes;
@@ -32,14 +31,12 @@ static void *take(const sg_backend *b, size_t bytes)
 
 static void give(const sg_backend *b, void *p)
 {
-    (void)b;
     blocks--;
     free(p);
 }
 
 static sg_status upload(sg_stream *s, void *to, const void *from, size_t n)
 {
-    (void)s;
     assert_true((char *)to >= block && (char *)to + n <= block + block_bytes);
     if (upload_result == SG_OK) memcpy(to, from, n);
     if (stages_there) {
@@ -52,14 +49,12 @@ static sg_status upload(sg_stream *s, void *to, const void *from, size_t n)
 
 static sg_status download(sg_stream *s, void *to, const void *from, size_t n)
 {
-    (void)s;
     memcpy(to, from, n);
     return SG_OK;
 }
 
 static bool stages(sg_stream *s, size_t bytes, size_t all)
 {
-    (void)s;
     assert_int_equal(bytes, PIECE);
     assert_int_equal(all % SG_ALIGN, 0);
     for (int i = 0; i < 2 && !staged[i]; i++) assert_non_null(staged[i] = calloc(2, PIECE));

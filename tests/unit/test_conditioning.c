@@ -7,16 +7,11 @@ enum { END = 1, PAD = 2, MOST = 6 };
 
 static int encoded, rows; /* texts and their tokens */
 
-static int width(const void *of)
-{
-    (void)of;
-    return 1;
-}
+static int width(const void *of) { return 1; }
 
 static sg_status tokenize(const void *of, const char *text, size_t size, int max, int32_t **ids, int *count,
                           sg_error *e)
 {
-    (void)of, (void)e;
     const int n = size < (size_t)max ? (int)size : max - 1;
     *ids = calloc((size_t)n + 1, sizeof **ids);
     assert_non_null(*ids);
@@ -26,22 +21,13 @@ static sg_status tokenize(const void *of, const char *text, size_t size, int max
     return SG_OK;
 }
 
-static int32_t pad(const void *of)
-{
-    (void)of;
-    return PAD;
-}
+static int32_t pad(const void *of) { return PAD; }
 
-static int pooled(const void *of)
-{
-    (void)of;
-    return 2;
-}
+static int pooled(const void *of) { return 2; }
 
 /* The row has the first id and how many there are. */
 static void encode(const void *of, sg_stream *s, sg_tensor y, sg_tensor row, const int32_t *ids, int n)
 {
-    (void)of;
     float state[MOST];
     for (int i = 0; i < n; i++) state[i] = (float)ids[i];
     sg_upload(s, y, state);

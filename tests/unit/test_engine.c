@@ -15,7 +15,6 @@ typedef struct seen {
 
 static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
 {
-    (void)e;
     seen *const s = context;
     assert_int_equal(index, s->frames);
     assert_true(index < 16);
@@ -80,7 +79,6 @@ static struct staging {
 
 static bool stages(sg_stream *s, size_t bytes, size_t all)
 {
-    (void)s;
     assert_int_equal(all, 4 * bytes); /* latent frames */
     staging.bytes = bytes;
     return staging.there;
@@ -89,7 +87,6 @@ static bool stages(sg_stream *s, size_t bytes, size_t all)
 static void *stage(sg_stream *s)
 {
     uint8_t **const p = &staging.piece[staging.given++ % 2];
-    (void)s;
     free(*p);
     *p = malloc(2 * staging.bytes);
     assert_non_null(*p);
@@ -110,7 +107,6 @@ static sg_status download(sg_stream *s, void *host, const void *device, size_t b
 
 static sg_status wait_stage(sg_stream *s, const void *staged)
 {
-    (void)s;
     if (!staging.there) return SG_OK;
     uint8_t *const p = staging.piece[staged != staging.piece[0]];
     memcpy(p, p + staging.bytes, staging.bytes);
@@ -151,7 +147,6 @@ static void devices_decode_ahead(void **state)
 
 static sg_status take_latents(void *context, int step, const float *latents, const int64_t shape[4], sg_error *e)
 {
-    (void)e;
     watch *const w = context;
     assert_int_equal(step, w->steps++);
     w->count = (size_t)(shape[0] * shape[1] * shape[2] * shape[3]);
@@ -198,8 +193,6 @@ static void latents_are_shown(void **state)
 
 static void count_encoded(void *context, const char *name, sg_stream *s, sg_tensor t)
 {
-    (void)s;
-    (void)t;
     *(int *)context += strcmp(name, "text.final") == 0;
 }
 
@@ -554,7 +547,6 @@ static const char experts[] = SG_FIXTURES "/wan22_a14b";
 
 static sg_status take_film(void *context, int index, const uint8_t *rgb, sg_error *e)
 {
-    (void)e;
     memcpy(((film *)context)->pixels[index], rgb, FRAME);
     return SG_OK;
 }

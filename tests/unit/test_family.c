@@ -45,7 +45,6 @@ static const sg_components *components(const void *of) { return &((const made_up
 
 static sg_status check(const void *of, const sg_request *r, sg_error *e)
 {
-    (void)of;
     return r->width == X ? SG_OK : sg_error_set(e, SG_E_ARG, "size: not %d wide", X);
 }
 
@@ -64,7 +63,6 @@ static void attention(const void *of, const sg_geometry *g, const sg_conditionin
 static void compute_story(void *of, sg_stream *s, const sg_request *r, const sg_geometry *g, sg_watch watch)
 {
     made_up *const m = of;
-    (void)r, (void)g;
     sg_watch_tell(watch, s, 1, 1);
     const float     one[C] = {1, 1, 1, 1};
     const sg_tensor x = sg_new(s, SG_F32, 1, C), y = sg_new(s, SG_F32, 1, C);
@@ -139,14 +137,12 @@ static const sg_family family = {.name = "made up",
 
 static sg_status schedule(sg_sampler *p, bool old, sg_error *e)
 {
-    (void)old, (void)e;
     for (int i = 0; i < p->steps; i++) p->timestep[i] = p->sigma[i] = p->steps - i;
     return SG_OK;
 }
 
 static void step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v)
 {
-    (void)p, (void)i;
     sg_copy(s, .y = st->last, .x = st->x);
     sg_combine(s, .y = st->x, .x = {st->last, v, st->noise}, .a = {.5f, .25f, .1f}, .count = 3);
 }
@@ -157,21 +153,12 @@ static const sg_solver solver = {.noise = true, .schedule = schedule, .step = st
 
 static sg_component *decoder_component(void *of) { return &((made_up *)of)->component[1]; }
 
-static int64_t chunk(const void *of, int64_t total, int64_t done)
-{
-    (void)of;
-    return done ? 2 : (total - 1) % 2 + 1;
-}
+static int64_t chunk(const void *of, int64_t total, int64_t done) { return done ? 2 : (total - 1) % 2 + 1; }
 
-static int special(const void *of)
-{
-    (void)of;
-    return 1;
-}
+static int special(const void *of) { return 1; }
 
 static sg_status decode_open(void **run, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e)
 {
-    (void)s, (void)y, (void)x, (void)e;
     ((made_up *)of)->count = 0;
     *run = of;
     return SG_OK;
@@ -254,14 +241,12 @@ typedef struct seen {
 
 static sg_status take_latents(void *context, int step_, const float *latents, const int64_t shape[4], sg_error *e)
 {
-    (void)step_, (void)e;
     memcpy(((seen *)context)->latents, latents, (size_t)(shape[0] * shape[1] * shape[2] * shape[3]) * sizeof *latents);
     return SG_OK;
 }
 
 static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
 {
-    (void)e;
     seen *const s = context;
     assert_int_equal(index, s->frames++);
     if (s->height == Y) memcpy(s->pixels + index * Y * X * 3, rgb, Y * X * 3);
@@ -356,7 +341,6 @@ static void see_text(void *context, sg_stream *s, const sg_attention_shape *shap
 {
     static float         k[(TEXT + CELLS / C + TEXT) * C];
     const made_up *const m = context;
-    (void)step_, (void)timestep;
     if (!s->memory->alloc) return; /* a plan has no data */
     assert_int_equal(shape->n, args->q.dim[0]);
     assert_int_equal(shape->text_prefix, layer ? 0 : m->before[pass]);
@@ -481,7 +465,6 @@ static void see_lists(void *context, const char *name, sg_stream *s, sg_tensor t
 {
     keeps *const c = context;
     int          layer, used = 0;
-    (void)s;
     if (sscanf(name, "attention.%d.list%n", &layer, &used) == 1 && used) c->lists.list = t;
     used = 0;
     if (sscanf(name, "attention.%d.count%n", &layer, &used) != 1 || !used || !t.data) return;

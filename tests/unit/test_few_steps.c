@@ -9,7 +9,6 @@ typedef struct seen {
 
 static sg_status take_latents(void *context, int step, const float *x, const int64_t shape[4], sg_error *e)
 {
-    (void)e;
     seen *const  s = context;
     const size_t n = (size_t)(shape[0] * shape[1] * shape[2] * shape[3]);
     double       sum = 0, squares = 0;

@@ -41,7 +41,6 @@ static size_t give(uint8_t *p)
 
 static void *device_alloc(const sg_backend *b, size_t bytes)
 {
-    (void)b;
     device.held += bytes;
     if (device.held > device.most) device.most = device.held;
     return take(bytes);
@@ -49,14 +48,12 @@ static void *device_alloc(const sg_backend *b, size_t bytes)
 
 static void device_release(const sg_backend *b, void *p)
 {
-    (void)b;
     if (p) device.held -= give(p);
     for (int i = 0; i < 2; i++) device.slot[i] = NULL; /* one of them may be gone */
 }
 
 static void *device_pin(const sg_backend *b, size_t bytes)
 {
-    (void)b;
     if (device.no_pin) return NULL;
     device.pinned += bytes;
     if (device.pinned > device.most_pin) device.most_pin = device.pinned;
@@ -64,15 +61,10 @@ static void *device_pin(const sg_backend *b, size_t bytes)
     return device.pin = take(bytes);
 }
 
-static void device_unpin(const sg_backend *b, void *p)
-{
-    (void)b;
-    device.pinned -= give(p);
-}
+static void device_unpin(const sg_backend *b, void *p) { device.pinned -= give(p); }
 
 static sg_status device_fetch(sg_stream *s, const sg_fetch_args *a)
 {
-    (void)s;
     const int other = !a->slot;
     assert_true(a->slot == 0 || a->slot == 1);
     assert_true((const uint8_t *)a->host >= device.pin);
@@ -124,7 +116,6 @@ typedef struct film {
 
 static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
 {
-    (void)e;
     film *const f = context;
     assert_true(index < MOST_FRAMES);
     memcpy(f->pixels[index], rgb, sizeof f->pixels[index]);
@@ -238,13 +229,11 @@ static int end_progress(void *context, sg_stage stage, int done, int total)
 static sg_status end_latents(void *context, int step, const float *latents, const int64_t shape[4], sg_error *e)
 {
     const ending *const end = context;
-    (void)latents, (void)shape;
     return end->how == FAILED_STEP && step == end->steps - 1 ? sg_error_set(e, SG_E_FILE, "disk full") : SG_OK;
 }
 
 static sg_status end_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
 {
-    (void)context, (void)index, (void)rgb;
     return sg_error_set(e, SG_E_FILE, "disk full");
 }
 

@@ -221,8 +221,6 @@ typedef struct frames {
 static sg_status keep_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
 {
     frames *const f = context;
-    (void)index;
-    (void)e;
     assert_true(f->used + f->frame <= sizeof f->rgb);
     memcpy(f->rgb + f->used, rgb, f->frame);
     f->used += f->frame;

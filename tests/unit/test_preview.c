@@ -18,7 +18,6 @@ static sg_status on_latents(void *context, int step, const float *latents, const
 {
     seen *const  o = context;
     const size_t n = (size_t)(shape[0] * shape[1] * shape[2] * shape[3]);
-    (void)step, (void)e;
     assert_true(n <= ROOM);
     memcpy(o->shape, shape, sizeof o->shape);
     memcpy(o->latents, latents, n * sizeof *latents);
@@ -38,7 +37,6 @@ static sg_status on_preview(void *context, const sg_preview *p, sg_error *e)
 
 static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
 {
-    (void)e;
     for (int i = 0; i < 32 * 48 * 3; i++) ((seen *)context)->frames += (uint32_t)rgb[i] * (uint32_t)(index * 7 + i + 1);
     return SG_OK;
 }

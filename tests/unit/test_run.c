@@ -266,7 +266,6 @@ static int seen;
 static void look(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
                  double timestep, const sg_attend_args *args)
 {
-    (void)s;
     assert_ptr_equal(context, &seen);
     assert_int_equal(shape->n, args->q.dim[0]);
     seen = 1000 * layer + 100 * step + 10 * pass + (int)timestep;

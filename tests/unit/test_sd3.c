@@ -36,7 +36,6 @@ static void see(void *context, sg_stream *s, const sg_attention_shape *shape, in
                 double timestep, const sg_attend_args *args)
 {
     const int text = layer < BLOCKS ? TEXT : 0;
-    (void)timestep;
     if (!s->memory->alloc) return; /* on a plan */
     assert_int_equal(shape->n, PICTURE + text);
     assert_int_equal(shape->text_suffix, text);

@@ -108,7 +108,6 @@ SG_OPS(X)
 
 static sg_status put_off_begin(sg_stream *s, int repeats)
 {
-    (void)s, (void)repeats;
     in_step = true;
     return SG_OK;
 }

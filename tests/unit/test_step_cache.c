@@ -107,7 +107,6 @@ static void test_skips_are_diffusers(void **unused)
 {
     sg_backend *cpu = NULL;
     sg_error    e = {0};
-    (void)unused;
     assert_int_equal(sg_backend_open(&cpu, &(sg_backend_options){.name = "cpu", .threads = 1}, &e), SG_OK);
     for (size_t k = 0; k < sizeof skip_table / sizeof *skip_table; k++) {
         char               out[64];
