@@ -15,20 +15,11 @@
 #include "sink.h"
 #include "t5_tokenizer.h"
 #include "tensor_source.h"
+#include "unit.h"
 
 #include <dirent.h>
 #include <jansson.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "failing_memory.h"
 
@@ -442,7 +433,6 @@ static sg_status score_command(sg_error *e)
 
 static void constructors(void **state)
 {
-    (void)state;
     exhaust("backend", 1, open_backend);
     exhaust("convolution", 1, convolve);
     exhaust("weights", 3, open_weights);
@@ -460,7 +450,6 @@ static void constructors(void **state)
 
 static void renders(void **state)
 {
-    (void)state;
     static const struct {
         const char *name, *dir, *backend;
     } of[] = {{"render", mini, "cpu"}, {"render of two experts", two_experts, "cpu"}, {"render by ref", mini, "ref"}};
@@ -480,7 +469,6 @@ static void renders(void **state)
 
 static void evaluations(void **state)
 {
-    (void)state;
     assert_int_equal(mkdir("e", 0777), 0);
     for (size_t i = 0; i < REPORT_FILES; i++) {
         FILE *const f = fopen(report_files[i].name, "w");
@@ -495,7 +483,6 @@ static void evaluations(void **state)
 
 static void sinks(void **state)
 {
-    (void)state;
     char        known[80];
     const bool  mp4 = strstr(sg_sink_endings(known, sizeof known), ".mp4") != NULL;
     const char *path[] = {"a.y4m", "a-%04d.png", "a.mp4", "a.mkv", "a.webp"};
@@ -514,7 +501,6 @@ static sg_status write_picture(sg_error *e)
 
 static void settings(void **state)
 {
-    (void)state;
     static const char *const path[] = {"b.png", "b.jpg"};
     for (int i = 0; i < 2; i++) {
         sink_path = path[i];
@@ -526,7 +512,6 @@ static void settings(void **state)
 
 static void commands(void **state)
 {
-    (void)state;
     exhaust("render command", 3 * sparse_step, render_command);
     exhaust("info command", sparse_step, info_command);
     exhaust("refused command", 3 * sparse_step, refused_command);
@@ -537,7 +522,6 @@ static void commands(void **state)
 /* Of a video against a video and against a picture. */
 static void comparisons(void **state)
 {
-    (void)state;
     enum { SIDE = 24 };
     static const uint8_t rgb[SIDE * SIDE * 3];
     char                 known[80];

@@ -3,15 +3,7 @@
 #include "arms.h"
 #include "caption.h"
 #include "collage.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static sg_settings nothing(void) { return sg_options_empty(SG_COMMAND_COMPARE); }
 
@@ -23,7 +15,6 @@ static void open_arms(sg_arms *a, const char *list, const sg_settings *base)
 
 static void arms_are_read(void **state)
 {
-    (void)state;
     const sg_settings base = nothing();
     sg_arms           a;
     open_arms(&a,
@@ -62,7 +53,6 @@ static void arms_are_read(void **state)
 /* The command's options hold for all arms that they concern, unless an arm says otherwise. */
 static void arms_start_from_the_command(void **state)
 {
-    (void)state;
     sg_settings base = nothing();
     sg_arms     a;
     base.prompt = "ball";
@@ -83,7 +73,6 @@ static void arms_start_from_the_command(void **state)
 
 static void bad_arms_are_refused(void **state)
 {
-    (void)state;
     static const char *const bad[][2] = {
         {"", "arm 1 is empty"},
         {"dense,", "arm 2 is empty"},
@@ -125,7 +114,6 @@ static void bad_arms_are_refused(void **state)
 
 static void long_names_are_refused(void **state)
 {
-    (void)state;
     const sg_settings base = nothing();
     char              list[600];
     sg_arms           a;
@@ -168,7 +156,6 @@ static void read_dots(const sg_image *i, int scale, char *out)
 
 static void captions_are_legible(void **state)
 {
-    (void)state;
     for (int scale = 1; scale <= 3; scale += 2) {
         const sg_image i = blank(14 * scale, 9 * scale);
         char           dots[200];
@@ -198,7 +185,6 @@ static void captions_are_legible(void **state)
 /* Nothing is drawn beside the picture (the sanitizers watch), nor beyond the width; long text ends in dots. */
 static void captions_are_cut(void **state)
 {
-    (void)state;
     static const char long_text[] = "a text that is much too long for so small a picture: Wide Wide Wide Wide Wide";
     const sg_image    i = blank(64, 30), j = blank(64, 30);
     sg_caption_draw(&i, -5, -3, 500, 2, long_text);
@@ -240,7 +226,6 @@ static int red(const sg_image *i, int x, int y) { return i->rgb[3 * (y * i->widt
 
 static void clips_stand_side_by_side(void **state)
 {
-    (void)state;
     uint8_t   *rgb[] = {clip(0), clip(1), clip(2)};
     sg_collage c = {W, H, FRAMES, 3, (const uint8_t *const *)rgb};
     sg_caption caption[5] = {0};
@@ -277,7 +262,6 @@ static void clips_stand_side_by_side(void **state)
 
 static void contact_sheets(void **state)
 {
-    (void)state;
     uint8_t          *rgb[] = {clip(0), clip(1)};
     const sg_collage  c = {W, H, FRAMES, 2, (const uint8_t *const *)rgb};
     const char *const line[] = {"", "one"};
@@ -301,7 +285,6 @@ static void contact_sheets(void **state)
 /* Where it would be too wide each pixel is the mean of a square. */
 static void contact_sheets_shrink(void **state)
 {
-    (void)state;
     enum { WIDE = 1024, HIGH = 4, MANY = 8 };
     uint8_t *const rgb = malloc((size_t)MANY * WIDE * HIGH * 3);
     assert_non_null(rgb);
@@ -347,7 +330,6 @@ static const char *same(const char *list, int64_t tokens, int steps)
 
 static void arms_that_would_be_the_same(void **state)
 {
-    (void)state;
     assert_string_equal(same("dense,sparge", 1000, 10), "dense: 1000 tokens are fewer than 1024");
     assert_string_equal(same("dense,sparge", 2000, 10), "");
     assert_string_equal(same("dense,sage:dense-steps=1", 2000, 10),

@@ -1,14 +1,6 @@
 /* test_clip_names.c - prompts as names of files: safe, within bounds, each its own. */
 #include "clip_names.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static void expect_stem(const char *prompt, const char *stem)
 {
@@ -19,7 +11,6 @@ static void expect_stem(const char *prompt, const char *stem)
 
 static void stems_are_safe(void **state)
 {
-    (void)state;
     expect_stem("a cat, in the style of Van Gogh.", "a cat, in the style of Van Gogh.");
     expect_stem("don't (stop) #1 100% é 漢字 🎈", "don't (stop) #1 100% é 漢字 🎈");
     expect_stem("../../etc/passwd", "_._.._etc_passwd");
@@ -39,7 +30,6 @@ static void stems_are_safe(void **state)
 
 static void stems_are_cut_between_characters(void **state)
 {
-    (void)state;
     char prompt[1024], out[SG_CLIP_STEM + 1];
     memset(prompt, 'x', sizeof prompt);
     prompt[sizeof prompt - 1] = '\0';
@@ -77,7 +67,6 @@ static void expect_names(const char *const *prompt, const char *const *want, int
 
 static void names_differ(void **state)
 {
-    (void)state;
     static const char *const prompt[ENTRIES] = {"a/b", "z",   "a_b", "z",       "a?b", "a/b", "a",
                                                 "a-1", "con", "é",   "e\u0301", "ﬁsh", "fish"};
     static const char *const want[ENTRIES] = {"a_b-1.mp4",     "z-1.mp4",   "a_b~2-1.mp4", "z-4.mp4",   "a_b~3-1.mp4",
@@ -89,7 +78,6 @@ static void names_differ(void **state)
 /* A prompt that looks like another's second name, and long ones that begin the same. */
 static void names_that_were_made_are_not_taken(void **state)
 {
-    (void)state;
     char              x[SG_CLIP_STEM + 20], y[SG_CLIP_STEM + 20], want_x[SG_CLIP_NAME], want_y[SG_CLIP_NAME];
     const char *const prompt[] = {"a", "A", "a~2", x, y};
     const char *const want[] = {"a-0.mp4", "A-0.mp4", "a_2-0.mp4", want_x, want_y};
@@ -105,7 +93,6 @@ static void names_that_were_made_are_not_taken(void **state)
 /* Of COCO's captions, several of which are of one image, and some of which say the same. */
 static void captions_are_named_by_image(void **state)
 {
-    (void)state;
     static const char *const want[] = {"12-0.png", "12~2-0.png", "9000000000-2.png", "12~2-2.png", "a dog-0.png"};
     sg_prompt                all[] = {{.text = "a cat", .image_id = 12},
                                       {.text = "a dog on a mat", .image_id = 12},

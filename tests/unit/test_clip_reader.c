@@ -3,19 +3,7 @@
 #include "image_reader.h"
 #include "metrics.h"
 #include "sink.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "unit_file.h"
+#include "unit.h"
 
 enum { WIDTH = 96, HEIGHT = 64, FRAMES = 12, BYTES = WIDTH * HEIGHT * 3 };
 
@@ -98,7 +86,6 @@ static double read_back(const char *path, void (*draw)(uint8_t *rgb, int frame),
 
 static void y4m_comes_back(void **state)
 {
-    (void)state;
     write_clip("patches.y4m", patches);
     write_clip("waves.y4m", waves);
     const double flat = read_back("patches.y4m", patches, 1), moving = read_back("waves.y4m", waves, -1);
@@ -109,7 +96,6 @@ static void y4m_comes_back(void **state)
 /* The wrong matrix moves the patches by up to 30 levels, the wrong range by 16. */
 static void mp4_comes_back(void **state)
 {
-    (void)state;
     if (!has_mp4()) skip();
     write_clip("patches.mp4", patches);
     write_clip("waves.mp4", waves);
@@ -151,7 +137,6 @@ static void expect_empty(const char *folder)
 
 static void every_picture_has_its_number(void **state)
 {
-    (void)state;
     static uint8_t drawn[BYTES];
     for (int level = -1; level <= 9; level++) {
         sg_sink *s = NULL;
@@ -181,7 +166,6 @@ static void every_picture_has_its_number(void **state)
 /* One name that cannot be had fails the clip, and the caller learns it whatever it does next; no other picture stays. */
 static void a_failed_picture_fails_the_clip(void **state)
 {
-    (void)state;
     static const int failing[] = {0, 1, 9, PICTURES - 1};
     for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
         char     name[32];
@@ -203,7 +187,6 @@ static void a_failed_picture_fails_the_clip(void **state)
 
 static void given_up_leaves_no_picture(void **state)
 {
-    (void)state;
     for (int count = 0; count < PICTURES; count += 3) {
         sg_sink *s = NULL;
         sg_error e = {0};
@@ -217,7 +200,6 @@ static void given_up_leaves_no_picture(void **state)
 
 static void pictures_come_one_by_one(void **state)
 {
-    (void)state;
     sg_clip_reader *r = NULL;
     const sg_image *frame = NULL;
     sg_error        e = {0};
@@ -236,20 +218,6 @@ static void pictures_come_one_by_one(void **state)
     assert_int_equal(sg_clip_reader_open(&r, SG_PICTURES "/scene.png", &e), SG_OK);
     assert_int_equal(sg_clip_reader_list(r)->count, 1);
     sg_clip_reader_close(&r);
-}
-
-static uint8_t *read_file(const char *path, size_t *size)
-{
-    FILE *const f = fopen(path, "rb");
-    assert_non_null(f);
-    fseek(f, 0, SEEK_END);
-    *size = (size_t)ftell(f);
-    rewind(f);
-    uint8_t *const data = malloc(*size);
-    assert_non_null(data);
-    assert_int_equal(fread(data, 1, *size, f), *size);
-    fclose(f);
-    return data;
 }
 
 /* Reads to the end; a failure must name the file. */
@@ -271,7 +239,6 @@ static sg_status read_all(const char *path, char *text, size_t size)
 /* 4:2:0 of odd sides: luma by pixel, chroma by four of them. The colours are so strong that the matrix does not matter. */
 static void subsampled_y4m(void **state)
 {
-    (void)state;
     enum { W = 33, H = 17, CW = 17, CH = 9, SIZE = W * H + 2 * CW * CH };
     static const char *const chroma[] = {"", " C420", " C420jpeg", " C420mpeg2", " C420paldv XYSCSS=420"};
     static uint8_t           planes[SIZE];
@@ -318,7 +285,6 @@ static void subsampled_y4m(void **state)
 /* What only FFmpeg reads. */
 static void other_y4m(void **state)
 {
-    (void)state;
     static const char *const chroma[] = {"C422", "Cmono", "C420p10", "C444 XCOLORRANGE=FULL"};
     for (size_t i = 0; i < sizeof chroma / sizeof *chroma; i++) {
         static const uint8_t zero[16 * 16 * 3];
@@ -336,7 +302,6 @@ static void other_y4m(void **state)
 
 static void y4m_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *content, *why; /* "": FFmpeg's words, where it is */
     } of[] = {
@@ -375,10 +340,9 @@ static void y4m_refused(void **state)
 
 static void mp4_refused(void **state)
 {
-    (void)state;
     if (!has_mp4()) skip();
     size_t         size;
-    uint8_t *const data = read_file("waves.mp4", &size);
+    uint8_t *const data = (uint8_t *)read_file("waves.mp4", &size);
     char           text[256];
     unsigned       seed = 1;
     for (size_t n = 1; n < size; n += 1 + size / 97) { /* wherever it is cut, it is refused */
@@ -403,14 +367,13 @@ static void mp4_refused(void **state)
 /* The frames that went in, bit by bit; and a file that was cut passes for whole only if all of them are there. */
 static void mkv_loses_nothing(void **state)
 {
-    (void)state;
     if (!has_mp4()) skip();
     size_t size;
     char   text[256];
     write_clip("patches.mkv", patches);
     write_clip("waves.mkv", waves);
     assert_true(isinf(read_back("patches.mkv", patches, 0)) && isinf(read_back("waves.mkv", waves, -1)));
-    uint8_t *const data = read_file("waves.mkv", &size);
+    uint8_t *const data = (uint8_t *)read_file("waves.mkv", &size);
     for (size_t n = 1; n < size; n += 1 + size / 97) {
         write_bytes("broken.mkv", data, n);
         if (read_all("broken.mkv", text, sizeof text) == SG_OK)
@@ -421,7 +384,6 @@ static void mkv_loses_nothing(void **state)
 
 static void no_clips(void **state)
 {
-    (void)state;
     char text[256];
     assert_int_equal(read_all("missing.mp4", text, sizeof text), SG_E_FILE);
     write_bytes("empty.mp4", "", 0);
@@ -430,16 +392,6 @@ static void no_clips(void **state)
     assert_int_equal(read_all("text.mp4", text, sizeof text), has_mp4() ? SG_E_FORMAT : SG_E_UNSUPPORTED);
     assert_non_null(strstr(text, "neither a PNG nor a JPEG"));
     assert_non_null(strstr(text, has_mp4() ? "AVI or Y4M" : "nor a Y4M; this build has no FFmpeg"));
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    static const char *const made[] = {"patches.y4m", "waves.y4m",  "patches.mp4", "waves.mp4",
-                                       "broken.y4m",  "broken.mp4", "empty.mp4",   "text.mp4",
-                                       "patches.mkv", "waves.mkv",  "broken.mkv"};
-    for (size_t i = 0; i < sizeof made / sizeof *made; i++) unlink(made[i]);
-    return 0;
 }
 
 int main(void)
@@ -458,9 +410,5 @@ int main(void)
         cmocka_unit_test(no_clips),
         cmocka_unit_test(mkv_loses_nothing),
     };
-    char folder[] = "/tmp/test_clip_reader.XXXXXX";
-    if (!mkdtemp(folder) || chdir(folder) != 0) return 1;
-    const int failed = cmocka_run_group_tests(tests, NULL, clean);
-    if (chdir("/") == 0) rmdir(folder);
-    return failed;
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

@@ -6,8 +6,6 @@
 #include "setup.h"
 #include "wan_vae.h"
 
-#include <math.h>
-
 enum { SIDE = 32, CLIP_FRAMES = 5, PIXELS = SIDE * SIDE * 3 };
 
 static uint8_t clip[CLIP_FRAMES * PIXELS];
@@ -88,7 +86,6 @@ static void encode_once(sg_engine *g, sg_request *r, int units)
 
 static void pictures_are_encoded_once(void **state)
 {
-    (void)state;
     sg_engine *g = open_model(SG_FIXTURES "/wan21_i2v", 0);
     sg_request r = request(g);
     r.image[SG_IMAGE_FIRST].rgb = clip;
@@ -98,7 +95,6 @@ static void pictures_are_encoded_once(void **state)
 
 static void a_video_is_encoded_once(void **state)
 {
-    (void)state;
     sg_engine *g = open_model(model, 0);
     sg_request r = request(g);
     r.video.rgb = clip;
@@ -110,7 +106,6 @@ static void a_video_is_encoded_once(void **state)
 /* The last steps alone are done; the plan has the frames and a phase more. */
 static void some_steps_are_done(void **state)
 {
-    (void)state;
     static const struct {
         int    steps;
         double strength;
@@ -167,7 +162,6 @@ static sg_engine *open_images(void)
 /* It starts from a picture as others from a video of one frame. */
 static void an_image_starts_from_another(void **state)
 {
-    (void)state;
     sg_engine  *g = open_images();
     sg_request  r = request(g), of_video = r;
     sg_pictures p = {.path = {"a.png"}, .fit = "crop", .whole = {{SIDE, SIDE, clip}}};
@@ -195,7 +189,6 @@ static void an_image_starts_from_another(void **state)
 /* diffusers' image pipelines do N - int(N - N strength) steps. */
 static void steps_are_rounded_up(void **state)
 {
-    (void)state;
     static const struct {
         int    steps;
         double strength;
@@ -217,7 +210,6 @@ static void set(sg_settings *s, const char *name, const char *value)
 /* What is of videos has no effect on a model of images, and strength none where a picture begins a video. */
 static void options_of_videos_are_refused(void **state)
 {
-    (void)state;
     static const char *const cases[][3] = {
         {"frames", "5", "--frames 5: this model makes images, of one frame"},
         {"seconds", "2", "--seconds has no effect: this model makes images"},
@@ -282,7 +274,6 @@ static void take_tap(void *context, const char *name, sg_stream *s, sg_tensor t)
 /* The generator gives the deviations first and then the noise. */
 static void latents_are_drawn(void **state)
 {
-    (void)state;
     static taps  modes, drawn[2];
     static float normal[2 * 4096];
     sg_engine   *g = open_model(model, 0);
@@ -350,7 +341,6 @@ static sg_plan planned(sg_engine *g, sg_request *r, sg_tiling tiling)
 /* Where the encoder has tiles they come when it is encoding that does not fit, and what was encoded otherwise does not stay. */
 static void encoders_have_tiles(void **state)
 {
-    (void)state;
     sg_engine *g = open_model(model, 0);
     sg_request r = request(g);
     sg_vae_ops ops = sg_wan_vae_ops;
@@ -384,7 +374,7 @@ int main(void)
         cmocka_unit_test(pictures_are_encoded_once), cmocka_unit_test(a_video_is_encoded_once),
         cmocka_unit_test(some_steps_are_done),       cmocka_unit_test(an_image_starts_from_another),
         cmocka_unit_test(steps_are_rounded_up),      cmocka_unit_test(options_of_videos_are_refused),
-        cmocka_unit_test(latents_are_drawn),       cmocka_unit_test(encoders_have_tiles),
+        cmocka_unit_test(latents_are_drawn),         cmocka_unit_test(encoders_have_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

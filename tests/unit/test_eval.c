@@ -3,21 +3,9 @@
 #include "eval_files.h"
 #include "eval_manifest.h"
 #include "eval_results.h"
+#include "unit.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "unit_file.h"
-
-static char folder[] = "/tmp/test_eval.XXXXXX";
+static char folder[] = "eval";
 
 static void write_inside(const char *name, const char *text, size_t bytes)
 {
@@ -72,7 +60,6 @@ static const sg_rank alone = {.size = 1}, second = {.rank = 1, .size = 2};
 /* A file that ends anywhere within its last line is that file without the line. */
 static void lines_are_cut_anywhere(void **state)
 {
-    (void)state;
     sg_eval_log l;
     open_log(&l, &alone);
     assert_false(l.cut);
@@ -103,7 +90,6 @@ static void lines_are_cut_anywhere(void **state)
 /* Every rank sees what all have done; what is done counts before what failed, whichever was first. */
 static void ranks_see_each_other(void **state)
 {
-    (void)state;
     sg_eval_log a, b;
     open_log(&a, &alone);
     add(&a, 0, 0, 0, false);
@@ -144,7 +130,6 @@ static void ranks_see_each_other(void **state)
  * are nothing, and they change no state. */
 static void scores_find_their_clip(void **state)
 {
-    (void)state;
     static const char first[] = DONE("0", "a") SCORED("0", "0.1") SCORED("0", "0.2") SCORED("1", "0.3")
         SCORED("2", "0.4") DONE("2", "b") SCORED("3", "0.5"),
                       other[] = DONE("1", "c");
@@ -174,7 +159,6 @@ static void scores_find_their_clip(void **state)
 /* Lines of another evaluation are refused. */
 static void foreign_lines_are_refused(void **state)
 {
-    (void)state;
     static const int places[][3] = {{3, 0, 0}, {0, 2, 0}, {0, 0, 2}};
     for (size_t i = 0; i < 3; i++) {
         sg_eval_log   l;
@@ -211,7 +195,6 @@ static sg_status compare(const char *there, const char *now, sg_error *e)
 
 static void differences_are_shown(void **state)
 {
-    (void)state;
     sg_error e;
     assert_int_equal(
         compare("{\"steps\": 4, \"x\": [1, {\"y\": null}]}", "{\"x\": [1, {\"y\": null}], \"steps\": 4.0}", &e), SG_OK);
@@ -238,7 +221,6 @@ static void differences_are_shown(void **state)
 
 static void frames_come_back_or_are_refused(void **state)
 {
-    (void)state;
     enum { BYTES = 2 * 16 * 16 * 3, HEAD = 128 };
     sg_eval    v = {.folder = folder};
     sg_request r = {.width = 16, .height = 16, .frames = 2, .seed = 5};
@@ -273,7 +255,6 @@ static void frames_come_back_or_are_refused(void **state)
 /* Five frames from the first to the last, none higher than 160 pixels, each pixel a mean. */
 static void strips_are_small(void **state)
 {
-    (void)state;
     enum { WIDTH = 12, HEIGHT = 322, FRAMES = 9 };
     const size_t   bytes = (size_t)WIDTH * HEIGHT * 3;
     uint8_t *const rgb = malloc(FRAMES * bytes);
@@ -295,6 +276,8 @@ static void strips_are_small(void **state)
     free(rgb);
 }
 
+static int make_folder(void **state) { return enter_folder(state) || mkdir(folder, 0700); }
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,8 +285,5 @@ int main(void)
         cmocka_unit_test(scores_find_their_clip), cmocka_unit_test(foreign_lines_are_refused),
         cmocka_unit_test(differences_are_shown),  cmocka_unit_test(frames_come_back_or_are_refused),
         cmocka_unit_test(strips_are_small)};
-    if (!mkdtemp(folder)) return 1;
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    rmdir(folder);
-    return failed;
+    return cmocka_run_group_tests(tests, make_folder, leave_folder);
 }

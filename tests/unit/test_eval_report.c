@@ -3,32 +3,10 @@
 #include "eval_report.h"
 #include "eval_summary.h"
 #include "report_result.h"
+#include "unit.h"
 
 #include <dirent.h>
 #include <jansson.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "unit_file.h"
-
-static char *read_file(const char *name)
-{
-    static char text[1 << 20];
-    FILE *const f = fopen(name, "rb");
-    assert_non_null(f);
-    const size_t n = fread(text, 1, sizeof text - 1, f);
-    fclose(f);
-    text[n] = '\0';
-    return text;
-}
 
 static void remove_files(void)
 {
@@ -58,7 +36,6 @@ static void assert_interval(const sg_interval *v, double mean, double low, doubl
 
 static void test_line(void **state)
 {
-    (void)state;
     static const char text[] =
         "{\"version\":1,\"arm\":\"sparge:topk=0.3\",\"arm_index\":1,\"prompt\":12,\"clip\":3,\"status\":\"done\","
         "\"text\":\"\\u7ea2 <b>\",\"groups\":[\"motion\",\"colour\",\"motion\"],\"seed\":9007199254740993,\"width\":64,"
@@ -98,7 +75,6 @@ static void test_line(void **state)
 
 static void test_unknown(void **state)
 {
-    (void)state;
     static const char text[] = "{" PLACE ",\"status\":\"failed\",\"error\":\"no\",\"seed\":null,\"psnr\":null}";
     sg_eval_clip      c;
     sg_error          e = {0};
@@ -111,7 +87,6 @@ static void test_unknown(void **state)
 
 static void test_bad_lines(void **state)
 {
-    (void)state;
     static const char *const of[][2] = {
         {"", "not valid JSON"},
         {"[]", "should be a JSON object"},
@@ -177,7 +152,6 @@ static void test_bad_lines(void **state)
 
 static void test_paths(void **state)
 {
-    (void)state;
     static const char *const good[] = {"a",     "a/b.mp4", "a..b/...", "-a",          "1:2",
                                        "a/b:c", " ",       "%2e%2e/a", "\xE7\xBA\xA2"};
     static const char *const bad[] = {"",        "/a",    "a/",        "a//b", "..",       "../a",
@@ -197,7 +171,6 @@ static void test_paths(void **state)
 
 static void test_which_line(void **state)
 {
-    (void)state;
     sg_eval_results r;
     sg_error        e = {0};
     write_text("results-0.jsonl", AT("1", "0", "0", "failed", "1") "\n\n" AT("1", "0", "0", "failed", "2") "\r\n" AT(
@@ -228,7 +201,6 @@ static void test_which_line(void **state)
 
 static void test_student(void **state)
 {
-    (void)state;
     static const struct {
         int    freedom;
         double t;
@@ -276,14 +248,15 @@ static const char lines[] =
     "\"clipsim\":0.25,\"clip_t\":0.5}\n"
     "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":\"y\","
     "\"clipsim\":-0.5,\"clip_t\":0.75}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"scored\",\"text\":\"x\","
+    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"scored\",\"text\":"
+    "\"x\","
     "\"clipsim\":0.125,\"clip_t\":0.25}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":\"y\","
+    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":"
+    "\"y\","
     "\"clipsim\":-0.5,\"clip_t\":1}\n";
 
 static void test_summary(void **state)
 {
-    (void)state;
     sg_eval_results r;
     sg_eval_summary s;
     sg_error        e = {0};
@@ -355,7 +328,6 @@ static sg_interval ssim_of(const double *ssim, int count)
 /* SSIM is 1 at most, and so are the ends of its interval. Where it is narrow it is that of Student's t. */
 static void test_ssim_stays_below_one(void **state)
 {
-    (void)state;
     sg_interval v = ssim_of((double[]){0.84, 0.93, 0.92}, 3); /* t alone: 0.7741 to 1.0192 */
     assert_interval(&v, 0.896666666666667, 0.680319782210495, 0.969275730811009);
     v = ssim_of((double[]){0.2, 0.9999}, 2);
@@ -378,7 +350,6 @@ static void assert_result(const sg_result *r, const char *expected)
 
 static void test_result(void **state)
 {
-    (void)state;
     const sg_interval clear = {2.104, 1.9, 2.3}, slower = {0.81, 0.7, 0.9}, same = {NAN, 0.9, 1.1},
                       none = {NAN, NAN, NAN};
     sg_result r = {.arm = "sparge",
@@ -421,19 +392,18 @@ static void test_result(void **state)
 
 static void test_files(void **state)
 {
-    (void)state;
     sg_error e = {0};
     write_text("results.jsonl", lines);
     write_text("manifest.json", manifest);
     assert_int_equal(sg_eval_report(".", &e), SG_OK);
-    const char *const csv = read_file("summary.csv");
-    int               rows = 0;
+    char *const csv = read_file("summary.csv", NULL);
+    int         rows = 0;
     assert_memory_equal(csv, "arm,group,prompts,done,failed,paired,identical,psnr,psnr_low,psnr_high,psnr_minimum,",
                         83);
     for (const char *p = csv; (p = strstr(p, "\r\n")); p++) rows++;
     assert_int_equal(rows, 5);
     assert_non_null(strstr(csv, "\r\n\"a,\"\"b\"\"\",\"g\",1,2,0,2,0,32,,,21,"));
-    json_t *const       j = json_loads(read_file("summary.json"), JSON_REJECT_DUPLICATES, NULL);
+    json_t *const       j = json_load_file("summary.json", JSON_REJECT_DUPLICATES, NULL);
     const json_t *const row = json_array_get(json_object_get(j, "rows"), 2);
     assert_true(json_array_size(json_object_get(j, "rows")) == 4);
     const json_t *const results = json_object_get(j, "results");
@@ -449,9 +419,11 @@ static void test_files(void **state)
     assert_true(json_real_value(json_object_get(json_object_get(row, "speedup"), "high")) > 18);
     assert_true(json_is_null(json_object_get(row, "ssim_p5")));
     json_decref(j);
-    const char *const page = read_file("report.html");
+    char *const page = read_file("report.html", NULL);
     assert_null(strstr(page, "</script><b>"));
     assert_non_null(strstr(page, "\\u003c/script>\\u003cb>"));
+    free(csv);
+    free(page);
     remove_files();
 }
 
@@ -483,7 +455,6 @@ static sg_interval speedup_of(const double share[4], double first, double second
 /* Paired: prompts that take longer in both arms are no noise. What lies within the interval is no speed-up. */
 static void test_speedup(void **state)
 {
-    (void)state;
     sg_interval v = speedup_of((double[]){0.75, 0.77, 0.78, 0.76}, 0, 0);
     assert_true(v.mean > 1.3 && v.mean < 1.32 && v.low > 1.27 && v.high < 1.35);
     v = speedup_of((double[]){0.6, 1.05, 0.9, 1.02}, 0, 0);
@@ -499,7 +470,6 @@ static void test_speedup(void **state)
 /* Where every clip equals the first arm's PSNR is infinite: inf in text, null in JSON, and their number is there. */
 static void test_identical(void **state)
 {
-    (void)state;
     static const char equal[] =
         "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
         "\"file\":\"f\",\"seconds\":{\"whole\":10}}\n"
@@ -510,8 +480,10 @@ static void test_identical(void **state)
     write_text("results.jsonl", equal);
     write_text("manifest.json", manifest);
     assert_int_equal(sg_eval_report(".", &e), SG_OK);
-    assert_non_null(strstr(read_file("summary.csv"), "\r\n\"a,\"\"b\"\"\",\"all\",1,1,0,1,1,inf,,,inf,inf,"));
-    json_t *const       j = json_loads(read_file("summary.json"), JSON_REJECT_DUPLICATES, NULL);
+    char *const csv = read_file("summary.csv", NULL);
+    assert_non_null(strstr(csv, "\r\n\"a,\"\"b\"\"\",\"all\",1,1,0,1,1,inf,,,inf,inf,"));
+    free(csv);
+    json_t *const       j = json_load_file("summary.json", JSON_REJECT_DUPLICATES, NULL);
     const json_t *const row = json_array_get(json_object_get(j, "rows"), 1);
     assert_true(json_is_null(json_object_get(json_object_get(row, "psnr"), "mean")));
     assert_int_equal(json_integer_value(json_object_get(row, "identical")), 1);
@@ -534,7 +506,6 @@ static void refused(const char *settings, const char *results, const char *why)
 
 static void test_refused(void **state)
 {
-    (void)state;
     refused(NULL, lines, "./manifest.json: cannot be opened");
     refused("[]", lines, "./manifest.json: should be a JSON object");
     refused("{\"arms\":[\"dense\"]}", lines, "./manifest.json: format is not \"sparge-gen eval\"");
@@ -549,7 +520,6 @@ static void test_refused(void **state)
 
 static void test_many_groups(void **state)
 {
-    (void)state;
     FILE *const     f = fopen("results.jsonl", "w");
     sg_eval_results r;
     sg_eval_summary s;
@@ -585,10 +555,5 @@ int main(void)
                                        cmocka_unit_test(test_identical),
                                        cmocka_unit_test(test_refused),
                                        cmocka_unit_test(test_many_groups)};
-    char                    folder[] = "/tmp/test_eval_report.XXXXXX";
-    if (!mkdtemp(folder) || chdir(folder) != 0) return 1;
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    remove_files();
-    if (chdir("/") == 0) rmdir(folder);
-    return failed;
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

@@ -3,34 +3,7 @@
 #include "collage.h"
 #include "image_reader.h"
 #include "sink.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "unit_file.h"
-
-static char folder[] = "/tmp/sg-images-XXXXXX";
-
-static int enter(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
-}
-
-static int leave(void **state)
-{
-    (void)state;
-    char command[64];
-    snprintf(command, sizeof command, "rm -r '%s'", folder);
-    return chdir("/") == 0 ? system(command) : -1;
-}
+#include "unit.h"
 
 /* ---- JPEG ---- */
 
@@ -39,7 +12,6 @@ enum { WIDTH = 50, HEIGHT = 34, LONG = 200000 };
 /* More than one comment holds, and colours that change from pixel to pixel, which 4:2:0 would lose. */
 static void a_jpeg_keeps_colours_and_settings(void **state)
 {
-    (void)state;
     static uint8_t rgb[WIDTH * HEIGHT * 3];
     static char    settings[LONG + 1];
     const sg_image picture = {WIDTH, HEIGHT, rgb};
@@ -62,7 +34,6 @@ static void a_jpeg_keeps_colours_and_settings(void **state)
 
 static void a_jpeg_is_one_picture(void **state)
 {
-    (void)state;
     sg_error e = {0};
     assert_int_equal(sg_sink_check(&(sg_clip){.path = "a.jpeg", .width = 8, .height = 8, .frames = 2, .fps = 1}, &e),
                      SG_E_ARG);
@@ -80,7 +51,6 @@ static void a_jpeg_is_one_picture(void **state)
 /* Files of others: whatever they hold, an answer. */
 static void comments_are_found(void **state)
 {
-    (void)state;
     static const struct {
         const char *bytes;
         size_t      size;
@@ -127,7 +97,6 @@ static void expect_grid(int count, int width, int height, int across, int down)
 
 static void a_grid_is_nearly_square(void **state)
 {
-    (void)state;
     expect_grid(2, 30, 20, 64, 20);
     expect_grid(3, 30, 20, 64, 44);
     expect_grid(5, 30, 20, 98, 44);
@@ -141,7 +110,6 @@ static void a_grid_is_nearly_square(void **state)
 /* Picture k has the colour k + 1 everywhere; between them it is black. */
 static void pictures_stand_in_order(void **state)
 {
-    (void)state;
     enum { COUNT = 3, W = 6, H = 4, ACROSS = 16, DOWN = 12 };
     const sg_collage c = {.width = W, .height = H, .frames = 1, .arms = COUNT};
     uint8_t          rgb[ACROSS * DOWN * 3] = {0}, one[W * H * 3];
@@ -162,7 +130,6 @@ static void pictures_stand_in_order(void **state)
 
 static void outputs_may_be_one_file(void **state)
 {
-    (void)state;
     assert_int_equal(mkdir("there", 0700), 0);
     assert_int_equal(symlink("there/a.png", "link.png"), 0);
     assert_int_equal(symlink("there", "same"), 0);
@@ -188,5 +155,5 @@ int main(void)
         cmocka_unit_test(pictures_stand_in_order),
         cmocka_unit_test(outputs_may_be_one_file),
     };
-    return cmocka_run_group_tests(tests, enter, leave);
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

@@ -3,17 +3,9 @@
 #include "clip_figures.h"
 #include "image_reader.h"
 #include "metrics.h"
+#include "unit.h"
 
 #include "metrics_table.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static sg_image picture(const char *name)
 {
@@ -27,7 +19,6 @@ static sg_image picture(const char *name)
 
 static void matches_scikit_image(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof table_pairs / sizeof *table_pairs; k++) {
         const pair *const p = &table_pairs[k];
         sg_image          a = picture(p->a), b = picture(p->b);
@@ -45,7 +36,6 @@ static void matches_scikit_image(void **state)
 
 static void matches_pytorch_msssim(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof table_pairs / sizeof *table_pairs; k++) {
         const pair *const p = &table_pairs[k];
         sg_image          a = picture(p->a), b = picture(p->b);
@@ -65,7 +55,6 @@ static void matches_pytorch_msssim(void **state)
 /* The most scales whose picture still holds a window. */
 static void scales_by_size(void **state)
 {
-    (void)state;
     static const int side[] = {11, 20, 21, 40, 41, 80, 81, 160, 161, 400}, scales[] = {1, 1, 2, 2, 3, 3, 4, 4, 5, 5};
     for (size_t k = 0; k < sizeof side / sizeof *side; k++) {
         uint8_t *const rgb = calloc((size_t)side[k] * 402 * 3, 1);
@@ -81,7 +70,6 @@ static void scales_by_size(void **state)
 
 static void matches_opencv_sharpness(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof table_sharp / sizeof *table_sharp; k++) {
         sg_image      i = picture(table_sharp[k].name);
         sg_clip_watch w = {0};
@@ -102,7 +90,6 @@ static void matches_opencv_sharpness(void **state)
 
 static void matches_flicker_of_vbench(void **state)
 {
-    (void)state;
     enum { N = sizeof table_clip / sizeof *table_clip };
     sg_clip_watch w = {0};
     for (int k = 0; k < N; k++) {
@@ -123,7 +110,6 @@ static void matches_flicker_of_vbench(void **state)
 /* FFmpeg's limits: 98 of 100 pixels not above 25; a mean difference of 0.255. */
 static void black_and_frozen(void **state)
 {
-    (void)state;
     enum { SIDE = 10, PIXELS = SIDE * SIDE };
     uint8_t       rgb[3 * PIXELS];
     sg_image      i = {SIDE, SIDE, rgb};
@@ -146,7 +132,6 @@ static void black_and_frozen(void **state)
 
 static void matches_torch_on_arrays(void **state)
 {
-    (void)state;
     enum { N = sizeof table_a / sizeof *table_a };
     const sg_distance d = sg_array_distance(table_a, table_b, N), none = sg_array_distance(table_a, table_a, N);
     assert_true(fabs(d.relative_l2 - table_relative_l2) < 1e-14 && fabs(d.cosine - table_cosine) < 1e-14);
@@ -169,7 +154,6 @@ static void matches_torch_on_arrays(void **state)
 
 static void identical_pictures(void **state)
 {
-    (void)state;
     sg_image a = picture("scene.png");
     double   ssim = 0;
     assert_int_equal(sg_ssim(&ssim, &a, &a, NULL), SG_OK);
@@ -180,7 +164,6 @@ static void identical_pictures(void **state)
 
 static void too_small_for_a_window(void **state)
 {
-    (void)state;
     uint8_t        rgb[10 * 40 * 3] = {0};
     const sg_image low = {40, 10, rgb}, narrow = {10, 40, rgb};
     sg_error       e = {0};
@@ -193,7 +176,6 @@ static void too_small_for_a_window(void **state)
 
 static void summaries(void **state)
 {
-    (void)state;
     enum { N = sizeof table_values / sizeof *table_values };
     sg_summary s;
     assert_int_equal(sg_summarise(&s, table_values, N, NULL), SG_OK);

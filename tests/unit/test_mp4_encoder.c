@@ -1,35 +1,11 @@
 /* test_mp4_encoder.c - MP4 by whichever encoder opens here: frames come back, the next takes the place of one that does not. */
 #include "clip_reader.h"
 #include "sink.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { SIDE = 96, FRAMES = 11 };
 
-static char folder[] = "/tmp/sg-mp4-XXXXXX", path[64];
-
-static int enter(void **state)
-{
-    (void)state;
-    if (!mkdtemp(folder)) return -1;
-    snprintf(path, sizeof path, "%s/a.mp4", folder);
-    return 0;
-}
-
-static int leave(void **state)
-{
-    (void)state;
-    unlink(path);
-    return rmdir(folder);
-}
+static const char path[] = "a.mp4";
 
 static bool has_mp4(void) { return strstr(sg_sink_endings((char[80]){0}, 80), ".mp4") != NULL; }
 
@@ -97,7 +73,6 @@ static const char *found(const char *const *encoders)
 
 static void what_opens_writes_frames_that_come_back(void **state)
 {
-    (void)state;
     static const char *const name[][2] = {{"libx264"},   {"libopenh264"}, {"h264_nvenc"},
                                           {"libsvtav1"}, {"libaom-av1"},  {"librav1e"}};
     int                      opened = 0;
@@ -123,7 +98,6 @@ static void what_opens_writes_frames_that_come_back(void **state)
 
 static void one_that_does_not_open_is_passed_over(void **state)
 {
-    (void)state;
     static const char *const none[] = {"no such", "libx264rgb", NULL}; /* the second takes no yuv420p */
     static const char *const all[] = {"no such", "libx264rgb", "libx264", "libopenh264", "libaom-av1", NULL};
     static const char *const good[] = {"libx264", "libopenh264", "libaom-av1", NULL};
@@ -143,7 +117,6 @@ static void one_that_does_not_open_is_passed_over(void **state)
 
 static void crf_is_refused_where_the_encoder_has_none(void **state)
 {
-    (void)state;
     static const char *const with[][2] = {{"libx264"}, {"libsvtav1"}, {"libaom-av1"}};
     static const char *const without[][2] = {{"libopenh264"}, {"h264_nvenc"}, {"librav1e"}};
     if (!has_mp4()) skip();
@@ -165,7 +138,6 @@ static void crf_is_refused_where_the_encoder_has_none(void **state)
 /* As a render that is cancelled in its first step does it; SVT-AV1 1.4 would wait without end. */
 static void a_clip_without_a_frame_can_be_given_up(void **state)
 {
-    (void)state;
     static const char *const name[][2] = {{"libx264"},   {"libopenh264"}, {"h264_nvenc"},
                                           {"libsvtav1"}, {"libaom-av1"},  {"librav1e"}};
     if (!has_mp4()) skip();
@@ -191,5 +163,5 @@ int main(void)
         cmocka_unit_test(crf_is_refused_where_the_encoder_has_none),
         cmocka_unit_test(a_clip_without_a_frame_can_be_given_up),
     };
-    return cmocka_run_group_tests(tests, enter, leave);
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

@@ -1,13 +1,7 @@
 /* test_options.c - values of options: what is a number, a size, an amount of memory, a place to capture, and what is not. */
 #include "option_rules.h"
 #include "setup.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static sg_settings set(const char *name, const char *value)
 {
@@ -19,7 +13,6 @@ static sg_settings set(const char *name, const char *value)
 
 static void numbers_are_read(void **state)
 {
-    (void)state;
     assert_int_equal(set("steps", "007").steps, 7);
     assert_int_equal(set("steps", "+5").steps, 5);
     assert_true(set("seed", "-9223372036854775808").seed == INT64_MIN);
@@ -35,7 +28,6 @@ static void numbers_are_read(void **state)
 
 static void amounts_of_memory_have_units(void **state)
 {
-    (void)state;
     static const struct {
         const char *text;
         size_t      bytes;
@@ -49,7 +41,6 @@ static void amounts_of_memory_have_units(void **state)
 
 static void other_values_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *name, *value;
     } rows[] = {{"steps", ""},
@@ -98,7 +89,6 @@ static void other_values_are_refused(void **state)
 
 static void captures_are_split(void **state)
 {
-    (void)state;
     int         layer, step;
     const char *file;
     assert_true(sg_options_capture("4:16:a:b.safetensors", &layer, &step, &file));
@@ -121,7 +111,6 @@ static void captures_are_split(void **state)
 
 static void models_keep_their_loras(void **state)
 {
-    (void)state;
     static const char *const text[2] = {SG_TINY_WAN "/model_index.json:0.5", SG_TINY_WAN "/vae/config.json"};
     static const char *const path[2] = {SG_TINY_WAN "/model_index.json", SG_TINY_WAN "/vae/config.json"};
     sg_model_path            model[2];

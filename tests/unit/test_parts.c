@@ -123,7 +123,7 @@ static char *text_of(const char *folder, const char *name)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    return read_all(path, NULL);
+    return read_file(path, NULL);
 }
 
 /* What no file says of the small models of the tests, to sparge-gen.json of a folder, with `more` behind it. */

@@ -1,41 +1,19 @@
 /* test_preview_file.c - previews in a file: a strip's size and places, the newest last, nothing half done, refusals. */
 #include "preview_file.h"
+#include "unit.h"
 
 #include "image_reader.h"
 #include "sink.h"
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-static char folder[] = "/tmp/sg_preview_XXXXXX", path[64];
+static const char path[] = "p-%d.png"; /* a name, no pattern */
 
 static const sg_request request = {.frames = 33, .fps = 16, .width = 48, .height = 32};
 
-static int make_folder(void **state)
-{
-    (void)state;
-    if (!mkdtemp(folder)) return -1;
-    snprintf(path, sizeof path, "%s/p-%%d.png", folder); /* a name, no pattern */
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    remove(path);
-    return rmdir(folder);
-}
-
 static int files(void)
 {
-    DIR *const d = opendir(folder);
+    DIR *const d = opendir(".");
     int        n = 0;
     for (const struct dirent *f; (f = readdir(d)) != NULL;) n += f->d_name[0] != '.' || strlen(f->d_name) > 2;
     closedir(d);
@@ -66,7 +44,6 @@ static void show(sg_preview_file *f, int step, int frames, int height, int width
 
 static void a_strip_has_all_frames_of_the_last(void **state)
 {
-    (void)state;
     enum { FRAMES = 9, HEIGHT = 4, WIDTH = 6 };
     sg_preview_file *f = NULL;
     sg_error         e = {0};
@@ -88,7 +65,6 @@ static void a_strip_has_all_frames_of_the_last(void **state)
 /* From the first to the last of them. */
 static void a_strip_is_no_wider_than_pictures_may_be(void **state)
 {
-    (void)state;
     enum { FRAMES = 9, WIDTH = 5000 };
     sg_preview_file *f = NULL;
     sg_error         e = {0};
@@ -104,7 +80,6 @@ static void a_strip_is_no_wider_than_pictures_may_be(void **state)
 
 static void what_waits_when_all_ends_is_not_written(void **state)
 {
-    (void)state;
     sg_preview_file *f = NULL;
     remove(path);
     assert_int_equal(sg_preview_file_open(&f, path, &request, NULL), SG_OK);
@@ -115,7 +90,6 @@ static void what_waits_when_all_ends_is_not_written(void **state)
 
 static void a_failure_is_told_and_leaves_nothing(void **state)
 {
-    (void)state;
     sg_preview_file *f = NULL;
     sg_error         e = {0};
     assert_int_equal(sg_preview_file_open(&f, "/nowhere/p.png", &request, &e), SG_OK);
@@ -127,7 +101,6 @@ static void a_failure_is_told_and_leaves_nothing(void **state)
 
 static void names_and_sizes_are_refused(void **state)
 {
-    (void)state;
     sg_error e = {0};
     size_t   bytes = 0;
     assert_int_equal(sg_preview_file_check("p.gif", &e), SG_E_ARG);
@@ -154,5 +127,5 @@ int main(void)
         cmocka_unit_test(a_failure_is_told_and_leaves_nothing),
         cmocka_unit_test(names_and_sizes_are_refused),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

@@ -1,17 +1,11 @@
 /* test_progress.c - the changing line of a terminal: bar, estimates, stages that are over, widths; by a clock of its own. */
 #include "progress.h"
+#include "unit.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 static int         terminal, own_stderr;
 static sg_progress p;
@@ -48,28 +42,18 @@ static int open_terminal(int columns)
     return 0;
 }
 
-static int usual(void **state)
-{
-    (void)state;
-    return open_terminal(100);
-}
+static int usual(void **state) { return open_terminal(100); }
 
-static int narrow(void **state)
-{
-    (void)state;
-    return open_terminal(38);
-}
+static int narrow(void **state) { return open_terminal(38); }
 
 static int unknown_width(void **state)
 {
-    (void)state;
     setenv("COLUMNS", "22", 1);
     return open_terminal(0);
 }
 
 static int close_terminal(void **state)
 {
-    (void)state;
     sg_progress_clear(&p);
     dup2(own_stderr, STDERR_FILENO);
     close(own_stderr);
@@ -111,7 +95,6 @@ static void expect_sum(sg_stage stage, int total, bool again, const char *line)
 /* The first step takes 5 seconds, the others 1: it is not taken for what the rest will take. */
 static void a_render_is_shown(void **state)
 {
-    (void)state;
     sg_plan plan = {.phase = {{.stage = SG_STAGE_DENOISE, .flops = 4}, {.stage = SG_STAGE_DECODE, .flops = 2}},
                     .phases = 2};
     sg_progress_render(&p, 0, 1, &plan);
@@ -144,7 +127,6 @@ static void a_render_is_shown(void **state)
 
 static void a_job_has_an_estimate(void **state)
 {
-    (void)state;
     sg_progress_render(&p, 0, 3, NULL);
     expect(SG_STAGE_DENOISE, 0, 2, "denoising 0/2 [------------------------] step 1 for 0.0 s");
     pass(20);
@@ -168,7 +150,6 @@ static void a_job_has_an_estimate(void **state)
 /* Without a plan a latent frame has to do as the measure. */
 static void decoding_alone_has_an_estimate(void **state)
 {
-    (void)state;
     sg_progress_render(&p, 0, 1, NULL);
     sg_progress_update(&p, SG_STAGE_DECODE, 0, 3);
     pass(10);
@@ -178,7 +159,6 @@ static void decoding_alone_has_an_estimate(void **state)
 /* Until the first step is over the line is drawn anew, by itself. */
 static void time_goes_by_in_the_first_step(void **state)
 {
-    (void)state;
     sg_progress_render(&p, 0, 1, NULL);
     p.tick_ms = 250;
     sg_progress_update(&p, SG_STAGE_DENOISE, 0, 2);
@@ -217,7 +197,6 @@ static void render_all(int columns)
 
 static void narrow_lines_do_not_wrap(void **state)
 {
-    (void)state;
     sg_progress_render(&p, 0, 1, NULL);
     expect(SG_STAGE_DENOISE, 0, 2, "denoising 0/2, step 1 for 0.0 s");
     pass(10);
@@ -225,15 +204,10 @@ static void narrow_lines_do_not_wrap(void **state)
     render_all(38);
 }
 
-static void columns_count_where_the_terminal_has_none(void **state)
-{
-    (void)state;
-    render_all(22);
-}
+static void columns_count_where_the_terminal_has_none(void **state) { render_all(22); }
 
 static void a_row_has_no_bar_and_no_sum(void **state)
 {
-    (void)state;
     sg_progress_row(&p, false, "1/4 clips");
     expect(SG_STAGE_DENOISE, 0, 2, "1/4 clips | denoising 0/2, step 1 for 0.0 s");
     pass(10);
@@ -244,7 +218,6 @@ static void a_row_has_no_bar_and_no_sum(void **state)
 
 static void quiet_says_nothing(void **state)
 {
-    (void)state;
     sg_progress_init(&p, true);
     sg_progress_render(&p, 0, 1, NULL);
     sg_progress_update(&p, SG_STAGE_DENOISE, 0, 2);

@@ -2,14 +2,7 @@
 #include "backend.h"
 #include "rank.h"
 #include "setup.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static const char *const known[] = {"OMPI_COMM_WORLD_RANK",
                                     "OMPI_COMM_WORLD_SIZE",
@@ -68,7 +61,6 @@ static void expect_refused(const char *environment, const char *shard, const cha
 
 static void launchers_tell(void **state)
 {
-    (void)state;
     expect("", NULL, 0, 1, NULL);
     expect("SLURM_PROCID=3 SLURM_NTASKS=8", NULL, 3, 8, "SLURM_PROCID");
     expect("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2", NULL, 1, 2, "OMPI_COMM_WORLD_RANK");
@@ -79,7 +71,6 @@ static void launchers_tell(void **state)
 
 static void slurm_is_asked_with_care(void **state)
 {
-    (void)state;
     /* two tasks within an allocation of eight */
     expect("SLURM_JOB_ID=9 SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_NTASKS=8 SLURM_STEP_NUM_TASKS=2", NULL, 1, 2,
            "SLURM_PROCID");
@@ -96,7 +87,6 @@ static void slurm_is_asked_with_care(void **state)
 
 static void the_host_is_told(void **state)
 {
-    (void)state;
     sg_rank r;
     expect("PMI_RANK=5 PMI_SIZE=8 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4", NULL, 5, 8, "PMI_RANK");
     assert_int_equal(sg_rank_find(&r, NULL, NULL), SG_OK);
@@ -119,7 +109,6 @@ static void the_host_is_told(void **state)
 
 static void nonsense_is_refused(void **state)
 {
-    (void)state;
     expect_refused("SLURM_PROCID=1", NULL, "SLURM_PROCID is set and SLURM_NTASKS is not");
     expect_refused("OMPI_COMM_WORLD_SIZE=2", NULL, "OMPI_COMM_WORLD_SIZE is set and OMPI_COMM_WORLD_RANK is not");
     expect_refused("PMI_RANK=2 PMI_SIZE=2", NULL, "PMI_RANK should be a whole number from 0 to 1, is '2'");
@@ -131,7 +120,6 @@ static void nonsense_is_refused(void **state)
 
 static void shards_are_read(void **state)
 {
-    (void)state;
     expect("", "1/1", 0, 1, "--shard");
     expect("", "2/8", 1, 8, "--shard");
     expect("", "8/8", 7, 8, "--shard");
@@ -144,7 +132,6 @@ static void shards_are_read(void **state)
 
 static void each_entry_has_one_rank(void **state)
 {
-    (void)state;
     for (int size = 1; size < 9; size++)
         for (int64_t entry = 0; entry < 100; entry++) {
             int takers = 0;
@@ -157,7 +144,6 @@ static void each_entry_has_one_rank(void **state)
 /* Which GPU a process takes: the one that was asked for, else those of its host in turn. */
 static void ranks_take_gpus_in_turn(void **state)
 {
-    (void)state;
     static const int want[][4] = {{0, 0, 1, 0}, {0, 1, 1, 0}, {0, 1, 2, 1}, {0, 2, 2, 0}, {0, 5, 4, 1}, {3, 0, 4, 3}};
     sg_error         e = {0};
     int              device = -1;
@@ -195,7 +181,6 @@ static sg_engine_options options(const char *device, const char *backend)
 
 static void commands_ask_the_launcher(void **state)
 {
-    (void)state;
     const struct {
         const char *device, *backend;
         int         number, local_rank;

@@ -1,13 +1,6 @@
 /* test_report_page.c - the JSON in a page: nothing in it ends its element, and all of it comes back. */
 #include "report_page.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 static const char BEGIN[] = "<script type=\"application/json\" id=\"report\">", END[] = "</script>";
 
@@ -39,7 +32,6 @@ static char *json_in_page(char **page, const char *template, const json_t *repor
 
 static void test_hostile_text(void **state)
 {
-    (void)state;
     json_t *const report = json_object(), *const list = json_array();
     for (int i = 0; i < COUNT; i++) {
         json_array_append_new(list, json_string(hostile[i]));
@@ -85,7 +77,6 @@ static void check_template(const char *template)
 
 static void test_templates(void **state)
 {
-    (void)state;
     check_template(sg_report_arms_page);
     check_template(sg_report_eval_page);
 }

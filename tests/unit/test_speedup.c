@@ -1,14 +1,6 @@
 /* test_speedup.c - speed-ups of arms by times that are made up: what they come to, and what noise leaves of them. */
 #include "speedup.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 enum { STEPS = 12, DENSE = 3, DECODED = 9, ROUNDS = 4 };
 
@@ -79,7 +71,6 @@ static bool holds(const sg_interval *v, double x) { return v->low <= x && x <= v
 /* Without noise it is the ratio of the whole, and the bounds are next to it. */
 static void exact_times_give_exact_speedups(void **state)
 {
-    (void)state;
     sg_arm_times       a = times_of(1, 2), b = times_of(1, 1);
     const sg_arm_speed s = speed_of(&a, &b);
     const double       rest = 0.5 + 9 * 0.2;
@@ -93,7 +84,6 @@ static void exact_times_give_exact_speedups(void **state)
 /* Arms of other numbers of steps, one more and one fewer than the first has, beside one that shares steps with it. */
 static void other_numbers_of_steps(void **state)
 {
-    (void)state;
     for (int rounds = 1; rounds <= 2; rounds++) {
         sg_arm_times a = times_of(rounds, 2), b = times_of(rounds, 1), other[2];
         const int    steps[] = {7, 31};
@@ -127,7 +117,6 @@ static void other_numbers_of_steps(void **state)
 /* The first steps, dense in both arms, took the first arm 40 % longer: that is not the other's doing. */
 static void drift_of_shared_steps_is_no_speedup(void **state)
 {
-    (void)state;
     for (int rounds = 1; rounds <= 3; rounds++) {
         sg_arm_times a = times_of(rounds, 2), b = times_of(rounds, 2);
         for (int n = 0; n < rounds; n++) slow(&a, n, 0, 2, 1.4);
@@ -145,7 +134,6 @@ static void drift_of_shared_steps_is_no_speedup(void **state)
 
 static void a_speedup_stands_out_of_noise(void **state)
 {
-    (void)state;
     for (int trial = 0; trial < 50; trial++)
         for (int rounds = 1; rounds <= ROUNDS; rounds += ROUNDS - 1) {
             sg_arm_times a = times_of(rounds, 1.3), b = times_of(rounds, 1);
@@ -166,7 +154,6 @@ static void a_speedup_stands_out_of_noise(void **state)
  * most one in twenty gets a speed-up. */
 static void equal_arms_get_no_speedup(void **state)
 {
-    (void)state;
     for (int kind = 0; kind < 3; kind++)
         for (int rounds = 1; rounds <= ROUNDS; rounds *= 2) {
             int  apart = 0;
@@ -192,7 +179,6 @@ static void equal_arms_get_no_speedup(void **state)
 /* A unit that takes a thousandth of the time says little of the noise, a long one much. */
 static void long_units_weigh_more(void **state)
 {
-    (void)state;
     for (int late = 0; late < 2; late++) {
         sg_pace p = {.rounds = 1};
         for (int i = 0; i < 9; i++) sg_pace_add_own(&p, (double[]){1.3}, (double[]){1}, 1);
@@ -206,7 +192,6 @@ static void long_units_weigh_more(void **state)
 
 static void little_tells_nothing(void **state)
 {
-    (void)state;
     const double one[] = {2}, half[] = {1}, zero[] = {0}, nan[] = {NAN};
     sg_pace      p = {.rounds = 1};
     sg_interval  v = sg_speedup_of(&p, 1); /* nothing at all */
@@ -244,7 +229,6 @@ static void little_tells_nothing(void **state)
 
 static void speedups_are_told(void **state)
 {
-    (void)state;
     char        text[64];
     sg_interval v = sg_speedup_clear((sg_interval){1.324, 1.268, 1.379});
     assert_string_equal(sg_speedup_text(text, sizeof text, &v), "1.32x, 1.27 to 1.38");

@@ -1,18 +1,8 @@
 /* test_video_input.c - which frames of a video are those of a clip of another rate, and where a video is too short. */
 #include "picture.h"
 #include "sink.h"
+#include "unit.h"
 #include "video_input.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 enum { SIDE = 8, GREY = 10 }; /* the second: from a frame to the next */
 
@@ -58,7 +48,6 @@ static bool reads_videos(void) { return strstr(sg_sink_endings((char[80]){0}, 80
 
 static void nearest_frames(void **state)
 {
-    (void)state;
     for (int k = 0; k < 1 + reads_videos(); k++) {
         const char *const path = k ? "video.mkv" : "video.y4m";
         write_video(path, 9, 8);
@@ -74,7 +63,6 @@ static void nearest_frames(void **state)
 /* The last frame is shown as long as the others, to the end of that time. */
 static void the_end(void **state)
 {
-    (void)state;
     write_video("video.y4m", 8, 8);
     assert_string_equal(taken("video.y4m", 9, 8), "012345677");
     assert_string_equal(taken("video.y4m", 13, 8),
@@ -87,7 +75,6 @@ static void the_end(void **state)
 
 static void a_video_that_is_cut_is_named_once(void **state)
 {
-    (void)state;
     struct stat st;
     write_video("video.y4m", 9, 8);
     assert_int_equal(stat("video.y4m", &st), 0);
@@ -98,17 +85,14 @@ static void a_video_that_is_cut_is_named_once(void **state)
 
 static int clean(void **state)
 {
-    (void)state;
-    unlink("video.y4m");
-    unlink("video.mkv");
     sg_engine_close(&engine);
-    return 0;
+    return leave_folder(state);
 }
 
 static int open_model(void **state)
 {
-    (void)state;
-    return sg_engine_open(&engine, &(sg_engine_options){.model_dir = SG_FIXTURES "/wan21_hd12", .backend = "cpu"},
+    return enter_folder(state) ||
+           sg_engine_open(&engine, &(sg_engine_options){.model_dir = SG_FIXTURES "/wan21_hd12", .backend = "cpu"},
                           NULL) != SG_OK;
 }
 
@@ -116,9 +100,5 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(nearest_frames), cmocka_unit_test(the_end),
                                        cmocka_unit_test(a_video_that_is_cut_is_named_once)};
-    char                    folder[] = "/tmp/test_video_input.XXXXXX";
-    if (!mkdtemp(folder) || chdir(folder) != 0) return 1;
-    const int failed = cmocka_run_group_tests(tests, open_model, clean);
-    if (chdir("/") == 0) rmdir(folder);
-    return failed;
+    return cmocka_run_group_tests(tests, open_model, clean);
 }

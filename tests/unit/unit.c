@@ -60,7 +60,7 @@ void write_changed(const char *to, const char *from, const char *key, const char
     json_decref(object);
 }
 
-char *read_all(const char *path, size_t *size)
+char *read_file(const char *path, size_t *size)
 {
     struct stat s;
     FILE *const f = fopen(path, "rb");

@@ -36,7 +36,7 @@ void make_folders(const char *path);
 void write_changed(const char *to, const char *from, const char *key, const char *value);
 
 /* All of a file, with a NUL behind it. size may be NULL. The caller frees. */
-char *read_all(const char *path, size_t *size);
+char *read_file(const char *path, size_t *size);
 
 /* Runs a command of the shell, which has to succeed. */
 void shell(const char *fmt, ...) SG_PRINTF(1, 2);
