@@ -74,29 +74,29 @@ static void arms_start_from_the_command(void **state)
 static void bad_arms_are_refused(void **state)
 {
     static const char *const bad[][2] = {
-        {"", "arm 1 is empty"},
-        {"dense,", "arm 2 is empty"},
-        {",dense", "arm 1 is empty"},
-        {"dense,sparse", "'sparse' is not one of dense, sage, sparge; did you mean sparge?"},
-        {"dense,sparge:dense-layers=0,3", "a comma in a value is written \\,"},
-        {"dense,dense", "'dense': stands there before"},
-        {"sparge:name=a b,sparge:topk=0.1:name=a-b", "a file of that name"},
-        {"sparge:name=side", "that of the clip with all arms"},
-        {"dense:steps=0", "'dense:steps=0': steps: '0' is not a whole number from 1 to 1000"},
-        {"dense:steps=", "steps needs a value"},
-        {"sparge:topk=2", "'sparge:topk=2': topk: '2' is not a number from 0 to 1"},
+        {"", "arm 1|empty"},
+        {"dense,", "arm 2|empty"},
+        {",dense", "arm 1|empty"},
+        {"dense,sparse", "'sparse'|dense, sage, sparge|mean sparge?"},
+        {"dense,sparge:dense-layers=0,3", "a comma|\\,"},
+        {"dense,dense", "'dense'|before"},
+        {"sparge:name=a b,sparge:topk=0.1:name=a-b", "of that name"},
+        {"sparge:name=side", "all arms"},
+        {"dense:steps=0", "'dense:steps=0': steps: '0'|1000"},
+        {"dense:steps=", "steps needs"},
+        {"sparge:topk=2", "'sparge:topk=2': topk: '2'"},
         {"sparge:topk=nan", "topk"},
-        {"sparge:topk", "topk needs a value"},
-        {"sparge:topk=", "topk needs a value"},
-        {"sparge:", "'' is no option of an arm"},
-        {"sparge:seed=3", "'seed' is no option of an arm"},
-        {"sparge:attention=dense", "'attention' is no option of an arm"},
-        {"sparge:tpk=1", "did you mean topk?"},
-        {"sparge:score=by", "score: 'by' is not one of mean"},
-        {"dense:topk=0.3", "'dense:topk=0.3': --topk has no effect with --attention dense"},
-        {"sparge:topk=0.3:tau=0.3", "--topk and --tau exclude each other"},
+        {"sparge:topk", "topk needs"},
+        {"sparge:topk=", "topk needs"},
+        {"sparge:", "''|option"},
+        {"sparge:seed=3", "'seed'|option"},
+        {"sparge:attention=dense", "'attention'|option"},
+        {"sparge:tpk=1", "mean topk?"},
+        {"sparge:score=by", "score: 'by'|mean"},
+        {"dense:topk=0.3", "'dense:topk=0.3'|--topk|--attention dense"},
+        {"sparge:topk=0.3:tau=0.3", "--topk|--tau"},
         {"sparge:dense-layers=3-", "'sparge:dense-layers=3-': --dense-layers"},
-        {"sparge:name=\n", "a control character, at position 13"},
+        {"sparge:name=\n", "control character|position 13"},
         {"dense,\xff", "not UTF-8"},
         {"dense,sage,sparge,sparge:topk=.1,sparge:topk=.2,sparge:topk=.3,sparge:topk=.4,sparge:topk=.5,sparge:topk=.6",
          "more than 8"},
@@ -105,9 +105,7 @@ static void bad_arms_are_refused(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         sg_arms  a;
         sg_error e = {0};
-        assert_int_equal(sg_arms_open(&a, bad[i][0], &base, &e), SG_E_ARG);
-        if (!strstr(e.text, bad[i][1]) || !strstr(e.text, "--arms"))
-            fail_msg("%s: \"%s\" does not say \"%s\"", bad[i][0], e.text, bad[i][1]);
+        assert_refused(sg_arms_open(&a, bad[i][0], &base, &e), SG_E_ARG, &e, "--arms", bad[i][1]);
         sg_arms_close(&a);
     }
 }
@@ -119,8 +117,7 @@ static void long_names_are_refused(void **state)
     sg_arms           a;
     sg_error          e = {0};
     snprintf(list, sizeof list, "sparge:sparse-config=%0200d", 1);
-    assert_int_equal(sg_arms_open(&a, list, &base, &e), SG_E_ARG);
-    assert_non_null(strstr(e.text, "more than 120 bytes"));
+    assert_refused(sg_arms_open(&a, list, &base, &e), SG_E_ARG, &e, "120 bytes");
     sg_arms_close(&a);
     snprintf(list, sizeof list, "sparge:sparse-config=%0200d:name=x", 1);
     open_arms(&a, list, &base);

@@ -168,19 +168,11 @@ static void all_troubles_are_told_at_once(void **state)
     sg_bind_tensor(b, &t[4], SG_F32, "huge", INT64_MAX, INT64_MAX);
     assert_int_equal(t[4].rank, 0);
     sg_bind_ignore(b, "opt.");
-    assert_int_equal(sg_bind_check(b, &e), SG_E_FORMAT);
-    static const char *const words[] = {
-        "m.safetensors: the tensors do not fit this model: 2 missing, 1 misshapen, 2 of the wrong type, 1 extra\n",
-        "missing: gone [4]",
-        "missing: huge [9223372036854775807, 9223372036854775807]",
-        "misshapen: f is [2], should be [3, 2]",
-        "wrong type: x is U8",
-        "wrong type: long is I64",
-        "extra: rest [2]",
-    };
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (!strstr(e.text, words[i])) fail_msg("\"%s\" is not in\n%s", words[i], e.text);
+    const sg_status status = sg_bind_check(b, &e);
     assert_null(strstr(e.text, "opt.rest"));
+    assert_refused(status, SG_E_FORMAT, &e, "m.safetensors", "2 missing|1 misshapen|2 of the wrong|1 extra",
+                   "missing: gone [4]", "missing: huge [9223372036854775807, 9223372036854775807]",
+                   "misshapen: f is [2]|[3, 2]", "type: x is U8", "type: long is I64", "extra: rest [2]");
     assert_int_equal(sg_bind_load(b, &host, NULL, NULL, NULL), SG_E_FORMAT);
     close_both(&b, &w);
 }

@@ -137,10 +137,8 @@ static void some_steps_are_done(void **state)
     assert_int_equal(plan.input, sizeof clip);
     assert_int_equal(noise.input, 0);
     for (const double *x = (const double[]){0, -1, 1.01, 0.24, NAN, 7}; *x < 7 || *x != *x; x++) {
-        e = (sg_error){0};
         r.video.strength = *x;
-        assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
-        assert_ptr_equal(strstr(e.text, "strength: "), e.text);
+        assert_refused(sg_engine_check_request(g, &r, &e), SG_E_ARG, &e, "strength: ");
     }
     sg_engine_close(&g);
 }
@@ -180,8 +178,8 @@ static void an_image_starts_from_another(void **state)
     assert_int_equal(rep.steps_done, 3);
     assert_int_equal(render(g, &r, &w[1], &rep), SG_OK);
     assert_memory_equal(w[0].last, w[1].last, sizeof w[0].last);
-    assert_int_equal(sg_pictures_check(&p, g, &r, &e), SG_E_ARG); /* r has a video already */
-    assert_string_equal(e.text, "--image and a video: this model starts from one of them");
+    /* r has a video already */
+    assert_refused(sg_pictures_check(&p, g, &r, &e), SG_E_ARG, &e, "--image|video");
     sg_image_close(&p.fitted[0]);
     sg_engine_close(&g);
 }
@@ -211,9 +209,9 @@ static void set(sg_settings *s, const char *name, const char *value)
 static void options_of_videos_are_refused(void **state)
 {
     static const char *const cases[][3] = {
-        {"frames", "5", "--frames 5: this model makes images, of one frame"},
-        {"seconds", "2", "--seconds has no effect: this model makes images"},
-        {"fps", "8", "--fps has no effect: this model makes images"},
+        {"frames", "5", "--frames 5"},
+        {"seconds", "2", "--seconds|images"},
+        {"fps", "8", "--fps|images"},
         {"frames", "1", NULL},
     };
     sg_request r;
@@ -223,8 +221,10 @@ static void options_of_videos_are_refused(void **state)
         sg_error    e = {0};
         set(&s, cases[i][0], cases[i][1]);
         const sg_status status = sg_setup_request(&r, g, &s, &e);
-        assert_int_equal(status, cases[i][2] ? SG_E_ARG : SG_OK);
-        if (cases[i][2]) assert_string_equal(e.text, cases[i][2]);
+        if (cases[i][2])
+            assert_refused(status, SG_E_ARG, &e, cases[i][2]);
+        else
+            assert_done(status, &e);
     }
     sg_settings s = sg_options_empty(SG_COMMAND_RENDER);
     sg_error    e = {0};
@@ -234,8 +234,7 @@ static void options_of_videos_are_refused(void **state)
     assert_true(r.video.strength == 0.3);
     sg_engine_close(&g);
     g = open_model(model, 0);
-    assert_int_equal(sg_setup_request(&r, g, &s, &e), SG_E_ARG);
-    assert_non_null(strstr(e.text, "--strength has no effect: this model's videos begin with --image"));
+    assert_refused(sg_setup_request(&r, g, &s, &e), SG_E_ARG, &e, "--strength|--image");
     sg_engine_close(&g);
 }
 

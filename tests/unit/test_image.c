@@ -178,8 +178,7 @@ static void panoramas_are_cropped(void **state)
     for (int x = 0; x < SIDE; x++)
         if (abs(x - SIDE / 2) > 5) assert_int_equal(out.rgb[3 * (5 * SIDE + x)], x < SIDE / 2 ? 10 : 200);
     from.height = 1;
-    assert_int_equal(sg_picture_fit(&out, &from, "crop", SIDE, 832, &e), SG_E_FORMAT);
-    assert_string_equal(e.text, "is 13631488x832 pixels; at most 67108864 in all are taken");
+    assert_refused(sg_picture_fit(&out, &from, "crop", SIDE, 832, &e), SG_E_FORMAT, &e, "13631488x832|67108864");
     assert_int_equal(sg_picture_fit(&out, &from, "stretch", SIDE, SIDE, &e), SG_OK);
     sg_image_close(&out);
     sg_image_close(&from);

@@ -35,10 +35,8 @@ static void a_jpeg_keeps_colours_and_settings(void **state)
 static void a_jpeg_is_one_picture(void **state)
 {
     sg_error e = {0};
-    assert_int_equal(sg_sink_check(&(sg_clip){.path = "a.jpeg", .width = 8, .height = 8, .frames = 2, .fps = 1}, &e),
-                     SG_E_ARG);
-    assert_string_equal(e.text, "--output: a.jpeg is one picture, but the clip has 2 frames; add --frames 1");
-    e = (sg_error){0};
+    assert_refused(sg_sink_check(&(sg_clip){.path = "a.jpeg", .width = 8, .height = 8, .frames = 2, .fps = 1}, &e),
+                   SG_E_ARG, &e, "--output: a.jpeg|2 frames|--frames 1");
     assert_int_equal(sg_sink_check(&(sg_clip){.path = "a.jpg", .width = 65501, .height = 8, .frames = 1}, &e),
                      SG_E_ARG);
     assert_string_equal(sg_sink_default_name(1), "out.png");
@@ -61,12 +59,12 @@ static void comments_are_found(void **state)
         {HEAD "\xff\x01\xff\xd0\xff\xfe\0\4{}" SCAN, 22, "{}", NULL},
         {HEAD SCAN "\xff\xfe\0\4{}", 18, NULL, "keeps no settings"},
         {HEAD "\xff\xfe\0\4\0}" SCAN, 16, NULL, "keeps no settings"},
-        {HEAD "\xff\xfe\0\xff{}", 14, NULL, "broken JPEG: it ends within a comment"},
-        {HEAD "\xff\xfe\0\1{}" SCAN, 18, NULL, "broken JPEG: it ends before its pixels"},
-        {HEAD "\xff\xe1\xff\xff", 12, NULL, "broken JPEG: it ends before its pixels"},
-        {HEAD "{}", 10, NULL, "broken JPEG: it ends before its pixels"},
-        {HEAD "\xff", 9, NULL, "broken JPEG: it ends before its pixels"},
-        {HEAD, 8, NULL, "broken JPEG: it ends before its pixels"},
+        {HEAD "\xff\xfe\0\xff{}", 14, NULL, "within a comment"},
+        {HEAD "\xff\xfe\0\1{}" SCAN, 18, NULL, "before its pixels"},
+        {HEAD "\xff\xe1\xff\xff", 12, NULL, "before its pixels"},
+        {HEAD "{}", 10, NULL, "before its pixels"},
+        {HEAD "\xff", 9, NULL, "before its pixels"},
+        {HEAD, 8, NULL, "before its pixels"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char    *kept = NULL;
@@ -77,8 +75,7 @@ static void comments_are_found(void **state)
             if (status) fail_msg("case %zu: %s", i, e.text);
             assert_string_equal(kept, cases[i].kept);
         } else {
-            assert_int_equal(status, SG_E_FORMAT);
-            if (!strstr(e.text, cases[i].refused)) fail_msg("case %zu: %s", i, e.text);
+            assert_refused(status, SG_E_FORMAT, &e, cases[i].refused);
         }
         free(kept);
     }

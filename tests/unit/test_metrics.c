@@ -168,8 +168,7 @@ static void too_small_for_a_window(void **state)
     const sg_image low = {40, 10, rgb}, narrow = {10, 40, rgb};
     sg_error       e = {0};
     double         ssim;
-    assert_int_equal(sg_ssim(&ssim, &low, &low, &e), SG_E_SHAPE);
-    assert_non_null(strstr(e.text, "11x11"));
+    assert_refused(sg_ssim(&ssim, &low, &low, &e), SG_E_SHAPE, &e, "11x11");
     assert_int_equal(sg_ssim(&ssim, &narrow, &narrow, NULL), SG_E_SHAPE);
     assert_true(isinf(sg_psnr(&low, &low)));
 }
