@@ -137,21 +137,21 @@ def counted(steps):
     return sum((i + 1) * v for i, v in enumerate(t))
 
 
-def case(s, dtype):
-    texts = [format(v, ".9g") for v in s.sigmas.tolist()[:-1] + s.timesteps.tolist()]
+def case(s, dtype, schedule=True):
+    texts = [format(v, ".9g") for v in s.sigmas.tolist()[:-1] + s.timesteps.tolist()] if schedule else []
     texts += [format(v, ".10g") for v in trajectory(s, dtype)]
     return ["    " + ", ".join(texts[i:i + 8]) + "," for i in range(0, len(texts), 8)]
 
 
 def main():
     lines = []
-    for make in unipc, unipc_old, unipc_order_1, euler, lcm:
+    for make in unipc, unipc_order_1, unipc_old, euler, lcm:
         for shift in SHIFTS:
             for steps in STEPS:
-                lines += case(*make(shift, steps))
+                lines += case(*make(shift, steps), make not in (unipc_order_1, lcm))
     for scheduler in FlowMatchEulerDiscreteScheduler, FlowMatchLCMScheduler:
         for sigmas in LISTS:
-            lines += case(*listed(scheduler, sigmas))
+            lines += case(*listed(scheduler, sigmas), scheduler is FlowMatchEulerDiscreteScheduler)
     print("/* sampler_table.h - made by make_sampler_table.py, which tells the model and the start. */")
     print("#ifndef SG_SAMPLER_TABLE_H\n#define SG_SAMPLER_TABLE_H\n")
     print(f"static const int    table_steps[] = {{{', '.join(map(str, STEPS))}}};")
@@ -160,9 +160,10 @@ def main():
     for sigmas in LISTS:
         print(f"    {{{len(sigmas)}, {{{', '.join(map(repr, sigmas))}}}}},")
     print("};\n")
-    print("/* UniPC, UniPC over the old grid, UniPC of order 1, FlowMatchEuler, FlowMatchLCM; in each the shifts; in each")
+    print("/* UniPC, UniPC of order 1, UniPC over the old grid, FlowMatchEuler, FlowMatchLCM; in each the shifts; in each")
     print(" * shift the steps: the sigmas without the last (0), the timesteps, the sample after each step. Then FlowMatchEuler")
-    print(" * and FlowMatchLCM; in each the lists. */")
+    print(" * and FlowMatchLCM; in each the lists. UniPC of order 1 and FlowMatchLCM have the sigmas and timesteps of the one before")
+    print(" * them, and only samples here. */")
     print("static const double table_numbers[] = {")
     print("\n".join(lines))
     print("};\n")

@@ -362,7 +362,7 @@ static void dense_attention_alone_is_refused(void **state)
     assert_int_equal(sg_tune_open(&t, &o, &e), SG_OK);
     attend(t, &s, &shape, 0, 0, 0, 500, &a);
     assert_int_equal(s.status, SG_E_UNSUPPORTED);
-    assert_string_equal(s.why, "attention sparge: this backend has only dense attention");
+    assert_non_null(strstr(s.why, "attention sparge"));
     sg_tune_close(&t);
 }
 
