@@ -3,11 +3,8 @@
 #ifndef SG_KL_FIXTURE_H
 #define SG_KL_FIXTURE_H
 
-#include "backend.h"
 #include "made_file.h"
-#include "meta.h"
-#include "unit.h"
-#include "vae.h"
+#include "vae_fixture.h"
 
 enum { LEVELS_MAX = 4 };
 
@@ -147,27 +144,20 @@ static size_t work(const sg_vae *v, bool encodes, sg_stream *s, int64_t f, int64
     return numbers;
 }
 
-/* The same in memory that is NaN to begin with and as large as the plan has it; the caller frees it. */
+/* The same in memory that is as large as the plan has it; the caller frees it. */
 static float *worked(const sg_vae *v, bool encodes, sg_backend *b, int64_t f, int64_t y, int64_t x, size_t *numbers)
 {
-    sg_plan_totals  totals = {.backend = b};
-    sg_stream       plan = sg_plan_stream(&totals), s = sg_stream_of(b);
-    float *const    out = malloc((*numbers = work(v, encodes, &plan, f, y, x, NULL)) * sizeof *out);
-    sg_bind *const  bind = (encodes ? v->ops->encoder : v->ops->component)(v->of)->bind;
-    sg_arena *const arena[2] = {&s.keep, &s.scratch};
-    const size_t    need[2] = {plan.keep.peak, plan.scratch.peak};
-    if (sg_bind_load(bind, b, NULL, NULL, &e)) fail_msg("%s", e.text);
-    for (int i = 0; i < 2; i++) {
-        void *const block = s.memory->alloc(b, need[i]);
-        assert_non_null(block);
-        memset(block, 0xff, need[i]);
-        *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = need[i]};
-    }
+    sg_plan_totals totals = {.backend = b};
+    sg_stream      plan = sg_plan_stream(&totals);
+    float *const   out = malloc((*numbers = work(v, encodes, &plan, f, y, x, NULL)) * sizeof *out);
+    sg_bind *const bind = (encodes ? v->ops->encoder : v->ops->component)(v->of)->bind;
+    sg_stream      s = stream_as_planned(b, &plan);
+    assert_done(sg_bind_load(bind, b, NULL, NULL, &e), &e);
     assert_non_null(out);
     assert_int_equal(work(v, encodes, &s, f, y, x, out), *numbers);
-    assert_int_equal(s.keep.peak, need[0]);
-    assert_int_equal(s.scratch.peak, need[1]);
-    for (int i = 0; i < 2; i++) s.memory->release(b, (void *)arena[i]->base);
+    assert_int_equal(s.keep.peak, plan.keep.peak);
+    assert_int_equal(s.scratch.peak, plan.scratch.peak);
+    stream_release(b, &s);
     sg_backend_drop_packed(b);
     sg_bind_unload(bind);
     return out;

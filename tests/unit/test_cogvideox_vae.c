@@ -1,12 +1,8 @@
 /* test_cogvideox_vae.c - CogVideoX's decoder and encoder as streams: their chunks, how many frames they make, their memory, what
  * a chunk depends on; and configs that are refused. Golden tests hold the numbers. */
-#include "backend.h"
 #include "cogvideox_vae.h"
-#include "meta.h"
-#include "unit.h"
 #include "vae_encode.h"
-
-#include <jansson.h>
+#include "vae_fixture.h"
 
 enum { Y = 1, X = 2 };
 
@@ -111,27 +107,20 @@ static void memory_is_flat(void **state)
     sg_cogvideox_vae_close(&v);
 }
 
-/* A clip in memory that is NaN to begin with and as large as the plan has it. */
+/* A clip in memory that is as large as the plan has it. */
 static float *decoded(sg_cogvideox_vae *v, int64_t total, int64_t other)
 {
-    sg_plan_totals  totals = {0};
-    sg_stream       plan = sg_plan_stream(&totals), s = sg_stream_of(backend);
-    const size_t    numbers = decode(v, &plan, total, other, NULL);
-    sg_arena *const arena[2] = {&s.keep, &s.scratch};
-    const size_t    need[2] = {plan.keep.peak, plan.scratch.peak};
-    float *const    out = malloc(numbers * sizeof *out);
-    for (int i = 0; i < 2; i++) {
-        void *const block = s.memory->alloc(backend, need[i]);
-        assert_non_null(block);
-        memset(block, 0xff, need[i]);
-        *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = need[i]};
-    }
+    sg_plan_totals totals = {0};
+    sg_stream      plan = sg_plan_stream(&totals);
+    const size_t   numbers = decode(v, &plan, total, other, NULL);
+    sg_stream      s = stream_as_planned(backend, &plan);
+    float *const   out = malloc(numbers * sizeof *out);
     assert_non_null(out);
     assert_int_equal(decode(v, &s, total, other, out), numbers);
     for (size_t i = 0; i < numbers; i++) assert_true(isfinite(out[i]) && fabsf(out[i]) <= 1);
-    assert_int_equal(s.keep.peak, need[0]);
-    assert_int_equal(s.scratch.peak, need[1]);
-    for (int i = 0; i < 2; i++) s.memory->release(backend, (void *)arena[i]->base);
+    assert_int_equal(s.keep.peak, plan.keep.peak);
+    assert_int_equal(s.scratch.peak, plan.scratch.peak);
+    stream_release(backend, &s);
     return out;
 }
 
@@ -200,27 +189,19 @@ static void frames_are_encoded_in_eights(void **state)
     sg_cogvideox_vae_close(&v);
 }
 
-/* In memory that is NaN to begin with and as large as the plan of a shorter clip has it. */
+/* In memory that is as large as the plan of a shorter clip has it. */
 static float *encoded(sg_cogvideox_vae *v, int64_t total, int64_t other)
 {
-    sg_plan_totals  totals = {0};
-    sg_stream       plan = sg_plan_stream(&totals), s = sg_stream_of(backend);
-    sg_arena *const arena[2] = {&s.keep, &s.scratch};
-    float *const    out = malloc((size_t)(2 * sg_cogvideox_vae_describe(v).z * (total / 4 + 1) * Y * X) * sizeof *out);
+    sg_plan_totals totals = {0};
+    sg_stream      plan = sg_plan_stream(&totals);
+    float *const   out = malloc((size_t)(2 * sg_cogvideox_vae_describe(v).z * (total / 4 + 1) * Y * X) * sizeof *out);
     encode(v, &plan, 17, INT64_MAX, NULL);
-    const size_t need[2] = {plan.keep.peak, plan.scratch.peak};
+    sg_stream s = stream_as_planned(backend, &plan);
     assert_non_null(out);
-    for (int i = 0; i < 2; i++) {
-        void *const block = s.memory->alloc(backend, need[i]);
-        assert_non_null(block);
-        memset(block, 0xff, need[i]);
-        *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = need[i]};
-    }
     encode(v, &s, total, other, out);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(arena[i]->peak, need[i]);
-        s.memory->release(backend, (void *)arena[i]->base);
-    }
+    assert_int_equal(s.keep.peak, plan.keep.peak);
+    assert_int_equal(s.scratch.peak, plan.scratch.peak);
+    stream_release(backend, &s);
     return out;
 }
 
@@ -246,38 +227,15 @@ static void wrong_latents_latch(void **state)
 {
     sg_cogvideox_vae *v = open_vae(false);
     const int         z = sg_cogvideox_vae_describe(v).z;
-    const int64_t     bad[][4] = {{1, Y, X, z + 1}, {2, Y, X + 1, z}, {2, Y + 1, X, z}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        sg_plan_totals totals = {0};
-        sg_stream      s = sg_plan_stream(&totals);
-        void          *run = NULL;
-        assert_int_equal(ops->decode_open(&run, v, &s, Y, X, &e), SG_OK);
-        ops->decode_next(run, &s, sg_alloc(&s, &s.scratch, SG_F32, 4, bad[i]), true);
-        assert_int_equal(s.status, SG_E_SHAPE);
-        ops->decode_close(&run);
-    }
+    LATCHES(ops, v, Y, X, true, {1, Y, X, z + 1}, {2, Y, X + 1, z}, {2, Y + 1, X, z});
     sg_cogvideox_vae_close(&v);
 }
 
 static void impossible_sizes_are_refused(void **state)
 {
     sg_cogvideox_vae *v = open_vae(false);
-    sg_plan_totals    totals = {0};
-    sg_stream         s = sg_plan_stream(&totals);
-    const int64_t     places[][2] = {{0, 1}, {1, -1}, {1, (1 << 14) + 1}, {INT64_MAX, 1}, {1, INT64_MIN}};
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        void *run = v;
-        e = (sg_error){0};
-        assert_int_equal(ops->decode_open(&run, v, &s, places[i][0], places[i][1], &e), SG_E_ARG);
-        assert_null(run);
-    }
-    const int64_t sides[][2] = {{0, 4}, {4, -4}, {4, 6}, {7, 8}, {4, (1 << 16) + 4}, {INT64_MIN, 4}};
-    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++) {
-        void *run = v;
-        e = (sg_error){0};
-        assert_int_equal(ops->encode_open(&run, v, &s, sides[i][0], sides[i][1], &e), SG_E_ARG);
-        assert_null(run);
-    }
+    SIZES_REFUSED(ops, v, false, {0, 1}, {1, -1}, {1, (1 << 14) + 1}, {INT64_MAX, 1}, {1, INT64_MIN});
+    SIZES_REFUSED(ops, v, true, {0, 4}, {4, -4}, {4, 6}, {7, 8}, {4, (1 << 16) + 4}, {INT64_MIN, 4});
     sg_cogvideox_vae_close(&v);
 }
 

@@ -137,36 +137,16 @@ static void windows_follow_the_past_alone(void **state)
 
 static void wrong_latents_latch(void **state)
 {
-    const sg_vae  v = open_vae(0);
-    const int64_t bad[][4] = {{2, 1, 2, TABLE_LATENT + 1}, {5, 1, 3, TABLE_LATENT}, {5, 2, 2, TABLE_LATENT}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        sg_plan_totals totals = {0};
-        sg_stream      s = sg_plan_stream(&totals);
-        void          *run = NULL;
-        assert_int_equal(ops->decode_open(&run, v.of, &s, 1, 2, &e), SG_OK);
-        ops->decode_next(run, &s, sg_alloc(&s, &s.scratch, SG_F32, 4, bad[i]), false);
-        assert_int_equal(s.status, SG_E_SHAPE);
-        ops->decode_close(&run);
-    }
+    const sg_vae v = open_vae(0);
+    LATCHES(ops, v.of, 1, 2, false, {2, 1, 2, TABLE_LATENT + 1}, {5, 1, 3, TABLE_LATENT}, {5, 2, 2, TABLE_LATENT});
     ops->close(v.of);
 }
 
 static void impossible_sizes_are_refused(void **state)
 {
-    const sg_vae   v = open_vae(1);
-    sg_plan_totals totals = {0};
-    sg_stream      s = sg_plan_stream(&totals);
-    const int64_t  places[][2] = {{0, 1}, {1, -1}, {1, (1 << 13) + 1}, {INT64_MAX, 1}, {1, INT64_MIN}};
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        void *run = v.of;
-        e = (sg_error){0};
-        assert_int_equal(ops->decode_open(&run, v.of, &s, places[i][0], places[i][1], &e), SG_E_ARG);
-        assert_null(run);
-        run = v.of;
-        e = (sg_error){0};
-        assert_int_equal(ops->encode_open(&run, v.of, &s, places[i][0], places[i][1], &e), SG_E_ARG);
-        assert_null(run);
-    }
+    const sg_vae v = open_vae(1);
+    for (int encodes = 0; encodes < 2; encodes++)
+        SIZES_REFUSED(ops, v.of, encodes, {0, 1}, {1, -1}, {1, (1 << 13) + 1}, {INT64_MAX, 1}, {1, INT64_MIN});
     ops->close(v.of);
 }
 

@@ -6,6 +6,7 @@
 #include "render.h"
 #include "sampler_table.h"
 #include "solver.h"
+#include "vae_fixture.h"
 
 #include <jansson.h>
 
@@ -130,7 +131,7 @@ static sg_mochi_vae made_up(int time)
 static sg_stream stream_for(sg_mochi_vae *v, int64_t f, int64_t y, int64_t x)
 {
     sg_plan_totals  totals = {0};
-    sg_stream       plan = sg_plan_stream(&totals), s = sg_stream_of(backend);
+    sg_stream       plan = sg_plan_stream(&totals);
     sg_error        e = {0};
     void           *run = NULL;
     const sg_tensor z = sg_new_keep(&plan, SG_F32, f, y, x, Z);
@@ -141,22 +142,7 @@ static sg_stream stream_for(sg_mochi_vae *v, int64_t f, int64_t y, int64_t x)
         sg_mochi_vae_ops.decode_next(run, &plan, sg_rows(z, done, n), done + n == f);
     }
     sg_mochi_vae_ops.decode_close(&run);
-    assert_int_equal(plan.status, SG_OK);
-    sg_arena *const arena[2] = {&s.keep, &s.scratch};
-    const size_t    need[2] = {plan.keep.peak, plan.scratch.peak};
-    for (int i = 0; i < 2; i++) {
-        void *const block = s.memory->alloc(backend, need[i]);
-        assert_non_null(block);
-        memset(block, 0xff, need[i]);
-        *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = need[i]};
-    }
-    return s;
-}
-
-static void stream_free(sg_stream *s)
-{
-    s->memory->release(backend, (void *)s->keep.base);
-    s->memory->release(backend, (void *)s->scratch.base);
+    return stream_as_planned(backend, &plan);
 }
 
 /* All frames of host latents z [f, y, x, c]; the caller frees them. */
@@ -182,7 +168,7 @@ static float *decode(sg_mochi_vae *v, const float *z, int64_t f, int64_t y, int6
     if (s.status) fail_msg("%s", s.why);
     assert_int_equal(to - out, all);
     sg_mochi_vae_ops.decode_close(&run);
-    stream_free(&s);
+    stream_release(backend, &s);
     return out;
 }
 
@@ -292,8 +278,8 @@ static void memory_does_not_grow_with_the_clip(void **state)
     const size_t latents = (9 - 2) * 2 * 2 * Z * sizeof(float);
     assert_int_equal(few.scratch.cap, many.scratch.cap);
     assert_true(many.keep.cap <= few.keep.cap + latents + SG_ALIGN);
-    stream_free(&few);
-    stream_free(&many);
+    stream_release(backend, &few);
+    stream_release(backend, &many);
 }
 
 /* ---- tiles where memory wants them ---- */

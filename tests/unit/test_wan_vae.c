@@ -1,11 +1,7 @@
 /* test_wan_vae.c - the VAE as a stream: its memory does not grow, chunks depend on the past alone, two clips at once do
  * not disturb each other; and checkpoints that it refuses. Golden tests hold the numbers. */
-#include "backend.h"
-#include "meta.h"
-#include "unit.h"
+#include "vae_fixture.h"
 #include "wan_vae.h"
-
-#include <jansson.h>
 
 enum { Y = 1, X = 2, CHUNKS = 3 };
 
@@ -87,26 +83,17 @@ static sg_stream planned(sg_wan_vae *v, bool encodes, int chunks, size_t *number
     return c.s;
 }
 
-/* A clip whose memory is NaN to begin with. */
+/* A clip in memory as planned. */
 static clip clip_begin(sg_wan_vae *v, bool encodes, int seed, sg_stream plan)
 {
-    clip            c = {.v = v, .encodes = encodes, .seed = seed, .s = sg_stream_of(backend)};
-    sg_arena *const arena[2] = {&c.s.keep, &c.s.scratch};
-    const size_t    need[2] = {plan.keep.peak, plan.scratch.peak};
-    for (int i = 0; i < 2; i++) {
-        void *const block = c.s.memory->alloc(backend, need[i]);
-        assert_non_null(block);
-        memset(block, 0xff, need[i]);
-        *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = need[i]};
-    }
+    clip c = {.v = v, .encodes = encodes, .seed = seed, .s = stream_as_planned(backend, &plan)};
     clip_open(&c);
     return c;
 }
 
 static void clip_end(clip *c)
 {
-    c->s.memory->release(backend, (void *)c->s.keep.base);
-    c->s.memory->release(backend, (void *)c->s.scratch.base);
+    stream_release(backend, &c->s);
     ops->decode_close(&c->run);
 }
 
@@ -154,39 +141,17 @@ static void chunks_follow_the_past_alone(void **state)
 
 static void wrong_frames_latch(void **state)
 {
-    sg_wan_vae    *v = open_vae(models[0], false);
-    sg_plan_totals totals = {0};
-    const int      z = sg_wan_vae_describe(v).z;
-    const int64_t  bad[][4] = {{2, Y, X, z}, {1, X, Y, z}, {1, Y, X, z + 1}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        clip c = {.v = v, .s = sg_plan_stream(&totals)};
-        clip_open(&c);
-        const sg_tensor y = ops->decode_next(c.run, &c.s, sg_alloc(&c.s, &c.s.scratch, SG_F32, 4, bad[i]), false);
-        assert_int_equal(c.s.status, SG_E_SHAPE);
-        assert_int_equal(y.rank, 4);
-        ops->decode_close(&c.run);
-    }
+    sg_wan_vae *v = open_vae(models[0], false);
+    const int   z = sg_wan_vae_describe(v).z;
+    LATCHES(ops, v, Y, X, false, {2, Y, X, z}, {1, X, Y, z}, {1, Y, X, z + 1});
     sg_wan_vae_close(&v);
 }
 
 static void impossible_sizes_are_refused(void **state)
 {
-    sg_wan_vae    *v = open_vae(models[1], false);
-    sg_plan_totals totals = {0};
-    sg_stream      s = sg_plan_stream(&totals);
-    void          *r = NULL;
-    const int64_t  pixels[][2] = {{0, 16}, {16, 8}, {40, 16}, {-16, 16}, {16, 1 << 17}, {INT64_MAX, 16}};
-    const int64_t  places[][2] = {{0, 1}, {1, -1}, {1, 1 << 13}, {INT64_MAX, 1}, {1, INT64_MIN}};
-    for (size_t i = 0; i < sizeof pixels / sizeof *pixels; i++) {
-        e = (sg_error){0};
-        assert_int_equal(ops->encode_open(&r, v, &s, pixels[i][0], pixels[i][1], &e), SG_E_ARG);
-        assert_null(r);
-    }
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        e = (sg_error){0};
-        assert_int_equal(ops->decode_open(&r, v, &s, places[i][0], places[i][1], &e), SG_E_ARG);
-        assert_null(r);
-    }
+    sg_wan_vae *v = open_vae(models[1], false);
+    SIZES_REFUSED(ops, v, true, {0, 16}, {16, 8}, {40, 16}, {-16, 16}, {16, 1 << 17}, {INT64_MAX, 16});
+    SIZES_REFUSED(ops, v, false, {0, 1}, {1, -1}, {1, 1 << 13}, {INT64_MAX, 1}, {1, INT64_MIN});
     sg_wan_vae_close(&v);
 }
 
