@@ -285,9 +285,8 @@ static void odd_configs_are_refused(void **state)
                {"down_block_types", "[\"A\", \"A\", \"A\"]", "down_block_types: \"A\""},
                {"up_block_types", "[\"CogVideoXUpBlock3D\"]", "up_block_types: 1|block_out_channels|has 3"},
                {"up_block_types", "[\"A\", \"A\", \"A\"]", "up_block_types: \"A\""}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_refused(open_changed(bad[i].key, bad[i].value), SG_E_FORMAT, &e, bad[i].says);
-    }
 }
 
 static void harmless_changes_are_taken(void **state)

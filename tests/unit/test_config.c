@@ -208,9 +208,8 @@ static void broken_files_are_refused(void **state)
         {"{\"a\":\"\\u0000\"}", "\\u0000|allowed"},
     };
     sg_config *c = NULL;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         expect_refused(open_text(&c, bad[i].text, strlen(bad[i].text)), bad[i].words);
-    }
     assert_int_equal(open_text(&c, "{}\0", 3), SG_E_FORMAT);
     expect_refused(open_text(&c, "{\"a\":4\0}", 8), "zero byte");
     const size_t size = 17 << 20;

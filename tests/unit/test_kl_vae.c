@@ -210,9 +210,8 @@ static void odd_configs_are_refused(void **state)
                 "up_block_types: \"AttnUpDecoderBlock2D\""},
                {"down_block_types", "[]", "down_block_types|list"}};
     write_model(&models[1]);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_refused(open_with(bad[i].key, bad[i].value), SG_E_FORMAT, &e, bad[i].says);
-    }
 }
 
 static void harmless_changes_are_taken(void **state)

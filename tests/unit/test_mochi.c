@@ -374,9 +374,8 @@ static void odd_configs_are_refused(void **state)
         {"vae/config.json", "act_fn", "\"gelu\"", "\"silu\" is"},
         {"vae/config.json", "scaling_factor", "0", "scaling_factor"}};
     sg_error e;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_refused(open_changed(bad[i].file, bad[i].key, bad[i].value, &e), SG_E_FORMAT, &e, bad[i].says);
-    }
 }
 
 static void harmless_changes_are_taken(void **state)

@@ -205,9 +205,8 @@ static void the_owner_may_set_colours(void **state)
     if (open_with(json, &g, &e) != SG_OK) fail_msg("%s", e.text);
     assert_true(g->own_rgb.z == z && g->own_rgb.factor[1][2] == 5 && g->own_rgb.bias[2] == -1);
     sg_engine_close(&g);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_refused(open_with(bad[i][0], &g, &e), SG_E_FORMAT, &e, "sparge-gen.json", bad[i][1]);
-    }
 }
 
 enum { ARENA = 1 << 14 };

@@ -202,9 +202,8 @@ static void odd_configs_are_refused(void **state)
                {1, "out_channels", "3", "out_channels: 3|RGB"},
                {1, "dim_mult", "[1, 3, 2, 2]", "dim_mult|level 1|3 channels"},
                {1, "base_dim", "4", "misshapen|encoder.conv_in.weight|is [3, 12, 3, 3, 3]|[4, 12, 3, 3, 3]"}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_refused(open_changed(models[bad[i].model], bad[i].key, bad[i].value), SG_E_FORMAT, &e, bad[i].says);
-    }
 }
 
 static void harmless_changes_are_taken(void **state)
