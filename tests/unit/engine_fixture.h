@@ -7,13 +7,31 @@
 
 static const char model[] = SG_FIXTURES "/wan21_hd12";
 
-static inline sg_engine *open_model(const char *dir, size_t limit)
+static inline sg_engine *open_engine(const sg_engine_options *o)
 {
     sg_engine *g = NULL;
     sg_error   e = {0};
-    if (sg_engine_open(&g, &(sg_engine_options){.model_dir = dir, .backend = "ref", .memory_limit = limit}, &e))
-        fail_msg("%s", e.text);
+    assert_done(sg_engine_open(&g, o, &e), &e);
     return g;
+}
+
+static inline sg_engine *open_model(const char *dir, size_t limit)
+{
+    return open_engine(&(sg_engine_options){.model_dir = dir, .backend = "ref", .memory_limit = limit});
+}
+
+static inline void engine_refused(const sg_engine_options *o, sg_status code, const char *names)
+{
+    sg_engine *g = NULL;
+    sg_error   e = {0};
+    assert_refused(sg_engine_open(&g, o, &e), code, &e, names);
+    assert_null(g);
+}
+
+static inline void request_refused(const sg_engine *g, const sg_request *r, const char *names)
+{
+    sg_error e = {0};
+    assert_refused(sg_engine_check_request(g, r, &e), SG_E_ARG, &e, names);
 }
 
 static inline sg_request small(const sg_engine *g)

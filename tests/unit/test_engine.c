@@ -281,14 +281,13 @@ static void wishes_are_checked(void **state)
                {1 << 16, 48, 5, 2, 1, 3, "positions"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         sg_request r = small(g);
-        sg_error   e = {0};
         r.width = bad[i].width;
         r.height = bad[i].height;
         r.frames = bad[i].frames;
         r.steps = bad[i].steps;
         r.cfg_scale = bad[i].cfg;
         r.flow_shift = bad[i].shift;
-        assert_refused(sg_engine_check_request(g, &r, &e), SG_E_ARG, &e, bad[i].says);
+        request_refused(g, &r, bad[i].says);
     }
     sg_engine_close(&g);
 }
@@ -525,11 +524,7 @@ static void poison_is_named(void **state)
 static void other_pipelines_are_refused(void **state)
 {
     write_text(COPY "/model_index.json", "{\"_class_name\": \"StableDiffusionPipeline\"}");
-    sg_engine *g = NULL;
-    sg_error   e = {0};
-    assert_refused(sg_engine_open(&g, &(sg_engine_options){.model_dir = COPY}, &e), SG_E_UNSUPPORTED, &e,
-                   "WanPipeline");
-    assert_null(g);
+    engine_refused(&(sg_engine_options){.model_dir = COPY}, SG_E_UNSUPPORTED, "WanPipeline");
 }
 
 /* ---- a LoRA: bit for bit a checkpoint whose weights were merged before ---- */
@@ -563,17 +558,9 @@ static sg_status render_on(sg_engine *g, film *f, bool picture, sg_error *e)
     return sg_engine_render(g, &r, &(sg_callbacks){.context = f, .frame = take_film}, &report, e);
 }
 
-static sg_engine *open_with(const sg_engine_options *o)
-{
-    sg_engine *g = NULL;
-    sg_error   e = {0};
-    if (sg_engine_open(&g, o, &e)) fail_msg("%s", e.text);
-    return g;
-}
-
 static void render_film(film *f, const sg_engine_options *o)
 {
-    sg_engine *g = open_with(o);
+    sg_engine *g = open_engine(o);
     sg_error   e = {0};
     if (render_on(g, f, false, &e)) fail_msg("%s", e.text);
     sg_engine_close(&g);
@@ -615,15 +602,14 @@ static void a_render_is_that_of_merged_weights(void **state)
 /* Two halves of a LoRA are, but for rounding, a whole one; the plan knows that patched weights do not serve in place. */
 static void several_add_up_and_are_planned(void **state)
 {
-    char       from[256];
-    sg_plan    p[2];
-    sg_engine *g = NULL;
-    sg_error   e = {0};
+    char     from[256];
+    sg_plan  p[2];
+    sg_error e = {0};
     snprintf(from, sizeof from, "%s/transformer/" WEIGHTS, model);
     lora_save_for(from, lora, NULL);
     sg_engine_options o = {.model_dir = model, .backend = "ref", .dtype = "f32"};
     for (int i = 0; i < 2; i++) {
-        if (sg_engine_open(&g, &o, &e)) fail_msg("%s", e.text);
+        sg_engine       *g = open_engine(&o);
         const sg_request r = small(g);
         assert_int_equal(sg_engine_plan(g, &r, &p[i], &e), SG_OK);
         const sg_model_info info = sg_engine_info(g);
@@ -644,10 +630,8 @@ static void several_add_up_and_are_planned(void **state)
 
 static void an_expert_that_is_not_there_is_told(void **state)
 {
-    sg_engine              *g = NULL;
-    sg_error                e = {0};
     const sg_engine_options o = {.model_dir = model, .backend = "ref", .lora = {{lora, 1, 1}}, .loras = 1};
-    assert_refused(sg_engine_open(&g, &o, &e), SG_E_ARG, &e, "two experts|one denoiser");
+    engine_refused(&o, SG_E_ARG, "two experts|one denoiser");
 }
 
 /* As of the 14B on a smaller model. */
@@ -655,15 +639,12 @@ static void the_model_of_a_lora_is_named(void **state)
 {
     enum { D = 5120 };
     static float x[D];
-    sg_engine   *g = NULL;
-    sg_error     e = {0};
     lora_file    f = {.size = 0};
     lora_put(&f, "blocks.0.self_attn.q.lora_A.weight", "F32", 2, (int64_t[]){1, D}, x, sizeof x);
     lora_put(&f, "blocks.0.self_attn.q.lora_B.weight", "F32", 2, (int64_t[]){D, 1}, x, sizeof x);
     lora_save(&f, lora, NULL);
     const sg_engine_options o = {.model_dir = model, .backend = "ref", .lora = {{lora, 1, 0}}, .loras = 1};
-    assert_refused(sg_engine_open(&g, &o, &e), SG_E_FORMAT, &e,
-                   "[5120, 1]|[1, 5120]|[24, 24]|Wan 2.1 14B|Wan 2.2 A14B");
+    engine_refused(&o, SG_E_FORMAT, "[5120, 1]|[1, 5120]|[24, 24]|Wan 2.1 14B|Wan 2.2 A14B");
 }
 
 /* A copy of the model that takes a picture, with that in its sparge-gen.json. */
@@ -687,7 +668,7 @@ static void a_picture_brings_the_model_s_own(void **state)
     sg_engine_options o = {.model_dir = dir, .backend = "ref", .dtype = "f32"};
 
     model_with("{}");
-    sg_engine *g = open_with(&o);
+    sg_engine *g = open_engine(&o);
     for (int k = 0; k < 2; k++)
         if (render_on(g, &plain[k], k, &e)) fail_msg("%s", e.text);
     sg_request r = small(g);
@@ -695,14 +676,14 @@ static void a_picture_brings_the_model_s_own(void **state)
     sg_engine_close(&g);
     o.lora[0] = (sg_lora_option){lora, 1, 0};
     o.loras = 1;
-    g = open_with(&o);
+    g = open_engine(&o);
     if (render_on(g, &want, true, &e)) fail_msg("%s", e.text);
     sg_engine_close(&g);
     assert_memory_not_equal(&want, &plain[1], sizeof want);
 
     o.loras = 0;
     model_with("{\"image_lora\": \"l.safetensors\"}");
-    g = open_with(&o);
+    g = open_engine(&o);
     for (int k = 0; k < 4; k++) {
         if (render_on(g, &got, k % 2, &e)) fail_msg("%s", e.text);
         assert_memory_equal(&got, k % 2 ? &want : &plain[0], sizeof got);
@@ -719,7 +700,7 @@ static void a_missing_lora_for_pictures_is_told(void **state)
     sg_engine              *g = NULL;
     const sg_engine_options o = {.model_dir = dir, .backend = "ref"};
     model_with("{\"image_lora\": \"none.safetensors\"}");
-    g = open_with(&o);
+    g = open_engine(&o);
     for (int k = 0; k < 2; k++) {
         assert_refused(render_on(g, &got, true, &e), SG_E_FILE, &e, "model/none.safetensors: ");
         if (render_on(g, &got, false, &e)) fail_msg("%s", e.text);
@@ -728,11 +709,10 @@ static void a_missing_lora_for_pictures_is_told(void **state)
     static const char *const no_file[] = {"../l.safetensors", "", ".", ".."};
     for (size_t i = 0; i < sizeof no_file / sizeof *no_file; i++) {
         char own[64], told[96];
-        e = (sg_error){0};
         snprintf(own, sizeof own, "{\"image_lora\": \"%s\"}", no_file[i]);
         snprintf(told, sizeof told, "image_lora|\"%s\"", no_file[i]);
         model_with(own);
-        assert_refused(sg_engine_open(&g, &o, &e), SG_E_FORMAT, &e, told);
+        engine_refused(&o, SG_E_FORMAT, told);
     }
 }
 

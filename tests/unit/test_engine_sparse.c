@@ -53,12 +53,7 @@ static double distance(const float *a, const float *b, size_t n)
 
 static sg_engine *open_fast(void)
 {
-    sg_engine *g = NULL;
-    sg_error   e = {0};
-    if (sg_engine_open(&g, &(sg_engine_options){.model_dir = model, .backend = "cpu", .dtype = "f32", .threads = 2},
-                       &e))
-        fail_msg("%s", e.text);
-    return g;
+    return open_engine(&(sg_engine_options){.model_dir = model, .backend = "cpu", .dtype = "f32", .threads = 2});
 }
 
 static void sparse_renders_are_near_dense(void **state)
@@ -248,7 +243,6 @@ static void attention_is_checked(void **state)
     for (int i = 0; i < 6; i++) {
         static const char *const says[] = {"topk", "dense-layers", "layer 2", "step 2", "only decoded", "dense-steps"};
         sg_request               r = small(g);
-        sg_error                 e = {0};
         if (i == 0) r.attention.amount = 1.5f;
         if (i == 1) r.attention.dense_layers = "0,2";
         if (i >= 2 && i < 5) r.capture_out = "/tmp/none.safetensors";
@@ -256,7 +250,7 @@ static void attention_is_checked(void **state)
         if (i == 3) r.capture_step = r.steps;
         if (i == 4) r.latents_in = "/tmp/none.safetensors";
         if (i == 5) r.attention.dense_steps = NAN;
-        assert_refused(sg_engine_check_request(g, &r, &e), SG_E_ARG, &e, says[i]);
+        request_refused(g, &r, says[i]);
     }
     sg_engine_close(&g);
 }
@@ -268,8 +262,7 @@ static void experts_take_turns(void **state)
     sg_report  rep;
     sg_error   e = {0};
     int        steps, passes, layers;
-    assert_int_equal(
-        sg_engine_open(&g, &(sg_engine_options){.model_dir = SG_FIXTURES "/wan22_a14b", .backend = "cpu"}, &e), SG_OK);
+    g = open_engine(&(sg_engine_options){.model_dir = SG_FIXTURES "/wan22_a14b", .backend = "cpu"});
     sg_request r = sparse(g);
     r.attention.dense_layers = "0";
     r.attention.dense_steps = 0;
@@ -294,20 +287,19 @@ static void experts_take_turns(void **state)
 static void thresholds_are_found(void **state)
 {
     for (int broken = 0; broken < 2; broken++) {
-        sg_engine *g = NULL;
-        sg_error   e = {0};
         write_format(
             COPY "/" SG_THRESHOLDS_NAME,
             "{\"format\": \"sparge-gen thresholds\", \"version\": 1, \"rule\": \"topk\", \"layers\": 2, \"heads\": 2,"
             " \"buckets\": [0], \"amount\": [[[0.25, 1], [1, 0.75]]], \"theta\": [[[-1, -1], [-1, -1]]],"
             " \"lambda\": [[[0, 0], [0, 0]%s]]}",
             broken ? ", []" : "");
-        const sg_status st = sg_engine_open(&g, &(sg_engine_options){.model_dir = COPY, .backend = "cpu"}, &e);
+        const sg_engine_options o = {.model_dir = COPY, .backend = "cpu"};
         if (broken) {
-            assert_refused(st, SG_E_FORMAT, &e, SG_THRESHOLDS_NAME);
+            engine_refused(&o, SG_E_FORMAT, SG_THRESHOLDS_NAME);
             continue;
         }
-        assert_done(st, &e);
+        sg_engine *g = open_engine(&o);
+        sg_error   e = {0};
         sg_request r = sparse(g);
         sg_report  rep;
         int        steps, passes, layers;

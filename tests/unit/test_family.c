@@ -225,7 +225,7 @@ static sg_engine *open_family(made_up *m, const char *backend)
                                     .size_multiple = 1,
                                     .frames = {.step = 1}};
     const sg_engine_options o = {.model_dir = model, .backend = backend, .dtype = "f32"};
-    if (sg_engine_open(&g, &o, &e)) fail_msg("%s", e.text);
+    g = open_engine(&o);
     g->family->close(g->model);
     g->family = &family;
     g->model = m;

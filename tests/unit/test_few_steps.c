@@ -47,11 +47,10 @@ static void lists_and_steps_agree(void **state)
     sg_step_preset_apply(&r, 0);
     assert_int_equal(sg_engine_check_request(g, &r, &e), SG_OK);
     r.steps = 5;
-    assert_refused(sg_engine_check_request(g, &r, &e), SG_E_ARG, &e, "sigmas: 4|5 steps");
+    request_refused(g, &r, "sigmas: 4|5 steps");
     r.steps = 4;
     r.sampler = SG_SAMPLER_UNIPC;
-    e = (sg_error){0};
-    assert_refused(sg_engine_check_request(g, &r, &e), SG_E_ARG, &e, "unipc");
+    request_refused(g, &r, "unipc");
     sg_engine_close(&g);
 }
 

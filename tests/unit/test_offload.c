@@ -131,10 +131,7 @@ static sg_status render(sg_engine *g, const sg_request *r, film *f, sg_report *r
 
 static sg_engine *open_on_device(const char *dir, const char *dtype)
 {
-    sg_engine *g = NULL;
-    sg_error   e = {0};
-    if (sg_engine_open(&g, &(sg_engine_options){.model_dir = dir, .backend = "ref", .dtype = dtype}, &e))
-        fail_msg("%s", e.text);
+    sg_engine *g = open_engine(&(sg_engine_options){.model_dir = dir, .backend = "ref", .dtype = dtype});
     use_device(g);
     return g;
 }
@@ -196,12 +193,10 @@ static void bits_are_the_same_with_a_lora(void **state)
     lora_save_for(SG_FIXTURES "/wan21_hd12/transformer/diffusion_pytorch_model.safetensors", lora, NULL);
     for (int i = 0; i < 2; i++) {
         for (int k = 0; k < 3; k++) { /* without, on the device, on the host */
-            sg_engine              *g = NULL;
             sg_report               report;
-            sg_error                e = {0};
             const sg_engine_options o = {
                 .model_dir = model, .backend = "ref", .dtype = dtypes[i], .lora = {{lora, 1, 0}}, .loras = k > 0};
-            if (sg_engine_open(&g, &o, &e)) fail_msg("%s", e.text);
+            sg_engine *g = open_engine(&o);
             use_device(g);
             const sg_request r = square(g);
             g->offload = k == 2 ? SG_OFFLOAD_ON : SG_OFFLOAD_OFF;
@@ -385,11 +380,8 @@ static void a_host_without_memory_is_told(void **state)
 
 static void hosts_do_not_offload(void **state)
 {
-    sg_engine              *g = NULL;
-    sg_error                e = {0};
     const sg_engine_options o = {.model_dir = model, .backend = "ref", .offload = SG_OFFLOAD_ON};
-    assert_refused(sg_engine_open(&g, &o, &e), SG_E_ARG, &e, "offload|backend ref");
-    assert_null(g);
+    engine_refused(&o, SG_E_ARG, "offload|backend ref");
 }
 
 int main(void)

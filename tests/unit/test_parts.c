@@ -249,7 +249,7 @@ static void render(frames *f, const char *path, const sg_model_parts *parts)
                                  .threads = 1,
                                  .lora = {with_lora},
                                  .loras = with_lora.path != NULL};
-    if (sg_engine_open(&g, &o, &e)) fail_msg("%s", e.text);
+    g = open_engine(&o);
     sg_request r = small(g);
     sg_engine_nearest_size(g, &r.width, &r.height, &r.frames);
     for (int i = 0; i < SG_IMAGES; i++)
@@ -284,10 +284,7 @@ static void refused(const char *path, const sg_model_parts *parts, sg_status cod
 
 static void refused_by_the_engine(const char *dir, sg_model_parts parts, sg_status code, const char *names)
 {
-    sg_error                e = {0};
-    sg_engine              *g = NULL;
-    const sg_engine_options o = {.model_dir = dir, .parts = parts, .backend = "cpu"};
-    assert_refused(sg_engine_open(&g, &o, &e), code, &e, names);
+    engine_refused(&(sg_engine_options){.model_dir = dir, .parts = parts, .backend = "cpu"}, code, names);
 }
 
 /* ---- Wan from words ---- */
@@ -370,12 +367,9 @@ static void an_original_repository_of_two_experts_renders(void **state)
         {NULL, parts.high_noise_diffusion_model, SG_E_ARG, "--high-noise-diffusion-model|--diffusion-model FILE"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        sg_error   e = {0};
-        sg_engine *g = NULL;
         parts.diffusion_model = wrong[i].low;
         parts.high_noise_diffusion_model = wrong[i].high;
-        assert_refused(sg_engine_open(&g, &(sg_engine_options){.parts = parts, .backend = "cpu"}, &e), wrong[i].code,
-                       &e, wrong[i].says);
+        engine_refused(&(sg_engine_options){.parts = parts, .backend = "cpu"}, wrong[i].code, wrong[i].says);
     }
 }
 
@@ -489,13 +483,11 @@ static void two_experts_take_the_place_of_the_denoiser_of_a_folder(void **state)
     write_own("one", dir, "");
     renders_as(dir, "one",
                &(sg_model_parts){.high_noise_diffusion_model = "A14B/HighNoise.safetensors", .diffusion_model = LOW});
-    sg_error                e = {0};
-    sg_engine              *g = NULL;
     const sg_engine_options folders = {.model_dir = "one",
                                        .parts = {.high_noise_diffusion_model = SG_FIXTURES "/wan22_a14b/transformer",
                                                  .diffusion_model = SG_FIXTURES "/wan22_a14b/transformer_2"},
                                        .backend = "cpu"};
-    assert_refused(sg_engine_open(&g, &folders, &e), SG_E_FORMAT, &e, "boundary_ratio|experts");
+    engine_refused(&folders, SG_E_FORMAT, "boundary_ratio|experts");
 }
 
 /* A denoiser with one tensor more. */
@@ -538,11 +530,9 @@ static void names_beyond_the_model_are_extra(void **state)
 
 static void tokenizers_inside_a_file_are_bytes(void **state)
 {
-    sg_engine  *g = NULL;
     float       x[4] = {0};
     const char *says[] = {"\"spiece_model\"|U8", "SentencePiece"};
     for (int i = 0; i < 2; i++) {
-        sg_error e = {0};
         put_component(&now, model, "text_encoder", NULL, 0, "");
         put(&now, "spiece_model",
             (sg_tensor){.data = memset(x, i ? 0xff : 0, sizeof x), .dtype = i ? SG_U8 : SG_F32, .rank = 1, .dim = {4}});
@@ -550,7 +540,7 @@ static void tokenizers_inside_a_file_are_bytes(void **state)
         const sg_engine_options o = {.model_dir = "dit.safetensors",
                                      .parts = {.vae = "vae.safetensors", .text_encoder = "t5.safetensors"},
                                      .backend = "cpu"};
-        assert_refused(sg_engine_open(&g, &o, &e), SG_E_FORMAT, &e, says[i]);
+        engine_refused(&o, SG_E_FORMAT, says[i]);
     }
 }
 

@@ -8,11 +8,7 @@ enum { STEPS = 4, BLOCKS = 3, DUALS = 2, LAYERS = BLOCKS + DUALS, TEXT = 77 + 25
 
 static sg_engine *open_medium(void)
 {
-    sg_engine *g = NULL;
-    sg_error   e = {0};
-    if (sg_engine_open(&g, &(sg_engine_options){.model_dir = medium, .backend = "cpu", .dtype = "f32"}, &e))
-        fail_msg("%s", e.text);
-    return g;
+    return open_engine(&(sg_engine_options){.model_dir = medium, .backend = "cpu", .dtype = "f32"});
 }
 
 static sg_request skipping(const sg_engine *g)
@@ -88,13 +84,6 @@ static void plans_count_the_third_pass(void **state)
     sg_engine_close(&g);
 }
 
-/* One member of a request that is refused, and a part of the message. */
-static void expect_refused(const sg_engine *g, const sg_request *r, const char *words)
-{
-    sg_error e = {0};
-    assert_refused(sg_engine_check_request(g, r, &e), SG_E_ARG, &e, words);
-}
-
 static void wishes_that_it_cannot_grant(void **state)
 {
     sg_engine       *g = open_medium(), *other = open_model(model, 0);
@@ -105,19 +94,19 @@ static void wishes_that_it_cannot_grant(void **state)
     r.width = 13 * 8;
     assert_int_equal(sg_engine_check_request(g, &r, &e), SG_OK);
     r.width = 14 * 8;
-    expect_refused(g, &r, "size|112x24|104x104");
+    request_refused(g, &r, "size|112x24|104x104");
     r = good, r.slg_scale = -1;
-    expect_refused(g, &r, "slg-scale: -1|1000");
+    request_refused(g, &r, "slg-scale: -1|1000");
     r = good, r.cfg_scale = 1;
-    expect_refused(g, &r, "slg-scale|skip-layer|cfg-scale|is 1");
+    request_refused(g, &r, "slg-scale|skip-layer|cfg-scale|is 1");
     r = good, r.skip_layers = "0,3";
-    expect_refused(g, &r, "skip-layers: '0,3'|layer 3|0 to 2");
+    request_refused(g, &r, "skip-layers: '0,3'|layer 3|0 to 2");
     r = good, r.skip_layers = NULL;
-    expect_refused(g, &r, "skip-layers: ''|layers");
+    request_refused(g, &r, "skip-layers: ''|layers");
     r = good, r.skip_layer_start = 0.25, r.skip_layer_end = 0.5; /* neither step 1 nor 2 */
-    expect_refused(g, &r, "slg-scale|4 steps|0.25");
+    request_refused(g, &r, "slg-scale|4 steps|0.25");
     of_wan.slg_scale = 1;
-    expect_refused(other, &of_wan, "slg-scale|family wan");
+    request_refused(other, &of_wan, "slg-scale|family wan");
     sg_engine_close(&g);
     sg_engine_close(&other);
 }
