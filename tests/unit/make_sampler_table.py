@@ -103,6 +103,10 @@ def betas(scheduler, shift, zero_snr, steps):
     return s
 
 
+def rows(texts):
+    return ["    " + ", ".join(texts[i:i + 8]) + "," for i in range(0, len(texts), 8)]
+
+
 def betas_trajectory(s):
     """The sample after each step, and how often normals were drawn."""
     x, old, draws, out = torch.full((1, 1), 1.2, dtype=torch.float64), None, 0, []
@@ -127,8 +131,7 @@ def betas_trajectory(s):
 
 def betas_case(s):
     out, draws = betas_trajectory(s)
-    texts = [str(t) for t in s.timesteps.tolist()] + [format(v, ".10g") for v in out] + [str(draws)]
-    return ["    " + ", ".join(texts[i:i + 8]) + "," for i in range(0, len(texts), 8)]
+    return rows([format(v, ".10g") for v in out] + [str(draws)])
 
 
 def counted(steps):
@@ -139,8 +142,7 @@ def counted(steps):
 
 def case(s, dtype, schedule=True):
     texts = [format(v, ".9g") for v in s.sigmas.tolist()[:-1] + s.timesteps.tolist()] if schedule else []
-    texts += [format(v, ".10g") for v in trajectory(s, dtype)]
-    return ["    " + ", ".join(texts[i:i + 8]) + "," for i in range(0, len(texts), 8)]
+    return rows(texts + [format(v, ".10g") for v in trajectory(s, dtype)])
 
 
 def main():
@@ -169,8 +171,16 @@ def main():
     print("};\n")
     print(f"static const int    betas_steps[] = {{{', '.join(map(str, BETAS_STEPS))}}};")
     print(f"static const double betas_shift[] = {{{', '.join(map(str, BETAS_SHIFTS))}}};\n")
+    print("/* The timesteps of each of the steps, whatever the scheduler. */")
+    print("static const double betas_timesteps[] = {")
+    for steps in BETAS_STEPS:
+        of = [betas(scheduler, shift, zero_snr, steps).timesteps.tolist() for zero_snr in (False, True)
+              for shift in BETAS_SHIFTS for scheduler in (CogVideoXDDIMScheduler, CogVideoXDPMScheduler)]
+        assert all(t == of[0] for t in of)
+        print("\n".join(rows([str(t) for t in of[0]])))
+    print("};\n")
     print("/* CogVideoXDDIM, CogVideoXDPM; in each the shifts; in each without, with a last alpha of zero; in each the steps:")
-    print(" * the timesteps, the sample after each step, how often normals were drawn. */")
+    print(" * the sample after each step, how often normals were drawn. */")
     print("static const double betas_numbers[] = {")
     for scheduler in CogVideoXDDIMScheduler, CogVideoXDPMScheduler:
         for shift in BETAS_SHIFTS:
