@@ -48,6 +48,28 @@ static inline sg_request small(const sg_engine *g)
     return r;
 }
 
+/* What a render gives. */
+typedef struct film {
+    int     frames;
+    size_t  bytes;                 /* of a frame */
+    uint8_t rgb[16 * 64 * 64 * 3]; /* one frame behind the other */
+} film;
+
+static inline sg_status film_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    film *const f = context;
+    assert_int_equal(index, f->frames++);
+    assert_true((size_t)f->frames * f->bytes <= sizeof f->rgb);
+    memcpy(f->rgb + (size_t)index * f->bytes, rgb, f->bytes);
+    return SG_OK;
+}
+
+static inline sg_status render_film(sg_engine *g, const sg_request *r, film *f, sg_report *report, sg_error *e)
+{
+    *f = (film){.bytes = (size_t)r->width * (size_t)r->height * 3};
+    return sg_engine_render(g, r, &(sg_callbacks){.context = f, .frame = film_frame}, report, e);
+}
+
 /* Setup of a group: as enter_folder, with a copy of the checkpoint in it. */
 #define COPY "copy"
 

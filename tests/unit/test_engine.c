@@ -8,19 +8,9 @@
 #include <limits.h>
 
 typedef struct seen {
-    int     frames, last_index, stage, steps, cancel_at;
-    uint8_t pixels[16][64 * 64 * 3];
-    size_t  frame_bytes;
+    film film;
+    int  stage, steps, cancel_at;
 } seen;
-
-static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
-{
-    seen *const s = context;
-    assert_int_equal(index, s->frames);
-    assert_true(index < 16);
-    memcpy(s->pixels[s->frames++], rgb, s->frame_bytes);
-    return SG_OK;
-}
 
 static int take_progress(void *context, sg_stage stage, int done, int total)
 {
@@ -34,8 +24,8 @@ static int take_progress(void *context, sg_stage stage, int done, int total)
 
 static sg_status render(sg_engine *g, const sg_request *r, seen *s, sg_report *rep, sg_error *e)
 {
-    s->frame_bytes = (size_t)r->width * (size_t)r->height * 3;
-    return sg_engine_render(g, r, &(sg_callbacks){.context = s, .frame = take_frame, .progress = take_progress}, rep,
+    s->film.bytes = (size_t)r->width * (size_t)r->height * 3;
+    return sg_engine_render(g, r, &(sg_callbacks){.context = s, .frame = film_frame, .progress = take_progress}, rep,
                             e);
 }
 
@@ -49,15 +39,15 @@ static void renders_frames_in_order(void **state)
     memset(&a, 0, sizeof a);
     memset(&b, 0, sizeof b);
     assert_int_equal(render(g, &r, &a, &rep, &e), SG_OK);
-    assert_int_equal(a.frames, 5);
+    assert_int_equal(a.film.frames, 5);
     assert_int_equal(rep.steps_done, 2);
     assert_true(rep.prompt_tokens > 1 && rep.negative_tokens == 1);
     assert_int_equal(render(g, &r, &b, &rep, &e), SG_OK); /* the same engine again */
-    assert_memory_equal(a.pixels, b.pixels, sizeof a.pixels);
+    assert_memory_equal(&a.film, &b.film, sizeof a.film);
     r.seed++;
     memset(&b, 0, sizeof b);
     assert_int_equal(render(g, &r, &b, &rep, &e), SG_OK);
-    assert_memory_not_equal(a.pixels, b.pixels, sizeof a.pixels);
+    assert_memory_not_equal(&a.film, &b.film, sizeof a.film);
     sg_engine_close(&g);
 }
 
@@ -136,7 +126,7 @@ static void devices_decode_ahead(void **state)
         memset(&b, 0, sizeof b);
         assert_int_equal(render(g, &r, &b, &rep, &e), SG_OK);
         assert_string_equal(rep.served, ""); /* the CPU's kernels are all there always */
-        assert_memory_equal(a.pixels, b.pixels, sizeof a.pixels);
+        assert_memory_equal(&a.film, &b.film, sizeof a.film);
         assert_int_equal(staging.given, there ? 4 : 0);
         assert_int_equal(staging.most_ahead, there ? 2 : 0);
         assert_int_equal(staging.ahead, 0);
@@ -235,7 +225,7 @@ static void texts_are_encoded_once(void **state)
     assert_int_equal(w.texts, 4);
     r.cfg_scale = 3;
     assert_int_equal(render(g, &r, &b, &rep, &e), SG_OK);
-    assert_memory_equal(a.pixels, b.pixels, sizeof a.pixels);
+    assert_memory_equal(&a.film, &b.film, sizeof a.film);
     sg_engine_close(&g);
 }
 
@@ -262,7 +252,7 @@ static void memory_is_as_planned(void **state)
     r = small(g);
     memset(&s, 0, sizeof s);
     assert_refused(render(g, &r, &s, &rep, &e), SG_E_MEMORY, &e, "needs");
-    assert_int_equal(s.frames, 0);
+    assert_int_equal(s.film.frames, 0);
     sg_engine_close(&g);
 }
 
@@ -323,7 +313,7 @@ static void cancelling_stops_at_the_step(void **state)
     r.steps = 5;
     assert_int_equal(render(g, &r, &s, &rep, &e), SG_E_CANCELLED);
     assert_int_equal(rep.steps_done, 1);
-    assert_int_equal(s.frames, 0);
+    assert_int_equal(s.film.frames, 0);
     sg_engine_close(&g);
 }
 
@@ -352,7 +342,7 @@ static void latents_decode_again(void **state)
     assert_int_equal(again.height, 48);
     assert_int_equal(again.frames, 5);
     assert_int_equal(render(g, &again, &b, &rep, &e), SG_OK);
-    assert_memory_equal(a.pixels, b.pixels, sizeof a.pixels);
+    assert_memory_equal(&a.film, &b.film, sizeof a.film);
     assert_int_equal(rep.steps_done, 0);
 
     again.frames = 9;
@@ -424,7 +414,7 @@ static void encoders_follow_one_another(void **state)
     g->memory_limit = both.need;
     assert_int_equal(render(g, &r, &two, &rep, &e), SG_OK);
     assert_int_equal(encoded, 2); /* the first had its states */
-    assert_memory_equal(one.pixels, two.pixels, sizeof one.pixels);
+    assert_memory_equal(&one.film, &two.film, sizeof one.film);
     r.prompt = "a dog";
     memset(&two, 0, sizeof two);
     assert_int_equal(render(g, &r, &two, &rep, &e), SG_OK);
@@ -445,7 +435,7 @@ static void guidance_is_data_of_the_family(void **state)
     assert_true(rep.negative_tokens > 0);
     r.cfg_scale = 1;
     assert_int_equal(render(g, &r, &once, &rep, &e), SG_OK);
-    assert_memory_not_equal(once.pixels, twice.pixels, sizeof once.pixels);
+    assert_memory_not_equal(&once.film, &twice.film, sizeof once.film);
     r.cfg_scale = 3;
     g->components = &components;
     for (int kind = SG_GUIDANCE_NONE; kind <= SG_GUIDANCE_EMBEDDED; kind++) {
@@ -454,7 +444,7 @@ static void guidance_is_data_of_the_family(void **state)
         memset(&b, 0, sizeof b);
         assert_int_equal(render(g, &r, &b, &rep, &e), SG_OK);
         assert_int_equal(rep.negative_tokens > 0, kind != SG_GUIDANCE_NONE);
-        assert_memory_equal(b.pixels, kind ? twice.pixels : once.pixels, sizeof b.pixels);
+        assert_memory_equal(&b.film, kind ? &twice.film : &once.film, sizeof b.film);
         r.guidance = kind == SG_GUIDANCE_EMBEDDED ? 0 : 6;
         assert_int_equal(render(g, &r, &b, &rep, &e), SG_E_ARG);
     }
@@ -499,7 +489,7 @@ static void expect_numeric(const char *file, const char *tensor, float value, co
     sg_error    e = {0};
     memset(&s, 0, sizeof s);
     assert_refused(render(g, &r, &s, &rep, &e), SG_E_NUMERIC, &e, says);
-    assert_int_equal(s.frames, 0);
+    assert_int_equal(s.film.frames, 0);
     sg_engine_close(&g);
     poke(file, tensor, 0, before);
 }
@@ -531,20 +521,10 @@ static void other_pipelines_are_refused(void **state)
 
 enum { FRAME = 32 * 48 * 3 };
 
-typedef struct film {
-    uint8_t pixels[5][FRAME];
-} film;
-
 static const char lora[] = "l.safetensors", dir[] = "model";
 static const char experts[] = SG_FIXTURES "/wan22_a14b";
 
 #define WEIGHTS "diffusion_pytorch_model.safetensors"
-
-static sg_status take_film(void *context, int index, const uint8_t *rgb, sg_error *e)
-{
-    memcpy(((film *)context)->pixels[index], rgb, FRAME);
-    return SG_OK;
-}
 
 /* With a picture to begin with, or without. */
 static sg_status render_on(sg_engine *g, film *f, bool picture, sg_error *e)
@@ -555,10 +535,10 @@ static sg_status render_on(sg_engine *g, film *f, bool picture, sg_error *e)
     r.steps = 4;
     memset(grey, 100, sizeof grey);
     if (picture) r.image[SG_IMAGE_FIRST].rgb = grey;
-    return sg_engine_render(g, &r, &(sg_callbacks){.context = f, .frame = take_film}, &report, e);
+    return render_film(g, &r, f, &report, e);
 }
 
-static void render_film(film *f, const sg_engine_options *o)
+static void film_of(film *f, const sg_engine_options *o)
 {
     sg_engine *g = open_engine(o);
     sg_error   e = {0};
@@ -580,7 +560,7 @@ static void a_render_is_that_of_merged_weights(void **state)
     snprintf(from, sizeof from, "%s/transformer/" WEIGHTS, experts);
     lora_save_for(from, lora, NULL);
     sg_engine_options o = {.model_dir = experts, .backend = "ref", .dtype = "f32"};
-    render_film(&plain, &o);
+    film_of(&plain, &o);
     for (int i = 0; i < 3; i++) {
         shell("rm -rf %s && cp -r '%s' %s", dir, experts, dir);
         for (int k = 0; k < 2; k++) {
@@ -589,11 +569,11 @@ static void a_render_is_that_of_merged_weights(void **state)
             unlink(to); /* a link, perhaps */
             if (lora_merge(from, lora, of[i].strength[k], to, &e)) fail_msg("%s", e.text);
         }
-        render_film(&merged, &(sg_engine_options){.model_dir = dir, .backend = "ref", .dtype = "f32"});
+        film_of(&merged, &(sg_engine_options){.model_dir = dir, .backend = "ref", .dtype = "f32"});
         o.lora[0] =
             (sg_lora_option){lora, of[i].strength[0] != 0 ? of[i].strength[0] : of[i].strength[1], of[i].denoisers};
         o.loras = 1;
-        render_film(&with, &o);
+        film_of(&with, &o);
         assert_memory_equal(&with, &merged, sizeof with);
         assert_memory_not_equal(&with, &plain, sizeof with);
     }

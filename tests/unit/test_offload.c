@@ -107,27 +107,7 @@ static void close_engine(sg_engine **g)
 
 /* ---- renders ---- */
 
-enum { SIDE = 32, MOST_FRAMES = 8 }; /* of frames */
-
-typedef struct film {
-    uint8_t pixels[MOST_FRAMES][SIDE * SIDE * 3];
-    int     frames;
-} film;
-
-static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
-{
-    film *const f = context;
-    assert_true(index < MOST_FRAMES);
-    memcpy(f->pixels[index], rgb, sizeof f->pixels[index]);
-    f->frames++;
-    return SG_OK;
-}
-
-static sg_status render(sg_engine *g, const sg_request *r, film *f, sg_report *report, sg_error *e)
-{
-    *f = (film){.frames = 0};
-    return sg_engine_render(g, r, &(sg_callbacks){.context = f, .frame = take_frame}, report, e);
-}
+enum { SIDE = 32 }; /* of frames */
 
 static sg_engine *open_on_device(const char *dir, const char *dtype)
 {
@@ -150,7 +130,7 @@ static void render_as_planned(sg_engine *g, const sg_request *r, film *f, sg_rep
     sg_error e = {0};
     device.most = device.most_pin = 0;
     device.fetches = 0;
-    if (render(g, r, f, report, &e)) fail_msg("%s", e.text);
+    if (render_film(g, r, f, report, &e)) fail_msg("%s", e.text);
     assert_int_equal(f->frames, r->frames);
     assert_int_equal(device.most, report->held_bytes);
     assert_int_equal(device.most_pin, report->plan.host);
@@ -176,7 +156,7 @@ static void bits_are_the_same(void **state)
             assert_int_equal(report.plan.host > 0, ways[k] == SG_OFFLOAD_ON);
             for (int again = 0; again < 3; again++) { /* the same way, the other, and back */
                 if (k || again) assert_memory_equal(&first, &f, sizeof f);
-                if (render(g, &r, &f, &report, &e)) fail_msg("%s", e.text);
+                if (render_film(g, &r, &f, &report, &e)) fail_msg("%s", e.text);
                 g->offload = g->offload == SG_OFFLOAD_ON ? SG_OFFLOAD_OFF : SG_OFFLOAD_ON;
             }
             assert_memory_equal(&first, &f, sizeof f);
@@ -287,11 +267,11 @@ static void auto_takes_what_fits(void **state)
     assert_true(report.plan.host == on.host && report.plan.need == on.need);
 
     g->offload = SG_OFFLOAD_OFF;
-    assert_int_equal(render(g, &r, &f, &report, &e), SG_E_MEMORY);
+    assert_int_equal(render_film(g, &r, &f, &report, &e), SG_E_MEMORY);
     g->offload = SG_OFFLOAD_AUTO;
     device.backend.host_bytes = on.host - 1;
     e = (sg_error){0};
-    assert_refused(render(g, &r, &f, &report, &e), SG_E_MEMORY, &e, "offload: 0.0");
+    assert_refused(render_film(g, &r, &f, &report, &e), SG_E_MEMORY, &e, "offload: 0.0");
     close_engine(&g);
 }
 
@@ -360,7 +340,7 @@ static void text_encoders_take_what_fits(void **state)
         assert_true(report.plan.phase[0].host > 0 && report.plan.phase[0].weights < off.phase[0].weights);
         assert_memory_equal(&first, &f, sizeof f);
         g->offload = SG_OFFLOAD_OFF;
-        assert_int_equal(render(g, &r, &f, &report, &e), SG_E_MEMORY);
+        assert_int_equal(render_film(g, &r, &f, &report, &e), SG_E_MEMORY);
         close_engine(&g);
     }
 }
@@ -374,7 +354,7 @@ static void a_host_without_memory_is_told(void **state)
     sg_error    e = {0};
     g->offload = SG_OFFLOAD_ON;
     device.no_pin = true;
-    assert_refused(render(g, &r, &f, &report, &e), SG_E_MEMORY, &e, "page-locked");
+    assert_refused(render_film(g, &r, &f, &report, &e), SG_E_MEMORY, &e, "page-locked");
     close_engine(&g);
 }
 

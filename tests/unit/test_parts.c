@@ -213,20 +213,6 @@ static const char **part_of(sg_model_parts *p, kind k)
 
 /* ---- rendering ---- */
 
-typedef struct frames {
-    uint8_t rgb[8 * 64 * 64 * 3];
-    size_t  used, frame; /* bytes */
-} frames;
-
-static sg_status keep_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
-{
-    frames *const f = context;
-    assert_true(f->used + f->frame <= sizeof f->rgb);
-    memcpy(f->rgb + f->used, rgb, f->frame);
-    f->used += f->frame;
-    return SG_OK;
-}
-
 static sg_lora_option with_lora; /* of all renders; without a path: none */
 
 /* Noise, as the first picture or the last one. */
@@ -237,7 +223,7 @@ static void put_picture(sg_request *r, int which)
     r->image[which].rgb = rgb[which];
 }
 
-static void render(frames *f, const char *path, const sg_model_parts *parts)
+static void render(film *f, const char *path, const sg_model_parts *parts)
 {
     sg_error                e = {0};
     sg_engine              *g = NULL;
@@ -254,22 +240,18 @@ static void render(frames *f, const char *path, const sg_model_parts *parts)
     sg_engine_nearest_size(g, &r.width, &r.height, &r.frames);
     for (int i = 0; i < SG_IMAGES; i++)
         if (sg_engine_info(g).image[i] == SG_IMAGE_NEEDED) put_picture(&r, i);
-    f->frame = (size_t)r.width * (size_t)r.height * 3;
-    f->used = 0;
-    if (sg_engine_render(g, &r, &(sg_callbacks){.context = f, .frame = keep_frame}, &report, &e))
-        fail_msg("%s", e.text);
+    assert_done(render_film(g, &r, f, &report, &e), &e);
     sg_engine_close(&g);
 }
 
-static frames folder_frames, file_frames;
+static film folder_frames, file_frames;
 
 static void renders_as(const char *model_dir, const char *path, const sg_model_parts *parts)
 {
     render(&folder_frames, model_dir, NULL);
     render(&file_frames, path, parts);
-    assert_true(folder_frames.used > 0);
-    assert_int_equal(folder_frames.used, file_frames.used);
-    assert_memory_equal(folder_frames.rgb, file_frames.rgb, file_frames.used);
+    assert_true(folder_frames.frames > 0);
+    assert_memory_equal(&folder_frames, &file_frames, sizeof folder_frames);
 }
 
 /* ---- what is refused ---- */
@@ -587,7 +569,7 @@ static void an_original_repository_of_image_to_video_renders(void **state)
 static void first_and_last_frame_renders(void **state)
 {
     enum { TOKENS = 2 * 17, WIDTH = 16 };
-    static frames        seen[2];
+    static film          seen[2];
     static float         place[TOKENS * WIDTH];
     const sg_tensor      places = {.data = place, .dtype = SG_F32, .rank = 3, .dim = {1, TOKENS, WIDTH}};
     const sg_model_parts parts[2] = {{.diffusion_model = "flf.safetensors"}, {.diffusion_model = "named.safetensors"}};
@@ -602,10 +584,9 @@ static void first_and_last_frame_renders(void **state)
     write_text("flf/sparge-gen.json", "{\"transformer\": {\"num_attention_heads\": 2, \"attention_head_dim\": 12, "
                                       "\"rope_max_seq_len\": 32}}");
     for (int i = 0; i < 2; i++) render(&seen[i], "flf", &parts[i]);
-    assert_int_equal(seen[0].used, seen[1].used);
-    assert_memory_equal(seen[0].rgb, seen[1].rgb, seen[0].used);
+    assert_memory_equal(&seen[0], &seen[1], sizeof seen[0]);
     render(&folder_frames, I2V, NULL); /* which sees the first picture alone */
-    assert_memory_not_equal(seen[0].rgb, folder_frames.rgb, seen[0].used);
+    assert_memory_not_equal(&seen[0], &folder_frames, sizeof seen[0]);
 }
 
 static void image_to_video_of_two_experts_renders(void **state)
@@ -925,7 +906,7 @@ static void loras_go_by_either_names(void **state)
         const sg_name_map *names;
     } of[] = {{I2V, &sg_wan_dit_names},         {COG, &sg_cogvideox_dit_names}, {MOCHI, &sg_mochi_dit_names},
               {HUNYUAN, &sg_hunyuan_dit_names}, {FLUX, &sg_flux_dit_names},     {SD35, &sd3}};
-    static frames named;
+    static film named;
     sd3 = sg_sd3_dit_names;
     sd3.span = 3;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
@@ -936,9 +917,8 @@ static void loras_go_by_either_names(void **state)
         render(&file_frames, of[i].dir, NULL);
         with_lora.path = NULL;
         render(&folder_frames, of[i].dir, NULL);
-        assert_int_equal(named.used, file_frames.used);
-        assert_memory_equal(named.rgb, file_frames.rgb, named.used);
-        assert_memory_not_equal(named.rgb, folder_frames.rgb, named.used);
+        assert_memory_equal(&named, &file_frames, sizeof named);
+        assert_memory_not_equal(&named, &folder_frames, sizeof named);
     }
 }
 
@@ -1235,7 +1215,7 @@ static void a_lora_by_the_names_of_xlabs_renders(void **state)
               {"single_blocks.1.processor.proj_lora", "lora_unet_single_blocks_1_linear2", 1, 5}};
     static const char *const side[2][2] = {{"down", "up"}, {"lora_down", "lora_up"}};
     static float             x[5 * WIDTH * RANK];
-    static frames            seen[3];
+    static film              seen[3];
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) x[i] = (float)((int)(i * 7 % 11) - 5) / 8;
     for (int names = 0; names < 2; names++) {
         for (size_t i = 0; i < sizeof of / sizeof *of; i++)
@@ -1254,8 +1234,8 @@ static void a_lora_by_the_names_of_xlabs_renders(void **state)
         with_lora.path = NULL;
     }
     render(&seen[2], FLUX, NULL);
-    assert_memory_equal(seen[0].rgb, seen[1].rgb, seen[0].used);
-    assert_memory_not_equal(seen[0].rgb, seen[2].rgb, seen[0].used);
+    assert_memory_equal(&seen[0], &seen[1], sizeof seen[0]);
+    assert_memory_not_equal(&seen[0], &seen[2], sizeof seen[0]);
 }
 
 /* ---- whole files of Stable Diffusion 3 ---- */
@@ -1324,7 +1304,7 @@ static void clip_l_without_a_projection_renders(void **state)
 {
     enum { WIDTH = 24 };
     static float         one[WIDTH * WIDTH];
-    static frames        with;
+    static film          with;
     const sg_tensor      t = {.data = one, .dtype = SG_F32, .rank = 2, .dim = {WIDTH, WIDTH}};
     const sg_model_parts parts[2] = {{.clip_l = "clip/with.safetensors"}, {.clip_l = "clip/without.safetensors"}};
     for (int i = 0; i < WIDTH; i++) one[i * WIDTH + i] = 1;
@@ -1344,9 +1324,9 @@ static void clip_l_without_a_projection_renders(void **state)
     write_text("clip/sparge-gen.json", "{\"text_encoder\": {\"num_attention_heads\": 3, \"eos_token_id\": 673}}");
     render(&with, "clip", &parts[0]);
     render(&file_frames, "clip", &parts[1]);
-    assert_memory_equal(with.rgb, file_frames.rgb, with.used);
+    assert_memory_equal(&with, &file_frames, sizeof with);
     render(&folder_frames, SD3, NULL); /* whose projection is another */
-    assert_memory_not_equal(with.rgb, folder_frames.rgb, with.used);
+    assert_memory_not_equal(&with, &folder_frames, sizeof with);
 }
 
 /* ---- Llama in GGUF ---- */
