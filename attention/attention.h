@@ -62,14 +62,14 @@ SG_PUBLIC sg_status   sg_attention_context_open(sg_attention_context **out, cons
 SG_PUBLIC void        sg_attention_context_close(sg_attention_context **c);
 SG_PUBLIC const char *sg_attention_context_device(const sg_attention_context *c); /* for people */
 
-/* In elements. Channels are contiguous. All 0: [batch, token, head, channel] without gaps. */
+/* The strides count elements. Channels are contiguous. All 0 means [batch, token, head, channel] without gaps. */
 typedef struct sg_attention_stride {
     int64_t batch, head, token;
 } sg_attention_stride;
 
 typedef struct sg_attention_call_args {
-    /* The tensors: n queries, m keys. A tensor with layout [token, head, channel] without gaps is used in place. Other
-     * layouts are copied once. F16 is copied to F32. o may not overlap q, k or v. */
+    /* The tensors have n queries and m keys. A tensor with layout [token, head, channel] without gaps is used in place.
+     * Other layouts are copied once. F16 is copied to F32. o may not overlap q, k or v. */
     void               *o;
     const void         *q, *k, *v;
     sg_attention_stride o_stride, q_stride, k_stride, v_stride;
@@ -88,8 +88,8 @@ typedef struct sg_attention_call_args {
     const char *order;   /* "hilbert", "hilbert-cube", "hilbert-frame", "morton", "row", "column", "time", "random" */
     int64_t     text_prefix, text_suffix;
 
-    /* The method. Sequences of fewer than 1,024 tokens are always dense, and the report says so; a mask is then
-     * refused. */
+    /* These members choose the method. Sequences of fewer than 1,024 tokens are always dense, and the report says so; a
+     * mask is then refused. */
     const char    *kind;                  /* "sparge" (NULL), "sage" or "dense" */
     const char    *preset;                /* "usual" (NULL), or "paper": SpargeAttn to the letter */
     double         topk;                  /* the share of the blocks to keep, in (0, 1]: 0.5 */
