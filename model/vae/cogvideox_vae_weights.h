@@ -1,4 +1,5 @@
-/* cogvideox_vae_weights.h - what cogvideox_vae.c reads and binds, and cogvideox_vae_run.c computes with. Private to the two.
+/* cogvideox_vae_weights.h - what cogvideox_vae.c reads and binds, and cogvideox_vae_run.c computes with. Only these two
+ * include it.
  *
  * Decoder and encoder are one structure: a way in, levels of residual blocks that end in a change of scale, a middle (after
  * the decoder's way in, before the encoder's way out), a way out. */
@@ -24,7 +25,7 @@ typedef struct sg_cog_mix { /* w x + b at every place */
     sg_tensor w, b;         /* [o, i] [o] */
 } sg_cog_mix;
 
-/* silu(group_norm(x)); of the decoder silu(group_norm(x) scale(latents) + shift(latents)) */
+/* Computes silu(group_norm(x)), in the decoder silu(group_norm(x) scale(latents) + shift(latents)). */
 typedef struct sg_cog_norm {
     sg_tensor  w, b;         /* [c] x 2 */
     sg_cog_mix scale, shift; /* absent from the encoder */
