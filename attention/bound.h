@@ -1,4 +1,4 @@
-/* bound.h - a policy bound to shapes, as run.c runs it and run_counts.c counts it. No other file includes it. */
+/* bound.h - a policy bound to shapes, as run.c runs it and run_counts.c counts it. It is private to these. */
 #ifndef SG_BOUND_H
 #define SG_BOUND_H
 

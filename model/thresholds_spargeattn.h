@@ -1,4 +1,4 @@
-/* thresholds_spargeattn.h - the values that SpargeAttn's own tuning saves. Only thresholds.c includes it. Source:
+/* thresholds_spargeattn.h - the values that SpargeAttn's own tuning saves. It is internal to thresholds.c. Source:
  * extract_sparse_attention_state_dict in spas_sage_attn/autotune.py, thu-ml/SpargeAttn. */
 #ifndef SG_THRESHOLDS_SPARGEATTN_H
 #define SG_THRESHOLDS_SPARGEATTN_H

@@ -1,5 +1,5 @@
 /* cpu.h - what the files of the cpu backend share: its state, what each puts into the op table, packed weights,
- * scratch. Only these files and the tests of kernels include it.
+ * scratch. It is private to the backend and to the kernel tests.
  *
  * The table is filled as in dav1d: sg_data_movement_init with what gains nothing from vectors, then every vec_*.c at
  * each level (cpu_levels.c) that the machine has and the mask allows, lowest first, then oneDNN's products. Convolutions

@@ -1,4 +1,4 @@
-/* cuda_backend.h - the NVIDIA backend: all ops in F32 and BF16 on one GPU. Only kernels/ includes it.
+/* cuda_backend.h - the NVIDIA backend: all ops in F32 and BF16 on one GPU. It is private to kernels/.
  *
  * It runs on one of the devices that CUDA shows (of those in CUDA_VISIBLE_DEVICES, if that is set), from compute
  * capability 8.0 up.

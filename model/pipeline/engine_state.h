@@ -1,4 +1,4 @@
-/* engine_state.h - what an open engine holds. engine.c, pipeline.c and tests include it. */
+/* engine_state.h - what an open engine holds. It is for engine.c, pipeline.c and tests. */
 #ifndef SG_ENGINE_STATE_H
 #define SG_ENGINE_STATE_H
 

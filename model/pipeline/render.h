@@ -1,4 +1,4 @@
-/* render.h - one render: what planning finds and the phases use. render_plan.c and pipeline.c include it. */
+/* render.h - one render: what planning finds and the phases use. It is for render_plan.c and pipeline.c. */
 #ifndef SG_RENDER_H
 #define SG_RENDER_H
 

@@ -1,5 +1,5 @@
-/* cogvideox_vae_weights.h - what cogvideox_vae.c reads and binds, and cogvideox_vae_run.c computes with. Only these two
- * include it.
+/* cogvideox_vae_weights.h - what cogvideox_vae.c reads and binds, and cogvideox_vae_run.c computes with. It is private
+ * to the two.
  *
  * Decoder and encoder are one structure: a way in, levels of residual blocks that end in a change of scale, a middle (after
  * the decoder's way in, before the encoder's way out), a way out. */

@@ -1,5 +1,5 @@
-/* hunyuan_vae_parts.h - what hunyuan_vae.c reads and binds, and the other hunyuan_vae_*.c compute with. Only these
- * files include it. */
+/* hunyuan_vae_parts.h - what hunyuan_vae.c reads and binds, and the other hunyuan_vae_*.c compute with. It is private
+ * to them. */
 #ifndef SG_HUNYUAN_VAE_PARTS_H
 #define SG_HUNYUAN_VAE_PARTS_H
 

@@ -1,5 +1,5 @@
-/* mochi_vae_parts.h - what mochi_vae.c reads and binds, and the other mochi_vae_*.c compute with. Only these files
- * include it. */
+/* mochi_vae_parts.h - what mochi_vae.c reads and binds, and the other mochi_vae_*.c compute with. It is private to
+ * them. */
 #ifndef SG_MOCHI_VAE_PARTS_H
 #define SG_MOCHI_VAE_PARTS_H
 

@@ -1,4 +1,4 @@
-/* wan_vae_weights.h - what wan_vae.c reads and binds, and wan_vae_run.c computes with. Only these two include it.
+/* wan_vae_weights.h - what wan_vae.c reads and binds, and wan_vae_run.c computes with. It is private to the two.
  *
  * Decoder and encoder are one structure: a way in, levels of residual blocks that end in a change of scale, a middle
  * with attention (after the decoder's way in, before the encoder's way out), a way out. */
