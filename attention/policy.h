@@ -49,7 +49,7 @@ typedef struct sg_thresholds {
 
 struct sg_attention_shape; /* run.h */
 
-/* Is called with the operands of an attention. */
+/* This is called with the operands of an attention. */
 typedef void sg_attention_hook(void *context, sg_stream *s, const struct sg_attention_shape *shape, int layer, int step,
                                int pass, double timestep, const sg_attend_args *args);
 

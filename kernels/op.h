@@ -458,7 +458,7 @@ typedef struct sg_memory {
 
 typedef void sg_tap_fn(void *context, const char *name, sg_stream *s, sg_tensor t);
 
-/* Is an ordered queue of ops on one device. The first failure latches: every op after it does nothing, so a model
+/* This is an ordered queue of ops on one device. The first failure latches: every op after it does nothing, so a model
  * checks once, at the end. Two arenas: keep lives for a render, scratch is marked and reset inside a pass. */
 struct sg_stream {
     const sg_ops     *ops;

@@ -16,7 +16,7 @@ enum { SG_MAX_RANK = 5 };
 
 typedef enum sg_dtype { SG_F32, SG_F16, SG_BF16, SG_I32, SG_U8, SG_I8, SG_F8, SG_U16, SG_DTYPES } sg_dtype;
 
-/* Is a view, which never owns memory. It is dense, with the outermost dimension first. Rank 0 means "absent". */
+/* This is a view, which never owns memory. It is dense, with the outermost dimension first. Rank 0 means "absent". */
 typedef struct sg_tensor {
     void    *data;
     sg_dtype dtype;

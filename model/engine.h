@@ -119,7 +119,7 @@ typedef enum sg_tiling { SG_TILING_AUTO, SG_TILING_OFF, SG_TILING_ON } sg_tiling
 
 extern const char *const sg_tiling_names[]; /* "auto", "off", "on", NULL: by sg_tiling */
 
-/* Is a picture that a clip begins or ends with, RGB8, borrowed for the call. Image encoders, which fit a picture
+/* This is a picture that a clip begins or ends with, RGB8, borrowed for the call. Image encoders, which fit a picture
  * themselves, are given the one that it was made from, if there is one. */
 typedef struct sg_request_image {
     const uint8_t *rgb;   /* [height][width][3] of the clip's size; NULL: none */
@@ -133,8 +133,8 @@ enum { SG_IMAGE_FIRST, SG_IMAGE_LAST, SG_IMAGES };
  * it as others with a video; a request has it as its video. */
 typedef enum sg_image_use { SG_IMAGE_NONE, SG_IMAGE_OPTIONAL, SG_IMAGE_NEEDED, SG_IMAGE_START } sg_image_use;
 
-/* Is a video that a render starts from. Only the last steps of the schedule are done; the first of them starts from the
- * video with as much noise as its sigma says. */
+/* This is a video that a render starts from. Only the last steps of the schedule are done; the first of them starts
+ * from the video with as much noise as its sigma says. */
 typedef struct sg_request_video {
     const uint8_t *rgb; /* [frames][height][width][3] of the clip's size, borrowed for the call; NULL: none */
     double strength; /* the share of the steps that are done: above 0, at most 1, which leaves nothing of the video */
@@ -227,7 +227,7 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
 sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_request *r, char **note,
                                 sg_error *e) SG_MUST_USE;
 
-/* Is a part of a render's work. ENCODE is that of pictures and video. */
+/* This is a part of a render's work. ENCODE is that of pictures and video. */
 typedef enum sg_stage {
     SG_STAGE_LOAD,
     SG_STAGE_TEXT,

@@ -13,7 +13,7 @@
  * when 16 does not divide n; n < 16 goes through double Box-Muller pairs. */
 void sg_randn(float *out, size_t n, uint64_t seed);
 
-/* Is the generator itself, for several draws in turn. */
+/* This is the generator itself, for several draws in turn. */
 typedef struct sg_rng {
     uint32_t state[624];
     int      next;

@@ -26,7 +26,7 @@ typedef enum sg_prompt_format {
     SG_PROMPTS_JSON
 } sg_prompt_format;
 
-/* Is one prompt. Zero, NULL and, for numbers that may be zero, -1 mean "not given". */
+/* This is one prompt. Zero, NULL and, for numbers that may be zero, -1 mean "not given". */
 typedef struct sg_prompt {
     const char *text;               /* UTF-8, not blank */
     const char *negative;           /* UTF-8; may be empty */
@@ -43,7 +43,7 @@ typedef struct sg_prompt {
 
 enum { SG_PROMPT_GROUPS = 256 }; /* in a set; bounds those of a prompt too, each of which counts once */
 
-/* Is a set of prompts. Zero is an empty set. */
+/* This is a set of prompts. Zero is an empty set. */
 typedef struct sg_prompt_set {
     int         count;
     sg_prompt  *prompt;                  /* [count], in the file's order */

@@ -35,8 +35,8 @@ const char *sg_bind_name(const sg_bind *b, size_t i);
 /* sg_bind_tensor reads numbers of these types; messages list them so. */
 #define SG_TYPES_READ "F32, F16, BF16, FP8, Q8_0 to Q2_K or IQ4"
 
-/* Is a tensor whose rows, the numbers behind its first dimension, are read on the host, one at a time. Where it has
- * more than two dimensions, a first one of 1 does not count. */
+/* This is a tensor whose rows, the numbers behind its first dimension, are read on the host, one at a time. Where it
+ * has more than two dimensions, a first one of 1 does not count. */
 typedef struct sg_bind_rows {
     const char             *type; /* as the file spells it; NULL: there is no such tensor */
     int                     rank; /* 0: its rows cannot be read */
@@ -67,16 +67,16 @@ void sg_bind_ignore(sg_bind *b, const char *part);
 /* Says that what other, a binding of the same source, has wanted so far is not extra to b. */
 void sg_bind_share(sg_bind *b, const sg_bind *other);
 
-/* Is a matrix of a patch as a file has it: up [o, i], or with down the product of up [o, r] and down [r, i]. Both may
- * have more dimensions behind the first; i, and r of up, count all of them. They may have any type that a weight may
- * have. */
+/* This is a matrix of a patch as a file has it: up [o, i], or with down the product of up [o, r] and down [r, i]. Both
+ * may have more dimensions behind the first; i, and r of up, count all of them. They may have any type that a weight
+ * may have. */
 typedef struct sg_factor {
     const sg_source_tensor *up, *down; /* down NULL: up alone */
 } sg_factor;
 
-/* Is added to one tensor while it is loaded: W' = W + scale D. W are the tensor's numbers as F32; D has its rows, a row
- * being all behind the first dimension, or those of the file's tensor of which it is cut out. With a second factor,
- * [o2, i2], beside the first, [o1, i1],
+/* This is added to one tensor while it is loaded: W' = W + scale D. W are the tensor's numbers as F32; D has its rows,
+ * a row being all behind the first dimension, or those of the file's tensor of which it is cut out. With a second
+ * factor, [o2, i2], beside the first, [o1, i1],
  *   D[o, i] = first[o / (rows of D / o1), i / (row of D / i1)] second[o mod o2, i mod i2],
  * where either both are of D's shape (LoHa: element by element) or o1 o2 and i1 i2 are (LoKr: Kronecker's product).
  * An element of up down is the sum over r from 0 on; every product and sum is rounded to F32, W' once more to the wanted
@@ -125,8 +125,8 @@ sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(vo
                        void *context, sg_error *e) SG_MUST_USE;
 void      sg_bind_unload(sg_bind *b); /* gives back memory that no op uses any more; shapes, and what is packed, stay */
 
-/* Is called before ops read the tensors of that block, which then stay until another even or odd one, as this is, is
- * fetched. It does nothing for blocks that are on the device, and on a plan. */
+/* This is called before ops read the tensors of that block, which then stay until another even or odd one, as this is,
+ * is fetched. It does nothing for blocks that are on the device, and on a plan. */
 void sg_bind_fetch(const sg_bind *b, sg_stream *s, int block);
 
 #ifdef __cplusplus

@@ -21,7 +21,7 @@ extern "C" {
 #define SG_CLIP_L "clip_l"
 #define SG_CLIP_G "clip_g"
 
-/* Is a part that has been found in a file. */
+/* This is a part that has been found in a file. */
 typedef struct sg_found_part {
     const char        *component; /* "transformer", "transformer_2" */
     const sg_source   *source;

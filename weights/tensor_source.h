@@ -30,7 +30,7 @@ typedef struct sg_source_tensor {
     bool                  attached; /* belongs to another tensor, as its scale: nobody wants it by itself */
 } sg_source_tensor;
 
-/* Is a value of a file's metadata: numbers or texts, one behind the other as the file has them. */
+/* This is a value of a file's metadata: numbers or texts, one behind the other as the file has them. */
 typedef struct sg_source_list {
     uint64_t       count;
     char           kind;  /* 'u' whole numbers, 'i' whole numbers with a sign, 'f' floats, 's' texts */

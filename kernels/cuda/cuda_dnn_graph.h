@@ -31,8 +31,8 @@ typedef cudnnBackendDescriptor_t descriptor;
 
 enum { ATTEND, CONV, MATMUL };
 
-/* Is the key of a plan. Its numbers are n m h d of attend, x[4] w[5] pad[4] of conv, n i o gated of matmul. `add` says
- * whether conv adds to y, and whether matmul has a bias. */
+/* This is the key of a plan. Its numbers are n m h d of attend, x[4] w[5] pad[4] of conv, n i o gated of matmul. `add`
+ * says whether conv adds to y, and whether matmul has a bias. */
 typedef struct dnn_key {
     int64_t number[13];
     int64_t op, add;

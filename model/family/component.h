@@ -5,7 +5,7 @@
 #include "bind.h"
 #include "checkpoint.h"
 
-/* Is embedded at the top of every component's struct. It owns source and binding. */
+/* This is embedded at the top of every component's struct. It owns source and binding. */
 typedef struct sg_component {
     char               name[32];  /* in the checkpoint: "transformer", "vae", ... */
     char               dir[1024]; /* where that is, for messages */

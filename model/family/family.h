@@ -51,7 +51,7 @@ typedef struct sg_geometry {
     int     images;    /* that the render has, or will need: 0; 1, the first; 2, the last too */
 } sg_geometry;
 
-/* Is a phase that a family adds between its texts and denoising, for example to encode an image. */
+/* This is a phase that a family adds between its texts and denoising, for example to encode an image. */
 typedef struct sg_added_phase {
     const char   *name;      /* in a plan, of SG_PHASE_NAME characters at most; not "text", "denoise" or "decode" */
     sg_component *component; /* loaded for this phase alone */

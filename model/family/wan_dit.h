@@ -27,8 +27,8 @@ void                 sg_wan_dit_close(sg_wan_dit **d);
 sg_component        *sg_wan_dit_component(sg_wan_dit *d);
 const sg_wan_config *sg_wan_dit_config(const sg_wan_dit *d);
 
-/* Is a prompt as the denoiser sees it: real rows, then one row of zeros that stands for all the padding. For pictures,
- * with image_dim in place of text_dim, it holds their tokens. */
+/* This is a prompt as the denoiser sees it: real rows, then one row of zeros that stands for all the padding. For
+ * pictures, with image_dim in place of text_dim, it holds their tokens. */
 typedef struct sg_wan_text {
     const float *states; /* host, F32 [rows, text_dim]; NULL on a plan */
     int          rows;   /* real tokens */

@@ -6,7 +6,7 @@
 
 #include <utf8proc.h>
 
-/* Is a list of code points. Zero-initialise it; free(at) frees it. */
+/* This is a list of code points. Zero-initialise it; free(at) frees it. */
 typedef struct sg_code_points {
     int32_t *at;
     size_t   len, cap;

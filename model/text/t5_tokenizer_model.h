@@ -68,7 +68,7 @@ const char *sg_sentencepiece_fault(const sg_sentencepiece *p);
  * text by grapheme. They replace a grapheme of less than six bytes as a whole by what its shortest key gives, or else
  * its characters one by one. */
 
-/* Is a view of the model's bytes. All zero means that nothing is replaced. */
+/* This is a view of the model's bytes. All zero means that nothing is replaced. */
 typedef struct sg_charsmap {
     const unsigned char *units;
     size_t               unit_count;
@@ -91,7 +91,7 @@ typedef struct sg_string_entry {
     int32_t     id;
 } sg_string_entry;
 
-/* Is a sorted list of byte strings. Zero-initialise it, add, sort once, search. */
+/* This is a sorted list of byte strings. Zero-initialise it, add, sort once, search. */
 typedef struct sg_string_table {
     sg_string_entry *entries; /* owned */
     size_t           count, cap;
@@ -132,7 +132,7 @@ typedef struct sg_unigram {
     int32_t         byte_id[256];  /* -1: no such piece */
 } sg_unigram;
 
-/* Is a growing list of ids. */
+/* This is a growing list of ids. */
 typedef struct sg_token_ids {
     int32_t *at; /* owned */
     size_t   len, cap;

@@ -25,8 +25,8 @@ typedef struct sg_mochi_block { /* x + conv[1](silu(norm[1](conv[0](silu(norm[0]
     sg_mochi_conv conv[2];
 } sg_mochi_block;
 
-/* Is block_in, an up_block or block_out: residual blocks, and in an up_block what makes channels into frames, rows and
- * columns. */
+/* This is block_in, an up_block or block_out: residual blocks, and in an up_block what makes channels into frames, rows
+ * and columns. */
 typedef struct sg_mochi_stage {
     int64_t        channels;
     int            blocks;

@@ -42,7 +42,7 @@ const char *sg_lora_module(const sg_lora_key *key, int *length);
 
 bool sg_lora_is_of_text(const char *name); /* a text encoder's */
 
-/* Is a tensor of the model under one of its names, whose dots become underscores. */
+/* This is a tensor of the model under one of its names, whose dots become underscores. */
 typedef struct sg_lora_name {
     char               *flat;
     size_t              tensor; /* by sg_bind_name */

@@ -7,7 +7,7 @@
 
 enum { SG_TENSOR_NAME_MAX = 127, SG_TENSORS_MAX = 1 << 20 }; /* bytes; how many a file may have */
 
-/* Is the first member of a source, so that a pointer to one is a pointer to the other. */
+/* This is the first member of a source, so that a pointer to one is a pointer to the other. */
 typedef struct sg_one_file {
     char             *path;
     sg_map            map;

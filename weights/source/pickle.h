@@ -8,7 +8,7 @@
 
 enum { SG_PICKLE_MAX = 16 << 20 }; /* bytes: bounds what the machine takes, up to 50 bytes for each */
 
-/* Is a tensor that the pickle names. Element [i, j, ...] is number offset + i stride[0] + j stride[1] + ... of the
+/* This is a tensor that the pickle names. Element [i, j, ...] is number offset + i stride[0] + j stride[1] + ... of the
  * storage; all of these are in it. */
 typedef struct sg_pickled_tensor {
     const char           *name; /* these texts are not NUL-terminated */
