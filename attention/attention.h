@@ -41,9 +41,10 @@ extern "C" {
 typedef struct sg_attention_options {
     const char *backend; /* "cpu" (NULL), "cuda", or "ref", the slow oracle */
     int         threads; /* 0: one a core */
-    unsigned cpu_mask;   /* bit i allows level i: SSE2, AVX2, AVX-512, its VNNI, its BF16, AMX; 0: all that there is, or
-                           * up to what the environment variable SPARGE_GEN_CPUMASK names: base, avx2 .. amx */
-    int      device;     /* of cuda: which GPU, as CUDA counts them */
+    /* Bit i of cpu_mask allows level i: SSE2, AVX2, AVX-512, its VNNI, its BF16, AMX. 0 allows all that there is, or
+     * those up to the one that the environment variable SPARGE_GEN_CPUMASK names: base, avx2 .. amx. */
+    unsigned cpu_mask;
+    int      device; /* of cuda: which GPU, as CUDA counts them */
     int64_t  reserved[8];
 } sg_attention_options;
 
@@ -105,7 +106,7 @@ typedef struct sg_attention_call_args {
     const char    *tail;                  /* "on"; "off", which is the default with a mask */
     const char    *tail_bias;             /* "0", "half", "rank1" */
     const char    *budget;                /* of blocks: one for each "row", or one for all "heads" */
-    const char    *pv_dtype;              /* of weights and values: "bf16", "int8", "fp8" (GPUs from 8.9 up), "auto" (NULL) */
+    const char    *pv_dtype; /* of weights and values: "bf16", "int8", "fp8" (GPUs from 8.9 up), "auto" (NULL) */
     int64_t        reserved[8];
 } sg_attention_call_args;
 

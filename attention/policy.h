@@ -72,8 +72,9 @@ typedef struct sg_policy {
     sg_attention_kind    dense_steps_kind; /* they are DENSE or SAGE */
     const char          *dense_layers;     /* "0,28-29": these layers are dense; NULL: none. Borrowed */
     const sg_thresholds *tuned;            /* replaces rule, amount, theta and pv_threshold; NULL: none. Borrowed */
-    sg_tensor            mask; /* U8 [1 or h, nq, nk], host: non-zero where a block is kept, as blocks of text are in
-                                * any case; rule GIVEN. Borrowed */
+    /* With rule GIVEN mask, U8 [1 or h, nq, nk] on the host, is not 0 where a block is kept, as blocks of text are in
+     * any case. It is borrowed. */
+    sg_tensor mask;
     /* These may be NULL. sg_attention_run calls on_begin first, before y is written, and on_end last, where attention
      * was not dense. It calls both on a plan too, which counts their scratch memory. */
     sg_attention_hook *on_begin, *on_end;

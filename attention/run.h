@@ -79,12 +79,13 @@ void sg_attention_run_buckets(const sg_attention *a, sg_stream *s, const sg_atte
 typedef struct sg_attention_count {
     sg_attention_kind kind;
     sg_attention_why  why;
-    int64_t           blocks, kept; /* visible pairs of blocks, those of text with them, and those computed; 0: it did
-                                     * not run */
-    double            mass;         /* predicted share of the mass, or of the error, in the kept pairs; mean */
-    int64_t           groups;       /* groups of 32 queries times kept blocks: the candidates of the PV filter */
-    int64_t           skipped;      /* how many of them the PV filter skipped */
-    double            skipped_mass; /* share of the sums that it skipped; mean */
+    /* blocks counts the visible pairs of blocks, those of text with them, and kept those that were computed: kept /
+     * blocks is the density. Both are 0 where the layer did not run. */
+    int64_t blocks, kept;
+    double  mass;         /* predicted share of the mass, or of the error, in the kept pairs; mean */
+    int64_t groups;       /* groups of 32 queries times kept blocks: the candidates of the PV filter */
+    int64_t skipped;      /* how many of them the PV filter skipped */
+    double  skipped_mass; /* share of the sums that it skipped; mean */
 } sg_attention_count;
 
 /* Reads the counts of all passes of a step, [passes][layers], from the device. Call it before the next step, which

@@ -38,11 +38,14 @@ sg_attention_hook sg_tune_hook;
 
 /* Holds the density and the errors of one head in one bucket with the chosen thresholds. */
 typedef struct sg_tune_figure {
-    float density; /* blocks kept, a share; NAN, and no errors: this layer did not run in these steps, and keeps all */
-    float l1, l1_checked,
-        l1_worst;         /* error: on the queries chosen by; on queries held out; the largest of one layer's call */
-    float l2, l2_checked; /* with the PV filter */
-    float skipped;        /* share of the kept blocks that the filter skips */
+    /* density is the share of the blocks that is computed. It is NAN, and there are no errors, where this layer did not
+     * run in these steps; it then keeps all. */
+    float density;
+    /* l1 is the error on the queries that the choice was made by, l1_checked that on queries held out, l1_worst the
+     * largest of one call of a layer. l2 and l2_checked are those with the PV filter. */
+    float l1, l1_checked, l1_worst;
+    float l2, l2_checked;
+    float skipped; /* share of the kept blocks that the filter skips */
 } sg_tune_figure;
 
 /* Chooses the smallest amounts, not below `least`, whose error is at most l1, and the smallest PV thresholds whose

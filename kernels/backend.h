@@ -55,8 +55,9 @@ typedef struct sg_backend_options {
     int         device;   /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int         local_rank; /* device 0: this process's number among those of its host, which take the GPUs in turn */
     const char *root;       /* the folder that stands for / where auto looks for a card; NULL: / */
-    int64_t
-        dnn_min_macs; /* multiply-adds from which cuda asks cuDNN and cublasLt; 0: where it pays; 1: always, for tests */
+    /* From dnn_min_macs multiply-adds on cuda asks cuDNN and cublasLt; 0 stands for where it pays, and 1, for tests,
+     * for always. */
+    int64_t dnn_min_macs;
 } sg_backend_options;
 
 typedef struct sg_backend {

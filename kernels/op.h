@@ -40,11 +40,11 @@ extern "C" {
 
 typedef enum sg_act {
     SG_ACT_NONE,
-    SG_ACT_RELU,      /* max(x, 0) */
-    SG_ACT_SILU,      /* x / (1 + exp(-x)) */
-    SG_ACT_GELU_TANH, /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
-    SG_ACT_CLAMP,     /* min(max(x, -1), 1) */
-    SG_ACT_GELU_ERF,  /* x/2 (1 + erf(x / sqrt(2))) */
+    SG_ACT_RELU,       /* max(x, 0) */
+    SG_ACT_SILU,       /* x / (1 + exp(-x)) */
+    SG_ACT_GELU_TANH,  /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+    SG_ACT_CLAMP,      /* min(max(x, -1), 1) */
+    SG_ACT_GELU_ERF,   /* x/2 (1 + erf(x / sqrt(2))) */
     SG_ACT_GELU_QUICK, /* x / (1 + exp(-1.702 x)) */
     SG_ACT_TANH        /* tanh(x) */
 } sg_act;
@@ -112,31 +112,36 @@ typedef struct sg_attend_args {
 } sg_attend_args;
 SG_TENSORS(attend, 1, lengths);
 
-typedef struct sg_gate_add_args { /* x += gate r, along the last dimension */
-    sg_tensor x, r, gate;         /* [.., c] [.., c] [c]? */
-    sg_tensor row;                /* later: I32 [rows of x]?; gate is [r, c], and row t of x takes its row row[t] */
-    bool      tanh_gate;          /* with gate: tanh(gate) in its place */
+/* x += gate r, along the last dimension. */
+typedef struct sg_gate_add_args {
+    sg_tensor x, r, gate; /* [.., c] [.., c] [c]? */
+    sg_tensor row;        /* later: I32 [rows of x]?; gate is [r, c], and row t of x takes its row row[t] */
+    bool      tanh_gate;  /* with gate: tanh(gate) in its place */
 } sg_gate_add_args;
 SG_TENSORS(gate_add, 1, row);
 
-typedef struct sg_add_args { /* y = a + b; b's single row may serve all rows */
-    sg_tensor y, a, b;       /* [n, c] [n, c] [n or 1, c] */
+/* y = a + b; b's single row may serve all rows. */
+typedef struct sg_add_args {
+    sg_tensor y, a, b; /* [n, c] [n, c] [n or 1, c] */
 } sg_add_args;
 SG_TENSORS(add, 1, b);
 
-typedef struct sg_mul_args { /* y = a b, element by element */
-    sg_tensor y, a, b;       /* one shape */
+/* y = a b, element by element. */
+typedef struct sg_mul_args {
+    sg_tensor y, a, b; /* one shape */
 } sg_mul_args;
 SG_TENSORS(mul, 1, b);
 
-typedef struct sg_act_args { /* y = act(x) */
-    sg_tensor y, x;          /* one shape */
+/* y = act(x). */
+typedef struct sg_act_args {
+    sg_tensor y, x; /* one shape */
     sg_act    act;
 } sg_act_args;
 SG_TENSORS(act, 1, x);
 
-typedef struct sg_embed_args { /* y[n] = w[ids[n]]; the caller has checked that 0 <= ids < o */
-    sg_tensor y, w, ids;       /* [n, c] [o, c] I32 [n] */
+/* y[n] = w[ids[n]]; the caller has checked that 0 <= ids < o. */
+typedef struct sg_embed_args {
+    sg_tensor y, w, ids; /* [n, c] [o, c] I32 [n] */
 } sg_embed_args;
 SG_TENSORS(embed, 1, ids);
 
@@ -162,8 +167,9 @@ typedef struct sg_conv_args {
 } sg_conv_args;
 SG_TENSORS(conv, 1, b);
 
-typedef struct sg_upsample_args { /* y[t, r, s] = x[t, r/2, s/2] */
-    sg_tensor y, x;               /* [f, 2y, 2x, c] [f, y, x, c] */
+/* y[t, r, s] = x[t, r/2, s/2]. */
+typedef struct sg_upsample_args {
+    sg_tensor y, x; /* [f, 2y, 2x, c] [f, y, x, c] */
 } sg_upsample_args;
 SG_TENSORS(upsample, 1, x);
 
@@ -184,17 +190,18 @@ typedef struct sg_dup_up_args {
 SG_TENSORS(dup_up, 1, x);
 
 enum { SG_PERMUTE_RANK = 8 };
-typedef struct
-    sg_permute_args { /* y = x seen as dim[], its axes put in the order perm[]: axis k of y is axis perm[k] of x */
-    sg_tensor y, x;   /* any shapes of that count; dtypes may differ */
-    int       rank;   /* at most SG_PERMUTE_RANK */
+/* y = x seen as dim[], its axes put in the order perm[]: axis k of y is axis perm[k] of x. */
+typedef struct sg_permute_args {
+    sg_tensor y, x; /* any shapes of that count; dtypes may differ */
+    int       rank; /* at most SG_PERMUTE_RANK */
     int64_t   dim[SG_PERMUTE_RANK];
     int       perm[SG_PERMUTE_RANK];
 } sg_permute_args;
 SG_TENSORS_AND(permute, 1, x, sizeof(int64_t[SG_PERMUTE_RANK]) + sizeof(int[SG_PERMUTE_RANK]));
 
-typedef struct sg_copy_args { /* y = x, converted to y's dtype */
-    sg_tensor y, x;           /* any shapes of one count */
+/* y = x, converted to y's dtype. */
+typedef struct sg_copy_args {
+    sg_tensor y, x; /* any shapes of one count */
 } sg_copy_args;
 SG_TENSORS(copy, 1, x);
 
@@ -209,7 +216,8 @@ typedef struct sg_strided_copy_args {
 SG_TENSORS(strided_copy, 1, row);
 
 enum { SG_COMBINE_MAX = 6 };
-typedef struct sg_combine_args { /* y = sum of a[i] x[i], added in this order */
+/* y = sum of a[i] x[i], added in this order. */
+typedef struct sg_combine_args {
     sg_tensor y;                 /* F32, any shape */
     sg_tensor x[SG_COMBINE_MAX]; /* F32, y's count; the first `count` are used */
     float     a[SG_COMBINE_MAX];
@@ -217,13 +225,15 @@ typedef struct sg_combine_args { /* y = sum of a[i] x[i], added in this order */
 } sg_combine_args;
 SG_TENSORS_AND(combine, 1, x[0], (SG_COMBINE_MAX - 1) * sizeof(sg_tensor)); /* of one term */
 
-typedef struct sg_rgb8_args { /* y = round(255 min(max(x/2 + 1/2, 0), 1)), ties to even */
-    sg_tensor y, x;           /* U8, [.., 3], one shape */
+/* y = round(255 min(max(x/2 + 1/2, 0), 1)), ties to even. */
+typedef struct sg_rgb8_args {
+    sg_tensor y, x; /* U8, [.., 3], one shape */
 } sg_rgb8_args;
 SG_TENSORS(rgb8, 1, x);
 
-typedef struct sg_count_non_finite_args { /* y += how many elements of x are NaN or infinite */
-    sg_tensor y, x;                       /* I32 [1], any shape */
+/* y += how many elements of x are NaN or infinite. */
+typedef struct sg_count_non_finite_args {
+    sg_tensor y, x; /* I32 [1], any shape */
 } sg_count_non_finite_args;
 SG_TENSORS(count_non_finite, 1, x);
 
@@ -264,9 +274,10 @@ static inline int64_t sg_f8_row(int64_t tokens) { return sg_div_up(tokens, SG_BL
  * asked for. Keys may be about anything that is the same for all of them: it adds the same to all logits of a query. */
 typedef struct sg_pool_args {
     sg_tensor mean, var, sub, total, center; /* F32 [b, h, d], [b, h, d]?, [n / 16, h, d]?, [h, d]? x 2 */
-    sg_tensor channel_scale, y, scale,
-        x;            /* F32 [h, d]?, with total; I8 [h, n, d]?, with F32 [n / group, h]; [n, h, d] */
-    int block, group; /* a multiple of group, that of SG_BLOCK_SUB; group: 0 without y */
+    sg_tensor channel_scale, y, scale, x;    /* F32 [h, d]?; I8 [h, n, d]?; F32 [n / group, h]?; [n, h, d] */
+    /* channel_scale goes with total, and scale with y. block is a multiple of group, which is a multiple of
+     * SG_BLOCK_SUB, and 0 without y. */
+    int block, group;
 } sg_pool_args;
 SG_TENSORS(pool, 8, x);
 
@@ -310,8 +321,9 @@ SG_TENSORS(score, 1, theta);
 
 typedef enum sg_select_rule {
     SG_SELECT_TOPK, /* the floor(amount nk) best, rounded as F32, at least 1; of equals the first */
-    SG_SELECT_MASS, /* the best whose scores together stay <= amount times the row's sum; at least 1; of equals the first;
-                     * sums in double, from the best down */
+    /* MASS takes the best whose scores together stay <= amount times the row's sum; at least 1; of equals the first.
+     * Sums are in double, from the best down. */
+    SG_SELECT_MASS,
     SG_SELECT_GIVEN /* of a policy, no rule of the op: lists that are given */
 } sg_select_rule;
 
@@ -386,8 +398,9 @@ SG_TENSORS(attend_blocks, 2, pv_threshold);
     X(act)                                                                                                             \
     X(embed)                                                                                                           \
     X(sinusoid)                                                                                                        \
-    X(conv) X(upsample) X(avg_down) X(dup_up) X(permute) X(copy) X(strided_copy) X(combine) X(rgb8)                    \
-        X(count_non_finite) X(distance)
+    X(conv)                                                                                                            \
+    X(upsample) X(avg_down) X(dup_up) X(permute) X(copy) X(strided_copy) X(combine) X(rgb8) X(count_non_finite)        \
+        X(distance)
 #define SG_BLOCK_OPS(X) X(pool) X(self_similarity) X(quantise) X(score) X(select) X(tail_bias) X(attend_blocks)
 #define SG_OPS(X) SG_DENSE_OPS(X) SG_BLOCK_OPS(X)
 
@@ -421,7 +434,8 @@ typedef struct sg_ops {
 #define X(op) sg_status (*op)(sg_stream *, const sg_##op##_args *);
     SG_OPS(X)
 #undef X
-    bool (*conv_twice)(const sg_stream *, const sg_conv_args *); /* whether conv does twice itself; NULL: it never does */
+    /* conv_twice tells whether conv does twice itself. It is NULL where conv never does. */
+    bool (*conv_twice)(const sg_stream *, const sg_conv_args *);
     sg_status (*step_begin)(sg_stream *, int repeats), (*step_end)(sg_stream *); /* NULL: nothing is put off */
     sg_status (*fetch)(sg_stream *, const sg_fetch_args *);                      /* NULL where there is no pin */
 } sg_ops;
@@ -436,12 +450,11 @@ typedef struct sg_memory {
     /* Transfers from and to two pieces of host memory go on while the host does. stages makes both, of `bytes` or more;
      * they stay. It returns false, and latches nothing, where they are not worth making to move `all` bytes, or there
      * is no memory for them: use memory of your own then. stage returns one and the other in turn, when what it was
-     * used for is over, or NULL after a failure of that, which it latches. stages is NULL where there is no such
-     * memory. */
+     * used for is over, or NULL after a failure of that, which it latches. wait_stage waits for the transfers of such a
+     * piece, and not for other memory. stages is NULL where there is no such memory. */
     bool (*stages)(sg_stream *, size_t bytes, size_t all);
     void *(*stage)(sg_stream *);
-    sg_status (*wait_stage)(sg_stream *,
-                            const void *staged); /* waits for the transfers of that piece; other memory: none */
+    sg_status (*wait_stage)(sg_stream *, const void *staged);
     /* pin returns host memory that the device copies from by itself, for fetch, SG_ALIGN aligned, or NULL where there
      * is not so much. Call unpin after all fetches from it. Both are NULL where weights lie in the host's memory
      * anyway. */

@@ -44,9 +44,9 @@ typedef struct sg_lora_option {
 
 /* Zero means "the usual" everywhere. Strings are borrowed for the call. */
 typedef struct sg_engine_options {
-    const char
-        *model_dir; /* a Diffusers folder, the one that holds model_index.json; a folder in the layout of an original
-                              repository; or a file. NULL where parts has a denoiser */
+    /* model_dir is a Diffusers folder, the one that holds model_index.json; a folder in the layout of an original
+     * repository; or a file. It is NULL where parts has a denoiser. */
+    const char    *model_dir;
     sg_model_parts parts;      /* that take the place of model_dir's */
     const char    *backend;    /* "auto", "cuda", "cpu", "ref" */
     const char    *dtype;      /* "auto", "f32", "bf16": of the products; auto takes the faster on this machine */
@@ -151,7 +151,7 @@ typedef struct sg_request {
     int         steps;
     double      cfg_scale;   /* guidance; at 1 and below the negative pass is left out */
     double      cfg_scale_2; /* guidance of the low-noise expert; negative: as cfg_scale */
-    double      guidance;    /* embedded guidance: an input of denoisers that were distilled with it; 0 with all others */
+    double      guidance; /* embedded guidance: an input of denoisers that were distilled with it; 0 with all others */
     bool        dynamic_cfg; /* guidance changes from step to step, as the family has it; SG_E_ARG where it has none */
     /* Skip-layer guidance is this: in the steps i of N with start N < i < end N a further pass has the prompt and
      * leaves out blocks of the denoiser, and v += slg_scale (v_prompt - v_skipped). It goes with classifier-free
@@ -177,9 +177,10 @@ typedef struct sg_request {
     size_t          preview_bytes; /* of memory that the caller takes for previews: the plan counts it */
     size_t          output_bytes;  /* of memory that the caller takes for the frames: the plan counts it */
 
-    sg_request_image
-        image[SG_IMAGES];   /* SG_E_ARG where the model takes none, and in a render without one that it needs */
-    sg_request_video video; /* SG_E_ARG where the model's VAE does not encode */
+    /* An image is SG_E_ARG where the model takes none, and its lack in a render that needs one. A video is SG_E_ARG
+     * where the model's VAE does not encode. */
+    sg_request_image image[SG_IMAGES];
+    sg_request_video video;
 } sg_request;
 
 /* Returns how many of r's steps are done where it starts from a video. */
@@ -247,10 +248,11 @@ typedef struct sg_phase_plan {
     size_t   weights;             /* bytes of converted weights */
     size_t   mapped;              /* bytes of weight files used in place, as page cache */
     size_t   packed;              /* bytes of weights in the layout of the products, as far as there is room for them */
-    size_t   host;                /* bytes of weights that stay on the host, of which the device has two blocks at a time */
-    size_t   work;                /* bytes of activations */
-    size_t
-        peak; /* bytes resident at most, in total: base, input, output, and weights kept from earlier phases with it */
+    size_t   host; /* bytes of weights that stay on the host, of which the device has two blocks at a time */
+    size_t   work; /* bytes of activations */
+    /* At most so many bytes are resident in total: base, input, output, and weights kept from earlier phases with
+     * it. */
+    size_t peak;
     double flops; /* of the whole phase */
 } sg_phase_plan;
 

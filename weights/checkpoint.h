@@ -23,16 +23,16 @@ typedef struct sg_model_parts {
     const char *diffusion_model;            /* of a model with two experts the one for low noise */
     const char *high_noise_diffusion_model; /* the other one */
     const char *vae, *text_encoder, *clip_vision, *tokenizer;
-    const char *clip_l, *clip_g,
-        *clip_tokenizer; /* of models with text encoders of CLIP: these, and the tokenizer of both */
+    /* Models with text encoders of CLIP have these, and one tokenizer for both. */
+    const char *clip_l, *clip_g, *clip_tokenizer;
 } sg_model_parts;
 
 /* Opens the checkpoint at path, but no file of a Diffusers folder yet. Returns SG_E_ARG if the path is too long. */
 sg_status sg_checkpoint_open(sg_checkpoint **out, const char *path, sg_error *e) SG_MUST_USE;
 /* Does the same for any path, which may be NULL, with these parts, which may be NULL. Files are told apart by `known`,
  * the parts of the families, NULL-ended. A part that is nowhere is SG_E_FILE, and e says which option gives it. */
-sg_status   sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const sg_model_parts *parts,
-                                     const sg_file_part *const *known, sg_error *e) SG_MUST_USE;
+sg_status sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const sg_model_parts *parts,
+                                   const sg_file_part *const *known, sg_error *e) SG_MUST_USE;
 /* Opens a folder of transformers' CLIPModel as the components "text_encoder", "image_encoder" and "tokenizer", and
  * "image_processor" where it has a preprocessor_config.json or processor_config.json. The configs of the two encoders
  * have the model's projection_dim. Returns SG_E_FILE, or SG_E_FORMAT if config.json is not one of CLIPModel. */

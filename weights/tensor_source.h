@@ -87,8 +87,8 @@ const char *sg_source_metadata(const sg_source *s, const char *key); /* a text, 
  * is none. */
 bool   sg_source_metadata_list(const sg_source *s, const char *key, sg_source_list *out);
 double sg_source_number(const sg_source_list *l, uint64_t i); /* of a list that is not of texts; i below its count */
-const char *sg_source_next_text(sg_source_list *l,
-                                size_t         *length); /* the first, which leaves the list; not the last's */
+/* Returns the first text of a list, which leaves the list. The list must not be empty. */
+const char *sg_source_next_text(sg_source_list *l, size_t *length);
 
 const char *sg_source_path(const sg_source *s);
 int         sg_source_files(const sg_source *s);

@@ -31,8 +31,8 @@ typedef struct blocks_job {
 
 /* Holds the state of a group of queries between blocks. */
 typedef struct sub_state {
-    _Alignas(64) float row_max[SG_SUB], base[SG_SUB],
-        sum[SG_SUB];         /* row_max -INFINITY: no key so far; base is then 0 */
+    /* A row_max of -INFINITY means that there was no key so far; base is then 0. */
+    _Alignas(64) float row_max[SG_SUB], base[SG_SUB], sum[SG_SUB];
     float   by[4 * SG_COLS]; /* scale of 16 queries, into powers of two, four times */
     float   grid;            /* what bases are multiples of */
     int64_t count;           /* blocks of its list */

@@ -114,8 +114,9 @@ typedef struct sg_pass {
     int         first_layer; /* of this denoiser, as attention counts them through all */
     sg_tensor   t;           /* F32 [1]: the sampler's timestep */
     sg_tensor   x, out;      /* F32 [c, f, y, x]: the latents, the model's output for them */
-    sg_tensor
-        non_finite; /* I32 [layers + 2]: += rows not finite after the embedding, after each block; values of out */
+    /* non_finite I32 [layers + 2] += how many rows are not finite after the embedding and after each block, and how
+     * many values of out. */
+    sg_tensor non_finite;
 } sg_pass;
 
 /* Names a published model by the width of its denoiser. */

@@ -13,9 +13,11 @@ typedef struct sg_wan_config {
     int64_t text_dim, freq_dim, rope_max;
     double  eps;
     bool    cross_norm; /* norm2 has weights; otherwise it is the identity */
-    int64_t
-        image_dim; /* numbers of a picture's token, to which cross-attention goes beside the text; 0: there are none */
-    int64_t image_places; /* tokens of two pictures, which have learnt places; 0: one picture, without */
+    /* A picture's token, to which cross-attention goes beside the text, has image_dim numbers; 0 means that there are
+     * no such tokens. image_places counts the tokens of two pictures, which have learnt places; 0 stands for one
+     * picture, without. */
+    int64_t image_dim;
+    int64_t image_places;
 } sg_wan_config;
 
 typedef struct sg_wan_dit sg_wan_dit;
@@ -46,12 +48,13 @@ typedef struct sg_wan_run {
     int64_t        grid[3]; /* patches: frames, rows, columns */
     sg_token_order tokens;
     sg_rotary      rotary;
-    sg_tensor     *key, *value; /* act [rows + 1, heads, head_dim], index 3 layer + pass, the third the pictures'; the
-                                   arrays are on the host */
-    sg_tensor      bias[2];     /* F32 [rows + 1]: ln(how many padding rows the last one stands for) */
-    sg_tensor      input;       /* F32 [input, f, y, x]? the latents, with a picture's channels behind */
-    sg_tensor      held;        /* F32 [c, 1, y x]? the first frame of the latents, which is a picture's */
-    sg_tensor      t;           /* F32 [2], with held: the step's timestep; 0, that of the held frame's tokens */
+    /* key and value are act [rows + 1, heads, head_dim] at index 3 layer + pass, the third pass being the pictures'.
+     * The arrays are on the host. */
+    sg_tensor *key, *value;
+    sg_tensor  bias[2]; /* F32 [rows + 1]: ln(how many padding rows the last one stands for) */
+    sg_tensor  input;   /* F32 [input, f, y, x]? the latents, with a picture's channels behind */
+    sg_tensor  held;    /* F32 [c, 1, y x]? the first frame of the latents, which is a picture's */
+    sg_tensor  t;       /* F32 [2], with held: the step's timestep; 0, that of the held frame's tokens */
 
     const sg_self_attention *self; /* borrowed */
     sg_wan_step              now;

@@ -61,10 +61,12 @@ sg_status sg_sigmas_check(const sg_sigmas *s, sg_error *e) SG_MUST_USE;
 typedef struct sg_sampler {
     sg_sampler_config config;
     int               steps;
-    double sigma[SG_STEPS_MAX + 1]; /* that each step starts from, falling; of flow matching rounded to F32, the
-                                                  last 0 */
-    double end[SG_STEPS_MAX];       /* that step i ends at, DDIM and DPM: diffusers' is not always sigma[i + 1] */
-    double timestep[SG_STEPS_MAX]; /* what the model is given: whole numbers but with Euler and LCM, 1000 sigma or so */
+    /* Step i starts from sigma[i]. They fall; those of flow matching are rounded to F32, and the last is 0. */
+    double sigma[SG_STEPS_MAX + 1];
+    /* With DDIM and DPM step i ends at end[i]: diffusers' is not always sigma[i + 1]. */
+    double end[SG_STEPS_MAX];
+    /* The model is given timestep[i], about 1000 sigma: a whole number but with Euler and LCM. */
+    double timestep[SG_STEPS_MAX];
 } sg_sampler;
 
 /* Computes the numbers of a run. sigmas_old asks for UniPC's base sigmas of diffusers before 0.37. Returns SG_E_ARG

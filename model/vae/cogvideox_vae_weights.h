@@ -21,8 +21,9 @@ typedef struct sg_cog_conv {
     int       history; /* of a causal one: which of the run's */
 } sg_cog_conv;
 
-typedef struct sg_cog_mix { /* w x + b at every place */
-    sg_tensor w, b;         /* [o, i] [o] */
+/* Computes w x + b at every place. */
+typedef struct sg_cog_mix {
+    sg_tensor w, b; /* [o, i] [o] */
 } sg_cog_mix;
 
 /* Computes silu(group_norm(x)), in the decoder silu(group_norm(x) scale(latents) + shift(latents)). */
@@ -32,7 +33,8 @@ typedef struct sg_cog_norm {
     float      eps;
 } sg_cog_norm;
 
-typedef struct sg_cog_block { /* shortcut(x) + conv[1](norm[1](conv[0](norm[0](x)))) */
+/* Computes shortcut(x) + conv[1](norm[1](conv[0](norm[0](x)))). */
+typedef struct sg_cog_block {
     sg_cog_norm norm[2];
     sg_cog_conv conv[2];
     sg_cog_mix  shortcut; /* the identity when absent */

@@ -23,15 +23,17 @@ enum {
     SG_KL_RGB = 3
 };
 
-typedef struct sg_kl_map { /* of one place: w x + b; or of the places around it and before it, a convolution */
-    sg_tensor w, b;        /* [o, i] or [o, i, 3, 3, 3], of an image [o, i, 1, 3, 3]; [o] */
+/* Computes w x + b of one place, or a convolution of the places around it and before it. */
+typedef struct sg_kl_map {
+    sg_tensor w, b; /* [o, i] or [o, i, 3, 3, 3], of an image [o, i, 1, 3, 3]; [o] */
 } sg_kl_map;
 
 typedef struct sg_kl_norm {
     sg_tensor w, b; /* [c] x 2 */
 } sg_kl_norm;
 
-typedef struct sg_kl_block { /* shortcut(x) + conv[1](silu(norm[1](conv[0](silu(norm[0](x)))))) */
+/* Computes shortcut(x) + conv[1](silu(norm[1](conv[0](silu(norm[0](x)))))). */
+typedef struct sg_kl_block {
     sg_kl_norm norm[2];
     sg_kl_map  conv[2];
     sg_kl_map  shortcut; /* the identity when absent */

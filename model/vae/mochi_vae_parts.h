@@ -18,7 +18,8 @@ typedef struct sg_mochi_conv {
     int       history; /* which of the run's */
 } sg_mochi_conv;
 
-typedef struct sg_mochi_block { /* x + conv[1](silu(norm[1](conv[0](silu(norm[0](x)))))) */
+/* Computes x + conv[1](silu(norm[1](conv[0](silu(norm[0](x)))))). */
+typedef struct sg_mochi_block {
     struct {
         sg_tensor w, b; /* [c] [c] */
     } norm[2];

@@ -25,13 +25,14 @@ typedef struct sg_bind_want {
 
     const sg_source_tensor *from; /* NULL: missing */
     const sg_name_rule     *cut;  /* which rows of it; NULL: all */
-    sg_tensor               file; /* those rows as the file has them, SG_DTYPES where it has no dtype: their data only
-                                     where they are one run */
-    sg_bind_run             run[SG_NAME_ROWS];
-    int                     runs;
-    sg_bind_trouble         trouble;
-    int                     block;   /* negative: none */
-    int                     patches; /* in b->patch */
+    /* `file` views those rows as the file has them, with dtype SG_DTYPES where they have none. Their data are there
+     * only where they are one run. */
+    sg_tensor       file;
+    sg_bind_run     run[SG_NAME_ROWS];
+    int             runs;
+    sg_bind_trouble trouble;
+    int             block;   /* negative: none */
+    int             patches; /* in b->patch */
 } sg_bind_want;
 
 /* Says where one block lies on the host, where its tensors stand in the order of its wants. */
