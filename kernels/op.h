@@ -398,9 +398,8 @@ SG_TENSORS(attend_blocks, 2, pv_threshold);
     X(act)                                                                                                             \
     X(embed)                                                                                                           \
     X(sinusoid)                                                                                                        \
-    X(conv)                                                                                                            \
-    X(upsample) X(avg_down) X(dup_up) X(permute) X(copy) X(strided_copy) X(combine) X(rgb8) X(count_non_finite)        \
-        X(distance)
+    X(conv) X(upsample) X(avg_down) X(dup_up) X(permute) X(copy) X(strided_copy) X(combine) X(rgb8)                    \
+        X(count_non_finite) X(distance)
 #define SG_BLOCK_OPS(X) X(pool) X(self_similarity) X(quantise) X(score) X(select) X(tail_bias) X(attend_blocks)
 #define SG_OPS(X) SG_DENSE_OPS(X) SG_BLOCK_OPS(X)
 
