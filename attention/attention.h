@@ -93,7 +93,7 @@ typedef struct sg_attention_call_args {
      * mask is then refused. */
     const char    *kind;                  /* "sparge" (NULL), "sage" or "dense" */
     const char    *preset;                /* "usual" (NULL), or "paper": SpargeAttn to the letter */
-    double         topk;                  /* the share of the blocks to keep, in (0, 1]: 0.5 */
+    double         topk;                  /* the density to aim at, in (0, 1]: 0.5 */
     double         tau;                   /* or the share of the mass to keep, in (0, 1] */
     const uint8_t *mask;                  /* or those that are not 0: [mask_heads, n / 128, m / 64], rounded up */
     int64_t        mask_heads;            /* 1 or heads */
