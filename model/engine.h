@@ -301,7 +301,7 @@ typedef struct sg_callbacks {
     /* latents gets the latents after each step, F32 [c, f, y, x] of this shape (the plan's), which are valid during the
      * call. Anything but SG_OK ends the render. */
     sg_status (*latents)(void *context, int step, const float *latents, const int64_t shape[4], sg_error *e);
-    /* preview gets a preview after every preview_every steps. Anything but SG_OK ends the render. */
+    /* preview gets a preview after every preview_every steps and after the last. Anything but SG_OK ends the render. */
     sg_status (*preview)(void *context, const sg_preview *p, sg_error *e);
     /* frame gets the frames in order, rgb [height, width, 3], which are valid during the call. Anything but SG_OK ends
      * the render. */

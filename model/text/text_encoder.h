@@ -8,7 +8,8 @@
 typedef struct sg_text_encoder_ops {
     sg_component *(*component)(void *of); /* its weights, which the engine loads before encode */
     int (*width)(const void *of);
-    /* pooled returns the numbers of the row that stands for a whole text. NULL means that the encoder makes none. */
+    /* pooled returns how many numbers the row has that stands for a whole text. NULL means that the encoder makes
+     * none. */
     int (*pooled)(const void *of);
 
     /* tokenize makes at most max ids of size bytes of UTF-8; *ids is the caller's to free. On failure both are

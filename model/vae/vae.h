@@ -22,9 +22,9 @@ typedef struct sg_vae_ops {
      * does, but for the last. */
     int (*special)(const void *of);
 
-    /* set_tiles says whether decoders opened from now on work in tiles, which takes less memory and changes the frames
-     * a little; encoders too, where diffusers' do. It returns false where they cannot, and is NULL where they never do.
-     * Chunks may then be others. */
+    /* set_tiles makes decoders opened from now on work in tiles, or whole; encoders too, where diffusers' do. Tiles
+     * take less memory and change the frames a little. It returns false where they cannot, and is NULL where they never
+     * do. Chunks may then be others. */
     bool (*set_tiles)(void *of, bool on);
 
     /* Starts decoding latents of grid y x x. Device memory comes from s->keep; *run is closed by decode_close. */
@@ -34,8 +34,8 @@ typedef struct sg_vae_ops {
     sg_tensor (*decode_next)(void *run, sg_stream *s, sg_tensor z, bool last);
     void (*decode_close)(void **run); /* *run may be NULL */
 
-    /* From here on all is NULL where there is no encoder. encoder returns its weights, which the engine loads without
-     * the decoder's. */
+    /* The members from here to encode_close are NULL where there is no encoder. encoder returns its weights, which the
+     * engine loads without the decoder's. */
     sg_component *(*encoder)(void *of);
     /* encode_chunk returns how many pixel frames the next chunk takes, of `total`, `done` of which are encoded: 1 to
      * total - done. */
