@@ -23,22 +23,10 @@
 
 #include "failing_memory.h"
 
-/* ---- the folder in which the tests work ---- */
-
-static int files_here(void)
-{
-    DIR *const d = opendir(".");
-    int        n = 0;
-    assert_non_null(d);
-    for (const struct dirent *f; (f = readdir(d)) != NULL;) n += f->d_name[0] != '.' || strlen(f->d_name) > 2;
-    closedir(d);
-    return n;
-}
-
 /* Runs work until nothing fails any more, failing every step-th allocation. */
 static void fail_each(const char *name, int step, sg_status (*work)(sg_error *e))
 {
-    const int files = files_here();
+    const int files = files_in(".");
     long      survived = 0, n = 1;
     for (;; n += step) {
         sg_error e = {0};
@@ -57,7 +45,7 @@ static void fail_each(const char *name, int step, sg_status (*work)(sg_error *e)
         if (!right || e.code != status || !e.text[0])
             fail_msg("%s, allocation %ld of %ld: status %d, error %d \"%s\"", name, n, made, (int)status, (int)e.code,
                      e.text);
-        if (files_here() != files) fail_msg("%s, allocation %ld: a file is left (%s)", name, n, e.text);
+        if (files_in(".") != files) fail_msg("%s, allocation %ld: a file is left (%s)", name, n, e.text);
     }
     print_message("%s: %ld allocations%s, %ld survived\n", name, n - 1, ours_only ? " of ours" : "", survived);
     assert_true(n > 1);
@@ -542,25 +530,21 @@ static void comparisons(void **state)
     for (int i = 0; i < 2 + mp4; i++) unlink(path[i]);
 }
 
+static int write_prompts(void **state)
+{
+    if (enter_folder(state)) return -1;
+    for (size_t i = 0; i < PROMPT_FILES; i++) write_text(prompt_files[i].name, prompt_files[i].text);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(constructors), cmocka_unit_test(evaluations),
                                        cmocka_unit_test(sinks),        cmocka_unit_test(settings),
                                        cmocka_unit_test(comparisons),  cmocka_unit_test(renders),
                                        cmocka_unit_test(commands)};
-    char                    folder[] = "/tmp/test_allocation.XXXXXX";
     const char *const       step = getenv("ALLOCATION_STEP");
     sparse_step = step ? atoi(step) : 1;
     json_set_alloc_funcs(take_foreign, free);
-    if (!mkdtemp(folder) || chdir(folder) != 0) return 1;
-    for (size_t i = 0; i < PROMPT_FILES; i++) {
-        FILE *const f = fopen(prompt_files[i].name, "w");
-        if (!f) return 1;
-        fputs(prompt_files[i].text, f);
-        fclose(f);
-    }
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    for (size_t i = 0; i < PROMPT_FILES; i++) unlink(prompt_files[i].name);
-    if (chdir("/") == 0) rmdir(folder);
-    return failed;
+    return cmocka_run_group_tests(tests, write_prompts, leave_folder);
 }

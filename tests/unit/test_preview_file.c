@@ -5,20 +5,9 @@
 #include "image_reader.h"
 #include "sink.h"
 
-#include <dirent.h>
-
 static const char path[] = "p-%d.png"; /* a name, no pattern */
 
 static const sg_request request = {.frames = 33, .fps = 16, .width = 48, .height = 32};
-
-static int files(void)
-{
-    DIR *const d = opendir(".");
-    int        n = 0;
-    for (const struct dirent *f; (f = readdir(d)) != NULL;) n += f->d_name[0] != '.' || strlen(f->d_name) > 2;
-    closedir(d);
-    return n;
-}
 
 /* Frame f, row y, column x of a preview after `step`. */
 static uint8_t shade(int step, int f, int y, int x) { return (uint8_t)(step * 50 + f * 9 + y * 3 + x); }
@@ -49,11 +38,11 @@ static void a_strip_has_all_frames_of_the_last(void **state)
     sg_error         e = {0};
     sg_image         got;
     assert_int_equal(sg_preview_file_open(&f, path, &request, &e), SG_OK);
-    assert_int_equal(files(), 0);
+    assert_int_equal(files_in("."), 0);
     for (int step = 0; step < 4; step++) show(f, step, FRAMES, HEIGHT, WIDTH);
     sg_preview_file_close(&f, true, &e);
     assert_int_equal(e.code, SG_OK);
-    assert_int_equal(files(), 1);
+    assert_int_equal(files_in("."), 1);
     assert_int_equal(sg_image_read(&got, path, &e), SG_OK);
     assert_true(got.width == FRAMES * WIDTH && got.height == HEIGHT);
     for (int y = 0; y < HEIGHT; y++)
@@ -84,7 +73,7 @@ static void what_waits_when_all_ends_is_not_written(void **state)
     remove(path);
     assert_int_equal(sg_preview_file_open(&f, path, &request, NULL), SG_OK);
     sg_preview_file_close(&f, false, NULL);
-    assert_int_equal(files(), 0);
+    assert_int_equal(files_in("."), 0);
     sg_preview_file_close(&f, true, NULL);
 }
 

@@ -3,7 +3,6 @@
 #include "tensor_source.h"
 #include "unit.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 
 /* A header of that text without padding, and data 0 1 2 ... */
@@ -406,15 +405,6 @@ static void written_file_is_read_back(void **state)
     sg_source_close(&w);
 }
 
-static int files_in_folder(void)
-{
-    int        n = 0;
-    DIR *const d = opendir(".");
-    while (readdir(d)) n++;
-    closedir(d);
-    return n - 2;
-}
-
 static void failed_write_leaves_nothing(void **state)
 {
     float             x[1] = {1};
@@ -425,7 +415,7 @@ static void failed_write_leaves_nothing(void **state)
     assert_int_equal(sg_safetensors_write("m", "\xff", t, NULL, NULL), SG_E_ARG);
     assert_int_equal(sg_safetensors_write("m", "__metadata__", t, NULL, NULL), SG_E_ARG);
     assert_int_equal(sg_safetensors_write("/nonexistent/m", "x", t, NULL, NULL), SG_E_FILE);
-    assert_int_equal(files_in_folder(), 0);
+    assert_int_equal(files_in("."), 0);
     assert_int_equal(mkdir("m", 0700), 0);
     assert_int_equal(sg_safetensors_write("m", "x", t, NULL, NULL), SG_E_FILE);
     assert_int_equal(rmdir("m"), 0);
@@ -457,7 +447,7 @@ static void output_goes_where_its_name_leads(void **state)
     assert_int_equal(mode_of("old"), 0640);
     assert_int_not_equal(mode_of("new"), 0);
     assert_int_equal(sg_safetensors_write("d.safetensors", "x", t, NULL, NULL), SG_E_FILE);
-    assert_int_equal(files_in_folder(), 6);
+    assert_int_equal(files_in("."), 6);
 
     assert_int_equal(mkfifo("pipe", 0600), 0);
     const int reader = open("pipe", O_RDWR);
@@ -467,7 +457,7 @@ static void output_goes_where_its_name_leads(void **state)
     assert_int_equal(bytes[1], 0);
     close(reader);
     assert_int_equal(sg_safetensors_write("/dev/null", "x", t, NULL, NULL), SG_OK);
-    assert_int_equal(files_in_folder(), 7);
+    assert_int_equal(files_in("."), 7);
 }
 
 int main(void)

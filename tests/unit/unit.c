@@ -1,6 +1,7 @@
 /* unit.c - see unit.h. */
 #include "unit.h"
 
+#include <dirent.h>
 #include <ftw.h>
 #include <jansson.h>
 #include <locale.h>
@@ -72,6 +73,16 @@ char *read_file(const char *path, size_t *size)
     fclose(f);
     if (size) *size = (size_t)s.st_size;
     return text;
+}
+
+int files_in(const char *of)
+{
+    DIR *const d = opendir(of);
+    int        n = 0;
+    assert_non_null(d);
+    while (readdir(d)) n++;
+    closedir(d);
+    return n - 2;
 }
 
 void shell(const char *fmt, ...)

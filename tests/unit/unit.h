@@ -38,6 +38,9 @@ void write_changed(const char *to, const char *from, const char *key, const char
 /* All of a file, with a NUL behind it. size may be NULL. The caller frees. */
 char *read_file(const char *path, size_t *size);
 
+/* How many files and folders are in a folder, hidden ones too. */
+int files_in(const char *folder);
+
 /* Runs a command of the shell, which has to succeed. */
 void shell(const char *fmt, ...) SG_PRINTF(1, 2);
 
