@@ -303,7 +303,7 @@ static int set_up(void **state)
 {
     if (enter_folder(state)) return -1;
     shell("mkdir vae && ln -s '%s'/vae/*.safetensors* vae", model);
-    return sg_backend_open(&backend, &(sg_backend_options){.name = "ref"}, &e);
+    return sg_backend_open(&backend, &(sg_backend_options){.name = "ref"}, &e) != SG_OK;
 }
 
 static int tear_down(void **state)
