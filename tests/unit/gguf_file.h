@@ -1,4 +1,4 @@
-/* gguf_file.h - a GGUF that a test writes: keys, then tensors of F32, F16 or BF16. Include it behind cmocka.h. */
+/* gguf_file.h - a GGUF that a test writes: keys, then tensors of F32, F16 or BF16. */
 #ifndef SG_GGUF_FILE_H
 #define SG_GGUF_FILE_H
 

@@ -1,5 +1,5 @@
 /* kl_fixture.h - small VAEs of kl_coder.h with made-up weights, as make_kl_vae_table.py and make_hunyuan_vae_table.py make
- * them too, at work: against a table of what diffusers computes. Include it behind cmocka.h and the table. */
+ * them too, at work: against a table of what diffusers computes. Include it behind the table. */
 #ifndef SG_KL_FIXTURE_H
 #define SG_KL_FIXTURE_H
 

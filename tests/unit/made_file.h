@@ -1,5 +1,4 @@
-/* made_file.h - a checkpoint that a test makes: a folder, and files of tensors that are made up from their names. Include it
- * behind cmocka.h. */
+/* made_file.h - a checkpoint that a test makes: a folder, and files of tensors that are made up from their names. */
 #ifndef SG_MADE_FILE_H
 #define SG_MADE_FILE_H
 

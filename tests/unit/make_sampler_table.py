@@ -9,6 +9,7 @@ are given. CogVideoX's step in float64; of DPM's two draws in a step cos(2.3 i) 
 tests/golden/requirements.txt.
 """
 import math
+import textwrap
 
 import numpy as np
 import torch
@@ -103,8 +104,11 @@ def betas(scheduler, shift, zero_snr, steps):
     return s
 
 
-def rows(texts):
-    return ["    " + ", ".join(texts[i:i + 8]) + "," for i in range(0, len(texts), 8)]
+def show(name, texts):
+    print(f"static const double {name}[] = {{")
+    print(textwrap.fill(", ".join(texts) + ",", 120, initial_indent="    ", subsequent_indent="    ",
+                        break_on_hyphens=False))
+    print("};\n")
 
 
 def betas_trajectory(s):
@@ -131,7 +135,7 @@ def betas_trajectory(s):
 
 def betas_case(s):
     out, draws = betas_trajectory(s)
-    return rows([format(v, ".10g") for v in out] + [str(draws)])
+    return [format(v, ".10g") for v in out] + [str(draws)]
 
 
 def counted(steps):
@@ -142,18 +146,18 @@ def counted(steps):
 
 def case(s, dtype, schedule=True):
     texts = [format(v, ".9g") for v in s.sigmas.tolist()[:-1] + s.timesteps.tolist()] if schedule else []
-    return rows(texts + [format(v, ".10g") for v in trajectory(s, dtype)])
+    return texts + [format(v, ".10g") for v in trajectory(s, dtype)]
 
 
 def main():
-    lines = []
+    texts = []
     for make in unipc, unipc_order_1, unipc_old, euler, lcm:
         for shift in SHIFTS:
             for steps in STEPS:
-                lines += case(*make(shift, steps), make not in (unipc_order_1, lcm))
+                texts += case(*make(shift, steps), make not in (unipc_order_1, lcm))
     for scheduler in FlowMatchEulerDiscreteScheduler, FlowMatchLCMScheduler:
         for sigmas in LISTS:
-            lines += case(*listed(scheduler, sigmas), scheduler is FlowMatchEulerDiscreteScheduler)
+            texts += case(*listed(scheduler, sigmas), scheduler is FlowMatchEulerDiscreteScheduler)
     print("/* sampler_table.h - made by make_sampler_table.py, which tells the model and the start. */")
     print("#ifndef SG_SAMPLER_TABLE_H\n#define SG_SAMPLER_TABLE_H\n")
     print(f"static const int    table_steps[] = {{{', '.join(map(str, STEPS))}}};")
@@ -164,46 +168,35 @@ def main():
     print("};\n")
     print("/* UniPC, UniPC of order 1, UniPC over the old grid, FlowMatchEuler, FlowMatchLCM; in each the shifts; in each")
     print(" * shift the steps: the sigmas without the last (0), the timesteps, the sample after each step. Then FlowMatchEuler")
-    print(" * and FlowMatchLCM; in each the lists. UniPC of order 1 and FlowMatchLCM have the sigmas and timesteps of the one before")
-    print(" * them, and only samples here. */")
-    print("static const double table_numbers[] = {")
-    print("\n".join(lines))
-    print("};\n")
+    print(" * and FlowMatchLCM; in each the lists. UniPC of order 1 and FlowMatchLCM have the sigmas and timesteps of the one")
+    print(" * before them, and only samples here. */")
+    show("table_numbers", texts)
     print(f"static const int    betas_steps[] = {{{', '.join(map(str, BETAS_STEPS))}}};")
     print(f"static const double betas_shift[] = {{{', '.join(map(str, BETAS_SHIFTS))}}};\n")
     print("/* The timesteps of each of the steps, whatever the scheduler. */")
-    print("static const double betas_timesteps[] = {")
+    times, texts = [], []
     for steps in BETAS_STEPS:
         of = [betas(scheduler, shift, zero_snr, steps).timesteps.tolist() for zero_snr in (False, True)
               for shift in BETAS_SHIFTS for scheduler in (CogVideoXDDIMScheduler, CogVideoXDPMScheduler)]
         assert all(t == of[0] for t in of)
-        print("\n".join(rows([str(t) for t in of[0]])))
-    print("};\n")
+        times += [str(t) for t in of[0]]
+    show("betas_timesteps", times)
     print("/* CogVideoXDDIM, CogVideoXDPM; in each the shifts; in each without, with a last alpha of zero; in each the steps:")
     print(" * the sample after each step, how often normals were drawn. */")
-    print("static const double betas_numbers[] = {")
     for scheduler in CogVideoXDDIMScheduler, CogVideoXDPMScheduler:
         for shift in BETAS_SHIFTS:
             for zero_snr in False, True:
                 for steps in BETAS_STEPS:
-                    print("\n".join(betas_case(betas(scheduler, shift, zero_snr, steps))))
-    print("};\n")
+                    texts += betas_case(betas(scheduler, shift, zero_snr, steps))
+    show("betas_numbers", texts)
     print(f"static const int    mochi_steps[] = {{{', '.join(map(str, MOCHI_STEPS))}}};")
     print(f"static const double mochi_shift[] = {{{', '.join(map(str, MOCHI_SHIFTS))}}};\n")
     print("/* Mochi's FlowMatchEuler: the shifts; in each the steps: as above, but that sigmas are inverted, as diffusers has them. */")
-    print("static const double mochi_numbers[] = {")
-    for shift in MOCHI_SHIFTS:
-        for steps in MOCHI_STEPS:
-            print("\n".join(case(*mochi(shift, steps))))
-    print("};\n")
+    show("mochi_numbers", [t for shift in MOCHI_SHIFTS for steps in MOCHI_STEPS for t in case(*mochi(shift, steps))])
     print(f"static const int flux_steps[] = {{{', '.join(map(str, FLUX_STEPS))}}};")
     print(f"static const int flux_tokens[] = {{{', '.join(map(str, FLUX_TOKENS))}}};\n")
     print("/* Flux's FlowMatchEuler: the tokens, 0 for a shift of 3 that does not go by them; in each the steps: as table_numbers. */")
-    print("static const double flux_numbers[] = {")
-    for tokens in FLUX_TOKENS:
-        for steps in FLUX_STEPS:
-            print("\n".join(case(*flux(tokens, steps))))
-    print("};\n")
+    show("flux_numbers", [t for tokens in FLUX_TOKENS for steps in FLUX_STEPS for t in case(*flux(tokens, steps))])
     print("/* Steps, and the sum of their timesteps, each times its number. */")
     print("static const int betas_counted[][2] = {")
     print("".join(f"    {{{n}, {counted(n)}}},\n" for n in COUNTED) + "};\n\n#endif")

@@ -579,7 +579,8 @@ static void a_render_is_that_of_merged_weights(void **state)
     }
 }
 
-/* Two halves of a LoRA are, but for rounding, a whole one; the plan knows that patched weights do not serve in place. */
+/* Two halves of a LoRA are, but for rounding, a whole one; the plan knows that patched weights do not serve in place.
+ * */
 static void several_add_up_and_are_planned(void **state)
 {
     char     from[256];

@@ -1,6 +1,6 @@
-/* test_parts.c - models that are not a Diffusers folder: files of each part in other names, all in one, original repositories,
- * GGUF. They render as the folders that they are made of; what shapes say of a config; what is missing, another family's or
- * does not fit is refused by its name. */
+/* test_parts.c - models that are not a Diffusers folder: files of each part in other names, all in one, original
+ * repositories, GGUF. They render as the folders that they are made of; what shapes say of a config; what is missing,
+ * another family's or does not fit is refused by its name. */
 #include "base/path.h"
 #include "bpe_tokenizer.h"
 #include "cogvideox_names.h"

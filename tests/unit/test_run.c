@@ -1,5 +1,5 @@
-/* test_run.c - a policy at work: against the same by arithmetic in double from the blocks that it kept; with text beside the
- * video's tokens those with text are kept, rows and columns, whatever chooses blocks. */
+/* test_run.c - a policy at work: against the same by arithmetic in double from the blocks that it kept; with text
+ * beside the video's tokens those with text are kept, rows and columns, whatever chooses blocks. */
 #include "run_fixture.h"
 
 /* Attends, compares with double, and checks the counters against the mask. */
@@ -298,8 +298,8 @@ static void callers_may_look(void **state)
 
 enum { VIDEO = 1030, HEADS = 2, CHANNELS = 8 };
 
-/* Of one token, up to the end of a block, into a block, over several blocks of keys and of queries, and both; and as much
- * as models of images have: 256 or 512 before, 77 + 256 behind. */
+/* Of one token, up to the end of a block, into a block, over several blocks of keys and of queries, and both; and as
+ * much as models of images have: 256 or 512 before, 77 + 256 behind. */
 static const struct {
     int64_t prefix, suffix;
 } texts[] = {{1, 0},  {64, 0},  {70, 0},  {200, 0}, {0, 1},   {0, 58},

@@ -1,4 +1,5 @@
-/* unit.h - what unit tests share: cmocka with all that it needs, a folder of a test's own, files in it, and refusals. */
+/* unit.h - what unit tests share: cmocka with all that it needs, a folder of a test's own, files in it, and refusals.
+ * */
 #ifndef SG_UNIT_H
 #define SG_UNIT_H
 
@@ -20,7 +21,8 @@
 
 /* ---- files ---- */
 
-/* Setup and teardown of a group of tests: a new folder becomes the working directory, and goes with all that is in it. */
+/* Setup and teardown of a group of tests: a new folder becomes the working directory, and goes with all that is in
+ * it. */
 int enter_folder(void **state);
 int leave_folder(void **state);
 
@@ -32,7 +34,8 @@ void write_format(const char *path, const char *fmt, ...) SG_PRINTF(2, 3);
 /* Makes the folders that a file of that path lies in. */
 void make_folders(const char *path);
 
-/* Writes the JSON object of the file `from` to the file `to`, with `key` set to value, which is JSON; NULL: left out. */
+/* Writes the JSON object of the file `from` to the file `to`, with `key` set to value, which is JSON; NULL: left out.
+ * */
 void write_changed(const char *to, const char *from, const char *key, const char *value);
 
 /* All of a file, with a NUL behind it. size may be NULL. The caller frees. */
@@ -53,9 +56,9 @@ bool with_decimal_comma(void (*what)(void *context), void *context);
 #define assert_done(call, e) assert_done_(call, e, __FILE__, __LINE__)
 void assert_done_(sg_status status, const sg_error *e, const char *file, int line);
 
-/* That a call was refused with this code, and that its message names these: the file, the field, the value; and a term of the
- * cause where nothing else tells two cases apart. A row of a table has several in one text, with | between. No test compares
- * sentences, so a name of more than four words fails. e is empty afterwards. */
+/* That a call was refused with this code, and that its message names these: the file, the field, the value; and a
+ * term of the cause where nothing else tells two cases apart. A row of a table has several in one text, with | between.
+ * No test compares sentences, so a name of more than four words fails. e is empty afterwards. */
 #define assert_refused(call, code, e, ...)                                                                             \
     assert_refused_(call, code, e, (const char *const[]){__VA_ARGS__, NULL}, __FILE__, __LINE__)
 void assert_refused_(sg_status status, sg_status code, sg_error *e, const char *const *names, const char *file,
