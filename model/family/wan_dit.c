@@ -516,7 +516,7 @@ void sg_wan_dit_forward(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, cons
         else if (first)
             self_attention(s, d, run, p, i, now->x); /* for both passes */
         if (i == 0 && both && first) sg_copy(s, .y = now->copy, .x = now->x);
-        cross_attention(s, d, run, i, p->index, y);
+        cross_attention(s, d, run, i, p->text, y);
         feed_forward(s, d, run, i, y);
     }
     modulate(s, now, 2, d->table, now->temb);

@@ -435,9 +435,10 @@ sg_status sg_render_sampler(sg_sampler *out, const sg_engine *engine, const sg_r
     config.kind = r->sampler;
     config.flow_shift = r->flow_shift;
     config.sigmas = r->sigmas;
+    config.sigmas_old = r->sigmas_old;
     const int64_t *const grid = geometry.grid;
     config.tokens = grid[0] * grid[1] * grid[2];
-    SG_TRY(sg_sampler_init(out, &config, r->steps, r->sigmas_old, e));
+    SG_TRY(sg_sampler_init(out, &config, r->steps, e));
     sg_sampler_skip(out, r->steps - sg_request_steps(r));
     return SG_OK;
 }

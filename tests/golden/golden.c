@@ -279,7 +279,7 @@ static bool schedule(golden_case *c)
     float             sigma[SG_STEPS_MAX + 1], step[SG_STEPS_MAX];
     if (!p) die("out of memory");
     config.tokens = g.grid[0] * g.grid[1] * g.grid[2];
-    bool ok = report("sampler", sg_sampler_init(p, &config, c->r.steps, false, &e), &e);
+    bool ok = report("sampler", sg_sampler_init(p, &config, c->r.steps, &e), &e);
     for (int i = 0; ok && i <= p->steps; i++) sigma[i] = (float)p->sigma[i];
     for (int i = 0; ok && i < p->steps; i++) step[i] = (float)p->timestep[i];
     ok = ok && compare(c, "sigmas", sigma, p->steps + 1) && compare(c, "timesteps", step, p->steps);
