@@ -220,7 +220,7 @@ static sg_status open_engine(job *j, sg_error *e)
     else
         j->request.latents_out = s->latents;
     if (j->decode_only) return sg_engine_check_request(j->engine, &j->request, e);
-    if (j->video.path) j->request.video.rgb = j->video.frame->rgb; /* that there is one is known before it is read */
+    sg_video_input_give(&j->video, &j->info, &j->request); /* that there is one is known before it is read */
     SG_TRY(sg_pictures_apply(&j->pictures, j->engine, &j->request, e));
     SG_TRY(take_preview(j, e));
     return sg_video_input_read(&j->video, j->engine, &j->request, j->pictures.fit, e);

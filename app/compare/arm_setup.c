@@ -166,9 +166,9 @@ sg_status sg_arms_warm_up(sg_report *out, sg_engine *engine, const sg_request *r
     const sg_callbacks callbacks = {.context = &w, .progress = on_warm_up};
     sg_request         request = *r;
     sg_error           why = {0};
-    request.sigmas.count = 0;   /* a list has more */
-    request.slg_scale = 0;      /* which is for later steps */
-    request.video.strength = 1; /* of a part of so few steps none may be left */
+    request.sigmas.count = 0; /* a list has more */
+    request.slg_scale = 0;    /* which is for later steps */
+    request.strength = 1;     /* of a part of so few steps none may be left */
     request.steps = 1;
     if (sg_engine_check_request(engine, &request, &why)) request.steps = 2; /* a schedule may begin with two */
     why = (sg_error){0};

@@ -146,7 +146,7 @@ static sg_status open_all(job *j, sg_error *e)
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
     SG_TRY(sg_arms_size(&j->request, j->engine, s, e));
     sg_notice_request(&j->progress, &j->request, j->engine, s);
-    if (j->video.path) j->request.video.rgb = j->video.frame->rgb; /* that there is one is known before it is read */
+    sg_video_input_give(&j->video, &j->info, &j->request); /* that there is one is known before it is read */
     SG_TRY(sg_pictures_apply(&j->pictures, j->engine, &j->request, e));
     SG_TRY(sg_video_input_read(&j->video, j->engine, &j->request, j->pictures.fit, e));
     j->request.prompt = s->prompt;

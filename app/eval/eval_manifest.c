@@ -144,7 +144,7 @@ static bool add_inputs(json_t *settings, const sg_eval *v)
 {
     const sg_eval_pictures *const at = &v->pictures;
     if ((at->any || at->any_start) && json_object_set_new(settings, "fit", json_string(at->now.fit)) != 0) return false;
-    return !at->any_start || json_object_set_new(settings, "strength", json_real(v->request.video.strength)) == 0;
+    return !at->any_start || json_object_set_new(settings, "strength", json_real(v->request.strength)) == 0;
 }
 
 sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)

@@ -94,9 +94,8 @@ static sg_status read_video(sg_eval *v, sg_request *r, sg_error *e)
     sg_plan               plan;
     sg_error              why = {0};
     if (!in->path) return SG_OK;
-    r->video.rgb = in->rgb;
+    sg_video_input_give(in, &v->info, r);
     if (in->rgb) return SG_OK;
-    r->video.rgb = in->frame->rgb;
     SG_TRY(sg_engine_plan(v->engine, r, &plan, e));
     if (sg_plan_fits(&plan, &why) != SG_OK) return sg_error_set(e, SG_E_ARG, "video: %s", why.text);
     const sg_status status = sg_video_input_read(in, v->engine, r, v->pictures.now.fit, e);
@@ -117,7 +116,7 @@ sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, con
     for (int i = 0; i < v->arms.count; i++) { /* a strength may leave too few steps of an arm's */
         sg_request arm = *r;
         sg_arm_apply(&v->arm[i], &arm);
-        if (at->video.path) arm.video.rgb = at->video.rgb ? at->video.rgb : at->video.frame->rgb;
+        sg_video_input_give(&at->video, &v->info, &arm);
         SG_TRY(sg_pictures_check(&at->now, v->engine, &arm, e));
     }
     SG_TRY(read_video(v, &of, e));

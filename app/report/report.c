@@ -183,7 +183,7 @@ sg_status sg_report_add_inputs(json_t *settings, const sg_pictures *p, const sg_
         whole = set_file(settings, sg_picture_keys[i], p->path[i], p->hash[i]) && whole;
     }
     if (v->path) whole = set_file(settings, "video", v->path, v->hash) && whole;
-    if (r->video.rgb) whole = json_object_set_new(settings, "strength", json_real(r->video.strength)) == 0 && whole;
+    if (sg_request_start(r)) whole = json_object_set_new(settings, "strength", json_real(r->strength)) == 0 && whole;
     whole = whole && (!any || json_object_set_new(settings, "fit", json_string(p->fit)) == 0);
     return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
 }

@@ -55,7 +55,7 @@ size_t sg_pictures_bytes(const sg_pictures *p)
 static void give(const sg_model_info *info, sg_request *r, int i, sg_request_image picture)
 {
     if (info->image[i] == SG_IMAGE_START)
-        r->video.rgb = picture.rgb;
+        r->start_image = picture.rgb;
     else
         r->image[i] = picture;
 }
@@ -67,7 +67,7 @@ sg_status sg_pictures_check(const sg_pictures *p, const sg_engine *engine, const
     sg_request               whole = *r; /* what the model takes is known before they are fitted */
     for (int i = 0; i < SG_IMAGES; i++) {
         if (p->path[i]) give(&info, &whole, i, (sg_request_image){.rgb = p->whole[i].rgb});
-        if (info.image[i] == SG_IMAGE_START && p->path[i] && r->video.rgb)
+        if (info.image[i] == SG_IMAGE_START && p->path[i] && sg_request_start(r))
             return sg_error_set(e, SG_E_ARG, "%s and a video: this model starts from one of them", name_of(p, i));
         if (info.image[i] == SG_IMAGE_NEEDED && !p->path[i])
             return sg_error_set(e, SG_E_ARG, "%s%s FILE is needed: this model makes a video that %s with a picture",

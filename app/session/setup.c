@@ -282,10 +282,10 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *engine, const sg_sett
     if (!isnan(s->skip_layer_start)) r->skip_layer_start = s->skip_layer_start;
     if (!isnan(s->skip_layer_end)) r->skip_layer_end = s->skip_layer_end;
     if (!isnan(s->flow_shift)) r->flow_shift = s->flow_shift;
-    if (!isnan(s->strength)) r->video.strength = s->strength;
+    if (!isnan(s->strength)) r->strength = s->strength;
     const sg_model_info info = sg_engine_info(engine);
     const bool          starts = s->video || (s->image && info.image[SG_IMAGE_FIRST] == SG_IMAGE_START);
-    const int           done = starts ? sg_steps_of_strength(r) : r->steps;
+    const int done = starts ? sg_steps_of_strength(r->steps, r->strength, sg_setup_makes_images(&info)) : r->steps;
     if (done >= SG_CACHE_USUAL_FROM && (s->command & (SG_COMMAND_RENDER | SG_COMMAND_INFO))) r->cache = SG_CACHE_USUAL;
     if (s->cache) r->cache = (sg_cache)sg_setup_place(s->cache, sg_cache_names);
     if (s->vae_tiling) r->vae_tiling = (sg_tiling)sg_setup_place(s->vae_tiling, sg_tiling_names);

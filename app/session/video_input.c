@@ -123,9 +123,17 @@ sg_status sg_video_input_read(sg_video_input *v, const sg_engine *engine, sg_req
     sg_error why = {0};
     if (!v->path) return SG_OK;
     const sg_status status = read_frames(v, engine, r, fit, &why);
-    r->video.rgb = v->rgb;
     sg_clip_reader_close(&v->reader);
-    return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s: %s", v->what, why.text);
+    if (status != SG_OK) return sg_error_set(e, status, "%s: %s", v->what, why.text);
+    const sg_model_info info = sg_engine_info(engine);
+    sg_video_input_give(v, &info, r);
+    return SG_OK;
+}
+
+void sg_video_input_give(const sg_video_input *v, const sg_model_info *info, sg_request *r)
+{
+    const uint8_t **const start = info->frames.step ? &r->start_video : &r->start_image;
+    if (v->path) *start = v->rgb ? v->rgb : v->frame->rgb;
 }
 
 void sg_video_input_close(sg_video_input *v)

@@ -130,16 +130,18 @@ sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps
 }
 
 /* As diffusers' pipelines have it, each in its order of roundings. */
-int sg_steps_of_strength(const sg_request *r)
+int sg_steps_of_strength(int steps, double strength, bool image)
 {
-    const double done = r->steps * r->video.strength;
-    if (!(done < r->steps)) return r->steps;
-    return r->video.up ? r->steps - (int)(r->steps - done) : (int)done;
+    const double done = steps * strength;
+    if (!(done < steps)) return steps;
+    return image ? steps - (int)(steps - done) : (int)done;
 }
+
+const uint8_t *sg_request_start(const sg_request *r) { return r->start_image ? r->start_image : r->start_video; }
 
 int sg_request_steps(const sg_request *r)
 {
-    return r->video.rgb ? sg_steps_of_strength(r) : r->steps;
+    return sg_request_start(r) ? sg_steps_of_strength(r->steps, r->strength, r->start_image) : r->steps;
 }
 
 void sg_sampler_skip(sg_sampler *p, int first)

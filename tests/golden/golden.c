@@ -432,8 +432,9 @@ static void make_pictures(golden_case *c)
         c->r.image[k].rgb = c->picture[k] = make_frames(c, name, 1);
     }
     if (!strength) return;
-    c->r.video.strength = atof(strength);
-    c->r.video.rgb = c->video = make_frames(c, "video", c->r.frames);
+    c->r.strength = atof(strength);
+    c->video = make_frames(c, "video", c->r.frames);
+    *(sg_engine_info(c->g).frames.step ? &c->r.start_video : &c->r.start_image) = c->video;
 }
 
 static bool open_case(golden_case *c)

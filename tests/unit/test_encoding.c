@@ -101,8 +101,8 @@ static void a_video_is_encoded_once(void **state)
     (void)state;
     sg_engine *g = open_model(model, 0);
     sg_request r = request(g);
-    r.video.rgb = clip;
-    r.video.strength = 0.5;
+    r.start_video = clip;
+    r.strength = 0.5;
     encode_once(g, &r, 2);
     sg_engine_close(&g);
 }
@@ -123,10 +123,10 @@ static void some_steps_are_done(void **state)
     sg_report  rep;
     sg_error   e = {0};
     assert_int_equal(sg_engine_plan(g, &r, &noise, &e), SG_OK);
-    r.video.rgb = clip;
+    r.start_video = clip;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         r.steps = cases[i].steps;
-        r.video.strength = cases[i].strength;
+        r.strength = cases[i].strength;
         assert_int_equal(sg_request_steps(&r), cases[i].done);
         if (cases[i].steps > 4) continue;
         assert_int_equal(render(g, &r, &w, &rep), SG_OK);
@@ -143,7 +143,7 @@ static void some_steps_are_done(void **state)
     assert_int_equal(noise.input, 0);
     for (const double *x = (const double[]){0, -1, 1.01, 0.24, NAN, 7}; *x < 7 || *x != *x; x++) {
         e = (sg_error){0};
-        r.video.strength = *x;
+        r.strength = *x;
         assert_int_equal(sg_engine_check_request(g, &r, &e), SG_E_ARG);
         assert_ptr_equal(strstr(e.text, "strength: "), e.text);
     }
@@ -160,34 +160,47 @@ static sg_engine *open_images(void)
     c->frames = (sg_frame_rule){0};
     c->image[SG_IMAGE_FIRST] = SG_IMAGE_NONE;
     g->defaults.frames = 1;
-    g->defaults.video.up = true;
     return g;
 }
 
-/* It starts from a picture as others from a video of one frame. */
+static void expect_refused(const sg_engine *g, const sg_request *r, const char *text)
+{
+    sg_error e = {0};
+    assert_int_equal(sg_engine_check_request(g, r, &e), SG_E_ARG);
+    assert_string_equal(e.text, text);
+}
+
+/* The picture that the command fits is the request's start, not its first frame and no video. */
 static void an_image_starts_from_another(void **state)
 {
     (void)state;
     sg_engine  *g = open_images();
-    sg_request  r = request(g), of_video = r;
+    sg_request  r = request(g), of_image = r;
     sg_pictures p = {.path = {"a.png"}, .fit = "crop", .whole = {{SIDE, SIDE, clip}}};
     watch       w[2] = {0};
     sg_report   rep;
     sg_error    e = {0};
-    r.frames = of_video.frames = 1;
-    r.steps = of_video.steps = 4;
-    r.video.strength = of_video.video.strength = 0.6;
+    r.frames = of_image.frames = 1;
+    r.steps = of_image.steps = 4;
+    r.strength = of_image.strength = 0.6;
     assert_int_equal(sg_engine_info(g).image[SG_IMAGE_FIRST], SG_IMAGE_START);
     if (sg_pictures_apply(&p, g, &r, &e)) fail_msg("%s", e.text);
-    assert_ptr_equal(r.video.rgb, p.fitted[0].rgb);
+    assert_ptr_equal(r.start_image, p.fitted[0].rgb);
     assert_null(r.image[SG_IMAGE_FIRST].rgb);
-    of_video.video.rgb = clip;
-    assert_int_equal(render(g, &of_video, &w[0], &rep), SG_OK);
+    of_image.start_image = clip;
+    assert_int_equal(render(g, &of_image, &w[0], &rep), SG_OK);
     assert_int_equal(rep.steps_done, 3);
     assert_int_equal(render(g, &r, &w[1], &rep), SG_OK);
     assert_memory_equal(w[0].last, w[1].last, sizeof w[0].last);
     assert_int_equal(sg_pictures_check(&p, g, &r, &e), SG_E_ARG); /* r has a video already */
     assert_string_equal(e.text, "--image and a video: this model starts from one of them");
+    sg_plan plan;
+    assert_int_equal(sg_engine_plan(g, &of_image, &plan, &e), SG_OK);
+    assert_string_equal(plan.phase[1].name, "image");
+    of_image.start_video = clip;
+    expect_refused(g, &of_image, "image and video: a render starts from one of them");
+    of_image.start_image = NULL;
+    expect_refused(g, &of_image, "video: this model starts from an image");
     sg_image_close(&p.fitted[0]);
     sg_engine_close(&g);
 }
@@ -203,8 +216,8 @@ static void steps_are_rounded_up(void **state)
     } cases[] = {{4, 1, 4},     {4, 0.99, 4}, {4, 0.5, 2},  {4, 0.25, 1},   {4, 0.2, 1},
                  {28, 0.6, 17}, {10, 0.3, 3}, {10, 0.7, 7}, {50, 0.58, 29}, {20, 0.75, 15}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const sg_request r = {.steps = cases[i].steps, .video = {.strength = cases[i].strength, .up = true}};
-        assert_int_equal(sg_steps_of_strength(&r), cases[i].done);
+        const sg_request r = {.steps = cases[i].steps, .strength = cases[i].strength, .start_image = clip};
+        assert_int_equal(sg_request_steps(&r), cases[i].done);
     }
 }
 
@@ -239,7 +252,7 @@ static void options_of_videos_are_refused(void **state)
     set(&s, "image", "a.png");
     set(&s, "strength", "0.3");
     assert_int_equal(sg_setup_request(&r, g, &s, &e), SG_OK);
-    assert_true(r.video.strength == 0.3);
+    assert_true(r.strength == 0.3);
     sg_engine_close(&g);
     g = open_model(model, 0);
     assert_int_equal(sg_setup_request(&r, g, &s, &e), SG_E_ARG);
@@ -292,7 +305,7 @@ static void latents_are_drawn(void **state)
     sg_report    rep;
     sg_rng       rng;
     g->tap = take_tap;
-    r.video.rgb = clip;
+    r.start_video = clip;
     g->tap_context = &modes;
     assert_int_equal(render(g, &r, &w, &rep), SG_OK);
     ops.sampled = true;
@@ -359,7 +372,7 @@ static void encoders_have_tiles(void **state)
     ops.set_tiles = set_tiles;
     ops.encode_next = encode_wide;
     ((sg_components *)g->components)->vae.ops = &ops;
-    r.video.rgb = clip;
+    r.start_video = clip;
     const sg_plan whole = planned(g, &r, SG_TILING_OFF), tiles = planned(g, &r, SG_TILING_ON);
     assert_string_equal(whole.phase[1].name, "video");
     assert_true(tiles.need < whole.need && tiles.phase[1].work < whole.phase[1].work);
@@ -384,7 +397,7 @@ int main(void)
         cmocka_unit_test(pictures_are_encoded_once), cmocka_unit_test(a_video_is_encoded_once),
         cmocka_unit_test(some_steps_are_done),       cmocka_unit_test(an_image_starts_from_another),
         cmocka_unit_test(steps_are_rounded_up),      cmocka_unit_test(options_of_videos_are_refused),
-        cmocka_unit_test(latents_are_drawn),       cmocka_unit_test(encoders_have_tiles),
+        cmocka_unit_test(latents_are_drawn),         cmocka_unit_test(encoders_have_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
