@@ -31,7 +31,6 @@ sg_status sg_bench_open(sg_bench *b, const sg_settings *s, sg_error *e)
     SG_TRY(sg_setup_options(&o, NULL, s, e));
     const sg_backend_options backend = sg_bench_backend_options(&o);
     b->silent = s->json && strcmp(s->json, "-") == 0;
-    if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
     SG_TRY(sg_backend_open(&b->backend, &backend, e));
     sg_progress progress;
     sg_progress_init(&progress, s->quiet);

@@ -244,8 +244,7 @@ sg_status sg_command_bench_cold(const sg_settings *s, sg_error *e)
     cold_part *const all = calloc((size_t)(PARTS * c.turns), sizeof *all);
     if (!all) return sg_error_set(e, SG_E_MEMORY, "bench: no memory for %d turns", c.turns);
     for (int i = 0; i < PARTS; i++) c.turn[i] = all + i * c.turns;
-    sg_status status = s->json ? sg_output_file_check(s->json, "--json", e) : SG_OK;
-    if (status == SG_OK) status = measure(&c, e);
+    sg_status status = measure(&c, e);
     if (status == SG_OK && !(s->json && strcmp(s->json, "-") == 0)) print_all(&c);
     if (status == SG_OK) status = sg_bench_save(&b, all_json(&c), e);
     free(all);

@@ -118,7 +118,7 @@ static sg_status check_latents(const sg_settings *s, bool *exists, sg_error *e)
                             "--latents: %s exists: leave the prompt out to decode it, or remove the file to save new "
                             "latents there",
                             s->latents);
-    return *exists ? SG_OK : sg_output_file_check(s->latents, "--latents", e);
+    return SG_OK;
 }
 
 static sg_status check_inputs(job *j, sg_error *e)
@@ -132,7 +132,6 @@ static sg_status check_inputs(job *j, sg_error *e)
                                          s->latents)
                           : sg_error_set(e, SG_E_ARG, "a prompt is needed: sparge-gen --prompt \"a red ball\"");
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
-    if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
     if (j->decode_only && (s->lora.count || s->high_noise_lora.count))
         return sg_error_set(e, SG_E_ARG, "--lora has no effect where --latents are only decoded");
     if ((s->image || s->last_image) && j->decode_only)
@@ -150,12 +149,11 @@ static sg_status check_inputs(job *j, sg_error *e)
     return SG_OK;
 }
 
-static sg_status take_capture(job *j, sg_error *e)
+static void take_capture(job *j)
 {
     sg_request *const r = &j->request;
-    if (!j->settings->capture_qkv) return SG_OK;
+    if (!j->settings->capture_qkv) return;
     sg_options_capture(j->settings->capture_qkv, &r->capture_layer, &r->capture_step, &r->capture_out);
-    return sg_output_file_check(r->capture_out, "--capture-qkv", e);
 }
 
 static sg_status check_many(const sg_settings *s, const char *output, int64_t count, sg_error *e)
@@ -214,7 +212,7 @@ static sg_status open_engine(job *j, sg_error *e)
     SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
     sg_notice_request(&j->progress, &j->request, j->engine, s);
     SG_TRY(sg_setup_attention(&j->request.attention, &j->files, s, e));
-    SG_TRY(take_capture(j, e));
+    take_capture(j);
     if (j->decode_only)
         SG_TRY(fit_latents(j, e));
     else
@@ -552,7 +550,6 @@ sg_status sg_command_render(const sg_settings *s, sg_error *e)
     job           j = {.settings = s};
     sg_prompt_set prompts = {0};
     sg_progress_init(&j.progress, s->quiet);
-    SG_TRY(sg_setup_protect(s, e));
     SG_TRY(check_inputs(&j, e));
     if (!j.decode_only) SG_TRY(sg_setup_prompts(&prompts, s, e));
     sg_status status = sg_pictures_open(&j.pictures, s, e);

@@ -437,8 +437,7 @@ static sg_status check_inputs(const job *j, sg_error *e)
                             "a prompt is needed: sparge-gen tune -m path/to/model --prompt-file prompts.txt");
     if (!isnan(s->cache_error) && !s->tune_cache)
         return sg_error_set(e, SG_E_ARG, "--cache-error has no effect without --cache");
-    if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
-    return s->json && strcmp(s->json, "-") != 0 ? sg_output_file_check(s->json, "--json", e) : SG_OK;
+    return s->negative_prompt ? sg_prompt_check(s->negative_prompt, "--negative-prompt", e) : SG_OK;
 }
 
 /* Without --output thresholds go to path[size], beside the model that the user named. The one that comes with the program, and
@@ -446,7 +445,7 @@ static sg_status check_inputs(const job *j, sg_error *e)
 static sg_status choose_output(job *j, sg_settings *s, char *path, size_t size, sg_error *e)
 {
     j->beside_model = !s->output;
-    if (s->output) return strcmp(s->output, "-") != 0 ? sg_output_file_check(s->output, "--output", e) : SG_OK;
+    if (s->output) return SG_OK;
     if (j->model.from == SG_MODEL_BUNDLED)
         return sg_error_set(e, SG_E_ARG,
                             "tune needs -m PATH, a model that gets thresholds beside it, or -o FILE for those of the "

@@ -16,8 +16,8 @@ sg_status sg_image_grid_check(const char *path, int count, sg_error *e)
     if (i == known)
         return sg_error_set(e, SG_E_ARG, "--grid: '%s': the ending decides the format, and must be %s", path,
                             SG_FFMPEG ? ".png, .jpg or .webp" : ".png or .jpg in this build, which has no FFmpeg");
-    if (count < 2) return sg_error_set(e, SG_E_ARG, "--grid is of several images: add --batch N, or a --prompt-file");
-    return sg_output_file_check(path, "--grid", e);
+    return count < 2 ? sg_error_set(e, SG_E_ARG, "--grid is of several images: add --batch N, or a --prompt-file")
+                     : SG_OK;
 }
 
 static sg_clip clip_of(const sg_image_grid *g)

@@ -219,7 +219,6 @@ sg_status sg_command_compare(const sg_settings *s, sg_error *e)
         return sg_error_set(
             e, SG_E_ARG,
             "compare takes a prompt, or two pictures, videos or folders of frames: sparge-gen compare A B");
-    if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
     pair      p = {.path = {s->operand, s->second_operand}};
     sg_status status = sg_clip_reader_open(&p.clip[0], p.path[0], e);
     if (status == SG_OK) status = sg_clip_reader_open(&p.clip[1], p.path[1], e);

@@ -56,15 +56,13 @@ static size_t latent_count(const job *j)
 static sg_status check_inputs(job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
-    SG_TRY(sg_setup_protect(s, e));
     SG_TRY(sg_arms_open(&j->arms, j->list, s, e));
     if (j->arms.count < 2)
         return sg_error_set(e, SG_E_ARG, "--arms: '%s' is one arm; it takes two to compare", j->list);
     SG_TRY(sg_prompt_check(s->prompt, "--prompt", e));
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
     SG_TRY(sg_pictures_open(&j->pictures, s, e));
-    SG_TRY(sg_video_input_open(&j->video, s->video, "--video", e));
-    return s->json ? sg_output_file_check(s->json, "--json", e) : SG_OK;
+    return sg_video_input_open(&j->video, s->video, "--video", e);
 }
 
 /* Of frames, latents and encoders. */

@@ -5,6 +5,7 @@
 #include "eval_files.h"
 #include "eval_manifest.h"
 #include "eval_pictures.h"
+#include "eval_report.h"
 #include "eval_similarity.h"
 #include "notices.h"
 #include "sink.h"
@@ -134,6 +135,7 @@ static sg_status settle_manifest(sg_eval *v, sg_error *e)
     char    path[PATH_MAX];
     json_t *there = NULL, *now = NULL;
     SG_TRY(sg_output_folder_make(v->folder, NULL, "--out", e));
+    SG_TRY(sg_eval_report_check(v->folder, e));
     SG_TRY(sg_path_join(path, sizeof path, v->folder, SG_EVAL_MANIFEST, e));
     sg_status           status = access(path, F_OK) == 0 ? sg_eval_manifest_read(&there, v->folder, e) : SG_OK;
     const json_t *const seed = json_object_get(there, "seed");

@@ -2,6 +2,7 @@
 #include "eval_pictures.h"
 #include "base/output_file.h"
 #include "base/path.h"
+#include "file_options.h"
 #include "sink.h"
 
 #include <stdio.h>
@@ -105,6 +106,14 @@ static sg_status read_video(sg_eval *v, sg_request *r, sg_error *e)
 
 /* ---- before the first render ---- */
 
+/* No output takes the place of what an entry names. */
+static sg_status protect(const sg_eval_pictures *at, sg_error *e)
+{
+    for (int i = 0; i < SG_IMAGES; i++)
+        if (at->now.path[i]) SG_TRY(sg_output_file_protect(at->now.path[i], sg_picture_keys[i], e));
+    return at->video.path ? sg_file_options_protect_frames(at->video.path, "video", e) : SG_OK;
+}
+
 sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, const sg_request *r, sg_error *e)
 {
     sg_eval_pictures *const at = &v->pictures;
@@ -112,6 +121,7 @@ sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, con
         return sg_error_set(e, SG_E_MEMORY, "out of memory");
     SG_TRY(fetch(v, p, e));
     SG_TRY(fetch_video(v, p, r, e));
+    SG_TRY(protect(at, e));
     sg_request of = *r;
     for (int i = 0; i < v->arms.count; i++) { /* a strength may leave too few steps of an arm's */
         sg_request arm = *r;

@@ -1,5 +1,6 @@
 /* eval_report.c - see eval_report.h. */
 #include "eval_report.h"
+#include "base/output_file.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "eval_manifest.h"
@@ -327,6 +328,17 @@ static sg_status write_csv(const char *path, const evaluation *v, sg_error *e)
 }
 
 /* ---- all ---- */
+
+sg_status sg_eval_report_check(const char *directory, sg_error *e)
+{
+    static const char *const names[] = {"summary.csv", "summary.json", "report.html"};
+    char                     path[PATH_MAX];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        SG_TRY(sg_path_join(path, sizeof path, directory, names[i], e));
+        SG_TRY(sg_output_file_check(path, "--out", e));
+    }
+    return SG_OK;
+}
 
 static sg_status write_all(const char *directory, const evaluation *v, sg_error *e)
 {

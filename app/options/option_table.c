@@ -60,25 +60,32 @@ const char *const sg_picture_fits[] = {"crop", "pad", "stretch", NULL};
 
 const sg_option sg_option_table[] = {
     HEADING(MODEL, "What to render"),
-    {.name = "model", .letter = 'm', .usual = true, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(model), .value = "PATH",
+    {.name = "model", .letter = 'm', .usual = true, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(model),
+     .files = SG_READS_MODEL, .value = "PATH",
      .help = "a model: a folder in Diffusers layout or in that of an original repository, or a file\n"
              "(default: $SPARGE_GEN_MODEL, else the embedded tiny-wan)"},
-    {.name = "diffusion-model", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.diffusion_model), .value = "FILE",
+    {.name = "diffusion-model", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.diffusion_model),
+     .files = SG_READS_MODEL, .value = "FILE",
      .help = "denoiser that replaces the model's; with two experts, the one for low noise"},
     {.name = "high-noise-diffusion-model", .kind = SG_OPTION_TEXT, .commands = MODEL,
-     AT(parts.high_noise_diffusion_model), .value = "FILE", .help = "the expert for high noise"},
-    {.name = "vae", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.vae), .value = "FILE", .help = "the VAE"},
+     AT(parts.high_noise_diffusion_model),
+     .files = SG_READS_MODEL, .value = "FILE", .help = "the expert for high noise"},
+    {.name = "vae", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.vae),
+     .files = SG_READS_MODEL, .value = "FILE", .help = "the VAE"},
     {.name = "text-encoder", .alias = {"t5xxl"}, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.text_encoder),
-     .value = "FILE", .help = "the text encoder: T5, UMT5 or Llama"},
+     .files = SG_READS_MODEL, .value = "FILE", .help = "the text encoder: T5, UMT5 or Llama"},
     {.name = "clip-vision", .alias = {"clip_vision"}, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.clip_vision),
-     .value = "FILE", .help = "CLIP's image encoder, for Wan 2.1 image to video"},
-    {.name = "tokenizer", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.tokenizer), .value = "PATH",
+     .files = SG_READS_MODEL, .value = "FILE", .help = "CLIP's image encoder, for Wan 2.1 image to video"},
+    {.name = "tokenizer", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.tokenizer),
+     .files = SG_READS_MODEL, .value = "PATH",
      .help = "tokenizer of the text encoder, spiece.model or a folder, if its file has none inside"},
-    {.name = "clip-l", .alias = {"clip_l"}, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.clip_l), .value = "FILE",
+    {.name = "clip-l", .alias = {"clip_l"}, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.clip_l),
+     .files = SG_READS_MODEL, .value = "FILE",
      .help = "CLIP-L, a text encoder of HunyuanVideo, Flux.1 and Stable Diffusion 3"},
-    {.name = "clip-g", .alias = {"clip_g"}, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.clip_g), .value = "FILE",
-     .help = "CLIP-G, a text encoder of Stable Diffusion 3"},
-    {.name = "clip-tokenizer", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.clip_tokenizer), .value = "FOLDER",
+    {.name = "clip-g", .alias = {"clip_g"}, .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.clip_g),
+     .files = SG_READS_MODEL, .value = "FILE", .help = "CLIP-G, a text encoder of Stable Diffusion 3"},
+    {.name = "clip-tokenizer", .kind = SG_OPTION_TEXT, .commands = MODEL, AT(parts.clip_tokenizer),
+     .files = SG_READS_MODEL, .value = "FOLDER",
      .help = "the tokenizer of both: the folder with vocab.json and merges.txt, or tokenizer.json"},
     {.name = "lora", .kind = SG_OPTION_LIST, .commands = MODEL, AT(lora), .value = "FILE",
      .help = "add this LoRA to the denoiser's weights, with strength X as FILE:X; may be repeated"},
@@ -88,7 +95,8 @@ const sg_option sg_option_table[] = {
      .help = "few steps without guidance, by the LoRA that comes with the model: tiny-wan needs 4"},
     {.name = "prompt", .letter = 'p', .usual = true, .kind = SG_OPTION_TEXT, .commands = (SAMPLER & ~EVAL) | TUNE,
      AT(prompt), .value = "TEXT", .help = "what the video shows"},
-    {.name = "prompts", .alias = {"prompt-file"}, .kind = SG_OPTION_TEXT, .commands = EVAL, AT(prompts), .value = "FILE",
+    {.name = "prompts", .alias = {"prompt-file"}, .kind = SG_OPTION_TEXT, .commands = EVAL, AT(prompts),
+     .files = SG_READS, .value = "FILE",
      .help = "the set: text with one prompt a line (# begins a comment), .jsonl, .csv, or .json\n"
              "as of VBench and COCO;"
              " an entry's own seed, size, frames, negative_prompt, image,\n"
@@ -98,21 +106,24 @@ const sg_option sg_option_table[] = {
              "also sizes that the model cannot render"},
     {.name = "per-prompt", .kind = SG_OPTION_INT, .commands = EVAL, AT(per_prompt), .lo = 1, .hi = 1000, .value = "N",
      .help = "clips of each entry, with consecutive seeds (default: 1)"},
-    {.name = "prompt-file", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(prompt_file), .value = "FILE",
+    {.name = "prompt-file", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(prompt_file),
+     .files = SG_READS, .value = "FILE",
      .help = "one prompt per line, # starts a comment; clips and reports are numbered -0001, ..."},
     {.name = "batch", .alias = {"batch-count"}, .kind = SG_OPTION_INT, .commands = RENDER, AT(batch), .lo = 1, .hi = 10000,
      .value = "N", .help = "N clips or images of each prompt, with consecutive seeds, numbered as those of a prompt\n"
                            "file"},
-    {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(prompt_file), .value = "FILE",
+    {.name = "prompt-file", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(prompt_file),
+     .files = SG_READS, .value = "FILE",
      .help = "one prompt a line, # begins a comment; the thresholds hold for all of them"},
     {.name = "negative-prompt", .letter = 'n', .usual = true, .kind = SG_OPTION_TEXT, .commands = SAMPLER | TUNE,
      AT(negative_prompt), .value = "TEXT", .help = "what the video should not show; used if --cfg-scale is above 1"},
     {.name = "image", .alias = {"init-img"}, .letter = 'i', .usual = true, .kind = SG_OPTION_TEXT, .commands = IMAGES,
-     AT(image), .value = "FILE",
+     AT(image), .files = SG_READS, .value = "FILE",
      .help = "begin the video with this picture, PNG or JPEG, or start an image from it (info tells)"},
     {.name = "last-image", .alias = {"end-img"}, .kind = SG_OPTION_TEXT, .commands = IMAGES, AT(last_image),
-     .value = "FILE", .help = "last frame of the video, for models that accept one"},
-    {.name = "video", .kind = SG_OPTION_TEXT, .commands = RENDER | COMPARE | EVAL, AT(video), .value = "FILE",
+     .files = SG_READS, .value = "FILE", .help = "last frame of the video, for models that accept one"},
+    {.name = "video", .kind = SG_OPTION_TEXT, .commands = RENDER | COMPARE | EVAL, AT(video),
+     .files = SG_READS_FRAMES, .value = "FILE",
      .help = "start from this video (MP4, MOV, MKV, WebM, AVI or Y4M) or folder of pictures, not from\n"
              "noise alone; with Wan, CogVideoX and HunyuanVideo"},
     {.name = "strength", .kind = SG_OPTION_REAL, .commands = RENDER | COMPARE | EVAL, AT(strength), .lo = 0.001, .hi = 1,
@@ -146,7 +157,7 @@ const sg_option sg_option_table[] = {
      .help = "B,H,N,D (batch, heads, tokens or TxYxX, head size), or that of a model:", .more = list_shapes},
     {.name = "heads", .kind = SG_OPTION_INT, .commands = ATTENTION, AT(heads), .lo = 1, .hi = 256, .value = "N",
      .help = "only the first N heads of the shape"},
-    {.name = "qkv", .kind = SG_OPTION_TEXT, .commands = ATTENTION, AT(qkv), .value = "FILE",
+    {.name = "qkv", .kind = SG_OPTION_TEXT, .commands = ATTENTION, AT(qkv), .files = SG_READS, .value = "FILE",
      .help = "queries, keys and values saved by --capture-qkv, instead of a shape"},
 
     HEADING(SAMPLER | BENCH | TUNE, "Sampling"),
@@ -261,13 +272,16 @@ const sg_option sg_option_table[] = {
      .value = "KIND", .help = "attention of those steps: dense is exact, sage quantised"},
     {.name = "dense-layers", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(dense_layers), .value = "LIST",
      .help = "layers with dense attention, counted from 0, as in 0,28-29"},
-    {.name = "sparse-config", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(sparse_config), .value = "FILE",
+    {.name = "sparse-config", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(sparse_config),
+     .files = SG_READS, .value = "FILE",
      .help = "thresholds of each head, written by tune or saved by SpargeAttn's own tuning (.pt);\n"
              "none: use no file (default: sparge-attention.json beside the model)"},
-    {.name = "block-mask", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(block_mask), .value = "FILE",
+    {.name = "block-mask", .kind = SG_OPTION_TEXT, .commands = SPARSE, AT(block_mask),
+     .files = SG_READS, .value = "FILE",
      .help = "blocks to keep: safetensors, U8 or BOOL [heads or 1, blocks of 128 queries, blocks of\n"
              "64 keys]"},
-    {.name = "capture-qkv", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(capture_qkv), .value = "LAYER:STEP:FILE",
+    {.name = "capture-qkv", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(capture_qkv),
+     .files = SG_WRITES_CAPTURE, .value = "LAYER:STEP:FILE",
      .help = "save queries, keys and values of one layer and step, counted from 0, as safetensors\n"
              "for bench attention --qkv"},
 
@@ -296,7 +310,7 @@ const sg_option sg_option_table[] = {
      .help = "by its ending .mp4 (H.264, else AV1), .mkv (FFV1 in RGB, lossless), .webp, .y4m, .png (one\n"
              "frame, or several as name-%04d.png), .jpg (one frame); - writes Y4M to stdout\n"
              "(default: out.png of one frame, else out.mp4, or out.y4m in a build without FFmpeg)"},
-    {.name = "grid", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(grid), .value = "FILE",
+    {.name = "grid", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(grid), .files = SG_WRITES, .value = "FILE",
      .help = "also all images of --batch or of a prompt file in one picture: .png, .jpg or .webp"},
     {.name = "crf", .kind = SG_OPTION_REAL, .commands = RENDER, AT(crf), .lo = 0, .hi = 51, .value = "N",
      .help = "quality of .mp4, from 0 (only chroma loses resolution) to 51 (smallest file; default: 17;\n"
@@ -306,7 +320,8 @@ const sg_option sg_option_table[] = {
     {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(output), .value = "DIR",
      .help = "a folder, made if it is not there: a clip of each arm, side.mp4, frames.png, report.json\n"
              "and report.html; images as .png (default: compare- and the seed)"},
-    {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = TUNE, AT(output), .value = "FILE",
+    {.name = "output", .letter = 'o', .kind = SG_OPTION_TEXT, .commands = TUNE, AT(output),
+     .files = SG_WRITES, .value = "FILE",
      .help = "the thresholds as JSON; an existing file is replaced, - is stdout; with --cache a file\n"
              "keeps its thresholds of attention, and without it that of the cache\n"
              "(default: sparge-attention.json beside the model, unless that is the embedded one; a file\n"
@@ -321,30 +336,31 @@ const sg_option sg_option_table[] = {
      .help = "only the I-th of N parts of the set (default: by mpirun's or srun's rank)"},
     {.name = "merge", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(merge), .value = "DIR",
      .help = "render nothing; write summary.csv and report.html of what is in this folder"},
-    {.name = "clip", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(clip), .value = "DIR",
+    {.name = "clip", .kind = SG_OPTION_TEXT, .commands = EVAL, AT(clip), .files = SG_READS_MODEL, .value = "DIR",
      .help = "score the clips by CLIP, a folder of transformers' CLIPModel: CLIPSIM and CLIP-T of\n"
              "videos, CLIP score of pictures; clips without scores get them later, with --merge too"},
-    {.name = "clip", .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(clip), .value = "DIR",
+    {.name = "clip", .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(clip), .files = SG_READS_MODEL, .value = "DIR",
      .help = "score two results by CLIP, a folder of transformers' CLIPModel: CLIP-T of videos, and\n"
              "with their --prompt CLIPSIM, or CLIP score of pictures"},
-    {.name = "latents", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(latents), .value = "FILE",
+    {.name = "latents", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(latents),
+     .files = SG_READS | SG_WRITES, .value = "FILE",
      .help = "if the file exists, decode it, without a prompt; else save the latents there before\n"
              "they are decoded (safetensors)"},
-    {.name = "preview", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(preview), .value = "FILE",
+    {.name = "preview", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(preview), .files = SG_WRITES, .value = "FILE",
      .help = "write a preview of the clip while it is rendered: .png (frames side by side), .mp4 or\n"
              ".webp, replaced after each step; one pixel for each latent"},
     {.name = "preview-every", .kind = SG_OPTION_INT, .commands = RENDER, AT(preview_every), .lo = 1, .hi = SG_STEPS_MAX,
      .value = "N", .help = "after every N-th step and the last (default: 1; 5 with --preview-decoder)"},
-    {.name = "preview-decoder", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(preview_decoder),
+    {.name = "preview-decoder", .kind = SG_OPTION_TEXT, .commands = RENDER, AT(preview_decoder), .files = SG_READS,
      .value = "FILE", .help = "decode previews in full size by this TAEHV: taew2_1 or taew2_2, .safetensors or .pth"},
-    {.name = "json", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(json), .value = "FILE",
-     .help = "write a report: settings, times, memory, tokens; - is stdout"},
-    {.name = "json", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(json), .value = "FILE",
+    {.name = "json", .usual = true, .kind = SG_OPTION_TEXT, .commands = RENDER, AT(json),
+     .files = SG_WRITES, .value = "FILE", .help = "write a report: settings, times, memory, tokens; - is stdout"},
+    {.name = "json", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(json), .files = SG_WRITES, .value = "FILE",
      .help = "write a report: error and sparsity of each head, or of each threshold tried; times;\n"
              "- is stdout"},
-    {.name = "json", .kind = SG_OPTION_TEXT, .commands = BENCH, AT(json), .value = "FILE",
+    {.name = "json", .kind = SG_OPTION_TEXT, .commands = BENCH, AT(json), .files = SG_WRITES, .value = "FILE",
      .help = "write the figures as JSON; - is stdout, without the table"},
-    {.name = "json", .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(json), .value = "FILE",
+    {.name = "json", .kind = SG_OPTION_TEXT, .commands = COMPARE, AT(json), .files = SG_WRITES, .value = "FILE",
      .help = "write all figures, those of each frame too, an infinite PSNR as null; - is stdout, without\n"
              "the table"},
     {.name = "json", .kind = SG_OPTION_FLAG, .commands = INFO, AT(info_json), .help = "print JSON instead of text"},

@@ -17,6 +17,16 @@ typedef enum sg_option_kind {
     SG_OPTION_BYTES    /* size_t: 8G, 512M, 1.5GiB */
 } sg_option_kind;
 
+/* Whether an option's text names a file. */
+enum {
+    SG_READS = 1,
+    SG_READS_FRAMES = 2, /* or the pictures of a folder */
+    SG_READS_MODEL = 4,  /* or those of a model's folder, or of a part's */
+    SG_READS_ANY = SG_READS | SG_READS_FRAMES | SG_READS_MODEL,
+    SG_WRITES = 8,         /* with SG_READS: unless it is there */
+    SG_WRITES_CAPTURE = 16 /* LAYER:STEP:FILE */
+};
+
 typedef struct sg_option {
     const char        *name;     /* without dashes */
     const char        *alias[3]; /* names that other programs have for it */
@@ -27,6 +37,7 @@ typedef struct sg_option {
     size_t             offset;   /* in sg_settings */
     double             lo, hi;
     const char *const *choices;
+    unsigned           files; /* what file_options.h goes by */
     const char        *value; /* what help calls the value */
     const char        *help;  /* lines parted by \n, each at most 90 characters */
     /* More such lines, for help that lists what is known only when it is asked for. Returns text. May be NULL. */

@@ -6,7 +6,6 @@
 #include "base/path.h"
 #include "base/text.h"
 #include "checkpoint.h"
-#include "frame_list.h"
 #include "option_rules.h"
 #include "rank.h"
 
@@ -294,20 +293,6 @@ sg_status sg_setup_request(sg_request *r, const sg_engine *engine, const sg_sett
     r->seed = (uint64_t)s->seed;
     if (s->seed < 0) SG_TRY(draw_seed(&r->seed, e));
     return SG_OK;
-}
-
-sg_status sg_setup_protect(const sg_settings *s, sg_error *e)
-{
-    sg_frame_list frames = {0};
-    sg_status     status = SG_OK;
-    if (s->image) SG_TRY(sg_output_file_protect(s->image, "--image", e));
-    if (s->last_image) SG_TRY(sg_output_file_protect(s->last_image, "--last-image", e));
-    /* a file, or the pictures of a folder */
-    const bool listed = s->video && sg_frame_list_open(&frames, s->video, &(sg_error){0}) == SG_OK;
-    for (int i = 0; listed && i < frames.count && status == SG_OK; i++)
-        status = sg_output_file_protect(frames.path[i], "--video", e);
-    sg_frame_list_close(&frames);
-    return status;
 }
 
 sg_status sg_setup_safetensors(sg_source **out, const char *path, const char *option, sg_error *e)

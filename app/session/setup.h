@@ -60,9 +60,6 @@ enum { SG_CACHE_USUAL_FROM = 30 };
  * prompt is left NULL, and attention as the model has it: setup_attention.h. */
 sg_status sg_setup_request(sg_request *out, const sg_engine *engine, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
-/* From now on no output takes the place of what --image, --last-image and --video read. What is not there is let be. */
-sg_status sg_setup_protect(const sg_settings *s, sg_error *e) SG_MUST_USE;
-
 /* Opens one safetensors file, which option names. SG_E_ARG for a name with another ending, SG_E_FILE, SG_E_FORMAT. */
 sg_status sg_setup_safetensors(sg_source **out, const char *path, const char *option, sg_error *e) SG_MUST_USE;
 
