@@ -30,6 +30,7 @@ static sg_status run(const sg_settings *s, sg_error *e)
     case SG_COMMAND_COMPARE: return sg_command_compare(s, e);
     case SG_COMMAND_TUNE: return sg_command_tune(s, e);
     case SG_COMMAND_EVAL: return sg_command_eval(s, e);
+    case SG_COMMAND_ARMS: /* no command by itself */
     case SG_COMMAND_RENDER: break;
     }
     return sg_command_render(s, e);

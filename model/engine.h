@@ -382,6 +382,8 @@ typedef struct sg_model_info {
     sg_frame_rule     frames;
     sg_image_use      image[SG_IMAGES];
     int               experts; /* denoisers that share the steps */
+    const char       *backend; /* "cuda", "cpu" or "ref" */
+    int               threads; /* of the host */
     char              device[160];
     char              passed[256]; /* which NVIDIA card "auto" took it for, and why; or empty */
     char              dtype[8];
@@ -389,11 +391,15 @@ typedef struct sg_model_info {
     bool              synchronous; /* an op is over when its call is, so that a trace has the time of the work */
     int               loras;
     sg_lora_info      lora[SG_LORAS_MAX];
+    uint64_t          thresholds; /* hash of the sparge-attention.json beside it; 0: there is none */
 } sg_model_info;
 
 sg_model_info sg_engine_info(const sg_engine *engine);
 
-/* Describes self-attention of a well-known model, for measurements. */
+/* Tells models apart, as sg_thresholds_hash does, by the tensors of all components. Reads one page of each. */
+uint64_t sg_engine_hash(const sg_engine *engine);
+
+/* Self-attention of a well-known model, for measurements. */
 typedef struct sg_known_shape {
     const char *name; /* "mochi" */
     int         heads, head_dim, layers;

@@ -7,8 +7,8 @@
 #include "metrics.h"
 #include "progress.h"
 #include "report.h"
+#include "resolve.h"
 #include "run.h"
-#include "setup_attention.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,15 +31,15 @@ typedef struct kernel {
 } kernel;
 
 typedef struct work {
-    sg_bench          *base;
-    sg_bench_input     in;
-    sg_attention_files files;
-    sg_trace           trace;
-    size_t             keep, scratch;     /* bytes, the most that a kernel needs */
-    sg_tensor          y, q, k, v, token; /* on the device, for all of a batch; the order */
-    kernel             kernel[KERNELS];
-    int                kernels;
-    double             order; /* seconds in which the tokens of a layer are put in order and back */
+    sg_bench      *base;
+    sg_bench_input in;
+    sg_rendering   now; /* with the policy that kernels differ from */
+    sg_trace       trace;
+    size_t         keep, scratch;     /* bytes, the most that a kernel needs */
+    sg_tensor      y, q, k, v, token; /* on the device, for all of a batch; the order */
+    kernel         kernel[KERNELS];
+    int            kernels;
+    double         order; /* seconds in which the tokens of a layer are put in order and back */
 } work;
 
 static sg_status no_memory(sg_error *e) { return sg_error_set(e, SG_E_MEMORY, "bench: out of memory"); }
@@ -102,13 +102,14 @@ static sg_status list_kernels(work *w, sg_error *e)
 {
     const sg_settings *const s = w->base->settings;
     const char              *at = s->kinds;
-    sg_policy                usual = sg_policy_default();
-    SG_TRY(sg_setup_attention(&usual, &w->files, s, e));
-    w->in.order = usual.order;
+    w->now = (sg_rendering){.settings = *s, .request.attention = sg_policy_default()};
+    SG_TRY(sg_resolve_attention(&w->now, e));
+    const sg_policy *const usual = &w->now.request.attention;
+    w->in.order = usual->order;
     if (!at) at = w->base->backend->values == SG_F32 ? "dense" : "dense,sage,sparge";
     for (;;) {
         const size_t length = strcspn(at, ",");
-        SG_TRY(add_kind(w, &usual, at, length, e));
+        SG_TRY(add_kind(w, usual, at, length, e));
         if (!at[length]) break;
         at += length + 1;
     }
@@ -530,7 +531,7 @@ static sg_status bench_attention(sg_bench *b, sg_error *e)
         free(w.kernel[i].seconds);
     }
     sg_trace_free(&w.trace);
-    sg_attention_files_close(&w.files);
+    sg_rendering_close(&w.now);
     sg_bench_input_close(&w.in);
     return status;
 }

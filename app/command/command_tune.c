@@ -4,12 +4,9 @@
 #include "command.h"
 #include "interrupt.h"
 #include "notices.h"
-#include "picture.h"
-#include "progress.h"
 #include "prompt_set.h"
 #include "report.h"
-#include "setup.h"
-#include "setup_attention.h"
+#include "session.h"
 #include "tune.h"
 #include "tune_cache.h"
 
@@ -27,14 +24,10 @@ typedef struct job {
     const sg_settings    *settings;
     const sg_prompt_set  *prompts;
     double                bound[2];
-    sg_model_path         model;
-    sg_engine            *engine;
-    sg_request            request;
-    sg_attention_files    files;
-    sg_pictures           pictures;
+    sg_session            session;
+    sg_rendering          now;
     sg_tune              *tune;
-    sg_cache_search       cache; /* with --cache, in place of tune */
-    sg_progress           progress;
+    sg_cache_search       cache;        /* with --cache, in place of tune */
     bool                  beside_model; /* thresholds go beside the model */
     bool                  seen;         /* all steps of this render */
     double                seconds;      /* of all renders' steps, looking included */
@@ -48,7 +41,7 @@ typedef struct job {
 static int on_progress(void *context, sg_stage stage, int done, int total)
 {
     job *const j = context;
-    sg_progress_update(&j->progress, stage, done, total);
+    sg_progress_update(&j->session.progress, stage, done, total);
     j->seen = stage == SG_STAGE_DENOISE && done == total;
     return j->seen || sg_interrupt_asked();
 }
@@ -58,14 +51,14 @@ static sg_status render(job *j, sg_error *e)
     const sg_callbacks callbacks = {.context = j, .progress = on_progress};
     sg_report          report = {0};
     for (int i = 0; i < j->prompts->count; i++) {
-        j->request.prompt = j->prompts->prompt[i].text;
+        j->now.request.prompt = j->prompts->prompt[i].text;
         j->seen = false;
         if (j->prompts->count > 1)
-            sg_progress_say(&j->progress, "%d/%d: %s", i + 1, j->prompts->count, j->request.prompt);
-        sg_progress_render(&j->progress, i, j->prompts->count, NULL);
-        sg_status status = sg_engine_render(j->engine, &j->request, &callbacks, &report, e);
+            sg_progress_say(&j->session.progress, "%d/%d: %s", i + 1, j->prompts->count, j->now.request.prompt);
+        sg_progress_render(&j->session.progress, i, j->prompts->count, NULL);
+        sg_status status = sg_engine_render(j->session.engine, &j->now.request, &callbacks, &report, e);
         if (status == SG_E_CANCELLED && j->seen && !sg_interrupt_asked()) status = SG_OK;
-        sg_progress_clear(&j->progress);
+        sg_progress_clear(&j->session.progress);
         SG_TRY(status);
         j->seconds += report.seconds[SG_STAGE_DENOISE];
     }
@@ -75,33 +68,32 @@ static sg_status render(job *j, sg_error *e)
 /* Of a render that skips blocks: what cannot render so cannot be tuned. */
 static sg_status check_size(job *j, sg_error *e)
 {
-    sg_request sparse = j->request;
+    sg_request sparse = j->now.request;
     sg_plan    plan;
     sparse.attention.kind = SG_ATTENTION_SPARGE;
     sparse.attention.named = true;
-    SG_TRY(sg_engine_plan(j->engine, &sparse, &plan, e));
+    SG_TRY(sg_engine_plan(j->session.engine, &sparse, &plan, e));
     if (plan.tokens < SG_NAMED_TOKENS)
         return sg_error_set(e, SG_E_ARG, "%dx%d with %d frame%s are %lld token%s: no blocks are skipped below %d",
-                            j->request.width, j->request.height, j->request.frames, sg_plural(j->request.frames),
-                            (long long)plan.tokens, sg_plural(plan.tokens), SG_NAMED_TOKENS);
-    if (j->prompts->count == 1) sg_notice_cut(&j->progress, &plan, NULL);
+                            j->now.request.width, j->now.request.height, j->now.request.frames,
+                            sg_plural(j->now.request.frames), (long long)plan.tokens, sg_plural(plan.tokens),
+                            SG_NAMED_TOKENS);
+    if (j->prompts->count == 1) sg_notice_cut(&j->session.progress, &plan, NULL);
     return sg_plan_fits(&plan, e);
 }
 
 static sg_status open_engine(job *j, sg_error *e)
 {
-    const sg_settings *const s = j->settings;
-    SG_TRY(sg_setup_engine(&j->engine, &j->model, s, false, e));
-    SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
-    sg_notice_request(&j->progress, &j->request, j->engine, s);
-    SG_TRY(sg_setup_attention(&j->request.attention, &j->files, s, e));
-    return sg_pictures_apply(&j->pictures, j->engine, &j->request, e);
+    SG_TRY(sg_session_open(&j->session, &(sg_session_options){0}, e));
+    SG_TRY(sg_session_resolve(&j->session, &j->now, e));
+    sg_notice_request(&j->session.progress, j->session.engine, j->settings, &j->now);
+    return sg_session_give(&j->session, &j->now.request, e);
 }
 
 static sg_status open_tune(job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
-    sg_policy *const         p = &j->request.attention;
+    sg_policy *const         p = &j->now.request.attention;
     p->tuned = NULL;
     p->heads = false;
     p->rule = s->rule && strcmp(s->rule, "tau") == 0 ? SG_SELECT_MASS : SG_SELECT_TOPK;
@@ -114,7 +106,7 @@ static sg_status open_tune(job *j, sg_error *e)
     p->kind = SG_ATTENTION_DENSE;
     p->on_begin = sg_tune_hook;
     p->on_begin_context = j->tune;
-    j->request.prompt = j->prompts->prompt[0].text;
+    j->now.request.prompt = j->prompts->prompt[0].text;
     return check_size(j, e);
 }
 
@@ -207,7 +199,7 @@ static void say_cache(job *j, const char *path)
 {
     const sg_cache_tuned *const f = &j->cache.found;
     char                        took[32];
-    sg_progress_say(&j->progress,
+    sg_progress_say(&j->session.progress,
                     "%s: threshold %.4g: %.0f %% of %.0f steps extrapolated, error %.4f; %d render%s in %s",
                     strcmp(path, "-") == 0 ? "stdout" : path, f->threshold, 100 * f->skipped, f->steps, f->reached,
                     j->cache.renders, sg_plural(j->cache.renders), sg_duration(took, sizeof took, j->cache.seconds));
@@ -217,7 +209,7 @@ static void say_end(job *j, const char *path)
 {
     const means m = mean_of_all(j);
     char        took[32];
-    sg_progress_say(&j->progress, "%s: %.1f %% of blocks skipped, error %.4f; %s, of which looking %.0f %%",
+    sg_progress_say(&j->session.progress, "%s: %.1f %% of blocks skipped, error %.4f; %s, of which looking %.0f %%",
                     strcmp(path, "-") == 0 ? "stdout" : path, 100 * (1 - m.density), m.l1,
                     sg_duration(took, sizeof took, j->seconds), 100 * sg_tune_seconds(j->tune) / j->seconds);
 }
@@ -250,7 +242,7 @@ static sg_status fill_attention(const job *j, sg_thresholds_file *f, sg_error *e
     f->reached[1] = m.l2;
     f->sparsity = 1 - m.density;
     f->has_policy = true;
-    f->policy = j->request.attention;
+    f->policy = j->now.request.attention;
     return add_prompts(j, f, e);
 }
 
@@ -260,7 +252,7 @@ static sg_status fill_file(const job *j, sg_thresholds_file *f, const char *path
     sg_thresholds_file there = {0};
     sg_error           why = {0};
     char               hash[sizeof f->model];
-    SG_TRY(sg_thresholds_hash(hash, j->model.dir, &j->model.parts, e));
+    SG_TRY(sg_thresholds_hash(hash, j->session.model.dir, &j->session.model.parts, e));
     bool kept = strcmp(path, "-") != 0 && access(path, F_OK) == 0 && sg_thresholds_read(&there, path, &why) == SG_OK;
     kept = kept && (!*there.model || strcmp(there.model, hash) == 0);
     sg_status status = SG_OK;
@@ -337,12 +329,12 @@ static json_t *all_json(const job *j, const char *path)
     json_t *const all =
         whole ? json_pack("{s:o, s:o, s:O, s:i, s:i, s:i, s:i, s:I, s:s, s:{s:f, s:f}, s:{s:f, s:f, s:f}, s:O, s:O, "
                           "s:{s:f, s:f}}",
-                          "model", sg_report_name(j->model.name), "output", sg_report_name(path), "prompts", prompts,
-                          "width", j->request.width, "height", j->request.height, "frames", j->request.frames, "steps",
-                          j->request.steps, "seed", (json_int_t)j->request.seed, "rule",
-                          t->rule == SG_SELECT_TOPK ? "topk" : "tau", "bound", "l1", j->bound[0], "l2", j->bound[1],
-                          "reached", "l1", m.l1, "l2", m.l2, "sparsity", 1 - m.density, "buckets", buckets, "heads",
-                          heads, "seconds", "denoise", j->seconds, "looking", sg_tune_seconds(j->tune))
+                          "model", sg_report_name(j->session.model.name), "output", sg_report_name(path), "prompts",
+                          prompts, "width", j->now.request.width, "height", j->now.request.height, "frames",
+                          j->now.request.frames, "steps", j->now.request.steps, "seed", (json_int_t)j->now.request.seed,
+                          "rule", t->rule == SG_SELECT_TOPK ? "topk" : "tau", "bound", "l1", j->bound[0], "l2",
+                          j->bound[1], "reached", "l1", m.l1, "l2", m.l2, "sparsity", 1 - m.density, "buckets", buckets,
+                          "heads", heads, "seconds", "denoise", j->seconds, "looking", sg_tune_seconds(j->tune))
               : NULL;
     json_decref(buckets);
     json_decref(heads);
@@ -370,11 +362,12 @@ static json_t *cache_json(const job *j, const char *path)
     for (int i = 0; whole && i < j->prompts->count; i++)
         whole = json_array_append_new(prompts, json_string(j->prompts->prompt[i].text)) == 0;
     return json_pack("{s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:o, s:i, s:f}", "model",
-                     sg_report_name(j->model.name), "output", sg_report_name(path), "prompts",
-                     sg_report_if_complete(prompts, whole), "width", j->request.width, "height", j->request.height,
-                     "frames", j->request.frames, "steps", j->request.steps, "seed", (json_int_t)j->request.seed,
-                     "threshold", f->threshold, "bound", f->bound, "reached", f->reached, "skipped", f->skipped,
-                     "trials", trials_json(&j->cache), "renders", j->cache.renders, "seconds", j->cache.seconds);
+                     sg_report_name(j->session.model.name), "output", sg_report_name(path), "prompts",
+                     sg_report_if_complete(prompts, whole), "width", j->now.request.width, "height",
+                     j->now.request.height, "frames", j->now.request.frames, "steps", j->now.request.steps, "seed",
+                     (json_int_t)j->now.request.seed, "threshold", f->threshold, "bound", f->bound, "reached",
+                     f->reached, "skipped", f->skipped, "trials", trials_json(&j->cache), "renders", j->cache.renders,
+                     "seconds", j->cache.seconds);
 }
 
 static sg_status write_report(const job *j, const char *path, sg_error *e)
@@ -398,8 +391,11 @@ static sg_status look_at_attention(job *j, sg_error *e)
 static sg_status look_at_cache(job *j, sg_error *e)
 {
     const double bound = isnan(j->settings->cache_error) ? CACHE_ERROR : j->settings->cache_error;
-    j->cache = (sg_cache_search){
-        .engine = j->engine, .request = j->request, .prompts = j->prompts, .bound = bound, .progress = &j->progress};
+    j->cache = (sg_cache_search){.engine = j->session.engine,
+                                 .request = j->now.request,
+                                 .prompts = j->prompts,
+                                 .bound = bound,
+                                 .progress = &j->session.progress};
     return sg_cache_search_run(&j->cache, e);
 }
 
@@ -409,10 +405,10 @@ static sg_status run(job *j, const char *path, sg_error *e)
     const bool        cache = j->settings->tune_cache;
     SG_TRY(open_engine(j, e));
     if (!cache) SG_TRY(open_tune(j, e));
-    const sg_model_info info = sg_engine_info(j->engine);
-    sg_progress_say_start(&j->progress, j->model.name, &info, &j->request, 0, j->settings->seed < 0);
-    if (j->settings->prompt_file) sg_notice_comments(&j->progress, j->settings->prompt_file, j->prompts);
-    sg_notice_prompts(&j->progress, j->engine, j->model.name, j->prompts);
+    sg_progress_say_start(&j->session.progress, j->session.model.name, &j->session.info, &j->now.request, 0,
+                          j->settings->seed < 0);
+    if (j->settings->prompt_file) sg_notice_comments(&j->session.progress, j->settings->prompt_file, j->prompts);
+    sg_notice_prompts(&j->session.progress, j->session.engine, j->session.model.name, j->prompts);
     SG_TRY(cache ? look_at_cache(j, e) : look_at_attention(j, e));
     SG_TRY(write_thresholds(j, path, e));
     SG_TRY(write_report(j, path, e));
@@ -437,7 +433,7 @@ static sg_status check_inputs(const job *j, sg_error *e)
                             "a prompt is needed: sparge-gen tune -m path/to/model --prompt-file prompts.txt");
     if (!isnan(s->cache_error) && !s->tune_cache)
         return sg_error_set(e, SG_E_ARG, "--cache-error has no effect without --cache");
-    return s->negative_prompt ? sg_prompt_check(s->negative_prompt, "--negative-prompt", e) : SG_OK;
+    return s->json && strcmp(s->json, "-") != 0 ? sg_output_file_check(s->json, "--json", e) : SG_OK;
 }
 
 /* Without --output thresholds go to path[size], beside the model that the user named. The one that comes with the program, and
@@ -445,12 +441,12 @@ static sg_status check_inputs(const job *j, sg_error *e)
 static sg_status choose_output(job *j, sg_settings *s, char *path, size_t size, sg_error *e)
 {
     j->beside_model = !s->output;
-    if (s->output) return SG_OK;
-    if (j->model.from == SG_MODEL_BUNDLED)
+    if (s->output) return strcmp(s->output, "-") != 0 ? sg_output_file_check(s->output, "--output", e) : SG_OK;
+    if (j->session.model.from == SG_MODEL_BUNDLED)
         return sg_error_set(e, SG_E_ARG,
                             "tune needs -m PATH, a model that gets thresholds beside it, or -o FILE for those of the "
                             "embedded one, which keeps its own");
-    if (!sg_checkpoint_beside(j->model.dir, SG_THRESHOLDS_NAME, path, size))
+    if (!sg_checkpoint_beside(j->session.model.dir, SG_THRESHOLDS_NAME, path, size))
         return sg_error_set(e, SG_E_ARG, "model: the path is too long");
     if (!s->force && access(path, F_OK) == 0 && !sg_thresholds_is_ours(path))
         return sg_error_set(
@@ -468,17 +464,16 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     j.bound[0] = isnan(s.l1) ? 0.05 : s.l1;
     j.bound[1] = isnan(s.l2) ? j.bound[0] : s.l2;
     SG_TRY(check_inputs(&j, e));
-    SG_TRY(sg_setup_model(&j.model, &s, e));
+    SG_TRY(sg_setup_model(&j.session.model, &s, e));
     SG_TRY(choose_output(&j, &s, path, sizeof path, e));
     SG_TRY(sg_setup_prompts(&prompts, &s, e));
-    sg_progress_init(&j.progress, s.quiet);
-    sg_status status = sg_pictures_open(&j.pictures, &s, e);
+    j.now.settings = s;
+    sg_status status = sg_session_inputs(&j.session, &s, e);
     if (status == SG_OK) status = run(&j, s.output, e);
     sg_tune_close(&j.tune);
     sg_cache_search_close(&j.cache);
-    sg_attention_files_close(&j.files);
-    sg_pictures_close(&j.pictures);
-    sg_engine_close(&j.engine);
+    sg_rendering_close(&j.now);
+    sg_session_close(&j.session);
     sg_prompt_set_close(&prompts);
     return status;
 }

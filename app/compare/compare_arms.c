@@ -4,15 +4,10 @@
  * arms cannot take turns by step. */
 #include "compare_arms.h"
 #include "arm_setup.h"
-#include "base/output_file.h"
 #include "compare_files.h"
 #include "interrupt.h"
-#include "meta.h"
 #include "notices.h"
-#include "picture.h"
-#include "prompt_set.h"
-#include "setup.h"
-#include "video_input.h"
+#include "report_settings.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,15 +18,9 @@ typedef struct job {
     const sg_settings *settings;
     const char        *list; /* of arms */
     sg_arms            arms;
-    sg_model_path      model;
-    sg_model_info      info;
-    sg_engine         *engine;
-    sg_request         request;
-    sg_pictures        pictures;
-    sg_video_input     video;
-    sg_plan            plan; /* of the arm that needs most */
-    sg_trace           trace;
-    sg_progress        progress;
+    sg_session         session;
+    sg_rendering       shared; /* what all arms have in common */
+    sg_plan            plan;   /* of the arm that needs most */
     sg_compare_files   files;
     sg_comparison      all;
     sg_arm_result     *now;         /* the arm at work */
@@ -43,7 +32,7 @@ typedef struct job {
     bool               errors_only; /* nothing counts but the errors of attention */
 } job;
 
-static size_t frame_bytes(const job *j) { return sg_image_bytes(j->request.width, j->request.height); }
+static size_t frame_bytes(const job *j) { return sg_image_bytes(j->shared.request.width, j->shared.request.height); }
 
 static size_t latent_count(const job *j)
 {
@@ -55,21 +44,17 @@ static size_t latent_count(const job *j)
 
 static sg_status check_inputs(job *j, sg_error *e)
 {
-    const sg_settings *const s = j->settings;
-    SG_TRY(sg_arms_open(&j->arms, j->list, s, e));
+    SG_TRY(sg_arms_open(&j->arms, j->list, j->settings, e));
     if (j->arms.count < 2)
         return sg_error_set(e, SG_E_ARG, "--arms: '%s' is one arm; it takes two to compare", j->list);
-    SG_TRY(sg_prompt_check(s->prompt, "--prompt", e));
-    if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
-    SG_TRY(sg_pictures_open(&j->pictures, s, e));
-    return sg_video_input_open(&j->video, s->video, "--video", e);
+    return sg_session_inputs(&j->session, j->settings, e);
 }
 
 /* Of frames, latents and encoders. */
 static size_t output_bytes(const job *j)
 {
     const size_t arms = (size_t)j->arms.count, steps = (size_t)j->all.result->steps;
-    return arms * (size_t)j->request.frames * frame_bytes(j) + (steps + arms) * latent_count(j) * sizeof(float) +
+    return arms * (size_t)j->shared.request.frames * frame_bytes(j) + (steps + arms) * latent_count(j) * sizeof(float) +
            sg_compare_files_bytes(&j->files, &j->all);
 }
 
@@ -77,24 +62,22 @@ static sg_status setup_arm(job *j, int i, sg_error *e)
 {
     sg_arm_result *const r = &j->all.result[i];
     r->arm = &j->arms.arm[i];
-    SG_TRY(sg_arm_setup(r, &j->plan, j->engine, &j->request, e));
-    r->policy.on_end = sg_attention_error_hook;
-    r->policy.on_end_context = &r->error;
+    SG_TRY(sg_arm_setup(r, &j->session, &j->shared, e));
+    r->now.request.attention.on_end = sg_attention_error_hook;
+    r->now.request.attention.on_end_context = &r->error;
     return SG_OK;
 }
 
 /* The need of each arm, frames and encoders included. */
 static sg_status plan_arms(job *j, sg_error *e)
 {
-    sg_plan most = {0};
-    j->request.output_bytes = output_bytes(j);
+    const size_t bytes = output_bytes(j);
     for (int i = 0; i < j->arms.count; i++) {
-        sg_request request = j->request;
-        sg_arm_apply(&j->all.result[i], &request);
-        SG_TRY(sg_engine_plan(j->engine, &request, &j->plan, e));
-        if (j->plan.need > most.need) most = j->plan;
+        sg_rendering *const now = &j->all.result[i].now;
+        now->request.output_bytes = bytes;
+        SG_TRY(sg_engine_plan(j->session.engine, &now->request, &now->plan, e));
+        if (now->plan.need > j->plan.need) j->plan = now->plan;
     }
-    j->plan = most;
     return sg_plan_fits(&j->plan, e);
 }
 
@@ -104,7 +87,7 @@ static sg_status refuse_same(const job *j, sg_error *e)
     for (int b = 1; b < j->arms.count; b++)
         for (int a = 0; a < b; a++) {
             char why[512];
-            SG_TRY(sg_arms_would_be_same(why, sizeof why, &j->all.result[a], &j->all.result[b], &j->info, &j->plan, e));
+            sg_arms_would_be_same(why, sizeof why, &j->all.result[a], &j->all.result[b]);
             if (*why)
                 return sg_error_set(e, SG_E_ARG, "--arms: %s and %s would run the same kernels throughout: %s",
                                     j->arms.arm[a].name, j->arms.arm[b].name, why);
@@ -112,52 +95,41 @@ static sg_status refuse_same(const job *j, sg_error *e)
     return SG_OK;
 }
 
-static sg_status add_inputs(const job *j, json_t *settings, sg_error *e)
-{
-    return sg_report_add_inputs(settings, &j->pictures, &j->video, &j->request, e);
-}
-
 static sg_status make_settings(job *j, sg_error *e)
 {
+    const sg_model_info *const info = &j->session.info;
+    sg_settings                all = j->shared.settings;
     for (int i = 0; i < j->arms.count; i++) {
         sg_arm_result *const r = &j->all.result[i];
-        sg_request           request = j->request;
-        sg_arm_apply(r, &request);
-        SG_TRY(sg_report_settings(&r->settings, &request, NULL, &j->model, &j->info, e));
-        SG_TRY(sg_report_add_attention(r->settings, &r->policy, &r->arm->settings, &r->forecast, e));
-        SG_TRY(add_inputs(j, r->settings, e));
+        const sg_settings    kept = sg_rendering_kept(&r->now);
+        SG_TRY(sg_report_settings(&r->settings, &kept, &r->now.request, info, false, e));
     }
-    SG_TRY(sg_report_settings(&j->all.settings, &j->request, NULL, &j->model, &j->info, e));
-    SG_TRY(add_inputs(j, j->all.settings, e));
-    return sg_report_add_arms(j->all.settings, j->list, j->settings, e);
+    all.arms = j->list;
+    return sg_report_settings(&j->all.settings, &all, &j->shared.request, info, false, e);
 }
 
 static sg_status open_all(job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
-    SG_TRY(sg_setup_model(&j->model, s, e));
-    sg_engine_options o;
-    SG_TRY(sg_setup_options(&o, &j->model, s, e));
-    o.trace = &j->trace;
-    SG_TRY(sg_setup_engine_as(&j->engine, &j->model, &o, e));
-    j->info = sg_engine_info(j->engine);
-    SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
-    SG_TRY(sg_arms_size(&j->request, j->engine, s, e));
-    sg_notice_request(&j->progress, &j->request, j->engine, s);
-    sg_video_input_give(&j->video, &j->info, &j->request); /* that there is one is known before it is read */
-    SG_TRY(sg_pictures_apply(&j->pictures, j->engine, &j->request, e));
-    SG_TRY(sg_video_input_read(&j->video, j->engine, &j->request, j->pictures.fit, e));
-    j->request.prompt = s->prompt;
+    sg_session *const        x = &j->session;
+    SG_TRY(sg_session_open(x, &(sg_session_options){.traced = true}, e));
+    j->shared.settings = *s;
+    SG_TRY(sg_session_resolve(x, &j->shared, e));
+    SG_TRY(sg_arms_size(&j->shared, x->engine, s, e));
+    sg_notice_request(&x->progress, x->engine, s, &j->shared);
+    SG_TRY(sg_session_give(x, &j->shared.request, e));
+    j->shared.request.prompt = s->prompt;
     for (int i = 0; i < j->arms.count; i++) SG_TRY(setup_arm(j, i, e));
-    j->all.request = &j->request;
-    j->all.pictures = &j->pictures;
+    j->plan = j->all.result->now.plan; /* for sizes that are the same in all */
+    j->all.request = &j->shared.request;
+    j->all.pictures = &x->pictures;
     j->all.plan = &j->plan;
     j->all.count = j->arms.count;
     j->all.rounds = s->repeat ? s->repeat : 1;
     SG_TRY(sg_compare_files_name(&j->files, &j->all, s->output, e));
     SG_TRY(plan_arms(j, e));
     SG_TRY(refuse_same(j, e));
-    j->trace.paused = !j->info.synchronous; /* a device's steps run as in any render */
+    x->trace.paused = !x->info.synchronous; /* a device's steps run as in any render */
     return make_settings(j, e);
 }
 
@@ -165,10 +137,9 @@ static sg_status open_all(job *j, sg_error *e)
 
 static sg_status warm_up(job *j, sg_error *e)
 {
-    sg_request request = j->request;
-    sg_arm_apply(&j->all.result[0], &request);
+    sg_request request = j->all.result->now.request;
     request.attention.on_end = NULL;
-    return sg_arms_warm_up(&j->all.warm_up, j->engine, &request, &j->progress, e);
+    return sg_arms_warm_up(&j->all.warm_up, j->session.engine, &request, &j->session.progress, e);
 }
 
 /* Which step of the first arm's stands where step does in the arm at work; -1: none. Of another number of steps only the
@@ -189,7 +160,7 @@ static void note_unit(job *j, sg_stage stage, size_t unit, double seconds)
     if (stage == SG_STAGE_DECODE) t->decode[j->round * (size_t)t->chunks + unit] = seconds;
     if (stage != SG_STAGE_DENOISE) return;
     const size_t at = j->round * (size_t)t->steps + unit;
-    const double attention = j->info.synchronous ? sg_attention_trace_seconds(&j->trace) : (double)NAN;
+    const double attention = j->session.info.synchronous ? sg_attention_trace_seconds(&j->session.trace) : (double)NAN;
     t->step[at] = seconds;
     t->attention[at] = attention - j->attention;
     j->attention = attention;
@@ -199,7 +170,7 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
 {
     job *const   j = context;
     const double time = arm_seconds(j), start = sg_seconds();
-    sg_progress_update(&j->progress, stage, done, total);
+    sg_progress_update(&j->session.progress, stage, done, total);
     if (j->errors_only && stage == SG_STAGE_DECODE) return 1;
     if (done > 0 && !j->errors_only) note_unit(j, stage, (size_t)done - 1, time - j->last_unit);
     j->last_unit = time;
@@ -238,7 +209,7 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 
 static sg_status reserve(job *j, sg_error *e)
 {
-    const size_t n = latent_count(j), first = (size_t)j->all.result->steps, frames = (size_t)j->request.frames;
+    const size_t n = latent_count(j), first = (size_t)j->all.result->steps, frames = (size_t)j->shared.request.frames;
     bool         enough = (j->reference = malloc(first * n * sizeof(float))) != NULL;
     for (int i = 0; i < j->arms.count; i++) {
         sg_arm_result *const r = &j->all.result[i];
@@ -255,19 +226,20 @@ static sg_status reserve(job *j, sg_error *e)
 
 static sg_status keep_attention(job *j, sg_arm_result *r, sg_error *e)
 {
-    SG_TRY(sg_arm_keep_counts(r, j->engine, e));
+    SG_TRY(sg_arm_keep_counts(r, j->session.engine, e));
     const sg_attention_record a = {r->count, r->steps, r->passes, r->layers};
-    r->attention = sg_report_attention(&r->policy, &a, j->info.synchronous ? &j->trace : NULL);
+    r->attention =
+        sg_report_attention(&r->now.request.attention, &a, j->session.info.synchronous ? &j->session.trace : NULL);
     return r->attention ? SG_OK : sg_error_set(e, SG_E_MEMORY, "out of memory");
 }
 
 static sg_status score(job *j, sg_arm_result *r, sg_error *e)
 {
     sg_arm_scores *const s = &r->scores;
-    for (int i = 0; i < j->request.frames; i++) {
+    for (int i = 0; i < j->shared.request.frames; i++) {
         const size_t   at = (size_t)i * frame_bytes(j);
-        const sg_image a = {j->request.width, j->request.height, j->all.result[0].rgb + at};
-        const sg_image b = {j->request.width, j->request.height, r->rgb + at};
+        const sg_image a = {j->shared.request.width, j->shared.request.height, j->all.result[0].rgb + at};
+        const sg_image b = {j->shared.request.width, j->shared.request.height, r->rgb + at};
         if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
         SG_TRY(sg_clip_scores_add(&s->frames, &a, &b, e));
     }
@@ -278,13 +250,12 @@ static sg_status score(job *j, sg_arm_result *r, sg_error *e)
 static sg_status render(job *j, bool looking, sg_report *report, sg_error *e)
 {
     const sg_callbacks callbacks = {.context = j, .progress = on_progress, .latents = on_latents, .frame = on_frame};
-    sg_request         request = j->request;
-    sg_arm_apply(j->now, &request);
+    sg_request         request = j->now->now.request;
     if (!looking) request.attention.on_end = NULL;
-    sg_trace_clear(&j->trace);
+    sg_trace_clear(&j->session.trace);
     j->aside = j->attention = 0;
-    const sg_status status = sg_engine_render(j->engine, &request, &callbacks, report, e);
-    sg_progress_clear(&j->progress);
+    const sg_status status = sg_engine_render(j->session.engine, &request, &callbacks, report, e);
+    sg_progress_clear(&j->session.progress);
     return status;
 }
 
@@ -293,9 +264,9 @@ static sg_status measure_errors(job *j, sg_error *e)
 {
     sg_report report;
     sg_error  why = {0};
-    if (j->info.synchronous || j->now->forecast.last == 0) return SG_OK;
-    sg_progress_say(&j->progress, "%s once more, for the error of its attention", j->now->arm->name);
-    sg_progress_render(&j->progress, 0, 0, &j->plan);
+    if (j->session.info.synchronous || j->now->now.forecast.last == 0) return SG_OK;
+    sg_progress_say(&j->session.progress, "%s once more, for the error of its attention", j->now->arm->name);
+    sg_progress_render(&j->session.progress, 0, 0, &j->plan);
     j->errors_only = true;
     const sg_status status = render(j, true, &report, &why);
     j->errors_only = false;
@@ -310,9 +281,10 @@ static sg_status render_arm(job *j, int i, int nth, sg_error *e)
     sg_arm_result *const r = j->now = &j->all.result[i];
     char                 round[48] = "";
     if (j->all.rounds > 1) snprintf(round, sizeof round, ", round %zu of %d", j->round + 1, j->all.rounds);
-    sg_progress_say(&j->progress, "%d/%d: %s%s", i + 1, j->arms.count, r->arm->name, round);
-    sg_progress_render(&j->progress, (int)j->round * j->arms.count + nth, j->all.rounds * j->arms.count, &j->plan);
-    SG_TRY(render(j, j->info.synchronous && j->round == 0, &report, e));
+    sg_progress_say(&j->session.progress, "%d/%d: %s%s", i + 1, j->arms.count, r->arm->name, round);
+    sg_progress_render(&j->session.progress, (int)j->round * j->arms.count + nth, j->all.rounds * j->arms.count,
+                       &j->plan);
+    SG_TRY(render(j, j->session.info.synchronous && j->round == 0, &report, e));
     const double looked = j->round == 0 ? r->error.seconds : 0;
     r->times.total[j->round] = report.total_seconds - looked - j->aside;
     if (j->round > 0) return SG_OK;
@@ -346,12 +318,13 @@ static sg_status run(job *j, sg_error *e)
     const char *const json = j->settings->json;
     SG_TRY(check_inputs(j, e));
     SG_TRY(open_all(j, e));
-    sg_progress_say_start(&j->progress, j->model.name, &j->info, &j->request, j->plan.tokens, j->settings->seed < 0);
-    sg_progress_say_plan(&j->progress, &j->plan);
-    sg_notice_prompt(&j->progress, j->engine, j->model.name, j->request.prompt);
-    sg_notice_cut(&j->progress, &j->plan, NULL);
-    sg_notice_encoder(&j->progress, &j->request, NULL, false);
-    sg_arms_say(&j->progress, j->all.result, j->arms.count, &j->request, j->plan.tokens, &j->model);
+    sg_progress_say_start(&j->session.progress, j->session.model.name, &j->session.info, &j->shared.request,
+                          j->plan.tokens, j->settings->seed < 0);
+    sg_progress_say_plan(&j->session.progress, &j->plan);
+    sg_notice_prompt(&j->session.progress, j->session.engine, j->session.model.name, j->shared.request.prompt);
+    sg_notice_cut(&j->session.progress, &j->plan, NULL);
+    sg_notice_encoder(&j->session.progress, &j->shared.request, NULL, false);
+    sg_arms_say(&j->session, j->all.result, j->arms.count);
     SG_TRY(sg_compare_files_open(&j->files, e));
     SG_TRY(reserve(j, e));
     SG_TRY(warm_up(j, e));
@@ -360,14 +333,14 @@ static sg_status run(job *j, sg_error *e)
     sg_arms_find_speed(&j->all);
     SG_TRY(sg_compare_files_write(&j->files, &j->all, json, e));
     if (!json || strcmp(json, "-") != 0) sg_report_arms_table(&j->all);
-    sg_progress_say(&j->progress, "%s: %s%s%s, report.json, report.html", j->files.folder, j->all.side,
+    sg_progress_say(&j->session.progress, "%s: %s%s%s, report.json, report.html", j->files.folder, j->all.side,
                     j->all.sheet ? ", " : "", j->all.sheet ? j->all.sheet : "");
     return report_same(j, e);
 }
 
 static void free_result(sg_arm_result *r)
 {
-    sg_attention_files_close(&r->files);
+    sg_rendering_close(&r->now);
     json_decref(r->settings);
     json_decref(r->attention);
     free(r->count);
@@ -386,16 +359,13 @@ sg_status sg_compare_arms(const sg_settings *s, sg_error *e)
     if (!j) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     j->settings = s;
     j->list = s->arms ? s->arms : SG_ARMS_DEFAULT;
-    sg_progress_init(&j->progress, s->quiet);
     const sg_status status = run(j, e);
     sg_compare_files_close(&j->files);
     for (int i = 0; i < SG_ARMS_MAX; i++) free_result(&j->all.result[i]);
     json_decref(j->all.settings);
     free(j->reference);
-    sg_pictures_close(&j->pictures);
-    sg_video_input_close(&j->video);
-    sg_engine_close(&j->engine);
-    sg_trace_free(&j->trace);
+    sg_session_close(&j->session);
+    sg_rendering_close(&j->shared);
     sg_arms_close(&j->arms);
     free(j);
     return status;

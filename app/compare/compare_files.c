@@ -5,6 +5,7 @@
 #include "collage.h"
 #include "interrupt.h"
 #include "report_page.h"
+#include "report_settings.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,8 +3,9 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "collage.h"
-#include "report_command.h"
 #include "report_result.h"
+#include "report_settings.h"
+#include "settings.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -33,7 +34,7 @@ double sg_arm_density(const sg_arm_result *r, int step, int layer)
 static bool same_step(const sg_arm_result *a, const sg_arm_result *b, int step)
 {
     const size_t count = (size_t)a->passes * (size_t)a->layers, first = (size_t)step * count;
-    const bool   values = a->policy.pv_dtype == b->policy.pv_dtype;
+    const bool   values = a->now.request.attention.pv_dtype == b->now.request.attention.pv_dtype;
     if (a->steps != b->steps || a->passes != b->passes || a->report.skipped[step] != b->report.skipped[step])
         return false;
     for (size_t i = first; i < first + count; i++)
@@ -48,7 +49,7 @@ static bool same_kernels(const sg_arm_result *a, const sg_arm_result *b)
 {
     for (int i = 0; i < a->steps; i++)
         if (!same_step(a, b, i)) return false;
-    return a->guidance == b->guidance && a->slg_scale == b->slg_scale;
+    return !sg_settings_difference(&a->now.settings, &b->now.settings, SG_OPTION_SAMPLING);
 }
 
 void sg_arms_find_speed(sg_comparison *c)
@@ -75,10 +76,10 @@ void sg_arms_find_same(sg_comparison *c)
             if (!kernels && memcmp(x->latents, y->latents, bytes) != 0) continue;
             *same = (sg_same_kernel){.a = a, .b = b};
             /* The arm that asked for more says why it had no effect. */
-            const sg_arm_result *const more = y->policy.kind >= x->policy.kind ? y : x;
+            const sg_arm_result *const more = y->now.request.attention.kind >= x->now.request.attention.kind ? y : x;
             if (kernels)
-                sg_attention_forecast_text(same->why, sizeof same->why, &more->policy, &more->forecast,
-                                           c->plan->tokens);
+                sg_attention_forecast_text(same->why, sizeof same->why, &more->now.request.attention,
+                                           &more->now.forecast, c->plan->tokens);
             else
                 snprintf(same->why, sizeof same->why, "their latents are equal, bit for bit");
             c->same_count++;
@@ -250,22 +251,6 @@ static json_t *same_json(const sg_comparison *c)
     return sg_report_if_complete(a, whole);
 }
 
-/* What renders all of it again, as often. */
-static json_t *command_json(const sg_comparison *c)
-{
-    char       *text = NULL;
-    size_t      size;
-    FILE *const f = open_memstream(&text, &size);
-    if (!f) return NULL;
-    fputs("sparge-gen compare", f);
-    sg_command_options(f, c->settings);
-    if (c->rounds > 1) fprintf(f, " --repeat %d", c->rounds);
-    const bool    whole = !ferror(f);
-    json_t *const j = fclose(f) == 0 && whole ? json_string(text) : NULL;
-    free(text);
-    return j;
-}
-
 static sg_collage collage_of(const sg_comparison *c)
 {
     const sg_request *const r = c->request;
@@ -312,40 +297,15 @@ sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
     *out = json_pack(
         "{s:s, s:i, s:o, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f, s:f}, s:o, s:o, "
         "s:{s:s*, s:s*}, s:i, s:o, s:o}",
-        "format", "sparge-gen compare", "version", 2, "command", command_json(c), "settings", c->settings, "repeat",
-        c->rounds, "measured", "before compression", "tokens", (json_int_t)c->plan->tokens, "latent", (json_int_t)d[0],
+        "format", "sparge-gen compare", "version", 2, "command",
+        sg_settings_command(c->settings, SG_COMMAND_COMPARE, "again"), "settings", c->settings, "repeat", c->rounds,
+        "measured", "before compression", "tokens", (json_int_t)c->plan->tokens, "latent", (json_int_t)d[0],
         (json_int_t)d[1], (json_int_t)d[2], (json_int_t)d[3], "prompt_tokens", w->prompt_tokens, "negative_tokens",
         w->negative_tokens, "shared_seconds", "load", w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT],
         "encode", w->seconds[SG_STAGE_ENCODE], "warm_up", w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE],
         "side", side_json(c), "sheet", sheet_json(c), "pictures", sg_picture_keys[0], c->picture[0], sg_picture_keys[1],
         c->picture[1], "gain", SG_COLLAGE_GAIN, "same_kernel", same_json(c), "arms", arms_json(c));
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "report.json: out of memory");
-}
-
-static bool set_text(json_t *j, const char *key, const char *text)
-{
-    return !text || json_object_set_new(j, key, sg_report_name(text)) == 0;
-}
-
-static bool set_number(json_t *j, const char *key, double v)
-{
-    return isnan(v) || json_object_set_new(j, key, json_real(v)) == 0;
-}
-
-sg_status sg_report_add_arms(json_t *settings, const char *list, const sg_settings *s, sg_error *e)
-{
-    json_t *const j = settings;
-    const bool    ok =
-        set_text(j, "arms", list) && set_text(j, "preset", s->preset) && set_number(j, "topk", s->topk) &&
-        set_number(j, "tau", s->tau) && set_number(j, "sim", s->sim) && set_number(j, "pv", s->pv) &&
-        (!s->sink || json_object_set_new(j, "sink", json_integer(s->sink)) == 0) && set_text(j, "score", s->score) &&
-        set_text(j, "tail", s->tail) && set_text(j, "tail_bias", s->tail_bias) &&
-        set_text(j, "pv_dtype", s->pv_dtype) && set_text(j, "budget", s->budget) && set_text(j, "order", s->order) &&
-        set_number(j, "dense_steps", s->dense_steps) && set_text(j, "dense_steps_kind", s->dense_steps_kind) &&
-        set_text(j, "skip_layers", s->skip_layers) && set_number(j, "skip_layer_start", s->skip_layer_start) &&
-        set_number(j, "skip_layer_end", s->skip_layer_end) && set_text(j, "dense_layers", s->dense_layers) &&
-        set_text(j, "sparse_config", s->sparse_config) && set_text(j, "block_mask", s->block_mask);
-    return ok ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
 }
 
 /* ---- for people ---- */

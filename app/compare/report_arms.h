@@ -63,8 +63,10 @@
 #include "arms.h"
 #include "attention_error.h"
 #include "clip_scores.h"
+#include "picture.h"
 #include "report.h"
 #include "report_attention.h"
+#include "resolve.h"
 #include "speedup.h"
 
 typedef struct sg_arm_scores {
@@ -75,26 +77,21 @@ typedef struct sg_arm_scores {
 
 /* One arm: what it was to do, and what came of it. All arrays owned. */
 typedef struct sg_arm_result {
-    const sg_arm         *arm;
-    const char           *file;   /* with its ending; borrowed */
-    sg_policy             policy; /* as asked for */
-    sg_cache              cache;
-    double                guidance, slg_scale; /* as in sg_request */
-    sg_attention_files    files;
-    sg_attention_forecast forecast;
-    json_t               *settings;  /* of a render with this arm alone */
-    json_t               *attention; /* sg_report_attention */
-    int                   asked;     /* steps of its schedule */
-    int                   steps;     /* of this arm's renders: as many, or of a video's those that are done */
-    sg_attention_count   *count;     /* [steps][passes][layers] */
-    int                   passes, layers;
-    sg_attention_error    error;
-    sg_report             report; /* of the first round */
-    sg_arm_times          times;
-    sg_arm_speed          speed;   /* to the first arm */
-    uint8_t              *rgb;     /* [frames, height, width, 3] */
-    float                *latents; /* the last step's */
-    sg_arm_scores         scores;  /* to the first arm */
+    const sg_arm       *arm;
+    const char         *file;      /* with its ending; borrowed */
+    sg_rendering        now;       /* its settings, and the last clip at work */
+    json_t             *settings;  /* of a render with this arm alone */
+    json_t             *attention; /* sg_report_attention */
+    int                 steps;     /* that its renders do */
+    sg_attention_count *count;     /* [steps][passes][layers] */
+    int                 passes, layers;
+    sg_attention_error  error;
+    sg_report           report; /* of the first round */
+    sg_arm_times        times;
+    sg_arm_speed        speed;   /* to the first arm */
+    uint8_t            *rgb;     /* [frames, height, width, 3] */
+    float              *latents; /* the last step's */
+    sg_arm_scores       scores;  /* to the first arm */
 } sg_arm_result;
 
 typedef struct sg_same_kernel {
@@ -131,8 +128,5 @@ sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e) SG_M
 
 /* On stdout: a sentence for each arm but the first, then a table. */
 void sg_report_arms_table(const sg_comparison *c);
-
-/* Adds to settings what makes them those of all arms: the list, and the options of s that hold for all. SG_E_MEMORY. */
-sg_status sg_report_add_arms(json_t *settings, const char *list, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 #endif

@@ -10,6 +10,8 @@
 #include "eval_results.h"
 #include "interrupt.h"
 #include "notices.h"
+#include "option_table.h"
+#include "report_settings.h"
 #include "sink.h"
 
 #include <math.h>
@@ -21,10 +23,10 @@
 typedef struct work {
     sg_eval       *v;
     int            prompt, clip, arm;
-    sg_request     request; /* of this arm */
-    const uint8_t *first;   /* the first arm's frames; NULL: this is the first */
-    uint8_t       *rgb;     /* [frames, height, width, 3] */
-    sg_sink       *sink;    /* NULL: no file is wanted */
+    sg_rendering   now;   /* the arm's, of this clip; borrows from it */
+    const uint8_t *first; /* the first arm's frames; NULL: this is the first */
+    uint8_t       *rgb;   /* [frames, height, width, 3] */
+    sg_sink       *sink;  /* NULL: no file is wanted */
     sg_report      report;
     char           path[PATH_MAX], picture[PATH_MAX];
     const char    *file, *picture_file; /* within the folder */
@@ -39,7 +41,7 @@ static size_t frame_bytes(const sg_request *r) { return sg_image_bytes(r->width,
 static int on_progress(void *context, sg_stage stage, int done, int total)
 {
     work *const w = context;
-    sg_progress_update(&w->v->progress, stage, done, total);
+    sg_progress_update(&w->v->session.progress, stage, done, total);
     return sg_interrupt_asked();
 }
 
@@ -47,13 +49,13 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 {
     work *const w = context;
     if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
-    memcpy(w->rgb + (size_t)index * frame_bytes(&w->request), rgb, frame_bytes(&w->request));
+    memcpy(w->rgb + (size_t)index * frame_bytes(&w->now.request), rgb, frame_bytes(&w->now.request));
     return w->sink ? sg_sink_write(w->sink, index, rgb, e) : SG_OK;
 }
 
 static sg_clip clip_of(const work *w, char *settings)
 {
-    const sg_request *const r = &w->request;
+    const sg_request *const r = &w->now.request;
     return (sg_clip){.path = w->path,
                      .width = r->width,
                      .height = r->height,
@@ -63,12 +65,13 @@ static sg_clip clip_of(const work *w, char *settings)
 }
 
 /* Before anything is allocated for it. */
-static sg_status check_fits(work *w, sg_plan *plan, sg_error *e)
+static sg_status check_fits(work *w, sg_error *e)
 {
     const sg_clip clip = clip_of(w, NULL);
-    w->request.output_bytes = 2 * (size_t)w->request.frames * frame_bytes(&w->request) + sg_sink_bytes(&clip);
-    SG_TRY(sg_engine_plan(w->v->engine, &w->request, plan, e));
-    return sg_plan_fits(plan, e);
+    w->now.request.output_bytes =
+        2 * (size_t)w->now.request.frames * frame_bytes(&w->now.request) + sg_sink_bytes(&clip);
+    SG_TRY(sg_rendering_plan(&w->now, w->v->session.engine, e));
+    return sg_plan_fits(&w->now.plan, e);
 }
 
 static sg_status grow_frames(sg_eval *v, const sg_request *r, sg_error *e)
@@ -88,24 +91,34 @@ static sg_status grow_frames(sg_eval *v, const sg_request *r, sg_error *e)
 static sg_status render(work *w, sg_error *e)
 {
     const sg_callbacks callbacks = {.context = w, .progress = on_progress, .frame = on_frame};
-    sg_progress_render(&w->v->progress, 0, 0, NULL);
-    const sg_status status = sg_engine_render(w->v->engine, &w->request, &callbacks, &w->report, e);
-    sg_progress_clear(&w->v->progress);
+    sg_progress_render(&w->v->session.progress, 0, 0, NULL);
+    const sg_status status = sg_engine_render(w->v->session.engine, &w->now.request, &callbacks, &w->report, e);
+    sg_progress_clear(&w->v->session.progress);
     return status;
 }
 
-static sg_status make_settings(const work *w, const sg_plan *plan, char **text, sg_error *e)
+/* Of this clip by this arm. */
+static sg_settings kept_of(const work *w)
 {
-    const sg_eval *const  v = w->v;
-    json_t               *settings = NULL;
-    sg_attention_forecast forecast;
-    SG_TRY(sg_attention_predict_runs(&forecast, &w->request.attention, &v->info, plan->tokens,
-                                     sg_request_steps(&w->request), e));
-    SG_TRY(sg_report_settings(&settings, &w->request, NULL, &v->model, &v->info, e));
-    sg_status status =
-        sg_report_add_attention(settings, &w->request.attention, &v->arms.arm[w->arm].settings, &forecast, e);
-    if (status == SG_OK) status = sg_report_add_inputs(settings, &v->pictures.now, &v->pictures.video, &w->request, e);
-    if (status == SG_OK) status = sg_report_text(text, settings, e);
+    const sg_request *const r = &w->now.request;
+    sg_settings             s = sg_rendering_kept(&w->now);
+    s.prompt = r->prompt;
+    s.negative_prompt = r->negative_prompt;
+    s.seed = (int64_t)r->seed;
+    s.size[0] = r->width;
+    s.size[1] = r->height;
+    if (s.frames) s.frames = r->frames;
+    s.strength = r->strength;
+    sg_eval_pictures_note(w->v, w->prompt, &s);
+    return s;
+}
+
+static sg_status make_settings(const work *w, char **text, sg_error *e)
+{
+    const sg_settings kept = kept_of(w);
+    json_t           *settings = NULL;
+    SG_TRY(sg_report_settings(&settings, &kept, &w->now.request, &w->v->session.info, false, e));
+    const sg_status status = sg_report_text(text, settings, e);
     json_decref(settings);
     return status;
 }
@@ -115,7 +128,7 @@ static sg_status make_settings(const work *w, const sg_plan *plan, char **text, 
 /* The first arm has nothing to be compared with. */
 static sg_status score(work *w, sg_error *e)
 {
-    const sg_request *const r = &w->request;
+    const sg_request *const r = &w->now.request;
     for (int i = 0; i < r->frames; i++) {
         const size_t   at = (size_t)i * frame_bytes(r);
         const sg_image frame = {r->width, r->height, w->rgb + at};
@@ -148,16 +161,28 @@ static json_t *groups_json(const sg_eval *v, int prompt)
     return sg_report_if_complete(a, whole);
 }
 
+/* What the clip was made from. */
+static bool put_inputs(json_t *line, const sg_settings *kept)
+{
+    static const char *const names[] = {"image", "last-image", "video", "strength", "fit"};
+    bool                     whole = true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        whole = sg_settings_put_option(line, kept, sg_option_find(names[i], strlen(names[i]), kept->command), false) &&
+                whole;
+    return whole;
+}
+
 static json_t *start_line(const work *w, const char *status)
 {
     const sg_eval *const    v = w->v;
-    const sg_request *const r = &w->request;
+    const sg_request *const r = &w->now.request;
     json_t *const           line =
         json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:o, s:I, s:i, s:i, s:i}", "version", SG_EVAL_LINE_VERSION,
                   "arm", v->arms.arm[w->arm].name, "arm_index", w->arm, "prompt", w->prompt, "clip", w->clip, "status",
                   status, "text", r->prompt, "groups", groups_json(v, w->prompt), "seed", (json_int_t)r->seed, "width",
                   r->width, "height", r->height, "frames", r->frames);
-    return sg_report_if_complete(line, line && sg_eval_pictures_add(v, w->prompt, r, line));
+    const sg_settings kept = kept_of(w);
+    return sg_report_if_complete(line, line && put_inputs(line, &kept) && sg_eval_pictures_add(v, w->prompt, line));
 }
 
 static bool add_figures(json_t *line, const work *w)
@@ -185,7 +210,7 @@ static bool add_figures(json_t *line, const work *w)
 
 static sg_status write_picture(work *w, sg_error *e)
 {
-    const sg_request *const r = &w->request;
+    const sg_request *const r = &w->now.request;
     const uint8_t *const    rgb[] = {w->rgb};
     const sg_collage        collage = {r->width, r->height, r->frames, 1, rgb};
     sg_image                on = {0};
@@ -202,7 +227,7 @@ static void say_cut(sg_eval *v, int prompt, const sg_plan *plan)
 {
     char which[48];
     snprintf(which, sizeof which, "--prompts: line %d", v->set.prompt[prompt].line);
-    sg_notice_cut(&v->progress, plan, which);
+    sg_notice_cut(&v->session.progress, plan, which);
 }
 
 /* Renders and scores; what is done is on the disk before its line is. */
@@ -210,16 +235,15 @@ static sg_status make_clip(work *w, sg_error *e)
 {
     sg_eval *const v = w->v;
     char          *settings = NULL;
-    sg_plan        plan;
-    SG_TRY(check_fits(w, &plan, e));
-    if (w->arm == 0 && w->clip == 0) say_cut(v, w->prompt, &plan);
-    SG_TRY(grow_frames(v, &w->request, e));
+    SG_TRY(check_fits(w, e));
+    if (w->arm == 0 && w->clip == 0) say_cut(v, w->prompt, &w->now.plan);
+    SG_TRY(grow_frames(v, &w->now.request, e));
     w->rgb = v->rgb[w->arm > 0];
-    SG_TRY(make_settings(w, &plan, &settings, e));
+    SG_TRY(make_settings(w, &settings, e));
     const sg_clip clip = clip_of(w, settings);
     sg_status     status = sg_sink_open(&w->sink, &clip, e);
     if (status == SG_OK) status = render(w, e);
-    if (status == SG_OK) status = sg_arm_keep_counts(&v->arm[w->arm], v->engine, e);
+    if (status == SG_OK) status = sg_arm_keep_counts(&v->arm[w->arm], v->session.engine, e);
     if (status == SG_OK) status = score(w, e);
     if (status == SG_OK) status = sg_sink_finish(w->sink, e);
     sg_sink_close(&w->sink);
@@ -255,7 +279,7 @@ static sg_status log_failed(const work *w, const sg_error *why, sg_error *e)
     const sg_status status = add_line(w, line, whole, e);
     v->failed++;
     v->failure = why->code;
-    sg_progress_say(&v->progress, "failed: %s: %s", w->file, why->text);
+    sg_progress_say(&v->session.progress, "failed: %s: %s", w->file, why->text);
     return status;
 }
 
@@ -269,17 +293,18 @@ static void say_row(sg_eval *v, int prompt, int arm)
         snprintf(
             left, sizeof left, ", %s left",
             sg_duration(duration, sizeof duration, (sg_seconds() - v->start) / (double)made * (double)(v->due - made)));
-    sg_progress_row(&v->progress, false, "%lld/%lld %ss, %lld failed%s: %.40s, %s", (long long)made, (long long)v->due,
-                    sg_clip_noun(v->request.frames), (long long)v->failed, left, v->arms.arm[arm].name,
-                    sg_show_(text, sizeof text, v->set.prompt[prompt].text));
+    sg_progress_row(&v->session.progress, false, "%lld/%lld %ss, %lld failed%s: %.40s, %s", (long long)made,
+                    (long long)v->due, sg_clip_noun(v->shared.request.frames), (long long)v->failed, left,
+                    v->arms.arm[arm].name, sg_show_(text, sizeof text, v->set.prompt[prompt].text));
 }
 
 /* After a failure all is there but the pictures and the video. */
 static sg_status start_work(work *w, sg_eval *v, int prompt, int clip, int arm, sg_error *e)
 {
-    *w = (work){.v = v, .prompt = prompt, .clip = clip, .arm = arm};
-    const sg_status status = sg_eval_request(&w->request, v, prompt, clip, e);
-    sg_arm_apply(&v->arm[arm], &w->request);
+    sg_request shared;
+    *w = (work){.v = v, .prompt = prompt, .clip = clip, .arm = arm, .now = v->arm[arm].now};
+    const sg_status status = sg_eval_request(&shared, v, prompt, clip, e);
+    sg_rendering_request(&w->now.request, &shared, &v->arm[arm].now);
     w->first = arm ? v->rgb[0] : NULL;
     sg_eval_clip_path(w->path, &w->file, v, prompt, clip, arm);
     sg_eval_picture_path(w->picture, &w->picture_file, v, prompt, clip, arm);
@@ -290,13 +315,12 @@ static sg_status start_work(work *w, sg_eval *v, int prompt, int clip, int arm, 
 static sg_status fetch_first(sg_eval *v, int prompt, int clip, sg_error *e)
 {
     work     w;
-    sg_plan  plan;
     sg_error why = {0};
     SG_TRY(start_work(&w, v, prompt, clip, 0, e));
-    SG_TRY(check_fits(&w, &plan, e));
-    SG_TRY(grow_frames(v, &w.request, e));
-    if (sg_eval_frames_load(v, prompt, clip, &w.request, v->rgb[0], &why) == SG_OK) return SG_OK;
-    sg_progress_say(&v->progress, "%s; %s is rendered again, to be compared with", why.text, w.file);
+    SG_TRY(check_fits(&w, e));
+    SG_TRY(grow_frames(v, &w.now.request, e));
+    if (sg_eval_frames_load(v, prompt, clip, &w.now.request, v->rgb[0], &why) == SG_OK) return SG_OK;
+    sg_progress_say(&v->session.progress, "%s; %s is rendered again, to be compared with", why.text, w.file);
     w.rgb = v->rgb[0];
     return render(&w, e);
 }
@@ -309,7 +333,7 @@ static sg_status make_arm(sg_eval *v, int prompt, int clip, int arm, bool keep, 
     sg_status status = start_work(&w, v, prompt, clip, arm, &why);
     if (first->code != SG_OK) why = *first;
     status = why.code == SG_OK ? make_clip(&w, &why) : why.code;
-    if (status == SG_OK && keep) status = sg_eval_frames_save(v, prompt, clip, &w.request, w.rgb, &why);
+    if (status == SG_OK && keep) status = sg_eval_frames_save(v, prompt, clip, &w.now.request, w.rgb, &why);
     status = status == SG_OK ? log_done(&w, e) : log_failed(&w, &why, e);
     sg_clip_scores_close(&w.scores);
     v->done += status == SG_OK && why.code == SG_OK;

@@ -3,6 +3,7 @@
 #include "option_rules.h"
 #include "policy.h"
 #include "prompt_set.h"
+#include "settings.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -10,12 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const keys[] = {
-    "topk",         "tau",           "sim",        "pv",        "sink",        "score",
-    "tail",         "tail-bias",     "budget",     "order",     "dense-steps", "dense-steps-kind",
-    "dense-layers", "sparse-config", "block-mask", "preset",    "name",        "pv-dtype",
-    "cache",        "steps",         "guidance",   "slg-scale", NULL};
 
 static sg_status refuse(const sg_arm *a, sg_error *e, const char *fmt, ...) SG_PRINTF(3, 4);
 static sg_status refuse(const sg_arm *a, sg_error *e, const char *fmt, ...)
@@ -45,41 +40,64 @@ static char cut(char **at, const char *separators)
 
 /* ---- one arm ---- */
 
-/* What concerns sparse attention alone, or what decides which blocks it keeps, is forgotten. */
-static void forget_rule(sg_settings *s)
+enum { OF_SLG = 3 };
+
+/* Options that do something with --slg-scale only, which an arm may have. */
+static const sg_option *of_slg(const sg_settings *s, int i)
 {
-    s->topk = s->tau = NAN;
-    s->sparse_config = s->block_mask = NULL;
+    static const char *const names[OF_SLG] = {"skip-layers", "skip-layer-start", "skip-layer-end"};
+    return sg_option_find(names[i], strlen(names[i]), s->command);
 }
 
-static void forget_choice(sg_settings *s)
+static void take_slg(sg_settings *s, const sg_settings *base)
 {
-    forget_rule(s);
-    s->sim = s->pv = NAN;
-    s->sink = 0;
-    s->score = s->tail = s->tail_bias = s->budget = s->order = s->preset = NULL;
+    for (int i = 0; i < OF_SLG && s->slg_scale > 0; i++) {
+        const sg_option *const o = of_slg(s, i);
+        if (!sg_settings_has(s, o)) memcpy(sg_settings_at(s, o), sg_settings_value(base, o), sizeof(double));
+    }
 }
 
+/* What the command says of all arms holds for those that it concerns. */
 static void start(sg_arm *a, const char *kind, const sg_settings *base)
 {
-    a->settings = *base;
-    a->settings.command = SG_COMMAND_RENDER; /* what an arm says has to make sense there */
-    a->settings.strength = NAN;              /* of the clips' videos, which a set may name */
-    a->settings.attention = kind;
-    a->settings.output = NULL;
-    if (strcmp(kind, sg_attention_names[SG_ATTENTION_SPARGE]) == 0) return;
-    forget_choice(&a->settings);
-    if (strcmp(kind, sg_attention_names[SG_ATTENTION_SAGE]) == 0) return;
-    a->settings.dense_steps = NAN;
-    a->settings.dense_layers = a->settings.dense_steps_kind = a->settings.pv_dtype = NULL;
+    sg_settings *const s = &a->settings;
+    *s = sg_options_empty(SG_COMMAND_RENDER); /* what an arm says has to make sense there */
+    sg_settings_take(s, base, SG_OPTION_LOAD | SG_OPTION_RENDER);
+    s->attention = kind;
+    if (!s->cache) s->cache = "off";
+    for (int i = 0; i < OF_SLG; i++) sg_settings_unset(s, of_slg(s, i));
+    sg_settings_drop_idle(s, SG_OPTION_ATTENTION);
+    if (strcmp(kind, sg_attention_names[SG_ATTENTION_SPARGE]) != 0) s->preset = NULL;
 }
 
+/* Which blocks are kept: the first of these that an arm says replaces what the command says. */
 static bool decides(const char *key)
 {
     static const char *const rules[] = {"topk", "tau", "sparse-config", "block-mask"};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (strcmp(key, rules[i]) == 0) return true;
     return false;
+}
+
+static void forget_rule(sg_settings *s)
+{
+    s->topk = s->tau = NAN;
+    s->sparse_config = s->block_mask = NULL;
+}
+
+/* The option of an arm of this name, or NULL; near gets the one that was probably meant. Its kind of attention is no option. */
+static const sg_option *option_of(const sg_settings *s, const char *key, const char **near)
+{
+    const char      *names[96] = {"name"};
+    const sg_option *o;
+    int              n = 1;
+    for (int i = 0; (o = sg_settings_next(s, SG_OPTION_RENDER, &i)) != NULL;) {
+        if (strcmp(o->name, "attention") == 0) continue;
+        if (strcmp(o->name, key) == 0) return o;
+        if (n < (int)(sizeof names / sizeof *names) - 1) names[n++] = o->name;
+    }
+    *near = sg_options_nearest(key, names);
+    return NULL;
 }
 
 static sg_status set_name(sg_arm *a, const char *name, sg_error *e)
@@ -93,17 +111,16 @@ static sg_status set_name(sg_arm *a, const char *name, sg_error *e)
 static sg_status set_key(sg_arm *a, char *pair, bool *ruled, sg_error *e)
 {
     sg_error    why = {0};
+    const char *near = NULL;
     char *const equals = strchr(pair, '=');
     if (equals) *equals = '\0';
     const char *const value = equals ? equals + 1 : "";
-    bool              known = false;
-    for (const char *const *k = keys; *k; k++) known = known || strcmp(*k, pair) == 0;
-    const char *const near = known ? NULL : sg_options_nearest(pair, keys);
-    if (!known)
+    const bool        named = strcmp(pair, "name") == 0;
+    if (!named && !option_of(&a->settings, pair, &near))
         return refuse(a, e, "'%.40s' is no option of an arm%s%s%s", pair, near ? "; did you mean " : "",
                       near ? near : "", near ? "?" : "");
     if (!*value) return refuse(a, e, "%s needs a value: %s=...", pair, pair);
-    if (strcmp(pair, "name") == 0) return set_name(a, value, e);
+    if (named) return set_name(a, value, e);
     if (decides(pair) && !*ruled) {
         forget_rule(&a->settings);
         *ruled = true;
@@ -142,6 +159,7 @@ static sg_status parse_arm(sg_arm *a, char *text, const sg_settings *base, sg_er
         SG_TRY(set_key(a, piece, &ruled, e));
     }
     make_file(a);
+    take_slg(&a->settings, base);
     if (sg_options_check(&a->settings, &why) == SG_OK) return SG_OK;
     return refuse(a, e, "%s", why.text);
 }

@@ -3,8 +3,8 @@
  *   list  = arm { "," arm }
  *   arm   = kind { ":" key "=" value }
  *   kind  = "dense" | "sage" | "sparge"
- *   key   = an option of self-attention without its dashes, as topk, tau, tail or sparse-config; "cache", "steps",
- *           "guidance", "slg-scale" or "name"
+ *   key   = an option of sampling or self-attention without its dashes, as topk, sparse-config, steps, cfg-scale or
+ *           cache; or "name"
  *   value = what the option takes; a backslash takes the commas, colons and backslashes in it as they are
  *
  * "dense,sage,sparge:topk=0.3,sparge:tau=0.95:tail=off:name=mine". */

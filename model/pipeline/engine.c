@@ -1,4 +1,5 @@
 /* engine.c - opening a checkpoint, its defaults, and what may be asked of it. */
+#include "base/hash.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "engine_state.h"
@@ -379,6 +380,9 @@ sg_model_info sg_engine_info(const sg_engine *engine)
         for (int i = 0; (p = sg_render_component(components, &phase[k], i)) != NULL; i++)
             if (!encodes_and_decodes(components, &phase[k])) info.component[info.components++] = describe(p);
     snprintf(info.family, sizeof info.family, "%s", engine->family->name);
+    info.backend = engine->backend->name;
+    info.threads = engine->backend->threads;
+    info.thresholds = engine->tuned.hash;
     snprintf(info.device, sizeof info.device, "%s", engine->backend->device);
     snprintf(info.passed, sizeof info.passed, "%s", engine->backend->passed);
     snprintf(info.dtype, sizeof info.dtype, "%s", engine->act == SG_BF16 ? "bf16" : "f32");
@@ -388,6 +392,19 @@ sg_model_info sg_engine_info(const sg_engine *engine)
     info.loras = engine->loras;
     memcpy(info.lora, engine->lora_info, sizeof info.lora);
     return info;
+}
+
+uint64_t sg_engine_hash(const sg_engine *engine)
+{
+    sg_phase            phase[SG_PHASES_MAX];
+    const int           phases = sg_render_phases(engine->components, true, true, phase);
+    const sg_component *p;
+    uint64_t            sum = 0, number = 0;
+    for (int k = 0; k < phases; k++)
+        for (int i = 0; (p = sg_render_component(engine->components, &phase[k], i)) != NULL; i++)
+            if (!encodes_and_decodes(engine->components, &phase[k]) && p->source)
+                sum += sg_source_hash(p->source, SG_HASH + number++);
+    return sum;
 }
 
 /* ---- what may be asked ---- */

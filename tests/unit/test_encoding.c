@@ -2,8 +2,8 @@
  * it, what the plan counts; latents that are drawn; tiles. Golden tests hold the numbers. */
 #include "engine_fixture.h"
 #include "picture.h"
+#include "resolve.h"
 #include "rng.h"
-#include "setup.h"
 #include "wan_vae.h"
 
 #include <math.h>
@@ -237,25 +237,26 @@ static void options_of_videos_are_refused(void **state)
         {"fps", "8", "--fps has no effect: this model makes images"},
         {"frames", "1", NULL},
     };
-    sg_request r;
     sg_engine *g = open_images();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        sg_settings s = sg_options_empty(SG_COMMAND_RENDER);
-        sg_error    e = {0};
-        set(&s, cases[i][0], cases[i][1]);
-        const sg_status status = sg_setup_request(&r, g, &s, &e);
+        sg_rendering r = {.settings = sg_options_empty(SG_COMMAND_RENDER)};
+        sg_error     e = {0};
+        set(&r.settings, cases[i][0], cases[i][1]);
+        const sg_status status = sg_resolve(&r, g, &e);
         assert_int_equal(status, cases[i][2] ? SG_E_ARG : SG_OK);
         if (cases[i][2]) assert_string_equal(e.text, cases[i][2]);
     }
-    sg_settings s = sg_options_empty(SG_COMMAND_RENDER);
-    sg_error    e = {0};
-    set(&s, "image", "a.png");
-    set(&s, "strength", "0.3");
-    assert_int_equal(sg_setup_request(&r, g, &s, &e), SG_OK);
-    assert_true(r.strength == 0.3);
+    sg_rendering start = {.settings = sg_options_empty(SG_COMMAND_RENDER)};
+    sg_error     e = {0};
+    set(&start.settings, "image", "a.png");
+    set(&start.settings, "strength", "0.3");
+    sg_rendering r = start;
+    assert_int_equal(sg_resolve(&r, g, &e), SG_OK);
+    assert_true(r.request.strength == 0.3);
     sg_engine_close(&g);
     g = open_model(model, 0);
-    assert_int_equal(sg_setup_request(&r, g, &s, &e), SG_E_ARG);
+    r = start;
+    assert_int_equal(sg_resolve(&r, g, &e), SG_E_ARG);
     assert_non_null(strstr(e.text, "--strength has no effect: this model's videos begin with --image"));
     sg_engine_close(&g);
 }
