@@ -195,7 +195,7 @@ static sg_status open_engine(job *j, sg_error *e)
     SG_TRY(sg_session_open(&j->session, &(sg_session_options){.traced = j->settings->verbose}, e));
     SG_TRY(sg_session_resolve(&j->session, &j->now, e));
     sg_notice_request(&j->session.progress, j->session.engine, j->settings, &j->now);
-    SG_TRY(take_capture(j, e));
+    take_capture(j);
     if (j->decode_only) {
         SG_TRY(fit_latents(j, e));
         return sg_engine_check_request(j->session.engine, r, e);

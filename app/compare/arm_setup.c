@@ -5,6 +5,7 @@
 #include "option_rules.h"
 #include "settings.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +36,9 @@ static sg_status setup(sg_arm_result *r, sg_session *x, const sg_rendering *shar
     now->settings = r->arm->settings;
     sg_settings_take(&now->settings, &shared->settings, SG_OPTION_INPUT);
     now->settings.arms = NULL;
+    now->settings.strength = NAN; /* which shared's request has, and an entry of a set may have */
     SG_TRY(sg_resolve(now, x->engine, e));
+    now->settings.strength = shared->settings.strength;
     sg_settings_take(&now->settings, &shared->settings, SG_OPTION_LOAD);
     sg_rendering_request(&now->request, &shared->request, now);
     SG_TRY(sg_engine_check_request(x->engine, &now->request, e));
@@ -55,7 +58,12 @@ void sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, const
 {
     const sg_rendering *const more = b->now.request.attention.kind >= a->now.request.attention.kind ? &b->now : &a->now;
     sg_settings               of[2] = {sg_rendering_kept(&a->now), sg_rendering_kept(&b->now)};
-    for (int i = 0; i < 2; i++) sg_settings_drop_idle(&of[i], SG_OPTION_RENDER);
+    for (int i = 0; i < 2; i++) {
+        const sg_rendering *const r = i ? &b->now : &a->now;
+        if (!isnan(of[i].dense_steps))
+            of[i].dense_steps = sg_policy_dense_steps(&r->request.attention, r->forecast.steps);
+        sg_settings_drop_idle(&of[i], SG_OPTION_RENDER);
+    }
     *why = '\0';
     if (!sg_settings_difference(&of[0], &of[1],
                                 SG_OPTION_RENDER)) /* the one that asks for more tells why it is the same */

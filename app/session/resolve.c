@@ -281,7 +281,10 @@ static void forget_consumed(sg_settings *s, const sg_settings *asked, const sg_m
     const bool pictures = s->image || s->last_image || s->video;
     s->seconds = NAN;
     s->preset_steps = NULL;
-    if (!starts(s, info) && s->command != SG_COMMAND_EVAL) s->strength = NAN;
+    if (s->command == SG_COMMAND_EVAL)
+        s->strength = asked->strength; /* of entries, which may start from something */
+    else if (!starts(s, info))
+        s->strength = NAN;
     if (!pictures && s->command != SG_COMMAND_EVAL) s->fit = NULL;
     if (pictures && !s->fit) s->fit = sg_picture_fits[0];
     if (sg_setup_makes_images(info)) s->frames = s->fps = 0;

@@ -359,6 +359,7 @@ static void arms_that_would_be_the_same(void **state)
                         "sage in the last 8 of 10 steps, layers 0-3 dense");
     assert_string_equal(same("dense,sage:dense-layers=0-2", 2000, 10), "");
     assert_string_equal(same("sage,sparge:dense-steps=0.9", 2000, 10), "");
+    assert_string_equal(same("sage:dense-steps=0.15,sage", 2000, 10), "sage in the last 8 of 10 steps");
     assert_string_equal(same("sage:pv-dtype=bf16,sage", 2000, 10), "");
     assert_string_equal(same("dense,dense:steps=6", 2000, 10), "");
     assert_string_equal(same("dense:steps=6,dense:steps=6:name=b", 2000, 10), "dense");
