@@ -368,6 +368,7 @@ static sg_status model_info(const sg_settings *s, sg_error *e)
 {
     model_summary t = {.now.settings = *s};
     sg_status     status = sg_session_inputs(&t.session, s, e);
+    t.now.settings.command = SG_COMMAND_RENDER; /* what a render would have */
     if (status == SG_OK) status = summarise(&t, e);
     sg_rendering_close(&t.now);
     sg_session_close(&t.session);

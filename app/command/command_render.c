@@ -142,8 +142,8 @@ static sg_status check_inputs(job *j, sg_error *e)
 static void take_capture(job *j)
 {
     sg_request *const r = &j->now.request;
-    if (!j->settings->capture_qkv) return SG_OK;
-    sg_options_capture(j->settings->capture_qkv, &r->capture_layer, &r->capture_step, &r->capture_out);
+    if (j->settings->capture_qkv)
+        sg_options_capture(j->settings->capture_qkv, &r->capture_layer, &r->capture_step, &r->capture_out);
 }
 
 static sg_status check_many(const sg_settings *s, const char *output, int64_t count, sg_error *e)

@@ -88,8 +88,15 @@ static sg_settings kept_of(const sg_eval *v)
 sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
 {
     const sg_settings kept = kept_of(v);
-    json_t           *j = NULL;
-    SG_TRY(sg_report_settings(&j, &kept, &v->shared.request, &v->session.info, false, e));
+    json_t           *j = NULL, *typed = NULL; /* the command has names as they were typed */
+    SG_TRY(sg_report_settings(&typed, &kept, &v->shared.request, &v->session.info, true, e));
+    json_t *const command = sg_settings_command(typed, SG_COMMAND_EVAL, "again");
+    json_decref(typed);
+    sg_status status = sg_report_settings(&j, &kept, &v->shared.request, &v->session.info, false, e);
+    if (status != SG_OK) {
+        json_decref(command);
+        return status;
+    }
     json_t *const rest =
         json_pack("{s:o, s:s, s:i, s:{s:o, s:i, s:o}, s:o, s:o}", "command",
                   sg_settings_command(j, SG_COMMAND_EVAL, "again"), "format", SG_EVAL_FORMAT, "version", VERSION,

@@ -34,7 +34,7 @@ static json_t *file_json(const char *path, uint64_t hash, bool model, bool whole
 {
     char        real[PATH_MAX];
     const char *named = model && realpath(path, real) ? real : path;
-    json_t     *name = sg_report_name(sg_path_name(named)), *j = name;
+    json_t     *name = sg_report_name(whole && !hash ? path : sg_path_name(named)), *j = name;
     if (hash) j = json_pack("{s:o, s:o}", "file", name, "hash", hexadecimal(hash));
     if (hash && whole) json_object_set_new(j, "path", sg_report_name(path));
     return j;
@@ -173,7 +173,7 @@ static void get_option(sg_settings *s, const sg_option *o, json_t *v)
         if (hash) *(uint64_t *)(void *)((char *)s + o->hash) = strtoull(hash, NULL, 16);
     }
     if (o->kind == SG_OPTION_LIST) get_loras(s, at, v);
-    if (json_is_object(v)) v = json_object_get(v, "file");
+    if (json_is_object(v)) v = json_object_get(v, json_object_get(v, "path") ? "path" : "file");
     const char *const text = json_string_value(v);
     if (o->kind == SG_OPTION_FLAG) *(bool *)at = json_is_true(v);
     if ((o->kind == SG_OPTION_TEXT || o->kind == SG_OPTION_CHOICE) && text) *(const char **)at = text;

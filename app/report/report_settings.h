@@ -1,6 +1,6 @@
 /* report_settings.h - settings as JSON, which clips keep, and as the command that makes the same again. Both are loops over the
  * option table: a key is an option's name with underscores. A file is {file: its name, hash: of its bytes; of a model, of its
- * tensors}, a LoRA has its strength too. Beside options there are
+ * tensors; path: the whole one, for the owner's eyes}, or its name alone; a LoRA has its strength too. Beside options there are
  *
  *   program          that made it, with its version
  *   device           what computed it, for people

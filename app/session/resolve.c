@@ -302,6 +302,11 @@ sg_status sg_resolve(sg_rendering *x, const sg_engine *engine, sg_error *e)
     const sg_settings   asked = *s;
     const sg_model_info info = sg_engine_info(engine);
     *r = sg_engine_defaults(engine);
+    if (!s->sampler && !sg_sampler_flows(r->sampler)) { /* a list of sigmas would take another sampler */
+        sg_settings usual = asked;
+        usual.sampler = sg_sampler_names[r->sampler];
+        SG_TRY(sg_options_check_effects(&asked, &usual, e));
+    }
     SG_TRY(settle_sampler(r, s, e));
     settle_size(s, r, engine);
     settle_options(x, SG_OPTION_KEPT & ~SG_OPTION_ATTENTION);
