@@ -24,7 +24,8 @@ enum {
     MAX_VALUES = 1 << 16,
     LONGEST_CLIP = 1 << 24,
     LARGEST_SIDE = 1 << 16,
-    MOST_STEPS = 1000
+    MOST_STEPS = 1000,
+    MOST_SECONDS = 1000000000
 }; /* of a line */
 
 bool sg_eval_path_stays(const char *path)
@@ -63,249 +64,206 @@ static sg_status wrong(const reader *r, const char *key, const char *fmt, ...)
 }
 
 /* What is null is not there. */
-static const json_t *member(const json_t *j, const char *key)
+static json_t *member(const json_t *j, const char *key)
 {
-    const json_t *const v = json_object_get(j, key);
+    json_t *const v = json_object_get(j, key);
     return json_is_null(v) ? NULL : v;
+}
+
+/* Of a path "a.b" the object a, or NULL where it is not there, and "b"; otherwise the line. */
+static sg_status find_holder(const reader *r, const json_t *line, const char *path, const json_t **holder,
+                             const char **key)
+{
+    const char *const dot = strchr(path, '.');
+    char              name[32];
+    *holder = line;
+    *key = path;
+    if (!dot) return SG_OK;
+    snprintf(name, sizeof name, "%.*s", (int)(dot - path), path);
+    *holder = member(line, name);
+    *key = dot + 1;
+    return !*holder || json_is_object(*holder) ? SG_OK : wrong(r, name, "should be an object");
 }
 
 static sg_status read_whole(const reader *r, const json_t *v, const char *key, int64_t lo, int64_t hi, int64_t *out)
 {
+    if (!v) return wrong(r, key, "is missing");
     if (!json_is_integer(v) || json_integer_value(v) < lo || json_integer_value(v) > hi)
         return wrong(r, key, "should be a whole number from %lld to %lld", (long long)lo, (long long)hi);
     *out = json_integer_value(v);
     return SG_OK;
 }
 
-/* -1 where it is not there, unless it has to be. */
-static sg_status read_int(const reader *r, const json_t *j, const char *key, bool must, int64_t lo, int64_t hi,
-                          int *out)
-{
-    const json_t *const v = member(j, key);
-    int64_t             x = -1;
-    if (!v && must) return wrong(r, key, "is missing");
-    if (v) SG_TRY(read_whole(r, v, key, lo, hi, &x));
-    *out = (int)x;
-    return SG_OK;
-}
-
-/* NAN where it is not there. label: the member's whole name. */
-static sg_status read_real(const reader *r, const json_t *j, const char *key, const char *label, double lo, double hi,
-                           double *out)
-{
-    const json_t *const v = member(j, key);
-    *out = v ? json_number_value(v) : NAN;
-    if (!v || (json_is_number(v) && *out >= lo && *out <= hi)) return SG_OK;
-    return wrong(r, label, "should be a number from %g to %g", lo, hi);
-}
-
-/* infinite: what null stands for. */
-static sg_status read_score(const reader *r, const json_t *j, const char *key, double bound, double infinite,
-                            sg_eval_score *out)
-{
-    const json_t *const      s = member(j, key);
-    static const char *const part[] = {"mean", "minimum", "p5"};
-    double                   v[3] = {NAN, NAN, NAN};
-    if (s && !json_is_object(s)) return wrong(r, key, "should be an object");
-    for (int i = 0; s && i < 3; i++) {
-        char label[32];
-        snprintf(label, sizeof label, "%s.%s", key, part[i]);
-        SG_TRY(read_real(r, s, part[i], label, -bound, bound, &v[i]));
-        if (json_is_null(json_object_get(s, part[i]))) v[i] = infinite;
-    }
-    *out = (sg_eval_score){v[0], v[1], v[2]};
-    return SG_OK;
-}
-
-static sg_status read_seconds(const reader *r, const json_t *j, sg_eval_clip *c)
-{
-    const json_t *const s = member(j, "seconds");
-    const double        most = 1e9;
-    c->whole = c->text_seconds = c->encoder = c->denoiser = c->decoder = NAN;
-    if (!s) return c->done ? wrong(r, "seconds", "is missing") : SG_OK;
-    if (!json_is_object(s)) return wrong(r, "seconds", "should be an object");
-    SG_TRY(read_real(r, s, "whole", "seconds.whole", 0, most, &c->whole));
-    SG_TRY(read_real(r, s, "text", "seconds.text", 0, most, &c->text_seconds));
-    SG_TRY(read_real(r, s, "encoder", "seconds.encoder", 0, most, &c->encoder));
-    SG_TRY(read_real(r, s, "denoiser", "seconds.denoiser", 0, most, &c->denoiser));
-    SG_TRY(read_real(r, s, "decoder", "seconds.decoder", 0, most, &c->decoder));
-    if (c->done && isnan(c->whole)) return wrong(r, "seconds.whole", "is missing");
-    if (c->text_seconds > c->whole) return wrong(r, "seconds.text", "should be at most seconds.whole");
-    if (fmax(c->text_seconds, 0) + c->encoder > c->whole)
-        return wrong(r, "seconds.encoder", "and seconds.text together should be at most seconds.whole");
-    return SG_OK;
-}
-
 static sg_status read_place(const reader *r, const json_t *j, sg_eval_clip *c)
 {
+    const struct {
+        const char *key;
+        int         lo, hi, *to;
+    } place[] = {{"version", 1, SG_EVAL_LINE_VERSION, &(int){0}},
+                 {"arm_index", 0, INT_MAX, &c->arm},
+                 {"prompt", 0, SG_EVAL_PLACES - 1, &c->prompt},
+                 {"clip", 0, SG_EVAL_PLACES - 1, &c->clip}};
     const char *const status = json_string_value(json_object_get(j, "status"));
-    int               version;
-    SG_TRY(read_int(r, j, "version", true, SG_EVAL_LINE_VERSION, SG_EVAL_LINE_VERSION, &version));
-    SG_TRY(read_int(r, j, "arm_index", true, 0, INT_MAX, &c->arm));
-    SG_TRY(read_int(r, j, "prompt", true, 0, SG_EVAL_PLACES - 1, &c->prompt));
-    SG_TRY(read_int(r, j, "clip", true, 0, SG_EVAL_PLACES - 1, &c->clip));
+    json_t *const     seed = member(j, "seed");
+    for (size_t i = 0; i < sizeof place / sizeof *place; i++) {
+        int64_t v;
+        SG_TRY(read_whole(r, member(j, place[i].key), place[i].key, place[i].lo, place[i].hi, &v));
+        *place[i].to = (int)v;
+    }
     if (!status || (strcmp(status, "done") != 0 && strcmp(status, "failed") != 0 && strcmp(status, "scored") != 0))
         return wrong(r, "status", "should be \"done\", \"failed\" or \"scored\"");
     c->done = *status == 'd';
     c->scored = *status == 's';
-    return SG_OK;
-}
-
-static sg_status read_steps(const reader *r, const json_t *j, sg_eval_clip *c)
-{
-    const json_t *const skipped = member(j, "skipped_steps");
-    SG_TRY(read_int(r, j, "steps", false, 1, MOST_STEPS, &c->steps));
-    if (skipped && (!json_is_array(skipped) || (int)json_array_size(skipped) > c->steps))
-        return wrong(r, "skipped_steps", "should be a list of some of the steps");
-    c->computed = c->steps - (int)json_array_size(skipped);
-    return SG_OK;
-}
-
-static sg_status read_figures(const reader *r, const json_t *j, sg_eval_clip *c)
-{
-    const json_t *const seed = member(j, "seed");
     c->seed = -1;
-    if (seed) SG_TRY(read_whole(r, seed, "seed", 0, INT64_MAX, &c->seed));
-    SG_TRY(read_int(r, j, "width", false, 1, LARGEST_SIDE, &c->width));
-    SG_TRY(read_int(r, j, "height", false, 1, LARGEST_SIDE, &c->height));
-    SG_TRY(read_int(r, j, "frames", false, 1, LONGEST_CLIP, &c->frames));
-    SG_TRY(read_int(r, j, "black", false, 0, LONGEST_CLIP, &c->black));
-    SG_TRY(read_int(r, j, "frozen", false, 0, LONGEST_CLIP, &c->frozen));
-    SG_TRY(read_int(r, j, "non_finite", false, 0, LONGEST_CLIP, &c->non_finite));
-    SG_TRY(read_steps(r, j, c));
-    SG_TRY(read_real(r, j, "kept", "kept", 0, 1, &c->kept));
-    SG_TRY(read_real(r, j, "flicker", "flicker", 0, 1, &c->flicker));
-    SG_TRY(read_real(r, j, "sharpness", "sharpness", 0, 1e9, &c->sharpness));
-    SG_TRY(read_real(r, j, "strength", "strength", 0, 1, &c->strength));
-    SG_TRY(read_real(r, j, "clipsim", "clipsim", -1.001, 1.001, &c->clipsim));
-    SG_TRY(read_real(r, j, "clip_t", "clip_t", -1.001, 1.001, &c->clip_t));
-    SG_TRY(read_real(r, j, "clip_score", "clip_score", 0, 100.1, &c->clip_score));
-    SG_TRY(read_score(r, j, "psnr", 1000, INFINITY, &c->psnr));
-    SG_TRY(read_score(r, j, "ssim", 2, NAN, &c->ssim));
-    return read_score(r, j, "ms_ssim", 2, NAN, &c->ms_ssim);
+    return seed ? read_whole(r, seed, "seed", 0, INT64_MAX, &c->seed) : SG_OK;
 }
 
-/* Adds the bytes of a string to *size; it may be missing. */
-static sg_status measure(const reader *r, const json_t *v, const char *key, bool must, size_t *size)
+/* ---- its figures ---- */
+
+#define AT(member) offsetof(sg_eval_clip, member)
+#define FIGURE(member) .key = #member, AT(member)
+
+const sg_eval_figure sg_eval_figures[] = {
+    {FIGURE(width), 1, LARGEST_SIDE, SG_EVAL_NONE, SG_EVAL_WHOLE | SG_EVAL_PAGE},
+    {FIGURE(height), 1, LARGEST_SIDE, SG_EVAL_NONE, SG_EVAL_WHOLE | SG_EVAL_PAGE},
+    {FIGURE(frames), 1, LONGEST_CLIP, SG_EVAL_NONE, SG_EVAL_WHOLE | SG_EVAL_PAGE},
+    {FIGURE(black), 0, LONGEST_CLIP, SG_EVAL_NONE, SG_EVAL_WHOLE | SG_EVAL_PAGE},
+    {FIGURE(frozen), 0, LONGEST_CLIP, SG_EVAL_NONE, SG_EVAL_WHOLE | SG_EVAL_PAGE},
+    {FIGURE(non_finite), 0, LONGEST_CLIP, SG_EVAL_NONE, SG_EVAL_WHOLE | SG_EVAL_PAGE},
+    {FIGURE(strength), 0, 1, SG_EVAL_NONE, 0},
+    {FIGURE(seconds.whole), 0, MOST_SECONDS, SG_EVAL_NONE, 0},
+    {FIGURE(seconds.text), 0, MOST_SECONDS, SG_EVAL_NONE, 0},
+    {FIGURE(seconds.encoder), 0, MOST_SECONDS, SG_EVAL_NONE, 0},
+    {FIGURE(seconds.denoiser), 0, MOST_SECONDS, SG_EVAL_NONE, 0},
+    {FIGURE(seconds.decoder), 0, MOST_SECONDS, SG_EVAL_NONE, 0},
+    {FIGURE(psnr), -1000, 1000, SG_EVAL_MEAN, SG_EVAL_SCORE | SG_EVAL_INFINITE | SG_EVAL_PAGE, "PSNR", 2, " dB"},
+    {FIGURE(ssim), -2, 2, SG_EVAL_MEAN, SG_EVAL_SCORE | SG_EVAL_BOUNDED | SG_EVAL_PAGE, "SSIM", 4, ""},
+    {FIGURE(ms_ssim), -2, 2, SG_EVAL_MEAN, SG_EVAL_SCORE | SG_EVAL_BOUNDED | SG_EVAL_PAGE, "MS-SSIM", 4, ""},
+    {FIGURE(flicker), 0, 1, SG_EVAL_CHANGE, SG_EVAL_PAGE},
+    {FIGURE(sharpness), 0, 1e9, SG_EVAL_CHANGE, SG_EVAL_PAGE},
+    {FIGURE(clipsim), -1.001, 1.001, SG_EVAL_CHANGE, SG_EVAL_JUDGED | SG_EVAL_PAGE, "CLIPSIM", 4, ""},
+    {FIGURE(clip_t), -1.001, 1.001, SG_EVAL_CHANGE, SG_EVAL_JUDGED | SG_EVAL_PAGE, "CLIP-T", 4, ""},
+    {FIGURE(clip_score), 0, 100.1, SG_EVAL_CHANGE, SG_EVAL_JUDGED | SG_EVAL_PAGE, "CLIP score", 2, ""},
+    {.key = "seconds", AT(seconds.own), 0, 0, SG_EVAL_SPEEDUP, SG_EVAL_MADE | SG_EVAL_PAGE},
+    {.key = "denoiser_seconds", AT(seconds.denoiser), 0, 0, SG_EVAL_SPEEDUP, SG_EVAL_MADE},
+    {FIGURE(density), 0, 1, SG_EVAL_MEAN, SG_EVAL_PAGE, .was = "kept"},
+    {FIGURE(steps), 1, MOST_STEPS, SG_EVAL_NONE, SG_EVAL_WHOLE | SG_EVAL_PAGE},
+    {FIGURE(steps_computed), 0, 0, SG_EVAL_MEAN, SG_EVAL_MADE | SG_EVAL_WHOLE | SG_EVAL_PAGE},
+    {.key = NULL}};
+
+static double *values(const sg_eval_figure *f, sg_eval_clip *c) { return (double *)(void *)((char *)c + f->at); }
+
+const double *sg_eval_values(const sg_eval_figure *f, const sg_eval_clip *c)
 {
-    if (!v && must) return wrong(r, key, "is missing");
-    if (v && !json_is_string(v)) return wrong(r, key, "should be a string");
-    if (v) *size += json_string_length(v) + 1;
-    return SG_OK;
+    return (const double *)(const void *)((const char *)c + f->at);
 }
 
-static const char *const picture_member[] = {"file", "hash", "picture"};
-
-/* The first `members` of them; whole or not there. */
-static sg_status measure_input(const reader *r, const json_t *j, const char *key, int members, size_t *size)
+static sg_status read_number(const reader *r, const json_t *line, const sg_eval_figure *f, const char *path,
+                             double *out)
 {
-    const json_t *const input = member(j, key);
-    if (input && !json_is_object(input)) return wrong(r, key, "should be an object");
-    for (int k = 0; input && k < members; k++) {
-        char label[32];
-        snprintf(label, sizeof label, "%s.%s", key, picture_member[k]);
-        SG_TRY(measure(r, member(input, picture_member[k]), label, true, size));
+    const bool    whole = f->flags & SG_EVAL_WHOLE;
+    const json_t *holder;
+    const char   *key;
+    SG_TRY(find_holder(r, line, path, &holder, &key));
+    const json_t *const v = json_object_get(holder, key);
+    *out = f->flags & SG_EVAL_INFINITE && json_is_null(v) ? (double)INFINITY : (double)NAN;
+    if (!v || json_is_null(v)) return SG_OK;
+    *out = json_number_value(v);
+    if ((whole ? json_is_integer(v) : json_is_number(v)) && *out >= f->lo && *out <= f->hi) return SG_OK;
+    return wrong(r, path, "should be a %snumber from %.10g to %.10g", whole ? "whole " : "", f->lo, f->hi);
+}
+
+static sg_status read_figure(const reader *r, const json_t *line, const sg_eval_figure *f, sg_eval_clip *c)
+{
+    static const char *const part[] = {".mean", ".minimum", ".p5"};
+    const char *const        key = f->was && !member(line, f->key) && member(line, f->was) ? f->was : f->key;
+    for (int i = 0; i < (f->flags & SG_EVAL_SCORE ? 3 : 1); i++) {
+        char path[32];
+        snprintf(path, sizeof path, "%s%s", key, f->flags & SG_EVAL_SCORE ? part[i] : "");
+        SG_TRY(read_number(r, line, f, path, &values(f, c)[i]));
     }
     return SG_OK;
 }
 
-static sg_status measure_inputs(const reader *r, const json_t *j, size_t *size)
+/* Those that are made of others. */
+static sg_status make_figures(const reader *r, const json_t *line, sg_eval_clip *c)
 {
-    SG_TRY(measure_input(r, j, "video", 2, size));
-    for (int i = 0; i < SG_IMAGES; i++) {
-        SG_TRY(measure_input(r, j, sg_picture_keys[i], 3, size));
-        const char *const path = json_string_value(json_object_get(member(j, sg_picture_keys[i]), "picture"));
-        if (path && !sg_eval_path_stays(path))
-            return wrong(r, sg_picture_keys[i], "should have a picture within the folder, not %s", sg_show(path));
-    }
+    const json_t *const skipped = member(line, "skipped_steps");
+    const double        encoded = fmax(c->seconds.text, 0) + fmax(c->seconds.encoder, 0);
+    if (c->done && isnan(c->seconds.whole)) return wrong(r, "seconds.whole", "is missing");
+    if (encoded > c->seconds.whole)
+        return wrong(r, "seconds.text and seconds.encoder", "should be at most seconds.whole");
+    if (skipped && (!json_is_array(skipped) || !((double)json_array_size(skipped) <= c->steps)))
+        return wrong(r, "skipped_steps", "should be a list of some of the steps");
+    c->seconds.own = c->seconds.whole - encoded;
+    c->steps_computed = c->steps - (double)json_array_size(skipped);
     return SG_OK;
 }
 
-static sg_status measure_strings(const reader *r, const json_t *j, bool done, size_t *size)
+/* ---- its strings ---- */
+
+static const struct string {
+    const char *path;
+    size_t      at;
+    enum { MAY, MUST, MUST_IF_DONE } need; /* of a path "a.b": b must be there if a is */
+    bool inside;                           /* the path of a file in the folder */
+} strings[] = {{"arm", AT(name), MUST, false},
+               {"text", AT(text), MUST, false},
+               {"error", AT(error), MAY, false},
+               {"file", AT(file), MUST_IF_DONE, true},
+               {"picture", AT(picture), MAY, true},
+               {"image.file", AT(image[SG_IMAGE_FIRST].file), MAY, false},
+               {"image.hash", AT(image[SG_IMAGE_FIRST].hash), MAY, false},
+               {"image.picture", AT(image[SG_IMAGE_FIRST].picture), MAY, true},
+               {"last_image.file", AT(image[SG_IMAGE_LAST].file), MAY, false},
+               {"last_image.hash", AT(image[SG_IMAGE_LAST].hash), MAY, false},
+               {"last_image.picture", AT(image[SG_IMAGE_LAST].picture), MAY, true},
+               {"video.file", AT(video.file), MAY, false},
+               {"video.hash", AT(video.hash), MAY, false}};
+
+/* For as long as the clip lives. */
+static sg_status hold(const reader *r, sg_eval_clip *c, json_t *v)
 {
-    static const char *const path[] = {"file", "picture"};
-    SG_TRY(measure(r, member(j, "arm"), "arm", true, size));
-    SG_TRY(measure(r, member(j, "text"), "text", true, size));
-    SG_TRY(measure(r, member(j, "error"), "error", false, size));
-    for (int i = 0; i < 2; i++) {
-        const json_t *const v = member(j, path[i]);
-        SG_TRY(measure(r, v, path[i], done && i == 0, size));
-        if (v && !sg_eval_path_stays(json_string_value(v)))
-            return wrong(r, path[i], "should be a path within the folder, not %s", sg_show(json_string_value(v)));
-    }
-    return SG_OK;
+    if (!v || json_array_append(c->held, v) == 0) return SG_OK;
+    return sg_error_set(r->e, SG_E_MEMORY, "%s: out of memory", r->file);
 }
 
-static sg_status measure_groups(const reader *r, const json_t *list, size_t *size)
+static sg_status read_string(const reader *r, const json_t *line, const struct string *s, sg_eval_clip *c)
+{
+    const json_t *holder;
+    const char   *key;
+    SG_TRY(find_holder(r, line, s->path, &holder, &key));
+    json_t *const v = member(holder, key);
+    const bool    must = s->need == MUST || (s->need == MUST_IF_DONE && c->done) || (key != s->path && holder);
+    if (!v) return must ? wrong(r, s->path, "is missing") : SG_OK;
+    const char *const text = json_string_value(v);
+    if (!text) return wrong(r, s->path, "should be a string");
+    if (s->inside && !sg_eval_path_stays(text))
+        return wrong(r, s->path, "should be a path within the folder, not %s", sg_show(text));
+    *(const char **)(void *)((char *)c + s->at) = text;
+    return hold(r, c, v);
+}
+
+static sg_status read_groups(const reader *r, json_t *list, sg_eval_clip *c)
 {
     size_t        i;
     const json_t *v;
     if (list && !json_is_array(list)) return wrong(r, "groups", "should be a list of strings");
     if (json_array_size(list) > SG_EVAL_GROUPS) return wrong(r, "groups", "has more than %d entries", SG_EVAL_GROUPS);
-    json_array_foreach(list, i, v)
-    {
-        if (!json_is_string(v)) return wrong(r, "groups", "should be a list of strings");
-        *size += sizeof(char *) + json_string_length(v) + 1;
-    }
-    return SG_OK;
-}
-
-static const char *copy(char **to, const json_t *v)
-{
-    if (!v) return NULL;
-    char *const at = *to;
-    *to = stpcpy(at, json_string_value(v)) + 1;
-    return at;
-}
-
-static void copy_groups(sg_eval_clip *c, const char **group, char **to, const json_t *list)
-{
-    size_t        i;
-    const json_t *v;
-    c->group = group;
-    json_array_foreach(list, i, v)
-    {
-        int same = 0;
-        while (same < c->groups && strcmp(group[same], json_string_value(v)) != 0) same++;
-        if (same == c->groups) group[c->groups++] = copy(to, v);
-    }
-}
-
-static sg_status read_strings(const reader *r, const json_t *j, sg_eval_clip *c)
-{
-    const json_t *const groups = member(j, "groups");
-    size_t              size = 0;
-    SG_TRY(measure_strings(r, j, c->done, &size));
-    SG_TRY(measure_inputs(r, j, &size));
-    SG_TRY(measure_groups(r, groups, &size));
-    const char **const group = malloc(size);
-    if (!group) return sg_error_set(r->e, SG_E_MEMORY, "%s: out of memory", r->file);
-    char *at = (char *)(group + json_array_size(groups));
-    c->strings = group;
-    copy_groups(c, group, &at, groups);
-    c->name = copy(&at, member(j, "arm"));
-    c->text = copy(&at, member(j, "text"));
-    c->error = copy(&at, member(j, "error"));
-    c->file = copy(&at, member(j, "file"));
-    c->picture = copy(&at, member(j, "picture"));
-    for (int i = 0; i < SG_IMAGES; i++) {
-        const json_t *const image = member(j, sg_picture_keys[i]);
-        const char        **to[] = {&c->image[i].file, &c->image[i].hash, &c->image[i].picture};
-        for (int k = 0; k < 3; k++) *to[k] = copy(&at, member(image, picture_member[k]));
-    }
-    const json_t *const video = member(j, "video");
-    c->video.file = copy(&at, member(video, "file"));
-    c->video.hash = copy(&at, member(video, "hash"));
-    return SG_OK;
+    json_array_foreach(list, i, v) if (!json_is_string(v)) return wrong(r, "groups", "should be a list of strings");
+    c->groups = list;
+    return hold(r, c, list);
 }
 
 static sg_status read_object(const reader *r, const json_t *j, sg_eval_clip *c)
 {
     if (!json_is_object(j)) return wrong(r, "", "should be a JSON object");
     SG_TRY(read_place(r, j, c));
-    SG_TRY(read_seconds(r, j, c));
-    SG_TRY(read_figures(r, j, c));
-    return read_strings(r, j, c);
+    for (const sg_eval_figure *f = sg_eval_figures; f->key; f++)
+        if (!(f->flags & SG_EVAL_MADE)) SG_TRY(read_figure(r, j, f, c));
+    SG_TRY(make_figures(r, j, c));
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) SG_TRY(read_string(r, j, &strings[i], c));
+    return read_groups(r, member(j, "groups"), c);
 }
 
 sg_status sg_eval_line_read(sg_eval_clip *out, const char *text, size_t size, const char *file, int line, sg_error *e)
@@ -313,7 +271,8 @@ sg_status sg_eval_line_read(sg_eval_clip *out, const char *text, size_t size, co
     const reader  r = {file, line, e};
     json_t       *j;
     sg_json_fault f;
-    *out = (sg_eval_clip){.line = line};
+    *out = (sg_eval_clip){.line = line, .held = json_array()};
+    if (!out->held) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", file);
     if (size > MAX_BYTES) return wrong(&r, "", "has more than %d bytes", MAX_BYTES);
     sg_status status = sg_json_parse(&j, text, size, MAX_VALUES, JSON_DECODE_ANY, &f);
     if (status == SG_E_MEMORY) return sg_error_set(e, status, "%s: %s", file, f.text);
@@ -326,7 +285,7 @@ sg_status sg_eval_line_read(sg_eval_clip *out, const char *text, size_t size, co
 
 void sg_eval_clip_free(sg_eval_clip *c)
 {
-    free(c->strings);
+    json_decref(c->held);
     *c = (sg_eval_clip){0};
 }
 
@@ -398,8 +357,9 @@ static sg_status list_files(char ***list, int *count, const char *directory, sg_
 
 static int order(int a, int b) { return (a > b) - (a < b); }
 
-static int by_place(const sg_eval_clip *a, const sg_eval_clip *b)
+static int by_place(const void *x, const void *y)
 {
+    const sg_eval_clip *const a = x, *const b = y;
     const int prompt = order(a->prompt, b->prompt), clip = order(a->clip, b->clip);
     return prompt ? prompt : clip ? clip : order(a->arm, b->arm);
 }
@@ -414,9 +374,8 @@ static int by_place_and_line(const void *x, const void *y)
 static void take_scores(sg_eval_clip *to, const sg_eval_clip *from)
 {
     to->scored = from->scored;
-    to->clipsim = from->clipsim;
-    to->clip_t = from->clip_t;
-    to->clip_score = from->clip_score;
+    for (const sg_eval_figure *f = sg_eval_figures; f->key; f++)
+        if (f->flags & SG_EVAL_JUDGED) *values(f, to) = *sg_eval_values(f, from);
 }
 
 /* Of the scored lines of a clip the last stays, in the place of the clip, unless a line of the same file that is done follows it;
@@ -444,7 +403,7 @@ static void drop_repeated(sg_eval_results *r)
     for (int first = 0, last; first < r->count; first = last + 1) {
         for (last = first; last + 1 < r->count && by_place(&r->clip[first], &r->clip[last + 1]) == 0;) last++;
         keep_one(r->clip, first, last);
-        if (!r->clip[first].strings) continue; /* scored, and never done */
+        if (!r->clip[first].held) continue; /* scored, and never done */
         const sg_eval_clip moved = r->clip[first];
         r->clip[first] = (sg_eval_clip){0};
         r->clip[kept++] = moved;
@@ -482,15 +441,8 @@ void sg_eval_results_close(sg_eval_results *r)
 
 int sg_eval_results_find(const sg_eval_results *r, int prompt, int clip, int arm)
 {
-    const sg_eval_clip wanted = {.prompt = prompt, .clip = clip, .arm = arm};
-    int                lo = 0, hi = r->count;
-    while (lo < hi) {
-        const int middle = lo + (hi - lo) / 2, way = by_place(&r->clip[middle], &wanted);
-        if (way == 0) return middle;
-        if (way < 0)
-            lo = middle + 1;
-        else
-            hi = middle;
-    }
-    return -1;
+    const sg_eval_clip        wanted = {.prompt = prompt, .clip = clip, .arm = arm};
+    const sg_eval_clip *const at =
+        r->count ? bsearch(&wanted, r->clip, (size_t)r->count, sizeof *r->clip, by_place) : NULL;
+    return at ? (int)(at - r->clip) : -1;
 }
