@@ -49,7 +49,7 @@ static sg_status check_arms(const evaluation *v, const char *directory, sg_error
 {
     for (int i = 0; i < v->results.count; i++) {
         const sg_eval_clip *const c = &v->results.clip[i];
-        const char *const         file = v->results.source[c->source];
+        const char *const         file = v->results.source[c->source]->d_name;
         if (c->arm >= v->arms)
             return sg_error_set(e, SG_E_FORMAT, "%s/%s: line %d: arm_index is %d; the manifest has %d arms", directory,
                                 file, c->line, c->arm, v->arms);
@@ -79,14 +79,12 @@ static const sg_interval *find(const evaluation *v, int arm, const char *name)
 static const char *result_text(char *text, const evaluation *v, int arm)
 {
     const sg_eval_row *const row = &v->summary.row[arm * v->summary.groups];
-    const sg_interval        none = {NAN, NAN, NAN};
-    const bool               paired = row->paired > 0;
     const sg_result          of = {.arm = v->arm[arm],
                                    .first = v->arm[0],
                                    .part = "denoising",
-                                   .part_speed = paired ? *find(v, arm, "denoiser_speedup") : none,
-                                   .clip_speed = paired ? *find(v, arm, "speedup") : none,
-                                   .psnr = paired ? find(v, arm, "psnr")->mean : NAN,
+                                   .part_speed = *find(v, arm, "denoiser_speedup"),
+                                   .clip_speed = *find(v, arm, "speedup"),
+                                   .psnr = row->paired ? find(v, arm, "psnr")->mean : NAN,
                                    .identical = row->identical,
                                    .what = "clip",
                                    .images = makes_images(&v->results),
@@ -302,24 +300,20 @@ static void csv_row(FILE *f, const sg_eval_summary *s, const sg_eval_row *r, con
     fprintf(f, ",%d,%d,%d\r\n", r->black, r->frozen, r->non_finite);
 }
 
-static sg_status csv_text_of(char **out, size_t *size, const evaluation *v, sg_error *e)
-{
-    const sg_eval_summary *const s = &v->summary;
-    FILE *const                  f = open_memstream(out, size);
-    if (!f) return sg_error_set(e, SG_E_MEMORY, "summary.csv: out of memory");
-    csv_heading(f, s);
-    for (int i = 0; i < v->arms * s->groups; i++)
-        csv_row(f, s, &s->row[i], v->arm[i / s->groups], s->group[i % s->groups]);
-    const bool whole = !ferror(f);
-    return fclose(f) == 0 && whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "summary.csv: out of memory");
-}
-
 static sg_status write_csv(const char *path, const evaluation *v, sg_error *e)
 {
-    char     *text = NULL;
-    size_t    size = 0;
-    sg_status status = csv_text_of(&text, &size, v, e);
-    if (status == SG_OK) status = sg_output_file_save(path, text, size, e);
+    const sg_eval_summary *const s = &v->summary;
+    char                        *text = NULL;
+    size_t                       size = 0;
+    FILE *const                  f = open_memstream(&text, &size);
+    bool                         whole = f != NULL;
+    if (whole) csv_heading(f, s);
+    for (int i = 0; whole && i < v->arms * s->groups; i++)
+        csv_row(f, s, &s->row[i], v->arm[i / s->groups], s->group[i % s->groups]);
+    whole = whole && !ferror(f);
+    whole = f && fclose(f) == 0 && whole;
+    const sg_status status =
+        whole ? sg_output_file_save(path, text, size, e) : sg_error_set(e, SG_E_MEMORY, "summary.csv: out of memory");
     free(text);
     return status;
 }
@@ -349,12 +343,6 @@ static const char *spread(char *text, size_t size, int digits, const char *unit,
     const int n = snprintf(text, size, "%.*f%s", digits, v->mean, unit);
     if (!isnan(v->low)) snprintf(text + n, size - (size_t)n, " (%.*f to %.*f)", digits, v->low, digits, v->high);
     return text;
-}
-
-static void say_result(sg_progress *p, const evaluation *v, int arm)
-{
-    char text[SG_RESULT_TEXT];
-    sg_progress_say(p, "%s", result_text(text, v, arm));
 }
 
 static void say_arm(sg_progress *p, const evaluation *v, int arm)
@@ -398,12 +386,13 @@ static void say_clip(sg_progress *p, const evaluation *v, int arm)
 static sg_status report(const char *directory, sg_progress *p, sg_error *e)
 {
     evaluation v = {0};
+    char       text[SG_RESULT_TEXT];
     sg_status  status = read_manifest(&v, directory, e);
     if (status == SG_OK) status = sg_eval_results_open(&v.results, directory, e);
     if (status == SG_OK) status = check_arms(&v, directory, e);
     if (status == SG_OK) status = sg_eval_summary_make(&v.summary, &v.results, v.arms, e);
     if (status == SG_OK) status = write_all(directory, &v, e);
-    for (int i = 1; status == SG_OK && p && i < v.arms; i++) say_result(p, &v, i);
+    for (int i = 1; status == SG_OK && p && i < v.arms; i++) sg_progress_say(p, "%s", result_text(text, &v, i));
     for (int i = 1; status == SG_OK && p && i < v.arms; i++) say_arm(p, &v, i);
     for (int i = 0; status == SG_OK && p && i < v.arms; i++) say_clip(p, &v, i);
     sg_eval_summary_close(&v.summary);

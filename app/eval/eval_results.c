@@ -291,41 +291,33 @@ void sg_eval_clip_free(sg_eval_clip *c)
 
 /* ---- a file ---- */
 
-static sg_status add_line(sg_eval_results *r, size_t *capacity, const char *text, size_t size, const char *path,
-                          int line, sg_error *e)
-{
-    if (r->count == INT_MAX) return sg_error_set(e, SG_E_FORMAT, "%s: line %d: too many lines", path, line);
-    if (!sg_array_reserve(r->clip, *capacity, (size_t)r->count + 1))
-        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
-    sg_eval_clip *const c = &r->clip[r->count++];
-    const sg_status     status = sg_eval_line_read(c, text, size, path, line, e);
-    c->source = r->sources - 1;
-    return status;
-}
-
-static sg_status read_text(sg_eval_results *r, size_t *capacity, const char *text, size_t size, const char *path,
-                           sg_error *e)
+static sg_status read_text(sg_eval_results *r, int source, const char *text, size_t size, const char *path, sg_error *e)
 {
     const char *const end = text + size;
     int               line = 0;
     for (const char *newline; text < end && (newline = memchr(text, '\n', (size_t)(end - text))); text = newline + 1) {
-        if (++line == INT_MAX) return sg_error_set(e, SG_E_FORMAT, "%s: too many lines", path);
         const char *last = newline;
+        if (++line == INT_MAX || r->count == INT_MAX) return sg_error_set(e, SG_E_FORMAT, "%s: too many lines", path);
         while (last > text && isspace((unsigned char)last[-1])) last--;
-        if (last > text) SG_TRY(add_line(r, capacity, text, (size_t)(last - text), path, line, e));
+        if (last == text) continue;
+        if (!sg_array_reserve(r->clip, r->room, (size_t)r->count + 1))
+            return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+        sg_eval_clip *const c = &r->clip[r->count++];
+        SG_TRY(sg_eval_line_read(c, text, (size_t)(last - text), path, line, e));
+        c->source = source;
     }
     return SG_OK;
 }
 
-static sg_status read_file(sg_eval_results *r, size_t *capacity, const char *directory, sg_error *e)
+static sg_status read_file(sg_eval_results *r, int source, const char *directory, sg_error *e)
 {
     char        path[PATH_MAX];
     struct stat st;
     sg_map      m;
-    SG_TRY(sg_path_join(path, sizeof path, directory, r->source[r->sources - 1], e));
+    SG_TRY(sg_path_join(path, sizeof path, directory, r->source[source]->d_name, e));
     if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0) return SG_OK;
     SG_TRY(sg_map_open(&m, path, e));
-    const sg_status status = read_text(r, capacity, (const char *)m.data, m.size, path, e);
+    const sg_status status = read_text(r, source, (const char *)m.data, m.size, path, e);
     sg_map_close(&m);
     return status;
 }
@@ -334,26 +326,7 @@ static sg_status read_file(sg_eval_results *r, size_t *capacity, const char *dir
 
 bool sg_eval_results_owns(const char *name) { return fnmatch("results*.jsonl", name, 0) == 0; }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-/* The files' names, sorted; the caller frees them, after a failure too. */
-static sg_status list_files(char ***list, int *count, const char *directory, sg_error *e)
-{
-    DIR *const d = opendir(directory);
-    size_t     capacity = 0;
-    bool       whole = true;
-    if (!d) return sg_error_set(e, SG_E_FILE, "%s: cannot be opened: %s", directory, strerror(errno));
-    for (const struct dirent *f; whole && (f = readdir(d));) {
-        if (!sg_eval_results_owns(f->d_name)) continue;
-        char *const name = strdup(f->d_name);
-        whole = name && sg_array_push(*list, *count, capacity, name);
-        if (!whole) free(name);
-    }
-    closedir(d);
-    if (!whole) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", directory);
-    if (*count) qsort(*list, (size_t)*count, sizeof **list, by_name);
-    return SG_OK;
-}
+static int is_source(const struct dirent *f) { return sg_eval_results_owns(f->d_name); }
 
 static int order(int a, int b) { return (a > b) - (a < b); }
 
@@ -378,56 +351,46 @@ static void take_scores(sg_eval_clip *to, const sg_eval_clip *from)
         if (f->flags & SG_EVAL_JUDGED) *values(f, to) = *sg_eval_values(f, from);
 }
 
-/* Of the scored lines of a clip the last stays, in the place of the clip, unless a line of the same file that is done follows it;
- * of the others the last that is done, or the last. Those of a clip are from first to last. */
-static void keep_one(sg_eval_clip *clip, int first, int last)
+/* Of the scored lines of a clip the last counts, unless a line of the same file that is done follows it; of the others the last
+ * that is done, or the last, which comes to *to; false: there is none. */
+static bool keep_one(sg_eval_clip *to, sg_eval_clip *of, int count)
 {
-    int kept = -1, scored = -1;
-    for (int i = first; i <= last; i++) {
-        const sg_eval_clip *const c = &clip[i];
-        if (c->scored) scored = i;
-        if (!c->scored && (kept < 0 || c->done || !clip[kept].done)) kept = i;
-        if (c->done && scored >= 0 && clip[scored].source == c->source) scored = -1;
+    sg_eval_clip        one = {0};
+    sg_eval_clip       *kept = NULL;
+    const sg_eval_clip *scored = NULL;
+    for (sg_eval_clip *c = of; c < of + count; c++) {
+        if (c->scored) scored = c;
+        if (!c->scored && (!kept || c->done || !kept->done)) kept = c;
+        if (c->done && scored && scored->source == c->source) scored = NULL;
     }
-    if (kept >= 0 && scored >= 0) take_scores(&clip[kept], &clip[scored]);
-    for (int i = first; i <= last; i++)
-        if (i != kept) sg_eval_clip_free(&clip[i]);
-    if (kept <= first) return;
-    clip[first] = clip[kept];
-    clip[kept] = (sg_eval_clip){0};
+    if (kept && scored) take_scores(kept, scored);
+    if (kept) one = *kept;
+    if (kept) *kept = (sg_eval_clip){0};
+    for (int i = 0; i < count; i++) sg_eval_clip_free(&of[i]);
+    *to = one;
+    return kept != NULL;
 }
 
 static void drop_repeated(sg_eval_results *r)
 {
     int kept = 0;
-    for (int first = 0, last; first < r->count; first = last + 1) {
-        for (last = first; last + 1 < r->count && by_place(&r->clip[first], &r->clip[last + 1]) == 0;) last++;
-        keep_one(r->clip, first, last);
-        if (!r->clip[first].held) continue; /* scored, and never done */
-        const sg_eval_clip moved = r->clip[first];
-        r->clip[first] = (sg_eval_clip){0};
-        r->clip[kept++] = moved;
+    for (int first = 0, next = 0; first < r->count; first = next) {
+        while (next < r->count && by_place(&r->clip[first], &r->clip[next]) == 0) next++;
+        kept += keep_one(&r->clip[kept], &r->clip[first], next - first);
     }
     r->count = kept;
 }
 
 sg_status sg_eval_results_open(sg_eval_results *out, const char *directory, sg_error *e)
 {
-    size_t    capacity = 0;
-    int       files = 0;
-    sg_status status;
     *out = (sg_eval_results){0};
-    status = list_files(&out->source, &files, directory, e);
-    while (status == SG_OK && out->sources < files) {
-        out->sources++;
-        status = read_file(out, &capacity, directory, e);
-    }
+    const int files = scandir(directory, &out->source, is_source, alphasort);
+    if (files < 0) return sg_error_set(e, SG_E_FILE, "%s: cannot be opened: %s", directory, strerror(errno));
     out->sources = files;
-    if (status == SG_OK && out->count) {
-        qsort(out->clip, (size_t)out->count, sizeof *out->clip, by_place_and_line);
-        drop_repeated(out);
-    }
-    return status;
+    for (int i = 0; i < files; i++) SG_TRY(read_file(out, i, directory, e));
+    if (out->count) qsort(out->clip, (size_t)out->count, sizeof *out->clip, by_place_and_line);
+    drop_repeated(out);
+    return SG_OK;
 }
 
 void sg_eval_results_close(sg_eval_results *r)

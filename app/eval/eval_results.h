@@ -31,6 +31,7 @@
 #include "picture.h"
 #include "status.h"
 
+#include <dirent.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -107,11 +108,12 @@ extern const sg_eval_figure sg_eval_figures[]; /* up to one whose key is NULL */
 const double *sg_eval_values(const sg_eval_figure *f, const sg_eval_clip *c);
 
 typedef struct sg_eval_results {
-    int           count;
-    sg_eval_clip *clip; /* [count], sorted by prompt, clip and arm, each once */
-    int           sources;
-    char        **source; /* names in the folder, sorted */
-} sg_eval_results;        /* zero: none */
+    int             count;
+    size_t          room;
+    sg_eval_clip   *clip; /* [count], sorted by prompt, clip and arm, each once */
+    int             sources;
+    struct dirent **source; /* files in the folder, sorted by d_name */
+} sg_eval_results;          /* zero: none */
 
 /* Is this the name of such a file: results*.jsonl? */
 bool sg_eval_results_owns(const char *name);

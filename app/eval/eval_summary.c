@@ -150,7 +150,7 @@ static sg_status list_groups(sg_eval_summary *s, const sg_eval_results *r, sg_er
             if (at < s->groups) continue;
             if (s->groups > SG_EVAL_GROUPS)
                 return sg_error_set(e, SG_E_FORMAT, "%s: line %d: groups: more than %d in all",
-                                    r->source[r->clip[i].source], r->clip[i].line, SG_EVAL_GROUPS);
+                                    r->source[r->clip[i].source]->d_name, r->clip[i].line, SG_EVAL_GROUPS);
             s->group[s->groups++] = name;
         }
     }
