@@ -135,7 +135,7 @@ static sg_status score(work *w, sg_error *e)
 static json_t *summary_json(const sg_summary *s)
 {
     return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(s->mean), "minimum", sg_report_number(s->minimum),
-                     "p5", sg_report_number(s->percentile_5));
+                     "p5", sg_report_number(s->p5));
 }
 
 static json_t *groups_json(const sg_eval *v, int prompt)
