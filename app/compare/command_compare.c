@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define FORMAT "sparge-gen comparison"
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 typedef struct pair {
     const char        *path[2];
@@ -148,9 +148,9 @@ static void print_table(const pair *p)
     else if (s->identical)
         printf(", %d of them identical and left out of PSNR's mean", s->identical);
     printf("\n              mean   minimum  5th percentile\n");
-    printf("PSNR, dB  %8.3f  %8.3f  %14.3f\n", psnr->mean, psnr->minimum, psnr->percentile_5);
-    printf("SSIM      %8.6f  %8.6f  %14.6f\n", ssim->mean, ssim->minimum, ssim->percentile_5);
-    printf("MS-SSIM   %8.6f  %8.6f  %14.6f  (%d of %d scales)\n", ms->mean, ms->minimum, ms->percentile_5, s->scales,
+    printf("PSNR, dB  %8.3f  %8.3f  %14.3f\n", psnr->mean, psnr->minimum, psnr->p5);
+    printf("SSIM      %8.6f  %8.6f  %14.6f\n", ssim->mean, ssim->minimum, ssim->p5);
+    printf("MS-SSIM   %8.6f  %8.6f  %14.6f  (%d of %d scales)\n", ms->mean, ms->minimum, ms->p5, s->scales,
            SG_SSIM_SCALES);
     if (s->count > 1 && s->identical < s->count)
         printf("lowest    PSNR %s, SSIM %s\n", frame_name(first, sizeof first, p, psnr->worst),
@@ -166,7 +166,7 @@ static void print_table(const pair *p)
 static json_t *summary(const sg_summary *s)
 {
     return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(s->mean), "minimum", sg_report_number(s->minimum),
-                     "percentile_5", sg_report_number(s->percentile_5));
+                     "p5", sg_report_number(s->p5));
 }
 
 static json_t *figures(const pair *p, int clip)

@@ -115,8 +115,8 @@ static json_t *numbers(const double *v, int count)
 static json_t *scored(const sg_summary *s, const double *v, int count)
 {
     return json_pack("{s:o, s:o, s:o, s:i, s:o}", "mean", sg_report_number(s->mean), "minimum",
-                     sg_report_number(s->minimum), "percentile_5", sg_report_number(s->percentile_5), "worst", s->worst,
-                     "frames", numbers(v, count));
+                     sg_report_number(s->minimum), "p5", sg_report_number(s->p5), "worst", s->worst, "frames",
+                     numbers(v, count));
 }
 
 static json_t *rounds_json(const sg_arm_times *t)
@@ -297,7 +297,7 @@ sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
     *out = json_pack(
         "{s:s, s:i, s:o, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f, s:f}, s:o, s:o, "
         "s:{s:s*, s:s*}, s:i, s:o, s:o}",
-        "format", "sparge-gen compare", "version", 2, "command",
+        "format", "sparge-gen compare", "version", 3, "command",
         sg_settings_command(c->settings, SG_COMMAND_COMPARE, "again"), "settings", c->settings, "repeat", c->rounds,
         "measured", "before compression", "tokens", (json_int_t)c->plan->tokens, "latent", (json_int_t)d[0],
         (json_int_t)d[1], (json_int_t)d[2], (json_int_t)d[3], "prompt_tokens", w->prompt_tokens, "negative_tokens",

@@ -4,7 +4,7 @@
  * to which the others are compared, first. Numbers that are infinite or unknown are null.
  *
  *   format             "sparge-gen compare"
- *   version            2; grows when a member changes its meaning or goes
+ *   version            3; grows when a member changes its meaning or goes
  *   command            that renders all of it again, for a shell
  *   settings           what renders it again: `sparge-gen info side.mp4` makes the command of it
  *     program, model, prompt, negative_prompt, width, height, frames, fps, steps, cfg_scale, flow_shift, sampler,
@@ -49,7 +49,7 @@
  *                      kind, why, ...}]
  *     skipped_steps    [step, ...], from 0: those that the step cache extrapolated, of the first round
  *     peak_bytes       of the process so far
- *     psnr, ssim, ms_ssim  {mean, minimum, percentile_5, worst, frames [of each frame]}, null for the first arm
+ *     psnr, ssim, ms_ssim  {mean, minimum, p5, worst, frames [of each frame]}, null for the first arm
  *     ms_ssim_scales   how many fitted; null for the first arm
  *     sharpness, temporal_flickering, black_frames, frozen_pairs: of the clip by itself (clip_figures.h)
  *     identical_frames count; null for the first arm

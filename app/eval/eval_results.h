@@ -1,6 +1,6 @@
 /* eval_results.h - what `eval` has found so far: the lines of DIR/results*.jsonl, an object for each clip.
  *
- *   version       1; grows when a member changes its meaning or goes
+ *   version       2; grows when a member changes its meaning or goes. Lines of version 1 are read too: they have kept for density
  *   arm           its name
  *   arm_index     its place in the manifest's "arms"; 0 is what the others are compared with
  *   prompt, clip  place in the set, and which of that prompt's clips; both from 0
@@ -14,7 +14,7 @@
  *   seconds       {whole, text, encoder, denoiser, decoder}: whole with text and encoder (of pictures or a video), which are 0 where an
  *                 earlier clip had the same encoded
  *   steps         of denoising; skipped_steps: [step, ...], from 0, those that the step cache extrapolated
- *   kept          share of the pairs of blocks that were computed
+ *   density       share of the pairs of blocks that were computed
  *   psnr, ssim, ms_ssim  {mean, minimum, p5} over the frames, to the clip of arm 0; null: infinite
  *   flicker, sharpness   clip_figures.h
  *   black, frozen, non_finite  frames, pairs of frames, frames
@@ -31,51 +31,89 @@
 #include "picture.h"
 #include "status.h"
 
+#include <dirent.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum {
-    SG_EVAL_LINE_VERSION = 1,
+    SG_EVAL_LINE_VERSION = 2,
     SG_EVAL_PLACES = 1 << 20, /* prompts, and clips of each, at most */
     SG_EVAL_GROUPS = 256      /* at most */
 };
 
 typedef struct sg_eval_score {
-    double mean, minimum, p5; /* INFINITY: equal frames; NAN: unknown */
+    double mean, minimum, p5; /* over the frames; INFINITY: equal frames */
 } sg_eval_score;
+
+typedef struct sg_eval_seconds {
+    double whole, text, encoder, denoiser, decoder;
+    double own; /* whole without text and encoder, which an earlier clip may have had encoded */
+} sg_eval_seconds;
 
 typedef struct sg_eval_picture {
     const char *file, *hash, *picture; /* file NULL: there is none; a video has no picture */
 } sg_eval_picture;
 
-/* Of one clip. Unknown numbers are NAN or -1, unknown strings NULL; all strings are UTF-8. */
+/* One clip. Unknown numbers are NAN, an unknown seed is -1, unknown strings are NULL; all strings are UTF-8. */
 typedef struct sg_eval_clip {
-    int                prompt, clip, arm; /* arm: its place */
-    bool               done;              /* or failed */
-    const char        *name;              /* of the arm */
-    const char        *text, *file, *picture, *error;
-    sg_eval_picture    image[SG_IMAGES], video;
-    double             strength; /* of the video */
-    const char *const *group;    /* [groups], each once */
-    int                groups;
-    int64_t            seed;
-    int                width, height, frames, black, frozen, non_finite;
-    int                steps, computed; /* of denoising; those that the step cache left to compute */
-    double             whole, text_seconds, encoder, denoiser, decoder, kept, flicker, sharpness;
-    sg_eval_score      psnr, ssim, ms_ssim;
-    double             clipsim, clip_t, clip_score;
-    bool               scored; /* these are known, as far as there are such of this clip */
-    int                source, line; /* where it stands: a file, and its line from 1 */
-    void              *strings;      /* all of the above */
+    int             prompt, clip, arm; /* arm: its place */
+    bool            done;              /* or failed */
+    bool            scored;            /* what CLIP says is known, as far as there is such of this clip */
+    const char     *name;              /* of the arm */
+    const char     *text, *file, *picture, *error;
+    sg_eval_picture image[SG_IMAGES], video;
+    const json_t   *groups; /* a list of strings; or NULL */
+    int64_t         seed;
+    double          width, height, frames, black, frozen, non_finite, strength;
+    sg_eval_seconds seconds;
+    sg_eval_score   psnr, ssim, ms_ssim;
+    double          flicker, sharpness, clipsim, clip_t, clip_score;
+    double          density, steps, steps_computed; /* computed: not extrapolated by the step cache */
+    int             source, line;                   /* where it stands: a file, and its line from 1 */
+    json_t         *held;                           /* the strings */
 } sg_eval_clip;
 
+/* A figure of a clip is a member of sg_eval_clip and a row of the table: by the rows lines are read, and summary, CSV, JSON and
+ * page are made. */
+typedef enum sg_eval_flag {
+    SG_EVAL_WHOLE = 1 << 0,    /* it is a whole number */
+    SG_EVAL_SCORE = 1 << 1,    /* it is an sg_eval_score, to the first arm, and its mean has an interval */
+    SG_EVAL_INFINITE = 1 << 2, /* null stands for infinity, not for unknown */
+    SG_EVAL_BOUNDED = 1 << 3,  /* it is 1 at most, and the interval is taken on Fisher's z */
+    SG_EVAL_MADE = 1 << 4,     /* it is made of others, and lines do not have it */
+    SG_EVAL_JUDGED = 1 << 5,   /* it is in lines that are "scored" */
+    SG_EVAL_PAGE = 1 << 6      /* the page has it of each clip */
+} sg_eval_flag;
+
+/* What the summary has of a figure: all up to this. */
+typedef enum sg_eval_kind { SG_EVAL_NONE, SG_EVAL_MEAN, SG_EVAL_CHANGE, SG_EVAL_SPEEDUP, SG_EVAL_KINDS } sg_eval_kind;
+
+typedef struct sg_eval_figure {
+    const char  *key;    /* of a line, the summary and the page; "a.b" is member b of member a */
+    size_t       at;     /* offset in sg_eval_clip, of a double unless it is a score */
+    double       lo, hi; /* what is sound */
+    sg_eval_kind kinds;
+    unsigned     flags; /* of sg_eval_flag */
+    const char  *name;  /* for people, of a score or a judgement; with so many digits */
+    int          digits;
+    const char  *unit; /* with its space */
+    const char  *was;  /* its key in lines of version 1, if another */
+} sg_eval_figure;
+
+extern const sg_eval_figure sg_eval_figures[]; /* up to one whose key is NULL */
+
+/* Its value; three of a score. */
+const double *sg_eval_values(const sg_eval_figure *f, const sg_eval_clip *c);
+
 typedef struct sg_eval_results {
-    int           count;
-    sg_eval_clip *clip; /* [count], sorted by prompt, clip and arm, each once */
-    int           sources;
-    char        **source; /* names in the folder, sorted */
-} sg_eval_results;        /* zero: none */
+    int             count;
+    size_t          room;
+    sg_eval_clip   *clip; /* [count], sorted by prompt, clip and arm, each once */
+    int             sources;
+    struct dirent **source; /* files in the folder, sorted by d_name */
+} sg_eval_results;          /* zero: none */
 
 /* Is this the name of such a file: results*.jsonl? */
 bool sg_eval_results_owns(const char *name);

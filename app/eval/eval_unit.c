@@ -148,7 +148,7 @@ static sg_status score(work *w, sg_error *e)
 static json_t *summary_json(const sg_summary *s)
 {
     return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(s->mean), "minimum", sg_report_number(s->minimum),
-                     "p5", sg_report_number(s->percentile_5));
+                     "p5", sg_report_number(s->p5));
 }
 
 static json_t *groups_json(const sg_eval *v, int prompt)
@@ -196,7 +196,7 @@ static bool add_figures(json_t *line, const work *w)
     json_t *const figures = json_pack(
         "{s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:f, s:i, s:i, s:i}", "file", sg_report_name(w->file), "picture",
         sg_report_name(w->picture_file), "seconds", seconds, "steps", w->report.steps_done, "skipped_steps",
-        sg_report_skipped_steps(&w->report), "kept", sg_report_number(sg_arm_density(&w->v->arm[w->arm], -1, -1)),
+        sg_report_skipped_steps(&w->report), "density", sg_report_number(sg_arm_density(&w->v->arm[w->arm], -1, -1)),
         "flicker", sg_report_number(own->flicker), "sharpness", own->sharpness, "black", own->black, "frozen",
         own->frozen, "non_finite", 0);
     if (json_object_update_new(line, figures) != 0) return false;

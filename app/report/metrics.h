@@ -42,8 +42,8 @@ sg_status sg_ms_ssim(sg_similarity *out, const sg_image *a, const sg_image *b, s
 typedef struct sg_summary {
     double mean; /* of the finite values; INFINITY if there are none */
     double minimum;
-    double percentile_5; /* between two values in proportion, as NumPy's percentile(x, 5) */
-    int    worst;        /* where the minimum is first */
+    double p5;    /* 5th percentile, between two values in proportion as NumPy's percentile(x, 5) */
+    int    worst; /* where the minimum is first */
 } sg_summary;
 
 /* Of two doubles, none of them NaN, for qsort: the lower comes first. */

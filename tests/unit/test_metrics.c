@@ -197,20 +197,20 @@ static void summaries(void **state)
     enum { N = sizeof table_values / sizeof *table_values };
     sg_summary s;
     assert_int_equal(sg_summarise(&s, table_values, N, NULL), SG_OK);
-    assert_true(fabs(s.mean - table_mean) < 1e-12 && fabs(s.percentile_5 - table_percentile_5) < 1e-12);
+    assert_true(fabs(s.mean - table_mean) < 1e-12 && fabs(s.p5 - table_p5) < 1e-12);
     assert_true(s.minimum == table_values[s.worst] && s.worst == 2);
 
     assert_int_equal(sg_summarise(&s, table_values, 1, NULL), SG_OK);
-    assert_true(s.mean == table_values[0] && s.minimum == s.mean && s.percentile_5 == s.mean && s.worst == 0);
+    assert_true(s.mean == table_values[0] && s.minimum == s.mean && s.p5 == s.mean && s.worst == 0);
 
     assert_int_equal(sg_summarise(&s, (double[]){INFINITY, 30, INFINITY, 40}, 4, NULL), SG_OK);
-    assert_true(s.mean == 35 && s.minimum == 30 && fabs(s.percentile_5 - 31.5) < 1e-12 && s.worst == 1);
+    assert_true(s.mean == 35 && s.minimum == 30 && fabs(s.p5 - 31.5) < 1e-12 && s.worst == 1);
 
     assert_int_equal(sg_summarise(&s, (double[]){INFINITY, 30}, 2, NULL), SG_OK);
-    assert_true(s.mean == 30 && isinf(s.percentile_5));
+    assert_true(s.mean == 30 && isinf(s.p5));
 
     assert_int_equal(sg_summarise(&s, (double[]){INFINITY, INFINITY}, 2, NULL), SG_OK);
-    assert_true(isinf(s.mean) && isinf(s.minimum) && isinf(s.percentile_5));
+    assert_true(isinf(s.mean) && isinf(s.minimum) && isinf(s.p5));
 }
 
 int main(void)

@@ -8,7 +8,7 @@ expect_files copy.json log out out/dense.png out/sparge-topk=0.25-tail=off.png o
     out/report.json out/report.html
 cmp copy.json out/report.json || fail "two reports"
 [[ $(head -n 1 out/report.html) == "<!doctype html>" && $(tail -n 1 out/report.html) == "</script>" ]] || fail "no page"
-grep -q '^<script type="application/json" id="report">{"format":"sparge-gen compare","version":2,.*}</script>$' out/report.html ||
+grep -q '^<script type="application/json" id="report">{"format":"sparge-gen compare","version":3,.*}</script>$' out/report.html ||
     fail "no report in the page"
 for words in '"format": "sparge-gen compare"' '"tokens": 1024' '"same_kernel": \[\]' '"name": "8 bits"' \
     '"file": "sparge-topk=0.25-tail=off.png"' '"sheet": null' '"temporal_flickering": null' '"density": 0.25' '"relative_l2": \[' '"psnr": null' '"warm_up": ' \

@@ -16,7 +16,7 @@ made=(log set.txt out out/dense out/8-bits out/frames out/frames/dense out/frame
 expect_files "${made[@]}"
 [[ $(wc -l <out/results.jsonl) == 12 && $(grep -c '"status":"done"' out/results.jsonl) == 12 ]] || fail "$(<out/results.jsonl)"
 for words in '"arm":"8 bits","arm_index":1,"prompt":2,"clip":1,"status":"done","text":"a red ball","groups":\[\],"seed":6,' \
-    '"file":"8-bits/a red ball-3.'$ending'","picture":"frames/8-bits/a red ball-3.png"' '"psnr":{"mean":null' '"kept":1' \
+    '"file":"8-bits/a red ball-3.'$ending'","picture":"frames/8-bits/a red ball-3.png"' '"psnr":{"mean":null' '"density":1' \
     '"arm":"dense","arm_index":0,"prompt":1,"clip":0,"status":"done","text":"../etc/passwd %d"'; do
     grep -q -- "$words" out/results.jsonl || fail "no $words"
 done

@@ -27,4 +27,4 @@ for state in there missing damaged; do
     diff <(timeless $state) <(timeless there) || fail "$state: other lines"
     diff -r -x 'results*' -x 'summary.*' -x report.html $state there || fail "$state: other files"
 done
-grep -q '"kept":0.25,.*"psnr":{"mean":[1-9]' there/results.jsonl || fail "$(<there/results.jsonl)"
+grep -q '"density":0.25,.*"psnr":{"mean":[1-9]' there/results.jsonl || fail "$(<there/results.jsonl)"
