@@ -16,12 +16,12 @@ target_sources(sparge-gen PRIVATE
   app/session/clip_reader.c app/session/clip_y4m.c app/session/frame_list.c app/session/image_reader.c app/session/interrupt.c
   app/session/notices.c app/session/picture.c app/session/progress.c app/session/rank.c app/session/setup.c
   app/session/setup_attention.c app/session/video_input.c app/session/wait_policy.c
-  app/report/build_facts.c app/report/interval.c app/report/metrics.c app/report/report.c app/report/report_attention.c
+  app/report/build_facts.c app/report/interval.c app/report/report.c app/report/report_attention.c
   app/report/report_command.c app/report/report_page.c app/report/report_result.c
   app/command/command_check.c app/command/command_info.c app/command/command_render.c app/command/command_tune.c
   app/command/image_grid.c app/command/render_outputs.c app/command/tune_cache.c
   app/bench/bench.c app/bench/bench_attention.c app/bench/bench_cold.c app/bench/bench_input.c app/bench/bench_step.c
-  app/compare/arm_setup.c app/compare/arms.c app/compare/clip_figures.c app/compare/clip_scores.c app/compare/clip_similarity.c
+  app/compare/arm_setup.c app/compare/arms.c
   app/compare/command_compare.c app/compare/compare_arms.c app/compare/compare_files.c app/compare/report_arms.c
   app/compare/speedup.c
   app/eval/clip_names.c app/eval/command_eval.c app/eval/eval_files.c app/eval/eval_log.c app/eval/eval_manifest.c
