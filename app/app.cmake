@@ -28,9 +28,7 @@ target_sources(sparge-gen PRIVATE
   app/eval/eval_open.c app/eval/eval_pictures.c app/eval/eval_report.c app/eval/eval_request.c app/eval/eval_results.c
   app/eval/eval_similarity.c app/eval/eval_summary.c app/eval/eval_unit.c)
 if(SG_FFMPEG)
-  target_sources(sparge-gen PRIVATE app/output/mp4_encoder.c app/output/sink_mkv.c app/output/sink_mp4.c app/output/sink_video.c
-    app/output/sink_webp.c
-    app/session/clip_video.c)
+  target_sources(sparge-gen PRIVATE app/output/mp4_encoder.c app/output/sink_video.c app/session/clip_video.c)
 endif()
 target_compile_definitions(sparge-gen PRIVATE
   SG_FFMPEG=$<BOOL:${SG_FFMPEG}> SG_VERSION="${PROJECT_VERSION}"
