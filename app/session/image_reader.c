@@ -87,24 +87,19 @@ static unsigned orientation_of(const uint8_t *tiff, size_t size)
     return 0;
 }
 
-/* Pixel (x, y) of a picture that stands upright is the one of that column and row of the picture as stored. */
 static void turn(source *s)
 {
     const unsigned o = s->orientation;
-    const bool     swap = o >= 5, mirror = o == 2 || o == 3 || o == 7 || o == 8;
+    const bool     exchange = o >= 5, mirror = o == 2 || o == 3 || o == 7 || o == 8;
     const bool     flip = o == 3 || o == 4 || o == 6 || o == 7;
     const size_t   width = (size_t)s->image.width, height = (size_t)s->image.height;
     sg_image       out;
     sg_error       why = {0};
     if (o < 2) return;
-    if (sg_image_alloc(&out, swap ? height : width, swap ? width : height, &why) != SG_OK)
+    if (sg_image_alloc(&out, exchange ? height : width, exchange ? width : height, &why) != SG_OK)
         leave(s, why.code, "%s", why.text);
-    for (size_t y = 0, i = 0; y < (size_t)out.height; y++)
-        for (size_t x = 0; x < (size_t)out.width; x++, i++) {
-            const size_t column = swap ? y : x, line = swap ? x : y;
-            memcpy(out.rgb + 3 * i,
-                   row(s, flip ? height - 1 - line : line) + 3 * (mirror ? width - 1 - column : column), 3);
-        }
+    sg_image_copy_turned(&out, s->image.rgb, (ptrdiff_t)width * 3,
+                         (sg_image_turn){exchange, exchange ? flip : mirror, exchange ? mirror : flip});
     sg_image_close(&s->image);
     s->image = out;
 }
