@@ -97,12 +97,11 @@ static sg_status next_picture(sg_clip_reader *r, sg_clip_frame *frame, sg_error 
     sg_map map;
     if (r->count == r->list.count) return SG_OK;
     sg_image_close(&r->picture);
+    SG_TRY(sg_image_read(&r->picture, r->list.path[r->count], e));
     SG_TRY(sg_map_open(&map, r->list.path[r->count], e));
-    const sg_clip_loss loss = is_jpeg(&map) ? SG_CLIP_COMPRESSED : r->last.loss;
-    const sg_status    status = sg_image_decode(&r->picture, map.data, map.size, r->list.path[r->count], e);
+    *frame = (sg_clip_frame){&r->picture, -1, is_jpeg(&map) ? SG_CLIP_COMPRESSED : r->last.loss};
     sg_map_close(&map);
-    *frame = (sg_clip_frame){&r->picture, -1, loss};
-    return status;
+    return SG_OK;
 }
 
 sg_status sg_clip_reader_next(sg_clip_reader *r, const sg_image **frame, sg_error *e)

@@ -23,7 +23,7 @@ static sg_status read_one(sg_pictures *p, int i, sg_error *e)
     sg_status       status = opened;
     if (opened == SG_OK) {
         p->hash[i] = sg_hash(SG_HASH, map.data, map.size);
-        status = sg_image_decode_upright(&p->whole[i], map.data, map.size, p->path[i], &why);
+        status = sg_image_decode(&p->whole[i], &map, p->path[i], true, &why);
         sg_map_close(&map);
     }
     return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s: %s", name_of(p, i), why.text);

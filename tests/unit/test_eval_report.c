@@ -237,8 +237,13 @@ static void test_student(void **state)
               {99, 1.98421695158642}, {500, 1.96471983746737}, {9999, 1.96020126362136}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) assert_close(sg_student_t(of[i].freedom), of[i].t);
     assert_true(fabs(sg_student_t(2000000) / 1.95996398454005 - 1) < 2e-4);
-    const double      v[] = {3, 1, 4, 1, 5};
-    const sg_interval five = sg_interval_of(v, 5), one = sg_interval_of(v, 1), none = sg_interval_of(v, 0);
+    static const double v[] = {3, 1, 4, 1, 5};
+    sg_running          r = {0};
+    const sg_interval   none = sg_running_interval(&r);
+    sg_running_add(&r, v[0]);
+    const sg_interval one = sg_running_interval(&r);
+    for (int i = 1; i < 5; i++) sg_running_add(&r, v[i]);
+    const sg_interval five = sg_running_interval(&r);
     assert_interval(&five, 2.8, 0.578843915841765, 5.02115608415823);
     assert_true(one.mean == 3 && isnan(one.low) && isnan(one.high) && isnan(none.mean));
 }
@@ -276,9 +281,11 @@ static const char lines[] =
     "\"clipsim\":0.25,\"clip_t\":0.5}\n"
     "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":\"y\","
     "\"clipsim\":-0.5,\"clip_t\":0.75}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"scored\",\"text\":\"x\","
+    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"scored\",\"text\":"
+    "\"x\","
     "\"clipsim\":0.125,\"clip_t\":0.25}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":\"y\","
+    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":"
+    "\"y\","
     "\"clipsim\":-0.5,\"clip_t\":1}\n";
 
 static void test_summary(void **state)
