@@ -3,6 +3,7 @@
 #include "bench.h"
 #include "bench_input.h"
 #include "command.h"
+#include "json_build.h"
 #include "meta.h"
 #include "metrics.h"
 #include "progress.h"
@@ -41,8 +42,6 @@ typedef struct work {
     int                kernels;
     double             order; /* seconds in which the tokens of a layer are put in order and back */
 } work;
-
-static sg_status no_memory(sg_error *e) { return sg_error_set(e, SG_E_MEMORY, "bench: out of memory"); }
 
 /* ---- what is measured ---- */
 
@@ -145,7 +144,7 @@ static sg_status bind(sg_attention **out, work *w, const sg_policy *policy, int6
     SG_TRY(sg_attention_open(out, policy, &shape, e));
     sg_attention_upload(*out, &plan);
     sg_attention_run(*out, &plan, 0, 0, 0, 0, args);
-    if (plan.status) return sg_error_set(e, plan.status, "bench: %s", plan.why);
+    SG_TRY(sg_bench_failure(&plan, e));
     if (plan.keep.peak > w->keep) w->keep = plan.keep.peak;
     if (plan.scratch.peak > w->scratch) w->scratch = plan.scratch.peak;
     return SG_OK;
@@ -167,7 +166,7 @@ static void take_stages(const sg_trace *t, kernel *k)
 static sg_status take_count(const work *w, sg_stream *s, kernel *k, sg_error *e)
 {
     sg_attention_count *const count = calloc((size_t)w->in.b, sizeof *count);
-    if (!count) return no_memory(e);
+    if (!count) return sg_bench_no_memory(e);
     const sg_status status = sg_attention_counts(k->bound, s, 0, count);
     k->count = count[0];
     free(count);
@@ -231,7 +230,7 @@ static sg_status true_rows_on(const sg_backend *cpu, work *w, float *rows, float
         void     *room = w->scratch ? cpu->memory->alloc(cpu, w->scratch) : NULL;
         s.scratch = (sg_arena){.base = (uintptr_t)room, .cap = room ? w->scratch : 0};
         sg_attention_run(bound, &s, 0, 0, 0, 0, &args);
-        if (s.status) status = sg_error_set(e, s.status, "bench: %s", s.why);
+        status = sg_bench_failure(&s, e);
         cpu->memory->release(cpu, room);
     }
     sg_attention_close(&bound);
@@ -244,7 +243,7 @@ static sg_status true_rows(work *w, float *rows, sg_error *e)
     const bool               ours = strcmp(w->base->backend->name, "cpu") == 0;
     sg_backend              *cpu = ours ? w->base->backend : NULL;
     float *const             queries = malloc((size_t)samples(w) * (size_t)w->in.h * (size_t)w->in.d * sizeof *queries);
-    sg_status                status = queries ? SG_OK : no_memory(e);
+    sg_status                status = queries ? SG_OK : sg_bench_no_memory(e);
     if (!status && !ours) status = sg_backend_open(&cpu, &o, e);
     if (!status) status = true_rows_on(cpu, w, rows, queries, e);
     if (!ours) sg_backend_close(&cpu);
@@ -272,7 +271,7 @@ static sg_status take_error(const work *w, sg_stream *s, const float *truth, voi
     k->l1 = l1 / abs;
     k->l2 = sqrt(l2 / tt);
     k->cosine = ot / sqrt(oo * tt);
-    return s->status ? sg_error_set(e, s->status, "bench: %s", s->why) : SG_OK;
+    return sg_bench_failure(s, e);
 }
 
 /* ---- the work ---- */
@@ -282,11 +281,11 @@ static sg_status upload(sg_stream *s, sg_tensor t, const float *x, sg_error *e)
 {
     const int64_t   count = sg_count(t);
     uint16_t *const half = t.dtype == SG_BF16 ? malloc((size_t)count * sizeof *half) : NULL;
-    if (t.dtype == SG_BF16 && !half) return no_memory(e);
+    if (t.dtype == SG_BF16 && !half) return sg_bench_no_memory(e);
     for (int64_t i = 0; half && i < count; i++) half[i] = sg_f32_to_bf16(x[i]);
     sg_upload(s, t, half ? (const void *)half : x);
     free(half);
-    return s->status ? sg_error_set(e, s->status, "bench: %s", s->why) : SG_OK;
+    return sg_bench_failure(s, e);
 }
 
 static sg_status upload_all(work *w, sg_stream *s, sg_error *e)
@@ -295,7 +294,7 @@ static sg_status upload_all(work *w, sg_stream *s, sg_error *e)
     SG_TRY(upload(s, w->k, w->in.host[1], e));
     SG_TRY(upload(s, w->v, w->in.host[2], e));
     int32_t *const token = sg_bench_input_order(&w->in, w->in.order);
-    if (!token) return no_memory(e);
+    if (!token) return sg_bench_no_memory(e);
     sg_upload(s, w->token, token);
     free(token);
     return SG_OK;
@@ -320,7 +319,7 @@ static sg_status measure(work *w, sg_stream *s, sg_error *e)
 {
     const size_t width = (size_t)w->in.h * (size_t)w->in.d;
     float *const truth = malloc(((size_t)samples(w) + 1) * width * sizeof *truth); /* and one row of a kernel's */
-    sg_status    status = truth ? upload_all(w, s, e) : no_memory(e);
+    sg_status    status = truth ? upload_all(w, s, e) : sg_bench_no_memory(e);
     if (!status) status = true_rows(w, truth, e);
     if (!status) {
         sg_trace_wrap(s, &w->trace);
@@ -353,7 +352,7 @@ static sg_status prepare(work *w, size_t *bytes, sg_error *e)
     for (int i = 0; i < w->kernels; i++) {
         kernel *const k = &w->kernel[i];
         k->seconds = calloc((size_t)w->base->repeat, sizeof *k->seconds);
-        if (!k->seconds) return no_memory(e);
+        if (!k->seconds) return sg_bench_no_memory(e);
         SG_TRY(bind(&k->bound, w, &k->policy, w->in.n, w->base->backend, &args, e));
     }
     w->keep = (w->keep + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
@@ -483,28 +482,22 @@ static void print_all(const work *w)
 
 static json_t *kernel_json(const work *w, const kernel *k)
 {
-    json_t *const stage = json_object();
-    const double  rate = flops_of(&w->in) / k->best;
-    bool          whole = stage;
-    for (int i = 0; whole && i < STAGES; i++)
-        whole = json_object_set_new(stage, stages[i], json_real(k->stage[i])) == 0;
-    json_t *const j =
-        json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:f}", "kernel", k->name, "ran",
-                  sg_attention_names[k->count.kind], "best_seconds", k->best, "median_seconds", k->median,
-                  "flops_per_second", rate, "of_ceiling", rate / sg_bench_ceiling(w->base, w->in.dtype), "density",
-                  density_of(k), "mass", k->count.mass, "relative_l1", k->l1, "relative_l2", k->l2, "cosine", k->cosine,
-                  "stage_seconds", stage, "before_seconds", before_of(w, k));
-    return sg_report_if_complete(j, whole);
+    json_t      *stage = json_object();
+    const double rate = flops_of(&w->in) / k->best;
+    for (int i = 0; i < STAGES; i++) sg_json_set(&stage, stages[i], json_real(k->stage[i]));
+    return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:f}", "kernel", k->name, "ran",
+                     sg_attention_names[k->count.kind], "best_seconds", k->best, "median_seconds", k->median,
+                     "flops_per_second", rate, "of_ceiling", rate / sg_bench_ceiling(w->base, w->in.dtype), "density",
+                     density_of(k), "mass", k->count.mass, "relative_l1", k->l1, "relative_l2", k->l2, "cosine",
+                     k->cosine, "stage_seconds", stage, "before_seconds", before_of(w, k));
 }
 
 static json_t *all_json(const work *w)
 {
     const sg_bench_input *const in = &w->in;
-    json_t *const               rows = json_array();
-    bool                        whole = rows;
-    for (int i = 0; whole && i < w->kernels; i++)
-        whole = json_array_append_new(rows, kernel_json(w, &w->kernel[i])) == 0;
-    json_t *const j = json_pack(
+    json_t                     *rows = json_array();
+    for (int i = 0; i < w->kernels; i++) sg_json_append(&rows, kernel_json(w, &w->kernel[i]));
+    return json_pack(
         "{s:o, s:[i,i,I,i], s:i, s:i, s:[I,I,I], s:I, s:I, s:s, s:s, s:i, s:f, s:s, s:f, s:i, s:f, s:o, s:o}", "shape",
         sg_report_name(in->name), "bhnd", in->b, in->h, (json_int_t)in->n, in->d, "kv_heads", in->hk, "all_heads",
         in->all_heads, "grid", (json_int_t)in->grid[0], (json_int_t)in->grid[1], (json_int_t)in->grid[2], "text_prefix",
@@ -512,7 +505,6 @@ static json_t *all_json(const work *w)
         "dtype", in->dtype == SG_BF16 ? "bf16" : "f32", "threads", w->base->backend->threads, "flops", flops_of(in),
         "order", sg_order_names[in->order], "order_seconds", w->order, "layers", in->layers, "copy_seconds",
         floor_of(w), "ceilings", sg_bench_ceilings_json(w->base), "kernels", rows);
-    return sg_report_if_complete(j, whole);
 }
 
 static sg_status bench_attention(sg_bench *b, sg_error *e)
@@ -535,11 +527,4 @@ static sg_status bench_attention(sg_bench *b, sg_error *e)
     return status;
 }
 
-sg_status sg_command_bench_attention(const sg_settings *s, sg_error *e)
-{
-    sg_bench  b;
-    sg_status status = sg_bench_open(&b, s, e);
-    if (status == SG_OK) status = bench_attention(&b, e);
-    sg_bench_close(&b);
-    return status;
-}
+sg_status sg_command_bench_attention(const sg_settings *s, sg_error *e) { return sg_bench_run(s, bench_attention, e); }
