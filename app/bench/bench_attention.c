@@ -86,17 +86,6 @@ static sg_status add_sparge(work *w, const sg_policy *usual, const char *list, s
     }
 }
 
-static sg_status add_kind(work *w, const sg_policy *usual, const char *kind, size_t length, sg_error *e)
-{
-    const sg_settings *const s = w->base->settings;
-    for (int i = 0; sg_attention_names[i]; i++) {
-        if (strlen(sg_attention_names[i]) != length || strncmp(kind, sg_attention_names[i], length) != 0) continue;
-        return i == SG_ATTENTION_SPARGE ? add_sparge(w, usual, s->topk_list, e)
-                                        : add(w, usual, (sg_attention_kind)i, 0, e);
-    }
-    return sg_error_set(e, SG_E_ARG, "--attention: '%.*s' is not one of dense, sage, sparge", (int)length, kind);
-}
-
 static sg_status list_kernels(work *w, sg_error *e)
 {
     const sg_settings *const s = w->base->settings;
@@ -105,11 +94,16 @@ static sg_status list_kernels(work *w, sg_error *e)
     SG_TRY(sg_setup_attention(&usual, &w->files, s, e));
     w->in.order = usual.order;
     if (!at) at = w->base->backend->values == SG_F32 ? "dense" : "dense,sage,sparge";
-    for (;;) {
-        const size_t length = strcspn(at, ",");
-        SG_TRY(add_kind(w, &usual, at, length, e));
-        if (!at[length]) break;
-        at += length + 1;
+    for (size_t n;; at += n + 1) {
+        int         kind = 0;
+        const char *name;
+        n = strcspn(at, ",");
+        while ((name = sg_attention_names[kind]) != NULL && (strncmp(at, name, n) != 0 || name[n])) kind++;
+        if (!name)
+            return sg_error_set(e, SG_E_ARG, "--attention: '%.*s' is not one of dense, sage, sparge", (int)n, at);
+        SG_TRY(kind == SG_ATTENTION_SPARGE ? add_sparge(w, &usual, s->topk_list, e)
+                                           : add(w, &usual, (sg_attention_kind)kind, 0, e));
+        if (!at[n]) break;
     }
     if (!s->topk_list || first_of(w, SG_ATTENTION_SPARGE)) return SG_OK;
     return sg_error_set(e, SG_E_ARG, "--topk has no effect without --attention sparge");
@@ -163,13 +157,11 @@ static void take_stages(const sg_trace *t, kernel *k)
     }
 }
 
-static sg_status take_count(const work *w, sg_stream *s, kernel *k, sg_error *e)
+static sg_status take_count(sg_stream *s, kernel *k, sg_error *e)
 {
-    sg_attention_count *const count = calloc((size_t)w->in.b, sizeof *count);
-    if (!count) return sg_bench_no_memory(e);
-    const sg_status status = sg_attention_counts(k->bound, s, 0, count);
+    sg_attention_count count[SG_BENCH_BATCH];
+    const sg_status    status = sg_attention_counts(k->bound, s, 0, count);
     k->count = count[0];
-    free(count);
     return status ? sg_error_set(e, status, "bench: what was kept cannot be read") : SG_OK;
 }
 
@@ -188,7 +180,7 @@ static sg_status run(work *w, sg_stream *s, kernel *k, int index, sg_error *e)
     if (index > 0 && k->seconds[index] >= k->best) return SG_OK;
     k->best = k->seconds[index];
     take_stages(&w->trace, k);
-    return take_count(w, s, k, e);
+    return take_count(s, k, e);
 }
 
 /* The tokens of the first operand of a layer put in order, twice: once there, once back. */

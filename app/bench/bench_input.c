@@ -27,7 +27,8 @@ static bool parse_numbers(sg_bench_input *in, const char *text)
         in->grid[i] = n[i];
     }
     in->hk = in->h;
-    return in->b >= 1 && in->b <= 64 && in->h >= 1 && in->h <= 256 && in->n <= 1 << 22 && in->d >= 1 && in->d <= 1024;
+    return in->b >= 1 && in->b <= SG_BENCH_BATCH && in->h >= 1 && in->h <= 256 && in->n <= 1 << 22 && in->d >= 1 &&
+           in->d <= 1024;
 }
 
 static sg_status parse_shape(sg_bench_input *in, const char *text, sg_error *e)
