@@ -1,7 +1,5 @@
 /* preview_file.c - see preview_file.h. */
 #include "preview_file.h"
-#include "base/image.h"
-#include "base/output_file.h"
 #include "base/path.h"
 #include "base/thread.h"
 #include "sink.h"
@@ -36,12 +34,7 @@ static bool is_strip(const char *path) { return strcasecmp(sg_path_extension(pat
 
 sg_status sg_preview_file_check(const char *path, sg_error *e)
 {
-    static const char *const endings[] = {".png", ".mp4", ".webp"};
-    const int                known = SG_FFMPEG ? 3 : 1;
-    for (int i = 0; i < known; i++)
-        if (strcasecmp(sg_path_extension(path), endings[i]) == 0) return sg_output_file_check(path, "--preview", e);
-    return sg_error_set(e, SG_E_ARG, "--preview: '%s': the ending decides the format, and must be %s", path,
-                        SG_FFMPEG ? ".png, .mp4 or .webp" : ".png in this build, which has no FFmpeg");
+    return sg_sink_check_ending(path, "--preview", ".png .mp4 .webp", e);
 }
 
 /* Frames of a strip: as many as there are, or as fit into STRIP_WIDTH, from the first to the last. */

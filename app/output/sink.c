@@ -40,15 +40,6 @@ struct sg_sink {
 
 const char *sg_sink_default_name(int frames) { return frames == 1 ? "out.png" : SG_FFMPEG ? "out.mp4" : "out.y4m"; }
 
-const char *sg_sink_endings(char *text, size_t size)
-{
-    size_t n = 0;
-    for (int i = 0; i < TYPES && n < size; i++)
-        n += (size_t)snprintf(text + n, size - n, "%s%.*s", i ? ", " : "", (int)strcspn(types[i]->endings, " "),
-                              types[i]->endings);
-    return text;
-}
-
 static bool has_ending(const char *path, const char *ending, size_t n)
 {
     const size_t length = strlen(path);
@@ -66,37 +57,58 @@ static bool has_one_of(const char *path, const char *endings)
     return false;
 }
 
-static const sg_sink_type *find_type(const char *path, sg_error *e)
+static const sg_sink_type *find_type(const char *path)
 {
     if (strcmp(path, "-") == 0) return &sg_sink_y4m;
     for (int i = 0; i < TYPES; i++)
         if (has_one_of(path, types[i]->endings)) return types[i];
-    if (!SG_FFMPEG && has_one_of(path, ".mp4 .m4v .mkv .webp")) {
-        (void)sg_error_set(e, SG_E_ARG,
-                           "--output: '%s': this build has no FFmpeg; use .y4m, .png or, for one frame, .jpg", path);
-        return NULL;
-    }
-    if (has_one_of(path, ".gif")) { /* good palettes are libavfilter's, which nothing else here needs */
-        (void)sg_error_set(e, SG_E_ARG, "--output: '%s': GIF, of 256 colours a frame, is not written; %s", path,
-                           SG_FFMPEG ? ".webp is an animation in full colour, and ffmpeg makes a GIF of an .mkv"
-                                     : "a build with FFmpeg writes .webp; use .y4m or .png");
-        return NULL;
-    }
-    char known[80];
-    sg_sink_endings(known, sizeof known);
-    (void)sg_error_set(e, SG_E_ARG, "--output: '%s': the ending decides the format, and must be one of %s", path,
-                       known);
     return NULL;
+}
+
+/* Those of `among`, or all where it is NULL. */
+static const char *list_endings(char *text, size_t size, const char *among)
+{
+    size_t n = 0;
+    for (int i = 0; i < TYPES && n < size; i++) {
+        const char *const ending = types[i]->endings;
+        const size_t      length = strcspn(ending, " ");
+        if (!among || memmem(among, strlen(among), ending, length))
+            n += (size_t)snprintf(text + n, size - n, "%s%.*s", n ? ", " : "", (int)length, ending);
+    }
+    return text;
+}
+
+const char *sg_sink_endings(char *text, size_t size) { return list_endings(text, size, NULL); }
+
+static sg_status no_ending(const char *path, const char *what, const char *among, sg_error *e)
+{
+    return sg_error_set(e, SG_E_ARG, "%s: '%s': the ending decides the format, and must be one of %s%s", what, path,
+                        list_endings((char[80]){0}, 80, among), SG_FFMPEG ? "" : " in this build, which has no FFmpeg");
+}
+
+sg_status sg_sink_check_ending(const char *path, const char *what, const char *endings, sg_error *e)
+{
+    if (!find_type(path) || !has_one_of(path, endings)) return no_ending(path, what, endings, e);
+    return sg_output_file_check(path, what, e);
 }
 
 static sg_status check_type(const sg_sink_type **type, const sg_clip *clip, sg_error *e)
 {
-    if (!(*type = find_type(clip->path, e))) return SG_E_ARG;
-    if (clip->has_crf && !(*type)->has_crf)
-        return sg_error_set(e, SG_E_ARG, "--crf has no effect on %s: it is for .mp4", (*type)->name);
-    if (clip->has_png_level && !(*type)->has_png_level)
-        return sg_error_set(e, SG_E_ARG, "--png-level has no effect on %s: it is for .png", (*type)->name);
-    return (*type)->check ? (*type)->check(clip, e) : SG_OK;
+    const char *const         path = clip->path;
+    const sg_sink_type *const t = *type = find_type(path);
+    if (!t && !SG_FFMPEG && has_one_of(path, ".mp4 .m4v .mkv .webp"))
+        return sg_error_set(e, SG_E_ARG,
+                            "--output: '%s': this build has no FFmpeg; use .y4m, .png or, for one frame, .jpg", path);
+    if (!t && has_one_of(path, ".gif")) /* good palettes are libavfilter's, which nothing else here needs */
+        return sg_error_set(e, SG_E_ARG, "--output: '%s': GIF, of 256 colours a frame, is not written; %s", path,
+                            SG_FFMPEG ? ".webp is an animation in full colour, and ffmpeg makes a GIF of an .mkv"
+                                      : "a build with FFmpeg writes .webp; use .y4m or .png");
+    if (!t) return no_ending(path, "--output", NULL, e);
+    if (clip->has_crf && !t->has_crf)
+        return sg_error_set(e, SG_E_ARG, "--crf has no effect on %s: it is for .mp4", t->name);
+    if (clip->has_png_level && !t->has_png_level)
+        return sg_error_set(e, SG_E_ARG, "--png-level has no effect on %s: it is for .png", t->name);
+    return t->check ? t->check(clip, e) : SG_OK;
 }
 
 sg_status sg_sink_check_format(const sg_clip *clip, sg_error *e)
@@ -113,7 +125,7 @@ sg_status sg_sink_check(const sg_clip *clip, sg_error *e)
 
 size_t sg_sink_bytes(const sg_clip *clip)
 {
-    const sg_sink_type *type = find_type(clip->path, NULL);
+    const sg_sink_type *type = find_type(clip->path);
     const size_t        frame = sg_image_bytes(clip->width, clip->height);
     const size_t        slots = clip->frames < SLOTS ? (size_t)clip->frames : SLOTS; /* others are never written */
     return type ? slots * frame + (type->bytes ? type->bytes(clip) : 0) : 0;
@@ -121,7 +133,7 @@ size_t sg_sink_bytes(const sg_clip *clip)
 
 const char *sg_sink_encoder(const sg_clip *clip, const char **what)
 {
-    const sg_sink_type *const type = find_type(clip->path, NULL);
+    const sg_sink_type *const type = find_type(clip->path);
     return type && type->encoder ? type->encoder(clip, what) : NULL;
 }
 

@@ -69,6 +69,10 @@ const char *sg_sink_default_name(int frames);
 /* ".mp4, .mkv, .webp, .png, .jpg, .y4m": what this build writes. Returns text. */
 const char *sg_sink_endings(char *text, size_t size);
 
+/* What is seen of a file without a clip: its ending is one of these, parted by blanks, that this build writes, and its folder
+ * is writable. what names the option in messages. SG_E_ARG, SG_E_FILE. */
+sg_status sg_sink_check_ending(const char *path, const char *what, const char *endings, sg_error *e) SG_MUST_USE;
+
 /* Checks the clip: a known ending, a format that can hold it, a writable folder. SG_E_ARG, SG_E_FILE, or
  * SG_E_UNSUPPORTED where a library lacks the format. */
 sg_status sg_sink_check(const sg_clip *clip, sg_error *e) SG_MUST_USE;
