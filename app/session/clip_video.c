@@ -25,7 +25,7 @@ typedef struct state {
     struct SwsContext *convert;
     AVFrame           *decoded, *rgb;
     AVPacket          *packet;
-    sg_image_turn      turn;
+    sg_image_rotation  rotation;
     bool               drained;
     int                packets, frames; /* so far */
     int64_t            end, last;       /* of the packets so far, and how long the last lasts: in the stream's unit */
@@ -131,9 +131,9 @@ static sg_status find_rotation(state *s, sg_error *e)
     if (!m) return SG_OK;
     const int32_t a = m[0], b = m[1], c = m[3], d = m[4];
     if (a && d && !b && !c)
-        s->turn = (sg_image_turn){false, a < 0, d < 0};
+        s->rotation = (sg_image_rotation){false, a < 0, d < 0};
     else if (b && c && !a && !d)
-        s->turn = (sg_image_turn){true, c < 0, b < 0};
+        s->rotation = (sg_image_rotation){true, c < 0, b < 0};
     else
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s: is rotated by other than quarters, which is not read", s->path);
     return SG_OK;
@@ -225,7 +225,7 @@ static sg_status open_converter(state *s, sg_error *e)
     const int av = av_frame_get_buffer(s->rgb, 0);
     if (av < 0) return fail(s, e, "no frame", av);
     sg_error     why = {0};
-    const size_t width = (size_t)(s->turn.exchange ? h : w), height = (size_t)(s->turn.exchange ? w : h);
+    const size_t width = (size_t)(s->rotation.exchange ? h : w), height = (size_t)(s->rotation.exchange ? w : h);
     if (sg_image_alloc(&s->image, width, height, &why) != SG_OK)
         return sg_error_set(e, why.code, "%s: %s", s->path, why.text);
     return SG_OK;
@@ -245,7 +245,7 @@ static sg_status take_frame(state *s, sg_error *e)
                             s->frames);
     if (sws_scale(s->convert, (const uint8_t *const *)f->data, f->linesize, 0, f->height, r->data, r->linesize) < 0)
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s: frame %d does not become RGB", s->path, s->frames);
-    sg_image_copy_turned(&s->image, r->data[0], r->linesize[0], s->turn);
+    sg_image_copy_rotated(&s->image, r->data[0], r->linesize[0], s->rotation);
     s->now = f->best_effort_timestamp;
     if (!s->frames) s->first = s->now;
     s->frames++;

@@ -97,8 +97,8 @@ static void turn(source *s)
     if (o < 2) return;
     if (sg_image_alloc(&out, exchange ? height : width, exchange ? width : height, &why) != SG_OK)
         leave(s, why.code, "%s", why.text);
-    sg_image_copy_turned(&out, s->image.rgb, (ptrdiff_t)width * 3,
-                         (sg_image_turn){exchange, exchange ? flip : mirror, exchange ? mirror : flip});
+    sg_image_copy_rotated(&out, s->image.rgb, (ptrdiff_t)width * 3,
+                          (sg_image_rotation){exchange, exchange ? flip : mirror, exchange ? mirror : flip});
     sg_image_close(&s->image);
     s->image = out;
 }

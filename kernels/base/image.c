@@ -20,7 +20,7 @@ sg_status sg_image_alloc(sg_image *out, size_t width, size_t height, sg_error *e
     return SG_OK;
 }
 
-void sg_image_copy_turned(const sg_image *to, const uint8_t *rgb, ptrdiff_t stride, sg_image_turn t)
+void sg_image_copy_rotated(const sg_image *to, const uint8_t *rgb, ptrdiff_t stride, sg_image_rotation t)
 {
     const ptrdiff_t x_step = t.exchange ? stride : 3, y_step = t.exchange ? 3 : stride;
     uint8_t        *out = to->rgb;

@@ -24,12 +24,12 @@ static inline size_t sg_image_bytes(int width, int height) { return (size_t)widt
 sg_status sg_image_alloc(sg_image *out, size_t width, size_t height, sg_error *e) SG_MUST_USE;
 
 /* Which pixel of a picture as stored a pixel of the picture is: x and y exchanged, and then counted backwards. */
-typedef struct sg_image_turn {
+typedef struct sg_image_rotation {
     bool exchange, x_back, y_back;
-} sg_image_turn;
+} sg_image_rotation;
 
 /* Fills `to`, which has its size, from rows of RGB that are stride bytes apart. */
-void sg_image_copy_turned(const sg_image *to, const uint8_t *rgb, ptrdiff_t stride, sg_image_turn t);
+void sg_image_copy_rotated(const sg_image *to, const uint8_t *rgb, ptrdiff_t stride, sg_image_rotation t);
 
 void sg_image_close(sg_image *i); /* zero is fine */
 
