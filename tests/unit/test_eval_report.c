@@ -240,10 +240,7 @@ static void test_student(void **state)
     static const double v[] = {3, 1, 4, 1, 5, 9};
     sg_running          r = {0};
     sg_interval         after[6];
-    for (int i = 0; i < 6; i++) {
-        after[i] = sg_running_interval(&r);
-        sg_running_add(&r, v[i]);
-    }
+    for (int i = 0; i < 6; i++) after[i] = sg_running_interval(&r), sg_running_add(&r, v[i]);
     assert_interval(&after[5], 2.8, 0.578843915841765, 5.02115608415823);
     assert_true(after[1].mean == 3 && isnan(after[1].low) && isnan(after[1].high) && isnan(after[0].mean));
 }
