@@ -41,9 +41,10 @@ extern "C" {
 typedef struct sg_attention_options {
     const char *backend; /* "cpu" (NULL), "cuda", or "ref", the slow oracle */
     int         threads; /* 0: one a core */
-    unsigned cpu_mask;   /* bit i allows level i: SSE2, AVX2, AVX-512, its VNNI, its BF16, AMX; 0: all that there is, or
-                           * up to what the environment variable SPARGE_GEN_CPUMASK names: base, avx2 .. amx */
-    int      device;     /* of cuda: which GPU, as CUDA counts them */
+    /* Bit i of cpu_mask allows level i: SSE2, AVX2, AVX-512, its VNNI, its BF16, AMX. 0 allows all that there is, or
+     * those up to the one that the environment variable SPARGE_GEN_CPUMASK names: base, avx2 .. amx. */
+    unsigned cpu_mask;
+    int      device; /* of cuda: which GPU, as CUDA counts them */
     int64_t  reserved[8];
 } sg_attention_options;
 
@@ -62,14 +63,14 @@ SG_PUBLIC sg_status   sg_attention_context_open(sg_attention_context **out, cons
 SG_PUBLIC void        sg_attention_context_close(sg_attention_context **c);
 SG_PUBLIC const char *sg_attention_context_device(const sg_attention_context *c); /* for people */
 
-/* In elements. Channels are contiguous. All 0: [batch, token, head, channel] without gaps. */
+/* The strides count elements. Channels are contiguous. All 0 means [batch, token, head, channel] without gaps. */
 typedef struct sg_attention_stride {
     int64_t batch, head, token;
 } sg_attention_stride;
 
 typedef struct sg_attention_call_args {
-    /* The tensors: n queries, m keys. A tensor with layout [token, head, channel] without gaps is used in place. Other
-     * layouts are copied once. F16 is copied to F32. o may not overlap q, k or v. */
+    /* The tensors have n queries and m keys. A tensor with layout [token, head, channel] without gaps is used in place.
+     * Other layouts are copied once. F16 is copied to F32. o may not overlap q, k or v. */
     void               *o;
     const void         *q, *k, *v;
     sg_attention_stride o_stride, q_stride, k_stride, v_stride;
@@ -88,11 +89,11 @@ typedef struct sg_attention_call_args {
     const char *order;   /* "hilbert", "hilbert-cube", "hilbert-frame", "morton", "row", "column", "time", "random" */
     int64_t     text_prefix, text_suffix;
 
-    /* The method. Sequences of fewer than 1,024 tokens are always dense, and the report says so; a mask is then
-     * refused. */
+    /* These members choose the method. Sequences of fewer than 1,024 tokens are always dense, and the report says so; a
+     * mask is then refused. */
     const char    *kind;                  /* "sparge" (NULL), "sage" or "dense" */
     const char    *preset;                /* "usual" (NULL), or "paper": SpargeAttn to the letter */
-    double         topk;                  /* the share of the blocks to keep, in (0, 1]: 0.5 */
+    double         topk;                  /* the density to aim at, in (0, 1]: 0.5 */
     double         tau;                   /* or the share of the mass to keep, in (0, 1] */
     const uint8_t *mask;                  /* or those that are not 0: [mask_heads, n / 128, m / 64], rounded up */
     int64_t        mask_heads;            /* 1 or heads */
@@ -105,7 +106,7 @@ typedef struct sg_attention_call_args {
     const char    *tail;                  /* "on"; "off", which is the default with a mask */
     const char    *tail_bias;             /* "0", "half", "rank1" */
     const char    *budget;                /* of blocks: one for each "row", or one for all "heads" */
-    const char    *pv_dtype;              /* of weights and values: "bf16", "int8", "fp8" (GPUs from 8.9 up), "auto" (NULL) */
+    const char    *pv_dtype; /* of weights and values: "bf16", "int8", "fp8" (GPUs from 8.9 up), "auto" (NULL) */
     int64_t        reserved[8];
 } sg_attention_call_args;
 

@@ -16,17 +16,18 @@ extern "C" {
 
 enum { SG_ERROR_ROWS = 128 };
 
-/* Of one render. Zero-initialise. */
+/* Collects the errors of one render. Zero-initialise it. */
 typedef struct sg_attention_error {
     int     steps, layers;
     double *sum;     /* [steps][layers][2]: |y - dense|, |dense|; owned */
     double  seconds; /* spent on measuring, from when the device had finished what came before */
 } sg_attention_error;
 
-/* For sg_policy's `on_end`, with the sg_attention_error as context. A failure is latched in s. */
+/* Serves as sg_policy's `on_end`, with the sg_attention_error as context. A failure is latched in s. */
 sg_attention_hook sg_attention_error_hook;
 
-/* The error of one layer of one step; -1: of all. NAN where nothing was measured, for example where all was dense. */
+/* Returns the error of one layer of one step; -1 stands for all layers, or all steps. It is NAN where nothing was
+ * measured, for example where all was dense. */
 double sg_attention_error_of(const sg_attention_error *e, int step, int layer);
 
 void sg_attention_error_free(sg_attention_error *e);

@@ -4,7 +4,7 @@
 
 #include "run.h"
 
-/* SG_E_ARG: the mask has not as many heads or blocks as x. */
+/* Returns SG_E_ARG if the mask has other numbers of heads or blocks than x. */
 sg_status sg_block_mask_check(const sg_policy *p, const sg_attention_shape *x, sg_error *e) SG_MUST_USE;
 
 /* Lists the blocks of keys, of the first `seen`, that block i of a head's queries keeps: those of the mask, and all that

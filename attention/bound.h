@@ -1,4 +1,4 @@
-/* bound.h - a policy bound to shapes, as run.c runs it and run_counts.c counts it. Private to these. */
+/* bound.h - a policy bound to shapes, as run.c runs it and run_counts.c counts it. It is private to these. */
 #ifndef SG_BOUND_H
 #define SG_BOUND_H
 
@@ -23,7 +23,7 @@ struct sg_attention {
 
 static inline int64_t keys(const sg_attention *a) { return a->shape.m ? a->shape.m : a->shape.n; }
 
-/* How many blocks of keys are visible to block i of queries. */
+/* Returns how many blocks of keys are visible to block i of queries. */
 static inline int64_t seen(const sg_attention *a, int64_t i)
 {
     const int64_t end = (i + 1) * SG_BLOCK_Q;
@@ -35,7 +35,7 @@ static inline float pv_threshold_of(const sg_attention *a, int row, int64_t head
     return a->p.tuned ? a->p.tuned->pv_threshold[row * a->shape.h + head] : a->p.pv_threshold;
 }
 
-/* Whether some head of this row of thresholds has a PV filter. */
+/* Tells whether some head of this row of thresholds has a PV filter. */
 static inline bool filters(const sg_attention *a, int row)
 {
     for (int64_t i = 0; i < a->shape.h; i++)

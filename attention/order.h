@@ -15,26 +15,28 @@ extern "C" {
 #endif
 
 typedef enum sg_order {
-    SG_ORDER_ROW,           /* frames, rows, columns: the model's own */
-    SG_ORDER_COLUMN,        /* frames, columns, rows: along y fastest */
-    SG_ORDER_TIME,          /* rows, columns, frames: along time fastest */
-    SG_ORDER_HILBERT,       /* generalised 3-D Hilbert curve: each step goes to a neighbour; 2-D for one frame */
-    SG_ORDER_HILBERT_CUBE,  /* sorted by the index on the Hilbert curve of the enclosing cube, whose side is a power of
-                             * two; 8 k + 1 frames begin at its third layer */
+    SG_ORDER_ROW,     /* frames, rows, columns: the model's own */
+    SG_ORDER_COLUMN,  /* frames, columns, rows: along y fastest */
+    SG_ORDER_TIME,    /* rows, columns, frames: along time fastest */
+    SG_ORDER_HILBERT, /* generalised 3-D Hilbert curve: each step goes to a neighbour; 2-D for one frame */
+    /* HILBERT_CUBE sorts the tokens by the index on the Hilbert curve of the enclosing cube, whose side is a power of
+     * two; 8 k + 1 frames begin at its third layer. */
+    SG_ORDER_HILBERT_CUBE,
     SG_ORDER_HILBERT_FRAME, /* frame by frame, each along a 2-D curve, every other frame backwards */
     SG_ORDER_MORTON,        /* bits of t, y, x interleaved */
     SG_ORDER_RANDOM,        /* shuffled by a fixed seed: the worst case */
     SG_ORDERS
 } sg_order;
 
-/* "row", "column", "time", "hilbert", "hilbert-cube", "hilbert-frame", "morton", "random", NULL. */
+/* The names, by sg_order, are "row", "column", "time", "hilbert", "hilbert-cube", "hilbert-frame", "morton" and
+ * "random"; NULL follows them. */
 extern const char *const sg_order_names[SG_ORDERS + 1];
 
-/* at[i] = the row-major index of the token at position i, for i in [0, t y x). at has t y x entries. The sides are 1 or
- * more and t y x < 2^31. SG_E_MEMORY when the curve finds no memory. */
+/* Sets at[i] to the row-major index of the token at position i, for i in [0, t y x). at has t y x entries. The sides
+ * are 1 or more and t y x < 2^31. Returns SG_E_MEMORY when the curve finds no memory. */
 sg_status sg_order_make(int32_t *at, sg_order order, int64_t t, int64_t y, int64_t x) SG_MUST_USE;
 
-/* inverse[at[i]] = i. */
+/* Sets inverse[at[i]] to i, for all i in [0, n). */
 void sg_order_invert(int32_t *inverse, const int32_t *at, int64_t n);
 
 #ifdef __cplusplus

@@ -23,7 +23,7 @@ typedef enum sg_score_kind {
 
 typedef enum sg_tail_bias { SG_TAIL_BIAS_NONE, SG_TAIL_BIAS_HALF, SG_TAIL_BIAS_RANK1 } sg_tail_bias;
 
-/* The type of weights and values in p v, where attention is not dense. */
+/* Names the type of weights and values in p v, where attention is not dense. */
 typedef enum sg_pv_dtype {
     SG_PV_AUTO, /* the backend's preferred type */
     SG_PV_BF16,
@@ -36,7 +36,7 @@ extern const char *const sg_score_names[];     /* "mean", "sub16", "error", NULL
 extern const char *const sg_tail_bias_names[]; /* "0", "half", "rank1", NULL */
 extern const char *const sg_pv_dtype_names[];  /* "auto", "bf16", "fp8", "int8", NULL */
 
-/* Thresholds of each head, as found by tuning; for the file see thresholds.h in model/. The arrays are
+/* Holds the thresholds of each head that tuning found; model/thresholds.h describes their file. The arrays are
  * [buckets][layers][heads]. Bucket b serves timesteps (of 1000) at or above from[b]; from falls, and ends with 0. */
 typedef struct sg_thresholds {
     int            buckets, layers, heads;
@@ -49,7 +49,7 @@ typedef struct sg_thresholds {
 
 struct sg_attention_shape; /* run.h */
 
-/* Called with the operands of an attention. */
+/* This is called with the operands of an attention. */
 typedef void sg_attention_hook(void *context, sg_stream *s, const struct sg_attention_shape *shape, int layer, int step,
                                int pass, double timestep, const sg_attend_args *args);
 
@@ -72,29 +72,31 @@ typedef struct sg_policy {
     sg_attention_kind    dense_steps_kind; /* they are DENSE or SAGE */
     const char          *dense_layers;     /* "0,28-29": these layers are dense; NULL: none. Borrowed */
     const sg_thresholds *tuned;            /* replaces rule, amount, theta and pv_threshold; NULL: none. Borrowed */
-    sg_tensor            mask; /* U8 [1 or h, nq, nk], host: non-zero where a block is kept, as blocks of text are in
-                                * any case; rule GIVEN. Borrowed */
-    /* NULL: none. sg_attention_run calls on_begin first, before y is written, and on_end last, where attention was not dense;
-     * both on a plan too, which counts their scratch memory. */
+    /* With rule GIVEN mask, U8 [1 or h, nq, nk] on the host, is not 0 where a block is kept, as blocks of text are in
+     * any case. It is borrowed. */
+    sg_tensor mask;
+    /* These may be NULL. sg_attention_run calls on_begin first, before y is written, and on_end last, where attention
+     * was not dense. It calls both on a plan too, which counts their scratch memory. */
     sg_attention_hook *on_begin, *on_end;
     void              *on_begin_context, *on_end_context;
 } sg_policy;
 
 enum { SG_TOKENS = 8192, SG_NAMED_TOKENS = 1024 };
 
-/* Sparge, top-k 0.5, 20 % of the steps dense, and the score, tail and budget that did best in NOTES.md. */
+/* Returns sparge with top-k 0.5, 20 % of the steps dense, and the score, tail and budget that did best in NOTES.md. */
 sg_policy sg_policy_default(void);
-/* SpargeAttn to the letter: block means, skipped is dropped, top-k 0.5, theta and pv_threshold off. */
+/* Returns SpargeAttn to the letter: scores are of block means, skipped blocks are dropped, top-k is 0.5, theta and
+ * pv_threshold are off. */
 sg_policy sg_policy_paper(void);
 
-/* How many of so many steps, the first, skip nothing: rounded up, but not for an error in the last place. */
+/* Returns how many of the first steps skip nothing: the share is rounded up, but not for an error in the last place. */
 int sg_policy_dense_steps(const sg_policy *p, int steps);
 
-/* SG_E_ARG for an invalid policy: the message has the member, its value and valid ones. */
+/* Returns SG_E_ARG for an invalid policy; the message has the member, its value and valid ones. */
 sg_status sg_policy_check(const sg_policy *p, sg_error *e) SG_MUST_USE;
 
-/* Whether `layer` is in a list such as "0,28-29". SG_E_ARG from _check for a list that is malformed or names a layer that
- * is not there; option: what the message begins with. */
+/* Tells whether `layer` is in a list such as "0,28-29". sg_layers_check returns SG_E_ARG for a list that is malformed
+ * or names a layer that is not there; its message begins with `option`. */
 bool      sg_layers_have(const char *list, int layer);
 sg_status sg_layers_check(const char *option, const char *list, int layers, sg_error *e) SG_MUST_USE;
 

@@ -44,7 +44,7 @@ static sg_status check_sparge(const sg_attention *a, sg_error *e)
     return a->p.rule != SG_SELECT_GIVEN || t ? SG_OK : sg_block_mask_check(&a->p, &a->shape, e);
 }
 
-/* Of tuned thresholds, at this timestep. */
+/* Returns the bucket of the tuned thresholds that serves this timestep. */
 static int bucket_of(const sg_attention *a, double timestep)
 {
     const sg_thresholds *const t = a->p.tuned;
@@ -244,7 +244,7 @@ void sg_attention_upload(sg_attention *a, sg_stream *s)
 /* The slot in [passes][layers]. It is the same in all steps, so that all steps issue the same ops. */
 static int slot_of(const sg_attention *a, int layer, int pass) { return pass * a->shape.layers + layer; }
 
-/* Of one row or slot, [h] or [h, 2]. */
+/* Returns the part of one row or slot, [h] or [h, 2]. */
 static sg_tensor heads_at(sg_tensor t, int64_t i)
 {
     const sg_tensor row = sg_rows(t, i, 1);

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* The shapes that attention is bound to. */
+/* Describes the shapes that attention is bound to. */
 typedef struct sg_attention_shape {
     int64_t  n;                        /* tokens */
     int64_t  h, hk, d;                 /* heads of queries, of keys and values; channels of a head */
@@ -20,12 +20,12 @@ typedef struct sg_attention_shape {
     int64_t  m;      /* keys; 0: n */
     int64_t  whole;  /* the n are a sample of so many queries; 0: they are all */
     int64_t  masked; /* tokens that the policy's mask is for: of these the n are the first, but for text; 0: n */
-    /* Of each step, of 1000: selects the bucket of tuned thresholds. NULL: unknown. Borrowed by sg_attention_open only.
-     */
+    /* The timestep of each step, of 1000, selects the bucket of tuned thresholds. NULL means that they are unknown.
+     * Only sg_attention_open borrows them. */
     const double *timesteps;
 } sg_attention_shape;
 
-/* Why a layer of a step ran the kind that it ran. */
+/* Says why a layer of a step ran the kind that it ran. */
 typedef enum sg_attention_why {
     SG_WHY_POLICY, /* by the policy */
     SG_WHY_SHORT,  /* dense: the sequence is too short to gain from skipping */
@@ -36,61 +36,63 @@ typedef enum sg_attention_why {
 
 typedef struct sg_attention sg_attention;
 
-/* Binds p. Copies p, but not what p borrows. SG_E_ARG: thresholds, mask or layers do not fit the shape.
- * SG_E_UNSUPPORTED: p names sage or sparge and the backend has neither, or p asks for FP8 and the backend has none. */
+/* Binds p, and copies p but not what p borrows. Returns SG_E_ARG if thresholds, mask or layers do not fit the shape,
+ * and SG_E_UNSUPPORTED if p names sage or sparge and the backend has neither, or p asks for FP8 and the backend has
+ * none. */
 sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_attention_shape *shape,
                             sg_error *e) SG_MUST_USE;
 void      sg_attention_close(sg_attention **a);
 
-/* Whether some layer of some step skips blocks, so that the order of the tokens matters. */
+/* Tells whether some layer of some step skips blocks, so that the order of the tokens matters. */
 bool sg_attention_skips(const sg_attention *a);
 
-/* Allocates thresholds and counters in s->keep and uploads the thresholds, of tuned ones the first bucket. Call it
- * before the first run on that stream. */
+/* Allocates thresholds and counters in s->keep and uploads the thresholds; of tuned ones it uploads the first bucket.
+ * Call it before the first run on that stream. */
 void sg_attention_upload(sg_attention *a, sg_stream *s);
 
-/* The kind that runs in this layer of this step, and the reason. */
+/* Returns the kind that runs in this layer of this step, and in *why the reason. */
 sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int step, sg_attention_why *why);
 
-/* How many steps, from this one on and with it, issue the same ops on the same memory: their layers run the same kinds.
- * Thresholds of another timestep differ in value only and are uploaded to the same memory. */
+/* Returns how many steps, from this one on and with it, issue the same ops on the same memory: their layers run the
+ * same kinds. Thresholds of another timestep differ in value only and are uploaded to the same memory. */
 int sg_attention_same_steps(const sg_attention *a, int step);
 
 /* Uploads the thresholds of timestep, of 1000, unless they are there. Call it before sg_step_begin: otherwise
  * sg_attention_run uploads them inside the step, and the step cannot be replayed. */
 void sg_attention_set_timestep(const sg_attention *a, sg_stream *s, double timestep);
 
-/* y = attention of q, k, v, whose tokens are in the policy's order; k and v [m, hk, d]. args are those of sg_attend,
- * bias and key_bias absent. Where attention is dense, y has q's dtype. timestep, of 1000, selects the bucket of tuned
- * thresholds. Taps "attention.<layer>.*": q, k, v, score, list, count, y. */
+/* Sets y to the attention of q, k and v, whose tokens are in the policy's order; k and v are [m, hk, d]. args are those
+ * of sg_attend, without bias and key_bias. Where attention is dense, y has q's dtype. timestep, of 1000, selects the
+ * bucket of tuned thresholds. It taps q, k, v, score, list, count and y as "attention.<layer>.*". */
 void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, int pass, double timestep,
                       const sg_attend_args *args);
 
 typedef void sg_attention_visit(void *context, sg_stream *s, int bucket);
 
-/* Layer 0 of step 0 in pass 0, which must skip blocks: y by each bucket of tuned thresholds in turn, and a visit after each,
- * which may count. What is made of q, k and v alone is made once, so all buckets must judge by the same theta. No hook is
- * called. */
+/* Runs layer 0 of step 0 in pass 0, which must skip blocks, by each bucket of tuned thresholds in turn, and calls visit
+ * after each, which may count. What is made of q, k and v alone is made once, so all buckets must judge by the same
+ * theta. No hook is called. */
 void sg_attention_run_buckets(const sg_attention *a, sg_stream *s, const sg_attend_args *args,
                               sg_attention_visit *visit, void *context);
 
-/* Counts of one layer of one pass of one step, summed over its heads. */
+/* Holds the counts of one layer of one pass of one step, summed over its heads. */
 typedef struct sg_attention_count {
     sg_attention_kind kind;
     sg_attention_why  why;
-    int64_t           blocks, kept; /* visible pairs of blocks, those of text with them, and those computed; 0: it did
-                                     * not run */
-    double            mass;         /* predicted share of the mass, or of the error, in the kept pairs; mean */
-    int64_t           groups;       /* groups of 32 queries times kept blocks: the candidates of the PV filter */
-    int64_t           skipped;      /* how many of them the PV filter skipped */
-    double            skipped_mass; /* share of the sums that it skipped; mean */
+    /* blocks counts the visible pairs of blocks, those of text with them, and kept those that were computed: kept /
+     * blocks is the density. Both are 0 where the layer did not run. */
+    int64_t blocks, kept;
+    double  mass;         /* predicted share of the mass, or of the error, in the kept pairs; mean */
+    int64_t groups;       /* groups of 32 queries times kept blocks: the candidates of the PV filter */
+    int64_t skipped;      /* how many of them the PV filter skipped */
+    double  skipped_mass; /* share of the sums that it skipped; mean */
 } sg_attention_count;
 
-/* Counts of all passes of a step, on the host: [passes][layers]. It reads the device. Call it before the next step,
- * which overwrites them there. */
+/* Reads the counts of all passes of a step, [passes][layers], from the device. Call it before the next step, which
+ * overwrites them there. */
 sg_status sg_attention_counts(const sg_attention *a, sg_stream *s, int step, sg_attention_count *out) SG_MUST_USE;
 
-/* The same of each head of the first layer in the first pass: [h]. A failure is latched in s. */
+/* Reads the counts of each head of the first layer in the first pass: [h]. A failure is latched in s. */
 void sg_attention_head_counts(const sg_attention *a, sg_stream *s, int step, sg_attention_count *out);
 
 #ifdef __cplusplus

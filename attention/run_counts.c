@@ -30,7 +30,7 @@ static void read_counters(counters *c, const sg_attention *a, sg_stream *s)
     sg_download(s, c->skipped, a->skipped);
 }
 
-/* Of so many heads, from number `from` of all slots' on. */
+/* Sums the counts of so many heads, from number `from` of all slots' on. */
 static sg_attention_count count_of(const sg_attention *a, const counters *n, int step, int64_t from, int64_t heads)
 {
     const int          slot = (int)(from / a->shape.h), ran = ran_in(a, step)[slot];

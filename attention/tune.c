@@ -246,7 +246,7 @@ static double sum_of(const call *c, int64_t head, bool held, int part)
     return sum;
 }
 
-/* The share of blocks that the looked at queries of a head keep. Those of text keep all. */
+/* Returns the density of a head, over the queries that are looked at. Those of text keep all. */
 static double kept_share(const call *c, const sg_attention_count *count)
 {
     const int64_t nk = sg_div_up(c->shape.m, SG_BLOCK_K), text = sg_div_up(c->shape.n, SG_BLOCK_Q) - c->blocks;

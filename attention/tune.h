@@ -25,33 +25,37 @@ enum { SG_TUNE_EVERY = 4, SG_TUNE_CHECKED = 4 }; /* one in so many of the sample
 
 typedef struct sg_tune sg_tune;
 
-/* SG_E_ARG for invalid options: another rule, causal, bounds that are not 0 < l1 <= l2, a least amount outside [0, 1].
- * The caller closes. */
+/* Returns SG_E_ARG for invalid options: another rule, causal, bounds that are not 0 < l1 <= l2, a least amount outside
+ * [0, 1]. The caller closes. */
 sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e) SG_MUST_USE;
 void      sg_tune_close(sg_tune **t);
 
-/* For sg_policy's `on_begin`, with the sg_tune as context. Samples each attention, in the scratch memory of s; a plan
- * counts that. Results add up over passes, steps and renders, which must be on one backend and have the same number of steps, layers and
- * heads. A failure is latched in s: SG_E_UNSUPPORTED where the backend has only dense attention. */
+/* Serves as sg_policy's `on_begin`, with the sg_tune as context. It samples each attention, in the scratch memory of s;
+ * a plan counts that. Results add up over passes, steps and renders, which must be on one backend and have the same
+ * number of steps, layers and heads. A failure is latched in s; it is SG_E_UNSUPPORTED where the backend has only dense
+ * attention. */
 sg_attention_hook sg_tune_hook;
 
-/* Of one head in one bucket: density and errors with the chosen thresholds. */
+/* Holds the density and the errors of one head in one bucket with the chosen thresholds. */
 typedef struct sg_tune_figure {
-    float density; /* blocks kept, a share; NAN, and no errors: this layer did not run in these steps, and keeps all */
-    float l1, l1_checked,
-        l1_worst;         /* error: on the queries chosen by; on queries held out; the largest of one layer's call */
-    float l2, l2_checked; /* with the PV filter */
-    float skipped;        /* share of the kept blocks that the filter skips */
+    /* density is the share of the blocks that is computed. It is NAN, and there are no errors, where this layer did not
+     * run in these steps; it then keeps all. */
+    float density;
+    /* l1 is the error on the queries that the choice was made by, l1_checked that on queries held out, l1_worst the
+     * largest of one call of a layer. l2 and l2_checked are those with the PV filter. */
+    float l1, l1_checked, l1_worst;
+    float l2, l2_checked;
+    float skipped; /* share of the kept blocks that the filter skips */
 } sg_tune_figure;
 
 /* Chooses the smallest amounts, not below `least`, whose error is at most l1, and the smallest PV thresholds whose
  * error is at most l2. A head that would skip less than a tenth of its blocks keeps all. A filter that would skip less
- * than a fiftieth is off. t owns both arrays until its next call; figures are [buckets][layers][heads]. SG_E_ARG when
- * nothing was seen: no sequence was long enough. */
+ * than a fiftieth is off. t owns both arrays until its next call; figures are [buckets][layers][heads]. Returns
+ * SG_E_ARG when nothing was seen, as no sequence was long enough. */
 sg_status sg_tune_choose(sg_tune *t, const sg_thresholds **out, const sg_tune_figure **figures,
                          sg_error *e) SG_MUST_USE;
 
-/* Seconds spent on measuring so far. */
+/* Returns the seconds spent on measuring so far. */
 double sg_tune_seconds(const sg_tune *t);
 
 #ifdef __cplusplus

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* What of a CPU's instructions there are kernels for. A set of features, such as a mask, is a sum of these: no feature
- * implies another. AVX-VNNI comes with AVX-512 VNNI or without it. */
+/* These are the features of a CPU that there are kernels for. A set of features, such as a mask, is a sum of these: no
+ * feature implies another. AVX-VNNI comes with AVX-512 VNNI or without it. */
 enum {
     SG_CPU_BASE = 1 << 0,   /* SSE2: always */
     SG_CPU_AVX2 = 1 << 1,   /* and FMA */
@@ -22,28 +22,29 @@ enum {
     SG_CPU_AVXVNNI = 1 << 7 /* VNNI of 256 bits, VEX-coded */
 };
 
-/* The same of GPUs. 10.x and 12.x have the first two. */
+/* These are the features of a GPU. Compute capabilities 10.x and 12.x have the first two. */
 enum {
     SG_GPU_MMA = 1 << 0,  /* mma.sync of BF16 and I8: from compute capability 8.0 up */
     SG_GPU_FP8 = 1 << 1,  /* and of FP8: from 8.9 up */
     SG_GPU_WGMMA = 1 << 2 /* 9.x only */
 };
 
-/* Levels, as people name them: a name stands for what that level needs. */
+/* These are the names of levels for people. A name stands for the features that its level needs. */
 extern const char *const sg_cpu_mask_names[];  /* "base", "avx2" .. "amx", "all", NULL */
 extern const char *const sg_gpu_level_names[]; /* "sm80", "sm89", "sm90", NULL */
 
-/* The features of the level of that name, and of those that it stands on; 0: there is no such name. */
+/* Returns the features of the level of that name, and of those that it stands on; 0 where there is no such name. */
 unsigned sg_cpu_mask_of(const char *name);
 
-/* The CPU features that this machine has and a mask, as sg_backend_options.cpu_mask, allows. SG_E_ARG: the variable
- * SPARGE_GEN_CPUMASK names no level. */
+/* Finds the CPU features that this machine has and a mask, as sg_backend_options.cpu_mask, allows. Returns SG_E_ARG if
+ * the variable SPARGE_GEN_CPUMASK names no level. */
 sg_status sg_cpu_features_of(unsigned *features, unsigned mask, sg_error *e) SG_MUST_USE;
 unsigned  sg_gpu_mask_of(const char *name);
 
 unsigned sg_gpu_features(int capability); /* 90 is compute capability 9.0; 0 below 8.0 */
 
-/* Whether a GPU runs code compiled for one of these architectures: "89-real 90a-real 90-virtual", machine code and PTX. */
+/* Tells whether a GPU runs code compiled for one of these architectures: "89-real 90a-real 90-virtual", machine code
+ * and PTX. */
 bool sg_gpu_runs(int capability, const char *architectures);
 
 typedef struct sg_backend_options {
@@ -54,8 +55,9 @@ typedef struct sg_backend_options {
     int         device;   /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int         local_rank; /* device 0: this process's number among those of its host, which take the GPUs in turn */
     const char *root;       /* the folder that stands for / where auto looks for a card; NULL: / */
-    int64_t
-        dnn_min_macs; /* multiply-adds from which cuda asks cuDNN and cublasLt; 0: where it pays; 1: always, for tests */
+    /* From dnn_min_macs multiply-adds on cuda asks cuDNN and cublasLt; 0 stands for where it pays, and 1, for tests,
+     * for always. */
+    int64_t dnn_min_macs;
 } sg_backend_options;
 
 typedef struct sg_backend {
@@ -76,7 +78,7 @@ typedef struct sg_backend {
     char     passed[256]; /* for people: which NVIDIA card auto took this for, and why; or empty */
 } sg_backend;
 
-/* What this build holds. */
+/* Says what this build holds. */
 typedef struct sg_build {
     const char *cuda;         /* its toolkit's version, "12.9.86"; NULL: no cuda backend */
     const char *cuda_targets; /* what kernels are compiled for, as CMake names it: "80,90-real" */
@@ -95,26 +97,27 @@ void      sg_backend_close(sg_backend **b);
  * It stays open as long as the process. With cpu and ref nothing is to be opened. Fails as sg_backend_open. */
 sg_status sg_backend_touch(const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 
-/* Which of so many GPUs o means. SG_E_ARG: device is not one of them. */
+/* Chooses which of so many GPUs o means. Returns SG_E_ARG if its device is not one of them. */
 sg_status sg_backend_choose_gpu(int *out, const sg_backend_options *o, int gpus, sg_error *e) SG_MUST_USE;
 
-/* Whether the machine has an NVIDIA card, by what is in the folder that stands for / (NULL: /): NVIDIA's driver, its device, or
- * a card on the bus. driver: the driver's version, or empty. A card that CUDA_VISIBLE_DEVICES hides is not there. */
+/* Tells whether the machine has an NVIDIA card, by what is in the folder that stands for / (NULL: /): NVIDIA's driver,
+ * its device, or a card on the bus. driver gets the driver's version, or stays empty. A card that CUDA_VISIBLE_DEVICES
+ * hides is not there. */
 bool sg_gpu_is_there(const char *root, char *driver, size_t size);
 
 /* Makes b's GPU the calling thread's current device, which CUDA keeps for each thread: streams of b may be used by this
  * thread from here on. */
 void sg_backend_make_current(const sg_backend *b);
 
-/* A stream of b without memory: give keep and scratch their blocks before use. Enters b. */
+/* Makes a stream of b without memory, and enters b. Give keep and scratch their blocks before use. */
 sg_stream sg_stream_of(const sg_backend *b);
 
-/* Bytes that the backend holds for packed weights and library scratch. Packed weights never take more than an eighth of
- * total_bytes: what does not fit is packed anew at every use. */
+/* Returns how many bytes the backend holds for packed weights and library scratch. Packed weights never take more than
+ * an eighth of total_bytes: what does not fit is packed anew at every use. */
 size_t sg_backend_packed_bytes(const sg_backend *b);
 
-/* What served, where that depends on what else the machine has, for people: "cuDNN 9.19.0 runs 40 shapes". Empty where
- * it does not, or nothing has wanted it. */
+/* Tells people what served, where that depends on what else the machine has: "cuDNN 9.19.0 runs 40 shapes". The text is
+ * empty where it does not, or nothing has wanted it. */
 void sg_backend_served(const sg_backend *b, char *text, size_t size);
 
 /* A library that knows no replicated edges of a convolution gets x with them, for so many frames of y at a time. */
@@ -125,20 +128,21 @@ enum { SG_REPLICATED_FRAMES = 4 };
 void sg_backend_prepare_linear(const sg_backend *b, const sg_linear_args *a);
 void sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a);
 
-/* Host memory that the code of b takes, or is about to take, when it works. Generates what is noted first. */
+/* Returns the host memory that the code of b takes, or is about to take, when it works. Before that it generates what
+ * is noted. */
 size_t sg_backend_code_bytes(const sg_backend *b);
 
-/* Scratch that a convolution by transformed tiles takes; 0: it is none. */
+/* Returns the scratch memory that a convolution by transformed tiles takes; 0 where it is none. */
 size_t sg_backend_transform_bytes(const sg_backend *b, const sg_conv_args *a);
 
-/* Numbers that the weights w are in the layout of the products that read them, most likely. */
+/* Returns how many numbers the weights w most likely are in the layout of the products that read them. */
 uint64_t sg_backend_packed_numbers(const sg_backend *b, const sg_tensor *w);
 
 /* Packs the weights w ahead of the products noted that read such a shape, unless those want several layouts. Like every
  * packed weight it is known by w's address until sg_backend_drop_packed. */
 void sg_backend_pack(const sg_backend *b, const sg_tensor *w);
 
-/* Packed weights shall take at most this many bytes from now on, if that is less than an eighth of total_bytes. */
+/* Limits packed weights to this many bytes from now on, if that is less than an eighth of total_bytes. */
 void sg_backend_limit_packed(sg_backend *b, size_t bytes);
 
 /* Frees what ops keep for the next call of their kind: call it between phases that have little in common. */

@@ -45,11 +45,12 @@ typedef struct sg_verdict {
     int64_t     at;                   /* element at fault, or that of the largest error */
 } sg_verdict;
 
-/* Three tensors of one shape and dtype, in host memory. cut: the number of products of each sum that truncating tensor
- * cores added; 0: none, or the result has less precision than F32. */
+/* Judges `got` by the two others. All three have one shape and dtype and lie in host memory. cut is the number of
+ * products of each sum that truncating tensor cores added; 0 means none, or that the result has less precision than
+ * F32. */
 sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded, int64_t cut);
 
-/* "largest error 3.0e-03 at 17, 2.1e-06 allowed; ..." */
+/* Writes the verdict for people: "largest error 3.0e-03 at 17, 2.1e-06 allowed; ..." */
 void sg_verdict_text(char *out, size_t size, const sg_verdict *v);
 
 #ifdef __cplusplus

@@ -534,7 +534,7 @@ bool sg_reads_output(const char *op, const void *args)
     return strcmp(op, "gate_add") == 0 || strcmp(op, "count_non_finite") == 0;
 }
 
-/* Of a picture at twice its size, where the backend does not make it on the way. */
+/* Convolves a picture at twice its size, where the backend does not make that on the way. */
 static void upsample_conv(sg_stream *s, const sg_conv_args *a)
 {
     const size_t         mark = s->scratch.used;

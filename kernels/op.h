@@ -24,9 +24,9 @@ extern "C" {
 #define SG_STATIC_ASSERT _Static_assert
 #endif
 
-/* sg_<op>_tensors: the args of op begin with so many tensors, `last` the last of them. sg_<op>_outputs: the op writes the
- * first of them, so many at most. arrays: bytes of the arrays behind them; the other members are smaller than one tensor,
- * so that a tensor that stands behind them, or is added behind `last`, does not compile. */
+/* The args of op begin with sg_<op>_tensors tensors, of which `last` is the last. The op writes the first of them,
+ * sg_<op>_outputs at most. `arrays` counts the bytes of the arrays behind them; the other members are smaller than one
+ * tensor, so that a tensor that stands behind them, or is added behind `last`, does not compile. */
 #define SG_TENSORS_AND(op, outputs, last, arrays)                                                                      \
     enum {                                                                                                             \
         sg_##op##_outputs = outputs,                                                                                   \
@@ -40,11 +40,11 @@ extern "C" {
 
 typedef enum sg_act {
     SG_ACT_NONE,
-    SG_ACT_RELU,      /* max(x, 0) */
-    SG_ACT_SILU,      /* x / (1 + exp(-x)) */
-    SG_ACT_GELU_TANH, /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
-    SG_ACT_CLAMP,     /* min(max(x, -1), 1) */
-    SG_ACT_GELU_ERF,  /* x/2 (1 + erf(x / sqrt(2))) */
+    SG_ACT_RELU,       /* max(x, 0) */
+    SG_ACT_SILU,       /* x / (1 + exp(-x)) */
+    SG_ACT_GELU_TANH,  /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+    SG_ACT_CLAMP,      /* min(max(x, -1), 1) */
+    SG_ACT_GELU_ERF,   /* x/2 (1 + erf(x / sqrt(2))) */
     SG_ACT_GELU_QUICK, /* x / (1 + exp(-1.702 x)) */
     SG_ACT_TANH        /* tanh(x) */
 } sg_act;
@@ -52,10 +52,10 @@ typedef enum sg_act {
 /* y = act(x w^T + b), or with add: y += gate (x w^T + b). */
 typedef struct sg_linear_args {
     sg_tensor y, x, w, b, gate; /* [n, o] [n, i] [o, i] [o]? [o]? */
-    /* Later: x and w as I8 or F8. The number at (t, j) is x[t, j] x_scale[t, j / group], and so of w; with group 0 a row has
-     * one scale. g = ceil(i / group), or 1. */
+    /* Later x and w may be I8 or F8. The number at (t, j) is x[t, j] x_scale[t, j / group], and so of w; with group 0 a
+     * row has one scale. g = ceil(i / group), or 1. */
     sg_tensor x_scale, w_scale; /* F32 [n, g]?; F32 [o, g]? */
-    /* Later: modulation of each token. gate is [r, o], and row t is multiplied by its row row[t]. */
+    /* Later each token may have a modulation of its own: gate is [r, o], and row t is multiplied by its row row[t]. */
     sg_tensor row;       /* I32 [n]? */
     sg_act    act;       /* SG_ACT_NONE with add */
     bool      add;       /* with gate always */
@@ -77,10 +77,11 @@ typedef enum sg_norm_kind {
 typedef struct sg_norm_args {
     sg_tensor y, non_finite;         /* [.., c] I32 [1]? */
     sg_tensor x, w, b, scale, shift; /* [.., c] [c]? [c]? [c]? [c]? */
-    /* Later: modulation of each token. scale and shift are [r, c], and row t of x takes their row row[t]. */
+    /* Later each token may have a modulation of its own: scale and shift are [r, c], and row t of x takes their row
+     * row[t]. */
     sg_tensor row; /* I32 [rows of x]? */
-    /* With GROUP, which takes no scale and shift: y = act((norm(x) w + b) place_scale + place_shift). x is [f, y, x, c];
-     * place (r, s) of y x takes place (r y' / y, s x' / x), rounded down, of y' x'. */
+    /* GROUP takes no scale and shift, and computes y = act((norm(x) w + b) place_scale + place_shift). x is
+     * [f, y, x, c]; place (r, s) of y x takes place (r y' / y, s x' / x), rounded down, of y' x'. */
     sg_tensor    place_scale, place_shift; /* F32 or BF16 [f, y', x', c]? x 2 */
     sg_norm_kind kind;
     float        eps;
@@ -99,9 +100,9 @@ typedef struct sg_rope_args {
 } sg_rope_args;
 SG_TENSORS(rope, 1, sin);
 
-/* y = softmax(scale q k^T + bias + key_bias) v, per head. Later: fewer heads of keys, hk, than of queries, h; each serves
- * h / hk neighbouring heads of queries. Later: lengths, how many rows of q and of k are real; y of the other rows is 0, and
- * nobody sees the other keys. */
+/* y = softmax(scale q k^T + bias + key_bias) v, per head. Later there may be fewer heads of keys, hk, than of queries,
+ * h; each then serves h / hk neighbouring heads of queries. Later lengths may say how many rows of q and of k are real;
+ * y of the other rows is 0, and nobody sees the other keys. */
 typedef struct sg_attend_args {
     sg_tensor y, q, k, v;     /* [n, h, d] [n, h, d] [m, hk, d] [m, hk, d], one dtype */
     sg_tensor bias, key_bias; /* F32 [h, n, m]? F32 [m]? */
@@ -111,35 +112,41 @@ typedef struct sg_attend_args {
 } sg_attend_args;
 SG_TENSORS(attend, 1, lengths);
 
-typedef struct sg_gate_add_args { /* x += gate r, along the last dimension */
-    sg_tensor x, r, gate;         /* [.., c] [.., c] [c]? */
-    sg_tensor row;                /* later: I32 [rows of x]?; gate is [r, c], and row t of x takes its row row[t] */
-    bool      tanh_gate;          /* with gate: tanh(gate) in its place */
+/* x += gate r, along the last dimension. */
+typedef struct sg_gate_add_args {
+    sg_tensor x, r, gate; /* [.., c] [.., c] [c]? */
+    sg_tensor row;        /* later: I32 [rows of x]?; gate is [r, c], and row t of x takes its row row[t] */
+    bool      tanh_gate;  /* with gate: tanh(gate) in its place */
 } sg_gate_add_args;
 SG_TENSORS(gate_add, 1, row);
 
-typedef struct sg_add_args { /* y = a + b; b's single row may serve all rows */
-    sg_tensor y, a, b;       /* [n, c] [n, c] [n or 1, c] */
+/* y = a + b; b's single row may serve all rows. */
+typedef struct sg_add_args {
+    sg_tensor y, a, b; /* [n, c] [n, c] [n or 1, c] */
 } sg_add_args;
 SG_TENSORS(add, 1, b);
 
-typedef struct sg_mul_args { /* y = a b, element by element */
-    sg_tensor y, a, b;       /* one shape */
+/* y = a b, element by element. */
+typedef struct sg_mul_args {
+    sg_tensor y, a, b; /* one shape */
 } sg_mul_args;
 SG_TENSORS(mul, 1, b);
 
-typedef struct sg_act_args { /* y = act(x) */
-    sg_tensor y, x;          /* one shape */
+/* y = act(x). */
+typedef struct sg_act_args {
+    sg_tensor y, x; /* one shape */
     sg_act    act;
 } sg_act_args;
 SG_TENSORS(act, 1, x);
 
-typedef struct sg_embed_args { /* y[n] = w[ids[n]]; the caller has checked that 0 <= ids < o */
-    sg_tensor y, w, ids;       /* [n, c] [o, c] I32 [n] */
+/* y[n] = w[ids[n]]; the caller has checked that 0 <= ids < o. */
+typedef struct sg_embed_args {
+    sg_tensor y, w, ids; /* [n, c] [o, c] I32 [n] */
 } sg_embed_args;
 SG_TENSORS(embed, 1, ids);
 
-/* y = [cos(t f) | sin(t f)], f_i = exp(-ln(10000) i / (c/2)); up to t f every operation rounds to F32, as torch's does */
+/* y = [cos(t f) | sin(t f)], where f_i = exp(-ln(10000) i / (c/2)). Up to t f every operation rounds to F32, as torch's
+ * does. */
 typedef struct sg_sinusoid_args {
     sg_tensor y, t; /* F32 [n, c], c even; F32 [n] */
 } sg_sinusoid_args;
@@ -147,9 +154,10 @@ SG_TENSORS(sinusoid, 1, t);
 
 typedef enum sg_edge { SG_EDGE_ZERO, SG_EDGE_REPLICATE } sg_edge;
 
-/* y[t, r, s, :] = or, with add, += b + sum over taps of w[:, :, kt, kr, ks] x[t*stride[0] + kt, r*stride[1] + kr - pad[0], ...].
- * With twice, x stands for the picture that upsample makes of it. Channels last. Rows and columns beyond the edge read
- * zero, or with REPLICATE the nearest inside; time has no padding: the caller puts history in front. */
+/* y[t, r, s, :] = or, with add, += b + sum over taps of w[:, :, kt, kr, ks] x[t*stride[0] + kt,
+ * r*stride[1] + kr - pad[0], ...]. With twice, x stands for the picture that upsample makes of it. Channels are last.
+ * Rows and columns beyond the edge read zero, or with REPLICATE the nearest inside; time has no padding: the caller
+ * puts history in front. */
 typedef struct sg_conv_args {
     sg_tensor y, x, w, b; /* [f', y', x', o] [f, y, x, i] [o, i, kt, ky, kx] [o]? */
     int       stride[3];  /* t, y, x; each 1 or more */
@@ -159,8 +167,9 @@ typedef struct sg_conv_args {
 } sg_conv_args;
 SG_TENSORS(conv, 1, b);
 
-typedef struct sg_upsample_args { /* y[t, r, s] = x[t, r/2, s/2] */
-    sg_tensor y, x;               /* [f, 2y, 2x, c] [f, y, x, c] */
+/* y[t, r, s] = x[t, r/2, s/2]. */
+typedef struct sg_upsample_args {
+    sg_tensor y, x; /* [f, 2y, 2x, c] [f, y, x, c] */
 } sg_upsample_args;
 SG_TENSORS(upsample, 1, x);
 
@@ -172,7 +181,7 @@ typedef struct sg_avg_down_args {
 } sg_avg_down_args;
 SG_TENSORS(avg_down, 1, x);
 
-/* The reverse shape: output channel c at place (dt, dr, ds) of a block is input channel
+/* The shapes are the reverse of avg_down's: output channel c at place (dt, dr, ds) of a block is input channel
  * (((c*ft + dt)*fs + dr)*fs + ds) / (o*ft*fs*fs/i). The first `drop` frames of the result are left out. */
 typedef struct sg_dup_up_args {
     sg_tensor y, x; /* [f*ft - drop, y*fs, x*fs, o] [f, y, x, i] */
@@ -181,17 +190,18 @@ typedef struct sg_dup_up_args {
 SG_TENSORS(dup_up, 1, x);
 
 enum { SG_PERMUTE_RANK = 8 };
-typedef struct
-    sg_permute_args { /* y = x seen as dim[], its axes put in the order perm[]: axis k of y is axis perm[k] of x */
-    sg_tensor y, x;   /* any shapes of that count; dtypes may differ */
-    int       rank;   /* at most SG_PERMUTE_RANK */
+/* y = x seen as dim[], its axes put in the order perm[]: axis k of y is axis perm[k] of x. */
+typedef struct sg_permute_args {
+    sg_tensor y, x; /* any shapes of that count; dtypes may differ */
+    int       rank; /* at most SG_PERMUTE_RANK */
     int64_t   dim[SG_PERMUTE_RANK];
     int       perm[SG_PERMUTE_RANK];
 } sg_permute_args;
 SG_TENSORS_AND(permute, 1, x, sizeof(int64_t[SG_PERMUTE_RANK]) + sizeof(int[SG_PERMUTE_RANK]));
 
-typedef struct sg_copy_args { /* y = x, converted to y's dtype */
-    sg_tensor y, x;           /* any shapes of one count */
+/* y = x, converted to y's dtype. */
+typedef struct sg_copy_args {
+    sg_tensor y, x; /* any shapes of one count */
 } sg_copy_args;
 SG_TENSORS(copy, 1, x);
 
@@ -206,7 +216,8 @@ typedef struct sg_strided_copy_args {
 SG_TENSORS(strided_copy, 1, row);
 
 enum { SG_COMBINE_MAX = 6 };
-typedef struct sg_combine_args { /* y = sum of a[i] x[i], added in this order */
+/* y = sum of a[i] x[i], added in this order. */
+typedef struct sg_combine_args {
     sg_tensor y;                 /* F32, any shape */
     sg_tensor x[SG_COMBINE_MAX]; /* F32, y's count; the first `count` are used */
     float     a[SG_COMBINE_MAX];
@@ -214,13 +225,15 @@ typedef struct sg_combine_args { /* y = sum of a[i] x[i], added in this order */
 } sg_combine_args;
 SG_TENSORS_AND(combine, 1, x[0], (SG_COMBINE_MAX - 1) * sizeof(sg_tensor)); /* of one term */
 
-typedef struct sg_rgb8_args { /* y = round(255 min(max(x/2 + 1/2, 0), 1)), ties to even */
-    sg_tensor y, x;           /* U8, [.., 3], one shape */
+/* y = round(255 min(max(x/2 + 1/2, 0), 1)), ties to even. */
+typedef struct sg_rgb8_args {
+    sg_tensor y, x; /* U8, [.., 3], one shape */
 } sg_rgb8_args;
 SG_TENSORS(rgb8, 1, x);
 
-typedef struct sg_count_non_finite_args { /* y += how many elements of x are NaN or infinite */
-    sg_tensor y, x;                       /* I32 [1], any shape */
+/* y += how many elements of x are NaN or infinite. */
+typedef struct sg_count_non_finite_args {
+    sg_tensor y, x; /* I32 [1], any shape */
 } sg_count_non_finite_args;
 SG_TENSORS(count_non_finite, 1, x);
 
@@ -254,32 +267,33 @@ enum { SG_LISTED = 1 << 16 }; /* blocks that a list has numbers for; of one head
 static inline int64_t sg_f8_position(int64_t t) { return t / 16 * 16 + t % 8 / 2 * 4 + t / 8 % 2 * 2 + t % 2; }
 static inline int64_t sg_f8_row(int64_t tokens) { return sg_div_up(tokens, SG_BLOCK_K) * SG_BLOCK_K; }
 
-/* Over every run of `block` rows of x, for each head and channel: the mean, and var = mean of (x - mean)^2. sub: means of
- * SG_BLOCK_SUB rows; total: of all rows; center: of one row in SG_CENTER_STEP, from the first on, its sum in double. And, as
- * x is being read, what quantise makes of it: channel_scale, the scale of each channel about total (group 0); y and scale,
- * by groups of `group` rows, about center where that is asked for. Keys may be about anything that is the same for all of
- * them: it adds the same to all logits of a query. */
+/* For each head and channel, mean is the mean over every run of `block` rows of x, and var the mean of (x - mean)^2.
+ * sub has the means of SG_BLOCK_SUB rows, total the mean of all rows, center that of one row in SG_CENTER_STEP, from
+ * the first on, its sum in double. As x is being read, pool also makes what quantise would make of it: channel_scale is
+ * the scale of each channel about total (group 0), y and scale go by groups of `group` rows, about center where that is
+ * asked for. Keys may be about anything that is the same for all of them: it adds the same to all logits of a query. */
 typedef struct sg_pool_args {
     sg_tensor mean, var, sub, total, center; /* F32 [b, h, d], [b, h, d]?, [n / 16, h, d]?, [h, d]? x 2 */
-    sg_tensor channel_scale, y, scale,
-        x;            /* F32 [h, d]?, with total; I8 [h, n, d]?, with F32 [n / group, h]; [n, h, d] */
-    int block, group; /* a multiple of group, that of SG_BLOCK_SUB; group: 0 without y */
+    sg_tensor channel_scale, y, scale, x;    /* F32 [h, d]?; I8 [h, n, d]?; F32 [n / group, h]?; [n, h, d] */
+    /* channel_scale goes with total, and scale with y. block is a multiple of group, which is a multiple of
+     * SG_BLOCK_SUB, and 0 without y. */
+    int block, group;
 } sg_pool_args;
 SG_TENSORS(pool, 8, x);
 
-/* How much the rows of a block resemble each other: y = |sum of u / |u||^2 / rows^2, u = x - center. 1: all of one
- * direction; NaN where a row is zero. */
+/* y tells how much the rows of a block resemble each other: y = |sum of u / |u||^2 / rows^2 with u = x - center. It is
+ * 1 where all have one direction, and NaN where a row is zero. */
 typedef struct sg_self_similarity_args {
     sg_tensor y, x, center; /* F32 [b, h]; [n, h, d]; F32 [h, d]? */
     int       block;
 } sg_self_similarity_args;
 SG_TENSORS(self_similarity, 1, center);
 
-/* y = the integer nearest to (x - center) r, ties to even, in [-127, 127]. Each `group` rows of a head share r = 1 / scale,
- * scale = largest |x - center| times (1 / 127); with group 0 the rows of a channel do. Subtraction, scale, r (0 for a scale
- * of 0) and product round to F32 each, so every backend gives the same bits. A group with NaN or infinity in it has scale
- * NaN, and its y does not matter. With `given`, scale [h, d] is read, not written. y as F8, with `given` only: the
- * number nearest to (x - center) r, ties to even, at most 448. */
+/* y = the integer nearest to (x - center) r, ties to even, in [-127, 127]. Each `group` rows of a head share
+ * r = 1 / scale, scale = largest |x - center| times (1 / 127); with group 0 the rows of a channel do. Subtraction,
+ * scale, r (0 for a scale of 0) and product round to F32 each, so every backend gives the same bits. A group with NaN
+ * or infinity in it has scale NaN, and its y does not matter. With `given`, scale [h, d] is read, not written. F8 is
+ * for `given` only: y is then the number nearest to (x - center) r, ties to even, at most 448. */
 typedef struct sg_quantise_args {
     sg_tensor y;                /* I8 [h, n, d], or F8 [h, d, sg_f8_row(n)] */
     sg_tensor scale, x, center; /* F32 [n / group, h], or [h, d]; [n, h, d]; F32 [h, d]? */
@@ -288,12 +302,13 @@ typedef struct sg_quantise_args {
 } sg_quantise_args;
 SG_TENSORS(quantise, 2, center);
 
-/* The share of its mass that a block of queries is expected to give to each block of keys: p_ab = softmax over b of scale
- * q_a k_b, over the means of keys in visible blocks that are not fixed; y_ij = w_j times the mean over the a in i of
- * the sum over the b in j. q and k are means of whole blocks, or, with sub, of sub-blocks. w_j = sqrt(mean over channels
- * of k_var, times mean over channels of v_var): how wrong a mean stands in for the block's keys and values; 1 without
- * them. 0 for fixed blocks, for hidden ones and for fixed queries. q times scale and k - k_center, which has the same
- * shares, may be rounded to 11 bits first: blocks whose scores are so near may change places between backends. */
+/* y is the share of its mass that a block of queries is expected to give to each block of keys: p_ab = softmax over b
+ * of scale q_a k_b, over the means of keys in visible blocks that are not fixed; y_ij = w_j times the mean over the a
+ * in i of the sum over the b in j. q and k are means of whole blocks, or, with sub, of sub-blocks. w_j = sqrt(mean over
+ * channels of k_var, times mean over channels of v_var) tells how wrong a mean stands in for the block's keys and
+ * values; it is 1 without them. y is 0 for fixed blocks, for hidden ones and for fixed queries. q times scale and
+ * k - k_center, which has the same shares, may be rounded to 11 bits first: blocks whose scores are so near may change
+ * places between backends. */
 typedef struct sg_score_args {
     sg_tensor y, q, k, k_center; /* F32 [h, nq, nk]; [nq or n / 16, h, d]; [nk or m / 16, hk, d]; [hk, d]? */
     sg_tensor k_var, v_var;      /* F32 [nk, hk, d]? x 2 */
@@ -306,17 +321,19 @@ SG_TENSORS(score, 1, theta);
 
 typedef enum sg_select_rule {
     SG_SELECT_TOPK, /* the floor(amount nk) best, rounded as F32, at least 1; of equals the first */
-    SG_SELECT_MASS, /* the best whose scores together stay <= amount times the row's sum; at least 1; of equals the first;
-                     * sums in double, from the best down */
+    /* MASS takes the best whose scores together stay <= amount times the row's sum; at least 1; of equals the first.
+     * Sums are in double, from the best down. */
+    SG_SELECT_MASS,
     SG_SELECT_GIVEN /* of a policy, no rule of the op: lists that are given */
 } sg_select_rule;
 
-/* Which blocks of keys each block of queries keeps: the first `count` of a row of the list. The one with the highest score
- * comes first, of equals the first, of NaN last; then the others in rising order; the rest of the row is 0. Fixed blocks,
- * and the first `sink` blocks of keys, are added to those that the rule takes; hidden blocks are taken away last.
- * With `heads`, TOPK gives each row a quarter of its number, and what is left of all to the best of the whole layer, of
- * equals to the first head and row. kept: how many each head keeps, and how many of them its last row; mass: the share of
- * a row's scores that its kept blocks have, mean over the rows whose sum is not 0, 1 where there is none. */
+/* A list says which blocks of keys each block of queries keeps: the first `count` of its row. The one with the highest
+ * score comes first, of equals the first, of NaN last; then the others in rising order; the rest of the row is 0. Fixed
+ * blocks, and the first `sink` blocks of keys, are added to those that the rule takes; hidden blocks are taken away
+ * last. With `heads`, TOPK gives each row a quarter of its number, and what is left of all to the best of the whole
+ * layer, of equals to the first head and row. kept counts the blocks that each head keeps, and those of them that its
+ * last row keeps. mass is the share of a row's scores that its kept blocks have, the mean over the rows whose sum is
+ * not 0, and 1 where there is none. */
 typedef struct sg_select_args {
     sg_tensor      list, count, kept, mass; /* U16 [h, nq, nk], nk at most SG_LISTED; I32 [h, nq] [h, 2]; F32 [h] */
     sg_tensor      score, amount;           /* F32 [h, nq, nk]; [h] */
@@ -330,9 +347,9 @@ SG_TENSORS(select, 4, theta);
 
 typedef enum sg_tail_rule { SG_TAIL_HALF, SG_TAIL_RANK1 } sg_tail_rule;
 
-/* What to add to the logit of the mean of a block of keys so that it stands for all of them: y_ij = ln SG_BLOCK_K +
- * min(c_ij, 3). With e = q_var + q_mean^2: HALF c = scale^2 / 4 times sum over channels of e k_var; RANK1 c = scale^2 / 2
- * times (sum over channels of e) (mean over channels of k_var). */
+/* y is added to the logit of the mean of a block of keys so that it stands for all of them: y_ij = ln SG_BLOCK_K +
+ * min(c_ij, 3). With e = q_var + q_mean^2: HALF c = scale^2 / 4 times sum over channels of e k_var; RANK1
+ * c = scale^2 / 2 times (sum over channels of e) (mean over channels of k_var). */
 typedef struct sg_tail_bias_args {
     sg_tensor    y, q_mean, q_var, k_var; /* F32 [h, nq, nk]; [nq, h, d] x 2; [nk, hk, d] */
     sg_tail_rule rule;
@@ -349,11 +366,11 @@ SG_TENSORS(tail_bias, 1, k_var);
  * A list is as select writes it, its blocks in any order, each once. They are visited in that order, without a list in
  * rising order; the tail comes after them.
  *
- * With pv_threshold (in powers of two, of each head), pv_group neighbouring rows leave out a kept block, from numerator and
- * denominator, when it can hardly matter: when for each row its largest logit is more than pv_threshold below the row's
- * largest in the kept blocks before it, the first excepted. A threshold of INFINITY leaves out nothing. skips, of each
- * head: how many (pv_group rows, block) were left out, those that causal hides from all these rows among them, and the
- * mean over rows of the share that they left out of their sum. */
+ * With pv_threshold (in powers of two, of each head), pv_group neighbouring rows leave out a kept block, from numerator
+ * and denominator, when it can hardly matter: when for each row its largest logit is more than pv_threshold below the
+ * row's largest in the kept blocks before it, the first excepted. A threshold of INFINITY leaves out nothing. skips has
+ * for each head how many (pv_group rows, block) were left out, those that causal hides from all these rows among them,
+ * and the mean over rows of the share that they left out of their sum. */
 typedef struct sg_attend_blocks_args {
     sg_tensor y, skips;             /* F32 or BF16 [n, h, d]; F32 [h, 2], with pv_threshold */
     sg_tensor q, q_scale;           /* I8 [h, n, d]; F32 [n / group, h], group one of 16, 32, 64, 128 */
@@ -386,7 +403,7 @@ SG_TENSORS(attend_blocks, 2, pv_threshold);
 #define SG_BLOCK_OPS(X) X(pool) X(self_similarity) X(quantise) X(score) X(select) X(tail_bias) X(attend_blocks)
 #define SG_OPS(X) SG_DENSE_OPS(X) SG_BLOCK_OPS(X)
 
-/* The most of any op. */
+/* These unions are as large as the most tensors, and the most outputs, of any op. */
 #define X(op) char op[sg_##op##_tensors];
 typedef union sg_most_tensors {
     SG_OPS(X)
@@ -402,9 +419,9 @@ enum { SG_OP_TENSORS = sizeof(sg_most_tensors), SG_OP_OUTPUTS = sizeof(sg_most_o
 typedef struct sg_stream  sg_stream;
 typedef struct sg_backend sg_backend; /* backend.h */
 
-/* Weights that stay on the host, copied to one of two slots on the device: when all ops are done that were called before
- * the last fetch into the other slot, beside those called since. Ops called after a fetch find it complete. Slots that
- * take turns are filled and read at once. */
+/* Copies weights that stay on the host to one of two slots on the device. The copy begins when all ops are done that
+ * were called before the last fetch into the other slot, and runs beside those called since. Ops called after a fetch
+ * find it complete. Slots that take turns are filled and read at once. */
 typedef struct sg_fetch_args {
     int64_t     slot; /* 0 or 1 */
     void       *device;
@@ -416,42 +433,45 @@ typedef struct sg_ops {
 #define X(op) sg_status (*op)(sg_stream *, const sg_##op##_args *);
     SG_OPS(X)
 #undef X
-    bool (*conv_twice)(const sg_stream *, const sg_conv_args *); /* whether conv does twice itself; NULL: it never does */
+    /* conv_twice tells whether conv does twice itself. It is NULL where conv never does. */
+    bool (*conv_twice)(const sg_stream *, const sg_conv_args *);
     sg_status (*step_begin)(sg_stream *, int repeats), (*step_end)(sg_stream *); /* NULL: nothing is put off */
     sg_status (*fetch)(sg_stream *, const sg_fetch_args *);                      /* NULL where there is no pin */
 } sg_ops;
 
-/* The memory of a device. Any thread may call those that take a backend, whichever device it has entered. upload and
- * download are finished when they return, but from and to what stage gave. */
+/* Describes the memory of a device. Any thread may call those that take a backend, whichever device it has entered.
+ * upload and download are finished when they return, except those from and to what stage gave. */
 typedef struct sg_memory {
     void *(*alloc)(const sg_backend *, size_t bytes); /* SG_ALIGN aligned, or NULL */
     void (*release)(const sg_backend *, void *);
     sg_status (*upload)(sg_stream *, void *device, const void *host, size_t bytes);
     sg_status (*download)(sg_stream *, void *host, const void *device, size_t bytes);
-    /* Host memory for transfers that go on while the host does: two pieces, which stay when they are there. stages: both
-     * are, of `bytes` or more. False, and nothing is latched: use memory of your own, since they are not worth making to
-     * move `all` bytes, or there is no memory for them. stage: one of them and the other in turn, when what it was used
-     * for is over; NULL, latched: that failed. stages is NULL where there is no such memory. */
+    /* Transfers from and to two pieces of host memory go on while the host does. stages makes both, of `bytes` or more;
+     * they stay. It returns false, and latches nothing, where they are not worth making to move `all` bytes, or there
+     * is no memory for them: use memory of your own then. stage returns one and the other in turn, when what it was
+     * used for is over, or NULL after a failure of that, which it latches. wait_stage waits for the transfers of such a
+     * piece, and not for other memory. stages is NULL where there is no such memory. */
     bool (*stages)(sg_stream *, size_t bytes, size_t all);
     void *(*stage)(sg_stream *);
-    sg_status (*wait_stage)(sg_stream *,
-                            const void *staged); /* waits for the transfers of that piece; other memory: none */
-    /* Host memory that the device copies from by itself, for fetch, SG_ALIGN aligned; NULL: there is not so much. unpin:
-     * after all fetches from it. NULL where weights lie in the host's memory anyway. */
+    sg_status (*wait_stage)(sg_stream *, const void *staged);
+    /* pin returns host memory that the device copies from by itself, for fetch, SG_ALIGN aligned, or NULL where there
+     * is not so much. Call unpin after all fetches from it. Both are NULL where weights lie in the host's memory
+     * anyway. */
     void *(*pin)(const sg_backend *, size_t bytes);
     void (*unpin)(const sg_backend *, void *);
-    /* Ops among the work of a program that has a queue of its own on this device (a cudaStream_t, NULL: the default one).
-     * join: ops that follow begin after what is in that queue, and the calling thread's device is this one. leave: what the
-     * program puts into its queue from here on begins after the ops; the thread's device is the one from before, without a
-     * join the one from before the backend was opened. Both NULL where ops are done when they return. */
+    /* These order ops among the work of a program that has a queue of its own on this device (a cudaStream_t, NULL: the
+     * default one). After join, ops that follow begin after what is in that queue, and the calling thread's device is
+     * this one. After leave, what the program puts into its queue begins after the ops, and the thread's device is the
+     * one from before; without a join it is the one from before the backend was opened. Both are NULL where ops are
+     * done when they return. */
     sg_status (*join)(sg_stream *, void *queue);
     sg_status (*leave)(sg_stream *, void *queue);
 } sg_memory;
 
 typedef void sg_tap_fn(void *context, const char *name, sg_stream *s, sg_tensor t);
 
-/* An ordered queue of ops on one device. The first failure latches: every op after it does nothing, so a model checks
- * once, at the end. Two arenas: keep lives for a render, scratch is marked and reset inside a pass. */
+/* This is an ordered queue of ops on one device. The first failure latches: every op after it does nothing, so a model
+ * checks once, at the end. Two arenas: keep lives for a render, scratch is marked and reset inside a pass. */
 struct sg_stream {
     const sg_ops     *ops;
     const sg_memory  *memory;
@@ -466,31 +486,31 @@ struct sg_stream {
     char              why[320];
 };
 
-/* How many of the tensors that its args begin with this call of the op of that name writes; some may be absent. 1 for what
- * is no op here. */
+/* Returns how many of the tensors that its args begin with this call of the op of that name writes; some may be absent.
+ * It is 1 for what is no op here. */
 int sg_op_outputs(const char *op, const void *args);
 
-/* Whether the op of that name, with these args, adds to what it writes, or leaves a part of it as it was; of several outputs to
- * the last. */
+/* Tells whether the op of that name, with these args, adds to what it writes, or leaves a part of it as it was; of
+ * several outputs it means the last. */
 bool sg_reads_output(const char *op, const void *args);
 
 /* Latches a failure unless one is latched already; returns the latched code. */
 sg_status sg_fail(sg_stream *s, sg_status code, const char *fmt, ...) SG_PRINTF(3, 4);
 
-/* A tensor from an arena. On a failed stream, or when it does not fit (which latches), its data is NULL. */
+/* Takes a tensor from an arena. On a failed stream, or when it does not fit (which latches), its data is NULL. */
 sg_tensor sg_alloc(sg_stream *s, sg_arena *a, sg_dtype type, int rank, const int64_t *dim);
 
-/* Host memory into a tensor and back, whole. */
+/* These copy host memory into a tensor and back, whole. */
 void sg_upload(sg_stream *s, sg_tensor t, const void *host);
 void sg_download(sg_stream *s, void *host, sg_tensor t);
 
-/* Around what runs again and again: a device may put the ops between them off until the end, and run as one what is the
- * same as the time before, with the same memory. repeats: so many steps, this one among them, are likely to be the
- * same, which tells the device what preparing for them is worth. Not to be nested. */
+/* These stand around what runs again and again: a device may put the ops between them off until the end, and run as one
+ * what is the same as the time before, with the same memory. `repeats` says how many steps, this one among them, are
+ * likely to be the same, which tells the device what preparing for them is worth. They may not be nested. */
 void sg_step_begin(sg_stream *s, int repeats);
 void sg_step_end(sg_stream *s);
 
-/* Does nothing where the device has no fetch. */
+/* Copies weights as sg_fetch_args says. It does nothing where the device has no fetch. */
 void sg_fetch(sg_stream *s, const sg_fetch_args *a);
 
 /* Shows t under a printf-formatted name to whoever listens. Costs nothing when nobody does. */
@@ -503,9 +523,9 @@ SG_OPS(X)
 extern const sg_ops sg_ref_ops;         /* the oracle: double accumulation, every dtype */
 extern const sg_ops sg_ref_rounded_ops; /* the same source in F32, intermediates rounded: the rounding budget */
 
-/* The stages of sparse attention only, rounded where SpargeAttn as published rounds when q and k are BF16, so that by block
- * means they keep the blocks that it keeps (thu-ml/SpargeAttn at bfd980b, get_block_map_meansim_fuse_quant; on a GPU,
- * for 128 x 64 blocks):
+/* These ops are the stages of sparse attention only. They round where SpargeAttn as published rounds when q and k are
+ * BF16, so that by block means they keep the blocks that it keeps (thu-ml/SpargeAttn at bfd980b,
+ * get_block_map_meansim_fuse_quant; on a GPU, for 128 x 64 blocks):
  *   pool    total, x - total and means of blocks are BF16; where total is asked for, mean and sub are those of x - total
  *   self_similarity  x - center is BF16, the channels of a row of length 1 are F16
  *   score   products of means, the same times scale, and shares are BF16

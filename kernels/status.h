@@ -28,7 +28,7 @@ typedef enum sg_status {
     SG_E_CANCELLED    /* the caller asked to stop */
 } sg_status;
 
-/* A failure, for people: one or more lines, no newline at the end. Zero-initialise. */
+/* Tells people of a failure in one or more lines, without a newline at the end. Zero-initialise it. */
 typedef struct sg_error {
     sg_status code;
     char      text[4096];

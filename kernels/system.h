@@ -8,14 +8,16 @@
 extern "C" {
 #endif
 
-/* Host memory that is free now: of the machine, and of the control group (version 2) that limits this process. */
+/* Returns the host memory that is free now, in the machine and in the control group (version 2) that limits this
+ * process. */
 size_t sg_free_bytes(void);
 
-/* Host memory that this process has resident, and the most that it ever had; bytes, 0 where the system does not tell. */
+/* These return the bytes of host memory that this process has resident, and the most that it ever had; 0 where the
+ * system does not tell. */
 size_t sg_resident_bytes(void);
 size_t sg_resident_peak(void);
 
-/* Seconds on a clock that only goes forward. */
+/* Returns the seconds on a clock that only goes forward. */
 double sg_seconds(void);
 
 #ifdef __cplusplus

@@ -16,7 +16,7 @@ enum { SG_MAX_RANK = 5 };
 
 typedef enum sg_dtype { SG_F32, SG_F16, SG_BF16, SG_I32, SG_U8, SG_I8, SG_F8, SG_U16, SG_DTYPES } sg_dtype;
 
-/* A view: it never owns memory. Dense, outermost dimension first. Rank 0 means "absent". */
+/* This is a view, which never owns memory. It is dense, with the outermost dimension first. Rank 0 means "absent". */
 typedef struct sg_tensor {
     void    *data;
     sg_dtype dtype;
@@ -33,10 +33,10 @@ int64_t sg_count(sg_tensor t); /* elements; 0 when absent */
 size_t  sg_bytes(sg_tensor t);
 void    sg_shape_text(char *out, size_t size, int rank, const int64_t *dim); /* "[2, 3]" */
 
-/* The same elements under another shape. The counts must agree; a mismatch gives an absent tensor, which the next op
- * refuses. */
+/* Returns the same elements under another shape. The counts must agree; a mismatch gives an absent tensor, which the
+ * next op refuses. */
 sg_tensor sg_reshape_(sg_tensor t, int rank, const int64_t *dim);
-/* `count` slices of the outermost dimension from `first`; absent when out of range. */
+/* Returns `count` slices of the outermost dimension from `first`, or an absent tensor when they are out of range. */
 sg_tensor sg_rows(sg_tensor t, int64_t first, int64_t count);
 
 /* bf16 and f16 are uint16_t in memory. Rounding is to nearest, ties to even; NaN stays NaN. */
@@ -59,12 +59,13 @@ static inline uint16_t sg_f32_to_bf16(float f)
 float    sg_f16_to_f32(uint16_t h);
 uint16_t sg_f32_to_f16(float f);
 
-/* F8 is E4M3 without infinities: 3 bits of mantissa, 448 the largest, 2^-6 the least normal number. Larger ones become
- * 448. */
+/* F8 is E4M3 without infinities: it has 3 bits of mantissa, 448 is the largest number and 2^-6 the least normal one.
+ * Larger ones become 448. */
 float   sg_f8_to_f32(uint8_t h);
 uint8_t sg_f32_to_f8(float f);
 
-/* One element as a float and back, any floating dtype: for the oracle and for tests, not for fast code. */
+/* These read one element as a float and write it back, in any dtype. They are for the oracle and for tests, not for
+ * fast code. */
 static inline float sg_load(const sg_tensor *t, int64_t i)
 {
     switch (t->dtype) {

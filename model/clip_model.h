@@ -20,9 +20,10 @@ extern "C" {
 
 typedef struct sg_clip_model sg_clip_model;
 
-/* Opens a folder as sg_checkpoint_open_clip has it and checks all of it; the weights are loaded with the first row. Of o counts
- * which device and how much of it: backend, threads, cpu_mask, gpu_mask, device, local_rank, memory_limit; products are in F32.
- * SG_E_MEMORY tells what it takes and what there is; SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED. On failure *out stays NULL. */
+/* Opens a folder as sg_checkpoint_open_clip has it and checks all of it; the weights are loaded with the first row. Of
+ * o only those members count that say which device and how much of it: backend, threads, cpu_mask, gpu_mask, device,
+ * local_rank, memory_limit. Products are in F32. The message of SG_E_MEMORY tells what it takes and what there is;
+ * other failures are SG_E_FILE, SG_E_FORMAT and SG_E_UNSUPPORTED. On failure *out stays NULL. */
 sg_status sg_clip_model_open(sg_clip_model **out, const char *folder, const sg_engine_options *o,
                              sg_error *e) SG_MUST_USE;
 void      sg_clip_model_close(sg_clip_model **m);
@@ -38,11 +39,12 @@ typedef struct sg_clip_model_info {
 } sg_clip_model_info;
 sg_clip_model_info sg_clip_model_describe(const sg_clip_model *m);
 
-/* row [pooled] of a text, UTF-8, of length 1. *cut (may be NULL): how many of its tokens were not read. */
+/* Makes the row [pooled], of length 1, of a text in UTF-8. *cut, if cut is not NULL, gets how many of its tokens were
+ * not read. */
 sg_status sg_clip_model_text(sg_clip_model *m, const char *text, float *row, int *cut, sg_error *e) SG_MUST_USE;
 
-/* row [pooled] of the picture rgb [height][width][3], of length 1: its shorter side resized, the middle cut out, as
- * preprocessor_config.json has it. SG_E_ARG: it is too long and narrow. */
+/* Makes the row [pooled], of length 1, of the picture rgb [height][width][3], whose shorter side is resized and whose
+ * middle is cut out, as preprocessor_config.json has it. Returns SG_E_ARG if it is too long and narrow. */
 sg_status sg_clip_model_picture(sg_clip_model *m, const uint8_t *rgb, int width, int height, float *row,
                                 sg_error *e) SG_MUST_USE;
 

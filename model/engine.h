@@ -28,14 +28,14 @@ extern "C" {
 typedef struct sg_engine sg_engine;
 typedef struct sg_trace  sg_trace;
 
-/* Where the blocks of layers of a denoiser or a text encoder are while it works: all on the device; or on the host, and two
- * at a time on the device. AUTO: on the host if the device has too little memory otherwise. ON: the denoiser's on the host,
- * a text encoder's as with AUTO. The results are the same. */
+/* Says where the blocks of layers of a denoiser or a text encoder are while it works: all on the device, or on the host
+ * and two at a time on the device. With AUTO they are on the host if the device has too little memory otherwise. With
+ * ON the denoiser's are on the host, a text encoder's as with AUTO. The results are the same. */
 typedef enum sg_offload { SG_OFFLOAD_AUTO, SG_OFFLOAD_OFF, SG_OFFLOAD_ON } sg_offload;
 
 enum { SG_LORAS_MAX = 16 };
 
-/* A LoRA file, and how much of it is added to the denoisers' weights. */
+/* Names a LoRA file, and says how much of it is added to the denoisers' weights. */
 typedef struct sg_lora_option {
     const char *path;
     double      strength;
@@ -44,9 +44,9 @@ typedef struct sg_lora_option {
 
 /* Zero means "the usual" everywhere. Strings are borrowed for the call. */
 typedef struct sg_engine_options {
-    const char
-        *model_dir; /* a Diffusers folder, the one that holds model_index.json; a folder in the layout of an original
-                              repository; or a file. NULL where parts has a denoiser */
+    /* model_dir is a Diffusers folder, the one that holds model_index.json; a folder in the layout of an original
+     * repository; or a file. It is NULL where parts has a denoiser. */
+    const char    *model_dir;
     sg_model_parts parts;      /* that take the place of model_dir's */
     const char    *backend;    /* "auto", "cuda", "cpu", "ref" */
     const char    *dtype;      /* "auto", "f32", "bf16": of the products; auto takes the faster on this machine */
@@ -76,8 +76,9 @@ void      sg_engine_close(sg_engine **engine);
 
 enum { SG_CACHE_STEPS_MIN = 16, SG_CACHE_RUN = 2 }; /* the second: as many steps in a row with SG_CACHE_USUAL */
 
-/* Steps whose velocity is extrapolated instead of computed, by how little the latents changed: none; few; the usual
- * number; more; as usual, but computed too, so that the report has their error. None below SG_CACHE_STEPS_MIN steps. */
+/* Says how many steps have their velocity extrapolated instead of computed, chosen by how little the latents changed:
+ * none, few, the usual number, more. SHADOW takes the usual number, but computes them too, so that the report has their
+ * error. Below SG_CACHE_STEPS_MIN steps there are none. */
 typedef enum sg_cache { SG_CACHE_OFF, SG_CACHE_FINE, SG_CACHE_USUAL, SG_CACHE_FAST, SG_CACHE_SHADOW } sg_cache;
 
 extern const char *const sg_cache_names[]; /* "off" .. "shadow", NULL: by sg_cache */
@@ -94,15 +95,15 @@ typedef enum sg_sampler_kind {
     SG_SAMPLER_DPM
 } sg_sampler_kind;
 
-/* For flow matching: flow_shift, sigmas and presets of few steps are for these alone. */
+/* Tells whether a sampler is for flow matching; flow_shift, sigmas and presets of few steps are for these alone. */
 static inline bool sg_sampler_flows(sg_sampler_kind k) { return k <= SG_SAMPLER_LCM; }
 
 extern const char *const sg_sampler_names[]; /* "unipc", ..., NULL: by sg_sampler_kind */
 
 enum { SG_SIGMAS_MAX = 64 };
 
-/* Noise levels of the steps, in place of the sampler's schedule: at most 1, falling, above 0. After the last comes 0, which
- * does not count. For EULER and LCM. */
+/* Lists noise levels of the steps, which take the place of the schedule of EULER or LCM. They are at most 1, fall, and
+ * are above 0. After the last comes 0, which does not count. */
 typedef struct sg_sigmas {
     int    count; /* 0: the sampler's schedule */
     double at[SG_SIGMAS_MAX];
@@ -111,14 +112,15 @@ typedef struct sg_sigmas {
 /* Reads a list with commas; a 0 at its end may be left out. SG_E_ARG tells what is wrong with which number. */
 sg_status sg_sigmas_read(sg_sigmas *out, const char *list, sg_error *e) SG_MUST_USE;
 
-/* Whether the decoder works in tiles, as after diffusers' enable_tiling, and with AutoencoderKL the encoder: in less memory,
- * and the frames differ a little from those of a whole decode. AUTO: where that would not fit. ON is SG_E_ARG with a decoder that has no tiles. */
+/* Says whether the decoder, and with AutoencoderKL the encoder, works in tiles, as after diffusers' enable_tiling. This
+ * takes less memory, and the frames differ a little from those of a whole decode. AUTO chooses tiles where a whole
+ * decode would not fit. ON is SG_E_ARG with a decoder that has no tiles. */
 typedef enum sg_tiling { SG_TILING_AUTO, SG_TILING_OFF, SG_TILING_ON } sg_tiling;
 
 extern const char *const sg_tiling_names[]; /* "auto", "off", "on", NULL: by sg_tiling */
 
-/* A picture that a clip begins or ends with, RGB8, borrowed for the call. Image encoders, which fit a picture themselves,
- * are given the one that it was made from, if there is one. */
+/* This is a picture that a clip begins or ends with, RGB8, borrowed for the call. Image encoders, which fit a picture
+ * themselves, are given the one that it was made from, if there is one. */
 typedef struct sg_request_image {
     const uint8_t *rgb;   /* [height][width][3] of the clip's size; NULL: none */
     const uint8_t *whole; /* [whole_height][whole_width][3]; NULL: rgb is */
@@ -127,19 +129,19 @@ typedef struct sg_request_image {
 
 enum { SG_IMAGE_FIRST, SG_IMAGE_LAST, SG_IMAGES };
 
-/* Whether a model takes such a picture, or cannot do without it. START: a model of images begins with it as others with a
- * video, as which a request has it. */
+/* Says whether a model takes such a picture, or cannot do without it. START is for a model of images, which begins with
+ * it as others with a video; a request has it as its video. */
 typedef enum sg_image_use { SG_IMAGE_NONE, SG_IMAGE_OPTIONAL, SG_IMAGE_NEEDED, SG_IMAGE_START } sg_image_use;
 
-/* A video that a render starts from. Only the last steps of the schedule are done; the first of them starts from the video
- * with as much noise as its sigma says. */
+/* This is a video that a render starts from. Only the last steps of the schedule are done; the first of them starts
+ * from the video with as much noise as its sigma says. */
 typedef struct sg_request_video {
     const uint8_t *rgb; /* [frames][height][width][3] of the clip's size, borrowed for the call; NULL: none */
     double strength; /* the share of the steps that are done: above 0, at most 1, which leaves nothing of the video */
     bool   up;       /* the number of steps is rounded up, not down: the model's, not the caller's to set */
 } sg_request_video;
 
-/* What to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */
+/* Says what to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */
 typedef struct sg_request {
     const char *prompt;          /* UTF-8 */
     const char *negative_prompt; /* NULL counts as "" */
@@ -149,11 +151,11 @@ typedef struct sg_request {
     int         steps;
     double      cfg_scale;   /* guidance; at 1 and below the negative pass is left out */
     double      cfg_scale_2; /* guidance of the low-noise expert; negative: as cfg_scale */
-    double      guidance;    /* embedded guidance: an input of denoisers that were distilled with it; 0 with all others */
+    double      guidance; /* embedded guidance: an input of denoisers that were distilled with it; 0 with all others */
     bool        dynamic_cfg; /* guidance changes from step to step, as the family has it; SG_E_ARG where it has none */
-    /* Skip-layer guidance: in the steps i of N with start N < i < end N a further pass has the prompt and leaves out blocks of
-     * the denoiser, and v += slg_scale (v_prompt - v_skipped). Only with classifier-free guidance; SG_E_ARG where the
-     * family has none. */
+    /* Skip-layer guidance is this: in the steps i of N with start N < i < end N a further pass has the prompt and
+     * leaves out blocks of the denoiser, and v += slg_scale (v_prompt - v_skipped). It goes with classifier-free
+     * guidance only, and is SG_E_ARG where the family has none. */
     double          slg_scale;   /* 0: none */
     const char     *skip_layers; /* "7,8,9": these blocks; a list as the policy's dense_layers */
     double          skip_layer_start, skip_layer_end;
@@ -175,46 +177,47 @@ typedef struct sg_request {
     size_t          preview_bytes; /* of memory that the caller takes for previews: the plan counts it */
     size_t          output_bytes;  /* of memory that the caller takes for the frames: the plan counts it */
 
-    sg_request_image
-        image[SG_IMAGES];   /* SG_E_ARG where the model takes none, and in a render without one that it needs */
-    sg_request_video video; /* SG_E_ARG where the model's VAE does not encode */
+    /* An image is SG_E_ARG where the model takes none, and its lack in a render that needs one. A video is SG_E_ARG
+     * where the model's VAE does not encode. */
+    sg_request_image image[SG_IMAGES];
+    sg_request_video video;
 } sg_request;
 
-/* How many of r's steps are done where it starts from a video. */
+/* Returns how many of r's steps are done where it starts from a video. */
 int sg_steps_of_strength(const sg_request *r);
 
-/* How many steps of r are done: what step_done, capture_step and the steps of attention and cache count. */
+/* Returns how many steps of r are done: what step_done, capture_step and the steps of attention and cache count. */
 int sg_request_steps(const sg_request *r);
 
-/* Defaults of the model: its family's, overridden by its files; attention is sg_policy_default, tuned by the
- * thresholds in the model's sparge-attention.json, which has cache_threshold, too. prompt is NULL, seed 0, a video's strength 0.8, of models
- * of images 0.6.
- * The strings live as long as engine. */
+/* Returns the defaults of the model: its family's, overridden by its files. attention is sg_policy_default, tuned by
+ * the thresholds in the model's sparge-attention.json, which has cache_threshold, too. prompt is NULL, seed is 0, and a
+ * video's strength is 0.8, with models of images 0.6. The strings live as long as engine. */
 sg_request sg_engine_defaults(const sg_engine *engine);
 
-/* What the owner of the model says of it in its sparge-gen.json: a sentence for people about what it draws, or NULL; the
- * words that it was trained with, sorted and folded, or NULL. They live as long as engine. */
+/* These return what the owner of the model says of it in its sparge-gen.json: a sentence for people about what it
+ * draws, or NULL; the words that it was trained with, sorted and folded, or NULL. They live as long as engine. */
 const char        *sg_engine_world(const sg_engine *engine);
 const char *const *sg_engine_vocabulary(const sg_engine *engine, int *count);
 
-/* How many different words of text, UTF-8, the model was not trained with, by its vocabulary; the first three, in quotes,
- * become list. 0 without a vocabulary. */
+/* Returns how many different words of text, UTF-8, the model was not trained with, by its vocabulary; it is 0 without
+ * one. The first three, in quotes, become list. */
 int sg_engine_unknown_words(const sg_engine *engine, const char *text, char *list, size_t size);
 
-/* cache_threshold of r if its render goes by it; 0: it does not. */
+/* Returns the cache_threshold of r if its render goes by it, else 0. */
 double sg_request_cache_threshold(const sg_request *r);
 
-/* How weights that are distilled to few steps want to be sampled, by their makers' names. */
+/* Presets say how weights that are distilled to few steps want to be sampled. Their names are their makers'. */
 extern const char *const sg_step_preset_names[]; /* "lightx2v", ..., NULL */
 
 /* Sets sampler, sigmas and steps of r to those of a preset, by its place in the names, and guidance to 1. */
 void sg_step_preset_apply(sg_request *r, int preset);
 
-/* Replaces each of these, all at least 1, by the nearest that the model renders, the larger of two as near. NULL: not
- * asked. */
+/* Replaces each of these, all at least 1, by the nearest that the model renders, the larger of two as near. NULL means
+ * that it is not asked. */
 void sg_engine_nearest_size(const sg_engine *engine, int *width, int *height, int *frames);
 
-/* Frames, height and width of the previews of a render. SG_E_ARG: none can be made of this model's latents. */
+/* Tells frames, height and width of the previews of a render. Returns SG_E_ARG if none can be made of this model's
+ * latents. */
 sg_status sg_engine_preview_size(const sg_engine *engine, const sg_request *r, int size[3], sg_error *e) SG_MUST_USE;
 
 /* Checks every member of r against the model. SG_E_ARG tells the member, its value and the nearest that would do. */
@@ -225,7 +228,7 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
 sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_request *r, char **note,
                                 sg_error *e) SG_MUST_USE;
 
-/* ENCODE: pictures and video. */
+/* This is a part of a render's work. ENCODE is that of pictures and video. */
 typedef enum sg_stage {
     SG_STAGE_LOAD,
     SG_STAGE_TEXT,
@@ -237,7 +240,7 @@ typedef enum sg_stage {
 
 enum { SG_PHASES_MAX = 8, SG_PHASE_NAME = 24 };
 
-/* One phase of a render: its memory is gone when the next begins. */
+/* Plans one phase of a render, whose memory is gone when the next begins. */
 typedef struct sg_phase_plan {
     char     name[SG_PHASE_NAME]; /* "text", "denoise", "decode", or as the family calls what it adds */
     int      number;              /* of those of this name, from 1: each text encoder has a phase of its own */
@@ -245,10 +248,11 @@ typedef struct sg_phase_plan {
     size_t   weights;             /* bytes of converted weights */
     size_t   mapped;              /* bytes of weight files used in place, as page cache */
     size_t   packed;              /* bytes of weights in the layout of the products, as far as there is room for them */
-    size_t   host;                /* bytes of weights that stay on the host, of which the device has two blocks at a time */
-    size_t   work;                /* bytes of activations */
-    size_t
-        peak; /* bytes resident at most, in total: base, input, output, and weights kept from earlier phases with it */
+    size_t   host; /* bytes of weights that stay on the host, of which the device has two blocks at a time */
+    size_t   work; /* bytes of activations */
+    /* At most so many bytes are resident in total: base, input, output, and weights kept from earlier phases with
+     * it. */
+    size_t peak;
     double flops; /* of the whole phase */
 } sg_phase_plan;
 
@@ -275,13 +279,14 @@ typedef struct sg_plan {
     int           cut[2];         /* those after them, which are not */
 } sg_plan;
 
-/* What r would need, found by running the model without computing. Touches no weights. */
+/* Finds out what r would need by running the model without computing. Touches no weights. */
 sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, sg_error *e) SG_MUST_USE;
 
-/* SG_E_MEMORY, with the figures, when p needs more than may be used. A render asks this too, before it works. */
+/* Returns SG_E_MEMORY, with the figures, when p needs more than may be used. A render asks this too, before it
+ * works. */
 sg_status sg_plan_fits(const sg_plan *p, sg_error *e) SG_MUST_USE;
 
-/* What the clip would be if denoising ended here, small or roughly decoded. */
+/* Shows what the clip would be if denoising ended here, small or roughly decoded. */
 typedef struct sg_preview {
     int            step; /* after which it is, from 0 */
     int            frames, height, width;
@@ -290,16 +295,16 @@ typedef struct sg_preview {
 
 typedef struct sg_callbacks {
     void *context;
-    /* When a stage begins (done 0) and after each unit of its work (a tensor, a step, a chunk of frames): done
-     * of total.
-     * Non-zero return cancels. */
+    /* progress is called when a stage begins, with done 0, and after each unit of its work (a tensor, a step, a chunk
+     * of frames), with how many of total are done. A return that is not 0 cancels. */
     int (*progress)(void *context, sg_stage stage, int done, int total);
-    /* The latents after each step, F32 [c, f, y, x] of this shape (the plan's), valid during the call. Anything but SG_OK ends the
-     * render. */
+    /* latents gets the latents after each step, F32 [c, f, y, x] of this shape (the plan's), which are valid during the
+     * call. Anything but SG_OK ends the render. */
     sg_status (*latents)(void *context, int step, const float *latents, const int64_t shape[4], sg_error *e);
-    /* A preview, with preview_every. Anything but SG_OK ends the render. */
+    /* preview gets a preview after every preview_every steps and after the last. Anything but SG_OK ends the render. */
     sg_status (*preview)(void *context, const sg_preview *p, sg_error *e);
-    /* Frames in order, rgb [height, width, 3], valid during the call. Anything but SG_OK ends the render. */
+    /* frame gets the frames in order, rgb [height, width, 3], which are valid during the call. Anything but SG_OK ends
+     * the render. */
     sg_status (*frame)(void *context, int index, const uint8_t *rgb, sg_error *e);
 } sg_callbacks;
 
@@ -307,16 +312,17 @@ typedef struct sg_report {
     double seconds[SG_STAGES];
     double total_seconds;
     int    steps_done;
-    /* With a cache: which steps were extrapolated, and how many; with SG_CACHE_SHADOW |v - computed v| / |computed v| of
-     * each, and to first order what all of them change in the final latents, relative to their norm. */
+    /* With a cache these say which steps were extrapolated, and how many; with SG_CACHE_SHADOW skip_error is |v -
+     * computed v| / |computed v| of each, and latent_error to first order what all of them change in the final latents,
+     * relative to their norm. */
     uint8_t skipped[SG_STEPS_MAX];
     float   distance[SG_STEPS_MAX]; /* of step_cache.h; 0: of a step that is computed in any case */
     int     steps_skipped;
     float   skip_error[SG_STEPS_MAX];
     double  latent_error;
     size_t  held_bytes; /* weights, activations and what the backend keeps at once, at most */
-    /* Bytes that were resident at most from the start of the process to the end of the stage: what the system tells, on
-     * a device held_bytes. 0 for a stage that was not reached. */
+    /* This many bytes were resident at most from the start of the process to the end of the stage. The system tells it;
+     * on a device it is held_bytes. It is 0 for a stage that was not reached. */
     size_t   stage_peak[SG_STAGES];
     size_t   peak_bytes; /* the last of them */
     sg_plan  plan;
@@ -333,11 +339,11 @@ typedef struct sg_report {
 sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_callbacks *cb, sg_report *report,
                            sg_error *e) SG_MUST_USE;
 
-/* What attention did in the last render of engine: [steps][passes][layers], of experts one after the other. NULL when
- * there was none. Valid until the next call of a render. */
+/* Returns what attention did in the last render of engine: [steps][passes][layers], those of experts one after the
+ * other. It is NULL when there was none, and valid until the next call of a render. */
 const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *steps, int *passes, int *layers);
 
-/* For people: what is in this checkpoint. */
+/* Tells people what is in this checkpoint. */
 typedef struct sg_component_info {
     char     name[32];       /* "transformer", "vae", ... */
     char     class_name[64]; /* as model_index.json has it */
@@ -349,7 +355,7 @@ typedef struct sg_component_info {
     int      files;
 } sg_component_info;
 
-/* What came of a LoRA. */
+/* Tells what came of a LoRA. */
 typedef struct sg_lora_info {
     char     name[256]; /* of its file */
     double   strength;
@@ -364,7 +370,8 @@ typedef struct sg_lora_info {
     bool     fast;      /* the model's own: sg_engine_options' */
 } sg_lora_info;
 
-/* The next key from number *at on of that LoRA that fits nothing, and *at behind it; NULL: no more. */
+/* Returns the next key from number *at on of that LoRA that fits nothing, and moves *at behind it; NULL where there are
+ * no more. */
 const char *sg_engine_lora_unused(const sg_engine *engine, int lora, size_t *at);
 
 typedef struct sg_model_info {
@@ -386,7 +393,7 @@ typedef struct sg_model_info {
 
 sg_model_info sg_engine_info(const sg_engine *engine);
 
-/* Self-attention of a well-known model, for measurements. */
+/* Describes self-attention of a well-known model, for measurements. */
 typedef struct sg_known_shape {
     const char *name; /* "mochi" */
     int         heads, head_dim, layers;
@@ -394,7 +401,7 @@ typedef struct sg_known_shape {
     int64_t     text_prefix, text_suffix; /* tokens of text before and behind them */
 } sg_known_shape;
 
-/* The i-th, from 0, of those that the families offer; NULL past the last. */
+/* Returns the i-th, from 0, of those that the families offer; NULL past the last. */
 const sg_known_shape *sg_known_shape_at(int i);
 
 #ifdef __cplusplus

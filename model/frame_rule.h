@@ -12,13 +12,13 @@ typedef struct sg_frame_rule {
     bool pairs;
 } sg_frame_rule;
 
-/* Frames of l latent frames, 1 or more. */
+/* Returns the frames of l latent frames, which are 1 or more. */
 int64_t sg_frame_rule_count(sg_frame_rule rule, int64_t l);
 
-/* The count nearest to `frames`, 1 or more; the larger of two as near. */
+/* Returns the count nearest to `frames`, 1 or more; of two as near it returns the larger. */
 int sg_frame_rule_nearest(sg_frame_rule rule, int frames);
 
-/* The counts for people: "4 n + 1", "8 n or 8 n + 1", "1". text has room for size bytes, and is returned. */
+/* Writes the counts for people: "4 n + 1", "8 n or 8 n + 1", "1". text has room for size bytes, and is returned. */
 const char *sg_frame_rule_text(char *text, size_t size, sg_frame_rule rule);
 
 #endif

@@ -430,7 +430,7 @@ bool sg_thresholds_is_ours(const char *path)
 
 /* ---- which model ---- */
 
-/* Of one component, its tensors in whatever order they come. */
+/* Adds the hash of one component, whose tensors may come in any order. */
 static sg_status add_component(uint64_t *sum, uint64_t start, const sg_checkpoint *c, const char *name, sg_error *e)
 {
     sg_source         *s = NULL;

@@ -43,7 +43,7 @@ enum { SG_THRESHOLDS_TIME = 40 };                  /* bytes of a time */
 #define SG_CACHE_THRESHOLD_MIN 1e-6
 #define SG_CACHE_THRESHOLD_MAX 1e6
 
-/* What was found for the step cache. */
+/* Holds what was found for the step cache. */
 typedef struct sg_cache_tuned {
     double threshold;                      /* 0: nothing */
     double bound, reached, skipped, steps; /* NaN: unknown */
@@ -63,29 +63,31 @@ typedef struct sg_thresholds_file {
     char           written[SG_THRESHOLDS_TIME]; /* "": missing */
 } sg_thresholds_file;
 
-/* Memory for that many, or for none; all 0. SG_E_MEMORY. Zero is an empty file; the caller frees, after a failure too. */
+/* Makes room for that many, or for none, all 0. Returns SG_E_MEMORY on failure. Zero is an empty file; the caller
+ * frees, after a failure too. */
 sg_status sg_thresholds_new(sg_thresholds_file *f, int buckets, int layers, int heads, sg_error *e) SG_MUST_USE;
 void      sg_thresholds_free(sg_thresholds_file *f);
 
 /* Adds a copy of a prompt. */
 sg_status sg_thresholds_add_prompt(sg_thresholds_file *f, const char *prompt, sg_error *e) SG_MUST_USE;
 
-/* The caller frees. Whether they fit a model is for sg_attention_open to say. */
+/* Reads the file at path. The caller frees. Whether they fit a model is for sg_attention_open to say. */
 sg_status sg_thresholds_read(sg_thresholds_file *f, const char *path, sg_error *e) SG_MUST_USE;
 
-/* The JSON text of f, numbers to six digits; the caller frees it. */
+/* Makes the JSON text of f, with numbers to six digits; the caller frees it. */
 sg_status sg_thresholds_text(char **out, const sg_thresholds_file *f, sg_error *e) SG_MUST_USE;
 
-/* Is this file as tune wrote it in its usual place, unchanged, and this user's own? Its time of change is within it: a copy,
- * a download or a check-out has another one. */
+/* Tells whether this file is as tune wrote it in its usual place, unchanged, and this user's own. Its time of change is
+ * within it: a copy, a download or a check-out has another one. */
 bool sg_thresholds_is_ours(const char *path);
 
 /* Notes the time in f->written, as it stands in the file. */
 void sg_thresholds_date(sg_thresholds_file *f, struct timespec time);
 
-/* Sixteen hexadecimal digits by which to know the denoiser of a checkpoint, from the names, shapes and first
- * numbers of its tensors in its files; model and parts as sg_engine_options has them. How they are cut into files does not matter, nor whether they are F32 or the BF16 of it. Reads
- * the headers and one page of each tensor. */
+/* Writes sixteen hexadecimal digits by which to know the denoiser of a checkpoint. They come from the names, shapes and
+ * first numbers of its tensors in its files; model and parts are as sg_engine_options has them. How the tensors are cut
+ * into files does not matter, nor whether they are F32 or the BF16 of it. Reads the headers and one page of each
+ * tensor. */
 sg_status sg_thresholds_hash(char out[17], const char *model, const sg_model_parts *parts, sg_error *e) SG_MUST_USE;
 
 #ifdef __cplusplus

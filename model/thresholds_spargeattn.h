@@ -1,5 +1,5 @@
-/* thresholds_spargeattn.h - the values that SpargeAttn's own tuning saves. Internal to thresholds.c.
- * Source: extract_sparse_attention_state_dict in spas_sage_attn/autotune.py, thu-ml/SpargeAttn. */
+/* thresholds_spargeattn.h - the values that SpargeAttn's own tuning saves. It is internal to thresholds.c. Source:
+ * extract_sparse_attention_state_dict in spas_sage_attn/autotune.py, thu-ml/SpargeAttn. */
 #ifndef SG_THRESHOLDS_SPARGEATTN_H
 #define SG_THRESHOLDS_SPARGEATTN_H
 
@@ -8,7 +8,7 @@
 
 enum { SG_SPARGEATTN_LISTS = 4 };
 
-/* The lists of a source, which outlives them. Zero is none. */
+/* Holds the lists of a source, which outlives them. Zero is none. */
 typedef struct sg_spargeattn {
     const sg_source *source;
     sg_tensor (*list)[SG_SPARGEATTN_LISTS]; /* [layers] */

@@ -26,7 +26,7 @@ typedef enum sg_prompt_format {
     SG_PROMPTS_JSON
 } sg_prompt_format;
 
-/* Zero, NULL and, for numbers that may be zero, -1 mean "not given". */
+/* This is one prompt. Zero, NULL and, for numbers that may be zero, -1 mean "not given". */
 typedef struct sg_prompt {
     const char *text;               /* UTF-8, not blank */
     const char *negative;           /* UTF-8; may be empty */
@@ -43,7 +43,7 @@ typedef struct sg_prompt {
 
 enum { SG_PROMPT_GROUPS = 256 }; /* in a set; bounds those of a prompt too, each of which counts once */
 
-/* Zero is an empty set. */
+/* This is a set of prompts. Zero is an empty set. */
 typedef struct sg_prompt_set {
     int         count;
     sg_prompt  *prompt;                  /* [count], in the file's order */
@@ -64,16 +64,16 @@ typedef struct sg_prompt_options {
     bool             skip_bad;  /* pass malformed lines over, and count them */
 } sg_prompt_options;
 
-/* Reads a file, which may be a pipe, of at most 2^20 prompts; a byte-order mark does not count, CRLF ends a line as LF does.
- * SG_E_ARG, with file, line and reason, for a malformed line, text that is not UTF-8, a zero byte, and a file without a
- * prompt; SG_E_FILE for an unreadable one; SG_E_MEMORY. After a failure the set is empty. Takes memory in proportion to
- * the file's size. The caller closes. */
+/* Reads a file, which may be a pipe, of at most 2^20 prompts; a byte-order mark does not count, CRLF ends a line as LF
+ * does. Returns SG_E_ARG, with file, line and reason, for a malformed line, text that is not UTF-8, a zero byte, and a
+ * file without a prompt; SG_E_FILE for an unreadable one; or SG_E_MEMORY. After a failure the set is empty. Takes
+ * memory in proportion to the file's size. The caller closes. */
 sg_status sg_prompt_set_open(sg_prompt_set *out, const char *file, const sg_prompt_options *o, sg_error *e) SG_MUST_USE;
-/* The set of this one prompt, which is borrowed. SG_E_ARG, in the name of what, unless it is UTF-8. */
+/* Makes the set of this one prompt, which is borrowed. Returns SG_E_ARG, in the name of `what`, unless it is UTF-8. */
 sg_status sg_prompt_set_single(sg_prompt_set *out, const char *text, const char *what, sg_error *e) SG_MUST_USE;
 void      sg_prompt_set_close(sg_prompt_set *s);
 
-/* SG_E_ARG, with the first bad byte's position, unless text is UTF-8 without overlong forms and surrogates. */
+/* Returns SG_E_ARG, with the first bad byte's position, unless text is UTF-8 without overlong forms and surrogates. */
 sg_status sg_prompt_check(const char *text, const char *what, sg_error *e) SG_MUST_USE;
 
 #endif

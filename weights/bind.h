@@ -25,18 +25,18 @@ typedef struct sg_bind sg_bind;
 sg_status sg_bind_open(sg_bind **out, const sg_source *s, const sg_name_map *map, sg_error *e) SG_MUST_USE;
 void      sg_bind_close(sg_bind **b); /* also releases what sg_bind_load took */
 
-/* Put before the names that follow. */
+/* Sets the prefix that goes before the names that follow. */
 void sg_bind_prefix(sg_bind *b, const char *fmt, ...) SG_PRINTF(2, 3);
 bool sg_bind_has(const sg_bind *b, const char *name); /* the prefix goes in front */
 
-/* The whole name of the i-th tensor that is wanted, from 0 on; NULL past the last. */
+/* Returns the whole name of the i-th tensor that is wanted, from 0 on; NULL past the last. */
 const char *sg_bind_name(const sg_bind *b, size_t i);
 
-/* What sg_bind_tensor reads numbers from, for messages. */
+/* sg_bind_tensor reads numbers of these types; messages list them so. */
 #define SG_TYPES_READ "F32, F16, BF16, FP8, Q8_0 to Q2_K or IQ4"
 
-/* A tensor whose rows, numbers behind its first dimension, are read on the host, one at a time. Of more than two dimensions
- * a first one of 1 does not count. */
+/* This is a tensor whose rows, the numbers behind its first dimension, are read on the host, one at a time. Where it
+ * has more than two dimensions, a first one of 1 does not count. */
 typedef struct sg_bind_rows {
     const char             *type; /* as the file spells it; NULL: there is no such tensor */
     int                     rank; /* 0: its rows cannot be read */
@@ -45,36 +45,38 @@ typedef struct sg_bind_rows {
     size_t                  first, row; /* elements */
 } sg_bind_rows;
 
-/* The tensor is not extra then. */
+/* Finds a tensor whose rows will be read. It is not extra then. */
 sg_bind_rows sg_bind_peek(sg_bind *b, const char *name);
 
-/* y = that row as F32; false: it has a NaN or an infinity. */
+/* Sets y to that row as F32. Returns false where it has a NaN or an infinity. */
 bool sg_bind_row(const sg_bind_rows *r, int64_t row, float *y);
 
-/* *t gets shape and dtype `as` (SG_F32 or SG_BF16) at once, so that a plan can run, and data at sg_bind_load. The file's
- * shape must be dim[], but for dimensions of 1, which a file may drop or have more of, and but for the first two of five,
- * which may be one. t stays where it is until the binding closes. Failures are collected for sg_bind_check. */
+/* Wants a tensor. *t gets shape and dtype `as` (SG_F32 or SG_BF16) at once, so that a plan can run, and data at
+ * sg_bind_load. The file's shape must be dim[], but for dimensions of 1, which a file may drop or have more of, and but
+ * for the first two of five, which may be one. t stays where it is until the binding closes. Failures are collected for
+ * sg_bind_check. */
 void sg_bind_tensor_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank, const int64_t *dim);
 
-/* What is wanted from here on is of this block of layers; negative: of none. Blocks are wanted in order, from 0 on, each at
- * once. */
+/* Says that what is wanted from here on is of this block of layers; a negative number stands for none. Blocks are
+ * wanted in order, from 0 on, each at once. */
 void sg_bind_block(sg_bind *b, int number);
 
-/* Tensors whose whole name in the file contains this text may be in the file without anybody wanting them. */
+/* Lets tensors whose whole name in the file contains this text be in the file without anybody wanting them. */
 void sg_bind_ignore(sg_bind *b, const char *part);
 
-/* What other, a binding of the same source, has wanted so far is not extra to b. */
+/* Says that what other, a binding of the same source, has wanted so far is not extra to b. */
 void sg_bind_share(sg_bind *b, const sg_bind *other);
 
-/* A matrix of a patch as a file has it: up [o, i], or with down the product of up [o, r] and down [r, i]. Both may have more
- * dimensions behind the first; i, and r of up, count all of them. Any type that a weight may have. */
+/* This is a matrix of a patch as a file has it: up [o, i], or with down the product of up [o, r] and down [r, i]. Both
+ * may have more dimensions behind the first; i, and r of up, count all of them. They may have any type that a weight
+ * may have. */
 typedef struct sg_factor {
     const sg_source_tensor *up, *down; /* down NULL: up alone */
 } sg_factor;
 
-/* What is added to one tensor while it is loaded: W' = W + scale D. W are the tensor's numbers as F32; D has its rows, a row
- * being all behind the first dimension, or those of the file's tensor of which it is cut out. With a second factor, [o2, i2],
- * beside the first, [o1, i1],
+/* This is added to one tensor while it is loaded: W' = W + scale D. W are the tensor's numbers as F32; D has its rows,
+ * a row being all behind the first dimension, or those of the file's tensor of which it is cut out. With a second
+ * factor, [o2, i2], beside the first, [o1, i1],
  *   D[o, i] = first[o / (rows of D / o1), i / (row of D / i1)] second[o mod o2, i mod i2],
  * where either both are of D's shape (LoHa: element by element) or o1 o2 and i1 i2 are (LoKr: Kronecker's product).
  * An element of up down is the sum over r from 0 on; every product and sum is rounded to F32, W' once more to the wanted
@@ -87,29 +89,32 @@ typedef struct sg_patch {
     sg_factor           factor[2]; /* the second may be absent: its up is NULL */
 } sg_patch;
 
-/* For the loads that follow. Borrows what p points at until the binding closes. SG_E_ARG: no tensor of that name is wanted,
- * or it is loaded; SG_E_FORMAT: its shape or type is not as above. A NaN in it is found by sg_bind_load. */
+/* Adds a patch for the loads that follow. Borrows what p points at until the binding closes. Returns SG_E_ARG if no
+ * tensor of that name is wanted, or it is loaded, and SG_E_FORMAT if its shape or type is not as above. A NaN in it is
+ * found by sg_bind_load. */
 sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e) SG_MUST_USE;
 
-/* How many there are; and all but the first `kept` are taken back, which wants that nothing is loaded. */
+/* sg_bind_patches returns how many patches there are. sg_bind_unpatch takes all but the first `kept` back, which wants
+ * that nothing is loaded. */
 size_t sg_bind_patches(const sg_bind *b);
 void   sg_bind_unpatch(sg_bind *b, size_t kept);
 
-/* SG_E_FORMAT listing all missing, misshapen, wrongly typed and extra tensors. */
+/* Returns SG_E_FORMAT, listing all missing, misshapen, wrongly typed and extra tensors. */
 sg_status sg_bind_check(sg_bind *b, sg_error *e) SG_MUST_USE;
 sg_status sg_bind_check_both(sg_bind *one, sg_bind *other, sg_error *e) SG_MUST_USE; /* in one message */
 
-/* From the next load on blocks stay on the host, where that is not the device's memory, in the dtype wanted; the device
- * has room for two, even and odd ones, and sg_bind_fetch brings them there. */
+/* Says whether from the next load on blocks stay on the host, where that is not the device's memory, in the dtype
+ * wanted. The device then has room for two, even and odd ones, and sg_bind_fetch brings them there. */
 void sg_bind_offload(sg_bind *b, bool on);
 
-/* Device bytes that sg_bind_load will take; *mapped (may be NULL) gets the file bytes that serve in place. */
+/* Returns the device bytes that sg_bind_load will take; *mapped (may be NULL) gets the file bytes that serve in
+ * place. */
 size_t sg_bind_bytes(const sg_bind *b, const sg_backend *backend, size_t *mapped);
 
-/* Host bytes of the blocks that will stay there. */
+/* Returns the host bytes of the blocks that will stay on the host. */
 size_t sg_bind_host_bytes(const sg_bind *b, const sg_backend *backend);
 
-/* Numbers in the bound tensors of two and more dimensions as products of the backend read them. */
+/* Returns how many numbers the bound tensors of two and more dimensions have as products of the backend read them. */
 uint64_t sg_bind_packed_numbers(const sg_bind *b, const sg_backend *backend);
 
 /* Converts, patches and uploads; what already has the wanted dtype, in one piece and without patches, serves from the map
@@ -120,8 +125,8 @@ sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(vo
                        void *context, sg_error *e) SG_MUST_USE;
 void      sg_bind_unload(sg_bind *b); /* gives back memory that no op uses any more; shapes, and what is packed, stay */
 
-/* To be called before ops read the tensors of that block, which then stay until another even or odd one, as
- * this is, is fetched. Does nothing for blocks that are on the device, and on a plan. */
+/* This is called before ops read the tensors of that block, which then stay until another even or odd one, as this is,
+ * is fetched. It does nothing for blocks that are on the device, and on a plan. */
 void sg_bind_fetch(const sg_bind *b, sg_stream *s, int block);
 
 #ifdef __cplusplus

@@ -73,7 +73,7 @@ static void put_in_folder(sg_checkpoint *c, const char *component, const char *m
     memcpy(p->path, c->path, sizeof p->path);
 }
 
-/* Of projection_dim the model's own counts, not that of an encoder: it becomes an object to be read over the encoder's. */
+/* The model's own projection_dim counts, not that of an encoder: it becomes an object to be read over the encoder's. */
 static sg_status read_clip_config(sg_config *c, sg_error *e)
 {
     char       json[64];

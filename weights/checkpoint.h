@@ -17,37 +17,37 @@ extern "C" {
 typedef struct sg_checkpoint sg_checkpoint;
 typedef struct sg_file_part  sg_file_part; /* checkpoint_files.h */
 
-/* Parts that take the place of the path's, or make up a model without one: files, a Diffusers component's folder each, and
- * for a tokenizer its folder or spiece.model. NULL: not given. */
+/* Names parts that take the place of the path's, or make up a model without one: each is a file or a Diffusers
+ * component's folder, a tokenizer its folder or spiece.model. NULL means that it is not given. */
 typedef struct sg_model_parts {
     const char *diffusion_model;            /* of a model with two experts the one for low noise */
     const char *high_noise_diffusion_model; /* the other one */
     const char *vae, *text_encoder, *clip_vision, *tokenizer;
-    const char *clip_l, *clip_g,
-        *clip_tokenizer; /* of models with text encoders of CLIP: these, and the tokenizer of both */
+    /* Models with text encoders of CLIP have these, and one tokenizer for both. */
+    const char *clip_l, *clip_g, *clip_tokenizer;
 } sg_model_parts;
 
-/* Opens no file of a Diffusers folder yet. SG_E_ARG: the path is too long. */
+/* Opens the checkpoint at path, but no file of a Diffusers folder yet. Returns SG_E_ARG if the path is too long. */
 sg_status sg_checkpoint_open(sg_checkpoint **out, const char *path, sg_error *e) SG_MUST_USE;
-/* The same of any path, which may be NULL, with these parts, which may be NULL. Files are told apart by `known`, the parts
- * of the families, NULL-ended. A part that is nowhere is SG_E_FILE, and e says which option gives it. */
-sg_status   sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const sg_model_parts *parts,
-                                     const sg_file_part *const *known, sg_error *e) SG_MUST_USE;
-/* A folder of transformers' CLIPModel: the components "text_encoder", "image_encoder" and "tokenizer", and "image_processor"
- * where it has a preprocessor_config.json or processor_config.json. The configs of the two encoders have the model's projection_dim. SG_E_FILE,
- * SG_E_FORMAT: config.json is not one of CLIPModel. */
+/* Does the same for any path, which may be NULL, with these parts, which may be NULL. Files are told apart by `known`,
+ * the parts of the families, NULL-ended. A part that is nowhere is SG_E_FILE, and e says which option gives it. */
+sg_status sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const sg_model_parts *parts,
+                                   const sg_file_part *const *known, sg_error *e) SG_MUST_USE;
+/* Opens a folder of transformers' CLIPModel as the components "text_encoder", "image_encoder" and "tokenizer", and
+ * "image_processor" where it has a preprocessor_config.json or processor_config.json. The configs of the two encoders
+ * have the model's projection_dim. Returns SG_E_FILE, or SG_E_FORMAT if config.json is not one of CLIPModel. */
 sg_status   sg_checkpoint_open_clip(sg_checkpoint **out, const char *folder, sg_error *e) SG_MUST_USE;
 void        sg_checkpoint_close(sg_checkpoint **c);
 const char *sg_checkpoint_path(const sg_checkpoint *c); /* as it was given; without one that of the denoiser */
 
-/* Is there a Diffusers folder at this path? */
+/* Tells whether there is a Diffusers folder at this path. */
 bool sg_checkpoint_is(const char *path);
 
-/* The path of a file that people put beside the checkpoint at `path`: in the folder, or in that of the file. False: it is
- * too long. The file need not be there. */
+/* Writes the path of a file that people put beside the checkpoint at `path`: in the folder, or in that of the file.
+ * Returns false if it is too long. The file need not be there. */
 bool sg_checkpoint_beside(const char *path, const char *name, char *out, size_t size);
 
-/* What the checkpoint says of itself: which class, which components. The caller closes it. */
+/* Reads what the checkpoint says of itself: which class, which components. The caller closes *out. */
 sg_status sg_checkpoint_index(const sg_checkpoint *c, sg_config **out, sg_error *e) SG_MUST_USE;
 
 /* Components go by their names in a Diffusers folder: "transformer", "vae", "text_encoder", "text_encoder_2", "text_encoder_3",
@@ -55,19 +55,20 @@ sg_status sg_checkpoint_index(const sg_checkpoint *c, sg_config **out, sg_error 
 
 bool sg_checkpoint_has(const sg_checkpoint *c, const char *component);
 
-/* Where it is: its folder or its file, for its other files and for messages. A tokenizer may be inside the text encoder's
- * file, and is then at the same place. */
+/* Tells where a component is: its folder or its file, for its other files and for messages. A tokenizer may be inside
+ * the text encoder's file, and is then at the same place. */
 sg_status sg_checkpoint_place(const sg_checkpoint *c, const char *component, char *out, size_t size,
                               sg_error *e) SG_MUST_USE;
 
-/* The pad token of a tokenizer that is another text encoder's too, whose files say another: "!" of CLIP-G; NULL: as its files say. */
+/* Returns the pad token of a tokenizer that is another text encoder's too, whose files say another: "!" for CLIP-G. It
+ * is NULL where its files have it right. */
 const char *sg_checkpoint_pad(const sg_checkpoint *c, const char *tokenizer);
 
-/* Its config, of a file made from the shapes of its tensors; the caller closes it. */
+/* Reads a component's config, which for a file is made from the shapes of its tensors. The caller closes it. */
 sg_status sg_checkpoint_config(const sg_checkpoint *c, const char *component, sg_config **out, sg_error *e) SG_MUST_USE;
 
-/* Its weights; the caller closes them. *map is how their names follow from the model's, NULL: they are the same; it lives
- * as long as c. */
+/* Opens a component's weights; the caller closes them. *map says how their names follow from the model's, and is NULL
+ * where they are the same; it lives as long as c. */
 sg_status sg_checkpoint_source(const sg_checkpoint *c, const char *component, sg_source **out, const sg_name_map **map,
                                sg_error *e) SG_MUST_USE;
 

@@ -16,12 +16,12 @@
 extern "C" {
 #endif
 
-/* Kinds of text encoders, each with an option of its own: T5 and Llama, and CLIP's two. */
+/* These kinds of text encoders have an option of their own each: T5 and Llama, and CLIP's two. */
 #define SG_TEXT_ENCODER "text_encoder"
 #define SG_CLIP_L "clip_l"
 #define SG_CLIP_G "clip_g"
 
-/* A part that has been found in a file. */
+/* This is a part that has been found in a file. */
 typedef struct sg_found_part {
     const char        *component; /* "transformer", "transformer_2" */
     const sg_source   *source;
@@ -30,7 +30,7 @@ typedef struct sg_found_part {
     bool               two;    /* this is one of two denoisers */
 } sg_found_part;
 
-/* A part as files have it. The families have constant tables of these. */
+/* Describes a part as files have it. The families have constant tables of these. */
 struct sg_file_part {
     const char        *component;  /* its name in a Diffusers folder; of a text encoder its kind */
     const char        *what;       /* for messages: "denoiser of Wan" */
@@ -44,23 +44,23 @@ struct sg_file_part {
     const char        *tokenizer; /* of a text encoder: the folder beside it in which people have its tokenizer */
     bool               pieces;    /* which may be spiece.model alone */
     const char        *pad;       /* the token for its pads, where the tokenizer is another's; NULL: as its files say */
-    /* Of a denoiser: the parts that go with it, NULL-ended. They are needed, but for `spare`. The text encoders among them are the
-     * folder's text_encoder, text_encoder_2 and so on, in this order. NULL: not known. */
+    /* These parts go with a denoiser, NULL-ended. They are needed, but for `spare`. The text encoders among them are
+     * the folder's text_encoder, text_encoder_2 and so on, in this order. NULL means that they are not known. */
     const sg_file_part *const *with;
     const sg_file_part        *spare; /* one of `with`, which may be missing; NULL: none */
 
-    /* Writes what the shapes say, an object with a field for each component concerned:
+    /* describe writes what the shapes say, an object with a field for each component concerned:
      *   {"transformer": {"num_layers": 30, ...}, "scheduler": {...}, "model_index": {"_class_name": ...}}
      * SG_E_UNSUPPORTED for variants that are not rendered, SG_E_FORMAT. */
     sg_status (*describe)(sg_textbuf *json, const sg_found_part *p, sg_error *e);
 };
 
-/* The tensor that the model calls so, NULL: there is none. Its rows, its elements; 0: there is none. */
+/* These return the tensor that the model calls so, or NULL; its rows, or 0; and its elements, or 0. */
 const sg_source_tensor *sg_found_tensor(const sg_found_part *p, const char *fmt, ...) SG_PRINTF(2, 3);
 int64_t                 sg_found_rows(const sg_found_part *p, const char *fmt, ...) SG_PRINTF(2, 3);
 int64_t                 sg_found_count(const sg_found_part *p, const char *fmt, ...) SG_PRINTF(2, 3);
 
-/* Does the file have a tensor whose own name begins so, behind the part's prefix? */
+/* Tells whether the file has a tensor whose own name begins so, behind the part's prefix. */
 bool sg_found_any(const sg_found_part *p, const char *begins);
 
 #ifdef __cplusplus

@@ -280,7 +280,7 @@ static expert expert_of(const char *path)
     return of_file != EITHER ? of_file : take_name(plain);
 }
 
-/* Of a component that an option or a repository gives. */
+/* Tells which expert a component is that an option or a repository gives. */
 static expert expert_at(const opening *o, const char *component)
 {
     const sg_place *const p = sg_place_find(o->c, component);

@@ -1,5 +1,5 @@
 /* checkpoint_state.h - what checkpoint.c answers from, checkpoint_parts.c puts together and checkpoint_files.c finds.
- * Private to the three. */
+ * It is private to the three. */
 #ifndef SG_CHECKPOINT_STATE_H
 #define SG_CHECKPOINT_STATE_H
 
@@ -9,7 +9,7 @@
 
 enum { SG_PATH_BYTES = 1024, SG_PLACES_MAX = 12 };
 
-/* A component that is not where the Diffusers folder would have it. */
+/* Says where a component is that is not where the Diffusers folder would have it. */
 typedef struct sg_place {
     const char         *component;
     char                path[SG_PATH_BYTES]; /* a file; a component's folder; spiece.model or a tokenizer's folder */
@@ -28,14 +28,15 @@ struct sg_checkpoint {
     sg_config *made; /* by component: configs that follow from files; a config.json of several; NULL: there are none */
 };
 
-/* NULL: it is where the Diffusers folder has it, if there is one. */
+/* Finds the place of a component. It is NULL where the Diffusers folder, if there is one, has the component. */
 const sg_place *sg_place_find(const sg_checkpoint *c, const char *component);
 
-/* Is `component` in this source, by the parts that are known? *p gets part, prefix and map. SG_E_FORMAT: it is there twice. */
+/* Finds out whether `component` is in this source, by the parts that are known. *p gets part, prefix and map. Returns
+ * SG_E_FORMAT if it is there twice. */
 sg_status sg_place_recognise(sg_place *p, bool *found, const sg_source *s, const char *component,
                              const sg_file_part *const *known, sg_error *e) SG_MUST_USE;
 
-/* The configs that the files' parts make, with what sparge-gen.json adds, into c->made. */
+/* Puts the configs that the files' parts make, with what sparge-gen.json adds, into c->made. */
 sg_status sg_checkpoint_describe(sg_checkpoint *c, sg_error *e) SG_MUST_USE;
 
 #endif

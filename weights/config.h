@@ -17,7 +17,7 @@ typedef struct sg_config sg_config;
 /* Reads a file of at most 16 MiB and 65,535 values whose root is an object; duplicate keys are refused. e is kept and filled by the
  * getters: it must outlive the config. */
 sg_status sg_config_open(sg_config **out, const char *path, sg_error *e) SG_MUST_USE;
-/* The same of JSON text; `path` names it in messages. */
+/* Does the same for JSON text; `path` names it in messages. */
 sg_status sg_config_parse(sg_config **out, const char *path, const char *json, sg_error *e) SG_MUST_USE;
 void      sg_config_close(sg_config **c);
 sg_status sg_config_status(const sg_config *c); /* the latched failure */
@@ -31,25 +31,26 @@ int64_t     sg_config_int(sg_config *c, const char *key, int64_t lo, int64_t hi,
 double      sg_config_real(sg_config *c, const char *key, double lo, double hi, const double *fallback);
 bool        sg_config_bool(sg_config *c, const char *key, const bool *fallback);
 const char *sg_config_string(sg_config *c, const char *key, const char *fallback); /* lives as long as c */
-/* The field, or where it is absent the fallback (NULL: it must be there), must be this string. */
+/* Checks that the field, or where it is absent the fallback (NULL: it must be there), is this string. */
 void sg_config_only(sg_config *c, const char *key, const char *wanted, const char *fallback);
 
-/* Lists of min to max entries; return the count, 0 when absent (a failure unless min is 0), which leaves out[] as it is.
- * After a failure all of out[max] holds lo, or false. */
+/* These read lists of min to max entries, and return the count. It is 0 when the list is absent, which is a failure
+ * unless min is 0 and leaves out[] as it is. After a failure all of out[max] holds lo, or false. */
 int sg_config_ints(sg_config *c, const char *key, int64_t lo, int64_t hi, int64_t *out, int min, int max);
 int sg_config_reals(sg_config *c, const char *key, double lo, double hi, double *out, int min, int max);
 int sg_config_bools(sg_config *c, const char *key, bool *out, int min, int max);
 /* The strings live as long as c; an entry that is null is a failure, too. After a failure all of out[max] is NULL. */
 int sg_config_strings(sg_config *c, const char *key, const char **out, int min, int max);
-/* Entry i of a list of strings, or NULL when the field is absent, shorter, or that entry is null. */
+/* Returns entry i of a list of strings, or NULL when the field is absent, shorter, or that entry is null. */
 const char *sg_config_string_at(sg_config *c, const char *key, int i);
 
-/* The object under key as a config of its own, which `path` names in messages; an empty one where there is none. */
+/* Makes the object under key a config of its own, which `path` names in messages. It is empty where there is none. */
 sg_status sg_config_member(sg_config **out, const sg_config *c, const char *key, const char *path,
                            sg_error *e) SG_MUST_USE;
 
-/* What the object over[key] has takes the place of the same fields of c[as], objects field by field; no key and no `as` mean
- * the whole. Does nothing where there is no over[key]. SG_E_FORMAT: it is no object; SG_E_MEMORY. */
+/* Puts what the object over[key] has in the place of the same fields of c[as], objects field by field; no key and no
+ * `as` mean the whole. Does nothing where there is no over[key]. Returns SG_E_FORMAT if it is no object, or
+ * SG_E_MEMORY. */
 sg_status sg_config_update(sg_config *c, const char *as, const sg_config *over, const char *key,
                            sg_error *e) SG_MUST_USE;
 

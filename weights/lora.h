@@ -21,21 +21,21 @@ extern "C" {
 
 typedef struct sg_lora sg_lora;
 
-/* Any format of tensor_source.h. SG_E_UNSUPPORTED: a kind that is not read here. */
+/* Opens a LoRA in any format of tensor_source.h. Returns SG_E_UNSUPPORTED for a kind that is not read here. */
 sg_status sg_lora_open(sg_lora **out, const char *path, int threads, sg_error *e) SG_MUST_USE;
 void      sg_lora_close(sg_lora **l);
 
-/* Patches b with strength times what the file has for its tensors; b must not outlive l. component is its name in a Diffusers
- * folder: keys of a file that tells "transformer" and "transformer_2" apart go to their own. names: how the original
- * repository calls its tensors; may be NULL. SG_E_FORMAT: half of a pair is missing, a tensor is patched twice in the same
- * way, or a shape does not fit. */
+/* Patches b with strength times what the file has for its tensors; b must not outlive l. component is its name in a
+ * Diffusers folder: keys of a file that tells "transformer" and "transformer_2" apart go to their own. names, which may
+ * be NULL, says how the original repository calls its tensors. Returns SG_E_FORMAT if half of a pair is missing, a
+ * tensor is patched twice in the same way, or a shape does not fit. */
 sg_status sg_lora_add(sg_lora *l, sg_bind *b, const char *component, const sg_name_map *names, double strength,
                       sg_error *e) SG_MUST_USE;
 
-/* SG_E_FORMAT: nothing of the file fitted any tensor. */
+/* Returns SG_E_FORMAT if nothing of the file fitted any tensor. */
 sg_status sg_lora_check(const sg_lora *l, sg_error *e) SG_MUST_USE;
 
-/* Of what was added so far. */
+/* Tells what was added so far. */
 typedef struct sg_lora_figures {
     uint64_t hash;      /* of names, shapes, numbers and config, in whatever order the file has them */
     int      keys;      /* tensors of the file */
@@ -49,7 +49,7 @@ typedef struct sg_lora_figures {
 
 sg_lora_figures sg_lora_describe(const sg_lora *l);
 
-/* The next key from number *at on that fits nothing, and *at behind it; NULL: no more. */
+/* Returns the next key from number *at on that fits nothing, and moves *at behind it; NULL where there are no more. */
 const char *sg_lora_unused(const sg_lora *l, size_t *at);
 
 #ifdef __cplusplus

@@ -41,11 +41,11 @@ typedef struct sg_name_map {
     int                 span; /* of %p, %r, %1 and %2 */
 } sg_name_map;
 
-/* The file's name for `wanted`; *rule gets the rule that was used, or NULL. map may be NULL: every name stays. False:
- * the name is too long, or the rule cuts rows that are not there. */
+/* Finds the file's name for the model's name `bound`; *rule gets the rule that was used, or NULL. map may be NULL:
+ * every name stays. Returns false if the name is too long, or the rule cuts rows that are not there. */
 bool sg_name_map_find(const sg_name_map *map, const char *bound, char file[SG_NAME_MAX], const sg_name_rule **rule);
 
-/* May the file have a tensor of this name that nobody wants? */
+/* Tells whether the file may have a tensor of this name that nobody wants. */
 bool sg_name_map_drops(const sg_name_map *map, const char *file);
 
 #endif

@@ -141,7 +141,8 @@ static uint64_t mix_number(uint64_t hash, uint64_t v)
     return sg_hash(hash, bytes, sizeof bytes);
 }
 
-/* Of one tensor: name, shape, and the first numbers as BF16; the first bytes where they are of another type. */
+/* Adds one tensor to a hash: its name, its shape, and its first numbers as BF16, or its first bytes where they are of
+ * another type. */
 static uint64_t tensor_hash(uint64_t hash, const sg_source_tensor *s, sg_tensor t)
 {
     enum { FIRST = 16 };

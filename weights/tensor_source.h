@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* What a file stores numbers as. Types that no sg_tensor can view have a name and a size, too. */
+/* Says what a file stores numbers as. Types that no sg_tensor can view have a name and a size, too. */
 typedef struct sg_source_type {
     const char *name;         /* as the file spells it: "BF16", "F8_E4M3" */
     sg_dtype    dtype;        /* SG_DTYPES: no view */
@@ -30,7 +30,7 @@ typedef struct sg_source_tensor {
     bool                  attached; /* belongs to another tensor, as its scale: nobody wants it by itself */
 } sg_source_tensor;
 
-/* A value of a file's metadata: numbers or texts, one behind the other as the file has them. */
+/* This is a value of a file's metadata: numbers or texts, one behind the other as the file has them. */
 typedef struct sg_source_list {
     uint64_t       count;
     char           kind;  /* 'u' whole numbers, 'i' whole numbers with a sign, 'f' floats, 's' texts */
@@ -38,7 +38,8 @@ typedef struct sg_source_list {
     const uint8_t *data;
 } sg_source_list;
 
-/* A format. Tensors have numbers from 0 on, in the order of the files. What is returned lives as long as the source. */
+/* Describes a format. Tensors have numbers from 0 on, in the order of the files. What is returned lives as long as the
+ * source. */
 typedef struct sg_source_ops {
     size_t (*count)(const void *of);
     const sg_source_tensor *(*tensor)(const void *of, size_t i);
@@ -47,8 +48,8 @@ typedef struct sg_source_ops {
     const char *(*path)(const void *of);                                /* for messages: the file or the index */
     int (*files)(const void *of);
     uint64_t (*bytes)(const void *of); /* of all files */
-    /* These bytes have been read and are not needed for now; they come back by themselves if they are. NULL: nothing to be
-     * gained. */
+    /* drop says that these bytes have been read and are not needed for now; they come back by themselves if they are.
+     * It is NULL where nothing is to be gained. */
     void (*drop)(const void *of, const void *data, size_t bytes);
     void (*close)(void *of);
 } sg_source_ops;
@@ -66,13 +67,13 @@ sg_status sg_source_open(sg_source **out, const char *path, sg_error *e) SG_MUST
  * that begin with "diffusion_", as diffusers does, and the single file for others, as transformers does. */
 sg_status sg_source_open_stem(sg_source **out, const char *dir, const char *stem, sg_error *e) SG_MUST_USE;
 
-/* A source of that format. `of` is the source's from here on, closed after a failure too. SG_E_FORMAT: two tensors have
- * one name. */
+/* Makes a source of that format. `of` is the source's from here on, and closed after a failure too. Returns SG_E_FORMAT
+ * if two tensors have one name. */
 sg_status sg_source_new(sg_source **out, const sg_source_ops *ops, void *of, sg_error *e) SG_MUST_USE;
 void      sg_source_close(sg_source **s);
 
-/* The tensor of that name, its data in the map; absent (rank 0) when there is none, or one of a type that sg_dtype
- * lacks. A scalar has shape [1]. Data may be misaligned to their element where the file has them so. */
+/* Returns the tensor of that name, its data in the map. It is absent (rank 0) when there is none, or one of a type that
+ * sg_dtype lacks. A scalar has shape [1]. Data may be misaligned to their element where the file has them so. */
 sg_tensor sg_source_find(const sg_source *s, const char *name);
 int64_t   sg_source_index(const sg_source *s, const char *name); /* for the calls below; -1: there is none */
 
@@ -82,19 +83,21 @@ sg_tensor               sg_source_view(const sg_source *s, size_t i); /* as sg_s
 
 const char *sg_source_metadata(const sg_source *s, const char *key); /* a text, or NULL */
 
-/* Any value of that key, a single one too, as a list that lives as long as the source. False: there is none. */
+/* Reads any value of that key, a single one too, as a list that lives as long as the source. Returns false where there
+ * is none. */
 bool   sg_source_metadata_list(const sg_source *s, const char *key, sg_source_list *out);
 double sg_source_number(const sg_source_list *l, uint64_t i); /* of a list that is not of texts; i below its count */
-const char *sg_source_next_text(sg_source_list *l,
-                                size_t         *length); /* the first, which leaves the list; not the last's */
+/* Returns the first text of a list, which leaves the list. The list must not be empty. */
+const char *sg_source_next_text(sg_source_list *l, size_t *length);
 
 const char *sg_source_path(const sg_source *s);
 int         sg_source_files(const sg_source *s);
 uint64_t    sg_source_bytes(const sg_source *s);
 void        sg_source_drop(const sg_source *s, const void *data, size_t bytes);
 
-/* Tells weights apart, by names, shapes and first numbers of the tensors, in whatever order and files they are; F32 and the BF16
- * of it are the same. Reads one page of each tensor. start: SG_HASH, or another for another part of a model. */
+/* Tells weights apart, by names, shapes and first numbers of the tensors, in whatever order and files they are; F32 and
+ * the BF16 of it are the same. Reads one page of each tensor. start is SG_HASH, or another for another part of a
+ * model. */
 uint64_t sg_source_hash(const sg_source *s, uint64_t start);
 
 #ifdef __cplusplus

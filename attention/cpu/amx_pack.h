@@ -29,24 +29,24 @@ typedef struct blocks_job {
     uint8_t      *non_finite;     /* [heads][tiles]: whether some value of a block is not finite */
 } blocks_job;
 
-/* The state of a group of queries between blocks. */
+/* Holds the state of a group of queries between blocks. */
 typedef struct sub_state {
-    _Alignas(64) float row_max[SG_SUB], base[SG_SUB],
-        sum[SG_SUB];         /* row_max -INFINITY: no key so far; base is then 0 */
+    /* A row_max of -INFINITY means that there was no key so far; base is then 0. */
+    _Alignas(64) float row_max[SG_SUB], base[SG_SUB], sum[SG_SUB];
     float   by[4 * SG_COLS]; /* scale of 16 queries, into powers of two, four times */
     float   grid;            /* what bases are multiples of */
     int64_t count;           /* blocks of its list */
     int64_t row;             /* its first query */
 } sub_state;
 
-/* 64 channels of a row of INT8; zeros where there is none. */
+/* Loads 64 channels of a row of INT8, or zeros where there is no row. */
 static inline __m512i load64(const sg_tensor *t, int64_t row, bool there, int64_t d, int64_t c)
 {
     if (!there) return _mm512_setzero_si512();
     return _mm512_maskz_loadu_epi8(sg_lanes64(d - c), (const int8_t *)t->data + row * d + c);
 }
 
-/* The values of a block, a row of d numbers for each of its keys. */
+/* Describes the values of a block, which has a row of d numbers for each of its keys. */
 typedef struct block_values {
     sg_dtype    type;
     const char *row;
@@ -65,7 +65,7 @@ static inline block_values values_of(const blocks_job *b, int64_t head, int64_t 
                           .step = t->dtype == SG_I8 ? bytes : bytes * b->s.hk};
 }
 
-/* 32 channels of a key's value, from c on, as BF16. */
+/* Loads 32 channels of a key's value, from c on, as BF16. */
 static inline __m512i load_value(const block_values *v, int64_t key, int64_t c, int64_t d)
 {
     const __mmask32   some = key < v->rows ? sg_lanes32(d - c) : 0;

@@ -19,8 +19,8 @@
 #define SG_ZERO 0x1.8p23f
 enum { SG_ZERO_BITS = 0x4b400000, SG_BLOCK_QUADS = SG_BLOCK_K / 2 };
 
-/* How a block is masked for a group of queries: not at all; by a bias per key, -INFINITY for hidden keys (means, and
- * the last block); by the queries that see each key (on the diagonal). */
+/* Tells how a block is masked for a group of queries: it is not masked at all, or by a bias per key, -INFINITY for
+ * hidden keys (means, and the last block), or by the queries that see each key (on the diagonal). */
 typedef enum sg_blocks_mask { SG_MASK_NONE, SG_MASK_BIAS, SG_MASK_QUERIES } sg_blocks_mask;
 
 typedef struct sg_blocks_softmax {
@@ -39,7 +39,7 @@ static inline sg_blocks_mask sg_blocks_mask_of(const sg_blocks_softmax *w)
     return w->seen ? SG_MASK_QUERIES : w->bias ? SG_MASK_BIAS : SG_MASK_NONE;
 }
 
-/* bias, seen: of the key. */
+/* Makes the weight of one key for 16 queries; bias and seen are the key's. */
 static inline __attribute__((always_inline)) __m512i
 sg_blocks_weight(const float *score, __m512 by, __m512 base, const float *bias, const uint32_t *seen, unsigned col)
 {

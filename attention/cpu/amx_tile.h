@@ -36,7 +36,7 @@ static inline __attribute__((always_inline)) void sg_tiles_store(float *p)
     _tile_stored(3, p + 768, 64);
 }
 
-/* zero: 16 x 16 times SG_ZERO_BITS. */
+/* Computes the scores as the head of this file says; `zero` is a tile of 16 x 16 times SG_ZERO_BITS. */
 static inline __attribute__((always_inline)) void sg_blocks_scores(const int8_t *a, const int8_t *b, float *c,
                                                                    int64_t depth, const int32_t *zero,
                                                                    sg_blocks_softmax *w, unsigned quads,
@@ -69,7 +69,7 @@ static inline __attribute__((always_inline)) void sg_blocks_scores(const int8_t 
     }
 }
 
-/* v: the packed values of a head; a block of them has `words`. */
+/* Adds the outputs as the head of this file says; v holds the packed values of a head, `words` for each block. */
 static inline __attribute__((always_inline)) void
 sg_blocks_outputs(const uint16_t *v, int64_t words, const int32_t *block, int64_t blocks, const uint16_t *b, float *c,
                   int64_t from, int64_t to, sg_blocks_softmax *w, unsigned quads, sg_blocks_mask mask)

@@ -1,4 +1,4 @@
-/* blocks.h - shared by the CPU kernels of attend_blocks: which keys a block of queries visits, and the counts.
+/* blocks.h - what the CPU kernels of attend_blocks share: which keys a block of queries visits, and the counts.
  *
  * Keys come in tiles of SG_BLOCK_K. Tile j < nk is block j of keys. Tile nk + t has the keys of the tail: the means of
  * blocks SG_BLOCK_K t and on. A kernel packs tile by tile, so one loop visits both kinds. */
@@ -18,7 +18,7 @@ enum { SG_RING_BYTES = 16 << 20, SG_GROUP_BLOCKS = 32 };
 
 enum { SG_FILTER_ROWS = 32 }; /* rows that skip a block together; 64 do so in vec_blocks.c alone */
 
-/* What one block of queries of one head skipped by pv_threshold. */
+/* Counts what one block of queries of one head skipped by pv_threshold. */
 typedef struct sg_blocks_count {
     int64_t skips;
     double  share; /* summed over its rows */
@@ -58,7 +58,7 @@ static inline char *sg_blocks_scratch(sg_blocks_job *b, sg_cpu *cpu, int64_t wor
     return p ? p + workspaces : NULL;
 }
 
-/* The index in the ring of the first tile of a head of keys. */
+/* Returns the index in the ring of the first tile of a head of keys. */
 static inline int64_t sg_blocks_ring_at(const sg_blocks_job *b, int64_t hk) { return hk % b->ring * b->tiles; }
 
 /* Packs tile `at` of a head of keys, or runs task `at` of a head of queries. job begins with an sg_blocks_job.
@@ -82,14 +82,14 @@ static inline void sg_blocks_heads(const void *job, const void *workspace, int64
     }
 }
 
-/* The row of a tile's `key` in k and v, or in tail_k and tail_v; -1: none. */
+/* Returns the row of a tile's `key` in k and v, or in tail_k and tail_v; -1 where there is none. */
 static inline int64_t sg_blocks_row(const sg_blocks_job *b, int64_t tile, int64_t key)
 {
     const int64_t row = (tile < b->nk ? tile : tile - b->nk) * SG_BLOCK_K + key;
     return row < (tile < b->nk ? b->m : b->nk) ? row : -1;
 }
 
-/* The scale of keys [key, key + SG_BLOCK_SUB) of a tile; 0 where there are none. */
+/* Returns the scale of keys [key, key + SG_BLOCK_SUB) of a tile; 0 where there are none. */
 static inline float sg_blocks_scale(const sg_blocks_job *b, int64_t head, int64_t tile, int64_t key)
 {
     const int64_t row = sg_blocks_row(b, tile, key);
@@ -135,7 +135,7 @@ static inline void sg_blocks_begin(sg_blocks_iterator *w, const sg_blocks_job *b
 
 static inline uint64_t sg_low_bits(int64_t n) { return n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1; }
 
-/* The next tile: first tiles of keys, then of the tail. False: there is none. */
+/* Finds the next tile: tiles of keys come first, then those of the tail. Returns false behind the last one. */
 static inline bool sg_blocks_next(sg_blocks_iterator *w, sg_blocks_tile *t)
 {
     const sg_blocks_job *const b = w->b;
@@ -162,7 +162,7 @@ static inline bool sg_blocks_next(sg_blocks_iterator *w, sg_blocks_tile *t)
     return false;
 }
 
-/* The keys of a tile that are visible to row `row` of the tensor. */
+/* Returns the keys of a tile, a bit for each, that are visible to row `row` of the tensor. */
 static inline uint64_t sg_blocks_visible(const sg_blocks_tile *t, int64_t row)
 {
     return t->edge ? t->seen & sg_low_bits(row - t->index * SG_BLOCK_K + 1) : t->seen;

@@ -15,14 +15,15 @@
 
 typedef int32_t sg_words __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
 
-/* Bytes of a number x: itself, or its size, and its sign as 0 or 255. What is added to queries. */
+/* A number x takes SG_PARTS bytes: itself, or its size, and its sign as 0 or 255. SG_LIFT is what is added to
+ * queries. */
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 enum { SG_PARTS = 1, SG_LIFT = 128 };
 #else
 enum { SG_PARTS = 2, SG_LIFT = 0 };
 #endif
 
-/* With the intrinsic of VNNI gcc 12 copies the sum before and after, at half the speed. */
+/* Adds the products of bytes. With the intrinsic of VNNI gcc 12 copies the sum before and after, at half the speed. */
 SG_INLINE void sg_dot(sg_words *sum, sg_words a, sg_words x, sg_words sign)
 {
 #if defined(__AVX512VNNI__)
@@ -37,7 +38,7 @@ SG_INLINE void sg_dot(sg_words *sum, sg_words a, sg_words x, sg_words sign)
 #endif
 }
 
-/* Four bytes, to all lanes. */
+/* Puts the same four bytes into all lanes. */
 SG_INLINE sg_words sg_four(const void *p)
 {
     int32_t x;
@@ -52,7 +53,7 @@ SG_INLINE sg_lanes sg_splat(float x)
     return none + x;
 }
 
-/* a where the lane of a comparison holds, else b; whether it holds in all lanes. */
+/* Picks a where the lane of a comparison holds, else b. sg_all tells whether it holds in all lanes. */
 SG_INLINE sg_lanes sg_pick(sg_words holds, sg_lanes a, sg_lanes b)
 {
     return (sg_lanes)((holds & (sg_words)a) | (~holds & (sg_words)b));
@@ -67,7 +68,7 @@ SG_INLINE sg_lanes sg_float_of(sg_words x) { return (sg_lanes)_mm512_cvtepi32_ps
 
 SG_INLINE void sg_transpose(sg_words *x) { sg_transpose16((__m512i *)x); }
 
-/* Numbers from 0 to 255 of four rows, rounded: the four bytes of each lane side by side. */
+/* Rounds numbers from 0 to 255 of four rows, and puts the four bytes of each lane side by side. */
 SG_INLINE sg_words sg_bytes_of(const sg_lanes *y)
 {
     const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
@@ -76,8 +77,8 @@ SG_INLINE sg_words sg_bytes_of(const sg_lanes *y)
     return (sg_words)_mm512_shuffle_epi8(_mm512_packus_epi16(a, b), order);
 }
 
-/* unit 2^x for x <= 32, with a relative error of 9e-5, or with `exact` of F32's rounding. unit for 0, 0 for -INFINITY, NaN
- * for NaN. Minimax polynomials of degree 3 and 5 that are 1 at 0. */
+/* Returns unit 2^x for x <= 32, with a relative error of 9e-5, or with `exact` of F32's rounding. The result is unit
+ * for 0, 0 for -INFINITY and NaN for NaN. The polynomials are minimax, of degree 3 and 5, and 1 at 0. */
 SG_INLINE sg_lanes sg_power(float unit, sg_lanes x, bool exact)
 {
     const sg_lanes f = (sg_lanes)_mm512_reduce_ps((__m512)x, 0x09); /* x - floor(x) */
@@ -99,7 +100,7 @@ SG_INLINE bool sg_all(sg_words holds) { return _mm256_movemask_ps((__m256)holds)
 
 SG_INLINE sg_lanes sg_float_of(sg_words x) { return (sg_lanes)_mm256_cvtepi32_ps((__m256i)x); }
 
-/* 8 x 8 words of 32 bits. */
+/* Transposes 8 x 8 words of 32 bits. */
 SG_INLINE void sg_transpose(sg_words *words)
 {
     __m256i *const x = (__m256i *)words;
@@ -134,8 +135,8 @@ SG_INLINE sg_words sg_bytes_of(const sg_lanes *y)
     return (sg_words)_mm256_shuffle_epi8(_mm256_packus_epi16(a, b), order);
 }
 
-/* The same with an error of 1.0e-4. `round` leaves n, plus the exponent's bias, in the low bits: at -127 the factor made
- * of them is 0. */
+/* Does the same with an error of 1.0e-4. `round` leaves n, plus the exponent's bias, in the low bits: at -127 the
+ * factor made of them is 0. */
 SG_INLINE sg_lanes sg_power(float unit, sg_lanes x, bool exact)
 {
     const float    round = 12582912.0f + 127.0f; /* 1.5 2^23 + 127 */
@@ -155,8 +156,8 @@ SG_INLINE sg_lanes sg_power(float unit, sg_lanes x, bool exact)
 SG_INLINE void sg_row_out(float *y, const float *x, int64_t d) { memcpy(y, x, (size_t)d * sizeof *y); }
 #endif
 
-/* Four bytes of each of SG_LANES rows of d bytes, from byte e on: x[i] has bytes [e + 4 i, e + 4 i + 4) of the rows, by
- * lanes. Rows from `rows` on are zeros. */
+/* Loads four bytes of each of SG_LANES rows of d bytes, from byte e on: x[i] has bytes [e + 4 i, e + 4 i + 4) of the
+ * rows, by lanes. Rows from `rows` on are zeros. */
 SG_INLINE void sg_load_fours(sg_words *x, const int8_t *row, int64_t rows, int64_t d, int64_t e)
 {
     const sg_words none = {0};

@@ -8,13 +8,13 @@
 enum { SG_SUB = SG_NR, SG_SUBS = SG_BLOCK_Q / SG_SUB, SG_GROUPS = SG_BLOCK_K / SG_BLOCK_SUB };
 enum { SG_ROWS = SG_LANES / 2 };
 
-/* Tiles of a chunk at most; bytes of their keys and values. */
+/* A chunk has at most SG_CHUNK tiles, whose keys and values take at most SG_CHUNK_BYTES. */
 enum { SG_CHUNK = 24, SG_CHUNK_BYTES = 384 << 10 };
 
 enum { SG_CHANNELS = 255 };  /* d at most: scores stay below 2^22 */
 #define SG_MAGIC 12582912.0f /* 1.5 2^23 */
 
-/* Of the keys of a tile. */
+/* Holds what the sums over the keys of a tile need beside their packed bytes. */
 typedef struct tile_keys {
     _Alignas(8) int32_t first[SG_BLOCK_K]; /* what their scores' sums start from; 8: counts follow the last tile's */
     float scale[SG_GROUPS];
@@ -32,7 +32,7 @@ typedef struct int8_job {
     tile_keys    *keys; /* [tiles] */
 } int8_job;
 
-/* The state of SG_SUB queries between tiles. */
+/* Holds the state of SG_SUB queries between tiles. */
 typedef struct sub_state {
     _Alignas(64) float scale[SG_SUB];    /* of queries, to powers of two */
     float base[SG_SUB], row_max[SG_SUB]; /* row_max: largest logit so far; -INFINITY: none */
@@ -83,7 +83,8 @@ static inline void put_parts(void *to, const void *x, size_t n)
     memcpy((char *)to + n, &sign, n);
 }
 
-/* What a sum over products of n bytes lacks: `by` times each, and the size of those below 0 where the sign is a part. */
+/* Returns what a sum over products of n bytes lacks: `by` times each, and the size of those below 0 where the sign is a
+ * part. */
 static int32_t lacking(const int8_t *x, int64_t n, int32_t by)
 {
     int32_t sum = 0;
@@ -106,7 +107,7 @@ static void pack_keys(const int8_job *b, uint8_t *k, const int8_t *row, int64_t 
         }
 }
 
-/* Four rows of I8 values, the keys from `key` on, by SG_ROWS of channels. */
+/* Packs four rows of I8 values, those of the keys from `key` on, by SG_ROWS of channels. */
 static void pack_bytes(const int8_job *b, char *v, int64_t key, const int8_t *x, int64_t rows)
 {
     const int64_t d = b->s.d;
@@ -135,8 +136,8 @@ static void pack_bytes(const int8_job *b, char *v, int64_t key, const int8_t *x,
     }
 }
 
-/* What the sums of a tile's scores start from, of each key, and those of its outputs, of each channel: there a is the
- * weight less 128 - SG_LIFT. */
+/* Computes what the sums of a tile's scores start from, for each key, and those of its outputs, for each channel. For
+ * outputs a is the weight less 128 - SG_LIFT. */
 static void pack_first(const int8_job *b, int32_t *first_k, const int8_t *k, int32_t *first_v, const int8_t *v,
                        int64_t rows)
 {
@@ -149,7 +150,7 @@ static void pack_first(const int8_job *b, int32_t *first_k, const int8_t *k, int
         for (int64_t e = 0; e < d; e++) first_v[e] += lacking(v + key * d + e, 1, 128 - SG_LIFT);
 }
 
-/* One row of F32 or BF16 values. Returns whether some number is not finite. */
+/* Packs one row of F32 or BF16 values. Returns whether some number is not finite. */
 static bool pack_floats(const int8_job *b, float *v, int64_t key, const sg_tensor *t, int64_t head, int64_t row)
 {
     float        own[SG_CHANNELS + 1] = {0}, spoilt = 0;
@@ -162,7 +163,7 @@ static bool pack_floats(const int8_job *b, float *v, int64_t key, const sg_tenso
     return spoilt != 0.0f;
 }
 
-/* Behind the I8 values of a tile. */
+/* Returns the first sums of a tile's outputs, which lie behind its I8 values. */
 static int32_t *first_of_values(const int8_job *b, char *v) { return (int32_t *)(v + SG_PARTS * SG_BLOCK_K * b->dv); }
 
 static void pack_tile(const void *job, const void *workspace, int64_t head, int64_t tile)

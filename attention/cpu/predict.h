@@ -1,5 +1,5 @@
-/* predict.h - shared by the vec files of prediction: vectors of which the last may be partial, and which blocks are fixed (as
- * op.h defines it). */
+/* predict.h - what the vec files of prediction share: vectors of which the last may be partial, and which blocks are
+ * fixed (as op.h defines it). */
 #ifndef SG_PREDICT_H
 #define SG_PREDICT_H
 
@@ -13,18 +13,19 @@ SG_INLINE void sg_lanes_out(float *y, sg_lanes v, int64_t n)
         memcpy(y, &v, (size_t)n * sizeof *y);
 }
 
-/* The scale of numbers whose absolute maximum has these bits. Infinity and NaN compare largest. */
+/* Returns the scale of numbers whose absolute maximum has these bits. Infinity and NaN compare largest. */
 static inline float sg_scale_of(int32_t bits)
 {
     return bits >= 0x7f800000 ? NAN : sg_of_bits((uint32_t)bits) * (1.0f / 127.0f);
 }
 
-/* Writes y and scale of the group of rows that begins at `row`, of all heads, as quantise does. For callers that have
- * those rows in the caches. y is written by non-temporal stores: fence before use. In vec_quantise.c. */
+/* Writes y and scale of the group of rows that begins at `row`, of all heads, as quantise does. It is for callers that
+ * have those rows in the caches. y is written by non-temporal stores: fence before use. It is defined in
+ * vec_quantise.c. */
 void SG_VEC_NAME(quantise_rows)(const sg_quantise_args *a, int64_t row);
 
-/* One side of a score: which of its blocks are fixed for a head of queries. `share` neighbouring heads share a column
- * of similarity. */
+/* Describes one side of a score: which of its blocks are fixed for a head of queries. `share` neighbouring heads share
+ * a column of similarity. */
 typedef struct sg_fixed {
     int64_t      block, n, text_prefix, text_suffix;
     const float *similarity, *theta; /* [n / block, columns], [h]; NULL: not judged */
@@ -51,7 +52,7 @@ static inline bool sg_is_fixed(const sg_fixed *f, int64_t head, int64_t i)
     return f->theta && !(f->similarity[i * f->columns + head / f->share] > f->theta[head]);
 }
 
-/* How many blocks of keys are visible to block i of queries. */
+/* Returns how many blocks of keys are visible to block i of queries. */
 static inline int64_t sg_visible_blocks(bool causal, int64_t i, int64_t nk)
 {
     return causal ? sg_min64(nk, (i + 1) * (SG_BLOCK_Q / SG_BLOCK_K)) : nk;

@@ -11,7 +11,7 @@
 
 enum { SG_SCORE_VECTORS = 4, SG_SCORE_COLS = SG_SCORE_VECTORS * SG_LANES };
 
-/* Rows of scores that are not yet weights. `run` converts the next `rows` of them. */
+/* Holds rows of scores that are not yet weights. `run` converts the next `rows` of them. */
 typedef struct sg_score_softmax sg_score_softmax;
 struct sg_score_softmax {
     void (*run)(sg_score_softmax *w, int64_t rows);
@@ -21,7 +21,8 @@ struct sg_score_softmax {
     bool        limited; /* some columns of the chunk have no score */
 };
 
-/* Numbers are F32, or of the form's own type. `wide` is d rounded up to the form's depth. */
+/* Describes one form of the matmul. Numbers are F32, or of the form's own type. `wide` is d rounded up to the form's
+ * depth. */
 typedef struct sg_score_form {
     int64_t rows;             /* of a strip: whole blocks of eight sub-blocks */
     int64_t depth;            /* channels of one multiply */
@@ -30,13 +31,14 @@ typedef struct sg_score_form {
     bool    overlaps_softmax; /* matmul runs the softmax of the last chunk beside itself; else it follows each chunk */
     void (*pack)(void *panel, const float *const *from, int64_t d, int64_t wide); /* SG_SCORE_COLS columns */
     void (*pack_strip)(void *to, const float *x, int64_t lda, int64_t wide);      /* x has zeros beyond d */
-    /* s = x panel^T, `vectors` vectors of columns. x is the packed strip; without packing, its rows, lda apart */
+    /* Computes s = x panel^T for `vectors` vectors of columns. x is the packed strip; without packing it has the
+     * strip's rows, lda apart. */
     void (*matmul)(float *s, const void *x, int64_t lda, const void *panel, int64_t vectors, int64_t wide,
                    sg_score_softmax *w);
     void (*open)(void), (*close)(void); /* called before and after the matmuls of a strip; NULL: none */
 } sg_score_form;
 
-/* score and tail_bias with the matmul of a form, by the vectors of a level. */
+/* These compute score and tail_bias with the matmul of a form, by the vectors of a level. */
 #define X(level)                                                                                                       \
     sg_status sg_vec_score_##level(sg_stream *s, const sg_score_args *a, const sg_score_form *f);                      \
     sg_status sg_vec_tail_bias_##level(sg_stream *s, const sg_tail_bias_args *a, const sg_score_form *f);

@@ -70,7 +70,7 @@ static __device__ __forceinline__ int hopper_count(const blocks_job &j, const ho
     return j.list ? j.listed[(int64_t)w.g * j.nq + w.i] : j.nk;
 }
 
-/* Of which of 64 blocks the item sees the means, where there is a tail. */
+/* Returns a bit for each of 64 blocks whose means the item sees, where there is a tail. */
 static __device__ __forceinline__ uint64_t hopper_means(const blocks_job &j, const hopper_iterator &w, int word)
 {
     const uint64_t kept = j.list ? j.kept[((int64_t)w.g * j.nq + w.i) * j.words + word] : ~0ull;

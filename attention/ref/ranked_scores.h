@@ -9,7 +9,7 @@ typedef struct place {
     int64_t at; /* in the tensor of scores */
 } place;
 
-/* Descending; of equals the first; NaN last. */
+/* Orders scores from the highest down. Of equal ones the first comes first, and NaN comes last. */
 static inline int by_score(const void *x, const void *y)
 {
     const place *const a = x, *const b = y;
@@ -42,8 +42,8 @@ static inline void add_up(place *p, int64_t nk, int64_t rows)
     }
 }
 
-/* How many of nk ranked scores, at least 1, have a sum of at most `amount` times the sum of all. The published variant,
- * whose shares sum to 1, leaves running sums in p. */
+/* Returns how many of nk ranked scores, at least 1, have a sum of at most `amount` times the sum of all. The published
+ * variant, whose shares sum to 1, leaves running sums in p. */
 static inline int64_t mass_count(place *p, int64_t nk, int64_t rows, float amount)
 {
     int64_t count = 0;

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* The number in up to 8 bytes, the lowest first. */
+/* Returns the number in up to 8 bytes, the lowest first. */
 static inline uint64_t sg_little_endian(const uint8_t *p, int bytes)
 {
     uint64_t n = 0;

@@ -14,14 +14,14 @@ typedef struct sg_map {
 } sg_map;
 
 /* Maps a file that is not empty, read-only. Zero is a closed map; the caller closes. Messages name path and reason.
- * SG_E_FILE: it cannot be opened, or is no regular file; SG_E_FORMAT: it is empty, or larger than `most` bytes; SG_E_MEMORY.
- * Touching the pages of a file that was cut short since raises SIGBUS: sg_map_watch. */
+ * Returns SG_E_FILE if the file cannot be opened or is no regular one, SG_E_FORMAT if it is empty or larger than `most`
+ * bytes, or SG_E_MEMORY. Touching the pages of a file that was cut short since raises SIGBUS: sg_map_watch. */
 sg_status sg_map_open(sg_map *m, const char *path, sg_error *e) SG_MUST_USE;
 sg_status sg_map_open_most(sg_map *m, const char *path, size_t most, sg_error *e) SG_MUST_USE;
 void      sg_map_close(sg_map *m);
 
-/* These bytes of a map have been read and are not needed for now: the whole pages among them come back from the file when
- * they are touched again. */
+/* Says that these bytes of a map have been read and are not needed for now. The whole pages among them come back from
+ * the file when they are touched again. */
 void sg_map_drop(const void *data, size_t bytes);
 
 /* From now on SIGBUS calls lost, which may call only what a signal handler may, with the path of the mapped file whose page

@@ -7,7 +7,7 @@
 
 #define SG_HASH 0xcbf29ce484222325u /* where a hash begins */
 
-/* The hash of the bytes, going on from `hash`. */
+/* Returns the hash of the bytes, going on from `hash`. */
 static inline uint64_t sg_hash(uint64_t hash, const void *data, size_t bytes)
 {
     const uint8_t *const p = (const uint8_t *)data;

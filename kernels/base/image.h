@@ -16,11 +16,11 @@ typedef struct sg_image {
     uint8_t *rgb; /* [height][width][3] */
 } sg_image;
 
-/* How many bytes the samples of a picture of this size have. */
+/* Returns how many bytes the samples of a picture of this size have. */
 static inline size_t sg_image_bytes(int width, int height) { return (size_t)width * (size_t)height * 3; }
 
-/* Makes a picture of a size that a file gives, its samples unset; the caller closes. SG_E_FORMAT: the size is refused,
- * SG_E_MEMORY; the message names no file. */
+/* Makes a picture of a size that a file gives, its samples unset; the caller closes. Returns SG_E_FORMAT if the size is
+ * refused, or SG_E_MEMORY; the message names no file. */
 sg_status sg_image_alloc(sg_image *out, size_t width, size_t height, sg_error *e) SG_MUST_USE;
 
 /* Which pixel of a picture as stored a pixel of the picture is: x and y exchanged, and then counted backwards. */

@@ -10,10 +10,11 @@
 
 enum { SG_NUMBER_MAX = 127 }; /* bytes of a real at most; a longer one is refused */
 
-/* False, with *out as it was, unless text[n] is a whole number from lo to hi. */
+/* Reads a whole number from lo to hi. Returns false, with *out as it was, where text[n] is none. */
 bool sg_number_int(const char *text, size_t n, int64_t lo, int64_t hi, int64_t *out);
 
-/* False, with *out as it was, unless text[n] is a finite number from lo to hi: the nearest double to what is written. */
+/* Reads a finite number from lo to hi, as the nearest double to what is written. Returns false, with *out as it was,
+ * where text[n] is none. */
 bool sg_number_real(const char *text, size_t n, double lo, double hi, double *out);
 
 #endif

@@ -23,11 +23,12 @@
 
 typedef struct sg_output_file sg_output_file;
 
-/* Would path do: what it leads to has a folder, there and writable, is no folder itself, its name not too long. Writes
- * nothing. SG_E_FILE otherwise. what names the option in the message. */
+/* Checks whether path would do: what it leads to has a folder that is there and writable, is no folder itself, and its
+ * name is not too long. Writes nothing. Returns SG_E_FILE otherwise; `what` names the option in the message. */
 sg_status sg_output_file_check(const char *path, const char *what, sg_error *e) SG_MUST_USE;
 
-/* Whether these outputs would be one file, there already or not. Not of stdout, devices and pipes. */
+/* Tells whether these outputs would be one file, which may be there already or not. Stdout, devices and pipes are never
+ * the same. */
 bool sg_output_file_same(const char *a, const char *b);
 
 /* From now on no output takes the place of this file, which `what` reads: sg_output_file_check and _open refuse its name. A
@@ -38,10 +39,11 @@ sg_status sg_output_file_protect(const char *path, const char *what, sg_error *e
 sg_status sg_output_file_open(sg_output_file **out, const char *path, sg_error *e) SG_MUST_USE;
 sg_status sg_output_file_write(sg_output_file *f, const void *data, size_t bytes, sg_error *e) SG_MUST_USE;
 
-/* The time of its last change, as others will see it: after the last write. Nothing for devices and pipes. */
+/* Sets the time of its last change, as others will see it. Call it after the last write. Does nothing for devices and
+ * pipes. */
 void sg_output_file_set_time(sg_output_file *f, struct timespec time);
 
-/* A path to the bytes until they are complete; NULL: they lie in no regular file. */
+/* Returns a path to the bytes until they are complete; NULL where they lie in no regular file. */
 const char *sg_output_file_name_now(const sg_output_file *f);
 
 /* Flushes to the disk and closes. The file is a hidden neighbour from then on: its name is not taken yet, so that files of
@@ -52,11 +54,12 @@ sg_status sg_output_file_complete(sg_output_file *f, sg_error *e) SG_MUST_USE;
 sg_status sg_output_file_publish(sg_output_file **f, sg_error *e) SG_MUST_USE;
 void      sg_output_file_discard(sg_output_file **f);
 
-/* A whole file at once. */
+/* Writes a whole file at once. */
 sg_status sg_output_file_save(const char *path, const void *data, size_t bytes, sg_error *e) SG_MUST_USE;
 
-/* A folder to be filled: *out is path without slashes at its end, the caller's to free. SG_E_ARG when it is empty or leaves
- * less than room bytes for what is in it; SG_E_FILE unless it is a folder or its own folder takes it. */
+/* Checks a folder that is to be filled. *out becomes path without slashes at its end, and is the caller's to free.
+ * Returns SG_E_ARG when path is empty or leaves less than `reserve` bytes for the names of what is in it, and SG_E_FILE
+ * unless it is a folder or its own folder takes it. */
 sg_status sg_output_folder_check(char **out, const char *path, size_t reserve, const char *what,
                                  sg_error *e) SG_MUST_USE;
 

@@ -6,14 +6,15 @@
 
 #include <stddef.h>
 
-/* What stands behind the last slash; all of path where it has none. Within path. */
+/* Returns what stands behind the last slash, or all of path where it has none. The result lies within path. */
 const char *sg_path_name(const char *path);
 
-/* The last dot of the name with what follows it: ".gz" of "a.tar.gz", ".x" of "d/.x"; the empty end of path where the name
- * has no dot. Within path. */
+/* Returns the last dot of the name with what follows it: ".gz" of "a.tar.gz", ".x" of "d/.x"; or the empty end of path
+ * where the name has no dot. The result lies within path. */
 const char *sg_path_extension(const char *path);
 
-/* The folder that path is in: "a" of "a/b", "/" of "/b", "." of "b". NULL: no memory. The caller frees. */
+/* Returns the folder that path is in: "a" of "a/b", "/" of "/b", "." of "b". It is NULL where there is no memory. The
+ * caller frees it. */
 char *sg_path_folder(const char *path);
 
 /* Writes folder/name to out[size], without a second slash where folder ends in one; an empty folder adds nothing. name may

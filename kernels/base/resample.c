@@ -9,7 +9,8 @@
 
 enum { WEIGHT_BITS = 32 - 8 - 2 };
 
-/* Of one axis: each place of the output is a sum over count places of the input, from the first on. */
+/* Holds the weights of one axis: each place of the output is a sum over count places of the input, from the first
+ * on. */
 typedef struct weights {
     int  taps;  /* at most, of a place */
     int *first; /* [out] */

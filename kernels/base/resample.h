@@ -8,7 +8,8 @@
 
 typedef enum sg_resample_filter { SG_RESAMPLE_BICUBIC, SG_RESAMPLE_LANCZOS } sg_resample_filter;
 
-/* out [out_height][out_width][3] = in [height][width][3], sides of 1 to 2^24. False: out of memory. */
+/* Makes out [out_height][out_width][3] of in [height][width][3], whose sides are 1 to 2^24. Returns false when memory
+ * runs out. */
 bool sg_resample_rgb8(uint8_t *out, int out_width, int out_height, const uint8_t *in, int width, int height,
                       sg_resample_filter filter);
 

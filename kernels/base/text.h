@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zero-initialise. When memory runs out, `failed` is set and everything put later is dropped: check once, at the end. */
+/* Zero-initialise it. When memory runs out, `failed` is set and everything put later is dropped: check once, at the
+ * end. */
 typedef struct sg_textbuf {
     char *data; /* len bytes, then a NUL that is not counted; NULL while nothing was put; malloc'd, may be taken over */
     size_t len, cap;
@@ -24,18 +25,19 @@ void sg_textbuf_vprintf(sg_textbuf *b, const char *fmt, va_list args) SG_PRINTF(
 void sg_textbuf_clear(sg_textbuf *b); /* empty, memory kept */
 void sg_textbuf_free(sg_textbuf *b);
 
-/* Whether text ends in `ending` and is longer than it: "a.mp4" ends in ".mp4", ".mp4" does not. */
+/* Tells whether text ends in `ending` and is longer than it: "a.mp4" ends in ".mp4", ".mp4" does not. */
 bool sg_text_ends(const char *text, const char *ending);
 
-/* Foreign text with each byte of a control character replaced by a question mark, cut to size - 1 bytes between two
- * characters, "..." at the end when it was cut; for messages. size is at least 4. Returns out, which may be text itself. */
+/* Makes foreign text fit for a message: each byte of a control character becomes a question mark, and the text is cut
+ * to size - 1 bytes between two characters, with "..." at the end when it was cut. size is at least 4. Returns out,
+ * which may be text itself. */
 const char *sg_show_(char *out, size_t size, const char *text);
 #define sg_show(text) sg_show_((char[112]){0}, 112, text)
 
-/* What a noun has behind a count: "" for 1, else "s". */
+/* Returns what a noun has behind a count: "" for 1, else "s". */
 static inline const char *sg_plural(int64_t n) { return n == 1 ? "" : "s"; }
 
-/* sg_error_set of 'PATH: KIND "NAME": MESSAGE', or 'PATH: MESSAGE' where name is NULL. */
+/* Calls sg_error_set with 'PATH: KIND "NAME": MESSAGE', or 'PATH: MESSAGE' where name is NULL. */
 sg_status sg_error_at(sg_error *e, sg_status code, const char *path, const char *kind, const char *name,
                       const char *fmt, ...) SG_PRINTF(6, 7);
 

@@ -4,7 +4,8 @@
 
 #include <pthread.h>
 
-/* pthread_create with the usual attributes. The new thread blocks SIGINT, SIGTERM and SIGHUP. Returns 0 or an errno. */
+/* Starts a thread by pthread_create with the usual attributes. The new thread blocks SIGINT, SIGTERM and SIGHUP.
+ * Returns 0 or an errno. */
 int sg_thread_start(pthread_t *out, void *(*run)(void *), void *context);
 
 #endif

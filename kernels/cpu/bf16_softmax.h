@@ -30,8 +30,9 @@ typedef struct sg_softmax {
     unsigned     at, end; /* quads done, quads in all: multiples of 8 */
 } sg_softmax;
 
-/* 2^x plus half a unit of BF16, so that truncation to the upper half rounds to BF16: the polynomial is in [1, 2], where
- * half a unit is 2^-8. Its error is at most 7.5e-5 of 2^f, 1/26 of that rounding. Infinities and NaN are right. */
+/* Returns 2^x plus half a unit of BF16, so that truncation to the upper half rounds to BF16: the polynomial is in [1,
+ * 2], where half a unit is 2^-8. Its error is at most 7.5e-5 of 2^f, 1/26 of that rounding. Infinities and NaN are
+ * right. */
 static inline __m512 sg_softmax_exp2(__m512 x)
 {
     const __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
@@ -41,7 +42,7 @@ static inline __m512 sg_softmax_exp2(__m512 x)
     return _mm512_scalef_ps(p, x);
 }
 
-/* 2^(by score - base), or with a bias, 2^(by score + (bias - base)). */
+/* Returns 2^(by score - base), or with a bias 2^(by score + (bias - base)). */
 static inline __m512i sg_softmax_weight(const sg_softmax *w, const float *score, __m512 base, const float *bias)
 {
     const __m512 s = _mm512_load_ps(score);
@@ -78,7 +79,8 @@ static inline __attribute__((always_inline)) void sg_softmax_run(sg_softmax *w, 
     w->at += quads;
 }
 
-/* Whether the guessed bases of a group were out of range, or may have been. o: its outputs, `count` of them. */
+/* Tells whether the guessed bases of a group were out of range, or may have been. o has its outputs, `count` of
+ * them. */
 static inline bool sg_softmax_out_of_range(const float sum[SG_SUB], const float *o, int64_t count)
 {
     const __m512 low = _mm512_set1_ps(0x1p-60f), high = _mm512_set1_ps(0x1p100f);

@@ -26,7 +26,7 @@ static inline void sg_tiles_open(void)
 
 static inline void sg_tiles_close(void) { _tile_release(); }
 
-/* Tiles 0 to 3 += two of a, one below the other, times two of b, side by side. */
+/* Adds to tiles 0 to 3 two tiles of a, one below the other, times two of b, side by side. */
 static inline __attribute__((always_inline)) void sg_tiles_multiply(const uint16_t *a, const uint16_t *b)
 {
     _tile_loadd(4, a, 64);

@@ -10,7 +10,7 @@ static inline void sg_tiles_close(void) {}
 
 enum { SG_BF16_ROWS = 8 };
 
-/* Rows [0, SG_BF16_ROWS) of half a group. */
+/* Computes rows [0, SG_BF16_ROWS) of half a group. */
 static inline void sg_tile_bf16(const uint16_t *a, const uint16_t *b, float *c, int64_t depth, bool add)
 {
     __m512 sum[SG_BF16_ROWS][2];

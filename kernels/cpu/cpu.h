@@ -1,5 +1,5 @@
-/* cpu.h - what the files of the cpu backend share: its state, what each puts into the op table, packed weights, scratch.
- * Private to it and to the kernel tests.
+/* cpu.h - what the files of the cpu backend share: its state, what each puts into the op table, packed weights,
+ * scratch. It is private to the backend and to the kernel tests.
  *
  * The table is filled as in dav1d: sg_data_movement_init with what gains nothing from vectors, then every vec_*.c at
  * each level (cpu_levels.c) that the machine has and the mask allows, lowest first, then oneDNN's products. Convolutions
@@ -12,7 +12,7 @@
 #include "cpu_features.h"
 #include "cpu_levels.h"
 
-/* Growable blocks that live as long as the backend, one holder each inside an op. */
+/* Names blocks of memory that grow and live as long as the backend. Inside an op each has one holder. */
 typedef enum sg_cpu_slot { SG_SLOT_WORK, SG_SLOT_PACK, SG_SLOT_X, SG_SLOT_Y, SG_SLOT_LIBRARY, SG_SLOTS } sg_cpu_slot;
 
 typedef struct sg_cpu_block {
@@ -20,7 +20,7 @@ typedef struct sg_cpu_block {
     size_t bytes;
 } sg_cpu_block;
 
-/* Weights in the layout that a product wants. */
+/* Holds weights in the layout that a product wants. */
 typedef struct sg_pack {
     const void *data; /* of the tensor it was made from */
     int64_t     dim[SG_MAX_RANK];
@@ -47,35 +47,39 @@ typedef struct sg_cpu {
 
 static inline sg_cpu *sg_cpu_of(const sg_stream *s) { return (sg_cpu *)s->impl; }
 
-/* threads 0: all. mask 0: all. pack_limit in bytes. NULL when memory is short. */
+/* Opens the backend: 0 threads are all, a mask of 0 is all features, pack_limit is in bytes. Returns NULL when memory
+ * is short. */
 sg_cpu *sg_cpu_open(int threads, unsigned mask, size_t pack_limit);
 void    sg_cpu_close(sg_cpu *c);
 
-/* `bytes` of slot's memory, SG_ALIGN aligned; what it held is lost. NULL when memory is short. */
+/* Returns `bytes` of slot's memory, SG_ALIGN aligned, or NULL when memory is short. What the slot held is lost. */
 void *sg_cpu_scratch(sg_cpu *c, sg_cpu_slot slot, size_t bytes);
 
 void sg_cpu_scratch_drop(sg_cpu *c); /* of all slots */
 
-/* Room for the packed form of w, known by its address, shape, dtype and form, and kept until sg_packs_drop: call that
- * before other weights come to lie where some lay. *fresh says that the caller has to fill it. Beyond pack_limit
- * nothing more is kept: the room is then the scratch slot SG_SLOT_PACK, always fresh. NULL when memory is short. */
+/* Returns room for the packed form of w, which is known by its address, shape, dtype and form, and kept until
+ * sg_packs_drop: call that before other weights come to lie where some lay. *fresh says that the caller has to fill it.
+ * Beyond pack_limit nothing more is kept: the room is then the scratch slot SG_SLOT_PACK, always fresh. Returns NULL
+ * when memory is short. */
 void *sg_pack_find(sg_cpu *c, const sg_tensor *w, uint64_t form, size_t bytes, bool *fresh);
 void  sg_packs_drop(sg_cpu *c);
 
-/* What moves data and leaves the vectors to memcpy: embed, sinusoid, upsample, avg_down, dup_up, permute. */
+/* Fills in the ops that move data and leave the vectors to memcpy: embed, sinusoid, upsample, avg_down, dup_up,
+ * permute. */
 void sg_data_movement_init(sg_ops *t);
 
 /* ---- replicated_edges.c ---- */
 
-/* Does a read beyond an edge that is replicated? Then it is done in pieces of so many frames of y. */
+/* Tells whether a reads beyond an edge that is replicated. Then it is done in pieces of sg_replicated_frames frames of
+ * y. */
 bool    sg_replicates(const sg_conv_args *a);
 int64_t sg_replicated_frames(const sg_conv_args *a);
 
-/* The piece whose first frame is t as a convolution by the library. x, of this dtype, has no data; nor has y where the
- * piece's is wider. */
+/* Makes the piece whose first frame is t a convolution by the library. Its x, of this dtype, has no data; nor has y
+ * where the piece's is wider. */
 sg_conv_args sg_replicated_piece(const sg_conv_args *a, int64_t t, sg_dtype type);
 
-/* All pieces by conv, with x in SG_SLOT_X and a wider y in SG_SLOT_Y: products in `type` must need neither. */
+/* Computes all pieces by conv, with x in SG_SLOT_X and a wider y in SG_SLOT_Y: products in `type` must need neither. */
 typedef sg_status sg_conv_fn(sg_stream *s, const sg_conv_args *a);
 sg_status         sg_conv_replicated(sg_stream *s, const sg_conv_args *a, sg_dtype type, sg_conv_fn *conv);
 
@@ -86,20 +90,20 @@ SG_VEC_FILES(X, avx2)
 SG_VEC_FILES(X, avx512)
 #undef X
 
-/* Convolutions that vec_winograd.c leaves to the plain product. */
+/* These run the convolutions that vec_winograd.c leaves to the plain product. */
 sg_status sg_vec_conv_base(sg_stream *s, const sg_conv_args *a);
 sg_status sg_vec_conv_avx2(sg_stream *s, const sg_conv_args *a);
 sg_status sg_vec_conv_avx512(sg_stream *s, const sg_conv_args *a);
 
-/* Attention of BF16 operands by BF16 products; the rest goes to the entry of vec_attend.c below. */
+/* These fill in attention of BF16 operands by BF16 products; the rest goes to the entry of vec_attend.c below. */
 void      sg_bf16_attend_init_avx512_bf16(sg_ops *t);
 void      sg_bf16_attend_init_amx(sg_ops *t);
 sg_status sg_vec_attend_base(sg_stream *s, const sg_attend_args *a);
 sg_status sg_vec_attend_avx2(sg_stream *s, const sg_attend_args *a);
 sg_status sg_vec_attend_avx512(sg_stream *s, const sg_attend_args *a);
 
-/* The stages of sparse attention, attention/cpu: pool and self_similarity; quantise; score and tail_bias; select;
- * attend_blocks in F32; in 8 bits; by tiles, as score and tail_bias are. */
+/* These fill in the stages of sparse attention, which are in attention/cpu: pool and self_similarity; quantise; score
+ * and tail_bias; select; attend_blocks in F32, in 8 bits, and by tiles, as score and tail_bias are. */
 #define SG_SPARSE_FILES(X, level) X(pool, level) X(quantise, level) X(score, level) X(select, level) X(blocks, level)
 #define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
 SG_SPARSE_FILES(X, base)
@@ -112,21 +116,22 @@ void sg_int8_blocks_init_avx512_vnni(sg_ops *t);
 void sg_amx_blocks_init(sg_ops *t);
 void sg_amx_score_init(sg_ops *t);
 
-/* Puts oneDNN's linear (with AVX-512) and conv (with AVX2) into c->ops, which keeps the convolutions that winograd.h takes;
- * its generated code uses these features, or fewer where its own variable ONEDNN_MAX_CPU_ISA says so. With native_bf16 products of BF16 by BF16 run as such, with AVX-512,
- * else all are F32. SG_E_UNSUPPORTED, and c->ops as it was, when the build lacks the library, the features are too few for
- * it, it fails, or it has been held to more than these already in this process; SG_E_MEMORY. */
+/* Puts oneDNN's linear (with AVX-512) and conv (with AVX2) into c->ops, which keeps the convolutions that winograd.h
+ * takes; its generated code uses these features, or fewer where its own variable ONEDNN_MAX_CPU_ISA says so. With
+ * native_bf16 products of BF16 by BF16 run as such, with AVX-512, else all are F32. Returns SG_E_UNSUPPORTED, with
+ * c->ops as it was, when the build lacks the library, the features are too few for it, it fails, or it has been held to
+ * more than these already in this process; or SG_E_MEMORY. */
 sg_status sg_cpu_use_library(sg_cpu *c, unsigned features, bool native_bf16) SG_MUST_USE;
-/* The same; exists where the build has oneDNN. */
+/* Does what sg_cpu_use_library says; it exists where the build has oneDNN. */
 sg_status sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16) SG_MUST_USE;
 void      sg_onednn_close(sg_cpu *c);
 void      sg_onednn_version(char *text, size_t size); /* of the library that is loaded: "2.6.3" */
 
-/* Holds oneDNN to these features and to its own variable, whichever is less, unless it is too late. *used: those that its
- * instructions make up, SG_CPU_BASE below AVX2. False: it has been held to more than these. */
+/* Holds oneDNN to these features and to its own variable, whichever is less, unless it is too late. *used gets those
+ * that its instructions make up, SG_CPU_BASE below AVX2. Returns false if it has been held to more than these. */
 bool sg_onednn_hold(unsigned features, unsigned *used);
 
-/* The features that oneDNN's code is held to, the backend's where it is not used. */
+/* Returns the features that oneDNN's code is held to, or the backend's where it is not used. */
 unsigned sg_cpu_library_features(const sg_cpu *c);
 unsigned sg_onednn_features(const sg_cpu *c);
 bool     sg_onednn_native_bf16(const sg_cpu *c);
@@ -135,7 +140,7 @@ bool     sg_onednn_native_bf16(const sg_cpu *c);
 void sg_onednn_prepare_linear(const sg_cpu *c, const sg_linear_args *a);
 void sg_onednn_prepare_conv(const sg_cpu *c, const sg_conv_args *a);
 
-/* Generates the code of all that is noted, by all threads. Memory that code generated so far takes. */
+/* Generates the code of all that is noted, by all threads. Returns the memory that all code generated so far takes. */
 size_t sg_onednn_code_bytes(const sg_cpu *c);
 
 /* Packs weights for the products noted, by all threads, where they all want one layout and the limit leaves room. */

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* The features of backend.h that the CPU has and the system lets us use. */
+/* Returns the features of backend.h that the CPU has and the system lets us use. */
 unsigned sg_cpu_found(void);
 
 void sg_cpu_brand(char *out, size_t size);

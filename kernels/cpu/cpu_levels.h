@@ -14,14 +14,15 @@ typedef struct sg_cpu_level {
 enum { SG_CPU_LEVELS = 8 };
 extern const sg_cpu_level sg_cpu_levels[SG_CPU_LEVELS];
 
-/* Of a set of features, those that levels can use: that of AVX-512 is none without AVX2. BASE is always one. */
+/* Returns those of a set of features that levels can use: AVX-512 is of no use without AVX2. BASE is always one of
+ * them. */
 unsigned sg_cpu_usable(unsigned features);
 
-/* The last level that needs no more than these. */
+/* Returns the last level that needs no more than these. */
 const sg_cpu_level *sg_cpu_level_of(unsigned features);
 
-/* A mask of 0 becomes what the variable SPARGE_GEN_CPUMASK names, one of sg_cpu_mask_names, and all features without it.
- * SG_E_ARG: it names none. Other masks stay. */
+/* A mask of 0 becomes what the variable SPARGE_GEN_CPUMASK names, one of sg_cpu_mask_names, and all features without
+ * it. Returns SG_E_ARG if it names none. Other masks stay. */
 sg_status sg_cpu_mask_resolve(unsigned *mask, sg_error *e) SG_MUST_USE;
 
 /* Fills t with the entries of all levels that need no more than these features, without oneDNN. */

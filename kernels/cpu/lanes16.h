@@ -1,4 +1,4 @@
-/* lanes16.h - shared by files that work on 16 lanes of 32 bits: lane masks, a transposition, non-temporal stores. */
+/* lanes16.h - what files that work on 16 lanes of 32 bits share: lane masks, a transposition, non-temporal stores. */
 #ifndef SG_LANES16_H
 #define SG_LANES16_H
 
@@ -6,12 +6,12 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The first n of 64, 32 or 16 lanes; none where n is negative. */
+/* These mask the first n of 64, 32 or 16 lanes, and none where n is negative. */
 static inline __mmask64 sg_lanes64(int64_t n) { return n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1; }
 static inline __mmask32 sg_lanes32(int64_t n) { return n >= 32 ? ~0u : n <= 0 ? 0 : (1u << n) - 1; }
 static inline __mmask16 sg_lanes16(int64_t n) { return (__mmask16)(n >= 16 ? 0xffff : n <= 0 ? 0 : (1 << n) - 1); }
 
-/* 16 x 16 words of 32 bits; four rounds that each swap blocks of one size across the diagonal. */
+/* Transposes 16 x 16 words of 32 bits in four rounds, each of which swaps blocks of one size across the diagonal. */
 static inline __attribute__((always_inline)) void sg_transpose16(__m512i x[16])
 {
     __m512i y[16];
@@ -41,8 +41,8 @@ static inline __attribute__((always_inline)) void sg_transpose16(__m512i x[16])
     }
 }
 
-/* memcpy by non-temporal stores for whole lines, which need not be read first. For parts of tensors larger than the
- * caches. _mm_sfence() before other threads read it. */
+/* Copies by non-temporal stores of whole lines, which need not be read first. It is for parts of tensors larger than
+ * the caches. Call _mm_sfence() before other threads read the copy. */
 static inline void sg_stream_out(void *to, const void *from, int64_t bytes)
 {
     char *const       y = (char *)to;

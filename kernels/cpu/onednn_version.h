@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* How a tensor lies in memory. The arrays belong to the descriptor. */
+/* Describes how a tensor lies in memory. The arrays belong to the descriptor. */
 typedef struct sg_memory_layout {
     int               rank, blocks;
     dnnl_data_type_t  type;
@@ -20,7 +20,7 @@ typedef struct sg_memory_layout {
 typedef dnnl_memory_desc_t       sg_memory_desc;
 typedef const_dnnl_memory_desc_t sg_const_memory_desc;
 
-/* False: the layout is oneDNN's secret. */
+/* Reads the layout of a descriptor. Returns false where it is oneDNN's secret. */
 static inline bool sg_memory_layout_of(sg_memory_layout *out, sg_const_memory_desc d)
 {
     dnnl_format_kind_t kind;

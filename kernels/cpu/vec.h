@@ -1,4 +1,4 @@
-/* vec.h - shared by all vec_*.c. Those files are compiled once per level with that level's flags and -DSG_LEVEL=base,
+/* vec.h - what all vec_*.c share. Those files are compiled once per level with that level's flags and -DSG_LEVEL=base,
  * avx2 or avx512. They have plain loops that compilers vectorise, and arithmetic on sg_lanes where they do not. They
  * export sg_vec_<file>_init_<level> only. */
 #ifndef SG_VEC_H
@@ -34,7 +34,7 @@ typedef float    sg_lanes __attribute__((vector_size(4 * SG_LANES), aligned(4), 
 typedef uint32_t sg_lane_bits __attribute__((vector_size(4 * SG_LANES)));
 typedef int32_t  sg_lane_ints __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
 
-/* Elements of a run, which stays in the L1 cache while an op works on it in F32; the count of elements below which one
+/* A run of SG_RUN elements stays in the L1 cache while an op works on it in F32. With fewer than SG_TINY elements one
  * thread is faster than several. */
 enum { SG_RUN = 1024, SG_TINY = 32768 };
 
@@ -67,7 +67,7 @@ static inline void sg_narrow(uint16_t *restrict y, const float *restrict x, int6
     }
 }
 
-/* n elements of t from element `at` on as F32: in place, or widened into buffer. */
+/* Returns n elements of t from element `at` on as F32, in place or widened into buffer. */
 static inline const float *sg_read_f32(const sg_tensor *t, int64_t at, int64_t n, float *buffer)
 {
     if (t->dtype == SG_F32) return (const float *)t->data + at;
@@ -75,7 +75,7 @@ static inline const float *sg_read_f32(const sg_tensor *t, int64_t at, int64_t n
     return buffer;
 }
 
-/* The same for elements that are read and written: sg_write_f32_done stores them. */
+/* Does the same for elements that are read and written; sg_write_f32_done stores them. */
 static inline float *sg_update_f32(const sg_tensor *t, int64_t at, int64_t n, float *buffer)
 {
     if (t->dtype == SG_F32) return (float *)t->data + at;
@@ -83,7 +83,7 @@ static inline float *sg_update_f32(const sg_tensor *t, int64_t at, int64_t n, fl
     return buffer;
 }
 
-/* Where to write n elements of t from `at` on as F32, and the call that stores them. */
+/* Returns where to write elements of t from `at` on as F32. The call after it stores n of them. */
 static inline float *sg_write_f32(const sg_tensor *t, int64_t at, float *buffer)
 {
     return t->dtype == SG_F32 ? (float *)t->data + at : buffer;
@@ -105,7 +105,7 @@ static inline sg_lanes sg_lanes_bf16(const uint16_t *x)
 #endif
 }
 
-/* Elements [at, at + n) of x, then zeros; n at or above SG_LANES: all lanes. */
+/* Loads elements [at, at + n) of x, then zeros. With n at or above SG_LANES it loads all lanes. */
 SG_INLINE sg_lanes sg_lanes_in(const void *x, bool bf16, int64_t at, int64_t n)
 {
     const float *const    f = (const float *)x + at;
@@ -117,7 +117,7 @@ SG_INLINE sg_lanes sg_lanes_in(const void *x, bool bf16, int64_t at, int64_t n)
     return bf16 ? sg_lanes_bf16(half) : part;
 }
 
-/* The lanes rounded to BF16. */
+/* Stores the lanes, rounded to BF16. */
 static inline void sg_lanes_to_bf16(uint16_t *y, sg_lanes v)
 {
     const sg_lane_bits u = (sg_lane_bits)v, nan = (sg_lane_bits)(v != v);
@@ -133,7 +133,7 @@ static inline void sg_lanes_to_bf16(uint16_t *y, sg_lanes v)
 #endif
 }
 
-/* To elements [at, at + n) of y; n at or above SG_LANES: all lanes. */
+/* Stores to elements [at, at + n) of y. With n at or above SG_LANES it stores all lanes. */
 SG_INLINE void sg_lanes_put(void *y, bool bf16, int64_t at, sg_lanes v, int64_t n)
 {
     float *const    f = (float *)y + at;
@@ -150,7 +150,7 @@ SG_INLINE void sg_lanes_put(void *y, bool bf16, int64_t at, sg_lanes v, int64_t 
         memcpy(f, &v, (size_t)n * sizeof *f);
 }
 
-/* The larger and the smaller one; b where either is NaN. */
+/* These return the larger and the smaller one, or b where either is NaN. */
 static inline sg_lanes sg_lanes_max(sg_lanes a, sg_lanes b)
 {
     return (sg_lanes)SG_NATIVE(max)((sg_native)a, (sg_native)b);
@@ -177,13 +177,13 @@ static inline sg_lanes sg_lanes_min(sg_lanes a, sg_lanes b)
 
 static inline float sg_lanes_sum(sg_lanes a) { SG_LANES_FOLD(add, a) }
 
-/* The largest lane; may drop NaN. */
+/* Returns the largest lane, and may drop NaN. */
 static inline float sg_lanes_reduce_max(sg_lanes a) { SG_LANES_FOLD(max, a) }
 
 #define SG_LOG2E 1.44269504088896341f
 
-/* e^(x - n ln 2), n the integer nearest to x / ln 2: Cody and Waite's reduction, then the minimax polynomial of degree 6
- * whose first two coefficients are 1. */
+/* Returns e^(x - n ln 2), where n is the integer nearest to x / ln 2, by Cody and Waite's reduction, then the minimax
+ * polynomial of degree 6 whose first two coefficients are 1. */
 static inline sg_lanes sg_lanes_exp_reduced(sg_lanes x, sg_lanes n)
 {
     const sg_lanes r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -195,16 +195,17 @@ static inline sg_lanes sg_lanes_exp_reduced(sg_lanes x, sg_lanes n)
     return p * r + 1.0f;
 }
 
-/* The same by a polynomial of degree 3, to 2^-13. */
+/* Does the same by a polynomial of degree 3, to 2^-13. */
 static inline sg_lanes sg_lanes_exp_rough(sg_lanes x, sg_lanes n)
 {
     const sg_lanes r = x - n * 0.693147181f, p = r * 0.165669f + 0.504964f;
     return (p * r + 1.000164f) * r + 0.999928f;
 }
 
-/* e^x within 2 units in the last place, or roughly; 0 below -103.97, infinity above 88.72, NaN for NaN. Where there is no
- * instruction for it, 2^n goes in as two factors so that neither it nor the result of a denormal leaves the exponent's
- * range early: `round` leaves n + 254, two biases, in the low bits, and each half of that sum is an exponent. */
+/* Returns e^x within 2 units in the last place, or roughly. It is 0 below -103.97, infinity above 88.72, and NaN for
+ * NaN. Where there is no instruction for it, 2^n goes in as two factors so that neither it nor the result of a denormal
+ * leaves the exponent's range early: `round` leaves n + 254, two biases, in the low bits, and each half of that sum is
+ * an exponent. */
 SG_INLINE sg_lanes sg_lanes_exp_to(sg_lanes x, bool rough)
 {
     const float    round = 12582912.0f + 254.0f; /* 1.5 2^23 + 254 */
@@ -221,8 +222,9 @@ SG_INLINE sg_lanes sg_lanes_exp_to(sg_lanes x, bool rough)
 
 static inline sg_lanes sg_lanes_exp(sg_lanes x) { return sg_lanes_exp_to(x, false); }
 
-/* e^x for x <= 0, within 2 units in the last place; 0 below -88, which is negligible beside the row's largest weight,
- * 1; NaN for NaN. `round` leaves n, plus the exponent's bias, in the low bits: at -127 the factor made of them is 0. */
+/* Returns e^x for x <= 0, within 2 units in the last place. It is 0 below -88, where e^x is negligible beside the row's
+ * largest weight, 1, and NaN for NaN. `round` leaves n, plus the exponent's bias, in the low bits: at -127 the factor
+ * made of them is 0. */
 static inline sg_lanes sg_lanes_weight(sg_lanes x)
 {
     const float    round = 12582912.0f + 127.0f;                       /* 1.5 2^23 + 127 */
@@ -231,8 +233,8 @@ static inline sg_lanes sg_lanes_weight(sg_lanes x)
     return sg_lanes_exp_reduced(z, shifted - round) * (sg_lanes)((sg_lane_bits)shifted << 23);
 }
 
-/* a / b within 2 units in the last place, or to 2^-13. Where a division takes longer than a sigmoid, 1 / b is estimated
- * and corrected once; an infinite b would make the correction NaN and needs none. */
+/* Returns a / b within 2 units in the last place, or to 2^-13. Where a division takes longer than a sigmoid, 1 / b is
+ * estimated and corrected once; an infinite b would make the correction NaN and needs none. */
 SG_INLINE sg_lanes sg_lanes_over(sg_lanes a, sg_lanes b, bool rough)
 {
 #if defined(__AVX512F__)
@@ -246,8 +248,8 @@ SG_INLINE sg_lanes sg_lanes_over(sg_lanes a, sg_lanes b, bool rough)
 #endif
 }
 
-/* SiLU, the quick and the tanh form of GELU are x / (1 + exp(t)): (1 + tanh u) / 2 = 1 / (1 + exp(-2u)). rough: to 2^-12, for what is
- * rounded to BF16. */
+/* SiLU, the quick and the tanh form of GELU are x / (1 + exp(t)), as (1 + tanh u) / 2 = 1 / (1 + exp(-2u)). With
+ * `rough` the result is good to 2^-12, which is enough for what is rounded to BF16. */
 SG_INLINE sg_lanes sg_lanes_unit(sg_act act, sg_lanes x, bool rough)
 {
     const sg_lanes s = x * -1.59576912160573071f; /* -2 sqrt(2 / pi) x */
@@ -270,7 +272,7 @@ static inline void sg_unit_run(sg_act act, float *y, const float *x, int64_t n)
     memcpy(y + i, &last, rest);
 }
 
-/* y = act(x); y may be x. */
+/* Computes y = act(x); y may be x. */
 static inline void sg_act_run(sg_act act, float *y, const float *x, int64_t n)
 {
     switch (act) {

@@ -8,8 +8,8 @@
 
 #include "vec.h"
 
-/* Depth of a block: 32 KiB of b at the widest level. Rows in scratch are SG_LDA apart, which is no power of two, so
- * that they map to different cache sets. */
+/* A block is SG_KC deep: 32 KiB of b at the widest level. Rows in scratch are SG_LDA apart, which is no power of two,
+ * so that they map to different cache sets. */
 enum { SG_KC = 256, SG_LDA = SG_KC + 16, SG_NR = 2 * SG_LANES };
 
 #if defined(__AVX512F__)
@@ -55,7 +55,7 @@ static inline __attribute__((always_inline)) void sg_tile_of(const float *const 
 #undef ROW
 }
 
-/* Not inlined: among other live values gcc moves the addresses of rows to the stack, at half the speed. */
+/* These are not inlined: among other live values gcc moves the addresses of rows to the stack, at half the speed. */
 static __attribute__((noinline)) void sg_tile_two(const float *const *a, int64_t segments, int64_t depth,
                                                   const float *b, float *c, int64_t ldc, bool first)
 {
@@ -68,8 +68,8 @@ static __attribute__((noinline)) void sg_tile_one(const float *const *a, int64_t
     sg_tile_of(a, segments, depth, b, c, ldc, first, false);
 }
 
-/* One tile. `cols` of its SG_NR columns are needed; the rest may stay unwritten. c has rows ldc apart; with `first` it
- * is written, else added to. */
+/* Computes one tile. `cols` of its SG_NR columns are needed; the rest may stay unwritten. c has rows ldc apart; with
+ * `first` it is written, else added to. */
 static inline void sg_tile(const float *const *a, int64_t segments, int64_t depth, const float *b, int64_t cols,
                            float *c, int64_t ldc, bool first)
 {
@@ -79,7 +79,7 @@ static inline void sg_tile(const float *const *a, int64_t segments, int64_t dept
         sg_tile_one(a, segments, depth, b, c, ldc, first);
 }
 
-/* The addresses of SG_MR rows SG_LDA apart. */
+/* Fills a with the addresses of SG_MR rows SG_LDA apart. */
 static inline void sg_tile_rows(const float **a, const float *from)
 {
     for (int i = 0; i < SG_MR; i++) a[i] = from + i * SG_LDA;

@@ -16,8 +16,9 @@ static inline bool sg_winograd_kernel(const int64_t *w, int rank)
     return rank > 3 && w[rank - 1] == 3 && w[rank - 2] == 3 && w[1] >= SG_WINOGRAD_CHANNELS;
 }
 
-/* Those where it is the faster: NOTES.md has its figures. Of a picture at twice its size, rows and columns must begin with
- * a pad of one, so that the middle two of the four places that a tile reads are one place of x.
+/* Tells whether this is the faster way for a convolution: NOTES.md has the figures. The rows and columns of a picture
+ * at twice its size must begin with a pad of one, so that the middle two of the four places that a tile reads are one
+ * place of x.
  *
  * A picture of one row or column is left out for its error. There a direct convolution sums one tap of the three; the
  * products of a tile, whose weights are sums of all three, cancel instead. Where all weights equal g, the sum g d1 is
@@ -30,13 +31,13 @@ static inline bool sg_winograd_serves(const sg_conv_args *a)
            a->stride[0] * a->stride[1] * a->stride[2] == 1 && (!a->twice || (a->pad[0] == 1 && a->pad[2] == 1));
 }
 
-/* Frames of y that a block has, at most. */
+/* Returns how many frames of y a block has at most. */
 static inline int64_t sg_winograd_frames(const sg_conv_args *a)
 {
     return sg_div_up(a->y.dim[0], sg_div_up(a->y.dim[0], SG_WINOGRAD_FRAMES));
 }
 
-/* Scratch of so many threads, but for what rounding adds. */
+/* Returns the scratch memory of so many threads, but for what rounding adds. */
 static inline size_t sg_winograd_bytes(const sg_conv_args *a, int threads)
 {
     const int64_t frames = sg_winograd_frames(a), tiles = SG_WINOGRAD_ROWS / frames;
@@ -44,8 +45,8 @@ static inline size_t sg_winograd_bytes(const sg_conv_args *a, int threads)
     return (size_t)((read + sums) * (a->twice ? 9 : 16) * threads) * sizeof(float);
 }
 
-/* Whether conv will do it so: not where the library multiplies BF16 as such, which is faster. Also tells whether conv reads
- * x at twice its size. */
+/* Tells whether conv will do it so. It does not where the library multiplies BF16 as such, which is faster. Also tells
+ * whether conv reads x at twice its size. */
 static inline bool sg_winograd_takes(const sg_stream *s, const sg_conv_args *a)
 {
     const bool bf16 = a->x.dtype == SG_BF16 && a->w.dtype == SG_BF16 && a->w.dim[1] % 2 == 0;

@@ -16,7 +16,7 @@ void sg_cuda_served(const sg_backend *b, char *text, size_t size)
 
 /* ---- open and close ---- */
 
-/* Of what CUDA refuses at its first call: no driver and no device are facts about the machine, the rest are faults. */
+/* Says why CUDA refuses its first call. No driver and no device are facts about the machine; the rest are faults. */
 static sg_status refusal(sg_error *e, cudaError_t why)
 {
     int driver = 0, runtime = 0;

@@ -1,4 +1,4 @@
-/* cuda_backend.h - the NVIDIA backend: all ops in F32 and BF16 on one GPU. Private to kernels/.
+/* cuda_backend.h - the NVIDIA backend: all ops in F32 and BF16 on one GPU. It is private to kernels/.
  *
  * It runs on one of the devices that CUDA shows (of those in CUDA_VISIBLE_DEVICES, if that is set), from compute
  * capability 8.0 up.
@@ -14,9 +14,9 @@
 extern "C" {
 #endif
 
-/* What the ops may come to hold beside the arenas and the 256 MiB that they have from the start: weights in another
- * dtype or layout, and what cuDNN (10 MiB) and a graph take for themselves. The weights of one convolution, repacked,
- * come on top where they are larger than 128 MiB. */
+/* The ops may come to hold this much beside the arenas and the 256 MiB that they have from the start: weights in
+ * another dtype or layout, and what cuDNN (10 MiB) and a graph take for themselves. The weights of one convolution,
+ * repacked, come on top where they are larger than 128 MiB. */
 #define SG_CUDA_WORK_BYTES ((size_t)192 << 20)
 
 /* Fills b: name, ops, memory, impl, enter, dtype, values, f8, host_memory, total_bytes, device. total_bytes is what the device
@@ -30,16 +30,16 @@ extern "C" {
  * SG_E_UNSUPPORTED for features that the device lacks. */
 sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 
-/* As sg_backend_touch: chooses the device and makes its context, which is the calling thread's then. */
+/* Does what sg_backend_touch says: chooses the device and makes its context, which is the calling thread's then. */
 sg_status sg_cuda_touch(int *device, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 
 /* Waits for the device and frees what sg_cuda_open and the ops took. */
 void sg_cuda_close(sg_backend *b);
 
-/* Bytes that the ops hold now. */
+/* Returns how many bytes the ops hold now. */
 size_t sg_cuda_work_bytes(const sg_backend *b);
 
-/* As sg_backend_served. */
+/* Does what sg_backend_served says. */
 void sg_cuda_served(const sg_backend *b, char *text, size_t size);
 
 #ifdef __cplusplus

@@ -31,8 +31,8 @@ typedef cudnnBackendDescriptor_t descriptor;
 
 enum { ATTEND, CONV, MATMUL };
 
-/* The key of a plan: attend n m h d; conv x[4] w[5] pad[4], and whether y is added to; matmul n i o gated, and whether
- * it has a bias. */
+/* This is the key of a plan. Its numbers are n m h d of attend, x[4] w[5] pad[4] of conv, n i o gated of matmul. `add`
+ * says whether conv adds to y, and whether matmul has a bias. */
 typedef struct dnn_key {
     int64_t number[13];
     int64_t op, add;
@@ -106,7 +106,8 @@ static inline cudnnStatus_t build(const sg_dnn *l, dnn_plan *p, cudnnBackendDesc
 
 /* ---- tensors and operations ---- */
 
-/* Tensor ids. Those below AT_MATMUL get an address in each run: BF16, from AT_SCALE on F32. The others are virtual. */
+/* These are the ids of tensors. Those below AT_MATMUL get an address in each run: BF16, from AT_SCALE on F32. The
+ * others are virtual. */
 enum {
     AT_Y = 1,
     AT_X,
@@ -140,7 +141,7 @@ static inline cudnnStatus_t tensor(const sg_dnn *l, dnn_plan *p, int64_t at, int
     return build(l, p, CUDNN_BACKEND_TENSOR_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
-/* [n, h, d] in cuDNN's dimensions: batch of 1, heads, tokens, channels. */
+/* Describes a tensor [n, h, d] in cuDNN's dimensions: a batch of 1, heads, tokens, channels. */
 static inline cudnnStatus_t tokens(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t n, int64_t h, int64_t d,
                                    descriptor *out)
 {
@@ -163,7 +164,7 @@ static inline cudnnStatus_t attend_operation(const sg_dnn *l, dnn_plan *p, descr
     return build(l, p, CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
-/* [a, t, y, x, c], channels last in memory; cuDNN counts the channels second. */
+/* Describes a tensor [a, t, y, x, c], whose channels are last in memory; cuDNN counts the channels second. */
 static inline cudnnStatus_t places(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t a, int64_t t, int64_t y, int64_t x,
                                    int64_t c, descriptor *out)
 {
@@ -210,7 +211,7 @@ static inline cudnnStatus_t conv_operation(const sg_dnn *l, dnn_plan *p, descrip
     return build(l, p, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
-/* [1, rows, cols] with the strides `down` of rows and `right` of columns. */
+/* Describes a tensor [1, rows, cols] with the strides `down` of rows and `right` of columns. */
 static inline cudnnStatus_t matrix(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t rows, int64_t cols, int64_t down,
                                    int64_t right, descriptor *out)
 {
@@ -233,7 +234,7 @@ static inline cudnnStatus_t matmul_operation(const sg_dnn *l, dnn_plan *p, descr
     return build(l, p, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
-/* y = a and b, element by element. */
+/* Makes the operation that computes y of a and b, element by element. */
 static inline cudnnStatus_t each_operation(const sg_dnn *l, dnn_plan *p, cudnnPointwiseMode_t mode, descriptor y,
                                            descriptor a, descriptor b, descriptor *out)
 {
@@ -247,8 +248,8 @@ static inline cudnnStatus_t each_operation(const sg_dnn *l, dnn_plan *p, cudnnPo
     return build(l, p, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
-/* after = before + gate (x w^T + b), gate and b optional. before and after have one address: each element is read
- * before it is written. */
+/* Makes the operations of after = before + gate (x w^T + b), where gate and b are optional. before and after have one
+ * address: each element is read before it is written. */
 static inline cudnnStatus_t added_operations(const sg_dnn *l, dnn_plan *p, descriptor *out, int64_t *count)
 {
     const int64_t n = p->key.number[0], o = p->key.number[2];

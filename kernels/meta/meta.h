@@ -21,18 +21,18 @@ typedef struct sg_plan_totals {
     size_t            table, thin; /* numbers in the largest table of embed, in the largest weight of a few rows */
 } sg_plan_totals;
 
-/* The arithmetic of one call of the op of that name: 0 for all but linear, conv, attend, and attend_blocks, which counts
- * as if it kept all. */
+/* Returns the arithmetic of one call of the op of that name. It is 0 for all but linear, conv, attend, and
+ * attend_blocks, which counts as if its density were 1. */
 double sg_op_flops(const char *op, const void *args);
 
 sg_stream sg_plan_stream(sg_plan_totals *totals);
 
 /* check runs every op on the wrapped backend and on the oracle from the same inputs, and latches SG_E_MISMATCH at the
- * first op whose error is more than budget.h allows. Host memory only. */
+ * first op whose error is more than budget.h allows. It works in host memory only. */
 void sg_check_wrap(sg_stream *s);
 
-/* trace takes the time of every op of the wrapped backend, and counts. One row for all calls of an op with tensors of
- * the same dtypes and shapes. */
+/* trace takes the time of every op of the wrapped backend, and counts. All calls of an op with tensors of the same
+ * dtypes and shapes share one row. */
 typedef struct sg_trace_row {
     const char *op;
     sg_tensor   t[SG_OP_TENSORS]; /* output first; without data, rank 0 where absent */

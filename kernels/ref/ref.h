@@ -1,5 +1,5 @@
-/* ref.h - shared by the oracle's files. Each is compiled twice, see ref.c; that of the stages of sparse attention three
- * times, see ref_blocks_published.c. */
+/* ref.h - what the oracle's files share. Each is compiled twice, see ref.c; that of the stages of sparse attention is
+ * compiled three times, see ref_blocks_published.c. */
 #ifndef SG_REF_H
 #define SG_REF_H
 
@@ -47,7 +47,7 @@ static inline real round_as(sg_dtype t, real v)
 }
 #endif
 
-/* A number rounded as sg_ref_published_ops says: what is stored, and a channel of a row of length 1. */
+/* These round a number as sg_ref_published_ops says: what is stored, and a channel of a row of length 1. */
 static inline real stored(real v) { return SG_REF_IS_PUBLISHED ? sg_bf16_to_f32(sg_f32_to_bf16((float)v)) : v; }
 static inline real stored_unit(real v) { return SG_REF_IS_PUBLISHED ? sg_f16_to_f32(sg_f32_to_f16((float)v)) : v; }
 
@@ -58,10 +58,10 @@ static inline void put_or_add(const sg_tensor *t, int64_t i, real v, bool add) {
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Numbers from which a second thread is worth its start. */
+/* From this many numbers on a second thread is worth its start. */
 enum { SG_REF_WORK = 1 << 14 };
 
-/* All of t as real numbers, in memory that the caller frees. */
+/* Returns all of t as real numbers, in memory that the caller frees. */
 static inline real *widen(sg_tensor t)
 {
     const int64_t n = sg_count(t);
@@ -72,9 +72,9 @@ static inline real *widen(sg_tensor t)
     return r;
 }
 
-/* sum += term, a formula in i, for i from 0 to n - 1. A kernel in F32 may add in another order, and the error depends
- * on the order's partial sums. So the rounded build adds forwards, starting with sum, and backwards, ending with it,
- * and takes the result that is farther from the sum in double. */
+/* Does sum += term, where term is a formula in i, for i from 0 to n - 1. A kernel in F32 may add in another order, and
+ * the error depends on the order's partial sums. So the rounded build adds forwards, starting with sum, and backwards,
+ * ending with it, and takes the result that is farther from the sum in double. */
 #if SG_REF_IS_TRUTH
 #define ADD_UP(sum, i, n, term)                                                                                        \
     do {                                                                                                               \
@@ -97,7 +97,7 @@ static inline real *widen(sg_tensor t)
     } while (0)
 #endif
 
-/* The one of two results that is farther from the exact one; a non-finite one is farthest. */
+/* Returns the one of two results that is farther from the exact one; a non-finite one is farthest. */
 static inline real farther(double exact, real a, real b)
 {
     return fabs((double)b - exact) <= fabs((double)a - exact) ? a : b;
@@ -110,7 +110,7 @@ static inline real dot(const real *a, const real *b, int64_t n)
     return sum;
 }
 
-/* attention/ref: the stages of sparse attention. */
+/* attention/ref defines these, the stages of sparse attention. */
 #define X(op) sg_status SG_REF_OP(op)(sg_stream *, const sg_##op##_args *);
 SG_BLOCK_OPS(X)
 #undef X

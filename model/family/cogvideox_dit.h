@@ -29,14 +29,14 @@ void      sg_cogvideox_dit_close(sg_cogvideox_dit **d);
 sg_component              *sg_cogvideox_dit_component(sg_cogvideox_dit *d);
 const sg_cogvideox_config *sg_cogvideox_dit_config(const sg_cogvideox_dit *d);
 
-/* What the passes of a step share, in s->scratch from the first pass to the end of the last. */
+/* Holds what the passes of a step share, in s->scratch from the first pass to the end of the last. */
 typedef struct sg_cogvideox_step {
     sg_tensor hidden; /* F32 [1, time_dim]: silu of the time embedding */
     sg_tensor e;      /* F32 [12 layers + 2, D]: modulation of every block, then of the output */
     sg_tensor x;      /* F32 [text + n, D]: the tokens */
 } sg_cogvideox_step;
 
-/* What does not change between steps, in s->keep. Zero-initialise. */
+/* Holds what does not change between steps, in s->keep. Zero-initialise it. */
 typedef struct sg_cogvideox_run {
     int64_t        grid[3]; /* patches: frames, rows, columns */
     sg_token_order tokens;
@@ -50,15 +50,15 @@ typedef struct sg_cogvideox_run {
     sg_cogvideox_step        now;
 } sg_cogvideox_run;
 
-/* Order and positions of the tokens of this grid, and room for what a picture gives. */
+/* Makes order and positions of the tokens of this grid, and room for what a picture gives. */
 void sg_cogvideox_run_tables(sg_cogvideox_run *run, const sg_cogvideox_dit *d, sg_stream *s, const sg_geometry *g,
                              const sg_self_attention *self);
-/* What a picture gives beside the latents: host, F32 [input - channels, f, y, x]. Tap "image". */
+/* Uploads what a picture gives beside the latents: F32 [input - channels, f, y, x] on the host. Taps "image". */
 void sg_cogvideox_run_image(const sg_cogvideox_run *run, const sg_cogvideox_dit *d, sg_stream *s, const float *image);
-/* The text's rows of every pass, and the offset, once for all steps. */
+/* Computes the text's rows of every pass, and the offset, once for all steps. */
 void sg_cogvideox_run_text(sg_cogvideox_run *run, const sg_cogvideox_dit *d, sg_stream *s, const sg_conditioning *c);
 
-/* As sg_family's forward. What depends on the time alone is computed once for all passes. Taps "dit.*". */
+/* Does what sg_family says of forward. What depends on the time alone is computed once for all passes. Taps "dit.*". */
 void sg_cogvideox_dit_forward(const sg_cogvideox_dit *d, sg_cogvideox_run *run, sg_stream *s, const sg_pass *p);
 
 #endif

@@ -5,7 +5,7 @@
 #include "bind.h"
 #include "checkpoint.h"
 
-/* Embedded at the top of every component's struct. Owns source and binding. */
+/* This is embedded at the top of every component's struct. It owns source and binding. */
 typedef struct sg_component {
     char               name[32];  /* in the checkpoint: "transformer", "vae", ... */
     char               dir[1024]; /* where that is, for messages */
@@ -23,10 +23,11 @@ sg_status sg_component_open(sg_component *p, const sg_checkpoint *c, const char 
                             sg_dtype act, sg_config **config, sg_error *e) SG_MUST_USE;
 void      sg_component_close(sg_component *p); /* one that never opened is fine */
 
-/* Of model_index.json: component `key` must be of class want or, unless that is NULL, other; a fault is noted in index. */
+/* Checks model_index.json: component `key` must be of class want or, unless that is NULL, other. A fault is noted in
+ * index. */
 void sg_component_expect_class(sg_config *index, const char *key, const char *want, const char *other);
 
-/* p->class_name = what model_index.json has under key. */
+/* Sets p->class_name to what model_index.json has under key. */
 void sg_component_note_class(sg_component *p, sg_config *index, const char *key);
 
 #endif

@@ -23,9 +23,9 @@ enum {
     SG_DENOISERS_MAX = 4
 };
 
-/* How a family is guided. CLASSIFIER_FREE: where cfg_scale is above 1, a second pass has the negative prompt and the
- * engine makes v = (1 - g) v_negative + g v_prompt. EMBEDDED: the request's guidance is an input of the denoiser; a cfg_scale
- * above 1 adds the second pass. NONE: one pass. */
+/* Says how a family is guided. With CLASSIFIER_FREE, where cfg_scale is above 1, a second pass has the negative prompt
+ * and the engine makes v = (1 - g) v_negative + g v_prompt. With EMBEDDED the request's guidance is an input of the
+ * denoiser; a cfg_scale above 1 adds the second pass. With NONE there is one pass. */
 typedef enum sg_guidance { SG_GUIDANCE_NONE, SG_GUIDANCE_CLASSIFIER_FREE, SG_GUIDANCE_EMBEDDED } sg_guidance;
 
 typedef struct sg_text_source {
@@ -43,7 +43,7 @@ typedef struct sg_denoiser {
     int                layers; /* of self-attention: of its blocks in turn; then those that a block has besides */
 } sg_denoiser;
 
-/* Where the latents of a render lie. */
+/* Says where the latents of a render lie. */
 typedef struct sg_geometry {
     int64_t latent[4]; /* c, f, y, x */
     int64_t pad;       /* the first of these f are denoised with the others, and neither decoded nor saved */
@@ -51,18 +51,18 @@ typedef struct sg_geometry {
     int     images;    /* that the render has, or will need: 0; 1, the first; 2, the last too */
 } sg_geometry;
 
-/* A phase that a family adds between its texts and denoising: an image is encoded, for example. */
+/* This is a phase that a family adds between its texts and denoising, for example to encode an image. */
 typedef struct sg_added_phase {
     const char   *name;      /* in a plan, of SG_PHASE_NAME characters at most; not "text", "denoise" or "decode" */
     sg_component *component; /* loaded for this phase alone */
     bool          of_images; /* only of renders that have an image */
-    /* What it computes of r the model keeps, on the host; for renders with the same images it is called once. On a plan,
-     * which has no data, there may be no pixels, and what it computed before stays. g->images counts in both. Tells
-     * `watch` of each unit of its work, at least one, on a plan too. */
+    /* run computes something of r, which the model keeps, on the host; for renders with the same images it is called
+     * once. On a plan, which has no data, there may be no pixels, and what it computed before stays. g->images counts
+     * in both. run tells `watch` of each unit of its work, at least one, on a plan too. */
     void (*run)(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g, sg_watch watch);
 } sg_added_phase;
 
-/* What a model is made of. The model owns all of it and keeps it where it is until it is closed. */
+/* Describes what a model is made of. The model owns all of it and keeps it where it is until it is closed. */
 typedef struct sg_components {
     sg_text_source    text[SG_TEXTS_MAX]; /* may be none */
     int               texts;
@@ -84,10 +84,10 @@ typedef struct sg_components {
     const sg_latent_rgb *rgb; /* the colours of its latents; NULL: not known */
 } sg_components;
 
-/* Of a request whose size and frames the model renders. Pads fill up the patches of frames. */
+/* Finds the geometry of a request whose size and frames the model renders. Pads fill up the patches of frames. */
 sg_geometry sg_geometry_of(const sg_components *c, const sg_request *r);
 
-/* What one encoder has of the text of one pass. */
+/* Holds what one encoder has of the text of one pass. */
 typedef struct sg_text_states {
     int32_t *ids;    /* host [len] */
     int      len;    /* of them, pads too; may be 0 */
@@ -97,14 +97,14 @@ typedef struct sg_text_states {
     float   *row;    /* host, F32 [pooled]: of the whole text; NULL as states is, and where the encoder makes none */
 } sg_text_states;
 
-/* The texts of all passes, by pass and encoder. */
+/* Holds the texts of all passes, by pass and encoder. */
 typedef struct sg_conditioning {
     int            passes;   /* 1 or 2: those of text[] that there are */
     double         guidance; /* for SG_GUIDANCE_EMBEDDED */
     sg_text_states text[SG_TEXT_PASSES][SG_TEXTS_MAX];
 } sg_conditioning;
 
-/* One pass of one step through a denoiser. */
+/* Describes one pass of one step through a denoiser. */
 typedef struct sg_pass {
     int         index, count; /* which of how many */
     int         text;         /* whose texts: 0 the prompt, 1 the negative prompt */
@@ -114,11 +114,12 @@ typedef struct sg_pass {
     int         first_layer; /* of this denoiser, as attention counts them through all */
     sg_tensor   t;           /* F32 [1]: the sampler's timestep */
     sg_tensor   x, out;      /* F32 [c, f, y, x]: the latents, the model's output for them */
-    sg_tensor
-        non_finite; /* I32 [layers + 2]: += rows not finite after the embedding, after each block; values of out */
+    /* non_finite I32 [layers + 2] += how many rows are not finite after the embedding and after each block, and how
+     * many values of out. */
+    sg_tensor non_finite;
 } sg_pass;
 
-/* A published model by the width of its denoiser. */
+/* Names a published model by the width of its denoiser. */
 typedef struct sg_known_width {
     const char *name;
     int         width;
@@ -130,50 +131,54 @@ typedef struct sg_family {
     const sg_known_shape *shapes;      /* of its published models, the last without a name; NULL: none */
     const sg_known_width *widths;      /* ended in the same way; for messages that say which model a LoRA is for */
 
-    /* Opens every component of c, which outlives the model; index is sg_checkpoint_index. Loads nothing. After a failure
-     * *model is NULL. */
+    /* open opens every component of c, which outlives the model; index is sg_checkpoint_index's. Loads nothing. After a
+     * failure *model is NULL. */
     sg_status (*open)(void **model, const sg_checkpoint *c, sg_config *index, sg_dtype act, sg_error *e);
     void (*close)(void *model);
     const sg_components *(*components)(const void *model);
     sg_request (*defaults)(const void *model); /* strings live as long as the model */
 
-    /* What r may not ask beyond the engine's own checks: SG_E_ARG. NULL: nothing. */
+    /* check returns SG_E_ARG for what r may not ask beyond the engine's own checks. It is NULL where that is
+     * nothing. */
     sg_status (*check)(const void *model, const sg_request *r, sg_error *e);
 
-    /* With dynamic_cfg: the guidance of one step, of cfg_scale, of the number of steps and of the sampler's timestep. NULL:
-     * the family has none. */
+    /* dynamic_guidance returns, with dynamic_cfg, the guidance of one step from cfg_scale, the number of steps and the
+     * sampler's timestep. It is NULL where the family has none. */
     double (*dynamic_guidance)(double scale, int steps, double timestep);
 
-    /* What an encoder is given of a text, UTF-8: cleaned, or put into a template. *out is the caller's to free and has
-     * *size bytes. Where that is the text itself, both stay as they are: NULL and its length. NULL: it always is. */
+    /* prompt makes what an encoder is given of a text, UTF-8: it cleans the text, or puts it into a template. *out is
+     * the caller's to free and has *size bytes. Where that is the text itself, both stay as they are: NULL and its
+     * length. prompt is NULL where it always is. */
     sg_status (*prompt)(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e);
 
-    /* Self-attention of one layer, counted through all denoisers, with the texts of one pass: n, h, hk, d and, where text
-     * stands before or after the video's tokens, text_prefix and text_suffix of *shape, which is zero. c has the texts'
-     * lengths. Layers and texts may differ in all of them. */
+    /* attention describes self-attention of one layer, counted through all denoisers, with the texts of one pass. It
+     * sets n, h, hk, d and, where text stands before or after the video's tokens, text_prefix and text_suffix of
+     * *shape, which is zero. c has the texts' lengths. Layers and texts may differ in all of them. */
     void (*attention)(const void *model, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
                       sg_attention_shape *shape);
 
     /* Puts into s->keep what all steps of a render share; `self` is borrowed until the next call. Forgets an earlier
      * render. */
     void (*render_open)(void *model, sg_stream *s, const sg_geometry *g, const sg_self_attention *self);
-    /* Draws latents of an image from the render's generator, before the noise is drawn, into what render_open placed. Of
-     * renders with images; not on a plan. NULL: nothing is drawn. */
+    /* Draws latents of an image from the render's generator, before the noise is drawn, into what render_open placed.
+     * It is called in renders with images, and not on a plan. NULL means that nothing is drawn. */
     void (*draw)(void *model, sg_stream *s, sg_rng *rng);
-    /* Puts into s->keep, after that, what all steps of this denoiser share: of the texts' states, for example. On a plan
-     * c has no states. */
+    /* Puts into s->keep, after that, what all steps of this denoiser share, for example what follows from the texts'
+     * states. On a plan c has no states. */
     void (*denoiser_open)(void *model, sg_stream *s, int denoiser, const sg_conditioning *c);
-    /* p->out = the model's output for p->x. The passes of a step come in turn; what the first leaves in s->scratch stays
-     * there until the last is over, so that what they share is computed once. Reads nothing back from the device. */
+    /* Sets p->out to the model's output for p->x. The passes of a step come in turn; what the first leaves in
+     * s->scratch stays there until the last is over, so that what they share is computed once. Reads nothing back from
+     * the device. */
     void (*forward)(void *model, sg_stream *s, const sg_pass *p);
-    /* Puts into the latents x what an image tells of them: on the noise and after each step. NULL: nothing. */
+    /* Puts into the latents x what an image tells of them, once on the noise and after each step. NULL means that it
+     * tells nothing. */
     void (*hold)(void *model, sg_stream *s, sg_tensor x);
 } sg_family;
 
-/* Every family there is, NULL-ended. */
+/* These are all families, NULL-ended. */
 extern const sg_family *const sg_families[];
 
-/* The parts of all families as files have them, NULL-ended. */
+/* These are the parts of all families as files have them, NULL-ended. */
 extern const sg_file_part *const sg_file_parts[];
 
 extern const sg_family sg_family_wan, sg_family_cogvideox, sg_family_mochi, sg_family_hunyuan, sg_family_flux,

@@ -68,7 +68,7 @@ const sg_name_map sg_llama_gguf_names = {MAP(llama_gguf)};
 
 /* ---- a VAE ---- */
 
-/* Of the encoder, of the decoder. */
+/* The encoder and the decoder have these names in common. */
 #define CODER(side)                                                                                                    \
     AS(side ".conv_norm_out", side ".norm_out"), AS(side ".mid_block.resnets.0", side ".mid.block_1"),                 \
         AS(side ".mid_block.resnets.1", side ".mid.block_2"),                                                          \

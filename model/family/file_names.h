@@ -5,8 +5,9 @@
 
 #include "name_map.h"
 
-/* Rows of a table: one name for another; a part of `of` of the file's rows; q, k and v, the first three of `of` parts and of three; the
- * halves of the file's rows, the second one first; and the table as a map. */
+/* These write rows of a table. AS puts one name for another. PART takes a part of `of` of the file's rows. QKV_OF takes
+ * q, k and v, the first three of `of` parts, and QKV of three. SWAPPED takes the halves of the file's rows, the second
+ * one first. MAP makes the table a map. */
 /* clang-format off */
 #define AS(bound_, file_) {.bound = (bound_), .file = (file_)}
 #define PART(bound_, file_, part_, of_) {.bound = (bound_), .file = (file_), .of = (of_), .rows = {{(part_), 1}}}

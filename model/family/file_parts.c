@@ -131,7 +131,7 @@ const sg_file_part sg_llama_gguf_file = {LLAMA, .probe = "blk.0.attn_norm.weight
 
 /* ---- CLIP's text encoders ---- */
 
-/* Of a file without a projection's weights the projection is the identity, as it is for ComfyUI and for diffusers. */
+/* Where a file lacks a projection's weights, the projection is the identity, as it is for ComfyUI and for diffusers. */
 static void describe_clip(sg_textbuf *json, const sg_found_part *p, const char *act)
 {
     const char *const t = sg_found_tensor(p, "text_model.final_layer_norm.bias") ? "text_model." : "";

@@ -21,7 +21,7 @@ void          sg_flux_dit_close(sg_flux_dit **d);
 sg_component *sg_flux_dit_component(sg_flux_dit *d);
 const sg_flux_config *sg_flux_dit_config(const sg_flux_dit *d);
 
-/* What does not change between steps, in s->keep. */
+/* Holds what does not change between steps, in s->keep. */
 typedef struct sg_flux_run {
     int64_t        grid[3]; /* patches: 1, rows, columns */
     sg_token_order tokens;
@@ -36,12 +36,12 @@ typedef struct sg_flux_run {
 void sg_flux_run_open(sg_flux_run *run, const sg_flux_dit *d, sg_stream *s, const int64_t grid[3],
                       const sg_self_attention *self);
 
-/* After it, with weights: the text of one pass, len tokens, at least 1. states F32 [len, text_dim] and row [row_dim] are on the
- * host, NULL on a plan. */
+/* Takes the text of one pass after sg_flux_run_open, with weights. It has len tokens, at least 1. states F32 [len,
+ * text_dim] and row [row_dim] are on the host, NULL on a plan. */
 void sg_flux_run_text(sg_flux_run *run, const sg_flux_dit *d, sg_stream *s, int pass, const float *states, int len,
                       const float *row, double guidance);
 
-/* As sg_family's forward. Taps "dit.*". */
+/* Does what sg_family says of forward. Taps "dit.*". */
 void sg_flux_dit_forward(const sg_flux_dit *d, const sg_flux_run *run, sg_stream *s, const sg_pass *p);
 
 #endif

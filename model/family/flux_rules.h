@@ -18,7 +18,7 @@
         .bound = U "proj_mlp", .file = S "linear1", .of = 7, .rows = { {3, 4} }                                        \
     }
 
-/* norm: what the weights of the norms of queries and keys are called, "scale" by their authors. */
+/* `norm` is what the weights of the norms of queries and keys are called; their authors say "scale". */
 #define SG_FLUX_RULES(norm)                                                                                            \
     AS("x_embedder", "img_in"), AS(E "timestep_embedder.linear_1", "time_in.in_layer"),                                \
         AS(E "timestep_embedder.linear_2", "time_in.out_layer"),                                                       \

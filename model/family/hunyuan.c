@@ -67,7 +67,7 @@ static sg_status in_template(const char *text, char **out, size_t *size, sg_erro
     return SG_OK;
 }
 
-/* Of the template alone something must be left behind the tokens that are cut off. */
+/* Checks that the template alone has something behind the tokens that are cut off. */
 static sg_status check_template(const hunyuan *m, const char *dir, sg_error *e)
 {
     const sg_text_encoder *const t = &m->components.text[LLAMA].encoder;

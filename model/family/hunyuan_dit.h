@@ -22,7 +22,7 @@ void          sg_hunyuan_dit_close(sg_hunyuan_dit **d);
 sg_component *sg_hunyuan_dit_component(sg_hunyuan_dit *d);
 const sg_hunyuan_config *sg_hunyuan_dit_config(const sg_hunyuan_dit *d);
 
-/* What does not change between steps, in s->keep. */
+/* Holds what does not change between steps, in s->keep. */
 typedef struct sg_hunyuan_run {
     int64_t        grid[3]; /* patches: frames, rows, columns */
     sg_token_order tokens;
@@ -38,12 +38,12 @@ typedef struct sg_hunyuan_run {
 void sg_hunyuan_run_open(sg_hunyuan_run *run, const sg_hunyuan_dit *d, sg_stream *s, const int64_t grid[3],
                          const sg_self_attention *self);
 
-/* After it, with weights: the text of one pass, len tokens, at least 1. states F32 [len, text_dim] and row [row_dim] are on the host,
- * NULL on a plan. */
+/* Takes the text of one pass after sg_hunyuan_run_open, with weights. It has len tokens, at least 1. states F32 [len,
+ * text_dim] and row [row_dim] are on the host, NULL on a plan. */
 void sg_hunyuan_run_text(sg_hunyuan_run *run, const sg_hunyuan_dit *d, sg_stream *s, int pass, const float *states,
                          int len, const float *row, double guidance);
 
-/* As sg_family's forward. Taps "dit.*". */
+/* Does what sg_family says of forward. Taps "dit.*". */
 void sg_hunyuan_dit_forward(const sg_hunyuan_dit *d, const sg_hunyuan_run *run, sg_stream *s, const sg_pass *p);
 
 #endif

@@ -5,8 +5,8 @@
 #include "checkpoint_files.h"
 
 extern const sg_file_part sg_hunyuan_dit_file, sg_hunyuan_dit_diffusers_file;
-extern const sg_file_part sg_hunyuan_dit_saved_file,
-    sg_hunyuan_dit_saved_before_file; /* by ComfyUI, today and before */
+/* ComfyUI saves the denoiser as the first today, and saved it as the second before. */
+extern const sg_file_part sg_hunyuan_dit_saved_file, sg_hunyuan_dit_saved_before_file;
 extern const sg_file_part sg_hunyuan_vae_file, sg_hunyuan_vae_diffusers_file;
 
 #define SG_HUNYUAN_FILE_PARTS                                                                                          \

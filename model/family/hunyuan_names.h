@@ -6,7 +6,7 @@
 #include "name_map.h"
 
 extern const sg_name_map sg_hunyuan_dit_names;
-/* As ComfyUI saves it, today and before: norms then had a scale, not a weight. */
+/* These are the names as ComfyUI saves it, today and before: norms then had a scale, not a weight. */
 extern const sg_name_map sg_hunyuan_dit_saved_names, sg_hunyuan_dit_saved_before_names;
 
 #endif

@@ -16,21 +16,21 @@ typedef struct sg_linear_weights {
 /* Binds name.weight, as dtype `as`, and name.bias. */
 void sg_want_linear(sg_bind *b, sg_linear_weights *l, sg_dtype as, const char *name, int64_t o, int64_t i);
 
-/* y = act(x l[0]) l[1], the first result of x's dtype: how times and texts are embedded. */
+/* Computes y = act(x l[0]) l[1], whose first result has x's dtype. Times and texts are embedded so. */
 void sg_mlp(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights l[2], sg_act act);
 
 /* ---- modulation ---- */
 
-/* Rows of a modulation of D channels. */
+/* Holds the rows of a modulation of D channels. */
 typedef struct sg_modulation {
     sg_tensor shift, scale, gate; /* F32 [D] [D] [D]? */
 } sg_modulation;
 
-/* e F32 [rows, D] = table + v: of as many numbers a block's own table and what the step's time gives, which may be D
- * numbers for all rows. */
+/* Computes e F32 [rows, D] = table + v. table is a block's own and has as many numbers as e. v is what the step's time
+ * gives; it may be D numbers for all rows. */
 void sg_modulation_rows(sg_stream *s, sg_tensor e, sg_tensor table, sg_tensor v);
 
-/* Rows first, first + 1, first + 2 of e: shift, scale and, where e has the third, gate. */
+/* Returns rows first, first + 1 and first + 2 of e as shift, scale and, where e has the third, gate. */
 sg_modulation sg_modulation_at(sg_tensor e, int64_t first);
 
 /* ---- attention ---- */
@@ -40,11 +40,11 @@ typedef struct sg_attention_weights {
     sg_tensor         norm_q, norm_k; /* [D], or [d] of one head */
 } sg_attention_weights;
 
-/* Binds to_q, to_k, to_v, to_out.0, norm_q and norm_k as diffusers names them; the prefix goes in front. norm: how many
- * numbers are normalised together; 0: there is no norm. */
+/* Binds to_q, to_k, to_v, to_out.0, norm_q and norm_k as diffusers names them; the prefix goes in front. `norm` numbers
+ * are normalised together; 0 means that there is no norm. */
 void sg_want_attention(sg_bind *b, sg_attention_weights *w, sg_dtype act, int64_t width, int64_t norm);
 
-/* Rotary tables: a row for each token, a column for each pair (2i, 2i + 1) of a head's channels. */
+/* Holds rotary tables, which have a row for each token and a column for each pair (2i, 2i + 1) of a head's channels. */
 typedef struct sg_rotary {
     sg_tensor cos, sin; /* F32 [n, d/2] */
 } sg_rotary;
@@ -63,11 +63,12 @@ typedef struct sg_rotary_axis {
 sg_rotary sg_rotary_place(sg_stream *s, const int64_t *grid, const sg_rotary_axis *axis, int axes,
                           const int32_t *order);
 
-/* y [n, h, d] = norm(x l), RMS over as many numbers as norm has, where there is one; then rotated, where there are tables. */
+/* Computes y [n, h, d] = norm(x l), RMS over as many numbers as norm has, where there is one. Then it rotates y, where
+ * there are tables. */
 void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights *l, sg_tensor norm, double eps,
                       const sg_rotary *rotary);
 
-/* x += gate (o l), o [n, h, d]; no gate is 1. */
+/* Computes x += gate (o l), where o is [n, h, d]; an absent gate is 1. */
 void sg_project_out(sg_stream *s, sg_tensor x, sg_tensor o, const sg_linear_weights *l, sg_tensor gate);
 
 /* ---- feed-forward ---- */
@@ -76,20 +77,21 @@ typedef struct sg_feed_forward_weights {
     sg_linear_weights up, down; /* [ffn, D] [D, ffn] */
 } sg_feed_forward_weights;
 
-/* x += gate (act(y up) down), y the norm of x. */
+/* Computes x += gate (act(y up) down), where y is the norm of x. */
 void sg_feed_forward(sg_stream *s, sg_tensor x, sg_tensor y, const sg_feed_forward_weights *w, sg_act act,
                      sg_tensor gate);
 
 /* ---- tokens ---- */
 
-/* y [n, c pt ph pw], a row for each patch of the latent [c, f pt, y ph, x pw], from channels outermost, and its inverse;
- * and the latent of y [n, pt ph pw c]: channels innermost. grid: f, y, x. */
+/* sg_patchify makes y [n, c pt ph pw], a row for each patch of the latent [c, f pt, y ph, x pw], channels outermost.
+ * sg_unpatchify_outermost is its inverse. sg_unpatchify makes the latent of y [n, pt ph pw c], channels innermost. grid
+ * is f, y, x. */
 void sg_patchify(sg_stream *s, sg_tensor y, sg_tensor latent, const int64_t grid[3], const int64_t patch[3]);
 void sg_unpatchify_outermost(sg_stream *s, sg_tensor latent, sg_tensor y, const int64_t grid[3],
                              const int64_t patch[3]);
 void sg_unpatchify(sg_stream *s, sg_tensor latent, sg_tensor y, const int64_t grid[3], const int64_t patch[3]);
 
-/* How the video's tokens stand while attention has them in another order than row by row. */
+/* Says how the video's tokens stand while attention has them in another order than row by row. */
 typedef struct sg_token_order {
     sg_tensor order, inverse; /* I32 [n]: which token each row is, which row each token; absent: row by row */
 } sg_token_order;
@@ -97,7 +99,7 @@ typedef struct sg_token_order {
 /* Puts it into s->keep, for n tokens of the video. */
 sg_token_order sg_token_order_place(sg_stream *s, const sg_self_attention *self, int64_t n);
 
-/* The rows of x that `rows` names, in s->scratch; x itself where rows is absent. */
+/* Returns the rows of x that `rows` names, in s->scratch, or x itself where rows is absent. */
 sg_tensor sg_rows_of(sg_stream *s, sg_tensor x, sg_tensor rows);
 
 #endif

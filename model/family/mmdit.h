@@ -22,15 +22,16 @@ typedef struct sg_mmdit_config {
     bool    guided;          /* by a number that it is given */
     bool    plain_heads;     /* queries and keys are not normalised */
     bool    text_ends;       /* the last block of two streams takes the text and leaves it as it is */
-    /* [layers]: blocks of two streams whose picture attends to itself besides; NULL: none. Their second attentions are
-     * layers behind all blocks. Borrowed. */
+    /* [layers] tells which blocks of two streams have a picture that attends to itself besides; NULL means none. Their
+     * second attentions are layers behind all blocks. The list is borrowed. */
     const bool *dual;
 } sg_mmdit_config;
 
-/* One stream of a block of two. */
+/* Holds the weights of one stream of a block of two. */
 typedef struct sg_mmdit_side {
-    /* [6 D, D]: shift, scale, gate of attention, of the feed-forward; [9 D, D]: of the second attention, too; or
-     * [2 D, D], of a text that ends here: scale, shift, and neither attn.out nor ff. */
+    /* mod is [6 D, D], with shift, scale and gate of attention and of the feed-forward; or [9 D, D], with those of the
+     * second attention, too; or [2 D, D], with scale and shift, for a text that ends here and has neither attn.out nor
+     * ff. */
     sg_linear_weights       mod;
     sg_attention_weights    attn;
     sg_attention_weights    attn2; /* of a dual block's picture */
@@ -66,17 +67,17 @@ void      sg_mmdit_free(sg_mmdit *m);
 /* Binds linear_1 and linear_2 of an embedder. */
 void sg_mmdit_want_embedder(sg_mmdit *m, sg_linear_weights l[2], const char *prefix, int64_t i);
 
-/* y F32 [1, D] = what the time is added to in all steps: the row of the text [row_dim], on the host, NULL on a plan, and the
- * guidance. */
+/* Computes in y F32 [1, D] what the time is added to in all steps. It comes from the guidance and from the row of the
+ * text [row_dim], which is on the host, and NULL on a plan. */
 void sg_mmdit_row(const sg_mmdit *m, sg_stream *s, sg_tensor y, const float *row, double guidance);
 
-/* F32 [1, D] = silu(time + added), the time embedded by l; in s->scratch. The sum is tapped. */
+/* Returns F32 [1, D] = silu(time + added) in s->scratch, where l embeds the time. The sum is tapped. */
 sg_tensor sg_mmdit_time(sg_stream *s, const sg_pass *p, const sg_linear_weights l[2], sg_tensor added, const char *tap);
 
-/* F32 [rows, D] = the rows of a modulation by a time; in s->scratch. */
+/* Returns F32 [rows, D], the rows of a modulation by a time, in s->scratch. */
 sg_tensor sg_mmdit_modulation(sg_stream *s, const sg_linear_weights *w, sg_tensor time);
 
-/* A pass through the blocks. */
+/* Describes a pass through the blocks. */
 typedef struct sg_mmdit_pass {
     const sg_pass           *pass;
     const sg_self_attention *self;
@@ -85,10 +86,10 @@ typedef struct sg_mmdit_pass {
     sg_tensor        time;   /* F32 [1, D]: sg_mmdit_time's */
 } sg_mmdit_pass;
 
-/* x = what all blocks make of it. Taps "dit.block.*". */
+/* Replaces x by what all blocks make of it. Taps "dit.block.*". */
 void sg_mmdit_blocks(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, sg_tensor x);
 
-/* F32 [n, features], in s->scratch = the modulated, projected rows of the picture in x. */
+/* Returns F32 [n, features] in s->scratch, the modulated, projected rows of the picture in x. */
 sg_tensor sg_mmdit_out(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, sg_tensor x);
 
 #endif

@@ -262,7 +262,7 @@ static double centre(int64_t i, int64_t n, const int64_t grid[3])
     return ((double)i + 0.5 - 0.5 * (double)n) * sqrt(192.0 * 192.0 / (double)(grid[1] * grid[2]));
 }
 
-/* Of every place of one axis, by head and pair. */
+/* Fills in the phasors of every place of one axis, by head and pair. */
 static void fill_axis(phasor *t, const float *frequency, int axis, const int64_t grid[3], int64_t pairs)
 {
     for (int64_t i = 0; i < grid[axis]; i++)

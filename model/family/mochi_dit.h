@@ -21,7 +21,7 @@ void          sg_mochi_dit_close(sg_mochi_dit **d);
 sg_component *sg_mochi_dit_component(sg_mochi_dit *d);
 const sg_mochi_config *sg_mochi_dit_config(const sg_mochi_dit *d);
 
-/* What does not change between steps, in s->keep. */
+/* Holds what does not change between steps, in s->keep. */
 typedef struct sg_mochi_run {
     int64_t        grid[3]; /* patches: frames, rows, columns */
     sg_token_order tokens;
@@ -35,12 +35,13 @@ typedef struct sg_mochi_run {
 /* Starts a render of tokens of this grid. */
 void sg_mochi_run_open(sg_mochi_run *run, sg_stream *s, const int64_t grid[3], const sg_self_attention *self);
 
-/* After it, with weights: the text of one pass, `states` F32 [len, text_dim] on the host, NULL on a plan; len may be 0. */
+/* Takes the text of one pass after sg_mochi_run_open, with weights. `states` F32 [len, text_dim] is on the host, and
+ * NULL on a plan; len may be 0. */
 void sg_mochi_run_text(sg_mochi_run *run, const sg_mochi_dit *d, sg_stream *s, int pass, const float *states, int len);
-/* The rotary tables. */
+/* Computes the rotary tables. */
 void sg_mochi_run_rotary(sg_mochi_run *run, const sg_mochi_dit *d, sg_stream *s);
 
-/* As sg_family's forward. Taps "dit.*". */
+/* Does what sg_family says of forward. Taps "dit.*". */
 void sg_mochi_dit_forward(const sg_mochi_dit *d, const sg_mochi_run *run, sg_stream *s, const sg_pass *p);
 
 #endif

@@ -49,7 +49,8 @@ const sg_file_part sg_mochi_dit_diffusers_file = {DENOISER, .probe = "time_embed
 
 /* ---- the VAE ---- */
 
-/* Of the latents, in the order of the channels: diffusers' AutoencoderKLMochi. */
+/* These are the mean and the deviation of the latents, in the order of the channels, from diffusers'
+ * AutoencoderKLMochi. */
 static const char mean[] = "-0.06730895953510081, -0.038011381506090416, -0.07477820912866141, -0.05565264470995561, "
                            "0.012767231469026969, -0.04703542746246419, 0.043896967884726704, -0.09346305707025976, "
                            "-0.09918314763016893, -0.008729793427399178, -0.011931556316503654, -0.0321993391887285";

@@ -24,7 +24,7 @@ void                 sg_sd3_dit_close(sg_sd3_dit **d);
 sg_component        *sg_sd3_dit_component(sg_sd3_dit *d);
 const sg_sd3_config *sg_sd3_dit_config(const sg_sd3_dit *d);
 
-/* What does not change between steps, in s->keep. */
+/* Holds what does not change between steps, in s->keep. */
 typedef struct sg_sd3_run {
     int64_t                  grid[3]; /* patches: 1, rows, columns */
     sg_token_order           tokens;
@@ -38,12 +38,12 @@ typedef struct sg_sd3_run {
 void sg_sd3_run_open(sg_sd3_run *run, const sg_sd3_dit *d, sg_stream *s, const int64_t grid[3],
                      const sg_self_attention *self);
 
-/* After it, with weights: the text of one pass. states F32 [len, text_dim] and row [row_dim] are on the host, NULL on a
- * plan. */
+/* Takes the text of one pass after sg_sd3_run_open, with weights. states F32 [len, text_dim] and row [row_dim] are on
+ * the host, NULL on a plan. */
 void sg_sd3_run_text(sg_sd3_run *run, const sg_sd3_dit *d, sg_stream *s, int pass, const float *states, int len,
                      const float *row);
 
-/* As sg_family's forward. Taps "dit.*". */
+/* Does what sg_family says of forward. Taps "dit.*". */
 void sg_sd3_dit_forward(const sg_sd3_dit *d, const sg_sd3_run *run, sg_stream *s, const sg_pass *p);
 
 #endif

@@ -7,7 +7,7 @@
 
 extern const sg_name_map sg_sd3_dit_names;
 
-/* A bound name of the last block, whose number is span - 1, by which a file's span is found. */
+/* This is a bound name of the last block, whose number is span - 1. A file's span is found by it. */
 #define SG_SD3_LAST "last_block.x_block.adaLN_modulation.1.weight"
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "run.h"
 
-/* Zero-initialise. */
+/* Holds the bound shapes of one render. Zero-initialise it. */
 typedef struct sg_self_attention {
     int                 steps, passes, layers;
     int                 shapes;  /* that differ */
@@ -16,26 +16,26 @@ typedef struct sg_self_attention {
     const int32_t      *order;   /* sg_order_make's, of the video's tokens, when ordered; NULL on a plan. Borrowed */
 } sg_self_attention;
 
-/* Binds p to shape[passes][layers], which agree in layers, steps, passes and what follows from the backend. Errors as
- * of sg_attention_open. The caller closes, after a failure too. */
+/* Binds p to shape[passes][layers], which agree in layers, steps, passes and what follows from the backend. Errors are
+ * those of sg_attention_open. The caller closes, after a failure too. */
 sg_status sg_self_attention_open(sg_self_attention *a, const sg_policy *p, const sg_attention_shape *shape,
                                  sg_error *e) SG_MUST_USE;
 void      sg_self_attention_close(sg_self_attention *a);
 
-/* What a layer, counted through all denoisers, has in a pass. */
+/* Returns the shape that a layer, counted through all denoisers, has in a pass. */
 const sg_attention_shape *sg_self_attention_shape(const sg_self_attention *a, int pass, int layer);
 
-/* As the functions of the same names in run.h, for all shapes together. */
+/* These do what the functions of the same names in run.h do, for all shapes together. */
 bool sg_self_attention_skips(const sg_self_attention *a);
 void sg_self_attention_place(const sg_self_attention *a, sg_stream *s);
 int  sg_self_attention_same_steps(const sg_self_attention *a, int step);
 void sg_self_attention_enter(const sg_self_attention *a, sg_stream *s, double timestep);
 
-/* sg_attention_run in the shape of that layer in that pass. */
+/* Calls sg_attention_run in the shape of that layer in that pass. */
 void sg_self_attention_run(const sg_self_attention *a, sg_stream *s, int layer, int step, int pass, double timestep,
                            const sg_attend_args *args);
 
-/* As sg_attention_counts: [passes][layers]. */
+/* Does what sg_attention_counts says; out is [passes][layers]. */
 sg_status sg_self_attention_counts(const sg_self_attention *a, sg_stream *s, int step,
                                    sg_attention_count *out) SG_MUST_USE;
 

@@ -186,7 +186,7 @@ void sg_wan_dit_close(sg_wan_dit **d)
 
 static int64_t tokens(const sg_wan_run *run) { return run->grid[0] * run->grid[1] * run->grid[2]; }
 
-/* Of the held frame, the first of the grid. */
+/* Returns how many tokens the held frame, the first of the grid, has. */
 static int64_t held_tokens(const sg_wan_run *run) { return run->held.rank ? run->grid[1] * run->grid[2] : 0; }
 
 /* Which rows they are; absent: the first ones. */

@@ -13,9 +13,11 @@ typedef struct sg_wan_config {
     int64_t text_dim, freq_dim, rope_max;
     double  eps;
     bool    cross_norm; /* norm2 has weights; otherwise it is the identity */
-    int64_t
-        image_dim; /* numbers of a picture's token, to which cross-attention goes beside the text; 0: there are none */
-    int64_t image_places; /* tokens of two pictures, which have learnt places; 0: one picture, without */
+    /* A picture's token, to which cross-attention goes beside the text, has image_dim numbers; 0 means that there are
+     * no such tokens. image_places counts the tokens of two pictures, which have learnt places; 0 stands for one
+     * picture, without. */
+    int64_t image_dim;
+    int64_t image_places;
 } sg_wan_config;
 
 typedef struct sg_wan_dit sg_wan_dit;
@@ -27,53 +29,55 @@ void                 sg_wan_dit_close(sg_wan_dit **d);
 sg_component        *sg_wan_dit_component(sg_wan_dit *d);
 const sg_wan_config *sg_wan_dit_config(const sg_wan_dit *d);
 
-/* A prompt as the denoiser sees it: real rows, then one row of zeros that stands for all the padding. Of pictures, with
- * image_dim in place of text_dim: their tokens. */
+/* This is a prompt as the denoiser sees it: real rows, then one row of zeros that stands for all the padding. For
+ * pictures, with image_dim in place of text_dim, it holds their tokens. */
 typedef struct sg_wan_text {
     const float *states; /* host, F32 [rows, text_dim]; NULL on a plan */
     int          rows;   /* real tokens */
 } sg_wan_text;
 
-/* What the passes of a step share, in s->scratch from the first pass to the end of the last. */
+/* Holds what the passes of a step share, in s->scratch from the first pass to the end of the last. */
 typedef struct sg_wan_step {
     sg_tensor temb, e6; /* F32 [1, D], [1, 6 D]; with held tokens a second row, theirs */
     sg_tensor e, still; /* F32 [6, D]: modulation of one block; the same of held tokens */
     sg_tensor x, copy;  /* F32 [n, D]: the tokens; copy only with two passes */
 } sg_wan_step;
 
-/* What does not change between steps, in s->keep. Zero-initialise. */
+/* Holds what does not change between steps, in s->keep. Zero-initialise it. */
 typedef struct sg_wan_run {
     int64_t        grid[3]; /* patches: frames, rows, columns */
     sg_token_order tokens;
     sg_rotary      rotary;
-    sg_tensor     *key, *value; /* act [rows + 1, heads, head_dim], index 3 layer + pass, the third the pictures'; the
-                                   arrays are on the host */
-    sg_tensor      bias[2];     /* F32 [rows + 1]: ln(how many padding rows the last one stands for) */
-    sg_tensor      input;       /* F32 [input, f, y, x]? the latents, with a picture's channels behind */
-    sg_tensor      held;        /* F32 [c, 1, y x]? the first frame of the latents, which is a picture's */
-    sg_tensor      t;           /* F32 [2], with held: the step's timestep; 0, that of the held frame's tokens */
+    /* key and value are act [rows + 1, heads, head_dim] at index 3 layer + pass, the third pass being the pictures'.
+     * The arrays are on the host. */
+    sg_tensor *key, *value;
+    sg_tensor  bias[2]; /* F32 [rows + 1]: ln(how many padding rows the last one stands for) */
+    sg_tensor  input;   /* F32 [input, f, y, x]? the latents, with a picture's channels behind */
+    sg_tensor  held;    /* F32 [c, 1, y x]? the first frame of the latents, which is a picture's */
+    sg_tensor  t;       /* F32 [2], with held: the step's timestep; 0, that of the held frame's tokens */
 
     const sg_self_attention *self; /* borrowed */
     sg_wan_step              now;
 } sg_wan_run;
 
-/* Order and rotary tables for tokens of this grid. */
+/* Makes order and rotary tables for tokens of this grid. */
 void sg_wan_run_tables(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const int64_t grid[3],
                        const sg_self_attention *self);
-/* What a picture gives, with the latents' f, y, x: host, F32 [input - channels, f, y, x] that go in beside the latents, or,
- * where nothing does, [channels, 1, y, x] that are the first frame. NULL on a plan. */
+/* Uploads what a picture gives, with the latents' f, y, x. image is F32 on the host: [input - channels, f, y, x] that
+ * go in beside the latents, or, where nothing does, [channels, 1, y, x] that are the first frame. It is NULL on a
+ * plan. */
 void sg_wan_run_image(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const float *image, const int64_t latent[4]);
-/* Cross-attention keys and values of the text of each pass, once for all steps: they depend on the text alone. text_len is the
- * padded length that the model was trained with (512). pictures: counts where there is image_dim. */
+/* Computes cross-attention keys and values of the text of each pass, once for all steps: they depend on the text alone.
+ * text_len is the padded length that the model was trained with (512). pictures counts where there is image_dim. */
 void sg_wan_run_text(sg_wan_run *run, const sg_wan_dit *d, sg_stream *s, const sg_wan_text *text, int passes,
                      int text_len, const sg_wan_text *pictures);
 void sg_wan_run_close(sg_wan_run *run);
 
-/* x = the held frame, in x F32 [c, f, y, x]. */
+/* Puts the held frame into x F32 [c, f, y, x]. */
 void sg_wan_run_hold(const sg_wan_run *run, sg_stream *s, sg_tensor x);
 
-/* As sg_family's forward. What the passes share (patch embedding, time, the first block's self-attention) is computed
- * once. Taps "dit.*". */
+/* Does what sg_family says of forward. What the passes share (patch embedding, time, the first block's self-attention)
+ * is computed once. Taps "dit.*". */
 void sg_wan_dit_forward(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, const sg_pass *p);
 
 #endif

@@ -114,7 +114,7 @@ const sg_file_part sg_wan_dit_image_diffusers_file = {DENOISER, USUAL_IMAGE, .pr
 
 /* ---- the VAE ---- */
 
-/* Of the latents, 2.1 and 2.2: wan/modules/vae2_1.py, vae2_2.py. */
+/* These are the means and deviations of the latents of 2.1 and 2.2, from wan/modules/vae2_1.py and vae2_2.py. */
 static const char mean16[] =
     "-0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508, 0.4134, -0.0715, 0.5517, "
     "-0.3632, -0.1922, -0.9497, 0.2503, -0.2921";

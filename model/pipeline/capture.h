@@ -14,7 +14,7 @@ typedef struct sg_capture {
     double             timestep;
 } sg_capture;
 
-/* For sg_policy's `on_begin`, with the sg_capture as context. A lack of memory is latched in s. */
+/* Serves as sg_policy's `on_begin`, with the sg_capture as context. A lack of memory is latched in s. */
 sg_attention_hook sg_capture_hook;
 
 /* Writes tensors "q" [n, h, d], "k" and "v" [n, hk, d], dtype as computed, with grid "frames,rows,columns", text_prefix

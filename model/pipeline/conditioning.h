@@ -4,18 +4,19 @@
 
 #include "family.h"
 
-/* Passes with a text of their own: 2 where the model is guided by a negative prompt and r asks for it. */
+/* Returns how many passes have a text of their own: 2 where the model is guided by a negative prompt and r asks for it,
+ * else 1. */
 int sg_passes(const sg_components *components, const sg_request *r);
 
-/* Whether step i of so many that r does has a pass that leaves out blocks. */
+/* Tells whether step i of so many that r does has a pass that leaves out blocks. */
 bool sg_skips_layers(const sg_request *r, int steps, int step);
 
-/* Host work: c gets the tokens of r's texts. States of the same tokens stay. Without a prompt, as when a plan is asked for
- * no prompt in particular, the longest is assumed. */
+/* Puts the tokens of r's texts into c, by work of the host. States of the same tokens stay. Without a prompt, as when a
+ * plan is asked for no prompt in particular, the longest is assumed. */
 sg_status sg_conditioning_tokenize(sg_conditioning *c, const sg_family *f, const void *model,
                                    const sg_components *components, const sg_request *r, sg_error *e) SG_MUST_USE;
 
-/* Whether the states that this encoder made of the tokens are there. */
+/* Tells whether the states that this encoder made of the tokens are there. */
 bool sg_conditioning_encoded(const sg_conditioning *c, int encoder);
 
 /* Runs an encoder on the tokens of all passes whose states are missing; the states come back to the host. On a plan the

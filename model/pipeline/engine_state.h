@@ -1,4 +1,4 @@
-/* engine_state.h - what an open engine holds. For engine.c, pipeline.c and tests. */
+/* engine_state.h - what an open engine holds. It is for engine.c, pipeline.c and tests. */
 #ifndef SG_ENGINE_STATE_H
 #define SG_ENGINE_STATE_H
 
@@ -46,7 +46,7 @@ struct sg_engine {
  * have it. */
 sg_status sg_engine_set_image(sg_engine *engine, bool on, sg_error *e);
 
-/* The latents file at path: F32 [c, f, y, x] of the model's c. *source owns the map. */
+/* Opens the latents file at path, whose tensor is F32 [c, f, y, x] with the model's c. *source owns the map. */
 sg_status sg_latents_open(const sg_engine *engine, const char *path, sg_source **source, sg_tensor *latents,
                           sg_error *e);
 

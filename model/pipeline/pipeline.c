@@ -200,7 +200,8 @@ static uint64_t *made_of(const sg_render *render, const sg_phase *phase)
     return &engine->encoded[phase->index];
 }
 
-/* Of the samples of all pictures, or of the video, of their sizes and of what changes how they are encoded; not 0. */
+/* Returns a hash of the samples of all pictures, or of the video, of their sizes and of what changes how they are
+ * encoded. It is not 0. */
 static uint64_t hash_of_input(const sg_render *render, const sg_phase *phase)
 {
     const sg_request *const r = render->request;

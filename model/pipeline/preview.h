@@ -8,31 +8,32 @@
 typedef struct sg_render    sg_render;
 typedef struct sg_denoising sg_denoising;
 
-/* Of one render. */
+/* Holds what the previews of one render share. */
 typedef struct sg_preview_tables {
     sg_tensor factor, bias; /* F32 [3, c], [3] in the keep arena, where there is no decoder */
     uint8_t  *host;         /* of one preview */
 } sg_preview_tables;
 
-/* The colours of sparge-gen.json, "latent_rgb_factors" and "latent_rgb_factors_bias", into engine; faults are noted in c. */
+/* Reads the colours of sparge-gen.json, "latent_rgb_factors" and "latent_rgb_factors_bias", into engine. Faults are
+ * noted in c. */
 void sg_preview_read_rgb(sg_engine *engine, sg_config *c);
 
-/* SG_E_ARG: a number of steps that is none, or no colours for this model's latents. */
+/* Returns SG_E_ARG for a number of steps that is none, and where there are no colours for this model's latents. */
 sg_status sg_preview_check(const sg_engine *engine, const sg_request *r, sg_error *e) SG_MUST_USE;
 
-/* Bytes of one preview; 0: the render has none. */
+/* Returns the bytes of one preview; 0 where the render has none. */
 size_t sg_preview_bytes(const sg_render *render);
 
-/* The decoder's weights for the phase of denoising; NULL: there are none to load. */
+/* Returns the decoder's weights for the phase of denoising; NULL where there are none to load. */
 sg_component *sg_preview_component(const sg_render *render);
 
 /* Puts what all previews share into s->keep. */
 void sg_preview_place(sg_render *render, sg_stream *s);
 
-/* Whether there is a preview after this step. */
+/* Tells whether there is a preview after this step. */
 bool sg_preview_due(const sg_render *render, int step);
 
-/* The preview after this step, before the sampler's step, to render->preview.host; on a plan nowhere. */
+/* Makes the preview after this step, before the sampler's step, in render->preview.host; on a plan nowhere. */
 sg_status sg_preview_make(const sg_render *render, sg_stream *s, const sg_denoising *d, int step);
 
 #endif

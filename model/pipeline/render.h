@@ -1,4 +1,4 @@
-/* render.h - one render: what planning finds and the phases use. For render_plan.c and pipeline.c. */
+/* render.h - one render: what planning finds and the phases use. It is for render_plan.c and pipeline.c. */
 #ifndef SG_RENDER_H
 #define SG_RENDER_H
 
@@ -25,7 +25,7 @@ typedef struct sg_phase {
     int           units; /* of its work that progress tells of, as the plan found them; not of the last two kinds */
 } sg_phase;
 
-/* One render. */
+/* Holds one render. */
 typedef struct sg_render {
     sg_engine          *engine;
     const sg_request   *request;
@@ -51,26 +51,27 @@ typedef struct sg_render {
     size_t              held;         /* bytes of weights loaded now */
 } sg_render;
 
-/* The sampler that r asks for. SG_E_ARG. */
+/* Makes the sampler that r asks for. Returns SG_E_ARG where there is none such. */
 sg_status sg_render_sampler(sg_sampler *out, const sg_engine *engine, const sg_request *r, sg_error *e);
 
-/* Finds out what a render needs. Tokenizes as well: the length of the prompt is part of the plan. Leaves render->self
- * open, after a failure too. */
+/* Finds out what a render needs. It tokenizes as well, since the length of the prompt is part of the plan. Leaves
+ * render->self open, after a failure too. */
 sg_status sg_render_plan(sg_render *render, sg_plan *out);
 
-/* Of the latents that are decoded, saved and read: the geometry's without its pad. */
+/* Sets shape to that of the latents that are decoded, saved and read: the geometry's without its pad. */
 void sg_render_decoded(const sg_render *render, int64_t shape[4]);
 
-/* Bytes of the latents, F32. */
+/* Returns the bytes of the latents, which are F32. */
 size_t sg_render_latent_bytes(const sg_render *render);
 
-/* Bytes: what the plan leaves may hold weights in the layout that products want; the rest is packed at every use. */
+/* Returns how many bytes the plan leaves for weights in the layout that products want; the rest is packed at every
+ * use. */
 size_t sg_render_packed_limit(const sg_render *render, const sg_plan *p);
 
-/* Latents as the family holds them: sg_family's hold. */
+/* Makes the latents x hold what the family says, by sg_family's hold. */
 void sg_render_hold(const sg_render *render, sg_stream *s, sg_tensor x);
 
-/* What all steps of denoising work on, in the keep arena of s. */
+/* Holds what all steps of denoising work on, in the keep arena of s. */
 typedef struct sg_denoising {
     sg_sampler_state state;
     sg_tensor        v;          /* what the model predicts, as the latents lie */
@@ -80,50 +81,51 @@ typedef struct sg_denoising {
 
 sg_denoising sg_render_allocate(sg_render *render, sg_stream *s);
 
-/* Passes of a step: those of the texts, and that of skip-layer guidance, which not every step has. */
+/* Returns the passes of a step: those of the texts, and that of skip-layer guidance, which not every step has. */
 int sg_render_passes(const sg_render *render);
 
-/* How many steps, from this one on and with it, issue the same ops on the same memory. */
+/* Returns how many steps, from this one on and with it, issue the same ops on the same memory. */
 int sg_render_same_steps(const sg_render *render, int step);
 
-/* Which denoiser works at this timestep of the sampler. */
+/* Returns the number of the denoiser that works at this timestep of the sampler. */
 int sg_denoiser_at(const sg_components *components, double timestep);
 
-/* How many layers of self-attention the denoisers before this one have; of all, when it is their number. */
+/* Returns how many layers of self-attention the denoisers before this one have. Where `denoiser` is the number of
+ * denoisers, these are all of them. */
 int sg_first_layer(const sg_components *components, int denoiser);
 
-/* d->v = the prediction of this step: the model's, or where the cache skips the step, the extrapolated one. Latches
- * SG_E_NUMERIC as sg_render_inspect does. */
+/* Sets d->v to the prediction of this step: the model's, or where the cache skips the step, the extrapolated one.
+ * Latches SG_E_NUMERIC as sg_render_inspect does. */
 void sg_render_step(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
 
-/* d->v = the guided output of the model for d->state.x at this step. Taps "step.%d.v_cond", "step.%d.v_uncond",
+/* Sets d->v to the guided output of the model for d->state.x at this step. Taps "step.%d.v_cond", "step.%d.v_uncond",
  * "step.%d.v_skip". */
 void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
 
-/* After a step: SG_E_NUMERIC, latched, naming the first block whose result was not finite. */
+/* Looks at the results of a step. Latches SG_E_NUMERIC, and names the first block whose result was not finite. */
 void sg_render_inspect(const sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
 
-/* The phases of every render of a model, with images or without, from a video or not, in the order of their work: each text
- * encoder, the video, what the family adds, denoising, decoding. Returns how many. */
+/* Lists the phases of every render of a model, with images or without, from a video or not, in the order of their work:
+ * each text encoder, the video, what the family adds, denoising, decoding. Returns how many. */
 int sg_render_phases(const sg_components *components, bool images, bool video, sg_phase phase[SG_PHASES_MAX]);
 
-/* The phase of a video, on a plan too: its latents become the engine's. Failures latch in s. */
+/* Runs the phase of a video, on a plan too. The video's latents become the engine's. Failures latch in s. */
 void sg_render_encode_video(const sg_render *render, sg_stream *s, sg_watch watch);
 
-/* x = the next normals of the render's generator, as the model's latents are drawn. Taps "noise". */
+/* Fills x with the next normals of the render's generator, as the model's latents are drawn. Taps "noise". */
 sg_status sg_render_noise(sg_render *render, sg_stream *s, sg_tensor x);
 
-/* st->x = what the first step starts from: noise, or the video's latents with noise. Taps "video", "noise". */
+/* Sets st->x to what the first step starts from: noise, or the video's latents with noise. Taps "video", "noise". */
 sg_status sg_render_start(sg_render *render, sg_stream *s, sg_sampler_state *st);
 
-/* In which stage the time and the progress of a phase are counted. */
+/* Returns the stage in which the time and the progress of a phase are counted. */
 sg_stage sg_phase_stage(const sg_components *components, const sg_phase *phase);
 
-/* Whether a phase of this render has work: latents that are there already are only decoded. */
+/* Tells whether a phase of this render has work: latents that are there already are only decoded. */
 bool sg_phase_runs(const sg_render *render, const sg_phase *phase);
 
-/* The weights that a phase needs: i counts denoisers, of which one is loaded at a time, unless the plan keeps all; any
- * other phase has one. NULL past the last. */
+/* Returns the weights that a phase needs. i counts denoisers, of which one is loaded at a time, unless the plan keeps
+ * all; any other phase has one. It is NULL past the last. */
 sg_component *sg_render_component(const sg_components *components, const sg_phase *phase, int i);
 
 sg_status sg_render_status(const sg_stream *s, const char *doing, sg_error *e);

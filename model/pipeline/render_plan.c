@@ -95,7 +95,7 @@ static void plan_weights(sg_render *render, const sg_phase *phase, sg_phase_plan
     }
 }
 
-/* Of several denoisers only one is at work in a step. */
+/* Checks what is to be captured. Of several denoisers only one is at work in a step. */
 static sg_status check_capture(const sg_render *render)
 {
     const sg_components *const components = render->engine->components;
@@ -166,7 +166,7 @@ static sg_status bind_attention(sg_render *render, sg_plan *out)
     return SG_OK;
 }
 
-/* Of q, k, v and a copy of one that is put back in order. */
+/* Returns the bytes of q, k, v and a copy of one that is put back in order. */
 static size_t captured_bytes(const sg_render *render)
 {
     if (!render->request->capture_out) return 0;
@@ -174,7 +174,7 @@ static size_t captured_bytes(const sg_render *render)
     return (size_t)(2 * x->h + 2 * x->hk) * (size_t)x->n * (size_t)x->d * sg_dtype_size(render->engine->act);
 }
 
-/* Of the request's pictures and its video. */
+/* Returns the bytes of the request's pictures and its video. */
 static size_t input_bytes(const sg_render *render)
 {
     const sg_request *const r = render->request;

@@ -5,11 +5,11 @@
  * sampler draws noise, extrapolated linearly in the step's number through the last two computed ones. A family needs nothing
  * for it.
  *
- * Indicator of step i: F_i = x_i filtered along frames, rows and columns. Along an axis of length n, at frequency
+ * The indicator of step i is F_i = x_i filtered along frames, rows and columns. Along an axis of length n, at frequency
  * f_k = min(k, n - k) / n with P = 1 / (f_k^3 + 1e-16), a = 1 - sigma_i and b = sigma_i (sigma in [1e-6, 1 - 1e-6]):
  *   g_k = a P / (a^2 P + b^2 + 1e-16), divided by its mean over k.
- * g is real and even, so the filter is a circular convolution with c_d = sum_k g_k cos(2 pi k d / n) / sum_k g_k.
- * Distance of step i: mean |F_i - F_(i-1)| / (mean |F_(i-1)| + 1e-16). The distances since the last computed step are
+ * g is real and even, so the filter is a circular convolution with c_d = sum_k g_k cos(2 pi k d / n) / sum_k g_k. The
+ * distance of step i is mean |F_i - F_(i-1)| / (mean |F_(i-1)| + 1e-16). The distances since the last computed step are
  * added; a step is computed when their sum is at least the threshold. */
 #ifndef SG_STEP_CACHE_H
 #define SG_STEP_CACHE_H
@@ -17,7 +17,7 @@
 #include "engine.h"
 #include "op.h"
 
-/* When steps may be skipped. */
+/* Says when steps may be skipped. */
 typedef struct sg_step_rule {
     double threshold; /* of the sum of distances; 0: no step is skipped */
     int    first;     /* so many steps at the beginning are computed */
@@ -25,11 +25,11 @@ typedef struct sg_step_rule {
     bool   measures;  /* distances of computed steps are asked for, too */
 } sg_step_rule;
 
-/* The rule of a cache's level for a render of so many steps, the first so many of them dense: threshold 0 below 16 steps,
- * and with SG_CACHE_OFF. */
+/* Returns the rule of a cache's level for a render of `steps` steps, the first `dense_steps` of them dense. Its
+ * threshold is 0 below 16 steps, and with SG_CACHE_OFF. */
 sg_step_rule sg_step_rule_of(sg_cache cache, int steps, int dense_steps);
 
-/* What is known after the steps so far. */
+/* Holds what is known after the steps so far. */
 typedef struct sg_step_cache {
     sg_step_rule rule;
     int          steps;       /* of the render */
@@ -48,32 +48,33 @@ typedef struct sg_step_cache {
 
 enum { SG_CACHE_PARTS = 256 };
 
-/* Takes its tensors from s->keep, and the memory of the filter once from s->scratch, so that a plan counts it, unless the
- * rule skips nothing. sigma: the noise levels of all steps. */
+/* Takes its tensors from s->keep, and the memory of the filter once from s->scratch, so that a plan counts it, unless
+ * the rule skips nothing. sigma has the noise levels of all steps. */
 void sg_step_cache_prepare(sg_step_cache *c, sg_stream *s, sg_step_rule rule, int steps, const double *sigma,
                            const int64_t latent[4]);
 
-/* Whether step i, whose latents are x F32 [c, f, y, x], may be skipped. To be asked once for each step in turn. Reads
- * the distance back from the device where it decides: not to be called inside a recorded step. */
+/* Tells whether step i, whose latents are x F32 [c, f, y, x], may be skipped. Ask it once for each step in turn. It
+ * reads the distance back from the device where that decides, so it may not be called inside a recorded step. */
 bool sg_step_cache_skips(sg_step_cache *c, sg_stream *s, int i, sg_tensor x);
 
-/* a in the next two: sg_sampler_smooth of step i. */
+/* In the next two a is that of sg_sampler_smooth for step i. */
 
-/* a[0] x + a[1] v = q1 + (q1 - q2) (i - i1) / (i1 - i2), where q1 and q2 are those of the computed steps i1 > i2. */
+/* Extrapolates v so that a[0] x + a[1] v = q1 + (q1 - q2) (i - i1) / (i1 - i2), where q1 and q2 are those of the
+ * computed steps i1 > i2. */
 void sg_step_cache_extrapolate(const sg_step_cache *c, sg_stream *s, int i, const double a[2], sg_tensor x,
                                sg_tensor v);
 
-/* Step i was computed, and v is its prediction for x. */
+/* Keeps that step i was computed, and that v is its prediction for x. */
 void sg_step_cache_keep(sg_step_cache *c, sg_stream *s, int i, const double a[2], sg_tensor x, sg_tensor v);
 
-/* Another denoiser works from here on: the next two steps are computed. */
+/* Forgets the steps so far, as another denoiser works from here on. The next two steps are computed. */
 void sg_step_cache_forget(sg_step_cache *c);
 
-/* F32 [count, n, n] from s->keep: the filter along an axis of n at each sigma, as matrices. */
+/* Returns F32 [count, n, n] from s->keep: the filter along an axis of n at each sigma, as matrices. */
 sg_tensor sg_spectral_matrices(sg_stream *s, int64_t n, const double *sigma, int count);
 
-/* y F32 [c, x, y, f] = F of x F32 [c, f, y, x] by matrix i of w, along frames, rows and columns. Distances do not see the
- * order of y's axes. */
+/* Computes y F32 [c, x, y, f] = F of x F32 [c, f, y, x] by matrix i of w, along frames, rows and columns. Distances do
+ * not see the order of y's axes. */
 void sg_spectral_filter(sg_stream *s, sg_tensor y, sg_tensor x, const sg_tensor w[3], int i);
 
 #endif

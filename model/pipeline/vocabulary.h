@@ -17,13 +17,14 @@ typedef struct sg_vocabulary {
     char        *text; /* of the words */
 } sg_vocabulary;
 
-/* SG_E_FORMAT: a sentence that is blank, longer than 300 bytes or has characters that steer a terminal; more than 10000
- * words, or an entry that is not one word of at most 64 bytes. The caller frees, after a failure too. */
+/* Reads both. Returns SG_E_FORMAT for a sentence that is blank, longer than 300 bytes or has characters that steer a
+ * terminal, for more than 10000 words, and for an entry that is not one word of at most 64 bytes. The caller frees,
+ * after a failure too. */
 sg_status sg_vocabulary_read(sg_vocabulary *out, sg_config *c, sg_error *e) SG_MUST_USE;
 void      sg_vocabulary_free(sg_vocabulary *v);
 
-/* How many different words of text, UTF-8, v does not have; 0 without a vocabulary, and where memory is out. The first three
- * are put into list: "'cat'", "'cat' and 'dog'", "'cat', 'dog', 'hat' and 2 other words". */
+/* Returns how many different words of text, UTF-8, v does not have; 0 without a vocabulary, and where memory is out.
+ * The first three are put into list: "'cat'", "'cat' and 'dog'", "'cat', 'dog', 'hat' and 2 other words". */
 int sg_vocabulary_unknown(const sg_vocabulary *v, const char *text, char *list, size_t size);
 
 #endif

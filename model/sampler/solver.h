@@ -10,38 +10,41 @@ typedef struct sg_solver {
     bool        noise;           /* a step wants fresh normals in st->noise */
     bool        starts_at_sigma; /* the first sample is not noise but sigma[0] times noise */
     bool        rises;           /* the model's timesteps go by 1 - sigma, from 0 on */
-    /* Takes from scheduler_config.json what is this solver's alone; faults are noted in c. */
+    /* read takes from scheduler_config.json what is this solver's alone; faults are noted in c. */
     void (*read)(sg_sampler_config *out, sg_config *c);
-    /* Fills sigma[0 .. steps - 1] and timestep[] of p, whose config and steps are set. old: sg_sampler_init's. */
+    /* schedule fills sigma[0 .. steps - 1] and timestep[] of p, whose config and steps are set. `old` is
+     * sg_sampler_init's sigmas_old. */
     sg_status (*schedule)(sg_sampler *p, bool old, sg_error *e);
-    /* sg_sampler_draws; NULL: once with noise. */
+    /* draws answers sg_sampler_draws. NULL means once, with a solver that draws noise. */
     int (*draws)(const sg_sampler *p, int i);
-    /* sg_sampler_step. */
+    /* step does what sg_sampler_step says. */
     void (*step)(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v);
 } sg_solver;
 
 extern const sg_solver sg_solver_unipc, sg_solver_flow_euler, sg_solver_flow_lcm, sg_solver_cog_ddim, sg_solver_cog_dpm;
-/* Of families, under no name that a request has. flow_even, flow_flux: Euler whose sigmas are 1, (N - 1)/N, .. 1/N, shifted
- * once; of flow_flux by the tokens where the file has use_dynamic_shifting. */
+/* These belong to families, and a request has no name for them. flow_even and flow_flux are Euler whose sigmas are 1,
+ * (N - 1)/N, .. 1/N, shifted once; those of flow_flux are shifted by the tokens where the file has
+ * use_dynamic_shifting. */
 extern const sg_solver sg_solver_flow_mochi, sg_solver_flow_even, sg_solver_flow_flux;
 
-/* For read: what the field must say to be supported; a fault is noted in c. */
+/* These are for read. They tell what the field must say to be supported; a fault is noted in c. */
 void   sg_solver_off(sg_config *c, const char *key);    /* false, or not there */
 void   sg_solver_absent(sg_config *c, const char *key); /* null, or not there */
 double sg_solver_shift(sg_config *c, const char *key);  /* 1 where it is not there */
 
-/* The timestep of a sigma, not rounded to a whole number. */
+/* Returns the timestep of a sigma, not rounded to a whole number. */
 double sg_solver_timestep(const sg_sampler *p, float sigma);
 
-/* Of diffusers' schedulers named FlowMatch...: what they all read, and their schedule. */
+/* These are what all of diffusers' schedulers named FlowMatch... read, and their schedule. */
 void      sg_solver_flow_read(sg_sampler_config *out, sg_config *c);
 sg_status sg_solver_flow_schedule(sg_sampler *p, bool old, sg_error *e);
 
-/* Of diffusers' schedulers named CogVideoX...: what they both read, and their schedule. */
+/* These are what both of diffusers' schedulers named CogVideoX... read, and their schedule. */
 void      sg_solver_betas_read(sg_sampler_config *out, sg_config *c);
 sg_status sg_solver_betas_schedule(sg_sampler *p, bool old, sg_error *e);
 
-/* A sample as clean sample times `clean` plus noise times `noise`, the sum of whose squares is 1. */
+/* Describes a sample as clean sample times `clean` plus noise times `noise`. The sum of the squares of the two numbers
+ * is 1. */
 typedef struct sg_mixture {
     double clean, noise;
 } sg_mixture;

@@ -15,10 +15,10 @@
  * The text identifies a token. The ids in the files only give the order. Of several with one text the first of steps 1 and 2
  * says how it is found, else the last.
  *
- * How they are found: of the tokens that fit at one place the longest counts. A token marked single_word counts only
- * where no word character touches it (Unicode's letters, marks, decimal digits, connectors, joiners). Tokens marked
- * normalized are searched in the normalised text, the others in the raw text. A token marked lstrip takes
- * the white space before it, one marked rstrip that behind it. */
+ * They are found as follows. Of the tokens that fit at one place the longest counts. A token marked single_word counts
+ * only where no word character touches it (Unicode's letters, marks, decimal digits, connectors, joiners). Tokens
+ * marked normalized are searched in the normalised text, the others in the raw text. A token marked lstrip takes the
+ * white space before it, one marked rstrip that behind it. */
 #ifndef SG_ADDED_TOKENS_H
 #define SG_ADDED_TOKENS_H
 
@@ -31,7 +31,7 @@ typedef struct sg_added_token {
     bool    single_word, normalized, lstrip, rstrip;
 } sg_added_token;
 
-/* Zero-initialise. */
+/* Holds the added tokens of a tokenizer. Zero-initialise it. */
 typedef struct sg_added_tokens {
     sg_added_token *tokens; /* owned; in the order in which they were added */
     size_t          count, cap;
@@ -47,17 +47,17 @@ typedef struct sg_normalizer {
     const void *of;
 } sg_normalizer;
 
-/* Collects the added tokens. m may be NULL but for T5's rules. SG_E_FORMAT, SG_E_UNSUPPORTED and SG_E_MEMORY; the message names
- * file, field and reason. The caller closes a after a failure too. */
+/* Collects the added tokens. m may be NULL but for T5's rules. Returns SG_E_FORMAT, SG_E_UNSUPPORTED or SG_E_MEMORY;
+ * the message names file, field and reason. The caller closes a after a failure too. */
 sg_status sg_added_tokens_open(sg_added_tokens *a, const sg_tokenizer_files *c, const sg_sentencepiece_file *m,
                                const sg_string_table *vocabulary, const sg_normalizer *by, sg_error *e) SG_MUST_USE;
 void      sg_added_tokens_close(sg_added_tokens *a);
 
-/* Sets *id to that of the token that ends every text of T5. Same errors. */
+/* Sets *id to that of the token that ends every text of T5. The errors are the same. */
 sg_status sg_added_tokens_end(const sg_added_tokens *a, const sg_tokenizer_files *c, int32_t *id,
                               sg_error *e) SG_MUST_USE;
 
-/* The id of the token with this text, which may be NULL; -1: there is none. */
+/* Returns the id of the token with this text, which may be NULL; -1 where there is none. */
 int32_t sg_added_tokens_id(const sg_added_tokens *a, const char *text);
 
 /* Finds the first token in text[*at..len) of the kind `normalized`. Sets *at to where it begins and *bytes to its

@@ -64,7 +64,7 @@ static const sg_text_encoder_ops clip_ops = {.component = clip_component,
                                              .encode = clip_encode,
                                              .close = encoder_close};
 
-/* Of text encoder `name`, in whose file it may be. */
+/* Opens the tokenizer of text encoder `name`, in whose file it may be. */
 static sg_status open_tokenizer(bpe_encoder *t, const sg_checkpoint *c, const char *name, const char *tokenizer,
                                 int rows, sg_error *e)
 {

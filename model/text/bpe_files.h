@@ -24,7 +24,7 @@ typedef struct sg_bpe_rules {
     int                 befores, afters;
 } sg_bpe_rules;
 
-/* Zero-initialise. */
+/* Holds the files of a folder. Zero-initialise it. */
 typedef struct sg_bpe_files {
     sg_tokenizer_files json;
     json_t            *vocabulary; /* vocab.json */
@@ -34,19 +34,19 @@ typedef struct sg_bpe_files {
     char               where[4096], merges_where[4096]; /* files, for messages */
 } sg_bpe_files;
 
-/* All functions: SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED, SG_E_MEMORY. The message names file, field and reason. Close after a
- * failure too. */
+/* All functions may return SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED and SG_E_MEMORY. The message names file, field and
+ * reason. Close after a failure too. */
 sg_status sg_bpe_files_open(sg_bpe_files *f, const char *dir, sg_error *e) SG_MUST_USE;
 sg_status sg_bpe_files_open_inside(sg_bpe_files *f, const char *path, sg_error *e) SG_MUST_USE; /* of a GGUF */
 void      sg_bpe_files_close(sg_bpe_files *f);
 
-/* What the model is made of; borrows from f. */
+/* Says what the model is made of. *out borrows from f. */
 sg_status sg_bpe_files_source(const sg_bpe_files *f, sg_bpe_source *out, sg_error *e) SG_MUST_USE;
 
-/* Normalizer and splits. */
+/* Reads normalizer and splits. */
 sg_status sg_bpe_files_rules(const sg_bpe_files *f, sg_bpe_rules *out, sg_error *e) SG_MUST_USE;
 
-/* The ids before and behind every text. */
+/* Reads the ids before and behind every text. */
 sg_status sg_bpe_files_fixed(const sg_bpe_files *f, const sg_added_tokens *added, sg_bpe_rules *out,
                              sg_error *e) SG_MUST_USE;
 

@@ -91,7 +91,7 @@ static sg_bpe_merge *place_of(const sg_bpe_model *m, int32_t left, int32_t right
     }
 }
 
-/* Of a pair that is twice in the list the last counts. */
+/* Adds a merge. Of a pair that is twice in the list the last counts. */
 static sg_status add_merge(sg_bpe_model *m, const sg_bpe_source *from, const char *a, size_t a_len, const char *b,
                            size_t b_len, size_t rank, sg_textbuf *both, sg_error *e)
 {

@@ -8,7 +8,7 @@
 
 typedef struct sg_bpe_merge sg_bpe_merge;
 
-/* Zero-initialise. */
+/* Holds a vocabulary and its merges. Zero-initialise it. */
 typedef struct sg_bpe_model {
     sg_string_table vocabulary;    /* sorted; ids are 0 to count - 1, each once */
     sg_textbuf      texts;         /* of the vocabulary */
@@ -19,7 +19,7 @@ typedef struct sg_bpe_model {
     bool            whole_words;   /* a word of the vocabulary is not merged */
 } sg_bpe_model;
 
-/* What a file says of a model. Borrowed. */
+/* Holds what a file says of a model. All is borrowed. */
 typedef struct sg_bpe_source {
     const char   *where, *merges_where; /* files, for messages */
     const json_t *vocabulary;           /* an object: text to id */
@@ -31,11 +31,12 @@ typedef struct sg_bpe_source {
     bool          whole_words;
 } sg_bpe_source;
 
-/* SG_E_FORMAT, SG_E_MEMORY. The caller closes, after a failure too. */
+/* Opens the model that a file describes. Returns SG_E_FORMAT or SG_E_MEMORY on failure. The caller closes, after a
+ * failure too. */
 sg_status sg_bpe_model_open(sg_bpe_model *m, const sg_bpe_source *from, sg_error *e) SG_MUST_USE;
 void      sg_bpe_model_close(sg_bpe_model *m);
 
-/* Memory that encoding lends from word to word. Zero-initialise. */
+/* Lends encoding its memory from word to word. Zero-initialise it. */
 typedef struct sg_bpe_work {
     struct sg_bpe_symbol *symbol;
     struct sg_bpe_pair   *heap;
@@ -46,7 +47,7 @@ typedef struct sg_bpe_work {
 
 void sg_bpe_work_free(sg_bpe_work *w);
 
-/* Appends the ids of a word of n bytes, in O(n log n). False: out of memory. */
+/* Appends the ids of a word of n bytes, in O(n log n). Returns false when memory runs out. */
 bool sg_bpe_model_encode(const sg_bpe_model *m, const char *word, size_t n, sg_bpe_work *w, sg_token_ids *ids);
 
 #endif

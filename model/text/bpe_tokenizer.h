@@ -24,26 +24,26 @@ typedef struct sg_bpe_tokenizer sg_bpe_tokenizer;
  * vocabulary and merges of tokenizer.json, or vocab.json and merges.txt. What tokenizer.json asks for beyond bpe_files.h is
  * SG_E_UNSUPPORTED. On failure *out is NULL and the message names file, field and reason: SG_E_FILE, SG_E_FORMAT, SG_E_MEMORY. */
 sg_status sg_bpe_tokenizer_open(sg_bpe_tokenizer **out, const char *path, sg_error *e) SG_MUST_USE;
-/* The same with this token for pads, whatever the folder says. */
+/* Does the same with this token for pads, whatever the folder says. */
 sg_status sg_bpe_tokenizer_open_padded(sg_bpe_tokenizer **out, const char *path, const char *pad,
                                        sg_error *e) SG_MUST_USE;
-/* The tokenizer in a GGUF of Llama 3 (bpe_gguf.h). */
+/* Reads the tokenizer in a GGUF of Llama 3 (bpe_gguf.h). */
 sg_status sg_bpe_tokenizer_open_inside(sg_bpe_tokenizer **out, const char *path, sg_error *e) SG_MUST_USE;
 void      sg_bpe_tokenizer_close(sg_bpe_tokenizer **t);
 
-/* Encodes len bytes of UTF-8 (at most SG_PROMPT_MAX of prompt_clean.h) into at most max ids, in O(len log len). max is at
- * least sg_bpe_tokenizer_fixed and 1. The caller frees *ids, which is never NULL. Several threads may encode at once. SG_E_ARG,
- * SG_E_MEMORY. A failure leaves *ids and *count as they were. */
+/* Encodes len bytes of UTF-8 (at most SG_PROMPT_MAX of prompt_clean.h) into at most max ids, in O(len log len). max is
+ * at least sg_bpe_tokenizer_fixed and 1. The caller frees *ids, which is never NULL. Several threads may encode at
+ * once. Returns SG_E_ARG or SG_E_MEMORY on failure. A failure leaves *ids and *count as they were. */
 sg_status sg_bpe_tokenizer_encode(const sg_bpe_tokenizer *t, const char *text, size_t len, int max, int32_t **ids,
                                   int *count, sg_error *e) SG_MUST_USE;
 
-/* How many ids every text has before and behind its own. */
+/* Returns how many ids every text has before and behind its own. */
 int sg_bpe_tokenizer_fixed(const sg_bpe_tokenizer *t);
 
-/* The id of pad_token, by CLIP's rules that of "<|endoftext|>" where no file has it; -1: there is none. */
+/* Returns the id of pad_token, by CLIP's rules that of "<|endoftext|>" where no file has it; -1 where there is none. */
 int32_t sg_bpe_tokenizer_pad(const sg_bpe_tokenizer *t);
 
-/* One more than the largest id. A text encoder needs at least as many rows in its table. */
+/* Returns one more than the largest id. A text encoder needs at least as many rows in its table. */
 int sg_bpe_tokenizer_vocab(const sg_bpe_tokenizer *t);
 
 #endif

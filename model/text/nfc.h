@@ -6,13 +6,13 @@
 
 #include <utf8proc.h>
 
-/* Zero-initialise; free(at). */
+/* This is a list of code points. Zero-initialise it; free(at) frees it. */
 typedef struct sg_code_points {
     int32_t *at;
     size_t   len, cap;
 } sg_code_points;
 
-/* Appends what c decomposes into by these options of utf8proc; false: out of memory. */
+/* Appends what c decomposes into by these options of utf8proc. Returns false when memory runs out. */
 bool sg_code_points_add(sg_code_points *p, int32_t c, utf8proc_option_t options);
 
 /* Appends p's composed form to out; p is lost. */

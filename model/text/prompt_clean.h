@@ -25,9 +25,9 @@
 enum { SG_PROMPT_MAX = 1 << 20 }; /* bytes */
 
 /* Cleans len bytes of text. The caller frees *out. It ends in a NUL that *out_len does not count, and it may be empty.
- * On failure both are untouched. SG_E_MEMORY. SG_E_ARG when the text is not UTF-8 (the message gives the offset of the
- * byte), when it is longer than SG_PROMPT_MAX, or when it nests character references so deeply that fix would take more
- * than linear time. */
+ * On failure both are untouched. Returns SG_E_MEMORY, or SG_E_ARG when the text is not UTF-8 (the message gives the
+ * offset of the byte), when it is longer than SG_PROMPT_MAX, or when it nests character references so deeply that fix
+ * would take more than linear time. */
 sg_status sg_prompt_clean(const char *text, size_t len, char **out, size_t *out_len, sg_error *err) SG_MUST_USE;
 
 #endif

@@ -27,22 +27,22 @@ typedef struct sg_t5_tokenizer sg_t5_tokenizer;
  * spiece.model alone. On failure *out is NULL and the message names file, field and reason: SG_E_FILE, SG_E_FORMAT,
  * SG_E_UNSUPPORTED, SG_E_MEMORY. */
 sg_status sg_t5_tokenizer_open(sg_t5_tokenizer **out, const char *path, sg_error *err) SG_MUST_USE;
-/* The same of a file of weights with the model inside: the bytes of spiece.model in a tensor "spiece_model" of type U8, or
- * in the keys of a GGUF file. */
+/* Does the same for a file of weights with the model inside: the bytes of spiece.model in a tensor "spiece_model" of
+ * type U8, or in the keys of a GGUF file. */
 sg_status sg_t5_tokenizer_open_inside(sg_t5_tokenizer **out, const char *path, sg_error *err) SG_MUST_USE;
 void      sg_t5_tokenizer_close(sg_t5_tokenizer **t);
 
 /* Encodes len bytes of UTF-8 (at most SG_PROMPT_MAX of prompt_clean.h) into at most max_len ids; max_len >= 1. The
- * caller frees *ids, which holds at least the end token. Several threads may encode at once. SG_E_ARG, SG_E_MEMORY, and
- * SG_E_FORMAT for a character without a piece in a model without an unknown piece. A failure leaves *ids and *count as
- * they were. */
+ * caller frees *ids, which holds at least the end token. Several threads may encode at once. Returns SG_E_ARG,
+ * SG_E_MEMORY, or SG_E_FORMAT for a character without a piece in a model without an unknown piece. A failure leaves
+ * *ids and *count as they were. */
 sg_status sg_t5_tokenizer_encode(const sg_t5_tokenizer *t, const char *text, size_t len, int max_len, int32_t **ids,
                                  int *count, sg_error *err) SG_MUST_USE;
 
-/* The id of pad_token, by the T5 rules "<pad>" where no file has it; -1: there is none. */
+/* Returns the id of pad_token, by the T5 rules "<pad>" where no file has it; -1 where there is none. */
 int32_t sg_t5_tokenizer_pad(const sg_t5_tokenizer *t);
 
-/* One more than the largest id. A text encoder needs at least as many rows in its table. */
+/* Returns one more than the largest id. A text encoder needs at least as many rows in its table. */
 int sg_t5_tokenizer_vocab(const sg_t5_tokenizer *t);
 
 #endif

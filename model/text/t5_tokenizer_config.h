@@ -18,12 +18,12 @@
 #include "t5_tokenizer_model.h"
 #include "tokenizer_files.h"
 
-/* What T5's rules add where no file has it. */
+/* T5's rules add these where no file has them. */
 extern const char *const sg_t5_specials[SG_SPECIALS];
 
-/* All functions: SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED, SG_E_MEMORY. The message names file, field and reason. A
- * duplicate key is an error. */
-/* Reads the files in dir; sg_tokenizer_files_close. */
+/* All functions may return SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED and SG_E_MEMORY. The message names file, field and
+ * reason. A duplicate key is an error. */
+/* Reads the files in dir; sg_tokenizer_files_close closes them. */
 sg_status sg_t5_tokenizer_config_open(sg_tokenizer_files *c, const char *dir, sg_error *e) SG_MUST_USE;
 
 /* Fills u. Its texts point into m and into `texts`, which receives those that m lacks. */

@@ -11,10 +11,10 @@
 #include "t5_tokenizer_model.h"
 #include "tensor_source.h"
 
-/* Is there such a model? */
+/* Tells whether there is such a model. */
 bool sg_sentencepiece_is_in(const sg_source *s);
 
-/* As sg_sentencepiece_file_open. Borrows the source, which must outlive m. */
+/* Does what sg_sentencepiece_file_open says. It borrows the source, which must outlive m. */
 sg_status sg_sentencepiece_file_from(sg_sentencepiece_file *m, const sg_source *s, sg_error *e) SG_MUST_USE;
 
 #endif

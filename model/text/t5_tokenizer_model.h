@@ -44,15 +44,16 @@ typedef struct sg_sentencepiece_file {
     bool              complete; /* a field follows the pieces; in a model that was cut short none does */
 } sg_sentencepiece_file;
 
-/* SG_E_FILE. SG_E_FORMAT, with path, place and reason in the message. SG_E_UNSUPPORTED for a model that is not Unigram.
- * SG_E_MEMORY. Two pieces may still have the same text; sg_string_table_sort finds those. */
+/* Reads the file at path. Returns SG_E_FILE, SG_E_FORMAT with path, place and reason in the message, SG_E_UNSUPPORTED
+ * for a model that is not Unigram, or SG_E_MEMORY. Two pieces may still have the same text; sg_string_table_sort finds
+ * those. */
 sg_status sg_sentencepiece_file_open(sg_sentencepiece_file *m, const char *path, sg_error *e) SG_MUST_USE;
-/* The same of its bytes, which outlive m. */
+/* Does the same for its bytes, which outlive m. */
 sg_status sg_sentencepiece_file_read(sg_sentencepiece_file *m, const void *data, size_t size, const char *path,
                                      sg_error *e) SG_MUST_USE;
 void      sg_sentencepiece_file_close(sg_sentencepiece_file *m);
 
-/* What is wrong with a piece, or NULL. */
+/* Returns what is wrong with a piece, or NULL. */
 const char *sg_sentencepiece_fault(const sg_sentencepiece *p);
 
 /* ---- character map ----
@@ -67,7 +68,7 @@ const char *sg_sentencepiece_fault(const sg_sentencepiece *p);
  * text by grapheme. They replace a grapheme of less than six bytes as a whole by what its shortest key gives, or else
  * its characters one by one. */
 
-/* A view of the model's bytes. All zero: nothing is replaced. */
+/* This is a view of the model's bytes. All zero means that nothing is replaced. */
 typedef struct sg_charsmap {
     const unsigned char *units;
     size_t               unit_count;
@@ -76,10 +77,10 @@ typedef struct sg_charsmap {
 } sg_charsmap;
 
 /* Checks the whole map. sg_charsmap_apply then has only the bounds of the array to check. An empty blob gives the map
- * that replaces nothing. `where` begins the message. SG_E_FORMAT. */
+ * that replaces nothing. `where` begins the message. Returns SG_E_FORMAT on failure. */
 sg_status sg_charsmap_open(sg_charsmap *m, const void *blob, size_t size, const char *where, sg_error *e) SG_MUST_USE;
 
-/* Appends the normal form of valid UTF-8. Linear time. */
+/* Appends the normal form of valid UTF-8, in linear time. */
 void sg_charsmap_apply(const sg_charsmap *m, sg_textbuf *out, const char *text, size_t len);
 
 /* ---- string table ---- */
@@ -90,7 +91,7 @@ typedef struct sg_string_entry {
     int32_t     id;
 } sg_string_entry;
 
-/* A sorted list of byte strings. Zero-initialise, add, sort once, search. */
+/* This is a sorted list of byte strings. Zero-initialise it, add, sort once, search. */
 typedef struct sg_string_table {
     sg_string_entry *entries; /* owned */
     size_t           count, cap;
@@ -103,10 +104,10 @@ bool sg_string_table_add(sg_string_table *t, sg_string_entry w); /* false: out o
 size_t sg_string_table_sort(sg_string_table *t);
 void   sg_string_table_free(sg_string_table *t);
 
-/* The entry with exactly this text, or NULL. */
+/* Returns the entry with exactly this text, or NULL. */
 const sg_string_entry *sg_string_table_find(const sg_string_table *t, const char *text, size_t len);
 
-/* The longest entry that s begins with, or NULL. */
+/* Returns the longest entry that s begins with, or NULL. */
 const sg_string_entry *sg_string_table_longest(const sg_string_table *t, const char *s, size_t n);
 
 /* ---- Unigram model ----
@@ -131,7 +132,7 @@ typedef struct sg_unigram {
     int32_t         byte_id[256];  /* -1: no such piece */
 } sg_unigram;
 
-/* A growing list of ids. */
+/* This is a growing list of ids. */
 typedef struct sg_token_ids {
     int32_t *at; /* owned */
     size_t   len, cap;
@@ -139,8 +140,8 @@ typedef struct sg_token_ids {
 
 bool sg_token_ids_append(sg_token_ids *l, int32_t id); /* false: out of memory */
 
-/* Appends the ids of a word of n bytes of UTF-8. The time is n times the longest piece. SG_E_MEMORY. SG_E_FORMAT for an
- * unknown character in a model that has no unknown piece. */
+/* Appends the ids of a word of n bytes of UTF-8. The time is n times the longest piece. Returns SG_E_MEMORY, or
+ * SG_E_FORMAT for an unknown character in a model that has no unknown piece. */
 sg_status sg_unigram_encode(const sg_unigram *u, const char *word, size_t n, sg_token_ids *ids,
                             sg_error *e) SG_MUST_USE;
 

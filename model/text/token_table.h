@@ -12,15 +12,17 @@ typedef struct sg_token_table {
     int          vocab, width;
 } sg_token_table;
 
-/* Finds the table [vocab, width] of that whole name in p, which outlives it, and checks p's binding: a fault of the table
- * becomes one line more of what the binding has to say. spelt: the name, or the names, as a message has them. SG_E_FORMAT. */
+/* Finds the table [vocab, width] of that whole name in p, which outlives it, and checks p's binding: a fault of the
+ * table becomes one line more of what the binding has to say. `spelt` is the name, or the names, as a message has them.
+ * Returns SG_E_FORMAT on failure. */
 sg_status sg_token_table_open(sg_token_table *t, const sg_component *p, const char *name, const char *spelt, int vocab,
                               int width, sg_error *e) SG_MUST_USE;
 
-/* Whether n is 1 to max and the table has a row for each of n ids; if not, SG_E_ARG or SG_E_FORMAT is latched. */
+/* Tells whether n is 1 to max and the table has a row for each of n ids; if not, SG_E_ARG or SG_E_FORMAT is latched. */
 bool sg_token_table_has(const sg_token_table *t, sg_stream *s, const int32_t *ids, int n, int max);
 
-/* x F32 [n, width] = the rows of n ids on the host, which the table has. Latches SG_E_NUMERIC for a row that is not finite. */
+/* Computes x F32 [n, width] = the rows of n ids on the host, which the table has. Latches SG_E_NUMERIC for a row that
+ * is not finite. */
 void sg_token_table_embed(const sg_token_table *t, sg_stream *s, sg_tensor x, const int32_t *ids, int n);
 
 #endif

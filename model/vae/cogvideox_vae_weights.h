@@ -1,4 +1,5 @@
-/* cogvideox_vae_weights.h - what cogvideox_vae.c reads and binds, and cogvideox_vae_run.c computes with. Private to the two.
+/* cogvideox_vae_weights.h - what cogvideox_vae.c reads and binds, and cogvideox_vae_run.c computes with. It is private
+ * to the two.
  *
  * Decoder and encoder are one structure: a way in, levels of residual blocks that end in a change of scale, a middle (after
  * the decoder's way in, before the encoder's way out), a way out. */
@@ -20,18 +21,20 @@ typedef struct sg_cog_conv {
     int       history; /* of a causal one: which of the run's */
 } sg_cog_conv;
 
-typedef struct sg_cog_mix { /* w x + b at every place */
-    sg_tensor w, b;         /* [o, i] [o] */
+/* Computes w x + b at every place. */
+typedef struct sg_cog_mix {
+    sg_tensor w, b; /* [o, i] [o] */
 } sg_cog_mix;
 
-/* silu(group_norm(x)); of the decoder silu(group_norm(x) scale(latents) + shift(latents)) */
+/* Computes silu(group_norm(x)), in the decoder silu(group_norm(x) scale(latents) + shift(latents)). */
 typedef struct sg_cog_norm {
     sg_tensor  w, b;         /* [c] x 2 */
     sg_cog_mix scale, shift; /* absent from the encoder */
     float      eps;
 } sg_cog_norm;
 
-typedef struct sg_cog_block { /* shortcut(x) + conv[1](norm[1](conv[0](norm[0](x)))) */
+/* Computes shortcut(x) + conv[1](norm[1](conv[0](norm[0](x)))). */
+typedef struct sg_cog_block {
     sg_cog_norm norm[2];
     sg_cog_conv conv[2];
     sg_cog_mix  shortcut; /* the identity when absent */

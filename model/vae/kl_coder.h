@@ -23,15 +23,17 @@ enum {
     SG_KL_RGB = 3
 };
 
-typedef struct sg_kl_map { /* of one place: w x + b; or of the places around it and before it, a convolution */
-    sg_tensor w, b;        /* [o, i] or [o, i, 3, 3, 3], of an image [o, i, 1, 3, 3]; [o] */
+/* Computes w x + b of one place, or a convolution of the places around it and before it. */
+typedef struct sg_kl_map {
+    sg_tensor w, b; /* [o, i] or [o, i, 3, 3, 3], of an image [o, i, 1, 3, 3]; [o] */
 } sg_kl_map;
 
 typedef struct sg_kl_norm {
     sg_tensor w, b; /* [c] x 2 */
 } sg_kl_norm;
 
-typedef struct sg_kl_block { /* shortcut(x) + conv[1](silu(norm[1](conv[0](silu(norm[0](x)))))) */
+/* Computes shortcut(x) + conv[1](silu(norm[1](conv[0](silu(norm[0](x)))))). */
+typedef struct sg_kl_block {
     sg_kl_norm norm[2];
     sg_kl_map  conv[2];
     sg_kl_map  shortcut; /* the identity when absent */
@@ -59,28 +61,28 @@ typedef struct sg_kl_coder {
     sg_kl_map   quant; /* post_quant_conv, of latents on their way in; quant_conv, of those on their way out */
 } sg_kl_coder;
 
-/* Reads what the two have in common, all but which levels change what. layers: of a level, where the config tells none.
- * Both have a quant then. */
+/* Reads what the two have in common, all but which levels change what. A level has `layers` where the config tells
+ * none. Both have a quant then. */
 void sg_kl_coders_read(sg_kl_coder *decoder, sg_kl_coder *encoder, sg_dtype act, int64_t layers, sg_config *f);
 
 /* Notes in f what is wrong: `key`, the types of the blocks, must be a list of `only`, one for each level; where it is absent
  * it has `assumed` of them. */
 void sg_kl_check_types(sg_config *f, const char *key, const char *only, int levels, int assumed);
-/* RGB in and out, and silu. */
+/* Checks that RGB goes in and comes out, and that the activation is silu. */
 void sg_kl_check_fixed(sg_config *f);
 
-/* Binds every tensor of both and checks them. *encoder_component becomes *p with a binding of its own, which the caller closes,
- * whatever is returned. z: latent channels. */
+/* Binds every tensor of both and checks them. *encoder_component becomes *p with a binding of its own, which the caller
+ * closes, whatever is returned. z is the number of latent channels. */
 sg_status sg_kl_coders_bind(sg_component *p, sg_component *encoder_component, sg_kl_coder *decoder,
                             sg_kl_coder *encoder, int64_t z, sg_error *e) SG_MUST_USE;
 
-/* What comes at once sees each other. z F32 [f, y, x, c], times scale F32 [c], plus shift F32 [c]?: frames of k->act
- * [f', H, W, 3], not clamped. They lie in s->scratch, above other memory that the caller frees with them. Taps:
- * "vae.post_quant", "vae.conv_in", "vae.mid", "vae.up.%d", "vae.conv_out". */
+/* Decodes z F32 [f, y, x, c], times scale F32 [c], plus shift F32 [c]?, to frames of k->act [f', H, W, 3], which are
+ * not clamped. What comes at once sees each other. The frames lie in s->scratch, above other memory that the caller
+ * frees with them. Taps "vae.post_quant", "vae.conv_in", "vae.mid", "vae.up.%d", "vae.conv_out". */
 sg_tensor sg_kl_decode(const sg_kl_coder *k, sg_stream *s, sg_tensor z, sg_tensor scale, sg_tensor shift);
 
-/* The other way round, frames F32 [n, H, W, 3]: F32 [f, y, x, 2 c], the means of latents and the logarithms of their
- * variances. Taps: "enc.conv_in", "enc.down.%d", "enc.mid", "enc.quant". */
+/* Goes the other way round, from frames F32 [n, H, W, 3] to F32 [f, y, x, 2 c], the means of latents and the logarithms
+ * of their variances. Taps "enc.conv_in", "enc.down.%d", "enc.mid", "enc.quant". */
 sg_tensor sg_kl_encode(const sg_kl_coder *k, sg_stream *s, sg_tensor frames);
 
 #endif

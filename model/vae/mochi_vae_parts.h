@@ -1,4 +1,5 @@
-/* mochi_vae_parts.h - what mochi_vae.c reads and binds, and the other mochi_vae_*.c compute with. Private to them. */
+/* mochi_vae_parts.h - what mochi_vae.c reads and binds, and the other mochi_vae_*.c compute with. It is private to
+ * them. */
 #ifndef SG_MOCHI_VAE_PARTS_H
 #define SG_MOCHI_VAE_PARTS_H
 
@@ -17,14 +18,16 @@ typedef struct sg_mochi_conv {
     int       history; /* which of the run's */
 } sg_mochi_conv;
 
-typedef struct sg_mochi_block { /* x + conv[1](silu(norm[1](conv[0](silu(norm[0](x)))))) */
+/* Computes x + conv[1](silu(norm[1](conv[0](silu(norm[0](x)))))). */
+typedef struct sg_mochi_block {
     struct {
         sg_tensor w, b; /* [c] [c] */
     } norm[2];
     sg_mochi_conv conv[2];
 } sg_mochi_block;
 
-/* block_in, the up_blocks, block_out: residual blocks, and in up_blocks what makes channels into frames, rows, columns. */
+/* This is block_in, an up_block or block_out: residual blocks, and in an up_block what makes channels into frames, rows
+ * and columns. */
 typedef struct sg_mochi_stage {
     int64_t        channels;
     int            blocks;
@@ -43,7 +46,7 @@ struct sg_mochi_vae {
     bool           tiled;
 };
 
-/* One clip, or one tile of it, being decoded. */
+/* Holds what decoding one clip, or one tile of it, needs from frame to frame. */
 typedef struct sg_mochi_vae_run {
     const sg_mochi_vae *vae;
     bool                begun;        /* histories hold frames */
@@ -52,13 +55,13 @@ typedef struct sg_mochi_vae_run {
     sg_tensor           history[];    /* act [2, y, x, c] */
 } sg_mochi_vae_run;
 
-/* NULL: no memory. The caller frees it. */
+/* Makes room for a run, which the caller frees. Returns NULL when memory is short. */
 sg_mochi_vae_run *sg_mochi_vae_run_open(sg_stream *s, const sg_mochi_vae *v);
 
-/* Begins a clip of y x x latents: histories in s->keep, from run->mark on. */
+/* Begins a clip of y x x latents. Its histories lie in s->keep, from run->mark on. */
 void sg_mochi_vae_run_begin(sg_mochi_vae_run *r, sg_stream *s, int64_t y, int64_t x);
 
-/* The next latent frame z F32 [1, y, x, c]: its frames F32 [n, H, W, 3] in s->scratch, not clamped. */
+/* Decodes the next latent frame z F32 [1, y, x, c] to frames F32 [n, H, W, 3] in s->scratch, which are not clamped. */
 sg_tensor sg_mochi_vae_run_next(sg_mochi_vae_run *r, sg_stream *s, sg_tensor z);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include "vae.h"
 
-/* The decoder in the file at path (safetensors, or what torch.save writes), for latents as `of` describes them. Loads
- * nothing. On failure *out stays as it is, and e tells file, tensor and reason. */
+/* Opens the decoder in the file at path (safetensors, or what torch.save writes), for latents as `of` describes them.
+ * It loads nothing. On failure *out stays as it is, and e tells file, tensor and reason. */
 sg_status sg_taehv_open(sg_vae *out, const char *path, const sg_vae_info *of, sg_dtype act, sg_error *e) SG_MUST_USE;
 
 #endif

@@ -11,22 +11,24 @@
 
 enum { SG_TILE = 256 }; /* pixels: the side of a tile, unless a model has another */
 
-/* From x F32 [f, y, x, c] to y F32 [f', y', x', c']: latents and frames, or the other way round. */
+/* Says how tiles lead from x F32 [f, y, x, c] to y F32 [f', y', x', c']: from latents to frames, or the other way
+ * round. */
 typedef struct sg_tiles {
     void   *run;            /* of begin and next */
     int64_t x_side, y_side; /* of a tile, in places of x and of y; multiples of 4, one of them of the other */
     int64_t count;          /* frames of x that next takes; a divisor of all */
-    /* A tile of h x w places of x begins. NULL: nothing has to be done. */
+    /* begin is called when a tile of h x w places of x begins. NULL means that nothing has to be done. */
     void (*begin)(void *run, sg_stream *s, int64_t h, int64_t w);
-    /* What the next frames of the tile, F32 [count, h, w, c], make: F32 [n, h', w', c'] in s->scratch. */
+    /* next makes of the next frames of the tile, F32 [count, h, w, c], F32 [n, h', w', c'] in s->scratch. */
     sg_tensor (*next)(void *run, sg_stream *s, sg_tensor x);
     bool clamp; /* what comes out, to [-1, 1] */
 } sg_tiles;
 
-/* Whether a tile of so many pixels a side, and its quarters, are whole numbers of latents, of so many pixels each. */
+/* Tells whether a tile of so many pixels a side, and its quarters, are whole numbers of latents, of so many pixels
+ * each. */
 bool sg_tiles_fit(int64_t pixels, int scale);
 
-/* y = what tiles make of x: tile by tile, each from the first to the last frame. */
+/* Computes in y what tiles make of x, tile by tile, each from the first to the last frame. */
 void sg_tiles_run(const sg_tiles *t, sg_stream *s, sg_tensor y, sg_tensor x);
 
 #endif

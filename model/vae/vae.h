@@ -7,7 +7,7 @@
 #include "component.h"
 #include "op.h"
 
-/* Where its latents lie. */
+/* Says how a VAE's latents lie among pixels. */
 typedef struct sg_vae_info {
     int z, scale_time, scale_space; /* latent channels; pixels per latent place */
 } sg_vae_info;
@@ -15,31 +15,36 @@ typedef struct sg_vae_info {
 typedef struct sg_vae_ops {
     sg_component *(*component)(void *of); /* the decoder's weights, which the engine loads */
 
-    /* How many latent frames the next chunk takes, of `total`, `done` of which are decoded: 1 to total - done. */
+    /* chunk returns how many latent frames the next chunk takes, of `total`, `done` of which are decoded: 1 to total -
+     * done. */
     int64_t (*chunk)(const void *of, int64_t total, int64_t done);
-    /* The first chunks, which are special; those after them all cost what the first of them does, but for the last. */
+    /* special returns how many chunks at the beginning are special; those after them all cost what the first of them
+     * does, but for the last. */
     int (*special)(const void *of);
 
-    /* Whether decoders opened from now on work in tiles, which takes less memory and changes the frames a little; encoders
-     * too, where diffusers' do. False: they cannot. NULL: they never do. Chunks may then be others. */
+    /* set_tiles makes decoders opened from now on work in tiles, or whole; encoders too, where diffusers' do. Tiles
+     * take less memory and change the frames a little. It returns false where they cannot, and is NULL where they never
+     * do. Chunks may then be others. */
     bool (*set_tiles)(void *of, bool on);
 
     /* Starts decoding latents of grid y x x. Device memory comes from s->keep; *run is closed by decode_close. */
     sg_status (*decode_open)(void **run, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e);
-    /* The next chunk z F32 [f, y, x, c], as the denoiser leaves it, and whether no other follows: RGB frames F32
-     * [n, H, W, 3] in s->scratch, clamped to [-1, 1]. */
+    /* Decodes the next chunk z F32 [f, y, x, c], as the denoiser leaves it, to RGB frames F32 [n, H, W, 3] in
+     * s->scratch, clamped to [-1, 1]. `last` says that no other chunk follows. */
     sg_tensor (*decode_next)(void *run, sg_stream *s, sg_tensor z, bool last);
     void (*decode_close)(void **run); /* *run may be NULL */
 
-    /* The encoder; all NULL: there is none. Its weights, which the engine loads without the decoder's. */
+    /* The members from here to encode_close are NULL where there is no encoder. encoder returns its weights, which the
+     * engine loads without the decoder's. */
     sg_component *(*encoder)(void *of);
-    /* How many pixel frames the next chunk takes, of `total`, `done` of which are encoded: 1 to total - done. */
+    /* encode_chunk returns how many pixel frames the next chunk takes, of `total`, `done` of which are encoded: 1 to
+     * total - done. */
     int64_t (*encode_chunk)(const void *of, int64_t total, int64_t done);
-    /* Starts encoding frames of height x width, multiples of scale_space. As decode_open. */
+    /* Starts encoding frames of height x width, multiples of scale_space, in the same way as decode_open. */
     sg_status (*encode_open)(void **run, void *of, sg_stream *s, int64_t height, int64_t width, sg_error *e);
-    /* The next chunk F32 [n, H, W, 3] in [-1, 1]: its latents F32 [f, y, x, c] in s->scratch, normalised as the denoiser
-     * takes them: the mode of their distribution, without a draw. With `sampled` F32 [f, y, x, 2 c]: the means, then the
-     * logarithms of the variances, both of normalised latents. */
+    /* Encodes the next chunk F32 [n, H, W, 3] in [-1, 1] to latents F32 [f, y, x, c] in s->scratch, normalised as the
+     * denoiser takes them. They are the mode of their distribution, without a draw. With `sampled` the result is F32
+     * [f, y, x, 2 c]: the means, then the logarithms of the variances, both of normalised latents. */
     sg_tensor (*encode_next)(void *run, sg_stream *s, sg_tensor frames);
     void (*encode_close)(void **run); /* *run may be NULL */
     bool sampled;                     /* the pipelines of its models draw latents from the distribution */

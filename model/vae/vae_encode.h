@@ -4,7 +4,7 @@
 
 #include "vae.h"
 
-/* Called after each unit of a phase's work, done of total. True cancels. */
+/* tell is called after each unit of a phase's work, with how many of total are done. True cancels. */
 typedef struct sg_watch {
     bool (*tell)(void *context, int done, int total);
     void *context;
@@ -13,20 +13,22 @@ typedef struct sg_watch {
 /* Tells w; latches SG_E_CANCELLED in s when that cancels. */
 void sg_watch_tell(sg_watch w, sg_stream *s, int done, int total);
 
-/* A clip to be encoded. */
+/* Describes a clip that is to be encoded. */
 typedef struct sg_vae_clip {
     int64_t frames, height, width;
-    /* rgb [count, height, width, 3] = its frames from number `first` on, in [-1, 1]. Not called on a plan. */
+    /* fill sets rgb [count, height, width, 3] to the clip's frames from number `first` on, in [-1, 1]. It is not called
+     * on a plan. */
     void (*fill)(const void *context, float *rgb, int64_t first, int64_t count);
     const void *context;
     bool        taps; /* the encoder tells its taps: of a clip that is encoded for itself, not for a render */
 } sg_vae_clip;
 
-/* to = n bytes as samples in [-1, 1], as diffusers' image processor has them. */
+/* Sets `to` to n bytes as samples in [-1, 1], as diffusers' image processor has them. */
 void sg_vae_samples(float *to, const uint8_t *bytes, size_t n);
 
-/* latents F32 [c, f, y, x] of the host, or with `sampled` [2 c, f, y, x], = the clip's, as encode_next has them; NULL on a
- * plan. latent is [c, f, y, x]. The encoder's weights are loaded. watch is called after each chunk. Failures latch in s. */
+/* Sets latents F32 [c, f, y, x] of the host, or with `sampled` [2 c, f, y, x], to the clip's, as encode_next makes
+ * them; they are NULL on a plan. latent is [c, f, y, x]. The encoder's weights are loaded. watch is called after each
+ * chunk. Failures latch in s. */
 void sg_vae_encode(const sg_vae *v, sg_stream *s, const sg_vae_clip *clip, const int64_t latent[4], float *latents,
                    sg_watch watch);
 

@@ -9,8 +9,8 @@
 
 typedef struct sg_wan_vae sg_wan_vae;
 
-/* Of component "vae" of c: reads its config, binds and checks every tensor of the decoder and of the encoder; loads nothing. Of the
- * two components, the decoder's and the encoder's, each loads its half. */
+/* Opens component "vae" of c: reads its config, binds and checks every tensor of the decoder and of the encoder; loads
+ * nothing. Each of the two components, the decoder's and the encoder's, loads its half. */
 sg_status     sg_wan_vae_open(sg_wan_vae **out, const sg_checkpoint *c, sg_dtype act, sg_error *e) SG_MUST_USE;
 void          sg_wan_vae_close(sg_wan_vae **v);
 sg_component *sg_wan_vae_component(sg_wan_vae *v);
@@ -24,9 +24,9 @@ typedef struct sg_wan_vae_info {
 } sg_wan_vae_info;
 sg_wan_vae_info sg_wan_vae_describe(const sg_wan_vae *v);
 
-/* Of an sg_wan_vae; vae.h. A chunk is one latent frame: one pixel frame the first, scale_time the others. Taps of the decoder
- * "vae.post_quant", "vae.conv_in", "vae.mid", "vae.up.%d", "vae.conv_out", "vae.frames"; of the encoder "enc.conv_in",
- * "enc.down.%d" (as encoder.down_blocks counts), "enc.mid", "enc.quant", "enc.mean". */
+/* These ops of vae.h are for an sg_wan_vae. A chunk is one latent frame: the first makes one pixel frame, the others
+ * scale_time. The decoder taps "vae.post_quant", "vae.conv_in", "vae.mid", "vae.up.%d", "vae.conv_out", "vae.frames",
+ * the encoder "enc.conv_in", "enc.down.%d" (as encoder.down_blocks counts), "enc.mid", "enc.quant", "enc.mean". */
 extern const sg_vae_ops sg_wan_vae_ops;
 
 #endif

@@ -1,4 +1,4 @@
-/* wan_vae_weights.h - what wan_vae.c reads and binds, and wan_vae_run.c computes with. Private to the two.
+/* wan_vae_weights.h - what wan_vae.c reads and binds, and wan_vae_run.c computes with. It is private to the two.
  *
  * Decoder and encoder are one structure: a way in, levels of residual blocks that end in a change of scale, a middle
  * with attention (after the decoder's way in, before the encoder's way out), a way out. */
@@ -27,15 +27,17 @@ typedef struct sg_vae_conv {
     int       history; /* of a convolution over time: which of the run's */
 } sg_vae_conv;
 
-typedef struct sg_vae_block { /* shortcut(x) + conv[1](silu(norm[1](conv[0](silu(norm[0](x)))))) */
-    sg_tensor   norm[2];      /* [i, 1, 1, 1] [o, 1, 1, 1] */
-    sg_vae_conv conv[2];      /* [o, i, 3, 3, 3] [o, o, 3, 3, 3] */
-    sg_vae_conv shortcut;     /* [o, i, 1, 1, 1]? the identity when absent */
+/* Computes shortcut(x) + conv[1](silu(norm[1](conv[0](silu(norm[0](x)))))). */
+typedef struct sg_vae_block {
+    sg_tensor   norm[2];  /* [i, 1, 1, 1] [o, 1, 1, 1] */
+    sg_vae_conv conv[2];  /* [o, i, 3, 3, 3] [o, o, 3, 3, 3] */
+    sg_vae_conv shortcut; /* [o, i, 1, 1, 1]? the identity when absent */
 } sg_vae_block;
 
-typedef struct sg_vae_attention { /* x + proj(attend(qkv(norm(x)))), one head over the places of a frame */
-    sg_tensor   norm;             /* [c, 1, 1] */
-    sg_vae_conv qkv, proj;        /* [3 c, c, 1, 1], rows q, k, v; [c, c, 1, 1] */
+/* Computes x + proj(attend(qkv(norm(x)))), one head over the places of a frame. */
+typedef struct sg_vae_attention {
+    sg_tensor   norm;      /* [c, 1, 1] */
+    sg_vae_conv qkv, proj; /* [3 c, c, 1, 1], rows q, k, v; [c, c, 1, 1] */
 } sg_vae_attention;
 
 typedef struct sg_vae_level {
@@ -45,8 +47,9 @@ typedef struct sg_vae_level {
     bool         shortcut;      /* is_residual: the input joins the output, its channels averaged or repeated */
     sg_vae_block block[SG_VAE_BLOCKS];
     sg_vae_conv  space_conv; /* [next, out, 3, 3]? */
-    sg_vae_conv  time_conv;  /* decoder [2 out, out, 3, 1, 1]?: halves of the rows make the even, the odd frames;
-                                encoder [out, out, 3, 1, 1]? */
+    /* The decoder's time_conv is [2 out, out, 3, 1, 1]?: halves of its rows make the even and the odd frames. The
+     * encoder's is [out, out, 3, 1, 1]?. */
+    sg_vae_conv time_conv;
 } sg_vae_level;
 
 typedef struct sg_vae_coder {

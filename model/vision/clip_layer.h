@@ -6,7 +6,7 @@
 #include "config.h"
 #include "layers.h"
 
-/* What all layers of an encoder have in common. */
+/* Holds what all layers of an encoder have in common. */
 typedef struct sg_clip_kind {
     sg_dtype dtype; /* of products */
     int64_t  width, heads, ffn;
@@ -20,14 +20,15 @@ typedef struct sg_clip_layer {
     sg_feed_forward_weights ffn;
 } sg_clip_layer;
 
-/* The activation and eps of a config, its hidden_act and layer_norm_eps. */
+/* Reads the activation and eps of a config, its hidden_act and layer_norm_eps. */
 void sg_clip_kind_read(sg_clip_kind *k, sg_config *c);
 
 /* Binds the layer of the prefix that stands; and a norm, name.weight and name.bias. */
 void sg_want_clip_layer(sg_bind *b, sg_clip_layer *l, const sg_clip_kind *k);
 void sg_want_clip_norm(sg_bind *b, sg_tensor *w, sg_tensor *bias, const char *name, int64_t width);
 
-/* x F32 [n, width] += attention of its norm, with sg_attend's bias; x += the feed-forward part of its norm. */
+/* These add to x F32 [n, width] the attention of its norm, with sg_attend's bias, and the feed-forward part of its
+ * norm. */
 void sg_clip_attend(const sg_clip_layer *l, const sg_clip_kind *k, sg_stream *s, sg_tensor x, sg_tensor bias);
 void sg_clip_feed_forward(const sg_clip_layer *l, const sg_clip_kind *k, sg_stream *s, sg_tensor x);
 

@@ -1,5 +1,5 @@
-/* prompt_reader.h - what the readers of all formats share: records that become prompts, lines that are skipped. For
- * prompts/ only.
+/* prompt_reader.h - what the readers of all formats share: records that become prompts, lines that are skipped. It is
+ * for prompts/ only.
  *
  * Strings end up in the file's own text: a decoded string is never longer than its source and its quotes, and what is
  * kept is written behind what was read. */
@@ -35,7 +35,7 @@ typedef struct sg_prompt_reader {
     size_t                   capacity, member_capacity, members;
 } sg_prompt_reader;
 
-/* One prompt while its members come in. */
+/* Holds one prompt while its members come in. */
 typedef struct sg_prompt_record {
     sg_prompt   prompt;
     const char *given[SG_PROMPT_FIELDS]; /* the names by which they were given; NULL: not */
@@ -43,27 +43,28 @@ typedef struct sg_prompt_record {
     char        where[48]; /* "line 3" */
 } sg_prompt_record;
 
-/* A record of this line; entry: which of a list, 0: none. */
+/* Starts a record of this line. entry is its number in a list; 0 where there is none. */
 void sg_prompt_record_start(sg_prompt_record *c, int line, size_t entry);
 
-/* The field of this name; notes in the set that there was another. */
+/* Returns the field of this name, or notes in the set that there was another. */
 sg_prompt_field sg_prompt_field_of(sg_prompt_reader *r, const char *name);
 
-/* The strings are borrowed until the record is done. SG_E_ARG: a value that is none of this field, or two of it. */
+/* Sets a field. The strings are borrowed until the record is done. Returns SG_E_ARG for a value that is none of this
+ * field, and for a second one. */
 sg_status sg_prompt_record_set(sg_prompt_record *c, sg_prompt_field f, const char *name, const char *value,
                                sg_error *e) SG_MUST_USE;
 sg_status sg_prompt_record_refuse(const sg_prompt_record *c, sg_error *e, const char *fmt, ...) SG_PRINTF(3, 4);
 
-/* Puts the record into the set if status is SG_OK and it makes sense; otherwise tells or skips it, why saying what is
+/* Puts the record into the set if status is SG_OK and it makes sense; otherwise tells or skips it. `why` says what is
  * wrong. */
 sg_status sg_prompt_record_done(sg_prompt_reader *r, sg_prompt_record *c, sg_status status, sg_error *why,
                                 sg_error *e) SG_MUST_USE;
 
-/* A failure in the words "--prompts: FILE: reason". */
+/* Fails in the words "--prompts: FILE: reason". */
 sg_status sg_prompt_reader_fail(const sg_prompt_reader *r, sg_error *e, sg_status code, const char *fmt, ...)
     SG_PRINTF(4, 5);
 
-/* The line at *at, without its end, and *at the next one or NULL. */
+/* Returns the line at *at, without its end, and moves *at to the next one or NULL. */
 char *sg_prompt_line(char **at);
 
 sg_status sg_prompt_read_jsonl(sg_prompt_reader *r, char *text, sg_error *e) SG_MUST_USE;

@@ -43,7 +43,7 @@ static bool shape_of_factor(const sg_factor *f, shape *out)
     return true;
 }
 
-/* Of D, where w has the rows of it that cut means. */
+/* Finds the shape of D, where w has the rows of it that cut means. */
 static bool shape_of_whole(const sg_bind_want *w, const sg_name_rule *cut, shape *out)
 {
     int64_t parts = 0;

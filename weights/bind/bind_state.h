@@ -1,4 +1,4 @@
-/* bind_state.h - what bind.c lists, bind_load.c loads and bind_patch.c adds to. Private to the three. */
+/* bind_state.h - what bind.c lists, bind_load.c loads and bind_patch.c adds to. It is private to the three. */
 #ifndef SG_BIND_STATE_H
 #define SG_BIND_STATE_H
 
@@ -12,7 +12,7 @@ typedef enum sg_bind_trouble {
     SG_BIND_TROUBLES
 } sg_bind_trouble;
 
-/* Elements of a tensor of the file that lie in a row there; both are multiples of its type's block. */
+/* Are elements of a tensor of the file that lie in a row there; first and count are multiples of its type's block. */
 typedef struct sg_bind_run {
     size_t first, count;
 } sg_bind_run;
@@ -25,16 +25,17 @@ typedef struct sg_bind_want {
 
     const sg_source_tensor *from; /* NULL: missing */
     const sg_name_rule     *cut;  /* which rows of it; NULL: all */
-    sg_tensor               file; /* those rows as the file has them, SG_DTYPES where it has no dtype: their data only
-                                     where they are one run */
-    sg_bind_run             run[SG_NAME_ROWS];
-    int                     runs;
-    sg_bind_trouble         trouble;
-    int                     block;   /* negative: none */
-    int                     patches; /* in b->patch */
+    /* `file` views those rows as the file has them, with dtype SG_DTYPES where they have none. Their data are there
+     * only where they are one run. */
+    sg_tensor       file;
+    sg_bind_run     run[SG_NAME_ROWS];
+    int             runs;
+    sg_bind_trouble trouble;
+    int             block;   /* negative: none */
+    int             patches; /* in b->patch */
 } sg_bind_want;
 
-/* Of one block on the host: in the order of its wants. */
+/* Says where one block lies on the host, where its tensors stand in the order of its wants. */
 typedef struct sg_bind_span {
     size_t at, bytes;
 } sg_bind_span;
@@ -66,14 +67,15 @@ struct sg_bind {
     uint8_t           *slot[2];
 };
 
-/* Does a tensor of these dimensions have a size? A config or a file may ask for anything. */
+/* Tells whether a tensor of these dimensions has a size. A config or a file may ask for anything. */
 bool sg_bind_has_size(int rank, const int64_t *dim);
 
-/* y[count] = elements i to i + count of w, both multiples of SG_BLOCK_MAX or the end of w, as the file has them, rounded to
- * `as`; y NULL: only looks. False: one of them is a NaN, an infinity, or too large for `as`. */
+/* Sets y[count] to elements i to i + count of w, both multiples of SG_BLOCK_MAX or the end of w, as the file has them,
+ * rounded to `as`. With y NULL it only looks. Returns false where one of them is a NaN, an infinity, or too large for
+ * `as`. */
 bool sg_bind_convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count, int threads);
 
-/* A tensor's patches, and room for a piece of it. */
+/* Holds a tensor's patches, and room for a piece of it. */
 typedef struct sg_bind_patched {
     const sg_bind         *bind;
     const sg_bind_want    *binding;
@@ -83,12 +85,12 @@ typedef struct sg_bind_patched {
     int                    threads;
 } sg_bind_patched;
 
-/* close after a failure, too. */
+/* Opens the patches of w. Close them after a failure, too. */
 sg_status sg_bind_patched_open(sg_bind_patched *p, const sg_bind *b, const sg_bind_want *w, int threads, sg_error *e);
 void      sg_bind_patched_close(sg_bind_patched *p);
 
-/* y[count] = elements i to i + count of the tensor with its patches, as it is wanted. *in_file: the file's own number i or
- * later is a NaN or an infinity, and e is for the caller to fill. */
+/* Sets y[count] to elements i to i + count of the tensor with its patches, as it is wanted. *in_file says that the
+ * file's own number i or later is a NaN or an infinity; e is then for the caller to fill. */
 sg_status sg_bind_patched_make(sg_bind_patched *p, void *y, size_t i, size_t count, bool *in_file, sg_error *e);
 
 #endif

@@ -1,12 +1,12 @@
-/* half.h - F16 as F32, in a form that compilers vectorise. Internal to this folder. */
+/* half.h - F16 as F32, in a form that compilers vectorise. It is internal to this folder. */
 #ifndef SG_HALF_H
 #define SG_HALF_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* Exact: the exponent's bias is corrected by a product, which also normalises subnormals. NaN and infinity stay what they
- * are. */
+/* Converts exactly. The exponent's bias is corrected by a product, which also normalises subnormals. NaN and infinity
+ * stay what they are. */
 static inline float sg_half_to_f32(uint16_t h)
 {
     const uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;

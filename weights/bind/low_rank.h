@@ -1,4 +1,5 @@
-/* low_rank.h - the product of two matrices of which one has few columns and the other few rows. Internal to this folder. */
+/* low_rank.h - the product of two matrices of which one has few columns and the other few rows. It is internal to this
+ * folder. */
 #ifndef SG_LOW_RANK_H
 #define SG_LOW_RANK_H
 
@@ -6,14 +7,14 @@
 
 enum { SG_LOW_RANK_PANEL = 16 }; /* columns of down that lie together */
 
-/* Numbers that down [r, width] takes in panels. */
+/* Returns how many numbers down [r, width] takes in panels. */
 size_t sg_low_rank_panels(size_t r, size_t width);
 
-/* panels = down [r, width], column by column of panels, each [r, 16]. */
+/* Sets panels to down [r, width], column by column of panels, each [r, 16]. */
 void sg_low_rank_pack(float *panels, const float *down, size_t r, size_t width);
 
-/* y[count] = elements i to i + count of up [rows, r] down [r, width]: each the sum over r from 0 on, products and sums
- * rounded to F32, on every processor. */
+/* Sets y[count] to elements i to i + count of up [rows, r] down [r, width]. Each is the sum over r from 0 on, and
+ * products and sums are rounded to F32 on every processor. */
 void sg_low_rank(float *y, const float *up, const float *panels, size_t r, size_t width, size_t i, size_t count,
                  int threads);
 

@@ -1,11 +1,11 @@
-/* lora_names.h - the keys of a LoRA: what kind of numbers each has, and which tensors of a model it means. Internal to this
- * folder. */
+/* lora_names.h - the keys of a LoRA: what kind of numbers each has, and which tensors of a model it means. It is
+ * internal to this folder. */
 #ifndef SG_LORA_NAMES_H
 #define SG_LORA_NAMES_H
 
 #include "bind.h"
 
-/* What a key's numbers are to its module. */
+/* Says what a key's numbers are to its module. */
 typedef enum sg_lora_kind {
     SG_LORA_DOWN,
     SG_LORA_UP,
@@ -33,15 +33,16 @@ typedef struct sg_lora_key {
     const char  *leaf; /* of the tensor that is meant: ".weight", ".modulation" */
 } sg_lora_key;
 
-/* SG_LORA_KINDS in kind: the key is of no kind. *refused: NULL, or the name of a kind that is not read. */
+/* Takes the name of a key apart. Its kind is SG_LORA_KINDS where the key is of no kind. *refused is NULL, or the name
+ * of a kind that is not read. */
 sg_lora_key sg_lora_key_of(const char *name, const char **refused);
 
-/* The module without prefixes: behind the last one, and no longer than length. */
+/* Returns the module without prefixes: what stands behind the last one, no longer than *length. */
 const char *sg_lora_module(const sg_lora_key *key, int *length);
 
 bool sg_lora_is_of_text(const char *name); /* a text encoder's */
 
-/* A tensor of the model under one of its names, dots become underscores. */
+/* This is a tensor of the model under one of its names, whose dots become underscores. */
 typedef struct sg_lora_name {
     char               *flat;
     size_t              tensor; /* by sg_bind_name */
@@ -53,17 +54,17 @@ typedef struct sg_lora_names {
     size_t        count, room;
 } sg_lora_names;
 
-/* b's tensors by their own names and by those of map, which may be NULL. Zero is an empty list; the caller frees, after a failure
- * too. False: out of memory. */
+/* Lists b's tensors by their own names and by those of map, which may be NULL. Zero is an empty list; the caller frees,
+ * after a failure too. Returns false when memory runs out. */
 bool sg_lora_names_open(sg_lora_names *n, const sg_bind *b, const sg_name_map *map);
 void sg_lora_names_free(sg_lora_names *n);
 
-/* The names that the module's leaf has in n: the first and *count of them, each with a part of its rows; NULL: none.
- * Dots and underscores count the same. */
+/* Returns the names that the module's leaf has in n: the first of *count, each with a part of its rows. It is NULL
+ * where there are none. Dots and underscores count the same. */
 const sg_lora_name *sg_lora_names_find(const sg_lora_names *n, const char *module, int length, const char *leaf,
                                        size_t *count);
 
-/* The same of a key, tried without one prefix after the other. */
+/* Does the same for a key, which it tries without one prefix after the other. */
 const sg_lora_name *sg_lora_names_of(const sg_lora_names *n, const sg_lora_key *key, size_t *count);
 
 #endif

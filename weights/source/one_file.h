@@ -1,4 +1,4 @@
-/* one_file.h - what sources of a single mapped file share: the list of its tensors. Internal to this folder. */
+/* one_file.h - what sources of a single mapped file share: the list of its tensors. It is internal to this folder. */
 #ifndef SG_ONE_FILE_H
 #define SG_ONE_FILE_H
 
@@ -7,7 +7,7 @@
 
 enum { SG_TENSOR_NAME_MAX = 127, SG_TENSORS_MAX = 1 << 20 }; /* bytes; how many a file may have */
 
-/* The first member of a source, so that a pointer to one is a pointer to the other. */
+/* This is the first member of a source, so that a pointer to one is a pointer to the other. */
 typedef struct sg_one_file {
     char             *path;
     sg_map            map;
@@ -15,14 +15,15 @@ typedef struct sg_one_file {
     size_t            count, room;
 } sg_one_file;
 
-/* Zero is a closed file; the caller closes, after a failure too. */
+/* Maps the file at path. Zero is a closed file; the caller closes, after a failure too. */
 sg_status sg_one_file_open(sg_one_file *f, const char *path, sg_error *e) SG_MUST_USE;
 void      sg_one_file_close(sg_one_file *f);
 
-/* Appends t, whose name[len] is copied. SG_E_FORMAT: the name is no fit one, or there are too many tensors. */
+/* Appends t, whose name[len] is copied. Returns SG_E_FORMAT if the name is no fit one, or there are too many
+ * tensors. */
 sg_status sg_one_file_add(sg_one_file *f, sg_source_tensor t, const char *name, size_t len, sg_error *e) SG_MUST_USE;
 
-/* Entries of an sg_source_ops. */
+/* These are entries of an sg_source_ops. */
 size_t                  sg_one_file_count(const void *of);
 const sg_source_tensor *sg_one_file_tensor(const void *of, size_t i);
 const char             *sg_one_file_path(const void *of);
@@ -30,7 +31,7 @@ int                     sg_one_file_files(const void *of);
 uint64_t                sg_one_file_bytes(const void *of);
 void                    sg_one_file_drop(const void *of, const void *data, size_t bytes);
 
-/* Types whose blocks are single elements, as safetensors spells them; NULL: it is none. */
+/* Finds a type whose blocks are single elements, by the name that safetensors gives it; NULL where there is none. */
 const sg_source_type *sg_element_type(const char *name);
 
 #endif

@@ -219,7 +219,7 @@ static sg_status recall(machine *m, int bytes)
 
 /* ---- containers ---- */
 
-/* Of a tuple; NULL: it is empty. */
+/* Returns the items of a tuple; NULL where it is empty. */
 static const value *items_of(const machine *m, value tuple) { return tuple.count ? m->item + tuple.at : NULL; }
 
 static sg_status push_tuple(machine *m, size_t first, size_t count)

@@ -1,6 +1,6 @@
-/* pickle.h - the tensors that a pickle of torch.save names. A machine of dicts, lists, tuples, numbers and texts: it knows
- * the few names that such a pickle has, and runs nothing. Internal to this folder.
- * Source: Python's pickletools.py (protocol 2); torch/_utils.py (_rebuild_tensor_v2 and on), torch/serialization.py */
+/* pickle.h - the tensors that a pickle of torch.save names. A machine of dicts, lists, tuples, numbers and texts: it
+ * knows the few names that such a pickle has, and runs nothing. It is internal to this folder. Source: Python's
+ * pickletools.py (protocol 2); torch/_utils.py (_rebuild_tensor_v2 and on), torch/serialization.py */
 #ifndef SG_PICKLE_H
 #define SG_PICKLE_H
 
@@ -8,7 +8,8 @@
 
 enum { SG_PICKLE_MAX = 16 << 20 }; /* bytes: bounds what the machine takes, up to 50 bytes for each */
 
-/* Element [i, j, ...] is number offset + i stride[0] + j stride[1] + ... of the storage; all of these are in it. */
+/* This is a tensor that the pickle names. Element [i, j, ...] is number offset + i stride[0] + j stride[1] + ... of the
+ * storage; all of these are in it. */
 typedef struct sg_pickled_tensor {
     const char           *name; /* these texts are not NUL-terminated */
     size_t                name_length;
@@ -25,8 +26,8 @@ typedef struct sg_pickled {
     size_t             count;
 } sg_pickled;
 
-/* text[size] is all of the pickle, and what the result points into. path is for messages. The caller frees, after a failure
- * too. */
+/* Reads text[size], which is all of the pickle; the result points into it. path is for messages. The caller frees,
+ * after a failure too. */
 sg_status sg_pickle_read(sg_pickled *out, const uint8_t *text, size_t size, const char *path, sg_error *e) SG_MUST_USE;
 void      sg_pickle_free(sg_pickled *p);
 

@@ -1,6 +1,6 @@
-/* safetensors.h - one safetensors file, every byte of its header accounted for. Internal to this folder.
- * Format: 8 bytes N, little endian; N bytes of JSON, name to {dtype, shape, data_offsets}; the data, without holes.
- * Source: https://github.com/huggingface/safetensors#format */
+/* safetensors.h - one safetensors file, every byte of its header accounted for. It is internal to this folder. Format:
+ * 8 bytes N, little endian; N bytes of JSON, name to {dtype, shape, data_offsets}; the data, without holes. Source:
+ * https://github.com/huggingface/safetensors#format */
 #ifndef SG_SAFETENSORS_H
 #define SG_SAFETENSORS_H
 
@@ -18,11 +18,11 @@ typedef struct sg_safetensors {
     char             *metadata_text;
 } sg_safetensors;
 
-/* Zero is a closed file; the caller closes, after a failure too. */
+/* Opens one file. Zero is a closed file; the caller closes, after a failure too. */
 sg_status sg_safetensors_open(sg_safetensors *f, const char *path, sg_error *e) SG_MUST_USE;
 void      sg_safetensors_close(sg_safetensors *f);
 
-/* The file at path, or the shards of an index, as a source. */
+/* Opens the file at path, or the shards of an index, as a source. */
 sg_status sg_safetensors_source(sg_source **out, const char *path, bool is_index, sg_error *e) SG_MUST_USE;
 
 #endif

@@ -1,4 +1,4 @@
-/* scales.h - quantised weights in safetensors: which tensor is the scale of which. Internal to this folder.
+/* scales.h - quantised weights in safetensors: which tensor is the scale of which. It is internal to this folder.
  *
  * X.weight of type F8_E4M3, F8_E5M2 or I8 is multiplied by X.scale_weight or X.weight_scale, F32: one number, or one for each
  * row ([rows] or [rows, 1]). FP8 may stand alone. The kinds that people have: ComfyUI's scaled FP8 (scale_weight, and a
@@ -10,8 +10,8 @@
 
 #include "tensor_source.h"
 
-/* tensor[]: those of s, by number. Sets scale, scales and attached. SG_E_FORMAT: a scale of another shape, type or value, or
- * without its weight; SG_E_UNSUPPORTED: another kind of quantisation, by name. */
+/* Sets scale, scales and attached of tensor[], those of s by number. Returns SG_E_FORMAT for a scale of another shape,
+ * type or value, or without its weight, and SG_E_UNSUPPORTED, with its name, for another kind of quantisation. */
 sg_status sg_scales_attach(const sg_source *s, sg_source_tensor *const *tensor, sg_error *e) SG_MUST_USE;
 
 #endif
