@@ -48,10 +48,8 @@ static sg_status no_memory(const char *path, sg_error *e)
 /* A name that is not taken for a protocol; the caller frees. */
 static char *url_of(const char *name)
 {
-    const size_t size = strlen(name) + sizeof "file:";
-    char *const  url = malloc(size);
-    if (url) snprintf(url, size, "file:%s", name);
-    return url;
+    char *url;
+    return asprintf(&url, "file:%s", name) < 0 ? NULL : url;
 }
 
 /* An empty container in the file. */

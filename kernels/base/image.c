@@ -30,6 +30,14 @@ void sg_image_copy_rotated(const sg_image *to, const uint8_t *rgb, ptrdiff_t str
     }
 }
 
+void sg_image_put(const sg_image *on, int x, int y, int width, int height, const uint8_t *rgb)
+{
+    const int left = x > 0 ? x : 0, right = x + width < on->width ? x + width : on->width;
+    for (int row = y > 0 ? y : 0; row < on->height && row < y + height && left < right; row++)
+        memcpy(on->rgb + sg_image_bytes(on->width, row) + 3 * (size_t)left,
+               rgb + sg_image_bytes(width, row - y) + 3 * (size_t)(left - x), 3 * (size_t)(right - left));
+}
+
 void sg_image_close(sg_image *i)
 {
     free(i->rgb);

@@ -31,6 +31,9 @@ typedef struct sg_image_rotation {
 /* Fills `to`, which has its size, from rows of RGB that are stride bytes apart. */
 void sg_image_copy_rotated(const sg_image *to, const uint8_t *rgb, ptrdiff_t stride, sg_image_rotation t);
 
+/* Copies a picture of RGB into another one with its upper left corner at x, y: what lies within. */
+void sg_image_put(const sg_image *on, int x, int y, int width, int height, const uint8_t *rgb);
+
 void sg_image_close(sg_image *i); /* zero is fine */
 
 #endif
