@@ -1,5 +1,6 @@
 /* bench_input.c - see bench_input.h. */
 #include "bench_input.h"
+#include "bench.h"
 #include "engine.h"
 #include "rng.h"
 #include "setup.h"
@@ -8,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static sg_status no_memory(sg_error *e) { return sg_error_set(e, SG_E_MEMORY, "bench: no memory for inputs"); }
 
 /* ---- shapes ---- */
 
@@ -28,7 +27,8 @@ static bool parse_numbers(sg_bench_input *in, const char *text)
         in->grid[i] = n[i];
     }
     in->hk = in->h;
-    return in->b >= 1 && in->b <= 64 && in->h >= 1 && in->h <= 256 && in->n <= 1 << 22 && in->d >= 1 && in->d <= 1024;
+    return in->b >= 1 && in->b <= SG_BENCH_BATCH && in->h >= 1 && in->h <= 256 && in->n <= 1 << 22 && in->d >= 1 &&
+           in->d <= 1024;
 }
 
 static sg_status parse_shape(sg_bench_input *in, const char *text, sg_error *e)
@@ -159,7 +159,7 @@ static sg_status make(sg_bench_input *in, int threads, sg_error *e)
         for (int h = 0; h < in->h; h++) allocated = make_head(in, token, h) && allocated;
     }
     free(token);
-    return allocated ? SG_OK : no_memory(e);
+    return allocated ? SG_OK : sg_bench_no_memory(e);
 }
 
 /* ---- inputs of a file ---- */
@@ -276,7 +276,7 @@ static sg_status take_file(sg_bench_input *in, sg_error *e)
     free(token);
     free(theirs);
     free(row);
-    return allocated ? SG_OK : no_memory(e);
+    return allocated ? SG_OK : sg_bench_no_memory(e);
 }
 
 /* ---- both ---- */
@@ -312,7 +312,7 @@ sg_status sg_bench_input_fill(sg_bench_input *in, int threads, sg_error *e)
     for (int i = 0; i < 3; i++) {
         const size_t heads = (size_t)(i ? in->hk : in->h);
         in->host[i] = calloc((size_t)in->n * heads * (size_t)in->d, sizeof *in->host[i]);
-        if (!in->host[i]) return no_memory(e);
+        if (!in->host[i]) return sg_bench_no_memory(e);
     }
     SG_TRY(in->file ? take_file(in, e) : make(in, threads, e));
     for (int i = 0; i < 3; i++) {

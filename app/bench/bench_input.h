@@ -6,6 +6,8 @@
 #include "order.h"
 #include "tensor_source.h"
 
+enum { SG_BENCH_BATCH = 64 }; /* sequences, at most */
+
 /* Made inputs resemble those of a video: with field = 1.6 smooth + 0.6 noise, where smooth is standard normal on a grid
  * of a third of the frames and a fifth of the rows and columns, interpolated linearly (of text: standard normal), and
  * noise is standard normal,

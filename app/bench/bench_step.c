@@ -2,6 +2,7 @@
 #include "bench.h"
 #include "command.h"
 #include "interrupt.h"
+#include "json_build.h"
 #include "meta.h"
 #include "notices.h"
 #include "picture.h"
@@ -205,17 +206,14 @@ static json_t *row_json(const sg_bench *b, const sg_trace_row *r)
 
 static json_t *series_json(const sg_bench *b, const series *p)
 {
-    const sums    m = sums_of(b, p);
-    json_t *const rows = json_array();
-    bool          whole = rows;
-    for (size_t i = 0; whole && i < p->rows.rows; i++)
-        whole = json_array_append_new(rows, row_json(b, &p->rows.row[i])) == 0;
-    json_t *const j = json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "seconds",
-                                p->plain > 0 ? json_real(p->plain) : json_null(), "traced_seconds", p->traced,
-                                "op_seconds", m.seconds, "floor_seconds", m.floor, "flops", m.flops, "bytes", m.bytes,
-                                "matmul_seconds", m.matmul_seconds, "matmul_of_ceiling",
-                                m.matmul_seconds > 0 ? m.matmul_ceiling / m.matmul_seconds : 0.0, "ops", rows);
-    return sg_report_if_complete(j, whole);
+    const sums m = sums_of(b, p);
+    json_t    *rows = json_array();
+    for (size_t i = 0; i < p->rows.rows; i++) sg_json_append(&rows, row_json(b, &p->rows.row[i]));
+    return json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "seconds",
+                     p->plain > 0 ? json_real(p->plain) : json_null(), "traced_seconds", p->traced, "op_seconds",
+                     m.seconds, "floor_seconds", m.floor, "flops", m.flops, "bytes", m.bytes, "matmul_seconds",
+                     m.matmul_seconds, "matmul_of_ceiling",
+                     m.matmul_seconds > 0 ? m.matmul_ceiling / m.matmul_seconds : 0.0, "ops", rows);
 }
 
 static json_t *all_json(const step_bench *t)
@@ -281,11 +279,4 @@ static sg_status bench_step(sg_bench *b, sg_error *e)
     return status;
 }
 
-sg_status sg_command_bench_step(const sg_settings *s, sg_error *e)
-{
-    sg_bench  b;
-    sg_status status = sg_bench_open(&b, s, e);
-    if (status == SG_OK) status = bench_step(&b, e);
-    sg_bench_close(&b);
-    return status;
-}
+sg_status sg_command_bench_step(const sg_settings *s, sg_error *e) { return sg_bench_run(s, bench_step, e); }

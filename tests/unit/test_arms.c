@@ -210,7 +210,6 @@ static void captions_are_cut(void **state)
     sg_caption_draw(&i, 0, 0, 64, 1, "\xc3\xa9\x01");
     sg_caption_draw(&j, 0, 0, 64, 1, "??");
     assert_memory_equal(i.rgb, j.rgb, 64 * 30 * 3);
-    assert_int_equal(sg_caption_width("\xc3\xa9"), sg_caption_width("?"));
     memset(i.rgb, 0, 64 * 30 * 3);
     sg_caption_draw(&i, 0, 0, 3, 1, long_text);
     sg_caption_draw(&i, 0, 0, 0, 1, long_text);

@@ -109,7 +109,7 @@ static void too_large(void **state)
     char                 path[] = "/tmp/sg_test_image_XXXXXX";
     sg_image             i;
     sg_error             e = {0}, large = {0};
-    assert_int_equal(sg_image_decode(&i, png, sizeof png - 1, "x", &e), SG_E_FORMAT);
+    assert_int_equal(sg_image_decode(&i, &(sg_map){png, sizeof png - 1}, "x", false, &e), SG_E_FORMAT);
     assert_string_equal(e.text, "x: is 16384x16384 pixels; at most 67108864 in all are read");
     const int fd = mkstemp(path);
     assert_true(fd >= 0 && ftruncate(fd, ((off_t)256 << 20) + 1) == 0 && close(fd) == 0);
@@ -141,7 +141,7 @@ static void upright_pictures(void **state)
         sg_error e = {0};
         path_of(path, sizeof path, upright[k].name);
         if (sg_map_open(&map, path, &e) != SG_OK) fail_msg("%s", e.text);
-        if (sg_image_decode_upright(&i, map.data, map.size, path, &e) != SG_OK) fail_msg("%s", e.text);
+        if (sg_image_decode(&i, &map, path, true, &e) != SG_OK) fail_msg("%s", e.text);
         const uint64_t sum = weighted(i.rgb, i.width, i.height);
         if (i.width != upright[k].width || i.height != upright[k].height || (upright[k].sum && sum != upright[k].sum))
             fail_msg("%s: %dx%d, sum %llu", path, i.width, i.height, (unsigned long long)sum);

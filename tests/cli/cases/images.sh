@@ -35,7 +35,7 @@ rm ./*
 
 # refused before anything is rendered
 try "${one[@]}" --grid g.png
-try "${one[@]}" --batch 2 --grid g.gif | sed "s/ in this build.*//; s/, .jpg or .webp/ or .jpg/"
+try "${one[@]}" --batch 2 --grid g.gif | sed "s/ in this build.*//; s/.webp, //"
 try "${one[@]}" --batch 2 --grid missing/g.png
 try -q "${prompt[@]}" "${small[@]}" --frames 5 --batch 2 --grid g.png
 try "${one[@]}" --batch 2 --grid out-0002.png

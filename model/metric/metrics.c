@@ -214,12 +214,12 @@ static double product_of(terms term[][CHANNELS], int scales)
     return mean;
 }
 
-static sg_status similarity(sg_similarity *out, const sg_image *a, const sg_image *b, int most, sg_error *e)
+sg_status sg_ms_ssim(sg_similarity *out, const sg_image *a, const sg_image *b, sg_error *e)
 {
     if (a->width < WINDOW || a->height < WINDOW)
         return sg_error_set(e, SG_E_SHAPE, "SSIM needs %dx%d pixels at least, and these are %dx%d", WINDOW, WINDOW,
                             a->width, a->height);
-    const int     fit = scales_that_fit(a), scales = fit < most ? fit : most;
+    const int     scales = scales_that_fit(a);
     const size_t  width = (size_t)a->width, height = (size_t)a->height, threads = (size_t)omp_get_max_threads();
     const size_t  near = scales > 1 ? plane_size(a, 1) : 0, far = scales > 2 ? plane_size(a, 2) : 0;
     terms         term[SCALES][CHANNELS] = {0};
@@ -250,19 +250,6 @@ static sg_status similarity(sg_similarity *out, const sg_image *a, const sg_imag
     free(work);
     free(row);
     return SG_OK;
-}
-
-sg_status sg_ssim(double *out, const sg_image *a, const sg_image *b, sg_error *e)
-{
-    sg_similarity s;
-    SG_TRY(similarity(&s, a, b, 1, e));
-    *out = s.ssim;
-    return SG_OK;
-}
-
-sg_status sg_ms_ssim(sg_similarity *out, const sg_image *a, const sg_image *b, sg_error *e)
-{
-    return similarity(out, a, b, SCALES, e);
 }
 
 /* ---- over a clip, and of arrays ---- */

@@ -28,15 +28,12 @@ enum { SG_SSIM_WINDOW = 11, SG_SSIM_SCALES = 5 };
 /* Of pictures of the same size. INFINITY when they are equal. */
 double sg_psnr(const sg_image *a, const sg_image *b);
 
-/* Of pictures of the same size. SG_E_SHAPE for a side below SG_SSIM_WINDOW, SG_E_MEMORY. */
-sg_status sg_ssim(double *out, const sg_image *a, const sg_image *b, sg_error *e) SG_MUST_USE;
-
 typedef struct sg_similarity {
     double ssim, ms_ssim;
     int    scales; /* of ms_ssim; the same for all pictures of a size */
 } sg_similarity;
 
-/* Both at once, which takes the time of MS-SSIM. Errors as sg_ssim. */
+/* Of pictures of the same size. SG_E_SHAPE for a side below SG_SSIM_WINDOW, SG_E_MEMORY. */
 sg_status sg_ms_ssim(sg_similarity *out, const sg_image *a, const sg_image *b, sg_error *e) SG_MUST_USE;
 
 typedef struct sg_summary {
