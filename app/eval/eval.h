@@ -3,7 +3,7 @@
 #ifndef SG_EVAL_H
 #define SG_EVAL_H
 
-#include "arm_setup.h"
+#include "arm_run.h"
 #include "clip_names.h"
 #include "eval_log.h"
 #include "video_input.h"
@@ -38,11 +38,7 @@ typedef struct sg_eval {
     sg_clip_name      *names; /* [set.count]; owned */
     int                per_prompt;
     const char        *list; /* of arms */
-    sg_arms            arms;
-    sg_arm_result
-               arm[SG_ARMS_MAX]; /* arm and rendering of each, of clips of the usual size; counts of its last render */
-    sg_session session;          /* without pictures, which come with entries */
-    sg_rendering     shared;     /* the default of all entries, but for what arms say */
+    sg_arm_run         run;  /* whose session has no pictures, which come with entries; its shared request is of all entries */
     sg_eval_pictures pictures;
     sg_eval_log      log;
     uint8_t         *rgb[2];            /* frames of the first arm, and of the arm at work; owned */

@@ -52,8 +52,8 @@ static json_t *names_json(const sg_eval *v)
 {
     json_t *const a = json_array();
     bool          whole = a;
-    for (int i = 0; i < v->arms.count && whole; i++)
-        whole = json_array_append_new(a, json_string(v->arms.arm[i].name)) == 0;
+    for (int i = 0; i < v->run.arms.count && whole; i++)
+        whole = json_array_append_new(a, json_string(v->run.arms.arm[i].name)) == 0;
     return sg_report_if_complete(a, whole);
 }
 
@@ -61,9 +61,9 @@ static json_t *arm_settings_json(const sg_eval *v)
 {
     json_t *const a = json_array();
     bool          whole = a;
-    for (int i = 0; i < v->arms.count && whole; i++) {
-        sg_settings   kept = v->arm[i].now.settings; /* whatever the size, which entries may have */
-        json_t *const j = json_pack("{s:s}", "folder", v->arms.arm[i].file);
+    for (int i = 0; i < v->run.arms.count && whole; i++) {
+        sg_settings   kept = v->run.arm[i].now.settings; /* whatever the size, which entries may have */
+        json_t *const j = json_pack("{s:s}", "folder", v->run.arms.arm[i].file);
         sg_settings_drop_idle(&kept, SG_OPTION_ATTENTION);
         whole = sg_settings_put(j, &kept, SG_OPTION_RENDER, false) && json_array_append_new(a, j) == 0;
     }
@@ -74,10 +74,10 @@ static json_t *arm_settings_json(const sg_eval *v)
 static sg_settings kept_of(const sg_eval *v)
 {
     const sg_eval_pictures *const at = &v->pictures;
-    sg_settings                   s = v->shared.settings;
+    sg_settings                   s = v->run.shared.settings;
     s.arms = v->list;
     s.fit = at->any || at->any_start ? at->now.fit : NULL;
-    s.strength = at->any_start ? v->shared.request.strength : NAN;
+    s.strength = at->any_start ? v->run.shared.request.strength : NAN;
     s.backend = v->settings->backend;
     s.cpumask = v->settings->cpumask;
     s.threads = v->settings->threads;
@@ -89,10 +89,10 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
 {
     const sg_settings kept = kept_of(v);
     json_t           *j = NULL, *typed = NULL; /* the command has names as they were typed */
-    SG_TRY(sg_report_settings(&typed, &kept, &v->shared.request, &v->session.info, true, e));
+    SG_TRY(sg_report_settings(&typed, &kept, &v->run.shared.request, &v->run.session.info, true, e));
     json_t *const command = sg_settings_command(typed, SG_COMMAND_EVAL, "again");
     json_decref(typed);
-    sg_status status = sg_report_settings(&j, &kept, &v->shared.request, &v->session.info, false, e);
+    sg_status status = sg_report_settings(&j, &kept, &v->run.shared.request, &v->run.session.info, false, e);
     if (status != SG_OK) {
         json_decref(command);
         return status;

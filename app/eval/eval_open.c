@@ -25,8 +25,8 @@ static sg_status check_usual_inputs(sg_eval *v, sg_error *e)
     sg_settings s = *v->settings;
     if (!s.image && !s.last_image && !s.video) s.fit = NULL; /* which is for those of entries */
     const sg_status status = sg_session_inputs(&usual, &s, e);
-    v->session.asked = v->settings;
-    v->session.progress = usual.progress;
+    v->run.session.asked = v->settings;
+    v->run.session.progress = usual.progress;
     sg_session_close(&usual);
     return status;
 }
@@ -41,7 +41,7 @@ static sg_status check_inputs(sg_eval *v, sg_error *e)
     if (s->seed < 0 && v->rank.size > 1)
         return sg_error_set(e, SG_E_ARG, "--seed: a random one does not go with %d ranks, which have to agree",
                             v->rank.size);
-    SG_TRY(sg_arms_open(&v->arms, v->list, s, e));
+    SG_TRY(sg_arms_open(&v->run.arms, v->list, s, e));
     SG_TRY(sg_eval_files_check(v, e));
     SG_TRY(sg_output_folder_check(&v->folder, s->output, SG_EVAL_NAME_BYTES, "--out", e));
     SG_TRY(check_usual_inputs(v, e));
@@ -56,22 +56,6 @@ static int threads_of(const sg_eval *v)
     if (v->settings->threads || ranks < 2) return v->settings->threads;
     const bool bound = sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_COUNT(&mine) < cores;
     return bound ? 0 : cores > ranks ? cores / ranks : 1;
-}
-
-static sg_status open_engine(sg_eval *v, sg_error *e)
-{
-    sg_session *const x = &v->session;
-    SG_TRY(sg_session_open(x, &(sg_session_options){.threads = v->threads}, e));
-    v->shared.settings = *v->settings;
-    SG_TRY(sg_session_resolve(x, &v->shared, e));
-    SG_TRY(sg_arms_size(&v->shared, x->engine, v->settings, e));
-    sg_notice_request(&x->progress, x->engine, v->settings, &v->shared);
-    SG_TRY(sg_engine_check_request(x->engine, &v->shared.request, e));
-    for (int i = 0; i < v->arms.count; i++) {
-        v->arm[i].arm = &v->arms.arm[i];
-        SG_TRY(sg_arm_setup(&v->arm[i], x, &v->shared, e));
-    }
-    return SG_OK;
 }
 
 /* ---- the set ---- */
@@ -119,7 +103,7 @@ static sg_status check_entries(sg_eval *v, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "--fit has no effect: no entry of the set has a picture or a video");
     if (!isnan(v->settings->strength) && !at->any_start)
         return sg_error_set(e, SG_E_ARG, "--strength has no effect: no entry of the set has a video%s",
-                            v->session.info.image[SG_IMAGE_FIRST] == SG_IMAGE_START ? " or a picture" : "");
+                            v->run.session.info.image[SG_IMAGE_FIRST] == SG_IMAGE_START ? " or a picture" : "");
     return kept ? SG_OK : sg_error_set(e, SG_E_ARG, "%s", set->first_skipped.text);
 }
 
@@ -136,8 +120,8 @@ static sg_status settle_manifest(sg_eval *v, sg_error *e)
     sg_status           status = access(path, F_OK) == 0 ? sg_eval_manifest_read(&there, v->folder, e) : SG_OK;
     const json_t *const seed = json_object_get(there, "seed");
     if (v->settings->seed < 0 && json_is_integer(seed)) {
-        v->shared.settings.seed = json_integer_value(seed);
-        v->shared.request.seed = (uint64_t)v->shared.settings.seed;
+        v->run.shared.settings.seed = json_integer_value(seed);
+        v->run.shared.request.seed = (uint64_t)v->run.shared.settings.seed;
     }
     if (status == SG_OK) status = sg_eval_manifest_make(&now, v, e);
     if (status == SG_OK && there) status = sg_eval_manifest_compare(there, now, v->folder, e);
@@ -160,7 +144,7 @@ static void forget_gone(sg_eval *v)
 {
     for (int p = 0; p < v->set.count; p++)
         for (int k = 0; k < v->per_prompt; k++)
-            for (int i = 0; i < v->arms.count; i++) {
+            for (int i = 0; i < v->run.arms.count; i++) {
                 char           path[PATH_MAX];
                 const char    *inside;
                 uint8_t *const state = sg_eval_log_state(&v->log, p, k, i);
@@ -174,13 +158,13 @@ static void count_due(sg_eval *v)
 {
     for (int64_t u = 0; u < (int64_t)v->set.count * v->per_prompt; u++) {
         const uint8_t *const state = sg_eval_log_state(&v->log, (int)(u / v->per_prompt), (int)(u % v->per_prompt), 0);
-        for (int i = 0; i < v->arms.count && sg_rank_takes(&v->rank, u); i++) v->due += state[i] != SG_EVAL_DONE;
+        for (int i = 0; i < v->run.arms.count && sg_rank_takes(&v->rank, u); i++) v->due += state[i] != SG_EVAL_DONE;
     }
 }
 
 static sg_status open_folder(sg_eval *v, sg_error *e)
 {
-    SG_TRY(sg_eval_log_make(&v->log, v->set.count, v->per_prompt, v->arms.count, e));
+    SG_TRY(sg_eval_log_make(&v->log, v->set.count, v->per_prompt, v->run.arms.count, e));
     SG_TRY(settle_manifest(v, e));
     SG_TRY(sg_eval_folders_make(v, e));
     SG_TRY(sg_eval_pictures_folders(v, e));
@@ -198,7 +182,7 @@ static sg_status check_memory(sg_eval *v, sg_error *e)
     bool usual = false;
     for (const sg_prompt *p = v->set.prompt; p < v->set.prompt + v->set.count; p++)
         usual = usual || !(p->width || p->height || p->frames);
-    return usual ? sg_plan_fits(&v->arm[0].now.plan, e) : SG_OK;
+    return usual ? sg_plan_fits(&v->run.arm->now.plan, e) : SG_OK;
 }
 
 sg_status sg_eval_open(sg_eval *v, sg_error *e)
@@ -208,7 +192,8 @@ sg_status sg_eval_open(sg_eval *v, sg_error *e)
     SG_TRY(check_inputs(v, e));
     v->threads = threads_of(v);
     if (v->settings->clip) SG_TRY(sg_eval_similarity_check(&v->clip, v->settings, e));
-    SG_TRY(open_engine(v, e));
+    SG_TRY(sg_arm_run_open(&v->run, &(sg_session_options){.threads = v->threads}, e));
+    SG_TRY(sg_engine_check_request(v->run.session.engine, &v->run.shared.request, e));
     SG_TRY(check_entries(v, e));
     SG_TRY(check_memory(v, e));
     SG_TRY(sg_clip_names_make(&v->names, &v->set, v->per_prompt, e));
@@ -217,18 +202,12 @@ sg_status sg_eval_open(sg_eval *v, sg_error *e)
 
 void sg_eval_close(sg_eval *v)
 {
-    for (int i = 0; i < SG_ARMS_MAX; i++) {
-        sg_rendering_close(&v->arm[i].now);
-        free(v->arm[i].count);
-    }
     for (int i = 0; i < 2; i++) free(v->rgb[i]);
     sg_eval_log_close(&v->log);
     sg_eval_pictures_close(v);
     json_decref(v->clip);
     free(v->names);
-    sg_rendering_close(&v->shared);
-    sg_session_close(&v->session);
-    sg_arms_close(&v->arms);
+    sg_arm_run_close(&v->run);
     sg_prompt_set_close(&v->set);
     free(v->folder);
 }

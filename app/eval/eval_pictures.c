@@ -65,7 +65,7 @@ static sg_status fetch(sg_eval *v, const sg_prompt *p, sg_error *e)
 /* From its picture, as others from a video. */
 static bool starts(const sg_eval *v)
 {
-    return v->pictures.now.path[SG_IMAGE_FIRST] && v->session.info.image[SG_IMAGE_FIRST] == SG_IMAGE_START;
+    return v->pictures.now.path[SG_IMAGE_FIRST] && v->run.session.info.image[SG_IMAGE_FIRST] == SG_IMAGE_START;
 }
 
 /* The same of its video, of which the first frame is read; r has the size of its clips. */
@@ -96,11 +96,11 @@ static sg_status read_video(sg_eval *v, sg_request *r, sg_error *e)
     sg_plan               plan;
     sg_error              why = {0};
     if (!in->path) return SG_OK;
-    sg_video_input_give(in, &v->session.info, r);
+    sg_video_input_give(in, &v->run.session.info, r);
     if (in->rgb) return SG_OK;
-    SG_TRY(sg_engine_plan(v->session.engine, r, &plan, e));
+    SG_TRY(sg_engine_plan(v->run.session.engine, r, &plan, e));
     if (sg_plan_fits(&plan, &why) != SG_OK) return sg_error_set(e, SG_E_ARG, "video: %s", why.text);
-    const sg_status status = sg_video_input_read(in, v->session.engine, r, v->pictures.now.fit, e);
+    const sg_status status = sg_video_input_read(in, v->run.session.engine, r, v->pictures.now.fit, e);
     if (status != SG_OK) sg_video_input_close(in);
     return status;
 }
@@ -124,11 +124,11 @@ sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, con
     SG_TRY(fetch_video(v, p, r, e));
     SG_TRY(protect(at, e));
     sg_request of = *r;
-    for (int i = 0; i < v->arms.count; i++) { /* a strength may leave too few steps of an arm's */
+    for (int i = 0; i < v->run.arms.count; i++) { /* a strength may leave too few steps of an arm's */
         sg_request arm;
-        sg_rendering_request(&arm, r, &v->arm[i].now);
-        sg_video_input_give(&at->video, &v->session.info, &arm);
-        SG_TRY(sg_pictures_check(&at->now, v->session.engine, &arm, e));
+        sg_rendering_request(&arm, r, &v->run.arm[i].now);
+        sg_video_input_give(&at->video, &v->run.session.info, &arm);
+        SG_TRY(sg_pictures_check(&at->now, v->run.session.engine, &arm, e));
     }
     SG_TRY(read_video(v, &of, e));
     at->hash[prompt] = (sg_eval_hashes){.video = at->video.path ? at->video.hash : 0};
@@ -173,7 +173,7 @@ static sg_status take(sg_eval *v, int prompt, sg_request *r, sg_error *e)
 {
     sg_eval_pictures *const at = &v->pictures;
     SG_TRY(fetch(v, &v->set.prompt[prompt], e));
-    SG_TRY(sg_pictures_fit(&at->now, v->session.engine, r, e));
+    SG_TRY(sg_pictures_fit(&at->now, v->run.session.engine, r, e));
     for (int i = 0; i < SG_IMAGES; i++) {
         char        path[PATH_MAX];
         const char *inside;

@@ -99,7 +99,7 @@ static sg_status read_place(const reader *r, const json_t *j, sg_eval_clip *c)
     const struct {
         const char *key;
         int         lo, hi, *to;
-    } place[] = {{"version", 1, SG_EVAL_LINE_VERSION, &(int){0}},
+    } place[] = {{"version", 1, SG_EVAL_LINE_VERSION, &c->version},
                  {"arm_index", 0, INT_MAX, &c->arm},
                  {"prompt", 0, SG_EVAL_PLACES - 1, &c->prompt},
                  {"clip", 0, SG_EVAL_PLACES - 1, &c->clip}};
@@ -131,11 +131,11 @@ const sg_eval_figure sg_eval_figures[] = {
     {FIGURE(frozen), 0, LONGEST_CLIP, SG_EVAL_NONE, SG_EVAL_WHOLE | SG_EVAL_PAGE},
     {FIGURE(non_finite), 0, LONGEST_CLIP, SG_EVAL_NONE, SG_EVAL_WHOLE | SG_EVAL_PAGE},
     {FIGURE(strength), 0, 1, SG_EVAL_NONE, 0},
-    {FIGURE(seconds.whole), 0, MOST_SECONDS, SG_EVAL_NONE, 0},
+    {FIGURE(seconds.total), 0, MOST_SECONDS, SG_EVAL_NONE, 0, .was = "seconds.whole"},
     {FIGURE(seconds.text), 0, MOST_SECONDS, SG_EVAL_NONE, 0},
-    {FIGURE(seconds.encoder), 0, MOST_SECONDS, SG_EVAL_NONE, 0},
-    {FIGURE(seconds.denoiser), 0, MOST_SECONDS, SG_EVAL_NONE, 0},
-    {FIGURE(seconds.decoder), 0, MOST_SECONDS, SG_EVAL_NONE, 0},
+    {FIGURE(seconds.encode), 0, MOST_SECONDS, SG_EVAL_NONE, 0, .was = "seconds.encoder"},
+    {FIGURE(seconds.denoise), 0, MOST_SECONDS, SG_EVAL_NONE, 0, .was = "seconds.denoiser"},
+    {FIGURE(seconds.decode), 0, MOST_SECONDS, SG_EVAL_NONE, 0, .was = "seconds.decoder"},
     {FIGURE(psnr), -1000, 1000, SG_EVAL_MEAN, SG_EVAL_SCORE | SG_EVAL_INFINITE | SG_EVAL_PAGE, "PSNR", 2, " dB"},
     {FIGURE(ssim), -2, 2, SG_EVAL_MEAN, SG_EVAL_SCORE | SG_EVAL_BOUNDED | SG_EVAL_PAGE, "SSIM", 4, ""},
     {FIGURE(ms_ssim), -2, 2, SG_EVAL_MEAN, SG_EVAL_SCORE | SG_EVAL_BOUNDED | SG_EVAL_PAGE, "MS-SSIM", 4, ""},
@@ -145,7 +145,7 @@ const sg_eval_figure sg_eval_figures[] = {
     {FIGURE(clip_t), -1.001, 1.001, SG_EVAL_CHANGE, SG_EVAL_JUDGED | SG_EVAL_PAGE, "CLIP-T", 4, ""},
     {FIGURE(clip_score), 0, 100.1, SG_EVAL_CHANGE, SG_EVAL_JUDGED | SG_EVAL_PAGE, "CLIP score", 2, ""},
     {.key = "seconds", AT(seconds.own), 0, 0, SG_EVAL_SPEEDUP, SG_EVAL_MADE | SG_EVAL_PAGE},
-    {.key = "denoiser_seconds", AT(seconds.denoiser), 0, 0, SG_EVAL_SPEEDUP, SG_EVAL_MADE},
+    {.key = "denoiser_seconds", AT(seconds.denoise), 0, 0, SG_EVAL_SPEEDUP, SG_EVAL_MADE},
     {FIGURE(density), 0, 1, SG_EVAL_MEAN, SG_EVAL_PAGE, .was = "kept"},
     {FIGURE(steps), 1, MOST_STEPS, SG_EVAL_NONE, SG_EVAL_WHOLE | SG_EVAL_PAGE},
     {FIGURE(steps_computed), 0, 0, SG_EVAL_MEAN, SG_EVAL_MADE | SG_EVAL_WHOLE | SG_EVAL_PAGE},
@@ -176,7 +176,7 @@ static sg_status read_number(const reader *r, const json_t *line, const sg_eval_
 static sg_status read_figure(const reader *r, const json_t *line, const sg_eval_figure *f, sg_eval_clip *c)
 {
     static const char *const part[] = {".mean", ".minimum", ".p5"};
-    const char *const        key = f->was && !member(line, f->key) && member(line, f->was) ? f->was : f->key;
+    const char *const        key = f->was && c->version == 1 ? f->was : f->key;
     for (int i = 0; i < (f->flags & SG_EVAL_SCORE ? 3 : 1); i++) {
         char path[32];
         snprintf(path, sizeof path, "%s%s", key, f->flags & SG_EVAL_SCORE ? part[i] : "");
@@ -189,13 +189,13 @@ static sg_status read_figure(const reader *r, const json_t *line, const sg_eval_
 static sg_status make_figures(const reader *r, const json_t *line, sg_eval_clip *c)
 {
     const json_t *const skipped = member(line, "skipped_steps");
-    const double        encoded = fmax(c->seconds.text, 0) + fmax(c->seconds.encoder, 0);
-    if (c->done && isnan(c->seconds.whole)) return wrong(r, "seconds.whole", "is missing");
-    if (encoded > c->seconds.whole)
-        return wrong(r, "seconds.text and seconds.encoder", "should be at most seconds.whole");
+    const double        encoded = fmax(c->seconds.text, 0) + fmax(c->seconds.encode, 0);
+    if (c->done && isnan(c->seconds.total)) return wrong(r, "seconds.total", "is missing");
+    if (encoded > c->seconds.total)
+        return wrong(r, "seconds.text and seconds.encode", "should be at most seconds.total");
     if (skipped && (!json_is_array(skipped) || !((double)json_array_size(skipped) <= c->steps)))
         return wrong(r, "skipped_steps", "should be a list of some of the steps");
-    c->seconds.own = c->seconds.whole - encoded;
+    c->seconds.own = c->seconds.total - encoded;
     c->steps_computed = c->steps - (double)json_array_size(skipped);
     return SG_OK;
 }

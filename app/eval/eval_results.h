@@ -11,7 +11,7 @@
  *   image, last_image  {file: its name, hash: of it, picture: relative to DIR}: what the clip begins and ends with, if anything;
  *                 fit: how it was fitted, as a video
  *   video, strength  {file, hash} of what the clip was made from, if anything, and the share of the steps that were done
- *   seconds       {whole, text, encoder, denoiser, decoder}: whole with text and encoder (of pictures or a video), which are 0 where an
+ *   seconds       {total, text, encode, denoise, decode}: total with text and encode (of pictures or a video), which are 0 where an
  *                 earlier clip had the same encoded
  *   steps         of denoising; skipped_steps: [step, ...], from 0, those that the step cache extrapolated
  *   density       share of the pairs of blocks that were computed
@@ -22,7 +22,7 @@
  *   clipsim, clip_t, clip_score, cut_tokens  of a line that is "scored": what the clip's file has, and how many tokens of the
  *                 text CLIP did not read
  *
- * version to text are in every line, file and seconds.whole in those that are done; whatever else is missing is unknown.
+ * version to text are in every line, file and seconds.total in those that are done; whatever else is missing is unknown.
  * Members of other names are passed over. Who appends a line ends it with its newline: what follows the last newline of a
  * file was torn by a kill and does not count, so cut it off before appending. */
 #ifndef SG_EVAL_RESULTS_H
@@ -48,8 +48,8 @@ typedef struct sg_eval_score {
 } sg_eval_score;
 
 typedef struct sg_eval_seconds {
-    double whole, text, encoder, denoiser, decoder;
-    double own; /* whole without text and encoder, which an earlier clip may have had encoded */
+    double total, text, encode, denoise, decode;
+    double own; /* total without text and encode, which an earlier clip may have had encoded */
 } sg_eval_seconds;
 
 typedef struct sg_eval_picture {
@@ -58,6 +58,7 @@ typedef struct sg_eval_picture {
 
 /* One clip. Unknown numbers are NAN, an unknown seed is -1, unknown strings are NULL; all strings are UTF-8. */
 typedef struct sg_eval_clip {
+    int             version;           /* of its line */
     int             prompt, clip, arm; /* arm: its place */
     bool            done;              /* or failed */
     bool            scored;            /* what CLIP says is known, as far as there is such of this clip */

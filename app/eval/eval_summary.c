@@ -37,14 +37,14 @@ static sg_status list_columns(sg_eval_summary *s, sg_error *e)
 /* Seconds that are no denoising, a mean of both; 0 where what they are made of is unknown. */
 static double rest(const sg_eval_clip *c, const sg_eval_clip *first)
 {
-    const double v = (c->seconds.own - c->seconds.denoiser + first->seconds.own - first->seconds.denoiser) / 2;
+    const double v = (c->seconds.own - c->seconds.denoise + first->seconds.own - first->seconds.denoise) / 2;
     return v > 0 ? v : 0;
 }
 
 /* What a clip took that the other arm may not have taken. */
 static double own(const sg_eval_clip *c, const sg_eval_clip *first)
 {
-    return isnan(c->seconds.denoiser) || isnan(first->seconds.denoiser) ? c->seconds.own : c->seconds.denoiser;
+    return isnan(c->seconds.denoise) || isnan(first->seconds.denoise) ? c->seconds.own : c->seconds.denoise;
 }
 
 /* first: the same clip of the first arm, or NULL. NAN: unknown. */

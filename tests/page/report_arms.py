@@ -150,7 +150,7 @@ def line_moves(b):
 
 def figures_are_there(b):
     dots = b.value("[...document.querySelectorAll('svg')].map(s => s.querySelectorAll('circle').length)")
-    steps, layers = b.value("steps"), b.value("arms[0].kept[0].length")
+    steps, layers = b.value("steps"), b.value("arms[0].densities[0].length")
     check(dots == [2 * FRAMES, 2 * FRAMES, 2 * steps, 2 * steps, 3 * steps], "points of the curves", dots)
     check(b.value("document.querySelectorAll('.heat td').length") == (ARMS + 2) * steps * layers)
     b.value("document.querySelectorAll('details').forEach(d => d.open = true)")

@@ -1,5 +1,5 @@
 /* test_arms.c - what `compare` takes and draws: arms, captions, clips side by side, contact sheets. */
-#include "arm_setup.h"
+#include "arm_run.h"
 #include "arms.h"
 #include "caption.h"
 #include "collage.h"
