@@ -117,32 +117,32 @@ static sg_attend_args args_of(const work *w)
     return (sg_attend_args){.y = w->y, .q = w->q, .k = w->k, .v = w->v, .scale = 1 / sqrtf((float)w->in.d)};
 }
 
-/* Binds k's policy, and adds what a run needs to what is known to be needed. */
-static sg_status bind(work *w, kernel *k, sg_error *e)
+/* Binds policy to queries of n tokens, and adds what a run needs to what is known to be needed. */
+static sg_status bind(sg_attention **out, work *w, const sg_policy *policy, int64_t n, const sg_backend *backend,
+                      const sg_attend_args *args, sg_error *e)
 {
     const sg_bench_input *const in = &w->in;
-    const sg_backend *const     backend = w->base->backend;
-    const sg_attention_shape    shape = {.n = in->n,
+    const sg_attention_shape    shape = {.n = n,
                                          .m = in->n,
                                          .h = in->h,
                                          .hk = in->hk,
                                          .d = in->d,
-                                         .text_prefix = in->text_prefix,
-                                         .text_suffix = in->text_suffix,
+                                         .text_prefix = n == in->n ? in->text_prefix : 0,
+                                         .text_suffix = n == in->n ? in->text_suffix : 0,
                                          .layers = 1,
                                          .steps = 1,
                                          .passes = in->b,
                                          .values = backend->values,
                                          .f8 = backend->f8};
-    const sg_attend_args        args = args_of(w);
     sg_plan_totals              totals = {0};
     sg_stream                   plan = sg_plan_stream(&totals);
-    SG_TRY(sg_attention_open(&k->bound, &k->policy, &shape, e));
-    sg_attention_upload(k->bound, &plan);
-    sg_attention_run(k->bound, &plan, 0, 0, 0, 0, &args);
+    SG_TRY(sg_attention_open(out, policy, &shape, e));
+    sg_attention_upload(*out, &plan);
+    sg_attention_run(*out, &plan, 0, 0, 0, 0, args);
+    SG_TRY(sg_bench_failure(&plan, e));
     if (plan.keep.peak > w->keep) w->keep = plan.keep.peak;
     if (plan.scratch.peak > w->scratch) w->scratch = plan.scratch.peak;
-    return sg_bench_failure(&plan, e);
+    return SG_OK;
 }
 
 /* What the traced ops of k's last run took. */
@@ -205,24 +205,29 @@ static int64_t samples(const work *w) { return w->in.n < SAMPLE ? w->in.n : SAMP
 static int64_t sample(const work *w, int64_t i) { return i * w->in.n / samples(w); }
 
 /* Rows of queries attended to in F32 by the CPU's exact kernel, [samples, h, d]. */
-static sg_status true_rows_on(const sg_backend *cpu, const work *w, float *rows, float *queries, sg_error *e)
+static sg_status true_rows_on(const sg_backend *cpu, work *w, float *rows, float *queries, sg_error *e)
 {
     const int64_t        n = samples(w), h = w->in.h, hk = w->in.hk, d = w->in.d;
+    const sg_policy      dense = {.kind = SG_ATTENTION_DENSE};
     const sg_attend_args args = {.y = {rows, SG_F32, 3, {n, h, d}},
                                  .q = {queries, SG_F32, 3, {n, h, d}},
                                  .k = {w->in.host[1], SG_F32, 3, {w->in.n, hk, d}},
                                  .v = {w->in.host[2], SG_F32, 3, {w->in.n, hk, d}},
                                  .scale = 1 / sqrtf((float)d)};
-    sg_plan_totals       totals = {0};
-    sg_stream            plan = sg_plan_stream(&totals), s = sg_stream_of(cpu);
+    sg_attention        *bound = NULL;
     for (int64_t i = 0; i < n; i++)
         memcpy(queries + i * h * d, w->in.host[0] + sample(w, i) * h * d, (size_t)(h * d) * sizeof *queries);
-    sg_attend_(&plan, &args);
-    void *const room = plan.scratch.peak ? cpu->memory->alloc(cpu, plan.scratch.peak) : NULL;
-    s.scratch = (sg_arena){.base = (uintptr_t)room, .cap = room ? plan.scratch.peak : 0};
-    sg_attend_(&s, &args);
-    cpu->memory->release(cpu, room);
-    return sg_bench_failure(&s, e);
+    sg_status status = bind(&bound, w, &dense, n, cpu, &args, e);
+    if (!status) {
+        sg_stream s = sg_stream_of(cpu);
+        void     *room = w->scratch ? cpu->memory->alloc(cpu, w->scratch) : NULL;
+        s.scratch = (sg_arena){.base = (uintptr_t)room, .cap = room ? w->scratch : 0};
+        sg_attention_run(bound, &s, 0, 0, 0, 0, &args);
+        status = sg_bench_failure(&s, e);
+        cpu->memory->release(cpu, room);
+    }
+    sg_attention_close(&bound);
+    return status;
 }
 
 static sg_status true_rows(work *w, float *rows, sg_error *e)
@@ -336,11 +341,12 @@ static sg_status prepare(work *w, size_t *bytes, sg_error *e)
     place(w, &plan);
     w->y.data = w->q.data = w->k.data = w->v.data =
         NULL; /* or the plans of the kernels would find them in their scratch */
+    const sg_attend_args args = args_of(w);
     for (int i = 0; i < w->kernels; i++) {
         kernel *const k = &w->kernel[i];
         k->seconds = calloc((size_t)w->base->repeat, sizeof *k->seconds);
         if (!k->seconds) return sg_bench_no_memory(e);
-        SG_TRY(bind(w, k, e));
+        SG_TRY(bind(&k->bound, w, &k->policy, w->in.n, w->base->backend, &args, e));
     }
     w->keep = (w->keep + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
     *bytes = plan.scratch.peak + w->keep + w->scratch;

@@ -112,23 +112,19 @@ static bool add_field(const sg_bench_input *in, const int32_t *token, float *out
     const size_t texts = (size_t)(in->text_prefix + in->text_suffix);
     const size_t cells = ((size_t)g[0] * (size_t)g[1] * (size_t)g[2] + texts) * (size_t)in->d;
     const size_t all = (size_t)in->n * (size_t)in->d;
-    float *const coarse = malloc(cells * sizeof *coarse), *const noise = malloc(all * sizeof *noise);
-    float *const smooth = malloc((size_t)in->d * sizeof *smooth);
-    const bool   allocated = coarse && noise && smooth;
-    if (allocated) {
-        sg_randn(coarse, cells, 2 * seed);
-        sg_randn(noise, all, 2 * seed + 1);
-    }
-    for (int64_t i = 0; allocated && i < in->n; i++) {
+    float *const coarse = malloc((cells + all + (size_t)in->d) * sizeof *coarse);
+    if (!coarse) return false;
+    float *const noise = coarse + cells, *const smooth = noise + all;
+    sg_randn(coarse, cells, 2 * seed);
+    sg_randn(noise, all, 2 * seed + 1);
+    for (int64_t i = 0; i < in->n; i++) {
         take_smooth(smooth, coarse, g, in, token[i]);
         float *const       row = out + (i * in->h + h) * in->d;
         const float *const extra = noise + (int64_t)token[i] * in->d;
         for (int k = 0; k < in->d; k++) row[k] += scale * (1.6F * smooth[k] + 0.6F * extra[k]);
     }
     free(coarse);
-    free(noise);
-    free(smooth);
-    return allocated;
+    return true;
 }
 
 static bool make_head(const sg_bench_input *in, const int32_t *token, int h)
@@ -202,16 +198,14 @@ static sg_status read_grid(sg_bench_input *in, sg_error *e)
                         (long long)in->n);
 }
 
-static sg_status read_order(const sg_bench_input *in, sg_order *order, sg_error *e)
+static sg_status read_order(sg_bench_input *in, sg_error *e)
 {
     const char *const text = sg_source_metadata(in->file, "order");
-    *order = SG_ORDER_ROW;
-    for (int i = 0; text && i < SG_ORDERS; i++)
-        if (strcmp(text, sg_order_names[i]) == 0) {
-            *order = (sg_order)i;
-            return SG_OK;
-        }
-    return text ? sg_error_set(e, SG_E_FORMAT, "--qkv: %s: order: there is none '%.40s'", in->name, text) : SG_OK;
+    int               i = 0;
+    while (text && i < SG_ORDERS && strcmp(text, sg_order_names[i]) != 0) i++;
+    if (i == SG_ORDERS) return sg_error_set(e, SG_E_FORMAT, "--qkv: %s: order: there is none '%.40s'", in->name, text);
+    in->file_order = text ? (sg_order)i : SG_ORDER_ROW;
+    return SG_OK;
 }
 
 static sg_status read_shapes(sg_bench_input *in, sg_error *e)
@@ -236,8 +230,7 @@ static sg_status read_shapes(sg_bench_input *in, sg_error *e)
     in->d = (int)q[2];
     SG_TRY(read_count(in, "text_prefix", &in->text_prefix, e));
     SG_TRY(read_count(in, "text_suffix", &in->text_suffix, e));
-    sg_order order;
-    SG_TRY(read_order(in, &order, e));
+    SG_TRY(read_order(in, e));
     return read_grid(in, e);
 }
 
@@ -264,9 +257,8 @@ static void take_row(const sg_bench_input *in, float *x, sg_tensor t, int heads,
 
 static sg_status take_file(sg_bench_input *in, sg_error *e)
 {
-    sg_order order;
-    SG_TRY(read_order(in, &order, e));
-    int32_t *const token = sg_bench_input_order(in, in->order), *const theirs = sg_bench_input_order(in, order);
+    int32_t *const token = sg_bench_input_order(in, in->order), *const theirs =
+                                                                    sg_bench_input_order(in, in->file_order);
     int32_t *const row = malloc((size_t)in->n * sizeof *row); /* of a token in the file */
     const bool     allocated = token && theirs && row;
     if (allocated) sg_order_invert(row, theirs, in->n);

@@ -24,8 +24,8 @@ typedef struct sg_bench_input {
     int64_t     grid[3];                     /* frames, rows, columns */
     int64_t     text_prefix, text_suffix, n; /* tokens of text at either end; all tokens */
     sg_dtype    dtype;
-    sg_order    order;
-    float      *host[3]; /* q [n, h, d], k and v [n, hk, d], rounded to dtype, in that order */
+    sg_order    order, file_order; /* of host's rows, and of the file's */
+    float      *host[3];           /* q [n, h, d], k and v [n, hk, d], rounded to dtype, in that order */
     sg_source  *file;
 } sg_bench_input;
 

@@ -83,7 +83,8 @@ const char *sg_sink_endings(char *text, size_t size) { return list_endings(text,
 static sg_status no_ending(const char *path, const char *what, const char *among, sg_error *e)
 {
     return sg_error_set(e, SG_E_ARG, "%s: '%s': the ending decides the format, and must be one of %s%s", what, path,
-                        list_endings((char[80]){0}, 80, among), SG_FFMPEG ? "" : " in this build, which has no FFmpeg");
+                        list_endings((char[80]){0}, 80, among),
+                        SG_FFMPEG || !among ? "" : " in this build, which has no FFmpeg");
 }
 
 sg_status sg_sink_check_ending(const char *path, const char *what, const char *endings, sg_error *e)

@@ -30,9 +30,10 @@ typedef struct sg_clip {
     const char *const *encoders;
 } sg_clip;
 
-/* A format. Calls come in order open, write for each frame, finish, close; close also comes after any failure, and must
- * stand a half-opened state (zeroed before open). write runs in a thread of the sink's, all others in the caller's. The sink
- * opens the file, and completes, publishes or discards it. NULL stands for a function that does nothing. */
+/* A format. Calls come in order open, write for each frame, finish, close; close also comes after any failure, and
+ * must stand a half-opened state (zeroed before open). write runs in a thread of the sink's, all others in the
+ * caller's. The sink opens the file, and completes, publishes or discards it. NULL stands for a function that does
+ * nothing. */
 typedef struct sg_sink_type {
     const char *name;
     const char *endings;                /* parted by blanks, the first is the usual one */
@@ -45,8 +46,8 @@ typedef struct sg_sink_type {
     sg_status (*check)(const sg_clip *clip, sg_error *e);
     /* FFmpeg's name of the encoder that the clip will be written by, and in *what what it makes. NULL: there is but one. */
     const char *(*encoder)(const sg_clip *clip, const char **what);
-    /* The file of a frame, the caller's to free; NULL: no memory. Where each frame is a file of its own, SG_SINK_THREADS
-     * threads write, each another frame, in any order. NULL: all frames are in the one file. */
+    /* The file of a frame, the caller's to free; NULL: no memory. Where each frame is a file of its own,
+     * SG_SINK_THREADS threads write, each another frame, in any order. NULL: all frames are in the one file. */
     char *(*file_name)(const sg_clip *clip, int index);
     /* clip and file stay until close. */
     sg_status (*open)(void *state, const sg_clip *clip, sg_output_file *file, sg_error *e);
@@ -69,8 +70,8 @@ const char *sg_sink_default_name(int frames);
 /* ".mp4, .mkv, .webp, .png, .jpg, .y4m": what this build writes. Returns text. */
 const char *sg_sink_endings(char *text, size_t size);
 
-/* What is seen of a file without a clip: its ending is one of these, parted by blanks, that this build writes, and its folder
- * is writable. what names the option in messages. SG_E_ARG, SG_E_FILE. */
+/* What is seen of a file without a clip: its ending is one of these, parted by blanks, that this build writes, and
+ * its folder is writable. what names the option in messages. SG_E_ARG, SG_E_FILE. */
 sg_status sg_sink_check_ending(const char *path, const char *what, const char *endings, sg_error *e) SG_MUST_USE;
 
 /* Checks the clip: a known ending, a format that can hold it, a writable folder. SG_E_ARG, SG_E_FILE, or

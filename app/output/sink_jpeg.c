@@ -36,7 +36,8 @@ static sg_status jpeg_check(const sg_clip *clip, sg_error *e)
                         MAX_SIDE, clip->width, clip->height);
 }
 
-/* libjpeg's code and tables, its rows, and the file, whose memory doubles as it grows: noise takes as much as its samples. */
+/* libjpeg's code and tables, its rows, and the file, whose memory doubles as it grows: noise takes as much as its
+ * samples. */
 static size_t jpeg_bytes(const sg_clip *clip)
 {
     enum { CODE = 320 << 10, ROW = 100 };

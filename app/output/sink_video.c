@@ -1,6 +1,6 @@
-/* sink_video.c - what FFmpeg's libraries write: MP4 with H.264, or with AV1 where no encoder of H.264 opens, yuv420p, BT.709 in
- * limited range and tagged so, the index in front; Matroska with FFV1, the pixels as they are, nothing lost; WebP, an animation
- * that repeats, or one picture. */
+/* sink_video.c - what FFmpeg's libraries write: MP4 with H.264, or with AV1 where no encoder of H.264 opens,
+ * yuv420p, BT.709 in limited range and tagged so, the index in front; Matroska with FFV1, the pixels as they are,
+ * nothing lost; WebP, an animation that repeats, or one picture. */
 #include "mp4_encoder.h"
 
 #include <libavformat/avformat.h>
@@ -73,7 +73,8 @@ static sg_status open_container(video *v, const sg_sink_type *type, const sg_cli
     return fail(v, e, SG_E_UNSUPPORTED, what, av);
 }
 
-/* An encoder of RGB, whose pictures are not converted but for the order of their bytes; a format sets the rest before begin. */
+/* An encoder of RGB, whose pictures are not converted but for the order of their bytes; a format sets the rest
+ * before begin. */
 static sg_status open_rgb(video *v, const char *encoder, enum AVPixelFormat pixels, sg_error *e)
 {
     v->codec = sg_video_context(avcodec_find_encoder_by_name(encoder), v->clip, pixels);
@@ -300,8 +301,8 @@ static sg_status mkv_check(const sg_clip *clip, sg_error *e)
                         "MKV: this FFmpeg has no FFV1 encoder; use .png, which loses nothing either");
 }
 
-/* The encoder's tables and room for the largest packets, and the part of the file that Matroska keeps back. Measured from
- * 64x64 to 832x480, within 6 MiB. */
+/* The encoder's tables and room for the largest packets, and the part of the file that Matroska keeps back. Measured
+ * from 64x64 to 832x480, within 6 MiB. */
 static size_t mkv_bytes(const sg_clip *clip)
 {
     enum { CODE = 5 << 20, PIXEL = 150 };
@@ -338,8 +339,8 @@ const sg_sink_type sg_sink_mkv = {
 
 /* ---- WebP ---- */
 
-/* libwebp_anim is not it: what it keeps of the frame before shows seams, 35 dB where whole frames have 41. FFmpeg keeps no
- * settings in a WebP: they are a chunk at its end, which others leave alone (RFC 9649, section 2.7.1.6). */
+/* libwebp_anim is not it: what it keeps of the frame before shows seams, 35 dB where whole frames have 41. FFmpeg
+ * keeps no settings in a WebP: they are a chunk at its end, which others leave alone (RFC 9649, section 2.7.1.6). */
 #define WEBP_ENCODER "libwebp"
 #define SETTINGS_CHUNK "sgen"
 enum { MAX_SIDE = 16383, QUALITY = 90, RIFF_HEAD = 12, CHUNK_HEAD = 8, MAX_SETTINGS = 16 << 20 };

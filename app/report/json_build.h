@@ -1,5 +1,5 @@
-/* json_build.h - JSON put together piece by piece: a failure, which is one of memory, leaves NULL, and what is added to NULL is
- * dropped, so that one look at the end suffices. json_pack, too, makes NULL of a NULL under "o". */
+/* json_build.h - JSON put together piece by piece: a failure, which is one of memory, leaves NULL, and what is added
+ * to NULL is dropped, so that one look at the end suffices. json_pack, too, makes NULL of a NULL under "o". */
 #ifndef SG_JSON_BUILD_H
 #define SG_JSON_BUILD_H
 

@@ -232,7 +232,8 @@ static int columns_of(const char *text, int most, size_t *fit)
 
 #define DURATION(seconds) sg_duration((char[32]){0}, 32, seconds)
 
-/* "denoising 5/12 [#####-------] 0.52 s/step, 14.0 s left"; at its end without a terminal, "denoising 12/12, 0.52 s/step, 6.2 s". */
+/* "denoising 5/12 [#####-------] 0.52 s/step, 14.0 s left"; at its end without a terminal, "denoising 12/12, 0.52
+ * s/step, 6.2 s". */
 static void compose(sg_textbuf *line, const sg_progress *p, double now, int bar)
 {
     static const char full[] = "########################", rest[] = "------------------------"; /* BAR of them */
