@@ -36,7 +36,7 @@ def clip(rng, prompt, k, arm, names, texts):
             "text": texts[prompt], "groups": ["motion"] if prompt % 3 else ["colour", "motion"], "seed": (1 << 60) + prompt + k,
             "width": WIDTH, "height": HEIGHT, "frames": FRAMES, "file": f"{folder}/p {prompt}%2f#?-{k}.mp4",
             "picture": f"frames/{folder}/p {prompt}%2f#?-{k}.png",
-            "seconds": {"whole": denoiser + 2 + text, "text": text, "denoiser": denoiser, "decoder": 2}, "density": density,
+            "seconds": {"total": denoiser + 2 + text, "text": text, "denoise": denoiser, "decode": 2}, "density": density,
             "steps": 50, "skipped_steps": list(range(10, 10 + 8 * arm)),
             "flicker": 0.97 + 0.005 * arm + rng.gauss(0, 0.002), "sharpness": 120 - 4 * arm + rng.gauss(0, 3), "black": 0,
             "frozen": 0, "non_finite": 0}

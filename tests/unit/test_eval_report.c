@@ -58,7 +58,7 @@ static sg_interval of(const sg_eval_summary *s, int arm, int group, const char *
 
 /* ---- one line ---- */
 
-#define PLACE "\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"text\":\"a ball\""
+#define PLACE "\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"text\":\"a ball\""
 #define DONE "{" PLACE ",\"status\":\"done\",\"file\":\"a/b.mp4\",\"seconds\":{\"whole\":2}"
 
 static void test_line(void **state)
@@ -98,7 +98,7 @@ static void test_line(void **state)
     assert_true(c.black == 1 && c.frozen == 2 && c.non_finite == 3);
     assert_true(c.psnr.mean == 31 && c.psnr.minimum == 24.5 && isinf(c.psnr.p5));
     assert_true(c.ssim.mean == 0.9 && c.ssim.minimum == 0.8 && c.ssim.p5 == 0.85 && isnan(c.ms_ssim.mean));
-    assert_true(c.density == 0.48 && c.seconds.denoiser == 6.5 && c.seconds.decoder == 1.5 && c.seconds.own == 7.5);
+    assert_true(c.density == 0.48 && c.seconds.denoise == 6.5 && c.seconds.decode == 1.5 && c.seconds.own == 7.5);
     sg_eval_clip_free(&c);
 }
 
@@ -127,14 +127,14 @@ static void test_bad_lines(void **state)
         {"{\"arm\":\"x\"}", "version is missing"},
         {"{" PLACE ",\"status\":\"lost\"}", "status should be \"done\", \"failed\" or \"scored\""},
         {"{" PLACE "}", "status should be"},
-        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\"}", "seconds.whole is missing"},
-        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{}}", "seconds.whole is missing"},
+        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\"}", "seconds.total is missing"},
+        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{}}", "seconds.total is missing"},
         {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"whole\":-1}}",
-         "seconds.whole should be a number"},
+         "seconds.total should be a number"},
         {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"whole\":1,\"text\":2}}",
-         "seconds.text and seconds.encoder should be at most seconds.whole"},
+         "seconds.text and seconds.encode should be at most seconds.total"},
         {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"whole\":3,\"text\":2,\"encoder\":2}}",
-         "seconds.text and seconds.encoder should be at most seconds.whole"},
+         "seconds.text and seconds.encode should be at most seconds.total"},
         {"{" PLACE ",\"status\":\"done\",\"seconds\":{\"whole\":1}}", "file is missing"},
         {DONE ",\"psnr\":3}", "psnr should be an object"},
         {DONE ",\"psnr\":{\"mean\":\"x\"}}", "psnr.mean should be a number"},
