@@ -132,9 +132,9 @@ static void test_bad_lines(void **state)
         {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"whole\":-1}}",
          "seconds.whole should be a number"},
         {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"whole\":1,\"text\":2}}",
-         "seconds.text and seconds.encoder should be at most seconds.whole"},
+         "seconds.text together should be at most"},
         {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"whole\":3,\"text\":2,\"encoder\":2}}",
-         "seconds.text and seconds.encoder should be at most seconds.whole"},
+         "seconds.encoder and seconds.text"},
         {"{" PLACE ",\"status\":\"done\",\"seconds\":{\"whole\":1}}", "file is missing"},
         {DONE ",\"psnr\":3}", "psnr should be an object"},
         {DONE ",\"psnr\":{\"mean\":\"x\"}}", "psnr.mean should be a number"},
@@ -180,38 +180,6 @@ static void test_bad_lines(void **state)
     sg_error     e = {0};
     assert_int_equal(sg_eval_line_read(&c, "{\0}", 3, "f", 1, &e), SG_E_FORMAT);
     assert_non_null(strstr(e.text, "zero byte"));
-}
-
-/* A row of the table is all that a figure needs: by it a line is read, or refused, and the summary has its columns. */
-static void test_every_figure(void **state)
-{
-    (void)state;
-    sg_eval_results none = {0};
-    sg_eval_summary s;
-    sg_error        e = {0};
-    assert_int_equal(sg_eval_summary_make(&s, &none, 1, &e), SG_OK);
-    for (const sg_eval_figure *f = sg_eval_figures; f->key; f++) {
-        const bool        score = f->flags & SG_EVAL_SCORE;
-        const char *const dot = strchr(f->key, '.'), *const key = dot ? dot + 1 : f->key;
-        if (f->kinds >= SG_EVAL_MEAN) assert_true(isnan(of(&s, 0, 0, f->key).mean));
-        if (f->flags & (SG_EVAL_SCORE | SG_EVAL_JUDGED)) assert_true(f->name && f->unit && f->digits > 0);
-        for (int beyond = 0; beyond < 2 && !(f->flags & SG_EVAL_MADE); beyond++) {
-            char         text[512], inner[128];
-            sg_eval_clip c;
-            sg_error     why = {0};
-            snprintf(inner, sizeof inner, "\"%s\":%s%.17g%s", key, score ? "{\"p5\":" : "", f->hi + beyond,
-                     score ? "}" : "");
-            if (f->flags & SG_EVAL_WHOLE) snprintf(inner, sizeof inner, "\"%s\":%.0f", key, f->hi + beyond);
-            snprintf(text, sizeof text, "{" PLACE ",\"status\":\"failed\",%s%.*s%s%s%s}", dot ? "\"" : "",
-                     dot ? (int)(dot - f->key) : 0, f->key, dot ? "\":{" : "", inner, dot ? "}" : "");
-            const sg_status status = sg_eval_line_read(&c, text, strlen(text), "f", 1, &why);
-            if (status != (beyond ? SG_E_FORMAT : SG_OK)) fail_msg("%s: %s", text, why.text);
-            if (beyond && !strstr(why.text, f->key)) fail_msg("%s: %s", text, why.text);
-            if (!beyond) assert_true(sg_eval_values(f, &c)[score ? 2 : 0] == f->hi);
-            sg_eval_clip_free(&c);
-        }
-    }
-    sg_eval_summary_close(&s);
 }
 
 static void test_paths(void **state)
@@ -611,13 +579,19 @@ static void test_many_groups(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_line),       cmocka_unit_test(test_unknown),
-                                       cmocka_unit_test(test_bad_lines),  cmocka_unit_test(test_every_figure),
-                                       cmocka_unit_test(test_paths),      cmocka_unit_test(test_which_line),
-                                       cmocka_unit_test(test_student),    cmocka_unit_test(test_ssim_stays_below_one),
-                                       cmocka_unit_test(test_result),     cmocka_unit_test(test_summary),
-                                       cmocka_unit_test(test_files),      cmocka_unit_test(test_speedup),
-                                       cmocka_unit_test(test_identical),  cmocka_unit_test(test_refused),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_line),
+                                       cmocka_unit_test(test_unknown),
+                                       cmocka_unit_test(test_bad_lines),
+                                       cmocka_unit_test(test_paths),
+                                       cmocka_unit_test(test_which_line),
+                                       cmocka_unit_test(test_student),
+                                       cmocka_unit_test(test_ssim_stays_below_one),
+                                       cmocka_unit_test(test_result),
+                                       cmocka_unit_test(test_summary),
+                                       cmocka_unit_test(test_files),
+                                       cmocka_unit_test(test_speedup),
+                                       cmocka_unit_test(test_identical),
+                                       cmocka_unit_test(test_refused),
                                        cmocka_unit_test(test_many_groups)};
     char                    folder[] = "/tmp/test_eval_report.XXXXXX";
     if (!mkdtemp(folder) || chdir(folder) != 0) return 1;
