@@ -67,7 +67,8 @@ sg_status sg_eval_log_read(sg_eval_log *l, const char *folder, sg_error *e)
         const sg_eval_clip *const c = &r.clip[i];
         const char *const         problem = take(l, c->prompt, c->clip, c->arm, c->done);
         if (problem)
-            status = sg_error_set(e, SG_E_FORMAT, "%s/%s: line %d: %s", folder, r.source[c->source]->d_name, c->line, problem);
+            status = sg_error_set(e, SG_E_FORMAT, "%s/%s: line %d: %s", folder, r.source[c->source]->d_name, c->line,
+                                  problem);
     }
     sg_eval_results_close(&r);
     return status;

@@ -70,7 +70,7 @@ static bool makes_images(const sg_eval_results *r)
     return i == r->count;
 }
 
-/* Of an arm, over all prompts. */
+/* This is over all prompts. */
 static const sg_interval *find(const evaluation *v, int arm, const char *name)
 {
     return sg_eval_summary_find(&v->summary, arm, 0, name);
@@ -146,7 +146,8 @@ static json_t *results_json(evaluation *v)
     return a;
 }
 
-/* Of each prompt that has some: {prompt, image: {file, hash, picture}, last_image, video: {file, hash, strength}}. */
+/* An entry for each prompt that has some: {prompt, image: {file, hash, picture}, last_image, video: {file, hash,
+ * strength}}. */
 static json_t *pictures_json(evaluation *v)
 {
     json_t *const a = json_array();
@@ -179,7 +180,8 @@ static sg_status summary_json(json_t **out, evaluation *v, sg_error *e)
 
 /* ---- the clips, for the page ---- */
 
-/* What is unknown is left out, and a number of frames or steps that is 0. A score is [mean, minimum, 5th percentile]; infinity, of PSNR, is beyond all others there. */
+/* What is unknown is left out, and a whole number that is 0. A score is [mean, minimum, p5]; infinity, of PSNR, is
+ * beyond all others there. */
 static void set_figure(evaluation *v, json_t *j, const sg_eval_figure *f, const sg_eval_clip *c)
 {
     const double        beyond = 1e9;
@@ -338,8 +340,8 @@ static sg_status write_all(const char *directory, evaluation *v, sg_error *e)
     json_t *summary;
     SG_TRY(sg_path_join(path, sizeof path, directory, "summary.csv", e));
     SG_TRY(write_csv(path, v, e));
-    SG_TRY(summary_json(&summary, v, e));
-    sg_status status = sg_path_join(path, sizeof path, directory, "summary.json", e);
+    sg_status status = summary_json(&summary, v, e);
+    if (status == SG_OK) status = sg_path_join(path, sizeof path, directory, "summary.json", e);
     if (status == SG_OK) status = sg_report_save(path, summary, e);
     if (status == SG_OK) status = sg_path_join(path, sizeof path, directory, "report.html", e);
     if (status == SG_OK) status = write_page(path, v, summary, e);

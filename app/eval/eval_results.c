@@ -70,7 +70,7 @@ static json_t *member(const json_t *j, const char *key)
     return json_is_null(v) ? NULL : v;
 }
 
-/* Of a path "a.b" the object a, or NULL where it is not there, and "b"; otherwise the line. */
+/* A path "a.b" has the object a, or NULL where it is not there, and the key "b"; another is a key of the line. */
 static sg_status find_holder(const reader *r, const json_t *line, const char *path, const json_t **holder,
                              const char **key)
 {
@@ -185,14 +185,14 @@ static sg_status read_figure(const reader *r, const json_t *line, const sg_eval_
     return SG_OK;
 }
 
-/* Those that are made of others. */
+/* These are made of others. */
 static sg_status make_figures(const reader *r, const json_t *line, sg_eval_clip *c)
 {
     const json_t *const skipped = member(line, "skipped_steps");
     const double        encoded = fmax(c->seconds.text, 0) + fmax(c->seconds.encode, 0);
     if (c->done && isnan(c->seconds.total)) return wrong(r, "seconds.total", "is missing");
     if (encoded > c->seconds.total)
-        return wrong(r, "seconds.text and seconds.encode", "should be at most seconds.total");
+        return wrong(r, "seconds.encode", "and seconds.text together should be at most seconds.total");
     if (skipped && (!json_is_array(skipped) || !((double)json_array_size(skipped) <= c->steps)))
         return wrong(r, "skipped_steps", "should be a list of some of the steps");
     c->seconds.own = c->seconds.total - encoded;
@@ -221,7 +221,7 @@ static const struct string {
                {"video.file", AT(video.file), MAY, false},
                {"video.hash", AT(video.hash), MAY, false}};
 
-/* For as long as the clip lives. */
+/* v lives as long as the clip. */
 static sg_status hold(const reader *r, sg_eval_clip *c, json_t *v)
 {
     if (!v || json_array_append(c->held, v) == 0) return SG_OK;
@@ -351,8 +351,8 @@ static void take_scores(sg_eval_clip *to, const sg_eval_clip *from)
         if (f->flags & SG_EVAL_JUDGED) *values(f, to) = *sg_eval_values(f, from);
 }
 
-/* Of the scored lines of a clip the last counts, unless a line of the same file that is done follows it; of the others the last
- * that is done, or the last, which comes to *to; false: there is none. */
+/* The last scored line of a clip counts, unless a line of the same file that is done follows it; and of the others
+ * the last that is done, or the last, which comes to *to. Returns whether there is one. */
 static bool keep_one(sg_eval_clip *to, sg_eval_clip *of, int count)
 {
     sg_eval_clip        one = {0};

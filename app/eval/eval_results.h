@@ -1,6 +1,6 @@
 /* eval_results.h - what `eval` has found so far: the lines of DIR/results*.jsonl, an object for each clip.
  *
- *   version       2; grows when a member changes its meaning or goes. Lines of version 1 are read too: they have kept for density
+ *   version       2; grows when a member changes its meaning or goes. Version 1 is read too: it has kept for density
  *   arm           its name
  *   arm_index     its place in the manifest's "arms"; 0 is what the others are compared with
  *   prompt, clip  place in the set, and which of that prompt's clips; both from 0
@@ -43,41 +43,44 @@ enum {
     SG_EVAL_GROUPS = 256      /* at most */
 };
 
+/* These are over the frames of a clip. INFINITY means that frames are equal. */
 typedef struct sg_eval_score {
-    double mean, minimum, p5; /* over the frames; INFINITY: equal frames */
+    double mean, minimum, p5;
 } sg_eval_score;
 
+/* own is total without text and encode, which an earlier clip may have had encoded. */
 typedef struct sg_eval_seconds {
-    double total, text, encode, denoise, decode;
-    double own; /* total without text and encode, which an earlier clip may have had encoded */
+    double total, text, encode, denoise, decode, own;
 } sg_eval_seconds;
 
+/* file is NULL where there is none. A video has no picture. */
 typedef struct sg_eval_picture {
-    const char *file, *hash, *picture; /* file NULL: there is none; a video has no picture */
+    const char *file, *hash, *picture;
 } sg_eval_picture;
 
-/* One clip. Unknown numbers are NAN, an unknown seed is -1, unknown strings are NULL; all strings are UTF-8. */
+/* This is a clip by one arm. Unknown numbers are NAN, an unknown seed is -1, unknown strings are NULL; strings are
+ * UTF-8, and held holds them. A clip that is not done failed. Once it is scored, what CLIP says of such clips is
+ * known. */
 typedef struct sg_eval_clip {
-    int             version;           /* of its line */
-    int             prompt, clip, arm; /* arm: its place */
-    bool            done;              /* or failed */
-    bool            scored;            /* what CLIP says is known, as far as there is such of this clip */
-    const char     *name;              /* of the arm */
+    int             version; /* of its line */
+    int             prompt, clip, arm;
+    bool            done, scored;
+    const char     *name; /* of the arm */
     const char     *text, *file, *picture, *error;
     sg_eval_picture image[SG_IMAGES], video;
-    const json_t   *groups; /* a list of strings; or NULL */
+    const json_t   *groups; /* a list of strings, or NULL */
     int64_t         seed;
     double          width, height, frames, black, frozen, non_finite, strength;
     sg_eval_seconds seconds;
     sg_eval_score   psnr, ssim, ms_ssim;
-    double          flicker, sharpness, clipsim, clip_t, clip_score;
-    double          density, steps, steps_computed; /* computed: not extrapolated by the step cache */
-    int             source, line;                   /* where it stands: a file, and its line from 1 */
-    json_t         *held;                           /* the strings */
+    double          flicker, sharpness, clipsim, clip_t, clip_score, density;
+    double          steps, steps_computed; /* computed: those that the step cache did not extrapolate */
+    int             source, line;          /* where it stands: a file, and its line from 1 */
+    json_t         *held;
 } sg_eval_clip;
 
-/* A figure of a clip is a member of sg_eval_clip and a row of the table: by the rows lines are read, and summary, CSV, JSON and
- * page are made. */
+/* A figure of a clip is a member of sg_eval_clip and a row of the table below: by the rows lines are read, and
+ * summary, CSV, JSON and page are made. The flags say of a figure: */
 typedef enum sg_eval_flag {
     SG_EVAL_WHOLE = 1 << 0,    /* it is a whole number */
     SG_EVAL_SCORE = 1 << 1,    /* it is an sg_eval_score, to the first arm, and its mean has an interval */
@@ -88,48 +91,55 @@ typedef enum sg_eval_flag {
     SG_EVAL_PAGE = 1 << 6      /* the page has it of each clip */
 } sg_eval_flag;
 
-/* What the summary has of a figure: all up to this. */
+/* The summary has of a figure all up to this: over the clips of an arm its mean, how far it is from the first arm's,
+ * and, of seconds, how many times as fast. */
 typedef enum sg_eval_kind { SG_EVAL_NONE, SG_EVAL_MEAN, SG_EVAL_CHANGE, SG_EVAL_SPEEDUP, SG_EVAL_KINDS } sg_eval_kind;
 
+/* key is that of lines, summary and page; "a.b" is member b of member a. Lines of version 1 may have `was` instead.
+ * at is the offset in sg_eval_clip of a double or an sg_eval_score; a line with a value beyond lo and hi is refused.
+ * Scores and judgements have a name for people, with so many digits and a unit, which begins with its space. */
 typedef struct sg_eval_figure {
-    const char  *key;    /* of a line, the summary and the page; "a.b" is member b of member a */
-    size_t       at;     /* offset in sg_eval_clip, of a double unless it is a score */
-    double       lo, hi; /* what is sound */
+    const char  *key;
+    size_t       at;
+    double       lo, hi;
     sg_eval_kind kinds;
     unsigned     flags; /* of sg_eval_flag */
-    const char  *name;  /* for people, of a score or a judgement; with so many digits */
+    const char  *name;
     int          digits;
-    const char  *unit; /* with its space */
-    const char  *was;  /* its key in lines of version 1, if another */
+    const char  *unit, *was;
 } sg_eval_figure;
 
-extern const sg_eval_figure sg_eval_figures[]; /* up to one whose key is NULL */
+/* The table ends with a row whose key is NULL. */
+extern const sg_eval_figure sg_eval_figures[];
 
-/* Its value; three of a score. */
+/* This is where the clip has the figure: one double, or three of a score. */
 const double *sg_eval_values(const sg_eval_figure *f, const sg_eval_clip *c);
 
+/* clip[count] is sorted by prompt, clip and arm, and has each once; source[sources] is sorted by d_name. Zero is
+ * none. */
 typedef struct sg_eval_results {
-    int             count;
-    size_t          room;
-    sg_eval_clip   *clip; /* [count], sorted by prompt, clip and arm, each once */
-    int             sources;
-    struct dirent **source; /* files in the folder, sorted by d_name */
-} sg_eval_results;          /* zero: none */
+    int             count, sources;
+    size_t          room; /* for clips */
+    sg_eval_clip   *clip;
+    struct dirent **source;
+} sg_eval_results;
 
 /* Is this the name of such a file: results*.jsonl? */
 bool sg_eval_results_owns(const char *name);
 
-/* Reads all of them in a folder, sorted by name; none is no error. Of several lines for one clip of one arm the last that
- * is done counts, or the last; and the last that is scored, unless the same file has the clip done again after it. SG_E_FORMAT tells file, line and member: of JSON that is not sound, a value of another
- * type or out of bounds, a path that leaves the folder; SG_E_FILE, SG_E_MEMORY. Takes memory in proportion to the files.
- * The caller closes, after a failure too. */
+/* Reads all of them in a folder, sorted by name; none is no error. Of several lines for one clip of one arm the last
+ * that is done counts, or the last; and the last that is scored, unless the same file has the clip done again after
+ * it. SG_E_FORMAT tells file, line and member: of JSON that is not sound, a value of another type or out of bounds, a
+ * path that leaves the folder; SG_E_FILE, SG_E_MEMORY. Takes memory in proportion to the files. The caller closes,
+ * after a failure too. */
 sg_status sg_eval_results_open(sg_eval_results *out, const char *directory, sg_error *e) SG_MUST_USE;
 void      sg_eval_results_close(sg_eval_results *r);
 
-/* The clip's place in the results; -1: there is none. */
+/* Returns the clip's place in the results, or -1. */
 int sg_eval_results_find(const sg_eval_results *r, int prompt, int clip, int arm);
 
-/* One line without its newline, of so many bytes; file and line for messages. *out is to be freed in any case. */
+/* Reads one line without its newline, of so many bytes; messages name file and line. *out is to be freed in any case.
+ * */
 sg_status sg_eval_line_read(sg_eval_clip *out, const char *text, size_t size, const char *file, int line,
                             sg_error *e) SG_MUST_USE;
 void      sg_eval_clip_free(sg_eval_clip *c);

@@ -62,7 +62,7 @@ static double value(const sg_eval_column *k, const sg_eval_clip *c, const sg_eva
 
 /* ---- one row ---- */
 
-/* Of a column. */
+/* A column is summed here. */
 typedef struct sums {
     sg_running over;     /* the prompts */
     double     sum;      /* over the clips of one prompt */

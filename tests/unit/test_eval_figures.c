@@ -1,0 +1,61 @@
+/* test_eval_figures.c - the table of the figures of a clip: a row is all that a figure needs. */
+#include "eval_summary.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Reads a line with this figure; c is to be freed. */
+static sg_status read_with(sg_eval_clip *c, const sg_eval_figure *f, double v, sg_error *e)
+{
+    char              key[32];
+    const char *const dot = strchr(f->key, '.');
+    json_t           *value = f->flags & SG_EVAL_WHOLE ? json_integer((json_int_t)v) : json_real(v);
+    snprintf(key, sizeof key, "%.*s", dot ? (int)(dot - f->key) : 31, f->key);
+    if (f->flags & SG_EVAL_SCORE) value = json_pack("{s:o}", "p5", value);
+    if (dot) value = json_pack("{s:o}", dot + 1, value);
+    json_t *const line = json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:o}", "version", 2, "arm", "x", "arm_index", 0,
+                                   "prompt", 0, "clip", 0, "text", "t", "status", "failed", key, value);
+    char *const   text = json_dumps(line, 0);
+    assert_non_null(text);
+    const sg_status status = sg_eval_line_read(c, text, strlen(text), "f", 1, e);
+    json_decref(line);
+    free(text);
+    return status;
+}
+
+/* By the row a line is read, or refused, and the summary has its columns. */
+static void test_every_figure(void **state)
+{
+    (void)state;
+    sg_eval_results none = {0};
+    sg_eval_summary s;
+    sg_error        e = {0};
+    assert_int_equal(sg_eval_summary_make(&s, &none, 1, &e), SG_OK);
+    for (const sg_eval_figure *f = sg_eval_figures; f->key; f++) {
+        sg_eval_clip c;
+        sg_error     why = {0};
+        if (f->kinds >= SG_EVAL_MEAN) assert_true(isnan(sg_eval_summary_find(&s, 0, 0, f->key)->mean));
+        if (f->flags & (SG_EVAL_SCORE | SG_EVAL_JUDGED)) assert_true(f->name && f->unit && f->digits > 0);
+        if (f->flags & SG_EVAL_MADE) continue;
+        assert_int_equal(read_with(&c, f, f->hi, &e), SG_OK);
+        assert_true(sg_eval_values(f, &c)[f->flags & SG_EVAL_SCORE ? 2 : 0] == f->hi);
+        sg_eval_clip_free(&c);
+        if (read_with(&c, f, f->hi + 1, &why) != SG_E_FORMAT || !strstr(why.text, f->key))
+            fail_msg("%s: %s", f->key, why.text);
+        sg_eval_clip_free(&c);
+    }
+    sg_eval_summary_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_figure)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
