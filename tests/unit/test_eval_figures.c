@@ -54,8 +54,24 @@ static void test_every_figure(void **state)
     sg_eval_summary_close(&s);
 }
 
+/* Lines of version 1, which are those of 0.1.0, have other names for some. */
+static void test_figures_of_version_1(void **state)
+{
+    (void)state;
+    static const char line[] =
+        "{\"version\":1,\"arm\":\"x\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"text\":\"t\",\"status\":\"done\",\"file\":\"a\","
+        "\"seconds\":{\"whole\":11,\"text\":1,\"encoder\":2,\"denoiser\":5,\"decoder\":3},\"kept\":0.25}";
+    sg_eval_clip c;
+    sg_error     e = {0};
+    assert_int_equal(sg_eval_line_read(&c, line, sizeof line - 1, "f", 1, &e), SG_OK);
+    assert_true(c.seconds.total == 11 && c.seconds.encode == 2 && c.seconds.denoise == 5 && c.seconds.decode == 3);
+    assert_true(c.seconds.own == 8 && c.density == 0.25);
+    sg_eval_clip_free(&c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_figure)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_figure),
+                                       cmocka_unit_test(test_figures_of_version_1)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,7 +139,7 @@ static void test_bad_lines(void **state)
         {DONE ",\"psnr\":{\"mean\":1e300}}", "psnr.mean should be a number"},
         {DONE ",\"psnr\":{\"mean\":1e999}}", "not valid JSON"},
         {DONE ",\"density\":1.5}", "density should be a number from 0 to 1"},
-        {DONE ",\"kept\":1.5}", "kept should be a number from 0 to 1"},
+        {DONE ",\"density\":1.5}", "density should be a number from 0 to 1"},
         {DONE ",\"steps\":0}", "steps should be a whole number from 1 to 1000"},
         {DONE ",\"steps\":1001}", "steps should be a whole number from 1 to 1000"},
         {DONE ",\"steps\":2,\"skipped_steps\":[0,0,0]}", "skipped_steps should be a list of some of the steps"},
@@ -164,8 +164,8 @@ static void test_bad_lines(void **state)
          "last_image.hash should be a string"},
         {DONE ",\"image\":{\"file\":\"a.png\",\"hash\":\"0\",\"picture\":\"/a.png\"}}",
          "image.picture should be a path within the folder, not /a.png"},
-        {"{\"version\":1,\"arm_index\":-1}", "arm_index should be a whole number"},
-        {"{\"version\":1,\"arm_index\":0,\"prompt\":1048576}", "prompt should be a whole number"},
+        {"{\"version\":2,\"arm_index\":-1}", "arm_index should be a whole number"},
+        {"{\"version\":2,\"arm_index\":0,\"prompt\":1048576}", "prompt should be a whole number"},
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         sg_eval_clip c;
@@ -197,7 +197,7 @@ static void test_paths(void **state)
 /* ---- files ---- */
 
 #define AT(prompt, clip, arm, status, error)                                                                           \
-    "{\"version\":1,\"arm\":\"x\",\"arm_index\":" arm ",\"prompt\":" prompt ",\"clip\":" clip ",\"status\":\"" status  \
+    "{\"version\":2,\"arm\":\"x\",\"arm_index\":" arm ",\"prompt\":" prompt ",\"clip\":" clip ",\"status\":\"" status  \
     "\",\"text\":\"t\",\"file\":\"f\",\"seconds\":{\"total\":1},\"error\":\"" error "\"}"
 
 static void test_which_line(void **state)
@@ -255,38 +255,38 @@ static const char manifest[] = FORMAT ",\"arms\": [\"dense\", \"a,\\\"b\\\"\"], 
 
 /* 3 prompts; the first with two clips. Of the last, arm 0 failed; of the second, arm 1 gave an equal clip. */
 static const char lines[] =
-    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"</"
+    "{\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"</"
     "script><b>\","
-    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"total\":11,\"text\":1,\"denoise\":8},\"flicker\":0.9,\"kept\":1}"
+    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"total\":11,\"text\":1,\"denoise\":8},\"flicker\":0.9,\"density\":1}"
     "\n"
-    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":1,\"status\":\"done\",\"text\":\"x\","
-    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"total\":12,\"text\":0,\"denoise\":9},\"flicker\":0.8,\"kept\":1}"
+    "{\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":1,\"status\":\"done\",\"text\":\"x\","
+    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"total\":12,\"text\":0,\"denoise\":9},\"flicker\":0.8,\"density\":1}"
     "\n"
-    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":1,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
-    "\"file\":\"f\",\"seconds\":{\"total\":10,\"denoise\":7},\"flicker\":0.7,\"kept\":1,\"black\":2}\n"
-    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":2,\"clip\":0,\"status\":\"failed\",\"text\":\"z\"}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"x\","
-    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"total\":5,\"denoise\":4},\"flicker\":0.95,\"kept\":0.5,"
+    "{\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":1,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
+    "\"file\":\"f\",\"seconds\":{\"total\":10,\"denoise\":7},\"flicker\":0.7,\"density\":1,\"black\":2}\n"
+    "{\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":2,\"clip\":0,\"status\":\"failed\",\"text\":\"z\"}\n"
+    "{\"version\":2,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"x\","
+    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"total\":5,\"denoise\":4},\"flicker\":0.95,\"density\":0.5,"
     "\"steps\":50,\"skipped_steps\":[4,7],"
     "\"psnr\":{\"mean\":30,\"minimum\":20,\"p5\":25}}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":1,\"status\":\"done\",\"text\":\"x\","
-    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"total\":6,\"denoise\":3},\"flicker\":0.85,\"kept\":0.25,"
+    "{\"version\":2,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":1,\"status\":\"done\",\"text\":\"x\","
+    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"total\":6,\"denoise\":3},\"flicker\":0.85,\"density\":0.25,"
     "\"steps\":31,"
     "\"psnr\":{\"mean\":34,\"minimum\":22,\"p5\":25}}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
-    "\"file\":\"f\",\"seconds\":{\"total\":8,\"denoise\":5},\"flicker\":0.7,\"kept\":0.5,"
+    "{\"version\":2,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
+    "\"file\":\"f\",\"seconds\":{\"total\":8,\"denoise\":5},\"flicker\":0.7,\"density\":0.5,"
     "\"psnr\":{\"mean\":null,\"minimum\":null,\"p5\":null}}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":2,\"clip\":0,\"status\":\"done\",\"text\":\"z\","
-    "\"file\":\"f\",\"seconds\":{\"total\":4,\"denoise\":3},\"flicker\":0.6,\"kept\":0.5,\"frozen\":1,\"non_finite\":"
+    "{\"version\":2,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":2,\"clip\":0,\"status\":\"done\",\"text\":\"z\","
+    "\"file\":\"f\",\"seconds\":{\"total\":4,\"denoise\":3},\"flicker\":0.6,\"density\":0.5,\"frozen\":1,\"non_finite\":"
     "4}\n"
-    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"scored\",\"text\":\"x\","
+    "{\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"scored\",\"text\":\"x\","
     "\"clipsim\":0.25,\"clip_t\":0.5}\n"
-    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":\"y\","
+    "{\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":\"y\","
     "\"clipsim\":-0.5,\"clip_t\":0.75}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"scored\",\"text\":"
+    "{\"version\":2,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"scored\",\"text\":"
     "\"x\","
     "\"clipsim\":0.125,\"clip_t\":0.25}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":"
+    "{\"version\":2,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":"
     "\"y\","
     "\"clipsim\":-0.5,\"clip_t\":1}\n";
 
@@ -346,7 +346,7 @@ static sg_interval ssim_of(const double *ssim, int count)
         const size_t n = strlen(text);
         snprintf(
             text + n, sizeof text - n,
-            "{\"version\":1,\"arm\":\"s\",\"arm_index\":1,\"prompt\":%d,\"clip\":0,\"status\":\"done\",\"text\":\"x\","
+            "{\"version\":2,\"arm\":\"s\",\"arm_index\":1,\"prompt\":%d,\"clip\":0,\"status\":\"done\",\"text\":\"x\","
             "\"file\":\"f\",\"seconds\":{\"total\":1},\"ssim\":{\"mean\":%.17g,\"minimum\":0,\"p5\":0}}\n",
             i, ssim[i]);
     }
@@ -474,7 +474,7 @@ static sg_interval speedup_of(const double share[4], double first, double second
     for (int i = 0; i < 8; i++) {
         const double denoiser = i % 2 ? (i + 2) * share[i / 2] : i + 3;
         snprintf(text + strlen(text), sizeof text - strlen(text),
-                 "{\"version\":1,\"arm\":\"x\",\"arm_index\":%d,\"prompt\":%d,\"clip\":0,\"status\":\"done\","
+                 "{\"version\":2,\"arm\":\"x\",\"arm_index\":%d,\"prompt\":%d,\"clip\":0,\"status\":\"done\","
                  "\"text\":\"t\",\"file\":\"f\",\"seconds\":{\"total\":%g,\"denoise\":%g}}\n",
                  i % 2, i / 2, denoiser + (i % 2 ? second : first), denoiser);
     }
@@ -509,9 +509,9 @@ static void test_identical(void **state)
 {
     (void)state;
     static const char equal[] =
-        "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
+        "{\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
         "\"file\":\"f\",\"seconds\":{\"total\":10}}\n"
-        "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":"
+        "{\"version\":2,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":"
         "\"y\","
         "\"file\":\"f\",\"seconds\":{\"total\":8},\"psnr\":{\"mean\":null,\"minimum\":null,\"p5\":null}}\n";
     sg_error e = {0};
@@ -565,7 +565,7 @@ static void test_many_groups(void **state)
     assert_non_null(f);
     for (int i = 0; i <= SG_EVAL_GROUPS; i++)
         fprintf(f,
-                "{\"version\":1,\"arm\":\"x\",\"arm_index\":0,\"prompt\":%d,\"clip\":0,\"status\":\"failed\","
+                "{\"version\":2,\"arm\":\"x\",\"arm_index\":0,\"prompt\":%d,\"clip\":0,\"status\":\"failed\","
                 "\"text\":\"t\",\"groups\":[\"g%d\"]}\n",
                 i, i);
     fclose(f);
