@@ -62,7 +62,7 @@ sg_status sg_arm_run_open(sg_arm_run *x, const sg_session_options *o, sg_error *
     SG_TRY(sg_session_resolve(s, &x->shared, e));
     SG_TRY(choose_size(x, e));
     sg_notice_request(&s->progress, s->engine, s->asked, &x->shared);
-    SG_TRY(sg_session_give(s, &x->shared.request, e));
+    if (s->asked->prompt) SG_TRY(sg_session_give(s, &x->shared.request, e)); /* else each entry has its own */
     x->shared.request.prompt = s->asked->prompt;
     for (int i = 0; i < x->arms.count; i++) {
         sg_error why = {0};

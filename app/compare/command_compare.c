@@ -173,8 +173,8 @@ static json_t *figures(const pair *p, int clip)
 {
     const sg_clip_figures *const f = &p->total.of[clip];
     json_t *const j = json_pack("{s:o, s:f, s:o, s:i, s:i}", "path", sg_report_name(p->path[clip]), "sharpness",
-                                f->sharpness, "temporal_flickering", sg_report_number(f->flicker), "black_frames",
-                                f->black, "frozen_pairs", f->frozen);
+                                f->sharpness, "flicker", sg_report_number(f->flicker), "black",
+                                f->black, "frozen", f->frozen);
     if (!p->judge) return j;
     const sg_similarity_totals s = sg_clip_similarity_total(&p->similarity[clip]);
     json_t *const              by_clip = json_pack("{s:o, s:o, s:o}", "clipsim", sg_report_number(s.clipsim), "clip_t",
@@ -201,7 +201,7 @@ static sg_status save(const char *path, const pair *p, sg_error *e)
     json_t *const j = whole
                           ? json_pack("{s:s, s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:O}", "format", FORMAT,
                                       "version", VERSION, "measured", sg_clip_loss_names[loss(p)], "frames", s->count,
-                                      "identical_frames", s->identical, "psnr", summary(&p->total.psnr), "ssim",
+                                      "identical", s->identical, "psnr", summary(&p->total.psnr), "ssim",
                                       summary(&p->total.ssim), "ms_ssim", summary(&p->total.ms_ssim), "ms_ssim_scales",
                                       s->scales, "a", figures(p, 0), "b", figures(p, 1), "each", frames)
                           : NULL;

@@ -97,11 +97,10 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
         json_decref(command);
         return status;
     }
-    json_t *const rest =
-        json_pack("{s:o, s:s, s:i, s:{s:o, s:i, s:o}, s:o, s:o}", "command",
-                  sg_settings_command(j, SG_COMMAND_EVAL, "again"), "format", SG_EVAL_FORMAT, "version", VERSION,
-                  "prompts", "file", sg_report_name(sg_path_name(kept.prompts)), "count", v->set.count, "hash",
-                  hexadecimal(hash_prompts(v)), "arms", names_json(v), "arm_settings", arm_settings_json(v));
+    json_t *const rest = json_pack(
+        "{s:o, s:s, s:i, s:{s:o, s:i, s:o}, s:o, s:o}", "command", command, "format", SG_EVAL_FORMAT, "version",
+        VERSION, "prompts", "file", sg_report_name(sg_path_name(kept.prompts)), "count", v->set.count, "hash",
+        hexadecimal(hash_prompts(v)), "arms", names_json(v), "arm_settings", arm_settings_json(v));
     (void)json_object_del(j, "clip");
     const bool whole =
         rest && json_object_update(j, rest) == 0 && (!v->clip || json_object_set(j, "clip", v->clip) == 0);
@@ -225,7 +224,7 @@ static bool add_option(json_t *manifest, const char *dir)
     if (f && there) {
         fputs(there, f);
         fputs(" --clip ", f);
-        sg_print_word(f, sg_path_name(dir));
+        sg_print_word(f, dir);
     }
     bool whole = f && fclose(f) == 0;
     if (whole && there) whole = json_object_set_new(manifest, "command", sg_report_name(text)) == 0;

@@ -284,12 +284,12 @@ void sg_settings_print(FILE *f, json_t *settings, sg_command command, const char
     sg_settings       s = sg_options_empty(command);
     const sg_option  *o;
     sg_settings_get(&s, settings);
-    if (s.model && strcmp(s.model, ours) == 0) s.model = NULL;
+    if (s.model && strcmp(sg_path_name(s.model), ours) == 0) s.model = NULL;
     sg_settings_drop_idle(&s, SG_OPTION_KEPT);
     fprintf(f, "sparge-gen%s%s", *name ? " " : "", name);
     for (int i = 0; (o = sg_settings_next(&s, SG_OPTION_KEPT, &i)) != NULL;)
         if (sg_settings_has(&s, o) || o->kind == SG_OPTION_INT64) print_option(f, &s, o);
-    fputs(" -o ", f);
+    fputs(s.batch ? " --grid " : " -o ", f); /* of a batch the file is its grid */
     sg_print_word(f, output);
 }
 

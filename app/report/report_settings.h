@@ -35,7 +35,7 @@ sg_status sg_report_decoding(json_t **out, const sg_settings *kept, const sg_req
 void sg_settings_get(sg_settings *s, json_t *j);
 
 /* "sparge-gen COMMAND --name value ...": the command of settings. Options that would have no effect are left out. output:
- * for -o. */
+ * for -o, or for --grid where the settings are those of a grid. */
 void sg_settings_print(FILE *f, json_t *settings, sg_command command, const char *output);
 
 /* The same as JSON; NULL: no memory. */

@@ -45,7 +45,7 @@ sg_status sg_session_resolve(sg_session *x, sg_rendering *r, sg_error *e)
 
 sg_status sg_session_give(sg_session *x, sg_request *r, sg_error *e)
 {
-    if (x->video.path) r->start_video = x->video.frame->rgb; /* that there is one is known before it is read */
+    sg_video_input_give(&x->video, &x->info, r); /* that there is one is known before it is read */
     SG_TRY(sg_pictures_apply(&x->pictures, x->engine, r, e));
     return sg_video_input_read(&x->video, x->engine, r, x->pictures.fit, e);
 }

@@ -122,7 +122,7 @@ makes_again() { # FILE [OPTION...]
 psnr() { # A B LEAST
     local report mean identical frames
     report=$(sparge-gen compare "$1" "$2" --json - 2>/dev/null) || fail "$1 and $2 are not compared"
-    read -r mean identical frames < <(json - psnr.mean identical_frames frames <<<"$report")
+    read -r mean identical frames < <(json - psnr.mean identical frames <<<"$report")
     [[ $identical == "$frames" || ${mean%.*} -ge $3 ]] || fail "$1 and $2 are $mean dB apart"
 }
 

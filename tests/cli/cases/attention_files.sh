@@ -10,11 +10,11 @@ head -c 128 /dev/zero | tr '\0' '\1' | safetensors all.safetensors '{"mask":{"dt
 # A name need not be UTF-8; where text must be, it is told without its other bytes.
 cp own.json $'o\xffn.json'
 sparge-gen "${prompt[@]}" "${large[@]}" --sparse-config $'o\xffn.json' --json j -o a.png 2>log || fail "$(<log)"
-has j settings.sparse_config='o\?n.json' attention.totals.density=0.1[23]* attention.totals.sparge=12
+has j settings.sparse_config.file='o\?n.json' attention.totals.density=0.1[23]* attention.totals.sparge=12
 grep -q '^attention: .*(0123456789abcdef; ' log && grep -q '^attention: 8[78] % .* 2 of 2 steps' log || fail "$(<log)"
 mv all.safetensors $'\xff.safetensors'
 sparge-gen "${prompt[@]}" "${large[@]}" --block-mask $'\xff.safetensors' -q --json j -o b.png || fail "a mask"
-has j settings.block_mask='\?.safetensors' attention.totals.density=1.0 attention.totals.sparge=12
+has j settings.block_mask.file='\?.safetensors' attention.totals.density=1.0 attention.totals.sparge=12
 
 own_model model
 rm -f model/sparge-attention.json

@@ -9,11 +9,11 @@ expect_files copy.json log table out out/dense.png $clip out/8-bits.png out/side
 cmp copy.json out/report.json || fail "two reports"
 [[ $(head -n 1 out/report.html) == "<!doctype html>" && $(tail -n 1 out/report.html) == "</script>" ]] || fail "no page"
 sed -n 's|^<script type="application/json" id="report">\({.*}\)</script>$|\1|p' out/report.html >page.json
-for file in copy page; do has $file.json format="sparge-gen compare" version=2 tokens=1024 settings.arms="$arms"; done
+for file in copy page; do has $file.json format="sparge-gen compare" version=3 tokens=1024 settings.arms="$arms"; done
 has copy.json sheet=null measured="before compression" repeat=1 shared_seconds.warm_up=[0-9]* \
-    'arms[0].attention_error=null' 'arms[0].psnr=null' 'arms[0].speedup=null' 'arms[*].temporal_flickering=null*null*null' \
+    'arms[0].attention_error=null' 'arms[0].psnr.mean=' 'arms[0].speedup.total.low=' 'arms[*].flicker=null*null*null' \
     'arms[1].density=0.25' "arms[1].file=${clip#out/}" 'arms[1].attention_error.relative_l1=0.*' 'arms[1].latents.relative_l2[1]=0.*' \
-    'arms[1].seconds.rounds[0].steps[1]=[0-9]*' 'arms[1].kept[1][5]=0.25' 'arms[2].name=8 bits'
+    'arms[1].seconds.rounds[0].steps[1]=[0-9]*' 'arms[1].densities[1][5]=0.25' 'arms[2].name=8 bits'
 [[ -z $(json copy.json 'same_kernel[*]')$(json copy.json 'arms[*].speedup.shared_steps[*]') ]] || fail "$(<copy.json)"
 [[ $(grep -c '^reading the prompt 1/1' log) == 1 ]] || fail "the prompt was read more than once"
 for row in 'dense  *1.000 ' 'sparge:topk=0.25:tail=off  *0.250 ' '8 bits  *1.000 ' '8 bits  *[0-9]*\.[0-9]*  *0.9'; do

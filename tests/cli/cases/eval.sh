@@ -14,11 +14,11 @@ done
 expect_files log set.txt out out/dense out/8-bits out/frames out/frames/dense out/frames/8-bits out/manifest.json out/results.jsonl \
     out/summary.csv out/summary.json out/report.html "${clips[@]}"
 [[ $(json out/results.jsonl status | sort | uniq -c) == *" 12 done" ]] || fail "$(<out/results.jsonl)"
-json out/results.jsonl arm_index prompt clip seed kept psnr.mean file >lines
+json out/results.jsonl arm_index prompt clip seed density psnr.mean file >lines
 grep -qx "1 2 1 6 1.0 null 8-bits/a red ball-3.$ending" lines && grep -q "^0 1 0 3 1.0 - dense/" lines || fail "$(<lines)"
 [[ $(grep -c '^1 .* null ' lines) == 6 && $(grep -c '^0 .* - ' lines) == 6 ]] || fail "the first arm is compared with itself: $(<lines)"
 [[ $(json out/results.jsonl text arm picture) == *"../etc/passwd %d 8 bits frames/8-bits/"* ]] || fail "$(<out/results.jsonl)"
-has out/manifest.json seed=3 'arms[1]=8 bits' 'command=sparge-gen eval --prompts set.txt --out again --per-prompt 2 *'
+has out/manifest.json seed=3 'arms[1]=8 bits' 'command=sparge-gen eval --prompts set.txt --per-prompt 2 * -o again'
 [[ $(tail -n 1 out/summary.csv) == '"8 bits","all",3,6,0,6,6,inf,,,inf,inf,1,'* ]] || fail "$(<out/summary.csv)"
 [[ $(grep -c '^reading the prompt 1/1' log) == 1 ]] || fail "$(<log)"
 grep -q '^dense and 8 bits run the same kernels throughout' log && grep -q '^8 bits to dense: .* 6 of 6 ' log || fail "$(<log)"

@@ -33,4 +33,4 @@ refused 1 "many.png: its settings have more than 65536" info many.png
     chunk iTXt
     bytes 00000001 && printf IDAT
 } >shell.png
-[[ $(sparge-gen info shell.png | sed -n 's/^again: //p') == "sparge-gen --model m --prompt p --seed 1" ]] || fail "$(sparge-gen info shell.png)"
+[[ $(sparge-gen info shell.png | sed -n 's/^again: //p') == "sparge-gen --model m --prompt p --cache off --seed 1 -o again.png" ]] || fail "$(sparge-gen info shell.png)"

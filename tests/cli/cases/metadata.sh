@@ -8,7 +8,7 @@ sparge-gen "${options[@]}" -o a.png || fail
 has_mp4 && { sparge-gen "${options[@]}" -o a.mp4 || fail; }
 for clip in a.*; do sparge-gen info --json "$clip" >"$clip.json" || fail "$clip"; done
 has_mp4 && { cmp a.png.json a.mp4.json || fail; }
-has a.png.json program="sparge-gen *" model=tiny-wan negative_prompt= width=32 height=32 frames=1 fps=9 steps=2 cfg_scale=1.25 \
+has a.png.json program="sparge-gen *" model.file=tiny-wan negative_prompt= width=32 height=32 frames=1 fps=9 steps=2 cfg_scale=1.25 \
     flow_shift=2.5 sampler=euler sched_compat=new seed=12345678901 dtype=f32 device='?*' attention=dense
 [[ $(json a.png.json prompt) == 'it'\''s \"quoted\" \\ <&> ; $(id)\t猫 🐱\nsecond line' ]] || fail "$(<a.png.json)"
 makes_again a.png

@@ -6,7 +6,7 @@ sparge-gen "${prompt[@]}" "${small[@]}" --frames 9 -q --latents l.safetensors -o
 for level in {0..9}; do
     mkdir "$level"
     sparge-gen --latents l.safetensors -q --png-level "$level" -o "$level/%d.png" || fail "level $level"
-    sparge-gen compare usual "$level" --json j >/dev/null && has j identical_frames=9 || fail
+    sparge-gen compare usual "$level" --json j >/dev/null && has j identical=9 || fail
     [[ $(sparge-gen info "$level/8.png") == *" --png-level $level"* ]] || fail "level $level: $(sparge-gen info "$level/8.png")"
 done
 cmp <(tail -c 300 usual/3.png) <(tail -c 300 1/3.png) || fail "the usual level is not 1"

@@ -9,7 +9,7 @@ sparge-gen --prompt ball --negative-prompt "$(<long.txt)" "${one[@]}" --cfg-scal
 has a.json prompt_tokens=2 negative_tokens=512 negative_tokens_cut=89
 sparge-gen --prompt ball "${one[@]}" && mv a.png without.png
 sparge-gen --prompt ball --negative-prompt cube "${one[@]}" || fail
-sparge-gen compare a.png without.png --json a.json >/dev/null && has a.json identical_frames=1 || fail
+sparge-gen compare a.png without.png --json a.json >/dev/null && has a.json identical=1 || fail
 [[ $(sparge-gen info a.png | tail -n 1) != *negative* ]] || fail "the command has a negative prompt"
 printf '{"prompt": "ball", "size": "40x32"}\n{"prompt": "cube", "frames": 2}\n{"prompt": "ring"}\n' >set.jsonl
 sparge-gen eval --prompts set.jsonl "${one[@]:0:8}" --arms dense -o sizes -q || fail

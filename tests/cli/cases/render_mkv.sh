@@ -5,15 +5,15 @@ clip=("${prompt[@]}" "${small[@]}" --frames 5 --fps 12 -q)
 mkdir frames
 for name in clip.mkv again.mkv frames/f-%d.png clip.mp4; do sparge-gen "${clip[@]}" -o $name || fail $name; done
 cmp clip.mkv again.mkv || fail "the same command gives another file"
-for other in again.mkv frames; do sparge-gen compare clip.mkv $other --json j >/dev/null && has j identical_frames=5 || fail; done
-cmp <(sparge-gen info clip.mkv) <(sparge-gen info clip.mp4) || fail "other settings"
+for other in again.mkv frames; do sparge-gen compare clip.mkv $other --json j >/dev/null && has j identical=5 || fail; done
+cmp <(sparge-gen info --json clip.mkv) <(sparge-gen info --json clip.mp4) || fail "other settings"
 head -c -2000 clip.mkv >cut.mkv
 refused 1 cut.mkv compare cut.mkv clip.mkv
 if has_crf; then
     sparge-gen "${clip[@]}" --crf 17 -o usual.mp4 || fail
     sparge-gen "${clip[@]}" --crf 42.5 -o small.mp4 || fail
     (($(stat -c %s small.mp4) < $(stat -c %s usual.mp4))) || fail "--crf changes nothing"
-    [[ $(sparge-gen info small.mp4) == *" --crf 42.5" ]] || fail "$(sparge-gen info small.mp4)"
+    [[ $(sparge-gen info small.mp4) == *" --crf 42.5 "* ]] || fail "$(sparge-gen info small.mp4)"
 fi
 command -v ffprobe >/dev/null && command -v ffmpeg >/dev/null || skip "no ffmpeg"
 [[ $(ffprobe -v error -count_frames -of csv=p=0 -show_entries \

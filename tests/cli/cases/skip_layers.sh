@@ -19,4 +19,4 @@ again=$(sparge-gen info own/side.* | sed -n 's/^again: //p')
 [[ $again == *" --skip-layers 1 --skip-layer-end 0.6 "* ]] || fail "$again"
 printf 'a ball\n' >set.txt
 sparge-gen eval --prompts set.txt "${model[@]:0:2}" "${model[@]:4}" "${own[@]}" -o runs || fail eval
-refused 2 'attention[1].slg_scale: 2.8 -> 3.0' eval --prompts set.txt "${model[@]:0:2}" "${model[@]:4}" "${own[@]/2.8/3}" -o runs
+refused 2 'arm_settings[1].slg_scale: 2.8 -> 3.0' eval --prompts set.txt "${model[@]:0:2}" "${model[@]:4}" "${own[@]/2.8/3}" -o runs

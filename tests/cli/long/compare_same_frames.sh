@@ -11,7 +11,7 @@ sparge-gen compare --prompt '</script><b>"é' "${few[@]}" -q --json copy.json >t
 expect_files table copy.json compare-0 compare-0/other compare-0/a.$ending compare-0/b.$ending \
     compare-0/side.$ending compare-0/frames.png compare-0/report.json compare-0/report.html
 cmp copy.json compare-0/report.json || fail "two reports"
-has copy.json repeat=1 'same_kernel[0].'{a=a,b=b} 'arms[1].identical_frames=17' 'arms[1].psnr.mean=null' 'arms[1].speedup.shared_steps[0]=[0-9]*'
+has copy.json repeat=1 'same_kernel[0].'{a=a,b=b} 'arms[1].identical=17' 'arms[1].psnr.mean=null' 'arms[1].speedup.shared_steps[0]=[0-9]*'
 # one step that is not dense is too little to time
 [[ $(json copy.json 'arms[1].speedup.*.mean' | tr '\n' ' ') == "null null null " ]] || fail "a speed-up: $(grep -A 20 speedup copy.json)"
 grep -q 'b *1.000 .* -  *-  *-$' table || fail "$(<table)"
