@@ -28,8 +28,8 @@ grep -q '^dense:steps=12: .* dB to dense:steps=20$' table || fail "$(<table)"
 echo "a ball" >set.txt
 set=(eval --prompts set.txt --size 32x32 --frames 1 --steps 16 -o runs -q --arms)
 for i in 1 2; do sparge-gen "${set[@]}" dense,dense:cache=usual:name=b || fail "eval"; done
-refused 2 'attention[1].cache: "usual" -> "fast"' "${set[@]}" dense,dense:cache=fast:name=b
-refused 2 'attention[1].steps: none -> 17' "${set[@]}" dense,dense:cache=usual:steps=17:name=b
+refused 2 'arm_settings[1].cache: "usual" -> "fast"' "${set[@]}" dense,dense:cache=fast:name=b
+refused 2 'arm_settings[1].steps: 16 -> 17' "${set[@]}" dense,dense:cache=usual:steps=17:name=b
 
 # From 30 steps on it is the default of a render, and of nothing else; what has none says so.
 few=(--size 32x32 --frames 1)

@@ -26,4 +26,4 @@ for state in there missing damaged; do
     diff <(timeless $state) <(timeless there) || fail "$state: other lines"
     diff -r -x 'results*' -x 'summary.*' -x report.html $state there || fail "$state: other files"
 done
-[[ $(json there/results.jsonl kept psnr.mean | tail -n 1) == "0.25 "[1-9]* ]] || fail "$(<there/results.jsonl)"
+[[ $(json there/results.jsonl density psnr.mean | tail -n 1) == "0.25 "[1-9]* ]] || fail "$(<there/results.jsonl)"

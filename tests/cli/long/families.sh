@@ -52,7 +52,7 @@ sparge-gen compare "${embedded[@]}" -p "a red ball" --arms dense,dense:guidance=
 has arms/report.json 'arms[1].name=dense:guidance=2' 'arms[1].settings.guidance=2.0'
 echo "a ball" >set.txt
 sparge-gen eval --prompts set.txt "${embedded[@]}" --arms dense,dense:guidance=2:name=b -o runs -q || fail "eval"
-refused 2 'attention[1].guidance: 2.0 -> 3.0' eval --prompts set.txt "${embedded[@]}" --arms dense,dense:guidance=3:name=b -o runs -q
+refused 2 'arm_settings[1].guidance: 2.0 -> 3.0' eval --prompts set.txt "${embedded[@]}" --arms dense,dense:guidance=3:name=b -o runs -q
 
 # One product of attention and feed-forward: a part of what it reads is written at a time.
 sparge-gen check -m hunyuan_hd16 -p "a red ball" --size 32x32 --frames 1 --steps 1 >/dev/null 2>log || fail "$(<log)"

@@ -13,9 +13,9 @@ grep -q "^ *$threshold .* taken$" table || fail "$(<table)"
 has report.json threshold="$threshold" 'trials[0].error=[0-9]*'
 sparge-gen -p "a red ball" "${take[@]}" --cache usual -o usual.y4m --json usual.json 2>log || fail "$(<log)"
 grep -q "^cache: threshold $threshold, as sparge-attention.json " log || fail "$(<log)"
-has usual.json settings.cache_threshold="$threshold"
+has usual.json settings.cache_threshold.threshold="$threshold"
 sparge-gen -p "a red ball" "${take[@]}" --cache fast -q -o fast.y4m --json fast.json || fail
-has fast.json settings.cache=fast settings.cache_threshold=
+has fast.json settings.cache=fast settings.cache_threshold.threshold=
 sparge-gen compare -p "a red ball" "${take[@]}" --arms dense,dense:cache=usual -o arms --json arms.json 2>log >shown || fail "$(<log)"
 grep -q "^dense:cache=usual: cache: threshold $threshold, as" log || fail "$(<log)"
 error=$(json arms.json 'arms[1].latents.relative_l2[19]')
