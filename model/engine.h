@@ -129,11 +129,11 @@ typedef struct sg_request_image {
 
 enum { SG_IMAGE_FIRST, SG_IMAGE_LAST, SG_IMAGES };
 
-/* Whether a model takes such a picture, or cannot do without it. START: it is a model of images, which starts from the
- * picture; the request has it as start_image. */
+/* Says whether a model takes such a picture, or cannot do without it. START is for a model of images, which starts from
+ * the picture; a request has it as start_image. */
 typedef enum sg_image_use { SG_IMAGE_NONE, SG_IMAGE_OPTIONAL, SG_IMAGE_NEEDED, SG_IMAGE_START } sg_image_use;
 
-/* What to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */
+/* Says what to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */
 typedef struct sg_request {
     const char *prompt;          /* UTF-8 */
     const char *negative_prompt; /* NULL counts as "" */
@@ -169,7 +169,7 @@ typedef struct sg_request {
     size_t          preview_bytes; /* of memory that the caller takes for previews: the plan counts it */
     size_t          output_bytes;  /* of memory that the caller takes for the frames: the plan counts it */
 
-    /* SG_E_ARG where the model takes none, and in a render without one that it needs. */
+    /* An image is SG_E_ARG where the model takes none, and its lack in a render that needs one. */
     sg_request_image image[SG_IMAGES];
 
     /* What a render starts from, [frames][height][width][3] of the clip's size, borrowed for the call; both are NULL
@@ -180,18 +180,19 @@ typedef struct sg_request {
     double strength; /* the share of the steps that are done: above 0, at most 1, which leaves nothing of the start */
 } sg_request;
 
-/* start_image or start_video; NULL: neither. */
+/* Returns start_image or start_video, NULL where r has neither. */
 const uint8_t *sg_request_start(const sg_request *r);
 
-/* How many of so many steps are done from an image, or from a video: diffusers rounds the one up, the other down. */
+/* Returns how many of so many steps are done from an image, or from a video. diffusers rounds the one up, the other
+ * down. */
 int sg_steps_of_strength(int steps, double strength, bool image);
 
 /* Returns how many steps of r are done: what step_done, capture_step and the steps of attention and cache count. */
 int sg_request_steps(const sg_request *r);
 
-/* Defaults of the model: its family's, overridden by its files; attention is sg_policy_default, tuned by the
- * thresholds in the model's sparge-attention.json, which has cache_threshold, too. prompt is NULL, seed 0, strength
- * 0.8, with models of images 0.6. The strings live as long as engine. */
+/* Returns the defaults of the model: its family's, overridden by its files. attention is sg_policy_default, tuned by
+ * the thresholds in the model's sparge-attention.json, which has cache_threshold, too. prompt is NULL, seed is 0, and
+ * strength is 0.8, with models of images 0.6. The strings live as long as engine. */
 sg_request sg_engine_defaults(const sg_engine *engine);
 
 /* These return what the owner of the model says of it in its sparge-gen.json: a sentence for people about what it
@@ -228,7 +229,7 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
 sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_request *r, char **note,
                                 sg_error *e) SG_MUST_USE;
 
-/* ENCODE: pictures, and what the render starts from. */
+/* This is a part of a render's work. ENCODE is that of pictures, and of what the render starts from. */
 typedef enum sg_stage {
     SG_STAGE_LOAD,
     SG_STAGE_TEXT,

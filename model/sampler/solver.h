@@ -12,9 +12,9 @@ typedef struct sg_solver {
     bool        rises;           /* the model's timesteps go by 1 - sigma, from 0 on */
     /* read takes from scheduler_config.json what is this solver's alone; faults are noted in c. */
     void (*read)(sg_sampler_config *out, sg_config *c);
-    /* Fills sigma[0 .. steps - 1] and timestep[] of p, whose config and steps are set. */
+    /* schedule fills sigma[0 .. steps - 1] and timestep[] of p, whose config and steps are set. */
     sg_status (*schedule)(sg_sampler *p, sg_error *e);
-    /* sg_sampler_draws; NULL: once with noise. */
+    /* draws answers sg_sampler_draws. NULL means once, with a solver that draws noise. */
     int (*draws)(const sg_sampler *p, int i);
     /* step does what sg_sampler_step says. */
     void (*step)(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v);
