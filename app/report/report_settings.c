@@ -180,7 +180,7 @@ static void get_option(sg_settings *s, const sg_option *o, json_t *v)
     if (o->kind == SG_OPTION_REAL && json_is_number(v)) *(double *)at = json_number_value(v);
     if (!json_is_integer(v)) return;
     const json_int_t n = json_integer_value(v);
-    if (o->kind == SG_OPTION_INT && n >= o->lo && n <= o->hi) *(int *)at = (int)n;
+    if (o->kind == SG_OPTION_INT && (double)n >= o->lo && (double)n <= o->hi) *(int *)at = (int)n;
     if (o->kind == SG_OPTION_INT64) *(int64_t *)at = n;
 }
 
