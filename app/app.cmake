@@ -9,28 +9,26 @@ target_include_directories(sparge-gen PRIVATE ${app_folders})
 
 target_sources(sparge-gen PRIVATE
   app/main.c
-  app/options/command_table.c app/options/help.c app/options/option_rules.c app/options/option_table.c app/options/options.c
-  app/options/shell_completion.c
-  app/output/caption.c app/output/collage.c app/output/preview_file.c app/output/sink.c app/output/sink_jpeg.c app/output/sink_png.c
-  app/output/sink_y4m.c
-  app/session/clip_reader.c app/session/clip_y4m.c app/session/frame_list.c app/session/image_reader.c app/session/interrupt.c
-  app/session/notices.c app/session/picture.c app/session/progress.c app/session/rank.c app/session/setup.c
-  app/session/setup_attention.c app/session/video_input.c app/session/wait_policy.c
-  app/report/build_facts.c app/report/interval.c app/report/metrics.c app/report/report.c app/report/report_attention.c
-  app/report/report_command.c app/report/report_page.c app/report/report_result.c
+  app/options/arms.c app/options/command_table.c app/options/help.c app/options/option_rules.c
+  app/options/option_table.c app/options/options.c app/options/settings.c app/options/shell_completion.c
+  app/output/caption.c app/output/collage.c app/output/preview_file.c app/output/sink.c app/output/sink_jpeg.c
+  app/output/sink_png.c app/output/sink_y4m.c
+  app/session/clip_reader.c app/session/clip_y4m.c app/session/file_options.c app/session/forecast.c
+  app/session/frame_list.c app/session/image_reader.c app/session/interrupt.c app/session/notices.c
+  app/session/picture.c app/session/progress.c app/session/rank.c app/session/resolve.c app/session/session.c
+  app/session/setup.c app/session/video_input.c app/session/wait_policy.c
+  app/report/build_facts.c app/report/interval.c app/report/json_build.c app/report/report.c
+  app/report/report_attention.c app/report/report_page.c app/report/report_result.c app/report/report_settings.c
   app/command/command_check.c app/command/command_info.c app/command/command_render.c app/command/command_tune.c
   app/command/image_grid.c app/command/render_outputs.c app/command/tune_cache.c
   app/bench/bench.c app/bench/bench_attention.c app/bench/bench_cold.c app/bench/bench_input.c app/bench/bench_step.c
-  app/compare/arm_setup.c app/compare/arms.c app/compare/clip_figures.c app/compare/clip_scores.c app/compare/clip_similarity.c
-  app/compare/command_compare.c app/compare/compare_arms.c app/compare/compare_files.c app/compare/report_arms.c
-  app/compare/speedup.c
+  app/compare/arm_run.c app/compare/command_compare.c app/compare/compare_arms.c app/compare/compare_files.c
+  app/compare/report_arms.c app/compare/speedup.c
   app/eval/clip_names.c app/eval/command_eval.c app/eval/eval_files.c app/eval/eval_log.c app/eval/eval_manifest.c
   app/eval/eval_open.c app/eval/eval_pictures.c app/eval/eval_report.c app/eval/eval_request.c app/eval/eval_results.c
   app/eval/eval_similarity.c app/eval/eval_summary.c app/eval/eval_unit.c)
 if(SG_FFMPEG)
-  target_sources(sparge-gen PRIVATE app/output/mp4_encoder.c app/output/sink_mkv.c app/output/sink_mp4.c app/output/sink_video.c
-    app/output/sink_webp.c
-    app/session/clip_video.c)
+  target_sources(sparge-gen PRIVATE app/output/mp4_encoder.c app/output/sink_video.c app/session/clip_video.c)
 endif()
 target_compile_definitions(sparge-gen PRIVATE
   SG_FFMPEG=$<BOOL:${SG_FFMPEG}> SG_VERSION="${PROJECT_VERSION}"

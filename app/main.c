@@ -2,6 +2,7 @@
  * 130 interrupted. */
 #include "build_facts.h"
 #include "command.h"
+#include "file_options.h"
 #include "help.h"
 #include "interrupt.h"
 #include "progress.h"
@@ -18,6 +19,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISUSED = 2, EXIT_INTERRUPTED = 130 
 
 static sg_status run(const sg_settings *s, sg_error *e)
 {
+    SG_TRY(sg_file_options_check(s, e));
     switch (s->command) {
     case SG_COMMAND_INFO: return sg_command_info(s, e);
     case SG_COMMAND_CHECK: return sg_command_check(s, e);
@@ -28,6 +30,7 @@ static sg_status run(const sg_settings *s, sg_error *e)
     case SG_COMMAND_COMPARE: return sg_command_compare(s, e);
     case SG_COMMAND_TUNE: return sg_command_tune(s, e);
     case SG_COMMAND_EVAL: return sg_command_eval(s, e);
+    case SG_COMMAND_ARMS: /* no command by itself */
     case SG_COMMAND_RENDER: break;
     }
     return sg_command_render(s, e);

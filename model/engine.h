@@ -129,17 +129,9 @@ typedef struct sg_request_image {
 
 enum { SG_IMAGE_FIRST, SG_IMAGE_LAST, SG_IMAGES };
 
-/* Says whether a model takes such a picture, or cannot do without it. START is for a model of images, which begins with
- * it as others with a video; a request has it as its video. */
+/* Says whether a model takes such a picture, or cannot do without it. START is for a model of images, which starts from
+ * the picture; a request has it as start_image. */
 typedef enum sg_image_use { SG_IMAGE_NONE, SG_IMAGE_OPTIONAL, SG_IMAGE_NEEDED, SG_IMAGE_START } sg_image_use;
-
-/* This is a video that a render starts from. Only the last steps of the schedule are done; the first of them starts
- * from the video with as much noise as its sigma says. */
-typedef struct sg_request_video {
-    const uint8_t *rgb; /* [frames][height][width][3] of the clip's size, borrowed for the call; NULL: none */
-    double strength; /* the share of the steps that are done: above 0, at most 1, which leaves nothing of the video */
-    bool   up;       /* the number of steps is rounded up, not down: the model's, not the caller's to set */
-} sg_request_video;
 
 /* Says what to render. Take sg_engine_defaults and change members. Strings are borrowed for the call. */
 typedef struct sg_request {
@@ -177,21 +169,30 @@ typedef struct sg_request {
     size_t          preview_bytes; /* of memory that the caller takes for previews: the plan counts it */
     size_t          output_bytes;  /* of memory that the caller takes for the frames: the plan counts it */
 
-    /* An image is SG_E_ARG where the model takes none, and its lack in a render that needs one. A video is SG_E_ARG
-     * where the model's VAE does not encode. */
+    /* An image is SG_E_ARG where the model takes none, and its lack in a render that needs one. */
     sg_request_image image[SG_IMAGES];
-    sg_request_video video;
+
+    /* What a render starts from, [frames][height][width][3] of the clip's size, borrowed for the call; both are NULL
+     * where it starts from noise alone. A model of images starts from an image, others from a video; SG_E_ARG for the
+     * other one, and where the model's VAE does not encode. Only the last steps of the schedule are done; the first of
+     * them starts from the frames with as much noise as its sigma says. */
+    const uint8_t *start_image, *start_video;
+    double strength; /* the share of the steps that are done: above 0, at most 1, which leaves nothing of the start */
 } sg_request;
 
-/* Returns how many of r's steps are done where it starts from a video. */
-int sg_steps_of_strength(const sg_request *r);
+/* Returns start_image or start_video, NULL where r has neither. */
+const uint8_t *sg_request_start(const sg_request *r);
+
+/* Returns how many of so many steps are done from an image, or from a video. diffusers rounds the one up, the other
+ * down. */
+int sg_steps_of_strength(int steps, double strength, bool image);
 
 /* Returns how many steps of r are done: what step_done, capture_step and the steps of attention and cache count. */
 int sg_request_steps(const sg_request *r);
 
 /* Returns the defaults of the model: its family's, overridden by its files. attention is sg_policy_default, tuned by
- * the thresholds in the model's sparge-attention.json, which has cache_threshold, too. prompt is NULL, seed is 0, and a
- * video's strength is 0.8, with models of images 0.6. The strings live as long as engine. */
+ * the thresholds in the model's sparge-attention.json, which has cache_threshold, too. prompt is NULL, seed is 0, and
+ * strength is 0.8, with models of images 0.6. The strings live as long as engine. */
 sg_request sg_engine_defaults(const sg_engine *engine);
 
 /* These return what the owner of the model says of it in its sparge-gen.json: a sentence for people about what it
@@ -228,7 +229,7 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
 sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_request *r, char **note,
                                 sg_error *e) SG_MUST_USE;
 
-/* This is a part of a render's work. ENCODE is that of pictures and video. */
+/* This is a part of a render's work. ENCODE is that of pictures, and of what the render starts from. */
 typedef enum sg_stage {
     SG_STAGE_LOAD,
     SG_STAGE_TEXT,
@@ -260,7 +261,7 @@ typedef struct sg_plan {
     sg_phase_plan phase[SG_PHASES_MAX]; /* in the order of their work */
     int           phases;
     size_t        base;      /* bytes of the process itself: program, libraries, files' headers; 0 on a device */
-    size_t        input;     /* bytes: the request's pictures and its video; 0 on a device */
+    size_t        input;     /* bytes: the request's pictures and its start; 0 on a device */
     size_t        output;    /* bytes: the request's output_bytes and what is captured; 0 on a device */
     size_t        preview;   /* bytes: the request's preview_bytes and one preview; 0 on a device */
     size_t        staging;   /* bytes that a library may take beside these, for the operands of one product */
@@ -382,6 +383,8 @@ typedef struct sg_model_info {
     sg_frame_rule     frames;
     sg_image_use      image[SG_IMAGES];
     int               experts; /* denoisers that share the steps */
+    const char       *backend; /* "cuda", "cpu" or "ref" */
+    int               threads; /* of the host */
     char              device[160];
     char              passed[256]; /* which NVIDIA card "auto" took it for, and why; or empty */
     char              dtype[8];
@@ -389,11 +392,15 @@ typedef struct sg_model_info {
     bool              synchronous; /* an op is over when its call is, so that a trace has the time of the work */
     int               loras;
     sg_lora_info      lora[SG_LORAS_MAX];
+    uint64_t          thresholds; /* hash of the sparge-attention.json beside it; 0: there is none */
 } sg_model_info;
 
 sg_model_info sg_engine_info(const sg_engine *engine);
 
-/* Describes self-attention of a well-known model, for measurements. */
+/* Tells models apart, as sg_thresholds_hash does, by the tensors of all components. Reads one page of each. */
+uint64_t sg_engine_hash(const sg_engine *engine);
+
+/* Self-attention of a well-known model, for measurements. */
 typedef struct sg_known_shape {
     const char *name; /* "mochi" */
     int         heads, head_dim, layers;

@@ -307,7 +307,9 @@ static bool is_zip(const char *path)
 sg_status sg_thresholds_read(sg_thresholds_file *f, const char *path, sg_error *e)
 {
     *f = (sg_thresholds_file){0};
-    const sg_status status = is_zip(path) ? read_saved(f, path, e) : read_json(f, path, e);
+    sg_status status = is_zip(path) ? read_saved(f, path, e) : read_json(f, path, e);
+    f->hash = SG_HASH;
+    if (status == SG_OK) status = sg_file_hash(&f->hash, path, e);
     if (status != SG_OK) sg_thresholds_free(f);
     return status;
 }

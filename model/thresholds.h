@@ -60,6 +60,7 @@ typedef struct sg_thresholds_file {
     char         **prompt; /* [prompts], owned */
     int            prompts;
     sg_cache_tuned cache;
+    uint64_t       hash; /* of the file that it was read from */
     char           written[SG_THRESHOLDS_TIME]; /* "": missing */
 } sg_thresholds_file;
 

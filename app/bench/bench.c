@@ -24,22 +24,23 @@ sg_backend_options sg_bench_backend_options(const sg_engine_options *o)
                                 .local_rank = o->local_rank};
 }
 
-sg_status sg_bench_open(sg_bench *b, const sg_settings *s, sg_error *e)
+sg_status sg_bench_run(const sg_settings *s, sg_status (*work)(sg_bench *b, sg_error *e), sg_error *e)
 {
+    sg_bench          b = {.settings = s, .repeat = s->repeat ? s->repeat : REPEAT};
     sg_engine_options o;
-    *b = (sg_bench){.settings = s, .repeat = s->repeat ? s->repeat : REPEAT};
+    sg_progress       progress;
     SG_TRY(sg_setup_options(&o, NULL, s, e));
     const sg_backend_options backend = sg_bench_backend_options(&o);
-    b->silent = s->json && strcmp(s->json, "-") == 0;
-    if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
-    SG_TRY(sg_backend_open(&b->backend, &backend, e));
-    sg_progress progress;
+    b.silent = s->json && strcmp(s->json, "-") == 0;
+    SG_TRY(sg_backend_open(&b.backend, &backend, e));
     sg_progress_init(&progress, s->quiet);
-    if (*b->backend->passed) sg_progress_say(&progress, "%s", b->backend->passed);
-    return SG_OK;
+    if (*b.backend->passed) sg_progress_say(&progress, "%s", b.backend->passed);
+    const sg_status status = work(&b, e);
+    sg_backend_close(&b.backend);
+    return status;
 }
 
-void sg_bench_close(sg_bench *b) { sg_backend_close(&b->backend); }
+sg_status sg_bench_no_memory(sg_error *e) { return sg_error_set(e, SG_E_MEMORY, "bench: out of memory"); }
 
 /* ---- a stream ---- */
 
@@ -54,6 +55,11 @@ sg_status sg_bench_stream_open(const sg_bench *b, sg_stream *s, size_t scratch, 
 
 void sg_bench_stream_close(sg_stream *s) { s->memory->release(s->backend, (void *)s->scratch.base); }
 
+sg_status sg_bench_failure(const sg_stream *s, sg_error *e)
+{
+    return s->status ? sg_error_set(e, s->status, "bench: %s", s->why) : SG_OK;
+}
+
 sg_status sg_bench_wait(const sg_bench *b, sg_stream *s, sg_tensor t, sg_error *e)
 {
     char byte;
@@ -62,7 +68,7 @@ sg_status sg_bench_wait(const sg_bench *b, sg_stream *s, sg_tensor t, sg_error *
         if (status) sg_fail(s, status, "the device failed");
     }
     if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
-    return s->status ? sg_error_set(e, s->status, "bench: %s", s->why) : SG_OK;
+    return sg_bench_failure(s, e);
 }
 
 /* ---- the ceilings ---- */
@@ -138,7 +144,7 @@ sg_status sg_bench_ceilings(sg_bench *b, sg_error *e)
     const size_t  copies = 2 * (size_t)COPY_ROWS * ROW * sizeof(float);
     sg_stream     s;
     float *const  noise = malloc(ROW * sizeof *noise);
-    if (!noise) return sg_error_set(e, SG_E_MEMORY, "bench: no memory for noise");
+    if (!noise) return sg_bench_no_memory(e);
     sg_randn(noise, ROW, 1);
     sg_status status = sg_bench_stream_open(b, &s, matmuls > copies ? matmuls : copies, e);
     if (!status) {
@@ -168,7 +174,7 @@ json_t *sg_bench_ceilings_json(const sg_bench *b)
 
 sg_status sg_bench_save(const sg_bench *b, json_t *j, sg_error *e)
 {
-    if (!j) return sg_error_set(e, SG_E_MEMORY, "bench: no memory for a report");
+    if (!j) return sg_bench_no_memory(e);
     const sg_status status = b->settings->json ? sg_report_save(b->settings->json, j, e) : SG_OK;
     json_decref(j);
     return status;

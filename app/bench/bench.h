@@ -23,9 +23,10 @@ typedef struct sg_bench {
 
 sg_backend_options sg_bench_backend_options(const sg_engine_options *o);
 
-/* Opens the backend of s and checks that --json can be written. The caller closes, after a failure too. */
-sg_status sg_bench_open(sg_bench *b, const sg_settings *s, sg_error *e) SG_MUST_USE;
-void      sg_bench_close(sg_bench *b);
+/* Checks that --json can be written, opens the backend of s, calls work, and closes it. */
+sg_status sg_bench_run(const sg_settings *s, sg_status (*work)(sg_bench *b, sg_error *e), sg_error *e) SG_MUST_USE;
+
+sg_status sg_bench_no_memory(sg_error *e) SG_MUST_USE; /* SG_E_MEMORY */
 
 /* Measures the ceilings and keeps the maximum of this and earlier measurements. */
 sg_status sg_bench_ceilings(sg_bench *b, sg_error *e) SG_MUST_USE;
@@ -38,6 +39,9 @@ double sg_bench_ceiling(const sg_bench *b, sg_dtype type);
 /* A stream of b's backend with this much scratch; sg_bench_stream_close frees it. */
 sg_status sg_bench_stream_open(const sg_bench *b, sg_stream *s, size_t scratch, sg_error *e) SG_MUST_USE;
 void      sg_bench_stream_close(sg_stream *s);
+
+/* The stream's failure, if it has one. */
+sg_status sg_bench_failure(const sg_stream *s, sg_error *e) SG_MUST_USE;
 
 /* Waits for t, which the stream's last op writes. Returns the stream's failure; SG_E_CANCELLED after Ctrl-C. */
 sg_status sg_bench_wait(const sg_bench *b, sg_stream *s, sg_tensor t, sg_error *e) SG_MUST_USE;

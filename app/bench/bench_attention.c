@@ -3,12 +3,13 @@
 #include "bench.h"
 #include "bench_input.h"
 #include "command.h"
+#include "json_build.h"
 #include "meta.h"
 #include "metrics.h"
 #include "progress.h"
 #include "report.h"
+#include "resolve.h"
 #include "run.h"
-#include "setup_attention.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,18 +32,16 @@ typedef struct kernel {
 } kernel;
 
 typedef struct work {
-    sg_bench          *base;
-    sg_bench_input     in;
-    sg_attention_files files;
-    sg_trace           trace;
-    size_t             keep, scratch;     /* bytes, the most that a kernel needs */
-    sg_tensor          y, q, k, v, token; /* on the device, for all of a batch; the order */
-    kernel             kernel[KERNELS];
-    int                kernels;
-    double             order; /* seconds in which the tokens of a layer are put in order and back */
+    sg_bench      *base;
+    sg_bench_input in;
+    sg_rendering   now; /* with the policy that kernels differ from */
+    sg_trace       trace;
+    size_t         keep, scratch;     /* bytes, the most that a kernel needs */
+    sg_tensor      y, q, k, v, token; /* on the device, for all of a batch; the order */
+    kernel         kernel[KERNELS];
+    int            kernels;
+    double         order; /* seconds in which the tokens of a layer are put in order and back */
 } work;
-
-static sg_status no_memory(sg_error *e) { return sg_error_set(e, SG_E_MEMORY, "bench: out of memory"); }
 
 /* ---- what is measured ---- */
 
@@ -87,30 +86,25 @@ static sg_status add_sparge(work *w, const sg_policy *usual, const char *list, s
     }
 }
 
-static sg_status add_kind(work *w, const sg_policy *usual, const char *kind, size_t length, sg_error *e)
-{
-    const sg_settings *const s = w->base->settings;
-    for (int i = 0; sg_attention_names[i]; i++) {
-        if (strlen(sg_attention_names[i]) != length || strncmp(kind, sg_attention_names[i], length) != 0) continue;
-        return i == SG_ATTENTION_SPARGE ? add_sparge(w, usual, s->topk_list, e)
-                                        : add(w, usual, (sg_attention_kind)i, 0, e);
-    }
-    return sg_error_set(e, SG_E_ARG, "--attention: '%.*s' is not one of dense, sage, sparge", (int)length, kind);
-}
-
 static sg_status list_kernels(work *w, sg_error *e)
 {
     const sg_settings *const s = w->base->settings;
     const char              *at = s->kinds;
-    sg_policy                usual = sg_policy_default();
-    SG_TRY(sg_setup_attention(&usual, &w->files, s, e));
-    w->in.order = usual.order;
+    w->now = (sg_rendering){.settings = *s, .request.attention = sg_policy_default()};
+    SG_TRY(sg_resolve_attention(&w->now, e));
+    const sg_policy *const usual = &w->now.request.attention;
+    w->in.order = usual->order;
     if (!at) at = w->base->backend->values == SG_F32 ? "dense" : "dense,sage,sparge";
-    for (;;) {
-        const size_t length = strcspn(at, ",");
-        SG_TRY(add_kind(w, &usual, at, length, e));
-        if (!at[length]) break;
-        at += length + 1;
+    for (size_t n;; at += n + 1) {
+        int         kind = 0;
+        const char *name;
+        n = strcspn(at, ",");
+        while ((name = sg_attention_names[kind]) != NULL && (strncmp(at, name, n) != 0 || name[n])) kind++;
+        if (!name)
+            return sg_error_set(e, SG_E_ARG, "--attention: '%.*s' is not one of dense, sage, sparge", (int)n, at);
+        SG_TRY(kind == SG_ATTENTION_SPARGE ? add_sparge(w, usual, s->topk_list, e)
+                                           : add(w, usual, (sg_attention_kind)kind, 0, e));
+        if (!at[n]) break;
     }
     if (!s->topk_list || first_of(w, SG_ATTENTION_SPARGE)) return SG_OK;
     return sg_error_set(e, SG_E_ARG, "--topk has no effect without --attention sparge");
@@ -145,7 +139,7 @@ static sg_status bind(sg_attention **out, work *w, const sg_policy *policy, int6
     SG_TRY(sg_attention_open(out, policy, &shape, e));
     sg_attention_upload(*out, &plan);
     sg_attention_run(*out, &plan, 0, 0, 0, 0, args);
-    if (plan.status) return sg_error_set(e, plan.status, "bench: %s", plan.why);
+    SG_TRY(sg_bench_failure(&plan, e));
     if (plan.keep.peak > w->keep) w->keep = plan.keep.peak;
     if (plan.scratch.peak > w->scratch) w->scratch = plan.scratch.peak;
     return SG_OK;
@@ -164,13 +158,11 @@ static void take_stages(const sg_trace *t, kernel *k)
     }
 }
 
-static sg_status take_count(const work *w, sg_stream *s, kernel *k, sg_error *e)
+static sg_status take_count(sg_stream *s, kernel *k, sg_error *e)
 {
-    sg_attention_count *const count = calloc((size_t)w->in.b, sizeof *count);
-    if (!count) return no_memory(e);
-    const sg_status status = sg_attention_counts(k->bound, s, 0, count);
+    sg_attention_count count[SG_BENCH_BATCH];
+    const sg_status    status = sg_attention_counts(k->bound, s, 0, count);
     k->count = count[0];
-    free(count);
     return status ? sg_error_set(e, status, "bench: what was kept cannot be read") : SG_OK;
 }
 
@@ -189,7 +181,7 @@ static sg_status run(work *w, sg_stream *s, kernel *k, int index, sg_error *e)
     if (index > 0 && k->seconds[index] >= k->best) return SG_OK;
     k->best = k->seconds[index];
     take_stages(&w->trace, k);
-    return take_count(w, s, k, e);
+    return take_count(s, k, e);
 }
 
 /* The tokens of the first operand of a layer put in order, twice: once there, once back. */
@@ -231,7 +223,7 @@ static sg_status true_rows_on(const sg_backend *cpu, work *w, float *rows, float
         void     *room = w->scratch ? cpu->memory->alloc(cpu, w->scratch) : NULL;
         s.scratch = (sg_arena){.base = (uintptr_t)room, .cap = room ? w->scratch : 0};
         sg_attention_run(bound, &s, 0, 0, 0, 0, &args);
-        if (s.status) status = sg_error_set(e, s.status, "bench: %s", s.why);
+        status = sg_bench_failure(&s, e);
         cpu->memory->release(cpu, room);
     }
     sg_attention_close(&bound);
@@ -244,7 +236,7 @@ static sg_status true_rows(work *w, float *rows, sg_error *e)
     const bool               ours = strcmp(w->base->backend->name, "cpu") == 0;
     sg_backend              *cpu = ours ? w->base->backend : NULL;
     float *const             queries = malloc((size_t)samples(w) * (size_t)w->in.h * (size_t)w->in.d * sizeof *queries);
-    sg_status                status = queries ? SG_OK : no_memory(e);
+    sg_status                status = queries ? SG_OK : sg_bench_no_memory(e);
     if (!status && !ours) status = sg_backend_open(&cpu, &o, e);
     if (!status) status = true_rows_on(cpu, w, rows, queries, e);
     if (!ours) sg_backend_close(&cpu);
@@ -272,7 +264,7 @@ static sg_status take_error(const work *w, sg_stream *s, const float *truth, voi
     k->l1 = l1 / abs;
     k->l2 = sqrt(l2 / tt);
     k->cosine = ot / sqrt(oo * tt);
-    return s->status ? sg_error_set(e, s->status, "bench: %s", s->why) : SG_OK;
+    return sg_bench_failure(s, e);
 }
 
 /* ---- the work ---- */
@@ -282,11 +274,11 @@ static sg_status upload(sg_stream *s, sg_tensor t, const float *x, sg_error *e)
 {
     const int64_t   count = sg_count(t);
     uint16_t *const half = t.dtype == SG_BF16 ? malloc((size_t)count * sizeof *half) : NULL;
-    if (t.dtype == SG_BF16 && !half) return no_memory(e);
+    if (t.dtype == SG_BF16 && !half) return sg_bench_no_memory(e);
     for (int64_t i = 0; half && i < count; i++) half[i] = sg_f32_to_bf16(x[i]);
     sg_upload(s, t, half ? (const void *)half : x);
     free(half);
-    return s->status ? sg_error_set(e, s->status, "bench: %s", s->why) : SG_OK;
+    return sg_bench_failure(s, e);
 }
 
 static sg_status upload_all(work *w, sg_stream *s, sg_error *e)
@@ -295,7 +287,7 @@ static sg_status upload_all(work *w, sg_stream *s, sg_error *e)
     SG_TRY(upload(s, w->k, w->in.host[1], e));
     SG_TRY(upload(s, w->v, w->in.host[2], e));
     int32_t *const token = sg_bench_input_order(&w->in, w->in.order);
-    if (!token) return no_memory(e);
+    if (!token) return sg_bench_no_memory(e);
     sg_upload(s, w->token, token);
     free(token);
     return SG_OK;
@@ -320,7 +312,7 @@ static sg_status measure(work *w, sg_stream *s, sg_error *e)
 {
     const size_t width = (size_t)w->in.h * (size_t)w->in.d;
     float *const truth = malloc(((size_t)samples(w) + 1) * width * sizeof *truth); /* and one row of a kernel's */
-    sg_status    status = truth ? upload_all(w, s, e) : no_memory(e);
+    sg_status    status = truth ? upload_all(w, s, e) : sg_bench_no_memory(e);
     if (!status) status = true_rows(w, truth, e);
     if (!status) {
         sg_trace_wrap(s, &w->trace);
@@ -353,7 +345,7 @@ static sg_status prepare(work *w, size_t *bytes, sg_error *e)
     for (int i = 0; i < w->kernels; i++) {
         kernel *const k = &w->kernel[i];
         k->seconds = calloc((size_t)w->base->repeat, sizeof *k->seconds);
-        if (!k->seconds) return no_memory(e);
+        if (!k->seconds) return sg_bench_no_memory(e);
         SG_TRY(bind(&k->bound, w, &k->policy, w->in.n, w->base->backend, &args, e));
     }
     w->keep = (w->keep + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
@@ -483,28 +475,22 @@ static void print_all(const work *w)
 
 static json_t *kernel_json(const work *w, const kernel *k)
 {
-    json_t *const stage = json_object();
-    const double  rate = flops_of(&w->in) / k->best;
-    bool          whole = stage;
-    for (int i = 0; whole && i < STAGES; i++)
-        whole = json_object_set_new(stage, stages[i], json_real(k->stage[i])) == 0;
-    json_t *const j =
-        json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:f}", "kernel", k->name, "ran",
-                  sg_attention_names[k->count.kind], "best_seconds", k->best, "median_seconds", k->median,
-                  "flops_per_second", rate, "of_ceiling", rate / sg_bench_ceiling(w->base, w->in.dtype), "density",
-                  density_of(k), "mass", k->count.mass, "relative_l1", k->l1, "relative_l2", k->l2, "cosine", k->cosine,
-                  "stage_seconds", stage, "before_seconds", before_of(w, k));
-    return sg_report_if_complete(j, whole);
+    json_t      *stage = json_object();
+    const double rate = flops_of(&w->in) / k->best;
+    for (int i = 0; i < STAGES; i++) sg_json_set(&stage, stages[i], json_real(k->stage[i]));
+    return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:f}", "kernel", k->name, "ran",
+                     sg_attention_names[k->count.kind], "best_seconds", k->best, "median_seconds", k->median,
+                     "flops_per_second", rate, "of_ceiling", rate / sg_bench_ceiling(w->base, w->in.dtype), "density",
+                     density_of(k), "mass", k->count.mass, "relative_l1", k->l1, "relative_l2", k->l2, "cosine",
+                     k->cosine, "stage_seconds", stage, "before_seconds", before_of(w, k));
 }
 
 static json_t *all_json(const work *w)
 {
     const sg_bench_input *const in = &w->in;
-    json_t *const               rows = json_array();
-    bool                        whole = rows;
-    for (int i = 0; whole && i < w->kernels; i++)
-        whole = json_array_append_new(rows, kernel_json(w, &w->kernel[i])) == 0;
-    json_t *const j = json_pack(
+    json_t                     *rows = json_array();
+    for (int i = 0; i < w->kernels; i++) sg_json_append(&rows, kernel_json(w, &w->kernel[i]));
+    return json_pack(
         "{s:o, s:[i,i,I,i], s:i, s:i, s:[I,I,I], s:I, s:I, s:s, s:s, s:i, s:f, s:s, s:f, s:i, s:f, s:o, s:o}", "shape",
         sg_report_name(in->name), "bhnd", in->b, in->h, (json_int_t)in->n, in->d, "kv_heads", in->hk, "all_heads",
         in->all_heads, "grid", (json_int_t)in->grid[0], (json_int_t)in->grid[1], (json_int_t)in->grid[2], "text_prefix",
@@ -512,7 +498,6 @@ static json_t *all_json(const work *w)
         "dtype", in->dtype == SG_BF16 ? "bf16" : "f32", "threads", w->base->backend->threads, "flops", flops_of(in),
         "order", sg_order_names[in->order], "order_seconds", w->order, "layers", in->layers, "copy_seconds",
         floor_of(w), "ceilings", sg_bench_ceilings_json(w->base), "kernels", rows);
-    return sg_report_if_complete(j, whole);
 }
 
 static sg_status bench_attention(sg_bench *b, sg_error *e)
@@ -530,16 +515,9 @@ static sg_status bench_attention(sg_bench *b, sg_error *e)
         free(w.kernel[i].seconds);
     }
     sg_trace_free(&w.trace);
-    sg_attention_files_close(&w.files);
+    sg_rendering_close(&w.now);
     sg_bench_input_close(&w.in);
     return status;
 }
 
-sg_status sg_command_bench_attention(const sg_settings *s, sg_error *e)
-{
-    sg_bench  b;
-    sg_status status = sg_bench_open(&b, s, e);
-    if (status == SG_OK) status = bench_attention(&b, e);
-    sg_bench_close(&b);
-    return status;
-}
+sg_status sg_command_bench_attention(const sg_settings *s, sg_error *e) { return sg_bench_run(s, bench_attention, e); }

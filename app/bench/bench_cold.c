@@ -6,6 +6,8 @@
 #include "bench.h"
 #include "command.h"
 #include "interrupt.h"
+#include "json_build.h"
+#include "metrics.h"
 #include "progress.h"
 #include "report.h"
 #include "setup.h"
@@ -148,12 +150,6 @@ typedef struct cold_bench {
     cold_part         *turn[PARTS]; /* turns of each */
 } cold_bench;
 
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Over the turns of the seconds of a part, or of piece i of it; 0 where there is none. */
 static double median(const cold_bench *c, int part, int i)
 {
@@ -162,7 +158,7 @@ static double median(const cold_bench *c, int part, int i)
         const cold_part *const p = &c->turn[part][k];
         v[k] = i < 0 ? p->seconds : i < p->pieces ? p->piece[i] : 0;
     }
-    qsort(v, (size_t)c->turns, sizeof *v, by_size);
+    qsort(v, (size_t)c->turns, sizeof *v, sg_double_order);
     return (v[c->turns / 2] + v[(c->turns - 1) / 2]) / 2;
 }
 
@@ -204,18 +200,14 @@ static void print_all(const cold_bench *c)
 
 static json_t *all_json(const cold_bench *c)
 {
+    const double           empty = median(c, CONTEXT, -1), clip = median(c, CLIP, -1);
     const cold_part *const p = &c->turn[CLIP][0];
-    json_t *const          pieces = json_array();
-    bool                   whole = pieces;
-    for (int i = 0; whole && i < p->pieces; i++)
-        whole = json_array_append_new(pieces,
-                                      json_pack("{s:s, s:f}", "piece", p->name[i], "seconds", median(c, CLIP, i))) == 0;
-    const double  empty = median(c, CONTEXT, -1), clip = median(c, CLIP, -1);
-    json_t *const j =
-        json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:o}", "device", device_of(c), "turns", c->turns,
-                  "context_seconds", empty, "backend_seconds", median(c, BACKEND, -1), "clip_seconds", clip,
-                  "above_context_seconds", clip - empty, "first_step_over_second", first_step(c), "pieces", pieces);
-    return sg_report_if_complete(j, whole);
+    json_t                *pieces = json_array();
+    for (int i = 0; i < p->pieces; i++)
+        sg_json_append(&pieces, json_pack("{s:s, s:f}", "piece", p->name[i], "seconds", median(c, CLIP, i)));
+    return json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:o}", "device", device_of(c), "turns", c->turns,
+                     "context_seconds", empty, "backend_seconds", median(c, BACKEND, -1), "clip_seconds", clip,
+                     "above_context_seconds", clip - empty, "first_step_over_second", first_step(c), "pieces", pieces);
 }
 
 /* ---- the work ---- */
@@ -242,10 +234,9 @@ sg_status sg_command_bench_cold(const sg_settings *s, sg_error *e)
     const sg_bench   b = {.settings = s};
     cold_bench       c = {.settings = s, .turns = s->repeat ? s->repeat : TURNS};
     cold_part *const all = calloc((size_t)(PARTS * c.turns), sizeof *all);
-    if (!all) return sg_error_set(e, SG_E_MEMORY, "bench: no memory for %d turns", c.turns);
+    if (!all) return sg_bench_no_memory(e);
     for (int i = 0; i < PARTS; i++) c.turn[i] = all + i * c.turns;
-    sg_status status = s->json ? sg_output_file_check(s->json, "--json", e) : SG_OK;
-    if (status == SG_OK) status = measure(&c, e);
+    sg_status status = measure(&c, e);
     if (status == SG_OK && !(s->json && strcmp(s->json, "-") == 0)) print_all(&c);
     if (status == SG_OK) status = sg_bench_save(&b, all_json(&c), e);
     free(all);

@@ -1,5 +1,6 @@
 /* bench_input.c - see bench_input.h. */
 #include "bench_input.h"
+#include "bench.h"
 #include "engine.h"
 #include "rng.h"
 #include "setup.h"
@@ -8,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static sg_status no_memory(sg_error *e) { return sg_error_set(e, SG_E_MEMORY, "bench: no memory for inputs"); }
 
 /* ---- shapes ---- */
 
@@ -28,7 +27,8 @@ static bool parse_numbers(sg_bench_input *in, const char *text)
         in->grid[i] = n[i];
     }
     in->hk = in->h;
-    return in->b >= 1 && in->b <= 64 && in->h >= 1 && in->h <= 256 && in->n <= 1 << 22 && in->d >= 1 && in->d <= 1024;
+    return in->b >= 1 && in->b <= SG_BENCH_BATCH && in->h >= 1 && in->h <= 256 && in->n <= 1 << 22 && in->d >= 1 &&
+           in->d <= 1024;
 }
 
 static sg_status parse_shape(sg_bench_input *in, const char *text, sg_error *e)
@@ -112,23 +112,19 @@ static bool add_field(const sg_bench_input *in, const int32_t *token, float *out
     const size_t texts = (size_t)(in->text_prefix + in->text_suffix);
     const size_t cells = ((size_t)g[0] * (size_t)g[1] * (size_t)g[2] + texts) * (size_t)in->d;
     const size_t all = (size_t)in->n * (size_t)in->d;
-    float *const coarse = malloc(cells * sizeof *coarse), *const noise = malloc(all * sizeof *noise);
-    float *const smooth = malloc((size_t)in->d * sizeof *smooth);
-    const bool   allocated = coarse && noise && smooth;
-    if (allocated) {
-        sg_randn(coarse, cells, 2 * seed);
-        sg_randn(noise, all, 2 * seed + 1);
-    }
-    for (int64_t i = 0; allocated && i < in->n; i++) {
+    float *const coarse = malloc((cells + all + (size_t)in->d) * sizeof *coarse);
+    if (!coarse) return false;
+    float *const noise = coarse + cells, *const smooth = noise + all;
+    sg_randn(coarse, cells, 2 * seed);
+    sg_randn(noise, all, 2 * seed + 1);
+    for (int64_t i = 0; i < in->n; i++) {
         take_smooth(smooth, coarse, g, in, token[i]);
         float *const       row = out + (i * in->h + h) * in->d;
         const float *const extra = noise + (int64_t)token[i] * in->d;
         for (int k = 0; k < in->d; k++) row[k] += scale * (1.6F * smooth[k] + 0.6F * extra[k]);
     }
     free(coarse);
-    free(noise);
-    free(smooth);
-    return allocated;
+    return true;
 }
 
 static bool make_head(const sg_bench_input *in, const int32_t *token, int h)
@@ -159,7 +155,7 @@ static sg_status make(sg_bench_input *in, int threads, sg_error *e)
         for (int h = 0; h < in->h; h++) allocated = make_head(in, token, h) && allocated;
     }
     free(token);
-    return allocated ? SG_OK : no_memory(e);
+    return allocated ? SG_OK : sg_bench_no_memory(e);
 }
 
 /* ---- inputs of a file ---- */
@@ -202,16 +198,14 @@ static sg_status read_grid(sg_bench_input *in, sg_error *e)
                         (long long)in->n);
 }
 
-static sg_status read_order(const sg_bench_input *in, sg_order *order, sg_error *e)
+static sg_status read_order(sg_bench_input *in, sg_error *e)
 {
     const char *const text = sg_source_metadata(in->file, "order");
-    *order = SG_ORDER_ROW;
-    for (int i = 0; text && i < SG_ORDERS; i++)
-        if (strcmp(text, sg_order_names[i]) == 0) {
-            *order = (sg_order)i;
-            return SG_OK;
-        }
-    return text ? sg_error_set(e, SG_E_FORMAT, "--qkv: %s: order: there is none '%.40s'", in->name, text) : SG_OK;
+    int               i = 0;
+    while (text && i < SG_ORDERS && strcmp(text, sg_order_names[i]) != 0) i++;
+    if (i == SG_ORDERS) return sg_error_set(e, SG_E_FORMAT, "--qkv: %s: order: there is none '%.40s'", in->name, text);
+    in->file_order = text ? (sg_order)i : SG_ORDER_ROW;
+    return SG_OK;
 }
 
 static sg_status read_shapes(sg_bench_input *in, sg_error *e)
@@ -236,8 +230,7 @@ static sg_status read_shapes(sg_bench_input *in, sg_error *e)
     in->d = (int)q[2];
     SG_TRY(read_count(in, "text_prefix", &in->text_prefix, e));
     SG_TRY(read_count(in, "text_suffix", &in->text_suffix, e));
-    sg_order order;
-    SG_TRY(read_order(in, &order, e));
+    SG_TRY(read_order(in, e));
     return read_grid(in, e);
 }
 
@@ -264,9 +257,8 @@ static void take_row(const sg_bench_input *in, float *x, sg_tensor t, int heads,
 
 static sg_status take_file(sg_bench_input *in, sg_error *e)
 {
-    sg_order order;
-    SG_TRY(read_order(in, &order, e));
-    int32_t *const token = sg_bench_input_order(in, in->order), *const theirs = sg_bench_input_order(in, order);
+    int32_t *const token = sg_bench_input_order(in, in->order), *const theirs =
+                                                                    sg_bench_input_order(in, in->file_order);
     int32_t *const row = malloc((size_t)in->n * sizeof *row); /* of a token in the file */
     const bool     allocated = token && theirs && row;
     if (allocated) sg_order_invert(row, theirs, in->n);
@@ -276,7 +268,7 @@ static sg_status take_file(sg_bench_input *in, sg_error *e)
     free(token);
     free(theirs);
     free(row);
-    return allocated ? SG_OK : no_memory(e);
+    return allocated ? SG_OK : sg_bench_no_memory(e);
 }
 
 /* ---- both ---- */
@@ -312,7 +304,7 @@ sg_status sg_bench_input_fill(sg_bench_input *in, int threads, sg_error *e)
     for (int i = 0; i < 3; i++) {
         const size_t heads = (size_t)(i ? in->hk : in->h);
         in->host[i] = calloc((size_t)in->n * heads * (size_t)in->d, sizeof *in->host[i]);
-        if (!in->host[i]) return no_memory(e);
+        if (!in->host[i]) return sg_bench_no_memory(e);
     }
     SG_TRY(in->file ? take_file(in, e) : make(in, threads, e));
     for (int i = 0; i < 3; i++) {

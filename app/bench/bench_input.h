@@ -6,6 +6,8 @@
 #include "order.h"
 #include "tensor_source.h"
 
+enum { SG_BENCH_BATCH = 64 }; /* sequences, at most */
+
 /* Made inputs resemble those of a video: with field = 1.6 smooth + 0.6 noise, where smooth is standard normal on a grid
  * of a third of the frames and a fifth of the rows and columns, interpolated linearly (of text: standard normal), and
  * noise is standard normal,
@@ -22,8 +24,8 @@ typedef struct sg_bench_input {
     int64_t     grid[3];                     /* frames, rows, columns */
     int64_t     text_prefix, text_suffix, n; /* tokens of text at either end; all tokens */
     sg_dtype    dtype;
-    sg_order    order;
-    float      *host[3]; /* q [n, h, d], k and v [n, hk, d], rounded to dtype, in that order */
+    sg_order    order, file_order; /* of host's rows, and of the file's */
+    float      *host[3];           /* q [n, h, d], k and v [n, hk, d], rounded to dtype, in that order */
     sg_source  *file;
 } sg_bench_input;
 

@@ -2,12 +2,13 @@
 #include "bench.h"
 #include "command.h"
 #include "interrupt.h"
+#include "json_build.h"
 #include "meta.h"
 #include "notices.h"
 #include "picture.h"
 #include "progress.h"
 #include "report.h"
-#include "setup.h"
+#include "session.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,16 +22,13 @@ typedef struct series {
 } series;
 
 typedef struct step_bench {
-    sg_bench     *base;
-    sg_trace      live; /* what the engine writes to */
-    series        step, chunk;
-    double        since;     /* when the unit at work began */
-    int           frames[2]; /* decoded before and after the last chunk */
-    sg_model_path model;
-    sg_request    request;
-    sg_pictures   pictures;
-    sg_report     report;
-    sg_progress   progress;
+    sg_bench    *base;
+    sg_session   session;
+    sg_rendering now;
+    series       step, chunk;
+    double       since;     /* when the unit at work began */
+    int          frames[2]; /* decoded before and after the last chunk */
+    sg_report    report;
 } step_bench;
 
 static bool is_traced(const series *p, int unit)
@@ -40,8 +38,8 @@ static bool is_traced(const series *p, int unit)
 
 static void unit_begins(step_bench *t, const series *p, int unit)
 {
-    sg_trace_clear(&t->live);
-    t->live.paused = !is_traced(p, unit);
+    sg_trace_clear(&t->session.trace);
+    t->session.trace.paused = !is_traced(p, unit);
 }
 
 static void unit_ends(step_bench *t, series *p, int unit, double seconds)
@@ -51,9 +49,9 @@ static void unit_ends(step_bench *t, series *p, int unit, double seconds)
     if (unit < p->warm || (*best > 0 && seconds >= *best)) return;
     *best = seconds;
     if (!traced) return;
-    const sg_trace rows = t->live;
-    t->live = p->rows;
-    t->live.synchronous = rows.synchronous;
+    const sg_trace rows = t->session.trace;
+    t->session.trace = p->rows;
+    t->session.trace.synchronous = rows.synchronous;
     p->rows = rows;
 }
 
@@ -71,7 +69,7 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
     step_bench *const t = context;
     const double      seconds = sg_seconds() - t->since;
     series *const     p = stage == SG_STAGE_DENOISE ? &t->step : stage == SG_STAGE_DECODE ? &t->chunk : NULL;
-    sg_progress_update(&t->progress, stage, done, total);
+    sg_progress_update(&t->session.progress, stage, done, total);
     if (p == &t->chunk && done == 0) chunks_begin(t, total);
     if (p && done > 0) unit_ends(t, p, done - 1, seconds);
     if (p == &t->chunk && done == p->warm + p->measured) return 1;
@@ -180,12 +178,12 @@ static void print_series(const sg_bench *b, const char *unit, const series *p)
 
 static void print_all(const step_bench *t)
 {
-    const sg_request *const r = &t->request;
+    const sg_request *const r = &t->now.request;
     const int               frames = t->frames[1] - t->frames[0], chunks = t->chunk.measured;
     sg_print(stdout, "%s in %s on %s\n%dx%d, %d frame%s, guidance %s: %lld token%s; the prompt took %.3f s",
-             t->model.name, t->report.dtype, t->report.device, r->width, r->height, r->frames, sg_plural(r->frames),
-             sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r), (long long)t->report.plan.tokens,
-             sg_plural(t->report.plan.tokens), t->report.seconds[SG_STAGE_TEXT]);
+             t->session.model.name, t->report.dtype, t->report.device, r->width, r->height, r->frames,
+             sg_plural(r->frames), sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r),
+             (long long)t->report.plan.tokens, sg_plural(t->report.plan.tokens), t->report.seconds[SG_STAGE_TEXT]);
     if (r->image[SG_IMAGE_FIRST].rgb) printf(", pictures %.3f s", t->report.seconds[SG_STAGE_ENCODE]);
     putchar('\n');
     sg_bench_print_ceilings(t->base);
@@ -208,25 +206,22 @@ static json_t *row_json(const sg_bench *b, const sg_trace_row *r)
 
 static json_t *series_json(const sg_bench *b, const series *p)
 {
-    const sums    m = sums_of(b, p);
-    json_t *const rows = json_array();
-    bool          whole = rows;
-    for (size_t i = 0; whole && i < p->rows.rows; i++)
-        whole = json_array_append_new(rows, row_json(b, &p->rows.row[i])) == 0;
-    json_t *const j = json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "seconds",
-                                p->plain > 0 ? json_real(p->plain) : json_null(), "traced_seconds", p->traced,
-                                "op_seconds", m.seconds, "floor_seconds", m.floor, "flops", m.flops, "bytes", m.bytes,
-                                "matmul_seconds", m.matmul_seconds, "matmul_of_ceiling",
-                                m.matmul_seconds > 0 ? m.matmul_ceiling / m.matmul_seconds : 0.0, "ops", rows);
-    return sg_report_if_complete(j, whole);
+    const sums m = sums_of(b, p);
+    json_t    *rows = json_array();
+    for (size_t i = 0; i < p->rows.rows; i++) sg_json_append(&rows, row_json(b, &p->rows.row[i]));
+    return json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "seconds",
+                     p->plain > 0 ? json_real(p->plain) : json_null(), "traced_seconds", p->traced, "op_seconds",
+                     m.seconds, "floor_seconds", m.floor, "flops", m.flops, "bytes", m.bytes, "matmul_seconds",
+                     m.matmul_seconds, "matmul_of_ceiling",
+                     m.matmul_seconds > 0 ? m.matmul_ceiling / m.matmul_seconds : 0.0, "ops", rows);
 }
 
 static json_t *all_json(const step_bench *t)
 {
-    const sg_request *const r = &t->request;
+    const sg_request *const r = &t->now.request;
     return json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:I, s:o, s:f, s:o, s:o, s:o, s:i}", "model",
-                     sg_report_name(t->model.name), "device", t->report.device, "dtype", t->report.dtype, "threads",
-                     t->base->backend->threads, "width", r->width, "height", r->height, "frames", r->frames,
+                     sg_report_name(t->session.model.name), "device", t->report.device, "dtype", t->report.dtype,
+                     "threads", t->base->backend->threads, "width", r->width, "height", r->height, "frames", r->frames,
                      "cfg_scale", r->cfg_scale, "tokens", (json_int_t)t->report.plan.tokens, "ceilings",
                      sg_bench_ceilings_json(t->base), "text_seconds", t->report.seconds[SG_STAGE_TEXT],
                      "encode_seconds",
@@ -237,23 +232,26 @@ static json_t *all_json(const step_bench *t)
 
 /* ---- the work ---- */
 
-static sg_status render(step_bench *t, sg_engine *engine, sg_error *e)
+static sg_status render(step_bench *t, sg_error *e)
 {
     const sg_callbacks cb = {.context = t, .progress = on_progress, .frame = on_frame};
+    sg_session *const  x = &t->session;
+    sg_request *const  r = &t->now.request;
     sg_error           end = {0};
     t->step.warm = 1;
     t->step.measured = 2 * t->base->repeat;
-    SG_TRY(sg_setup_request(&t->request, engine, t->base->settings, e));
-    sg_notice_request(&t->progress, &t->request, engine, t->base->settings);
-    t->request.steps = t->step.warm + t->step.measured;
-    t->request.sigmas.count = 0; /* --fast has fewer; a step costs the same at any */
-    t->request.prompt = "a red ball bouncing on green grass";
-    SG_TRY(sg_pictures_apply(&t->pictures, engine, &t->request, e));
+    SG_TRY(sg_session_open(x, &(sg_session_options){.traced = true}, e));
+    SG_TRY(sg_session_resolve(x, &t->now, e));
+    sg_notice_request(&x->progress, x->engine, x->asked, &t->now);
+    r->steps = t->step.warm + t->step.measured;
+    r->sigmas.count = 0; /* --fast has fewer; a step costs the same at any */
+    r->prompt = "a red ball bouncing on green grass";
+    SG_TRY(sg_session_give(x, r, e));
     SG_TRY(sg_bench_ceilings(t->base, e));
-    sg_progress_render(&t->progress, 0, 0, NULL);
-    const sg_status status = sg_engine_render(engine, &t->request, &cb, &t->report, &end);
+    sg_progress_render(&x->progress, 0, 0, NULL);
+    const sg_status status = sg_engine_render(x->engine, r, &cb, &t->report, &end);
     const bool      enough = status == SG_E_CANCELLED && !sg_interrupt_asked();
-    sg_progress_clear(&t->progress);
+    sg_progress_clear(&x->progress);
     if (status && !enough) return sg_error_set(e, status, "%s", end.text);
     return sg_bench_ceilings(t->base, e); /* again, for the machine may have been busy */
 }
@@ -268,30 +266,17 @@ static sg_status report(step_bench *t, sg_error *e)
 
 static sg_status bench_step(sg_bench *b, sg_error *e)
 {
-    step_bench t = {.base = b, .live = {.paused = true, .synchronous = !b->backend->host_memory}};
-    sg_engine *engine = NULL;
-    sg_progress_init(&t.progress, b->settings->quiet);
-    SG_TRY(sg_setup_model(&t.model, b->settings, e));
-    sg_engine_options o;
-    SG_TRY(sg_setup_options(&o, &t.model, b->settings, e));
-    o.trace = &t.live;
-    SG_TRY(sg_setup_engine_as(&engine, &t.model, &o, e));
-    sg_status status = sg_pictures_open(&t.pictures, b->settings, e);
-    if (!status) status = render(&t, engine, e);
-    sg_engine_close(&engine);
-    sg_pictures_close(&t.pictures);
+    step_bench t = {.base = b,
+                    .session.trace = {.paused = true, .synchronous = !b->backend->host_memory},
+                    .now.settings = *b->settings};
+    sg_status  status = sg_session_inputs(&t.session, b->settings, e);
+    if (!status) status = render(&t, e);
     if (!status) status = report(&t, e);
-    sg_trace_free(&t.live);
+    sg_rendering_close(&t.now);
+    sg_session_close(&t.session);
     sg_trace_free(&t.step.rows);
     sg_trace_free(&t.chunk.rows);
     return status;
 }
 
-sg_status sg_command_bench_step(const sg_settings *s, sg_error *e)
-{
-    sg_bench  b;
-    sg_status status = sg_bench_open(&b, s, e);
-    if (status == SG_OK) status = bench_step(&b, e);
-    sg_bench_close(&b);
-    return status;
-}
+sg_status sg_command_bench_step(const sg_settings *s, sg_error *e) { return sg_bench_run(s, bench_step, e); }

@@ -2,11 +2,7 @@
 #include "command.h"
 #include "interrupt.h"
 #include "notices.h"
-#include "picture.h"
-#include "progress.h"
-#include "prompt_set.h"
-#include "setup.h"
-#include "setup_attention.h"
+#include "session.h"
 
 #include <stdio.h>
 
@@ -22,31 +18,27 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
 
 static int round_up(int v, int multiple) { return (v + multiple - 1) / multiple * multiple; }
 
-static sg_status render(sg_engine *engine, const char *model, const sg_settings *s, sg_attention_files *f,
-                        sg_pictures *pictures, sg_error *e)
+static sg_status render(sg_session *x, sg_rendering *now, sg_error *e)
 {
-    sg_progress         progress;
-    const sg_model_info info = sg_engine_info(engine);
-    sg_settings         small = *s;
-    sg_request          r;
-    sg_report           report = {0};
+    const sg_settings *const asked = x->asked;
+    sg_settings *const       s = &now->settings;
+    sg_request *const        r = &now->request;
+    sg_report                report = {0};
     for (int i = 0; i < 2; i++)
-        if (!small.size[i]) small.size[i] = round_up(SIDE, info.multiple);
-    if (!small.frames) small.frames = CHUNKS * info.frames.step + 1;
-    if (!small.steps && !s->fast) small.steps = STEPS;
-    sg_progress_init(&progress, s->quiet);
-    SG_TRY(sg_setup_request(&r, engine, &small, e));
-    sg_notice_request(&progress, &r, engine, s);
-    SG_TRY(sg_setup_attention(&r.attention, f, s, e));
-    SG_TRY(sg_pictures_apply(pictures, engine, &r, e));
-    r.prompt = s->prompt ? s->prompt : "a red ball bouncing on green grass";
-    sg_notice_prompt(&progress, engine, model, s->prompt);
-    sg_progress_say(&progress, "%s; %dx%d, %d frame%s, %d step%s, seed %llu", info.device, r.width, r.height, r.frames,
-                    sg_plural(r.frames), r.steps, sg_plural(r.steps), (unsigned long long)r.seed);
-    sg_progress_render(&progress, 0, 1, NULL);
-    const sg_status status =
-        sg_engine_render(engine, &r, &(sg_callbacks){.context = &progress, .progress = on_progress}, &report, e);
-    sg_progress_clear(&progress);
+        if (!s->size[i]) s->size[i] = round_up(SIDE, x->info.multiple);
+    if (!s->frames) s->frames = CHUNKS * x->info.frames.step + 1;
+    if (!s->steps && !s->fast) s->steps = STEPS;
+    SG_TRY(sg_session_resolve(x, now, e));
+    sg_notice_request(&x->progress, x->engine, asked, now);
+    SG_TRY(sg_session_give(x, r, e));
+    r->prompt = asked->prompt ? asked->prompt : "a red ball bouncing on green grass";
+    sg_notice_prompt(&x->progress, x->engine, x->model.name, asked->prompt);
+    sg_progress_say(&x->progress, "%s; %dx%d, %d frame%s, %d step%s, seed %llu", x->info.device, r->width, r->height,
+                    r->frames, sg_plural(r->frames), r->steps, sg_plural(r->steps), (unsigned long long)r->seed);
+    sg_progress_render(&x->progress, 0, 1, NULL);
+    const sg_callbacks callbacks = {.context = &x->progress, .progress = on_progress};
+    const sg_status    status = sg_engine_render(x->engine, r, &callbacks, &report, e);
+    sg_progress_clear(&x->progress);
     if (status != SG_OK) return status;
     char took[32];
     printf("every operation agrees with the oracle: %s on %s, %s\n", report.dtype, report.device,
@@ -56,18 +48,12 @@ static sg_status render(sg_engine *engine, const char *model, const sg_settings 
 
 sg_status sg_command_check(const sg_settings *s, sg_error *e)
 {
-    sg_model_path      model;
-    sg_engine         *engine = NULL;
-    sg_attention_files files = {0};
-    sg_pictures        pictures = {0};
-    if (s->prompt) SG_TRY(sg_prompt_check(s->prompt, "--prompt", e));
-    if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
-    SG_TRY(sg_setup_model(&model, s, e));
-    SG_TRY(sg_setup_engine(&engine, &model, s, true, e));
-    sg_status status = sg_pictures_open(&pictures, s, e);
-    if (status == SG_OK) status = render(engine, model.name, s, &files, &pictures, e);
-    sg_engine_close(&engine);
-    sg_pictures_close(&pictures);
-    sg_attention_files_close(&files);
+    sg_session   x = {0};
+    sg_rendering now = {.settings = *s};
+    sg_status    status = sg_session_inputs(&x, s, e);
+    if (status == SG_OK) status = sg_session_open(&x, &(sg_session_options){.check = true}, e);
+    if (status == SG_OK) status = render(&x, &now, e);
+    sg_rendering_close(&now);
+    sg_session_close(&x);
     return status;
 }

@@ -1,15 +1,15 @@
 /* command_info.c - `sparge-gen info`: of a folder, the model and what a render costs; of a file, how it was made. */
+#include "base/path.h"
 #include "base/text.h"
 #include "build_facts.h"
 #include "command.h"
 #include "json_input.h"
 #include "notices.h"
 #include "option_rules.h"
-#include "progress.h"
 #include "report.h"
 #include "report_attention.h"
-#include "report_command.h"
-#include "setup.h"
+#include "report_settings.h"
+#include "session.h"
 #include "sink.h"
 #include "tensor_source.h"
 
@@ -23,11 +23,15 @@ enum { MAX_VALUES = 1 << 16 }; /* of a file's settings */
 
 /* ---- a file ---- */
 
-static void print_command(json_t *settings)
+/* The file's name with "again" for its stem; what compare made is a folder. */
+static void print_command(json_t *settings, const char *path)
 {
+    char       output[32] = "again";
+    const bool arms = json_object_get(settings, "arms");
     if (!json_is_string(json_object_get(settings, "prompt"))) return;
-    printf("\nagain: sparge-gen%s", json_object_get(settings, "arms") ? " compare" : "");
-    sg_command_options(stdout, settings);
+    if (!arms) snprintf(output, sizeof output, "again%.16s", sg_path_extension(path));
+    printf("\nagain: ");
+    sg_settings_print(stdout, settings, arms ? SG_COMMAND_COMPARE : SG_COMMAND_RENDER, output);
     putchar('\n');
 }
 
@@ -66,12 +70,12 @@ static sg_status settings_info(const char *path, char *text, bool as_json, sg_er
         json_t     *value;
         json_object_foreach(settings, key, value)
         {
-            sg_command_escaped(stdout, key, "");
+            sg_print_escaped(stdout, key, "");
             printf("%*s ", strlen(key) < 16 ? (int)(16 - strlen(key)) : 0, "");
-            sg_command_value(stdout, value);
+            sg_print_value(stdout, value);
             putchar('\n');
         }
-        print_command(settings);
+        print_command(settings, path);
     }
     json_decref(settings);
     return status;
@@ -136,24 +140,19 @@ static void print_files(const sg_model_info *info, const sg_model_path *model)
 
 /* What info shows of a model. */
 typedef struct model_summary {
-    const sg_engine      *engine;
-    sg_model_path         model;
-    sg_model_info         info;
-    sg_request            r;
-    sg_attention_files    files;
-    sg_plan               plan;
-    sg_attention_forecast forecast;
-    char                  doubt[256]; /* about thresholds; or "" */
-    const char           *world;      /* or NULL */
-    const char *const    *word;       /* its vocabulary; or NULL */
-    int                   words;
+    sg_session         session;
+    sg_rendering       now;
+    char               doubt[256]; /* about thresholds; or "" */
+    const char        *world;      /* or NULL */
+    const char *const *word;       /* its vocabulary; or NULL */
+    int                words;
 } model_summary;
 
 /* What each LoRA changes, and every tensor of its file that changes nothing. */
 static void print_loras(const model_summary *t)
 {
-    for (int i = 0; i < t->info.loras; i++) {
-        const sg_lora_info *const l = &t->info.lora[i];
+    for (int i = 0; i < t->session.info.loras; i++) {
+        const sg_lora_info *const l = &t->session.info.lora[i];
         size_t                    at = 0;
         const char               *key;
         sg_print(stdout, "%s%s: strength %g, changes %d tensor%s", i ? "           " : "\nlora       ", l->name,
@@ -161,9 +160,9 @@ static void print_loras(const model_summary *t)
         if (l->rank[1]) printf(l->rank[0] == l->rank[1] ? ", rank %d" : ", rank %d to %d", l->rank[0], l->rank[1]);
         if (l->unused) printf("; %d of %d in the file fit nothing:", l->unused, l->keys);
         putchar('\n');
-        while ((key = sg_engine_lora_unused(t->engine, i, &at)) != NULL) {
+        while ((key = sg_engine_lora_unused(t->session.engine, i, &at)) != NULL) {
             fputs("             ", stdout);
-            sg_command_escaped(stdout, key, "");
+            sg_print_escaped(stdout, key, "");
             putchar('\n');
         }
     }
@@ -172,13 +171,13 @@ static void print_loras(const model_summary *t)
 static json_t *loras_json(const model_summary *t)
 {
     json_t *const j = json_array();
-    for (int i = 0; j && i < t->info.loras; i++) {
-        const sg_lora_info *const l = &t->info.lora[i];
+    for (int i = 0; j && i < t->session.info.loras; i++) {
+        const sg_lora_info *const l = &t->session.info.lora[i];
         json_t *const             unused = json_array();
         size_t                    at = 0;
         const char               *key;
         bool                      whole = unused;
-        while (whole && (key = sg_engine_lora_unused(t->engine, i, &at)) != NULL)
+        while (whole && (key = sg_engine_lora_unused(t->session.engine, i, &at)) != NULL)
             whole = json_array_append_new(unused, sg_report_name(key)) == 0;
         json_t *const one =
             json_pack("{s:o, s:f, s:i, s:i, s:[i,i], s:o}", "file", sg_report_name(l->name), "strength", l->strength,
@@ -219,17 +218,18 @@ static void print_pictures(const sg_model_info *info)
 
 static void print_render(const model_summary *t)
 {
-    const sg_request *const r = &t->r;
-    const sg_plan *const    p = &t->plan;
+    const sg_request *const r = &t->now.request;
+    const sg_plan *const    p = &t->now.plan;
     printf("\nrender     %s", sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r));
     if (r->frames > 1) printf(" (%.3g s)", (double)r->frames / r->fps);
-    printf("\n           sizes in steps of %d", t->info.multiple);
-    if (!sg_setup_makes_images(&t->info)) printf(", frames %s", sg_frame_rule_text((char[48]){0}, 48, t->info.frames));
+    printf("\n           sizes in steps of %d", t->session.info.multiple);
+    if (!sg_setup_makes_images(&t->session.info))
+        printf(", frames %s", sg_frame_rule_text((char[48]){0}, 48, t->session.info.frames));
     putchar('\n');
     printf("           %d step%s of %s, guidance %s", r->steps, sg_plural(r->steps), sg_sampler_names[r->sampler],
            sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r));
     if (r->sigmas.count)
-        printf(", sigmas %s", sg_report_sigmas((char[SG_SIGMAS_TEXT]){0}, SG_SIGMAS_TEXT, &r->sigmas));
+        printf(", sigmas %s", t->now.settings.sigmas);
     else if (sg_sampler_flows(r->sampler))
         printf(", flow shift %.6g%s", p->flow_shift, r->flow_shift > 0 ? "" : " by the picture's tokens");
     putchar('\n');
@@ -238,31 +238,31 @@ static void print_render(const model_summary *t)
                sg_cache_names[r->cache]);
     if (r->negative_prompt && *r->negative_prompt) {
         fputs("           negative prompt: ", stdout);
-        sg_command_escaped(stdout, r->negative_prompt, "");
+        sg_print_escaped(stdout, r->negative_prompt, "");
         putchar('\n');
     }
     printf("           latents %lld x %lld x %lld x %lld, %lld token%s\n", (long long)p->latent[0],
            (long long)p->latent[1], (long long)p->latent[2], (long long)p->latent[3], (long long)p->tokens,
            sg_plural(p->tokens));
     sg_print(stdout, "attention  %s\n",
-             sg_attention_forecast_text((char[512]){0}, 512, &r->attention, &t->forecast, p->tokens));
+             sg_attention_forecast_text((char[512]){0}, 512, &r->attention, &t->now.forecast, p->tokens));
     if (*t->doubt) sg_print(stdout, "           %s\n", t->doubt);
 }
 
 static void print_model(const model_summary *t)
 {
     char                 text[4][32];
-    const sg_plan *const p = &t->plan;
-    sg_print(stdout, "%s: %s\n%s\n", t->model.name, t->info.family, t->model.dir);
+    const sg_plan *const p = &t->now.plan;
+    sg_print(stdout, "%s: %s\n%s\n", t->session.model.name, t->session.info.family, t->session.model.dir);
     if (t->world) sg_print(stdout, "%s\n", t->world);
     if (t->word) printf("its vocabulary has %d word%s; info --json lists them\n", t->words, sg_plural(t->words));
     putchar('\n');
-    print_components(&t->info);
-    print_files(&t->info, &t->model);
+    print_components(&t->session.info);
+    print_files(&t->session.info, &t->session.model);
     print_loras(t);
     print_render(t);
-    print_pictures(&t->info);
-    printf("device     %s, %s\n", t->info.device, t->info.dtype);
+    print_pictures(&t->session.info);
+    printf("device     %s, %s\n", t->session.info.device, t->session.info.dtype);
     printf("build      %s\n\n", sg_build_facts_text((char[SG_BUILD_TEXT]){0}, SG_BUILD_TEXT, "           "));
     printf("%-10s %10s %10s %10s %10s %10s %10s\n", "phase", "weights", "from file", "packed", "work", "peak", "TFLOP");
     for (int i = 0; i < p->phases; i++) print_phase(&p->phase[i]);
@@ -291,11 +291,11 @@ static json_t *attention_json(const model_summary *t)
 {
     char        forecast[512];
     const char *doubt = *t->doubt ? t->doubt : NULL;
-    return json_pack(
-        "{s:o, s:i, s:i, s:s, s:s?}", "policy", sg_report_policy(&t->r.attention), "steps", t->forecast.last, "of",
-        t->forecast.steps, "text",
-        sg_attention_forecast_text(forecast, sizeof forecast, &t->r.attention, &t->forecast, t->plan.tokens), "doubt",
-        doubt);
+    return json_pack("{s:o, s:i, s:i, s:s, s:s?}", "policy", sg_report_policy(&t->now.request.attention), "steps",
+                     t->now.forecast.last, "of", t->now.forecast.steps, "text",
+                     sg_attention_forecast_text(forecast, sizeof forecast, &t->now.request.attention, &t->now.forecast,
+                                                t->now.plan.tokens),
+                     "doubt", doubt);
 }
 
 /* What the model's owner says of its world, where he does. */
@@ -311,10 +311,11 @@ static bool add_world(json_t *j, const model_summary *t)
 
 static sg_status print_model_json(const model_summary *t, sg_error *e)
 {
-    const sg_model_info *const info = &t->info;
+    const sg_model_info *const info = &t->session.info;
     json_t                    *settings = NULL, *plan = NULL;
-    sg_status                  status = sg_report_settings(&settings, &t->r, NULL, &t->model, info, e);
-    if (status == SG_OK) status = sg_report_plan(&plan, &t->plan, e);
+    const sg_settings          kept = sg_rendering_kept(&t->now);
+    sg_status                  status = sg_report_settings(&settings, &kept, &t->now.request, info, true, e);
+    if (status == SG_OK) status = sg_report_plan(&plan, &t->now.plan, e);
     if (status != SG_OK) {
         json_decref(settings);
         return status;
@@ -330,8 +331,8 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
         whole = json_array_append_new(components, component_json(&info->component[i])) == 0;
     json_t *const j = json_pack(
         "{s:o, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "model",
-        sg_report_name(t->model.name), "folder", sg_report_name(t->model.dir), "family", info->family, "device",
-        info->device, "dtype", info->dtype, "build", sg_build_facts_json(), "size_multiple", info->multiple,
+        sg_report_name(t->session.model.name), "folder", sg_report_name(t->session.model.dir), "family", info->family,
+        "device", info->device, "dtype", info->dtype, "build", sg_build_facts_json(), "size_multiple", info->multiple,
         "frame_multiple", info->frames.step, "frame_pairs", info->frames.pairs, sg_picture_keys[SG_IMAGE_FIRST],
         use[info->image[SG_IMAGE_FIRST]], sg_picture_keys[SG_IMAGE_LAST], use[info->image[SG_IMAGE_LAST]], "components",
         components, "defaults", settings, "attention", attention_json(t), "loras", loras_json(t), "plan", plan);
@@ -341,41 +342,36 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
     return status;
 }
 
-static sg_status engine_info(model_summary *t, sg_engine *engine, const sg_settings *s, sg_error *e)
+static sg_status summarise(model_summary *t, sg_error *e)
 {
-    sg_request *const r = &t->r;
-    t->engine = engine;
-    t->info = sg_engine_info(engine);
-    sg_progress progress;
-    sg_progress_init(&progress, s->quiet);
-    SG_TRY(sg_setup_request(r, engine, s, e));
-    if (*t->info.passed) sg_progress_say(&progress, "%s", t->info.passed);
-    sg_notice_size(&progress, r, engine, s);
-    t->world = sg_engine_world(engine);
-    t->word = sg_engine_vocabulary(engine, &t->words);
-    SG_TRY(sg_setup_attention(&r->attention, &t->files, s, e));
+    sg_session *const x = &t->session;
+    sg_request *const r = &t->now.request;
+    SG_TRY(sg_session_open(x, &(sg_session_options){0}, e));
+    SG_TRY(sg_session_resolve(x, &t->now, e));
+    if (*x->info.passed) sg_progress_say(&x->progress, "%s", x->info.passed);
+    sg_notice_size(&x->progress, x->asked, &t->now.settings);
+    t->world = sg_engine_world(x->engine);
+    t->word = sg_engine_vocabulary(x->engine, &t->words);
     r->output_bytes = sg_sink_bytes(&(sg_clip){.path = sg_sink_default_name(r->frames),
                                                .width = r->width,
                                                .height = r->height,
                                                .frames = r->frames,
                                                .fps = r->fps});
-    SG_TRY(sg_engine_plan(engine, r, &t->plan, e));
-    SG_TRY(sg_attention_predict_runs(&t->forecast, &r->attention, &t->info, t->plan.tokens, r->steps, e));
-    sg_setup_warning(t->doubt, sizeof t->doubt, &r->attention, &t->files, &t->model);
-    if (s->info_json) return print_model_json(t, e);
+    SG_TRY(sg_rendering_plan(&t->now, x->engine, e));
+    sg_doubt_thresholds(t->doubt, sizeof t->doubt, &t->now, &x->model);
+    if (x->asked->info_json) return print_model_json(t, e);
     print_model(t);
     return SG_OK;
 }
 
 static sg_status model_info(const sg_settings *s, sg_error *e)
 {
-    model_summary t = {0};
-    sg_engine    *engine = NULL;
-    SG_TRY(sg_setup_model(&t.model, s, e));
-    SG_TRY(sg_setup_engine(&engine, &t.model, s, false, e));
-    const sg_status status = engine_info(&t, engine, s, e);
-    sg_engine_close(&engine);
-    sg_attention_files_close(&t.files);
+    model_summary t = {.now.settings = *s};
+    sg_status     status = sg_session_inputs(&t.session, s, e);
+    t.now.settings.command = SG_COMMAND_RENDER; /* what a render would have */
+    if (status == SG_OK) status = summarise(&t, e);
+    sg_rendering_close(&t.now);
+    sg_session_close(&t.session);
     return status;
 }
 

@@ -8,16 +8,14 @@
 #include "interrupt.h"
 #include "notices.h"
 #include "option_rules.h"
-#include "picture.h"
 #include "preview_file.h"
-#include "progress.h"
 #include "prompt_set.h"
 #include "render_outputs.h"
 #include "report.h"
 #include "report_attention.h"
-#include "setup.h"
+#include "report_settings.h"
+#include "session.h"
 #include "sink.h"
-#include "video_input.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,24 +26,15 @@
 enum { CLIPS_MOST = 1000000 };
 
 typedef struct job {
-    const sg_settings    *settings;
-    sg_model_path         model;
-    sg_model_info         info;
-    sg_engine            *engine;
-    sg_request            request;
-    sg_attention_files    files;
-    sg_pictures           pictures;
-    sg_video_input        video;
-    sg_plan               plan; /* of this prompt */
-    sg_attention_forecast forecast;
-    sg_trace              trace; /* with --verbose */
-    sg_progress           progress;
-    sg_sink              *sink;
-    sg_preview_file      *preview;
-    sg_image_grid         grid;
-    bool                  decode_only;
-    int                   clips, clip; /* to be made; the one at work, from 0 */
-    char                 *note;        /* what the latents file tells of how it was made; or NULL */
+    const sg_settings *settings; /* as asked */
+    sg_session         session;
+    sg_rendering       now; /* the clip at work */
+    sg_sink           *sink;
+    sg_preview_file   *preview;
+    sg_image_grid      grid;
+    bool               decode_only;
+    int                clips, clip; /* to be made; the one at work, from 0 */
+    char              *note;        /* what the latents file tells of how it was made; or NULL */
 } job;
 
 static void mark(const job *j, const char *piece)
@@ -66,7 +55,7 @@ static void mark_stage(const job *j, sg_stage stage, int done, int total)
 static int on_progress(void *context, sg_stage stage, int done, int total)
 {
     job *j = context;
-    sg_progress_update(&j->progress, stage, done, total);
+    sg_progress_update(&j->session.progress, stage, done, total);
     mark_stage(j, stage, done, total);
     return sg_interrupt_asked();
 }
@@ -82,7 +71,8 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 /* A preview that cannot be written is no reason to give up the render: there are no more. */
 static void say_preview(job *j, const sg_error *why)
 {
-    if (why->code != SG_OK) sg_progress_say(&j->progress, "--preview: %s; there are no more previews", why->text);
+    if (why->code != SG_OK)
+        sg_progress_say(&j->session.progress, "--preview: %s; there are no more previews", why->text);
 }
 
 static sg_status on_preview(void *context, const sg_preview *p, sg_error *e)
@@ -118,7 +108,7 @@ static sg_status check_latents(const sg_settings *s, bool *exists, sg_error *e)
                             "--latents: %s exists: leave the prompt out to decode it, or remove the file to save new "
                             "latents there",
                             s->latents);
-    return *exists ? SG_OK : sg_output_file_check(s->latents, "--latents", e);
+    return SG_OK;
 }
 
 static sg_status check_inputs(job *j, sg_error *e)
@@ -131,7 +121,6 @@ static sg_status check_inputs(job *j, sg_error *e)
                                          "nothing to save there",
                                          s->latents)
                           : sg_error_set(e, SG_E_ARG, "a prompt is needed: sparge-gen --prompt \"a red ball\"");
-    if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
     if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
     if (j->decode_only && (s->lora.count || s->high_noise_lora.count))
         return sg_error_set(e, SG_E_ARG, "--lora has no effect where --latents are only decoded");
@@ -150,12 +139,11 @@ static sg_status check_inputs(job *j, sg_error *e)
     return SG_OK;
 }
 
-static sg_status take_capture(job *j, sg_error *e)
+static void take_capture(job *j)
 {
-    sg_request *const r = &j->request;
-    if (!j->settings->capture_qkv) return SG_OK;
-    sg_options_capture(j->settings->capture_qkv, &r->capture_layer, &r->capture_step, &r->capture_out);
-    return sg_output_file_check(r->capture_out, "--capture-qkv", e);
+    sg_request *const r = &j->now.request;
+    if (j->settings->capture_qkv)
+        sg_options_capture(j->settings->capture_qkv, &r->capture_layer, &r->capture_step, &r->capture_out);
 }
 
 static sg_status check_many(const sg_settings *s, const char *output, int64_t count, sg_error *e)
@@ -178,21 +166,21 @@ static sg_status take_preview(job *j, sg_error *e)
 {
     enum { DECODED_EVERY = 5 };
     const sg_settings *const s = j->settings;
-    sg_request *const        r = &j->request;
+    sg_request *const        r = &j->now.request;
     int                      size[3];
     if (!s->preview) return SG_OK;
     r->preview_every = s->preview_every ? s->preview_every : s->preview_decoder ? DECODED_EVERY : 1;
-    SG_TRY(sg_engine_preview_size(j->engine, r, size, e));
+    SG_TRY(sg_engine_preview_size(j->session.engine, r, size, e));
     return sg_preview_file_plan(s->preview, r, size, &r->preview_bytes, e);
 }
 
 /* The size is the latents' own; what else was asked for must agree with it. */
 static sg_status fit_latents(job *j, sg_error *e)
 {
-    sg_request *const        r = &j->request;
+    sg_request *const        r = &j->now.request;
     const sg_request         asked = *r;
     const sg_settings *const s = j->settings;
-    SG_TRY(sg_engine_fit_latents(j->engine, s->latents, r, &j->note, e));
+    SG_TRY(sg_engine_fit_latents(j->session.engine, s->latents, r, &j->note, e));
     r->latents_in = s->latents;
     if ((s->size[0] && asked.width != r->width) || (s->size[1] && asked.height != r->height) ||
         ((s->frames || s->seconds > 0) && asked.frames != r->frames))
@@ -203,32 +191,23 @@ static sg_status fit_latents(job *j, sg_error *e)
 
 static sg_status open_engine(job *j, sg_error *e)
 {
-    const sg_settings *s = j->settings;
-    SG_TRY(sg_setup_model(&j->model, s, e));
-    sg_engine_options o;
-    SG_TRY(sg_setup_options(&o, &j->model, s, e));
-    if (s->verbose) o.trace = &j->trace;
-    o.given_bytes = sg_pictures_bytes(&j->pictures);
-    SG_TRY(sg_setup_engine_as(&j->engine, &j->model, &o, e));
-    j->info = sg_engine_info(j->engine);
-    SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
-    sg_notice_request(&j->progress, &j->request, j->engine, s);
-    SG_TRY(sg_setup_attention(&j->request.attention, &j->files, s, e));
-    SG_TRY(take_capture(j, e));
-    if (j->decode_only)
+    sg_request *const r = &j->now.request;
+    SG_TRY(sg_session_open(&j->session, &(sg_session_options){.traced = j->settings->verbose}, e));
+    SG_TRY(sg_session_resolve(&j->session, &j->now, e));
+    sg_notice_request(&j->session.progress, j->session.engine, j->settings, &j->now);
+    take_capture(j);
+    if (j->decode_only) {
         SG_TRY(fit_latents(j, e));
-    else
-        j->request.latents_out = s->latents;
-    if (j->decode_only) return sg_engine_check_request(j->engine, &j->request, e);
-    if (j->video.path) j->request.video.rgb = j->video.frame->rgb; /* that there is one is known before it is read */
-    SG_TRY(sg_pictures_apply(&j->pictures, j->engine, &j->request, e));
+        return sg_engine_check_request(j->session.engine, r, e);
+    }
+    r->latents_out = j->settings->latents;
     SG_TRY(take_preview(j, e));
-    return sg_video_input_read(&j->video, j->engine, &j->request, j->pictures.fit, e);
+    return sg_session_give(&j->session, r, e);
 }
 
 static sg_status open_grid(job *j, sg_error *e)
 {
-    const sg_request *const r = &j->request;
+    const sg_request *const r = &j->now.request;
     if (!j->settings->grid) return SG_OK;
     if (r->frames > 1)
         return sg_error_set(e, SG_E_ARG, "--grid is of images, and the clips have %d frames; add --frames 1",
@@ -240,21 +219,14 @@ static sg_status open_grid(job *j, sg_error *e)
 static sg_clip clip_of(const job *j, const char *path)
 {
     return (sg_clip){.path = path,
-                     .width = j->request.width,
-                     .height = j->request.height,
-                     .frames = j->request.frames,
-                     .fps = j->request.fps,
+                     .width = j->now.request.width,
+                     .height = j->now.request.height,
+                     .frames = j->now.request.frames,
+                     .fps = j->now.request.fps,
                      .has_crf = !isnan(j->settings->crf),
                      .crf = j->settings->crf,
                      .has_png_level = j->settings->png_level >= 0,
                      .png_level = j->settings->png_level};
-}
-
-static sg_status plan(job *j, sg_error *e)
-{
-    const sg_request *const r = &j->request;
-    SG_TRY(sg_engine_plan(j->engine, r, &j->plan, e));
-    return sg_attention_predict_runs(&j->forecast, &r->attention, &j->info, j->plan.tokens, sg_request_steps(r), e);
 }
 
 /* ---- what is said ---- */
@@ -262,56 +234,57 @@ static sg_status plan(job *j, sg_error *e)
 static void say_prompts(job *j, const sg_prompt_set *prompts)
 {
     const sg_settings *const s = j->settings;
-    if (s->prompt_file) sg_notice_comments(&j->progress, s->prompt_file, prompts);
-    sg_notice_prompts(&j->progress, j->engine, j->model.name, prompts);
+    if (s->prompt_file) sg_notice_comments(&j->session.progress, s->prompt_file, prompts);
+    sg_notice_prompts(&j->session.progress, j->session.engine, j->session.model.name, prompts);
 }
 
 static void say_start(job *j, const sg_prompt_set *prompts)
 {
-    const sg_request *const r = &j->request;
+    const sg_request *const r = &j->now.request;
     const bool              drawn = j->settings->seed < 0;
     const bool              many = batch_of(j) > 1;
     if (!j->decode_only) {
-        sg_progress_say_start(&j->progress, j->model.name, &j->info, r, 0, drawn && !many);
+        sg_progress_say_start(&j->session.progress, j->session.model.name, &j->session.info, r, 0, drawn && !many);
         if (drawn && many && j->settings->quiet) /* random seeds are printed even then */
             fprintf(stderr, "sparge-gen: seeds %llu to %llu\n", (unsigned long long)r->seed,
                     (unsigned long long)((r->seed + (uint64_t)batch_of(j) - 1) & INT64_MAX));
         say_prompts(j, prompts);
         return;
     }
-    sg_progress_say_device(&j->progress, j->model.name, &j->info);
-    sg_progress_say(&j->progress, "decoding %s: %s", r->latents_in,
+    sg_progress_say_device(&j->session.progress, j->session.model.name, &j->session.info);
+    sg_progress_say(&j->session.progress, "decoding %s: %s", r->latents_in,
                     sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r));
 }
 
 static void say_plan(job *j)
 {
-    const sg_plan *const    p = &j->plan;
-    const sg_request *const r = &j->request;
+    const sg_plan *const    p = &j->now.plan;
+    const sg_request *const r = &j->now.request;
     const double            gib = 0x1p-30;
     double                  flops = 0;
     if (!j->settings->verbose) return;
     for (int i = 0; i < p->phases; i++) flops += p->phase[i].flops;
-    sg_progress_say(&j->progress, "planned: %lld token%s, peak %.2f GiB, %.2f of %.2f GiB to be free, %.3g TFLOP",
+    sg_progress_say(&j->session.progress,
+                    "planned: %lld token%s, peak %.2f GiB, %.2f of %.2f GiB to be free, %.3g TFLOP",
                     (long long)p->tokens, sg_plural(p->tokens), (double)p->peak * gib, (double)p->need * gib,
                     (double)p->available * gib, flops * 1e-12);
     if (!j->decode_only)
-        sg_progress_say(&j->progress, "attention: %s",
-                        sg_attention_forecast_text((char[512]){0}, 512, &r->attention, &j->forecast, p->tokens));
+        sg_progress_say(&j->session.progress, "attention: %s",
+                        sg_attention_forecast_text((char[512]){0}, 512, &r->attention, &j->now.forecast, p->tokens));
 }
 
 /* Warns of what was asked for by name and will have no effect. */
 static void say_doubts(job *j)
 {
     char                   text[512];
-    const sg_policy *const p = &j->request.attention;
+    const sg_policy *const p = &j->now.request.attention;
     if (j->decode_only) return;
-    if (*sg_setup_warning(text, sizeof text, p, &j->files, &j->model))
-        sg_progress_say(&j->progress, "attention: %s", text);
-    if (p->named && p->kind != SG_ATTENTION_DENSE && j->forecast.last == 0 && !j->settings->verbose)
-        sg_progress_say(&j->progress, "attention: %s",
-                        sg_attention_forecast_text(text, sizeof text, p, &j->forecast, j->plan.tokens));
-    sg_notice_cache(&j->progress, &j->request, NULL, &j->model);
+    if (*sg_doubt_thresholds(text, sizeof text, &j->now, &j->session.model))
+        sg_progress_say(&j->session.progress, "attention: %s", text);
+    if (p->named && p->kind != SG_ATTENTION_DENSE && j->now.forecast.last == 0 && !j->settings->verbose)
+        sg_progress_say(&j->session.progress, "attention: %s",
+                        sg_attention_forecast_text(text, sizeof text, p, &j->now.forecast, j->now.plan.tokens));
+    sg_notice_cache(&j->session.progress, &j->now.request, NULL, &j->session.model);
 }
 
 /* The peaks are those so far, as planned and as the system tells. */
@@ -326,11 +299,11 @@ static void say_stages(job *j, const sg_report *r)
     }
     for (int i = 0; i < SG_STAGES; i++)
         if (planned[i])
-            sg_progress_say(&j->progress, "%-10s %8.2f s, peak %.0f MiB, planned %.0f MiB", name[i], r->seconds[i],
-                            (double)r->stage_peak[i] * mib, (double)planned[i] * mib);
+            sg_progress_say(&j->session.progress, "%-10s %8.2f s, peak %.0f MiB, planned %.0f MiB", name[i],
+                            r->seconds[i], (double)r->stage_peak[i] * mib, (double)planned[i] * mib);
         else
-            sg_progress_say(&j->progress, "%-10s %8.2f s", name[i], r->seconds[i]);
-    if (*r->served) sg_progress_say(&j->progress, "%s", r->served);
+            sg_progress_say(&j->session.progress, "%-10s %8.2f s", name[i], r->seconds[i]);
+    if (*r->served) sg_progress_say(&j->session.progress, "%s", r->served);
 }
 
 static void say_attention(job *j, const sg_attention_record *a, const sg_report *r)
@@ -338,24 +311,24 @@ static void say_attention(job *j, const sg_attention_record *a, const sg_report 
     char text[512];
     for (int i = 0; i < a->steps && j->settings->verbose; i++)
         if (r->skipped[i])
-            sg_progress_say(&j->progress, "step %d: extrapolated", i + 1);
+            sg_progress_say(&j->session.progress, "step %d: extrapolated", i + 1);
         else
-            sg_progress_say(&j->progress, "%s", sg_attention_step_text(text, sizeof text, a, i));
-    if (*sg_attention_summary(text, sizeof text, a)) sg_progress_say(&j->progress, "attention: %s", text);
+            sg_progress_say(&j->session.progress, "%s", sg_attention_step_text(text, sizeof text, a, i));
+    if (*sg_attention_summary(text, sizeof text, a)) sg_progress_say(&j->session.progress, "attention: %s", text);
 }
 
 static void say_cache(job *j, const sg_report *r)
 {
     float worst = 0;
-    if (!j->request.cache || j->decode_only) return;
+    if (!j->now.request.cache || j->decode_only) return;
     for (int i = 0; i < r->steps_done; i++)
         if (r->skip_error[i] > worst) worst = r->skip_error[i];
-    if (j->request.cache != SG_CACHE_SHADOW)
-        sg_progress_say(&j->progress, "cache: %d of %d steps extrapolated%s", r->steps_skipped, r->steps_done,
+    if (j->now.request.cache != SG_CACHE_SHADOW)
+        sg_progress_say(&j->session.progress, "cache: %d of %d steps extrapolated%s", r->steps_skipped, r->steps_done,
                         j->settings->cache ? "" : "; --cache off computes them");
     else
         sg_progress_say(
-            &j->progress,
+            &j->session.progress,
             "cache: %d of %d steps extrapolated, each within %.2g %% of the computed one; latents within %.2g %%",
             r->steps_skipped, r->steps_done, 100 * (double)worst, 100 * r->latent_error);
 }
@@ -366,24 +339,41 @@ static void say_end(job *j, const char *path, const sg_report *r)
     sg_duration(took, sizeof took, r->total_seconds);
     if (j->settings->verbose) say_stages(j, r);
     const char *const name = strcmp(path, "-") == 0 ? "stdout" : path;
-    if (j->request.frames == 1)
-        sg_progress_say(&j->progress, "%s: image in %s", name, took);
+    if (j->now.request.frames == 1)
+        sg_progress_say(&j->session.progress, "%s: image in %s", name, took);
     else
-        sg_progress_say(&j->progress, "%s: %.3g s of video in %s", name, (double)j->request.frames / j->request.fps,
-                        took);
+        sg_progress_say(&j->session.progress, "%s: %.3g s of video in %s", name,
+                        (double)j->now.request.frames / j->now.request.fps, took);
 }
 
 /* ---- the work ---- */
 
-static sg_status finish_report(job *j, const char *path, const char *report_path, json_t *settings,
-                               const sg_report *report, sg_error *e)
+/* Of this clip; whole paths are for --json. */
+static sg_status make_settings(const job *j, bool paths, json_t **out, sg_error *e)
+{
+    const sg_request *const r = &j->now.request;
+    sg_settings             kept = sg_rendering_kept(&j->now);
+    kept.prompt = r->prompt;
+    kept.seed = (int64_t)r->seed;
+    kept.batch = 0;
+    return j->decode_only ? sg_report_decoding(out, &kept, r, j->note, &j->session.info, paths, e)
+                          : sg_report_settings(out, &kept, r, &j->session.info, paths, e);
+}
+
+static sg_status finish_report(job *j, const char *path, const char *report_path, const sg_report *report, sg_error *e)
 {
     sg_attention_record a = {0};
     json_t             *attention = NULL;
-    a.count = sg_engine_attention(j->engine, &a.steps, &a.passes, &a.layers);
-    if (a.count && report_path && !(attention = sg_report_attention(&j->request.attention, &a, &j->trace)))
+    a.count = sg_engine_attention(j->session.engine, &a.steps, &a.passes, &a.layers);
+    if (a.count && report_path && !(attention = sg_report_attention(&j->now.request.attention, &a, &j->session.trace)))
         return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
-    if (report_path) SG_TRY(sg_report_write(report_path, settings, path, report, attention, e));
+    if (report_path) {
+        json_t   *settings = NULL;
+        sg_status status = make_settings(j, true, &settings, e);
+        if (status == SG_OK) status = sg_report_write(report_path, settings, path, report, attention, e);
+        json_decref(settings);
+        SG_TRY(status);
+    }
     if (a.count) say_attention(j, &a, report);
     say_cache(j, report);
     say_end(j, path, report);
@@ -400,24 +390,24 @@ static sg_status render_to(job *j, const clip_paths *path, json_t *settings, sg_
     char *text = NULL;
     SG_TRY(sg_report_text(&text, settings, e));
     sg_clip clip = clip_of(j, path->output);
-    clip.settings = j->request.latents_note = text;
+    clip.settings = j->now.request.latents_note = text;
     sg_report          report = {0};
     const sg_callbacks callbacks = {.context = j, .progress = on_progress, .preview = on_preview, .frame = on_frame};
-    sg_trace_clear(&j->trace);
-    sg_status status = sg_plan_fits(&j->plan, e); /* before an encoder takes its memory */
+    sg_trace_clear(&j->session.trace);
+    sg_status status = sg_plan_fits(&j->now.plan, e); /* before an encoder takes its memory */
     mark(j, "plan");
     if (status == SG_OK) status = sg_sink_open(&j->sink, &clip, e);
-    if (status == SG_OK && path->preview) status = sg_preview_file_open(&j->preview, path->preview, &j->request, e);
-    if (status == SG_OK) status = sg_engine_render(j->engine, &j->request, &callbacks, &report, e);
+    if (status == SG_OK && path->preview) status = sg_preview_file_open(&j->preview, path->preview, &j->now.request, e);
+    if (status == SG_OK) status = sg_engine_render(j->session.engine, &j->now.request, &callbacks, &report, e);
     sg_error why = {0};
     sg_preview_file_close(&j->preview, status == SG_OK, &why);
     say_preview(j, &why);
     if (status == SG_OK) status = sg_sink_finish(j->sink, e);
     mark(j, "file");
     sg_sink_close(&j->sink);
-    sg_progress_clear(&j->progress);
-    if (status == SG_OK) status = finish_report(j, path->output, path->report, settings, &report, e);
-    j->request.latents_note = NULL;
+    sg_progress_clear(&j->session.progress);
+    if (status == SG_OK) status = finish_report(j, path->output, path->report, &report, e);
+    j->now.request.latents_note = NULL;
     free(text);
     return status;
 }
@@ -427,15 +417,8 @@ static void say_cut(job *j, int i)
 {
     char which[48];
     snprintf(which, sizeof which, "--prompt-file: prompt %d", i / batch_of(j) + 1);
-    if (i % batch_of(j) == 0) sg_notice_cut(&j->progress, &j->plan, j->settings->prompt_file ? which : NULL);
-}
-
-static sg_status add_quality(json_t *settings, const sg_settings *s, sg_error *e)
-{
-    int failed = 0;
-    if (!isnan(s->crf)) failed |= json_object_set_new(settings, "crf", json_real(s->crf));
-    if (s->png_level >= 0) failed |= json_object_set_new(settings, "png_level", json_integer(s->png_level));
-    return failed ? sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON") : SG_OK;
+    if (i % batch_of(j) == 0)
+        sg_notice_cut(&j->session.progress, &j->now.plan, j->settings->prompt_file ? which : NULL);
 }
 
 /* The grid's settings are those of its first image, with the number of images. */
@@ -451,22 +434,18 @@ static sg_status keep_for_grid(job *j, const json_t *settings, sg_error *e)
 
 static sg_status render_one(job *j, int i, const clip_paths *path, sg_error *e)
 {
-    json_t                 *settings = NULL;
-    const sg_request *const r = &j->request;
-    SG_TRY(plan(j, e));
-    sg_progress_render(&j->progress, i, j->clips, &j->plan);
+    json_t *settings = NULL;
+    SG_TRY(sg_rendering_plan(&j->now, j->session.engine, e));
+    sg_progress_render(&j->session.progress, i, j->clips, &j->now.plan);
     say_cut(j, i);
-    SG_TRY(sg_report_settings(&settings, r, j->note, &j->model, &j->info, e));
+    SG_TRY(make_settings(j, false, &settings, e));
     sg_status status = SG_OK;
-    if (!j->decode_only) status = sg_report_add_attention(settings, &r->attention, j->settings, &j->forecast, e);
-    if (status == SG_OK) status = sg_report_add_inputs(settings, &j->pictures, &j->video, r, e);
-    if (status == SG_OK) status = add_quality(settings, j->settings, e);
-    if (status == SG_OK && j->grid.path && i == 0 && batch_of(j) == j->clips) status = keep_for_grid(j, settings, e);
+    if (j->grid.path && i == 0 && batch_of(j) == j->clips) status = keep_for_grid(j, settings, e);
     if (status == SG_OK) status = render_to(j, path, settings, e);
     json_decref(settings);
-    if (status != SG_OK && j->request.latents_out && access(j->request.latents_out, F_OK) == 0)
-        sg_progress_say(&j->progress, "the latents are in %s; the same command without its prompt decodes them",
-                        j->request.latents_out);
+    if (status != SG_OK && j->now.request.latents_out && access(j->now.request.latents_out, F_OK) == 0)
+        sg_progress_say(&j->session.progress, "the latents are in %s; the same command without its prompt decodes them",
+                        j->now.request.latents_out);
     return status;
 }
 
@@ -475,8 +454,8 @@ static void say_clip(job *j, int i, int count)
 {
     char seed[40] = "";
     if (count == 1) return;
-    if (j->settings->batch > 1) snprintf(seed, sizeof seed, "seed %llu: ", (unsigned long long)j->request.seed);
-    sg_progress_say(&j->progress, "%d/%d: %s%s", i + 1, count, seed, j->request.prompt);
+    if (j->settings->batch > 1) snprintf(seed, sizeof seed, "seed %llu: ", (unsigned long long)j->now.request.seed);
+    sg_progress_say(&j->session.progress, "%d/%d: %s%s", i + 1, count, seed, j->now.request.prompt);
 }
 
 static sg_status render_clip(job *j, int i, int count, const char *output, sg_error *e)
@@ -498,17 +477,17 @@ static sg_status render_clip(job *j, int i, int count, const char *output, sg_er
 static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *output, sg_error *e)
 {
     const int      count = (int)clips_of(j, prompts), batch = batch_of(j);
-    const uint64_t seed = j->request.seed;
+    const uint64_t seed = j->now.request.seed;
     sg_status      status = SG_OK;
     for (int i = 0; i < count && status == SG_OK; i++) {
         j->clip = i;
-        j->request.prompt = prompts->count ? prompts->prompt[i / batch].text : NULL;
-        j->request.seed = (seed + (uint64_t)(i % batch)) & INT64_MAX;
+        j->now.request.prompt = prompts->count ? prompts->prompt[i / batch].text : NULL;
+        j->now.request.seed = (seed + (uint64_t)(i % batch)) & INT64_MAX;
         status = render_clip(j, i, count, output, e);
     }
     if (status != SG_OK || !j->grid.path) return status;
     SG_TRY(sg_image_grid_save(&j->grid, e));
-    sg_progress_say(&j->progress, "%s: all %d images", j->grid.path, count);
+    sg_progress_say(&j->session.progress, "%s: all %d images", j->grid.path, count);
     return SG_OK;
 }
 
@@ -531,41 +510,35 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
     SG_TRY(check_sink(j, output, e)); /* what needs no model to be seen */
     SG_TRY(open_engine(j, e));
     mark(j, "opening");
-    if (!asked) output = sg_sink_default_name(j->request.frames);
+    if (!asked) output = sg_sink_default_name(j->now.request.frames);
     SG_TRY(check_sink(j, output, e));
     SG_TRY(open_grid(j, e));
     const sg_clip clip = clip_of(j, output);
-    j->request.output_bytes = sg_sink_bytes(&clip) + sg_image_grid_bytes(&j->grid);
-    j->request.prompt = prompts->count ? prompts->prompt[0].text : NULL;
+    j->now.request.output_bytes = sg_sink_bytes(&clip) + sg_image_grid_bytes(&j->grid);
+    j->now.request.prompt = prompts->count ? prompts->prompt[0].text : NULL;
     say_start(j, prompts);
-    SG_TRY(plan(j, e));
-    sg_progress_say_plan(&j->progress, &j->plan);
-    if (j->plan.untiled) j->request.vae_tiling = SG_TILING_ON; /* which is what the file's settings tell */
+    SG_TRY(sg_rendering_plan(&j->now, j->session.engine, e));
+    sg_progress_say_plan(&j->session.progress, &j->now.plan);
+    if (j->now.plan.untiled) j->now.request.vae_tiling = SG_TILING_ON; /* which is what the file's settings tell */
     say_plan(j);
-    sg_notice_encoder(&j->progress, &j->request, output, j->settings->verbose);
+    sg_notice_encoder(&j->session.progress, &j->now.request, output, j->settings->verbose);
     say_doubts(j);
     return render_all(j, prompts, output, e);
 }
 
 sg_status sg_command_render(const sg_settings *s, sg_error *e)
 {
-    job           j = {.settings = s};
+    job           j = {.settings = s, .now.settings = *s};
     sg_prompt_set prompts = {0};
-    sg_progress_init(&j.progress, s->quiet);
-    SG_TRY(sg_setup_protect(s, e));
-    SG_TRY(check_inputs(&j, e));
-    if (!j.decode_only) SG_TRY(sg_setup_prompts(&prompts, s, e));
-    sg_status status = sg_pictures_open(&j.pictures, s, e);
-    if (status == SG_OK) status = sg_video_input_open(&j.video, s->video, "--video", e);
+    sg_status     status = check_inputs(&j, e);
+    if (status == SG_OK && !j.decode_only) status = sg_setup_prompts(&prompts, s, e);
+    if (status == SG_OK) status = sg_session_inputs(&j.session, s, e);
     if (status == SG_OK) status = run(&j, &prompts, e);
     sg_prompt_set_close(&prompts);
-    sg_engine_close(&j.engine);
+    sg_rendering_close(&j.now);
+    sg_session_close(&j.session);
     mark(&j, "closing");
-    sg_attention_files_close(&j.files);
-    sg_pictures_close(&j.pictures);
-    sg_video_input_close(&j.video);
     sg_image_grid_close(&j.grid);
-    sg_trace_free(&j.trace);
     free(j.note);
     return status;
 }

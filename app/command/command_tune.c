@@ -2,14 +2,9 @@
 #include "base/output_file.h"
 #include "checkpoint.h"
 #include "command.h"
-#include "interrupt.h"
+#include "json_build.h"
 #include "notices.h"
-#include "picture.h"
-#include "progress.h"
-#include "prompt_set.h"
 #include "report.h"
-#include "setup.h"
-#include "setup_attention.h"
 #include "tune.h"
 #include "tune_cache.h"
 
@@ -25,83 +20,47 @@ static const double CACHE_ERROR = 0.01;
 
 typedef struct job {
     const sg_settings    *settings;
-    const sg_prompt_set  *prompts;
     double                bound[2];
-    sg_model_path         model;
-    sg_engine            *engine;
-    sg_request            request;
-    sg_attention_files    files;
-    sg_pictures           pictures;
+    sg_tune_renders       render;
     sg_tune              *tune;
-    sg_cache_search       cache; /* with --cache, in place of tune */
-    sg_progress           progress;
+    sg_cache_search       cache;        /* with --cache, in place of tune */
     bool                  beside_model; /* thresholds go beside the model */
-    bool                  seen;         /* all steps of this render */
-    double                seconds;      /* of all renders' steps, looking included */
     const sg_thresholds  *found;
     const sg_tune_figure *figure; /* [buckets, layers, heads] */
 } job;
 
 /* ---- the renders ---- */
 
-/* The frames of a render are of no use here: it ends with its last step. */
-static int on_progress(void *context, sg_stage stage, int done, int total)
-{
-    job *const j = context;
-    sg_progress_update(&j->progress, stage, done, total);
-    j->seen = stage == SG_STAGE_DENOISE && done == total;
-    return j->seen || sg_interrupt_asked();
-}
-
-static sg_status render(job *j, sg_error *e)
-{
-    const sg_callbacks callbacks = {.context = j, .progress = on_progress};
-    sg_report          report = {0};
-    for (int i = 0; i < j->prompts->count; i++) {
-        j->request.prompt = j->prompts->prompt[i].text;
-        j->seen = false;
-        if (j->prompts->count > 1)
-            sg_progress_say(&j->progress, "%d/%d: %s", i + 1, j->prompts->count, j->request.prompt);
-        sg_progress_render(&j->progress, i, j->prompts->count, NULL);
-        sg_status status = sg_engine_render(j->engine, &j->request, &callbacks, &report, e);
-        if (status == SG_E_CANCELLED && j->seen && !sg_interrupt_asked()) status = SG_OK;
-        sg_progress_clear(&j->progress);
-        SG_TRY(status);
-        j->seconds += report.seconds[SG_STAGE_DENOISE];
-    }
-    return SG_OK;
-}
-
 /* Of a render that skips blocks: what cannot render so cannot be tuned. */
 static sg_status check_size(job *j, sg_error *e)
 {
-    sg_request sparse = j->request;
+    sg_request sparse = j->render.now.request;
     sg_plan    plan;
     sparse.attention.kind = SG_ATTENTION_SPARGE;
     sparse.attention.named = true;
-    SG_TRY(sg_engine_plan(j->engine, &sparse, &plan, e));
+    SG_TRY(sg_engine_plan(j->render.session.engine, &sparse, &plan, e));
     if (plan.tokens < SG_NAMED_TOKENS)
         return sg_error_set(e, SG_E_ARG, "%dx%d with %d frame%s are %lld token%s: no blocks are skipped below %d",
-                            j->request.width, j->request.height, j->request.frames, sg_plural(j->request.frames),
-                            (long long)plan.tokens, sg_plural(plan.tokens), SG_NAMED_TOKENS);
-    if (j->prompts->count == 1) sg_notice_cut(&j->progress, &plan, NULL);
+                            j->render.now.request.width, j->render.now.request.height, j->render.now.request.frames,
+                            sg_plural(j->render.now.request.frames), (long long)plan.tokens, sg_plural(plan.tokens),
+                            SG_NAMED_TOKENS);
+    if (j->render.prompts->count == 1) sg_notice_cut(&j->render.session.progress, &plan, NULL);
     return sg_plan_fits(&plan, e);
 }
 
 static sg_status open_engine(job *j, sg_error *e)
 {
-    const sg_settings *const s = j->settings;
-    SG_TRY(sg_setup_engine(&j->engine, &j->model, s, false, e));
-    SG_TRY(sg_setup_request(&j->request, j->engine, s, e));
-    sg_notice_request(&j->progress, &j->request, j->engine, s);
-    SG_TRY(sg_setup_attention(&j->request.attention, &j->files, s, e));
-    return sg_pictures_apply(&j->pictures, j->engine, &j->request, e);
+    sg_session *const x = &j->render.session;
+    SG_TRY(sg_session_open(x, &(sg_session_options){0}, e));
+    SG_TRY(sg_session_resolve(x, &j->render.now, e));
+    sg_notice_request(&x->progress, x->engine, j->settings, &j->render.now);
+    return sg_session_give(x, &j->render.now.request, e);
 }
 
 static sg_status open_tune(job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
-    sg_policy *const         p = &j->request.attention;
+    sg_policy *const         p = &j->render.now.request.attention;
     p->tuned = NULL;
     p->heads = false;
     p->rule = s->rule && strcmp(s->rule, "tau") == 0 ? SG_SELECT_MASS : SG_SELECT_TOPK;
@@ -114,15 +73,38 @@ static sg_status open_tune(job *j, sg_error *e)
     p->kind = SG_ATTENTION_DENSE;
     p->on_begin = sg_tune_hook;
     p->on_begin_context = j->tune;
-    j->request.prompt = j->prompts->prompt[0].text;
+    j->render.now.request.prompt = j->render.prompts->prompt[0].text;
     return check_size(j, e);
 }
 
 /* ---- what came of it ---- */
 
-/* Means over heads and all else that ran; NAN where nothing did. */
+enum { DENSITY, L1, L1_CHECKED, L1_WORST, L2, L2_CHECKED, SKIPPED, FIGURES };
+
+/* What is known of a head, and by which name its mean is told, if it is. */
+static const struct {
+    const char *name, *mean;
+    size_t      at;
+} figures[FIGURES] = {
+    [DENSITY] = {"density", "density", offsetof(sg_tune_figure, density)},
+    [L1] = {"l1", NULL, offsetof(sg_tune_figure, l1)},
+    [L1_CHECKED] = {"l1_checked", "l1", offsetof(sg_tune_figure, l1_checked)},
+    [L1_WORST] = {"l1_worst", "l1_worst", offsetof(sg_tune_figure, l1_worst)},
+    [L2] = {"l2", NULL, offsetof(sg_tune_figure, l2)},
+    [L2_CHECKED] = {"l2_checked", "l2", offsetof(sg_tune_figure, l2_checked)},
+    [SKIPPED] = {"skipped", "skipped", offsetof(sg_tune_figure, skipped)},
+};
+
+static double figure_of(const sg_tune_figure *f, int i)
+{
+    float v;
+    memcpy(&v, (const char *)f + figures[i].at, sizeof v);
+    return (double)v;
+}
+
+/* Means over heads and all else that ran, but of L1_WORST the largest; NAN where nothing did. */
 typedef struct means {
-    double density, l1, worst, l2, skipped;
+    double of[FIGURES];
 } means;
 
 static means mean_of(const sg_tune_figure *f, int count)
@@ -131,14 +113,15 @@ static means mean_of(const sg_tune_figure *f, int count)
     double ran = 0;
     for (int i = 0; i < count; i++) {
         if (isnan(f[i].density)) continue;
-        m.density += (double)f[i].density;
-        m.l1 += (double)f[i].l1_checked;
-        m.l2 += (double)f[i].l2_checked;
-        m.skipped += (double)f[i].skipped;
-        m.worst = fmax(m.worst, (double)f[i].l1_worst);
         ran++;
+        for (int k = 0; k < FIGURES; k++) {
+            const double v = figure_of(&f[i], k);
+            m.of[k] = k == L1_WORST ? fmax(m.of[k], v) : m.of[k] + v;
+        }
     }
-    return (means){m.density / ran, m.l1 / ran, m.worst, m.l2 / ran, m.skipped / ran};
+    for (int k = 0; k < FIGURES; k++)
+        if (k != L1_WORST) m.of[k] /= ran;
+    return m;
 }
 
 static means mean_of_bucket(const job *j, int bucket)
@@ -160,15 +143,10 @@ static void print_share(double v)
         printf(" %8.4f", v);
 }
 
-static void print_row(const job *j, const char *name, size_t member)
+static void print_row(const job *j, const char *name, int figure)
 {
     printf("%-12s", name);
-    for (int b = 0; b < j->found->buckets; b++) {
-        const means m = mean_of_bucket(j, b);
-        double      v;
-        memcpy(&v, (const char *)&m + member, sizeof v);
-        print_share(v);
-    }
+    for (int b = 0; b < j->found->buckets; b++) print_share(mean_of_bucket(j, b).of[figure]);
     printf("\n");
 }
 
@@ -181,16 +159,16 @@ static void print_table(const job *j)
     for (int layer = 0; layer < t->layers; layer++) {
         printf("layer %-6d", layer);
         for (int b = 0; b < t->buckets; b++)
-            print_share(mean_of(j->figure + (b * t->layers + layer) * t->heads, t->heads).density);
+            print_share(mean_of(j->figure + (b * t->layers + layer) * t->heads, t->heads).of[DENSITY]);
         printf("\n");
     }
-    print_row(j, "all", offsetof(means, density));
+    print_row(j, "all", DENSITY);
     printf("relative L1 error, on queries that the choice did not see; the largest of one call\n");
-    print_row(j, "skipping", offsetof(means, l1));
-    print_row(j, "largest", offsetof(means, worst));
-    print_row(j, "with filter", offsetof(means, l2));
+    print_row(j, "skipping", L1_CHECKED);
+    print_row(j, "largest", L1_WORST);
+    print_row(j, "with filter", L2_CHECKED);
     printf("kept blocks that the filter leaves out, a share\n");
-    print_row(j, "left out", offsetof(means, skipped));
+    print_row(j, "left out", SKIPPED);
 }
 
 static void print_trials(const sg_cache_search *s)
@@ -203,23 +181,23 @@ static void print_trials(const sg_cache_search *s)
     }
 }
 
-static void say_cache(job *j, const char *path)
-{
-    const sg_cache_tuned *const f = &j->cache.found;
-    char                        took[32];
-    sg_progress_say(&j->progress,
-                    "%s: threshold %.4g: %.0f %% of %.0f steps extrapolated, error %.4f; %d render%s in %s",
-                    strcmp(path, "-") == 0 ? "stdout" : path, f->threshold, 100 * f->skipped, f->steps, f->reached,
-                    j->cache.renders, sg_plural(j->cache.renders), sg_duration(took, sizeof took, j->cache.seconds));
-}
-
 static void say_end(job *j, const char *path)
 {
+    const sg_cache_tuned *const f = &j->cache.found;
+    const char *const           name = strcmp(path, "-") == 0 ? "stdout" : path;
+    char                        took[32];
+    sg_duration(took, sizeof took, j->render.seconds);
+    if (j->settings->tune_cache) {
+        sg_progress_say(&j->render.session.progress,
+                        "%s: threshold %.4g: %.0f %% of %.0f steps extrapolated, error %.4f; %d render%s in %s", name,
+                        f->threshold, 100 * f->skipped, f->steps, f->reached, j->render.renders,
+                        sg_plural(j->render.renders), took);
+        return;
+    }
     const means m = mean_of_all(j);
-    char        took[32];
-    sg_progress_say(&j->progress, "%s: %.1f %% of blocks skipped, error %.4f; %s, of which looking %.0f %%",
-                    strcmp(path, "-") == 0 ? "stdout" : path, 100 * (1 - m.density), m.l1,
-                    sg_duration(took, sizeof took, j->seconds), 100 * sg_tune_seconds(j->tune) / j->seconds);
+    sg_progress_say(
+        &j->render.session.progress, "%s: %.1f %% of blocks skipped, error %.4f; %s, of which looking %.0f %%", name,
+        100 * (1 - m.of[DENSITY]), m.of[L1_CHECKED], took, 100 * sg_tune_seconds(j->tune) / j->render.seconds);
 }
 
 /* ---- files ---- */
@@ -236,7 +214,8 @@ static void copy_thresholds(sg_thresholds *to, const sg_thresholds *from)
 
 static sg_status add_prompts(const job *j, sg_thresholds_file *f, sg_error *e)
 {
-    for (int i = 0; i < j->prompts->count; i++) SG_TRY(sg_thresholds_add_prompt(f, j->prompts->prompt[i].text, e));
+    for (int i = 0; i < j->render.prompts->count; i++)
+        SG_TRY(sg_thresholds_add_prompt(f, j->render.prompts->prompt[i].text, e));
     return SG_OK;
 }
 
@@ -246,11 +225,11 @@ static sg_status fill_attention(const job *j, sg_thresholds_file *f, sg_error *e
     SG_TRY(sg_thresholds_new(f, j->found->buckets, j->found->layers, j->found->heads, e));
     copy_thresholds(&f->values, j->found);
     memcpy(f->bound, j->bound, sizeof f->bound);
-    f->reached[0] = m.l1;
-    f->reached[1] = m.l2;
-    f->sparsity = 1 - m.density;
+    f->reached[0] = m.of[L1_CHECKED];
+    f->reached[1] = m.of[L2_CHECKED];
+    f->sparsity = 1 - m.of[DENSITY];
     f->has_policy = true;
-    f->policy = j->request.attention;
+    f->policy = j->render.now.request.attention;
     return add_prompts(j, f, e);
 }
 
@@ -260,7 +239,7 @@ static sg_status fill_file(const job *j, sg_thresholds_file *f, const char *path
     sg_thresholds_file there = {0};
     sg_error           why = {0};
     char               hash[sizeof f->model];
-    SG_TRY(sg_thresholds_hash(hash, j->model.dir, &j->model.parts, e));
+    SG_TRY(sg_thresholds_hash(hash, j->render.session.model.dir, &j->render.session.model.parts, e));
     bool kept = strcmp(path, "-") != 0 && access(path, F_OK) == 0 && sg_thresholds_read(&there, path, &why) == SG_OK;
     kept = kept && (!*there.model || strcmp(there.model, hash) == 0);
     sg_status status = SG_OK;
@@ -302,85 +281,70 @@ static sg_status write_thresholds(const job *j, const char *path, sg_error *e)
     return status;
 }
 
-static json_t *head_json(const job *j, int bucket, int layer, int head)
+/* ---- the report ---- */
+
+static json_t *head_json(const job *j, int bucket, int i)
 {
-    const int                   i = (bucket * j->found->layers + layer) * j->found->heads + head;
-    const sg_tune_figure *const f = &j->figure[i];
-    return json_pack("{s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "bucket", bucket, "layer", layer,
-                     "head", head, "amount", (double)j->found->amount[i], "lambda", (double)j->found->pv_threshold[i],
-                     "density", (double)f->density, "l1", (double)f->l1, "l1_checked", (double)f->l1_checked,
-                     "l1_worst", (double)f->l1_worst, "l2", (double)f->l2, "l2_checked", (double)f->l2_checked,
-                     "skipped", (double)f->skipped);
+    const sg_thresholds *const t = j->found;
+    const int                  head = bucket * t->layers * t->heads + i;
+    json_t *o = json_pack("{s:i, s:i, s:i, s:f, s:f}", "bucket", bucket, "layer", i / t->heads, "head", i % t->heads,
+                          "amount", (double)t->amount[head], "lambda", (double)t->pv_threshold[head]);
+    for (int k = 0; k < FIGURES; k++)
+        sg_json_set(&o, figures[k].name, sg_report_number(figure_of(&j->figure[head], k)));
+    return o;
 }
 
 static json_t *bucket_json(const job *j, int bucket)
 {
     const means m = mean_of_bucket(j, bucket);
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "from", (double)j->found->from[bucket], "density", m.density,
-                     "l1", m.l1, "l1_worst", m.worst, "l2", m.l2, "skipped", m.skipped);
+    json_t     *o = json_pack("{s:f}", "from", (double)j->found->from[bucket]);
+    for (int k = 0; k < FIGURES; k++)
+        if (figures[k].mean) sg_json_set(&o, figures[k].mean, sg_report_number(m.of[k]));
+    return o;
 }
 
-static json_t *all_json(const job *j, const char *path)
+static json_t *attention_json(const job *j)
 {
     const sg_thresholds *const t = j->found;
     const means                m = mean_of_all(j);
-    json_t *const buckets = json_array(), *const heads = json_array(), *const prompts = json_array();
-    bool whole = buckets && heads && prompts;
-    for (int i = 0; whole && i < j->prompts->count; i++)
-        whole = json_array_append_new(prompts, json_string(j->prompts->prompt[i].text)) == 0;
-    for (int b = 0; whole && b < t->buckets; b++) {
-        whole = json_array_append_new(buckets, bucket_json(j, b)) == 0;
-        for (int i = 0; whole && i < t->layers * t->heads; i++)
-            if (!isnan(j->figure[b * t->layers * t->heads + i].density))
-                whole = json_array_append_new(heads, head_json(j, b, i / t->heads, i % t->heads)) == 0;
+    json_t                    *buckets = json_array(), *heads = json_array();
+    for (int b = 0; b < t->buckets; b++) {
+        sg_json_append(&buckets, bucket_json(j, b));
+        for (int i = 0; i < t->layers * t->heads; i++)
+            if (!isnan(j->figure[b * t->layers * t->heads + i].density)) sg_json_append(&heads, head_json(j, b, i));
     }
-    json_t *const all =
-        whole ? json_pack("{s:o, s:o, s:O, s:i, s:i, s:i, s:i, s:I, s:s, s:{s:f, s:f}, s:{s:f, s:f, s:f}, s:O, s:O, "
-                          "s:{s:f, s:f}}",
-                          "model", sg_report_name(j->model.name), "output", sg_report_name(path), "prompts", prompts,
-                          "width", j->request.width, "height", j->request.height, "frames", j->request.frames, "steps",
-                          j->request.steps, "seed", (json_int_t)j->request.seed, "rule",
-                          t->rule == SG_SELECT_TOPK ? "topk" : "tau", "bound", "l1", j->bound[0], "l2", j->bound[1],
-                          "reached", "l1", m.l1, "l2", m.l2, "sparsity", 1 - m.density, "buckets", buckets, "heads",
-                          heads, "seconds", "denoise", j->seconds, "looking", sg_tune_seconds(j->tune))
-              : NULL;
-    json_decref(buckets);
-    json_decref(heads);
-    json_decref(prompts);
-    return all;
+    return json_pack("{s:s, s:{s:f, s:f}, s:{s:f, s:f, s:f}, s:o, s:o, s:{s:f, s:f}}", "rule",
+                     t->rule == SG_SELECT_TOPK ? "topk" : "tau", "bound", "l1", j->bound[0], "l2", j->bound[1],
+                     "reached", "l1", m.of[L1_CHECKED], "l2", m.of[L2_CHECKED], "density", m.of[DENSITY], "buckets",
+                     buckets, "heads", heads, "seconds", "denoise", j->render.seconds, "looking",
+                     sg_tune_seconds(j->tune));
 }
 
-static json_t *trials_json(const sg_cache_search *s)
-{
-    json_t *const a = json_array();
-    bool          whole = a;
-    for (int i = 0; whole && i < s->trials; i++) {
-        const sg_cache_trial *const t = &s->trial[i];
-        whole = json_array_append_new(a, json_pack("{s:f, s:f, s:o}", "threshold", t->threshold, "skipped", t->skipped,
-                                                   "error", sg_report_number(t->error))) == 0;
-    }
-    return sg_report_if_complete(a, whole);
-}
-
-static json_t *cache_json(const job *j, const char *path)
+static json_t *cache_json(const job *j)
 {
     const sg_cache_tuned *const f = &j->cache.found;
-    json_t *const               prompts = json_array();
-    bool                        whole = prompts;
-    for (int i = 0; whole && i < j->prompts->count; i++)
-        whole = json_array_append_new(prompts, json_string(j->prompts->prompt[i].text)) == 0;
-    return json_pack("{s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:o, s:i, s:f}", "model",
-                     sg_report_name(j->model.name), "output", sg_report_name(path), "prompts",
-                     sg_report_if_complete(prompts, whole), "width", j->request.width, "height", j->request.height,
-                     "frames", j->request.frames, "steps", j->request.steps, "seed", (json_int_t)j->request.seed,
-                     "threshold", f->threshold, "bound", f->bound, "reached", f->reached, "skipped", f->skipped,
-                     "trials", trials_json(&j->cache), "renders", j->cache.renders, "seconds", j->cache.seconds);
+    json_t                     *trials = json_array();
+    for (int i = 0; i < j->cache.trials; i++) {
+        const sg_cache_trial *const t = &j->cache.trial[i];
+        sg_json_append(&trials, json_pack("{s:f, s:f, s:o}", "threshold", t->threshold, "skipped", t->skipped, "error",
+                                          sg_report_number(t->error)));
+    }
+    return json_pack("{s:f, s:f, s:f, s:f, s:o, s:i, s:f}", "threshold", f->threshold, "bound", f->bound, "reached",
+                     f->reached, "skipped", f->skipped, "trials", trials, "renders", j->render.renders, "seconds",
+                     j->render.seconds);
 }
 
 static sg_status write_report(const job *j, const char *path, sg_error *e)
 {
-    if (!j->settings->json) return SG_OK;
-    json_t *const all = j->settings->tune_cache ? cache_json(j, path) : all_json(j, path);
+    const sg_request *const r = &j->render.now.request;
+    json_t                 *prompts = json_array();
+    for (int i = 0; i < j->render.prompts->count; i++)
+        sg_json_append(&prompts, json_string(j->render.prompts->prompt[i].text));
+    json_t *all =
+        json_pack("{s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:I}", "model", sg_report_name(j->render.session.model.name),
+                  "output", sg_report_name(path), "prompts", prompts, "width", r->width, "height", r->height, "frames",
+                  r->frames, "steps", r->steps, "seed", (json_int_t)r->seed);
+    sg_json_join(&all, j->settings->tune_cache ? cache_json(j) : attention_json(j));
     if (!all) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     const sg_status status = sg_report_save(j->settings->json, all, e);
     json_decref(all);
@@ -391,15 +355,20 @@ static sg_status write_report(const job *j, const char *path, sg_error *e)
 
 static sg_status look_at_attention(job *j, sg_error *e)
 {
-    SG_TRY(render(j, e));
+    const sg_prompt_set *const set = j->render.prompts;
+    sg_report                  report = {0};
+    for (int i = 0; i < set->count; i++) {
+        if (set->count > 1)
+            sg_progress_say(&j->render.session.progress, "%d/%d: %s", i + 1, set->count, set->prompt[i].text);
+        SG_TRY(sg_tune_render(&j->render, i, set->count, &report, e));
+    }
     return sg_tune_choose(j->tune, &j->found, &j->figure, e);
 }
 
 static sg_status look_at_cache(job *j, sg_error *e)
 {
     const double bound = isnan(j->settings->cache_error) ? CACHE_ERROR : j->settings->cache_error;
-    j->cache = (sg_cache_search){
-        .engine = j->engine, .request = j->request, .prompts = j->prompts, .bound = bound, .progress = &j->progress};
+    j->cache = (sg_cache_search){.render = &j->render, .bound = bound};
     return sg_cache_search_run(&j->cache, e);
 }
 
@@ -409,20 +378,17 @@ static sg_status run(job *j, const char *path, sg_error *e)
     const bool        cache = j->settings->tune_cache;
     SG_TRY(open_engine(j, e));
     if (!cache) SG_TRY(open_tune(j, e));
-    const sg_model_info info = sg_engine_info(j->engine);
-    sg_progress_say_start(&j->progress, j->model.name, &info, &j->request, 0, j->settings->seed < 0);
-    if (j->settings->prompt_file) sg_notice_comments(&j->progress, j->settings->prompt_file, j->prompts);
-    sg_notice_prompts(&j->progress, j->engine, j->model.name, j->prompts);
+    sg_session *const x = &j->render.session;
+    sg_progress_say_start(&x->progress, x->model.name, &x->info, &j->render.now.request, 0, j->settings->seed < 0);
+    if (j->settings->prompt_file) sg_notice_comments(&x->progress, j->settings->prompt_file, j->render.prompts);
+    sg_notice_prompts(&x->progress, x->engine, x->model.name, j->render.prompts);
     SG_TRY(cache ? look_at_cache(j, e) : look_at_attention(j, e));
     SG_TRY(write_thresholds(j, path, e));
-    SG_TRY(write_report(j, path, e));
+    if (json) SG_TRY(write_report(j, path, e));
     const bool free_stdout = strcmp(path, "-") != 0 && (!json || strcmp(json, "-") != 0);
     if (free_stdout && cache) print_trials(&j->cache);
     if (free_stdout && !cache) print_table(j);
-    if (cache)
-        say_cache(j, path);
-    else
-        say_end(j, path);
+    say_end(j, path);
     return SG_OK;
 }
 
@@ -437,8 +403,7 @@ static sg_status check_inputs(const job *j, sg_error *e)
                             "a prompt is needed: sparge-gen tune -m path/to/model --prompt-file prompts.txt");
     if (!isnan(s->cache_error) && !s->tune_cache)
         return sg_error_set(e, SG_E_ARG, "--cache-error has no effect without --cache");
-    if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
-    return s->json && strcmp(s->json, "-") != 0 ? sg_output_file_check(s->json, "--json", e) : SG_OK;
+    return SG_OK;
 }
 
 /* Without --output thresholds go to path[size], beside the model that the user named. The one that comes with the program, and
@@ -446,12 +411,12 @@ static sg_status check_inputs(const job *j, sg_error *e)
 static sg_status choose_output(job *j, sg_settings *s, char *path, size_t size, sg_error *e)
 {
     j->beside_model = !s->output;
-    if (s->output) return strcmp(s->output, "-") != 0 ? sg_output_file_check(s->output, "--output", e) : SG_OK;
-    if (j->model.from == SG_MODEL_BUNDLED)
+    if (s->output) return SG_OK;
+    if (j->render.session.model.from == SG_MODEL_BUNDLED)
         return sg_error_set(e, SG_E_ARG,
                             "tune needs -m PATH, a model that gets thresholds beside it, or -o FILE for those of the "
                             "embedded one, which keeps its own");
-    if (!sg_checkpoint_beside(j->model.dir, SG_THRESHOLDS_NAME, path, size))
+    if (!sg_checkpoint_beside(j->render.session.model.dir, SG_THRESHOLDS_NAME, path, size))
         return sg_error_set(e, SG_E_ARG, "model: the path is too long");
     if (!s->force && access(path, F_OK) == 0 && !sg_thresholds_is_ours(path))
         return sg_error_set(
@@ -465,21 +430,19 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     sg_settings   s = *given;
     sg_prompt_set prompts = {0};
     char          path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1];
-    job           j = {.settings = &s, .prompts = &prompts};
+    job           j = {.settings = &s, .render = {.prompts = &prompts, .now.settings = s}};
     j.bound[0] = isnan(s.l1) ? 0.05 : s.l1;
     j.bound[1] = isnan(s.l2) ? j.bound[0] : s.l2;
     SG_TRY(check_inputs(&j, e));
-    SG_TRY(sg_setup_model(&j.model, &s, e));
+    SG_TRY(sg_setup_model(&j.render.session.model, &s, e));
     SG_TRY(choose_output(&j, &s, path, sizeof path, e));
     SG_TRY(sg_setup_prompts(&prompts, &s, e));
-    sg_progress_init(&j.progress, s.quiet);
-    sg_status status = sg_pictures_open(&j.pictures, &s, e);
+    sg_status status = sg_session_inputs(&j.render.session, &s, e);
     if (status == SG_OK) status = run(&j, s.output, e);
     sg_tune_close(&j.tune);
     sg_cache_search_close(&j.cache);
-    sg_attention_files_close(&j.files);
-    sg_pictures_close(&j.pictures);
-    sg_engine_close(&j.engine);
+    sg_rendering_close(&j.render.now);
+    sg_session_close(&j.render.session);
     sg_prompt_set_close(&prompts);
     return status;
 }

@@ -1,23 +1,14 @@
 /* image_grid.c - see image_grid.h. */
 #include "image_grid.h"
-#include "base/output_file.h"
-#include "base/path.h"
 #include "sink.h"
 
 #include <stdlib.h>
-#include <strings.h>
 
 sg_status sg_image_grid_check(const char *path, int count, sg_error *e)
 {
-    static const char *const endings[] = {".png", ".jpg", ".jpeg", ".webp"};
-    const int                known = SG_FFMPEG ? 4 : 3;
-    int                      i = 0;
-    while (i < known && strcasecmp(sg_path_extension(path), endings[i]) != 0) i++;
-    if (i == known)
-        return sg_error_set(e, SG_E_ARG, "--grid: '%s': the ending decides the format, and must be %s", path,
-                            SG_FFMPEG ? ".png, .jpg or .webp" : ".png or .jpg in this build, which has no FFmpeg");
+    SG_TRY(sg_sink_check_ending(path, "--grid", ".png .jpg .jpeg .webp", e));
     if (count < 2) return sg_error_set(e, SG_E_ARG, "--grid is of several images: add --batch N, or a --prompt-file");
-    return sg_output_file_check(path, "--grid", e);
+    return SG_OK;
 }
 
 static sg_clip clip_of(const sg_image_grid *g)

@@ -11,7 +11,7 @@ typedef struct sg_image_grid {
     char       *settings; /* kept in the file; owned; NULL: none */
 } sg_image_grid;
 
-/* What is seen without the model: a known ending, a writable folder, several images. SG_E_ARG, SG_E_FILE. */
+/* What is seen without the model: a known ending, several images. SG_E_ARG. */
 sg_status sg_image_grid_check(const char *path, int count, sg_error *e) SG_MUST_USE;
 
 /* Of count images of this size; path is borrowed. The caller closes. */

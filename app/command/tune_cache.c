@@ -10,37 +10,35 @@
 
 /* ---- one render ---- */
 
-/* The frames of a render are of no use here: it ends with its last step. */
 static int on_progress(void *context, sg_stage stage, int done, int total)
 {
-    sg_cache_search *const s = context;
-    sg_progress_update(s->progress, stage, done, total);
-    s->seen = stage == SG_STAGE_DENOISE && done == total;
-    return s->seen || sg_interrupt_asked();
+    sg_tune_renders *const r = context;
+    sg_progress_update(&r->session.progress, stage, done, total);
+    r->seen = stage == SG_STAGE_DENOISE && done == total;
+    return r->seen || sg_interrupt_asked();
 }
 
 static sg_status on_latents(void *context, int step, const float *latents, const int64_t shape[4], sg_error *e)
 {
-    sg_cache_search *const s = context;
+    sg_tune_renders *const r = context;
     (void)shape;
     (void)e;
-    if (step == s->request.steps - 1) memcpy(s->latents, latents, s->count * sizeof *latents);
+    if (step == r->now.request.steps - 1) memcpy(r->latents, latents, r->count * sizeof *latents);
     return SG_OK;
 }
 
-static sg_status render(sg_cache_search *s, int prompt, double threshold, sg_report *report, sg_error *e)
+sg_status sg_tune_render(sg_tune_renders *r, int prompt, int of, sg_report *report, sg_error *e)
 {
-    const sg_callbacks callbacks = {.context = s, .progress = on_progress, .latents = on_latents};
+    const sg_callbacks callbacks = {.context = r, .progress = on_progress, .latents = r->latents ? on_latents : NULL};
     sg_error           why = {0};
-    s->request.prompt = s->prompts->prompt[prompt].text;
-    s->request.cache_threshold = threshold;
-    s->seen = false;
-    sg_progress_render(s->progress, 0, 0, NULL);
-    const sg_status status = sg_engine_render(s->engine, &s->request, &callbacks, report, &why);
-    sg_progress_clear(s->progress);
-    s->renders++;
-    s->seconds += report->seconds[SG_STAGE_DENOISE];
-    if (status == SG_OK || (status == SG_E_CANCELLED && s->seen && !sg_interrupt_asked())) return SG_OK;
+    r->now.request.prompt = r->prompts->prompt[prompt].text;
+    r->seen = false;
+    sg_progress_render(&r->session.progress, of ? prompt : 0, of, NULL);
+    const sg_status status = sg_engine_render(r->session.engine, &r->now.request, &callbacks, report, &why);
+    sg_progress_clear(&r->session.progress);
+    r->renders++;
+    r->seconds += report->seconds[SG_STAGE_DENOISE];
+    if (status == SG_OK || (status == SG_E_CANCELLED && r->seen && !sg_interrupt_asked())) return SG_OK;
     return sg_error_set(e, status, "%s", why.text);
 }
 
@@ -59,19 +57,21 @@ static void widen(double range[2], const float *distance, int steps)
 /* The latents to compare with, and between which thresholds something changes. */
 static sg_status look(sg_cache_search *s, double range[2], sg_error *e)
 {
+    sg_tune_renders *const r = s->render;
     range[0] = DBL_MAX;
     range[1] = 0;
-    for (int i = 0; i < s->prompts->count; i++) {
+    r->now.request.cache_threshold = DBL_MIN;
+    for (int i = 0; i < r->prompts->count; i++) {
         sg_report report = {0};
-        sg_progress_say(s->progress, "%d/%d: %s", i + 1, s->prompts->count, s->prompts->prompt[i].text);
-        SG_TRY(render(s, i, DBL_MIN, &report, e));
-        memcpy(s->first + (size_t)i * s->count, s->latents, s->count * sizeof *s->latents);
-        widen(range, report.distance, s->request.steps);
+        sg_progress_say(&r->session.progress, "%d/%d: %s", i + 1, r->prompts->count, r->prompts->prompt[i].text);
+        SG_TRY(sg_tune_render(r, i, 0, &report, e));
+        memcpy(s->first + (size_t)i * r->count, r->latents, r->count * sizeof *r->latents);
+        widen(range, report.distance, r->now.request.steps);
     }
     if (!(range[1] > 0 && range[1] < SG_CACHE_THRESHOLD_MAX / 2))
         return sg_error_set(e, SG_E_ARG,
                             "--steps %d: none may be extrapolated: all are dense, or their latents are odd",
-                            s->request.steps);
+                            r->now.request.steps);
     range[0] = fmax(range[0], SG_CACHE_THRESHOLD_MIN);
     range[1] = fmax(1.01 * range[1], range[0]);
     return SG_OK;
@@ -88,28 +88,30 @@ static double rounded(double v)
 
 static sg_status try_threshold(sg_cache_search *s, double threshold, bool *within, sg_error *e)
 {
-    sg_cache_trial *const t = &s->trial[s->trials++];
-    int                   steps = 0, skipped = 0;
+    sg_tune_renders *const r = s->render;
+    sg_cache_trial *const  t = &s->trial[s->trials++];
+    int                    steps = 0, skipped = 0;
+    r->now.request.cache_threshold = threshold;
     *t = (sg_cache_trial){.threshold = threshold};
     *within = true;
-    for (int i = 0; *within && i < s->prompts->count; i++) {
+    for (int i = 0; *within && i < r->prompts->count; i++) {
         sg_report report = {0};
-        SG_TRY(render(s, i, threshold, &report, e));
-        const double error = sg_array_distance(s->first + (size_t)i * s->count, s->latents, s->count).relative_l2;
+        SG_TRY(sg_tune_render(r, i, 0, &report, e));
+        const double error = sg_array_distance(s->first + (size_t)i * r->count, r->latents, r->count).relative_l2;
         *within = error <= s->bound; /* NaN is not */
         t->error = *within ? fmax(t->error, error) : error;
         steps += report.steps_done;
         skipped += report.steps_skipped;
     }
     t->skipped = (double)skipped / steps;
-    sg_progress_say(s->progress, "threshold %.4g: %.0f %% of steps extrapolated, error %.4f", threshold,
+    sg_progress_say(&r->session.progress, "threshold %.4g: %.0f %% of steps extrapolated, error %.4f", threshold,
                     100 * t->skipped, t->error);
     if (*within)
         s->found = (sg_cache_tuned){.threshold = threshold,
                                     .bound = s->bound,
                                     .reached = t->error,
                                     .skipped = t->skipped,
-                                    .steps = s->request.steps};
+                                    .steps = r->now.request.steps};
     return SG_OK;
 }
 
@@ -134,29 +136,33 @@ static sg_status search(sg_cache_search *s, double low, double high, sg_error *e
 
 sg_status sg_cache_search_run(sg_cache_search *s, sg_error *e)
 {
-    double            range[2];
-    sg_plan           plan;
-    sg_request *const r = &s->request;
-    if (r->steps < SG_CACHE_STEPS_MIN)
+    double                 range[2];
+    sg_plan                plan;
+    sg_tune_renders *const r = s->render;
+    const size_t           prompts = (size_t)r->prompts->count;
+    if (r->now.request.steps < SG_CACHE_STEPS_MIN)
         return sg_error_set(e, SG_E_ARG, "--steps %d: none is extrapolated below %d; take as many as renders have",
-                            r->steps, SG_CACHE_STEPS_MIN);
-    r->cache = SG_CACHE_USUAL;
-    r->prompt = s->prompts->prompt[0].text;
-    SG_TRY(sg_engine_plan(s->engine, r, &plan, e));
-    s->count = (size_t)(plan.latent[0] * plan.latent[1] * plan.latent[2] * plan.latent[3]);
-    r->output_bytes = ((size_t)s->prompts->count + 1) * s->count * sizeof(float);
-    SG_TRY(sg_engine_plan(s->engine, r, &plan, e));
+                            r->now.request.steps, SG_CACHE_STEPS_MIN);
+    r->now.request.cache = SG_CACHE_USUAL;
+    r->now.request.prompt = r->prompts->prompt[0].text;
+    SG_TRY(sg_engine_plan(r->session.engine, &r->now.request, &plan, e));
+    r->count = (size_t)(plan.latent[0] * plan.latent[1] * plan.latent[2] * plan.latent[3]);
+    r->now.request.output_bytes = (prompts + 1) * r->count * sizeof(float);
+    SG_TRY(sg_engine_plan(r->session.engine, &r->now.request, &plan, e));
     SG_TRY(sg_plan_fits(&plan, e));
-    s->first = malloc((size_t)s->prompts->count * s->count * sizeof *s->first);
-    s->latents = malloc(s->count * sizeof *s->latents);
-    if (!s->first || !s->latents) return sg_error_set(e, SG_E_MEMORY, "no memory for the latents of all prompts");
+    s->first = malloc(prompts * r->count * sizeof *s->first);
+    r->latents = malloc(r->count * sizeof *r->latents);
+    if (!s->first || !r->latents) return sg_error_set(e, SG_E_MEMORY, "no memory for the latents of all prompts");
     SG_TRY(look(s, range, e));
     return search(s, range[0], range[1], e);
 }
 
 void sg_cache_search_close(sg_cache_search *s)
 {
+    if (s->render) {
+        free(s->render->latents);
+        s->render->latents = NULL;
+    }
     free(s->first);
-    free(s->latents);
     *s = (sg_cache_search){0};
 }

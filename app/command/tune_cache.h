@@ -8,10 +8,7 @@
 #ifndef SG_TUNE_CACHE_H
 #define SG_TUNE_CACHE_H
 
-#include "engine.h"
-#include "progress.h"
-#include "prompt_set.h"
-#include "thresholds.h"
+#include "session.h"
 
 enum { SG_CACHE_TRIALS = 32 };
 
@@ -22,20 +19,28 @@ typedef struct sg_cache_trial {
     double skipped; /* share of the steps */
 } sg_cache_trial;
 
-typedef struct sg_cache_search {
-    sg_engine           *engine; /* these five are given */
-    sg_request           request;
+/* Renders of which the steps are of use, but not the frames: each ends with its last step. */
+typedef struct sg_tune_renders {
+    sg_session           session; /* these three are given */
+    sg_rendering         now;
     const sg_prompt_set *prompts;
-    double               bound; /* of the error */
-    sg_progress         *progress;
-    sg_cache_tuned       found;
-    int                  trials, renders;
-    sg_cache_trial       trial[SG_CACHE_TRIALS];
-    double               seconds; /* of all renders' steps */
-    float               *first;   /* [prompts, latents]: with all steps computed; owned */
-    float               *latents; /* of the render at work; owned */
+    float               *latents; /* at the end of the last one; NULL: not kept */
     size_t               count;   /* of the latents' numbers */
-    bool                 seen;    /* all steps of this render */
+    int                  renders;
+    double               seconds; /* of all their steps, looking included */
+    bool                 seen;    /* all steps of the one at work */
+} sg_tune_renders;
+
+/* Renders a prompt, of so many that each are rendered once, or 0. */
+sg_status sg_tune_render(sg_tune_renders *r, int prompt, int of, sg_report *report, sg_error *e) SG_MUST_USE;
+
+typedef struct sg_cache_search {
+    sg_tune_renders *render; /* given */
+    double           bound;  /* of the error; given */
+    sg_cache_tuned   found;
+    int              trials;
+    sg_cache_trial   trial[SG_CACHE_TRIALS];
+    float           *first; /* [prompts, latents]: with all steps computed; owned */
 } sg_cache_search;
 
 /* Fills found and trials. SG_E_ARG where no step may be skipped or the bound is too small for any, SG_E_MEMORY,

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define FORMAT "sparge-gen comparison"
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 typedef struct pair {
     const char        *path[2];
@@ -148,9 +148,9 @@ static void print_table(const pair *p)
     else if (s->identical)
         printf(", %d of them identical and left out of PSNR's mean", s->identical);
     printf("\n              mean   minimum  5th percentile\n");
-    printf("PSNR, dB  %8.3f  %8.3f  %14.3f\n", psnr->mean, psnr->minimum, psnr->percentile_5);
-    printf("SSIM      %8.6f  %8.6f  %14.6f\n", ssim->mean, ssim->minimum, ssim->percentile_5);
-    printf("MS-SSIM   %8.6f  %8.6f  %14.6f  (%d of %d scales)\n", ms->mean, ms->minimum, ms->percentile_5, s->scales,
+    printf("PSNR, dB  %8.3f  %8.3f  %14.3f\n", psnr->mean, psnr->minimum, psnr->p5);
+    printf("SSIM      %8.6f  %8.6f  %14.6f\n", ssim->mean, ssim->minimum, ssim->p5);
+    printf("MS-SSIM   %8.6f  %8.6f  %14.6f  (%d of %d scales)\n", ms->mean, ms->minimum, ms->p5, s->scales,
            SG_SSIM_SCALES);
     if (s->count > 1 && s->identical < s->count)
         printf("lowest    PSNR %s, SSIM %s\n", frame_name(first, sizeof first, p, psnr->worst),
@@ -166,15 +166,15 @@ static void print_table(const pair *p)
 static json_t *summary(const sg_summary *s)
 {
     return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(s->mean), "minimum", sg_report_number(s->minimum),
-                     "percentile_5", sg_report_number(s->percentile_5));
+                     "p5", sg_report_number(s->p5));
 }
 
 static json_t *figures(const pair *p, int clip)
 {
     const sg_clip_figures *const f = &p->total.of[clip];
     json_t *const j = json_pack("{s:o, s:f, s:o, s:i, s:i}", "path", sg_report_name(p->path[clip]), "sharpness",
-                                f->sharpness, "temporal_flickering", sg_report_number(f->flicker), "black_frames",
-                                f->black, "frozen_pairs", f->frozen);
+                                f->sharpness, "flicker", sg_report_number(f->flicker), "black",
+                                f->black, "frozen", f->frozen);
     if (!p->judge) return j;
     const sg_similarity_totals s = sg_clip_similarity_total(&p->similarity[clip]);
     json_t *const              by_clip = json_pack("{s:o, s:o, s:o}", "clipsim", sg_report_number(s.clipsim), "clip_t",
@@ -201,7 +201,7 @@ static sg_status save(const char *path, const pair *p, sg_error *e)
     json_t *const j = whole
                           ? json_pack("{s:s, s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:O}", "format", FORMAT,
                                       "version", VERSION, "measured", sg_clip_loss_names[loss(p)], "frames", s->count,
-                                      "identical_frames", s->identical, "psnr", summary(&p->total.psnr), "ssim",
+                                      "identical", s->identical, "psnr", summary(&p->total.psnr), "ssim",
                                       summary(&p->total.ssim), "ms_ssim", summary(&p->total.ms_ssim), "ms_ssim_scales",
                                       s->scales, "a", figures(p, 0), "b", figures(p, 1), "each", frames)
                           : NULL;
@@ -219,7 +219,6 @@ sg_status sg_command_compare(const sg_settings *s, sg_error *e)
         return sg_error_set(
             e, SG_E_ARG,
             "compare takes a prompt, or two pictures, videos or folders of frames: sparge-gen compare A B");
-    if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
     pair      p = {.path = {s->operand, s->second_operand}};
     sg_status status = sg_clip_reader_open(&p.clip[0], p.path[0], e);
     if (status == SG_OK) status = sg_clip_reader_open(&p.clip[1], p.path[1], e);

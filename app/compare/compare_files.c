@@ -5,6 +5,7 @@
 #include "collage.h"
 #include "interrupt.h"
 #include "report_page.h"
+#include "report_settings.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,27 +17,27 @@ static const char REPORT[] = "report.json", PAGE[] = "report.html";
 
 static sg_collage collage_of(const sg_comparison *c, const uint8_t **rgb)
 {
-    for (int i = 0; i < c->count; i++) rgb[i] = c->result[i].rgb;
-    return (sg_collage){c->request->width, c->request->height, c->request->frames, c->count, rgb};
+    for (int i = 0; i < c->run.arms.count; i++) rgb[i] = c->run.arm[i].rgb;
+    return (sg_collage){c->run.shared.request.width, c->run.shared.request.height, c->run.shared.request.frames, c->run.arms.count, rgb};
 }
 
-static bool is_sheet(const sg_comparison *c, int k) { return c->sheet && k == c->count + 1; }
+static bool is_sheet(const sg_comparison *c, int k) { return c->sheet && k == c->run.arms.count + 1; }
 
 static sg_clip clip_of(const sg_compare_files *f, const sg_comparison *c, int k)
 {
-    const sg_request *const r = c->request;
+    const sg_request *const r = &c->run.shared.request;
     sg_clip                 clip = {.path = f->file[k].path,
                                     .width = r->width,
                                     .height = r->height,
                                     .frames = r->frames,
                                     .fps = r->fps,
                                     .settings = f->file[k].settings};
-    if (k == c->count || is_sheet(c, k)) {
-        const int *const size = k == c->count ? c->side_size : c->sheet_size;
+    if (k == c->run.arms.count || is_sheet(c, k)) {
+        const int *const size = k == c->run.arms.count ? c->side_size : c->sheet_size;
         clip.width = size[0];
         clip.height = size[1];
     }
-    if (k > c->count) clip.frames = 1;
+    if (k > c->run.arms.count) clip.frames = 1;
     return clip;
 }
 
@@ -44,7 +45,7 @@ static sg_clip clip_of(const sg_compare_files *f, const sg_comparison *c, int k)
 static const sg_image *picture_of(const sg_compare_files *f, const sg_comparison *c, int k)
 {
     for (int i = 0; i < SG_IMAGES; i++)
-        if (c->picture[i] == f->file[k].name) return &c->pictures->fitted[i];
+        if (c->picture[i] == f->file[k].name) return &c->run.session.pictures.fitted[i];
     return NULL;
 }
 
@@ -53,7 +54,7 @@ static const sg_image *picture_of(const sg_compare_files *f, const sg_comparison
 static sg_status choose_folder(sg_compare_files *f, const sg_comparison *c, const char *asked, sg_error *e)
 {
     char usual[48];
-    snprintf(usual, sizeof usual, "compare-%llu", (unsigned long long)c->request->seed);
+    snprintf(usual, sizeof usual, "compare-%llu", (unsigned long long)c->run.shared.request.seed);
     return sg_output_folder_check(&f->folder, asked ? asked : usual, sizeof f->file->name, "--output", e);
 }
 
@@ -80,31 +81,31 @@ static sg_status check_file(const sg_compare_files *f, const sg_comparison *c, i
 {
     const sg_clip clip = clip_of(f, c, k);
     if (clip.width > SG_IMAGE_MAX_SIDE || clip.height > SG_IMAGE_MAX_SIDE)
-        return sg_error_set(e, SG_E_ARG, "--arms: %d of %dx%d make %s %dx%d, and %d is the most a side", c->count,
-                            c->request->width, c->request->height, f->file[k].name, clip.width, clip.height,
+        return sg_error_set(e, SG_E_ARG, "--arms: %d of %dx%d make %s %dx%d, and %d is the most a side", c->run.arms.count,
+                            c->run.shared.request.width, c->run.shared.request.height, f->file[k].name, clip.width, clip.height,
                             SG_IMAGE_MAX_SIDE);
     return there ? sg_sink_check(&clip, e) : sg_sink_check_format(&clip, e);
 }
 
 sg_status sg_compare_files_name(sg_compare_files *f, sg_comparison *c, const char *folder, sg_error *e)
 {
-    const int         frames = c->request->frames;
+    const int         frames = c->run.shared.request.frames;
     const char *const ending = sg_path_extension(sg_sink_default_name(frames));
     const uint8_t    *rgb[SG_ARMS_MAX];
     const sg_collage  collage = collage_of(c, rgb);
     struct stat       st;
     SG_TRY(choose_folder(f, c, folder, e));
     f->count = 0;
-    for (int k = 0; k < c->count; k++) {
-        name_file(f, c->result[k].arm->file, ending);
-        c->result[k].file = f->file[k].name;
+    for (int k = 0; k < c->run.arms.count; k++) {
+        name_file(f, c->run.arms.arm[k].file, ending);
+        c->file[k] = f->file[k].name;
     }
     name_file(f, "side", ending);
-    c->side = f->file[c->count].name;
+    c->side = f->file[c->run.arms.count].name;
     if (frames > 1) name_file(f, "frames", ".png");
-    c->sheet = frames > 1 ? f->file[c->count + 1].name : NULL; /* the images stand in the other already */
+    c->sheet = frames > 1 ? f->file[c->run.arms.count + 1].name : NULL; /* the images stand in the other already */
     for (int i = 0; i < SG_IMAGES; i++) {
-        if (!c->pictures->path[i]) continue;
+        if (!c->run.session.pictures.path[i]) continue;
         name_file(f, i == SG_IMAGE_FIRST ? "image" : "last-image", ".png");
         c->picture[i] = f->file[f->count - 1].name;
     }
@@ -123,7 +124,7 @@ size_t sg_compare_files_bytes(const sg_compare_files *f, const sg_comparison *c)
     for (int k = 0; k < f->count; k++) {
         const sg_clip clip = clip_of(f, c, k);
         bytes += sg_sink_bytes(&clip);
-        if (k >= c->count && !picture_of(f, c, k)) bytes += sg_image_bytes(clip.width, clip.height);
+        if (k >= c->run.arms.count && !picture_of(f, c, k)) bytes += sg_image_bytes(clip.width, clip.height);
     }
     return bytes;
 }
@@ -147,7 +148,7 @@ static double psnr_so_far(const sg_clip_scores *s, int i)
 
 static void caption_arm(const sg_comparison *c, int k, int i, sg_caption text)
 {
-    const sg_arm_result *const r = &c->result[k];
+    const sg_arm_result *const r = &c->run.arm[k];
     snprintf(text[0], SG_COLLAGE_TEXT, "%s", r->arm->name);
     const int   n = snprintf(text[1], SG_COLLAGE_TEXT, "%.0f %% skipped, ", 100 * (1 - sg_arm_density(r, -1, -1)));
     char *const seconds = text[1] + n;
@@ -159,21 +160,21 @@ static void caption_arm(const sg_comparison *c, int k, int i, sg_caption text)
     *text[2] = *text[3] = '\0';
     if (k == 0) return;
     sg_speedup_text(text[2], SG_COLLAGE_TEXT, &r->speed.total);
-    const double psnr = psnr_so_far(&r->scores.frames, i);
-    if (c->request->frames == 1)
-        snprintf(text[3], SG_COLLAGE_TEXT, "PSNR %.2f dB, SSIM %.4f, MS-SSIM %.4f", psnr, r->scores.frames.ssim[0],
-                 r->scores.frames.ms_ssim[0]);
+    const double psnr = psnr_so_far(&r->scores, i);
+    if (c->run.shared.request.frames == 1)
+        snprintf(text[3], SG_COLLAGE_TEXT, "PSNR %.2f dB, SSIM %.4f, MS-SSIM %.4f", psnr, r->scores.ssim[0],
+                 r->scores.ms_ssim[0]);
     else
         snprintf(text[3], SG_COLLAGE_TEXT, "PSNR %.2f dB so far, before compression", psnr);
 }
 
 static void caption_difference(const sg_comparison *c, int k, int i, sg_caption text)
 {
-    const sg_clip_scores *const s = &c->result[k].scores.frames;
+    const sg_clip_scores *const s = &c->run.arm[k].scores;
     snprintf(text[0], SG_COLLAGE_TEXT, "difference x%d", SG_COLLAGE_GAIN);
-    snprintf(text[1], SG_COLLAGE_TEXT, "%s to %.60s", c->result[k].arm->name, c->result[0].arm->name);
+    snprintf(text[1], SG_COLLAGE_TEXT, "%s to %.60s", c->run.arm[k].arm->name, c->run.arm[0].arm->name);
     *text[2] = *text[3] = '\0';
-    if (c->request->frames > 1)
+    if (c->run.shared.request.frames > 1)
         snprintf(text[2], SG_COLLAGE_TEXT, "frame %d: PSNR %.2f dB, before compression", i + 1, s->psnr[i]);
 }
 
@@ -182,8 +183,8 @@ static void draw_side(const sg_comparison *c, const sg_image *on, int i)
     const uint8_t   *rgb[SG_ARMS_MAX];
     const sg_collage collage = collage_of(c, rgb);
     sg_caption       caption[2 * SG_ARMS_MAX - 1];
-    for (int k = 0; k < c->count; k++) caption_arm(c, k, i, caption[k]);
-    for (int k = 1; k < c->count; k++) caption_difference(c, k, i, caption[c->count + k - 1]);
+    for (int k = 0; k < c->run.arms.count; k++) caption_arm(c, k, i, caption[k]);
+    for (int k = 1; k < c->run.arms.count; k++) caption_difference(c, k, i, caption[c->run.arms.count + k - 1]);
     sg_collage_side(on, &collage, i, caption);
 }
 
@@ -193,8 +194,8 @@ static void draw_sheet(const sg_comparison *c, const sg_image *on)
     const sg_collage collage = collage_of(c, rgb);
     char             text[SG_ARMS_MAX][3 * SG_COLLAGE_TEXT];
     const char      *line[SG_ARMS_MAX];
-    for (int k = 0; k < c->count; k++) {
-        const sg_clip_totals *const t = &c->result[k].scores.total;
+    for (int k = 0; k < c->run.arms.count; k++) {
+        const sg_clip_totals *const t = &c->run.arm[k].total;
         sg_caption                  caption;
         caption_arm(c, k, 0, caption);
         const int n = snprintf(text[k], sizeof text[k], "%s: %s", caption[0], caption[1]);
@@ -211,7 +212,7 @@ static void draw_sheet(const sg_comparison *c, const sg_image *on)
 static sg_status write_frames(const sg_compare_files *f, const sg_comparison *c, int k, const sg_clip *clip,
                               sg_sink *sink, sg_error *e)
 {
-    const bool            drawn = k == c->count || is_sheet(c, k);
+    const bool            drawn = k == c->run.arms.count || is_sheet(c, k);
     const size_t          bytes = sg_image_bytes(clip->width, clip->height);
     sg_image              on = {clip->width, clip->height, NULL};
     sg_status             status = SG_OK;
@@ -220,12 +221,12 @@ static sg_status write_frames(const sg_compare_files *f, const sg_comparison *c,
     if (drawn && !(on.rgb = malloc(bytes)))
         return sg_error_set(e, SG_E_MEMORY, "%s: no memory for a frame", clip->path);
     for (int i = 0; i < clip->frames && status == SG_OK; i++) {
-        if (k == c->count) draw_side(c, &on, i);
+        if (k == c->run.arms.count) draw_side(c, &on, i);
         if (is_sheet(c, k)) draw_sheet(c, &on);
         if (sg_interrupt_asked())
             status = sg_error_set(e, SG_E_CANCELLED, "interrupted");
         else
-            status = sg_sink_write(sink, i, drawn ? on.rgb : c->result[k].rgb + (size_t)i * bytes, e);
+            status = sg_sink_write(sink, i, drawn ? on.rgb : c->run.arm[k].rgb + (size_t)i * bytes, e);
     }
     free(on.rgb);
     return status;
@@ -235,7 +236,7 @@ static sg_status write_frames(const sg_compare_files *f, const sg_comparison *c,
 static sg_status write_file(sg_compare_files *f, const sg_comparison *c, int k, sg_error *e)
 {
     sg_compare_file *const o = &f->file[k];
-    SG_TRY(sg_report_text(&o->settings, k < c->count ? c->result[k].settings : c->settings, e));
+    SG_TRY(sg_report_text(&o->settings, k < c->run.arms.count ? c->arm_settings[k] : c->settings, e));
     const sg_clip clip = clip_of(f, c, k);
     SG_TRY(sg_sink_open(&o->sink, &clip, e));
     SG_TRY(write_frames(f, c, k, &clip, o->sink, e));

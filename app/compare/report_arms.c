@@ -3,8 +3,10 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "collage.h"
-#include "report_command.h"
+#include "json_build.h"
 #include "report_result.h"
+#include "report_settings.h"
+#include "settings.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,27 +15,11 @@
 
 /* ---- what is said of arms ---- */
 
-double sg_arm_density(const sg_arm_result *r, int step, int layer)
-{
-    int64_t   kept = 0, blocks = 0;
-    const int first = step < 0 ? 0 : step, last = step < 0 ? r->steps - 1 : step;
-    for (int i = first; i <= last; i++)
-        for (int p = 0; p < r->passes; p++)
-            for (int l = 0; l < r->layers; l++) {
-                const sg_attention_count *const c =
-                    &r->count[((size_t)i * (size_t)r->passes + (size_t)p) * (size_t)r->layers + (size_t)l];
-                if (layer >= 0 && l != layer) continue;
-                blocks += c->blocks;
-                kept += c->kept;
-            }
-    return blocks ? (double)kept / (double)blocks : NAN;
-}
-
 /* Did both run the same kernels in this step, or none, and none that leaves something out? */
 static bool same_step(const sg_arm_result *a, const sg_arm_result *b, int step)
 {
     const size_t count = (size_t)a->passes * (size_t)a->layers, first = (size_t)step * count;
-    const bool   values = a->policy.pv_dtype == b->policy.pv_dtype;
+    const bool   values = a->now.request.attention.pv_dtype == b->now.request.attention.pv_dtype;
     if (a->steps != b->steps || a->passes != b->passes || a->report.skipped[step] != b->report.skipped[step])
         return false;
     for (size_t i = first; i < first + count; i++)
@@ -48,37 +34,39 @@ static bool same_kernels(const sg_arm_result *a, const sg_arm_result *b)
 {
     for (int i = 0; i < a->steps; i++)
         if (!same_step(a, b, i)) return false;
-    return a->guidance == b->guidance && a->slg_scale == b->slg_scale;
+    return !sg_settings_difference(&a->now.settings, &b->now.settings, SG_OPTION_SAMPLING);
 }
 
 void sg_arms_find_speed(sg_comparison *c)
 {
     const sg_arm_times *times[SG_ARMS_MAX];
-    for (int k = 0; k < c->count; k++) {
-        sg_arm_result *const r = &c->result[k];
-        for (int i = 0; i < r->steps; i++) r->times.shared[i] = k == 0 || same_step(c->result, r, i);
+    sg_arm_run *const   x = &c->run;
+    for (int k = 0; k < x->arms.count; k++) {
+        sg_arm_result *const r = &x->arm[k];
+        for (int i = 0; i < r->steps; i++) r->times.shared[i] = k == 0 || same_step(x->arm, r, i);
         times[k] = &r->times;
     }
-    for (int k = 0; k < c->count; k++) c->result[k].speed = sg_arm_speed_of(times, c->count, k);
+    for (int k = 0; k < x->arms.count; k++) x->arm[k].speed = sg_arm_speed_of(times, x->arms.count, k);
 }
 
 void sg_arms_find_same(sg_comparison *c)
 {
-    const int64_t *const d = c->plan->latent;
+    const int64_t *const d = c->plan.latent;
     const size_t         bytes = (size_t)(d[0] * d[1] * d[2] * d[3]) * sizeof(float);
     c->same_count = 0;
-    for (int b = 1; b < c->count; b++)
+    for (int b = 1; b < c->run.arms.count; b++)
         for (int a = 0; a < b; a++) {
-            const sg_arm_result *const x = &c->result[a], *const y = &c->result[b];
+            const sg_arm_result *const x = &c->run.arm[a], *const y = &c->run.arm[b];
             sg_same_kernel *const same = &c->same[c->same_count];
             const bool            kernels = same_kernels(x, y);
             if (!kernels && memcmp(x->latents, y->latents, bytes) != 0) continue;
             *same = (sg_same_kernel){.a = a, .b = b};
             /* The arm that asked for more says why it had no effect. */
-            const sg_arm_result *const more = y->policy.kind >= x->policy.kind ? y : x;
+            const sg_rendering *const more =
+                y->now.request.attention.kind >= x->now.request.attention.kind ? &y->now : &x->now;
             if (kernels)
-                sg_attention_forecast_text(same->why, sizeof same->why, &more->policy, &more->forecast,
-                                           c->plan->tokens);
+                sg_attention_forecast_text(same->why, sizeof same->why, &more->request.attention, &more->forecast,
+                                           more->plan.tokens);
             else
                 snprintf(same->why, sizeof same->why, "their latents are equal, bit for bit");
             c->same_count++;
@@ -88,16 +76,15 @@ void sg_arms_find_same(sg_comparison *c)
 /* r is not the first arm. */
 static const char *result_text(char *text, const sg_comparison *c, const sg_arm_result *r)
 {
-    const sg_clip_scores *const s = &r->scores.frames;
-    const sg_result             of = {.arm = r->arm->name,
-                                      .first = c->result[0].arm->name,
-                                      .part = "attention",
-                                      .part_speed = r->speed.attention,
-                                      .clip_speed = r->speed.total,
-                                      .psnr = s->identical == s->count ? INFINITY : r->scores.total.psnr.mean,
-                                      .identical = s->identical,
-                                      .what = "frame",
-                                      .images = c->request->frames == 1};
+    const sg_result of = {.arm = r->arm->name,
+                          .first = c->run.arm->arm->name,
+                          .part = "attention",
+                          .part_speed = r->speed.attention,
+                          .clip_speed = r->speed.total,
+                          .psnr = r->scores.identical == r->scores.count ? INFINITY : r->total.psnr.mean,
+                          .identical = r->scores.identical,
+                          .what = "frame",
+                          .images = r->now.request.frames == 1};
     return sg_result_text(text, &of);
 }
 
@@ -105,47 +92,25 @@ static const char *result_text(char *text, const sg_comparison *c, const sg_arm_
 
 static json_t *numbers(const double *v, int count)
 {
-    json_t *const a = json_array();
-    bool          whole = a;
-    for (int i = 0; whole && i < count; i++) whole = json_array_append_new(a, sg_report_number(v[i])) == 0;
-    return sg_report_if_complete(a, whole);
+    json_t *a = json_array();
+    for (int i = 0; i < count; i++) sg_json_append(&a, sg_report_number(v[i]));
+    return a;
 }
 
-static json_t *scored(const sg_summary *s, const double *v, int count)
+/* Adds to an arm's seconds what only rounds have. */
+static void add_times(json_t **seconds, const sg_arm_result *r)
 {
-    return json_pack("{s:o, s:o, s:o, s:i, s:o}", "mean", sg_report_number(s->mean), "minimum",
-                     sg_report_number(s->minimum), "percentile_5", sg_report_number(s->percentile_5), "worst", s->worst,
-                     "frames", numbers(v, count));
-}
-
-static json_t *rounds_json(const sg_arm_times *t)
-{
-    json_t *const a = json_array();
-    bool          whole = a;
-    for (int n = 0; whole && n < t->rounds; n++)
-        whole = json_array_append_new(a, json_pack("{s:f, s:o, s:o}", "total", t->total[n], "steps",
-                                                   numbers(t->step + (size_t)n * (size_t)t->steps, t->steps), "decode",
-                                                   numbers(t->decode + (size_t)n * (size_t)t->chunks, t->chunks))) == 0;
-    return sg_report_if_complete(a, whole);
-}
-
-static json_t *steps_json(const sg_arm_times *t)
-{
-    json_t *const a = json_array();
-    bool          whole = a;
-    for (int i = 0; whole && i < t->steps; i++)
-        whole = json_array_append_new(a, json_real(sg_arm_times_step(t, i))) == 0;
-    return sg_report_if_complete(a, whole);
-}
-
-static json_t *seconds(const sg_arm_result *r)
-{
-    const double *const       s = r->report.seconds;
     const sg_arm_times *const t = &r->times;
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o}", "load", s[SG_STAGE_LOAD], "text", s[SG_STAGE_TEXT],
-                     "denoise", sg_arm_times_step(t, -1), "decode", sg_arm_times_decode(t), "total",
-                     sg_arm_times_total(t), "attention", sg_report_number(sg_arm_times_attention(t)), "steps",
-                     steps_json(t), "rounds", rounds_json(t));
+    json_t                   *steps = json_array(), *rounds = json_array();
+    for (int i = 0; i < t->steps; i++) sg_json_append(&steps, json_real(sg_arm_times_step(t, i)));
+    for (int n = 0; n < t->rounds; n++)
+        sg_json_append(&rounds, json_pack("{s:f, s:o, s:o}", "total", t->total[n], "steps",
+                                          numbers(t->step + (size_t)n * (size_t)t->steps, t->steps), "decode",
+                                          numbers(t->decode + (size_t)n * (size_t)t->chunks, t->chunks)));
+    sg_json_set(seconds, "load", json_real(r->report.seconds[SG_STAGE_LOAD]));
+    sg_json_set(seconds, "attention", sg_report_number(sg_arm_times_attention(t)));
+    sg_json_set(seconds, "steps", steps);
+    sg_json_set(seconds, "rounds", rounds);
 }
 
 static json_t *interval(const sg_interval *v)
@@ -157,28 +122,23 @@ static json_t *interval(const sg_interval *v)
 static json_t *speedup(const sg_arm_result *r)
 {
     const sg_arm_speed *const s = &r->speed;
-    json_t *const             steps = json_array();
-    bool                      whole = steps;
-    for (int i = 0; whole && i < r->steps; i++)
-        if (r->times.shared[i]) whole = json_array_append_new(steps, json_integer(i)) == 0;
+    json_t                   *steps = json_array();
+    for (int i = 0; i < r->steps; i++)
+        if (r->times.shared[i]) sg_json_append(&steps, json_integer(i));
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", "total", interval(&s->total), "denoise", interval(&s->denoise),
-                     "attention", interval(&s->attention), "shared_steps", sg_report_if_complete(steps, whole), "noise",
-                     sg_report_number(s->noise));
+                     "attention", interval(&s->attention), "shared_steps", steps, "noise", sg_report_number(s->noise));
 }
 
 /* [[of layer 0, 1, ...] of step 0, 1, ...] */
 static json_t *by_layer(const sg_arm_result *r, double (*of)(const sg_arm_result *, int step, int layer))
 {
-    json_t *const steps = json_array();
-    bool          whole = steps;
-    for (int i = 0; whole && i < r->steps; i++) {
-        json_t *const layers = json_array();
-        whole = layers != NULL;
-        for (int l = 0; whole && l < r->layers; l++)
-            whole = json_array_append_new(layers, sg_report_number(of(r, i, l))) == 0;
-        whole = json_array_append_new(steps, layers) == 0 && whole;
+    json_t *steps = json_array();
+    for (int i = 0; i < r->steps; i++) {
+        json_t *layers = json_array();
+        for (int l = 0; l < r->layers; l++) sg_json_append(&layers, sg_report_number(of(r, i, l)));
+        sg_json_append(&steps, layers);
     }
-    return sg_report_if_complete(steps, whole);
+    return steps;
 }
 
 /* What ran and was not looked at was dense. */
@@ -195,157 +155,106 @@ static json_t *attention_error(const sg_arm_result *r)
                      "layers", by_layer(r, error_of), "seconds", r->error.seconds);
 }
 
-/* What compares an arm with the first, and what its clip shows by itself. */
-static bool add_scores(json_t *j, const sg_arm_result *r, bool first)
+/* Adds to an arm's scores those of each frame. */
+static void add_frames(json_t *arm, const char *key, const sg_summary *s, const double *v, int count)
 {
-    const sg_clip_scores *const  s = &r->scores.frames;
-    const sg_clip_totals *const  t = &r->scores.total;
-    const sg_clip_figures *const own = &t->of[1];
-    json_t                      *scores;
-    if (first)
-        scores = json_pack("{s:n, s:n, s:n, s:n, s:n, s:n}", "psnr", "ssim", "ms_ssim", "ms_ssim_scales",
-                           "identical_frames", "latents");
-    else
-        scores =
-            json_pack("{s:o, s:o, s:o, s:i, s:i, s:{s:o, s:o}}", "psnr", scored(&t->psnr, s->psnr, s->count), "ssim",
-                      scored(&t->ssim, s->ssim, s->count), "ms_ssim", scored(&t->ms_ssim, s->ms_ssim, s->count),
-                      "ms_ssim_scales", s->scales, "identical_frames", s->identical, "latents", "relative_l2",
-                      numbers(r->scores.relative_l2, r->steps), "cosine", numbers(r->scores.cosine, r->steps));
-    json_t *const figures =
-        json_pack("{s:f, s:o, s:i, s:i}", "sharpness", own->sharpness, "temporal_flickering",
-                  sg_report_number(own->flicker), "black_frames", own->black, "frozen_pairs", own->frozen);
-    const bool whole = json_object_update_new(j, scores) == 0;
-    return json_object_update_new(j, figures) == 0 && whole;
+    json_t *score = json_incref(json_object_get(arm, key));
+    sg_json_set(&score, "worst", json_integer(s->worst));
+    sg_json_set(&score, "frames", numbers(v, count));
+    json_decref(score);
 }
 
-static json_t *arm_json(const sg_comparison *c, const sg_arm_result *r)
+/* What compares an arm with the first. */
+static json_t *compared(const sg_comparison *c, const sg_arm_result *r, json_t *j)
 {
-    char    text[SG_RESULT_TEXT];
-    json_t *j = json_pack("{s:s, s:s?, s:s, s:O, s:o, s:o, s:o, s:o, s:o, s:O, s:o, s:I}", "name", r->arm->name,
-                          "result", r == c->result ? NULL : result_text(text, c, r), "file", r->file, "settings",
-                          r->settings, "seconds", seconds(r), "speedup", r == c->result ? json_null() : speedup(r),
-                          "density", sg_report_number(sg_arm_density(r, -1, -1)), "kept", by_layer(r, sg_arm_density),
-                          "attention_error", attention_error(r), "attention", r->attention, "skipped_steps",
-                          sg_report_skipped_steps(&r->report), "peak_bytes", (json_int_t)r->report.peak_bytes);
-    return sg_report_if_complete(j, j && add_scores(j, r, r == c->result));
+    const sg_clip_scores *const s = &r->scores;
+    char                        text[SG_RESULT_TEXT];
+    add_frames(j, "psnr", &r->total.psnr, s->psnr, s->count);
+    add_frames(j, "ssim", &r->total.ssim, s->ssim, s->count);
+    add_frames(j, "ms_ssim", &r->total.ms_ssim, s->ms_ssim, s->count);
+    sg_json_join(&j, json_pack("{s:s, s:o, s:i, s:i, s:{s:o, s:o}}", "result", result_text(text, c, r), "speedup",
+                               speedup(r), "ms_ssim_scales", s->scales, "identical", s->identical, "latents",
+                               "relative_l2", numbers(r->relative_l2, r->steps), "cosine",
+                               numbers(r->cosine, r->steps)));
+    return j;
+}
+
+static json_t *arm_json(const sg_comparison *c, int k)
+{
+    const sg_arm_result *const r = &c->run.arm[k];
+    json_t                    *j = sg_arm_json(r, k == 0), *seconds = json_incref(json_object_get(j, "seconds"));
+    add_times(&seconds, r);
+    json_decref(seconds);
+    sg_json_join(&j, json_pack("{s:s, s:s, s:O, s:o, s:o, s:O, s:I}", "name", r->arm->name, "file", c->file[k],
+                               "settings", c->arm_settings[k], "densities", by_layer(r, sg_arm_density),
+                               "attention_error", attention_error(r), "attention", c->attention[k], "peak_bytes",
+                               (json_int_t)r->report.peak_bytes));
+    return k ? compared(c, r, j) : j;
 }
 
 static json_t *arms_json(const sg_comparison *c)
 {
-    json_t *const a = json_array();
-    bool          whole = a;
-    for (int i = 0; whole && i < c->count; i++) whole = json_array_append_new(a, arm_json(c, &c->result[i])) == 0;
-    return sg_report_if_complete(a, whole);
+    json_t *a = json_array();
+    for (int k = 0; k < c->run.arms.count; k++) sg_json_append(&a, arm_json(c, k));
+    return a;
 }
 
 static json_t *same_json(const sg_comparison *c)
 {
-    json_t *const a = json_array();
-    bool          whole = a;
-    for (int i = 0; whole && i < c->same_count; i++) {
-        const sg_same_kernel *const s = &c->same[i];
-        whole = json_array_append_new(a, json_pack("{s:s, s:s, s:s}", "a", c->result[s->a].arm->name, "b",
-                                                   c->result[s->b].arm->name, "why", s->why)) == 0;
-    }
-    return sg_report_if_complete(a, whole);
-}
-
-/* What renders all of it again, as often. */
-static json_t *command_json(const sg_comparison *c)
-{
-    char       *text = NULL;
-    size_t      size;
-    FILE *const f = open_memstream(&text, &size);
-    if (!f) return NULL;
-    fputs("sparge-gen compare", f);
-    sg_command_options(f, c->settings);
-    if (c->rounds > 1) fprintf(f, " --repeat %d", c->rounds);
-    const bool    whole = !ferror(f);
-    json_t *const j = fclose(f) == 0 && whole ? json_string(text) : NULL;
-    free(text);
-    return j;
+    json_t *a = json_array();
+    for (const sg_same_kernel *s = c->same; s < c->same + c->same_count; s++)
+        sg_json_append(&a, json_pack("{s:s, s:s, s:s}", "a", c->run.arm[s->a].arm->name, "b",
+                                     c->run.arm[s->b].arm->name, "why", s->why));
+    return a;
 }
 
 static sg_collage collage_of(const sg_comparison *c)
 {
-    const sg_request *const r = c->request;
-    return (sg_collage){.width = r->width, .height = r->height, .frames = r->frames, .arms = c->count};
+    const sg_request *const r = &c->run.shared.request;
+    return (sg_collage){.width = r->width, .height = r->height, .frames = r->frames, .arms = c->run.arms.count};
 }
 
 static json_t *side_json(const sg_comparison *c)
 {
-    json_t *const    places = json_array();
+    json_t          *places = json_array();
     const sg_collage collage = collage_of(c);
-    bool             whole = places;
-    for (int k = 1; whole && k < c->count; k++) {
+    for (int k = 1; k < c->run.arms.count; k++) {
         int x, y;
         sg_collage_difference(&collage, k, &x, &y);
-        whole = json_array_append_new(places, json_pack("[i, i]", x, y)) == 0;
+        sg_json_append(&places, json_pack("[i, i]", x, y));
     }
     return json_pack("{s:s, s:i, s:i, s:o}", "file", c->side, "width", c->side_size[0], "height", c->side_size[1],
-                     "differences", sg_report_if_complete(places, whole));
-}
-
-static json_t *columns_json(int frames)
-{
-    json_t *const a = json_array();
-    bool          whole = a;
-    int           column[SG_COLLAGE_COLUMNS];
-    const int     count = sg_collage_columns(column, frames);
-    for (int i = 0; whole && i < count; i++) whole = json_array_append_new(a, json_integer(column[i])) == 0;
-    return sg_report_if_complete(a, whole);
+                     "differences", places);
 }
 
 static json_t *sheet_json(const sg_comparison *c)
 {
-    if (!c->sheet) return json_null();
     const sg_collage collage = collage_of(c);
+    int              column[SG_COLLAGE_COLUMNS];
+    json_t          *columns = json_array();
+    for (int i = 0, count = sg_collage_columns(column, collage.frames); i < count; i++)
+        sg_json_append(&columns, json_integer(column[i]));
     return json_pack("{s:s, s:i, s:i, s:i, s:o}", "file", c->sheet, "width", c->sheet_size[0], "height",
-                     c->sheet_size[1], "picture_height", sg_collage_sheet_picture(&collage), "columns",
-                     columns_json(c->request->frames));
+                     c->sheet_size[1], "picture_height", sg_collage_sheet_picture(&collage), "columns", columns);
 }
 
 sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
 {
-    const sg_report *const w = &c->warm_up;
-    const int64_t *const   d = c->plan->latent;
+    const sg_report *const w = &c->run.warm_up;
+    const int64_t *const   d = c->plan.latent;
     *out = json_pack(
         "{s:s, s:i, s:o, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f, s:f}, s:o, s:o, "
         "s:{s:s*, s:s*}, s:i, s:o, s:o}",
-        "format", "sparge-gen compare", "version", 2, "command", command_json(c), "settings", c->settings, "repeat",
-        c->rounds, "measured", "before compression", "tokens", (json_int_t)c->plan->tokens, "latent", (json_int_t)d[0],
-        (json_int_t)d[1], (json_int_t)d[2], (json_int_t)d[3], "prompt_tokens", w->prompt_tokens, "negative_tokens",
-        w->negative_tokens, "shared_seconds", "load", w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT],
-        "encode", w->seconds[SG_STAGE_ENCODE], "warm_up", w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE],
-        "side", side_json(c), "sheet", sheet_json(c), "pictures", sg_picture_keys[0], c->picture[0], sg_picture_keys[1],
+        "format", "sparge-gen compare", "version", 3, "command",
+        sg_settings_command(c->settings, SG_COMMAND_COMPARE, "again"), "settings", c->settings, "repeat",
+        c->run.rounds, "measured", "before compression", "tokens", (json_int_t)c->plan.tokens, "latent",
+        (json_int_t)d[0], (json_int_t)d[1], (json_int_t)d[2], (json_int_t)d[3], "prompt_tokens", w->prompt_tokens,
+        "negative_tokens", w->negative_tokens, "shared_seconds", "load", w->seconds[SG_STAGE_LOAD], "text",
+        w->seconds[SG_STAGE_TEXT], "encode", w->seconds[SG_STAGE_ENCODE], "warm_up",
+        w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE], "side", side_json(c), "sheet",
+        c->sheet ? sheet_json(c) : json_null(), "pictures", sg_picture_keys[0], c->picture[0], sg_picture_keys[1],
         c->picture[1], "gain", SG_COLLAGE_GAIN, "same_kernel", same_json(c), "arms", arms_json(c));
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "report.json: out of memory");
-}
-
-static bool set_text(json_t *j, const char *key, const char *text)
-{
-    return !text || json_object_set_new(j, key, sg_report_name(text)) == 0;
-}
-
-static bool set_number(json_t *j, const char *key, double v)
-{
-    return isnan(v) || json_object_set_new(j, key, json_real(v)) == 0;
-}
-
-sg_status sg_report_add_arms(json_t *settings, const char *list, const sg_settings *s, sg_error *e)
-{
-    json_t *const j = settings;
-    const bool    ok =
-        set_text(j, "arms", list) && set_text(j, "preset", s->preset) && set_number(j, "topk", s->topk) &&
-        set_number(j, "tau", s->tau) && set_number(j, "sim", s->sim) && set_number(j, "pv", s->pv) &&
-        (!s->sink || json_object_set_new(j, "sink", json_integer(s->sink)) == 0) && set_text(j, "score", s->score) &&
-        set_text(j, "tail", s->tail) && set_text(j, "tail_bias", s->tail_bias) &&
-        set_text(j, "pv_dtype", s->pv_dtype) && set_text(j, "budget", s->budget) && set_text(j, "order", s->order) &&
-        set_number(j, "dense_steps", s->dense_steps) && set_text(j, "dense_steps_kind", s->dense_steps_kind) &&
-        set_text(j, "skip_layers", s->skip_layers) && set_number(j, "skip_layer_start", s->skip_layer_start) &&
-        set_number(j, "skip_layer_end", s->skip_layer_end) && set_text(j, "dense_layers", s->dense_layers) &&
-        set_text(j, "sparse_config", s->sparse_config) && set_text(j, "block_mask", s->block_mask);
-    return ok ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
 }
 
 /* ---- for people ---- */
@@ -381,36 +290,36 @@ static void print_name(const sg_arm_result *r, int widest)
 /* Which arms have no speed-up, and why. */
 static void print_doubt(const sg_comparison *c)
 {
-    const char *const first = c->result[0].arm->name;
+    const char *const first = c->run.arm[0].arm->name;
     printf("speed-ups are to %s, with intervals that hold 95 %%\n", first);
-    for (int k = 1; k < c->count; k++) {
-        const sg_arm_result *const r = &c->result[k];
+    for (int k = 1; k < c->run.arms.count; k++) {
+        const sg_arm_result *const r = &c->run.arm[k];
         const sg_interval *const   v = &r->speed.total;
         if (!isnan(v->mean)) continue;
         printf("%s is not distinguishable in time from %s", r->arm->name, first);
         if (r->speed.shared_steps == r->steps)
             printf(": they ran the same kernels\n");
         else if (isnan(v->low))
-            printf(": too little was timed; --repeat %d measures more\n", c->rounds + 1);
+            printf(": too little was timed; --repeat %d measures more\n", c->run.rounds + 1);
         else
-            printf(" (%.2f to %.2f); --repeat %d narrows the interval\n", v->low, v->high, 3 * c->rounds);
+            printf(" (%.2f to %.2f); --repeat %d narrows the interval\n", v->low, v->high, 3 * c->run.rounds);
     }
 }
 
 void sg_report_arms_table(const sg_comparison *c)
 {
     int widest = 3;
-    for (int i = 0; i < c->count; i++) {
-        const int n = columns_of(c->result[i].arm->name);
+    for (int i = 0; i < c->run.arms.count; i++) {
+        const int n = columns_of(c->run.arm[i].arm->name);
         if (n > widest) widest = n;
     }
-    for (int k = 1; k < c->count; k++) {
+    for (int k = 1; k < c->run.arms.count; k++) {
         char text[SG_RESULT_TEXT];
-        printf("%s\n", result_text(text, c, &c->result[k]));
+        printf("%s\n", result_text(text, c, &c->run.arm[k]));
     }
     printf("\n%-*s density  seconds  %-21s  %-21s  %s\n", widest, "arm", "speed-up", "denoising", "attention");
-    for (int i = 0; i < c->count; i++) {
-        const sg_arm_result *const r = &c->result[i];
+    for (int i = 0; i < c->run.arms.count; i++) {
+        const sg_arm_result *const r = &c->run.arm[i];
         print_name(r, widest);
         print_number(7, 3, sg_arm_density(r, -1, -1));
         print_number(8, 2, sg_arm_times_total(&r->times));
@@ -420,13 +329,13 @@ void sg_report_arms_table(const sg_comparison *c)
         printf("\n");
     }
     print_doubt(c);
-    const bool image = c->request->frames == 1;
+    const bool image = c->run.shared.request.frames == 1;
     printf("%-*s %9s%s %9s  to %s%s\n", widest, "arm", image ? "PSNR" : "PSNR mean", image ? "" : "    minimum", "SSIM",
-           c->result[0].arm->name, image ? "" : ", before compression");
-    for (int i = 1; i < c->count; i++) {
-        const sg_clip_scores *const s = &c->result[i].scores.frames;
-        const sg_clip_totals *const t = &c->result[i].scores.total;
-        print_name(&c->result[i], widest);
+           c->run.arm[0].arm->name, image ? "" : ", before compression");
+    for (int i = 1; i < c->run.arms.count; i++) {
+        const sg_clip_scores *const s = &c->run.arm[i].scores;
+        const sg_clip_totals *const t = &c->run.arm[i].total;
+        print_name(&c->run.arm[i], widest);
         print_number(9, 2, t->psnr.mean);
         if (!image) print_number(10, 2, t->psnr.minimum);
         print_number(9, 4, t->ssim.mean);

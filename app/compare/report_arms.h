@@ -4,7 +4,7 @@
  * to which the others are compared, first. Numbers that are infinite or unknown are null.
  *
  *   format             "sparge-gen compare"
- *   version            2; grows when a member changes its meaning or goes
+ *   version            3; grows when a member changes its meaning or goes
  *   command            that renders all of it again, for a shell
  *   settings           what renders it again: `sparge-gen info side.mp4` makes the command of it
  *     program, model, prompt, negative_prompt, width, height, frames, fps, steps, cfg_scale, flow_shift, sampler,
@@ -28,18 +28,18 @@
  *   same_kernel        [{a, b: names of arms, why}]: pairs that computed the same throughout; empty when all is well
  *   arms               [
  *     name, file       of its clip
- *     result           the arm in one sentence (report_result.h); null for the first arm
+ *     result           the arm in one sentence (report_result.h); not of the first arm, which has none of what compares
  *     settings         as of a render with this arm alone: what is kept in its clip
- *     seconds          {load, text: of the first round; denoise, decode, total; attention: in the steps, all of it, null on a
+ *     seconds          {load, text, encode: of the first round; denoise, decode, total; attention: in the steps, all of it, null on a
  *                      device; steps [seconds, ...]}: means over the rounds
  *       rounds         [{total, steps [...], decode [of each chunk of latent frames]}, ...]: what the means are of
- *     speedup          null for the first arm (speedup.h has the formula)
+ *     speedup          not of the first arm (speedup.h has the formula)
  *       total, denoise, attention  {mean, low, high}: low to high holds 95 %; mean is null where 1.00 lies within; all
  *                      three are where the noise is unknown
  *       shared_steps   [step, ...], from 0: those that ran the first arm's kernels
  *       noise          q of speedup.h: standard deviation of the logarithm of the ratio of two times; null: unknown
  *     density          share of the pairs of blocks that were computed, of all layers and steps, dense ones included
- *     kept             [[share of layer 0, 1, ...] of step 0, 1, ...]: the same by step and layer; null: it did not run
+ *     densities        [[share of layer 0, 1, ...] of step 0, 1, ...]: the same by step and layer; null: it did not run
  *     attention_error  how far attention was from dense attention on this arm's own q, k and v, as a sample of the queries
  *                      tells (attention_error.h); null where all was dense
  *       relative_l1    of all layers and steps that were not dense
@@ -49,53 +49,18 @@
  *                      kind, why, ...}]
  *     skipped_steps    [step, ...], from 0: those that the step cache extrapolated, of the first round
  *     peak_bytes       of the process so far
- *     psnr, ssim, ms_ssim  {mean, minimum, percentile_5, worst, frames [of each frame]}, null for the first arm
- *     ms_ssim_scales   how many fitted; null for the first arm
- *     sharpness, temporal_flickering, black_frames, frozen_pairs: of the clip by itself (clip_figures.h)
- *     identical_frames count; null for the first arm
- *     latents          {relative_l2 [after each step], cosine [...]}, null for the first arm; of an arm with another number of
+ *     psnr, ssim, ms_ssim  {mean, minimum, p5, worst, frames [of each frame]}: not of the first arm, as the next
+ *     ms_ssim_scales   how many fitted
+ *     sharpness, flicker, black, frozen: of the clip by itself (clip_figures.h)
+ *     identical        frames that equal those of the first arm
+ *     latents          {relative_l2 [after each step], cosine [...]}: not of the first arm; of an arm with another number of
  *                      steps all but the last are null
  *   ]
  */
 #ifndef SG_REPORT_ARMS_H
 #define SG_REPORT_ARMS_H
 
-#include "arms.h"
-#include "attention_error.h"
-#include "clip_scores.h"
-#include "report.h"
-#include "report_attention.h"
-#include "speedup.h"
-
-typedef struct sg_arm_scores {
-    sg_clip_scores frames;
-    sg_clip_totals total;
-    double        *relative_l2, *cosine; /* of latents, [steps]; NAN: there is nothing to compare with */
-} sg_arm_scores;
-
-/* One arm: what it was to do, and what came of it. All arrays owned. */
-typedef struct sg_arm_result {
-    const sg_arm         *arm;
-    const char           *file;   /* with its ending; borrowed */
-    sg_policy             policy; /* as asked for */
-    sg_cache              cache;
-    double                guidance, slg_scale; /* as in sg_request */
-    sg_attention_files    files;
-    sg_attention_forecast forecast;
-    json_t               *settings;  /* of a render with this arm alone */
-    json_t               *attention; /* sg_report_attention */
-    int                   asked;     /* steps of its schedule */
-    int                   steps;     /* of this arm's renders: as many, or of a video's those that are done */
-    sg_attention_count   *count;     /* [steps][passes][layers] */
-    int                   passes, layers;
-    sg_attention_error    error;
-    sg_report             report; /* of the first round */
-    sg_arm_times          times;
-    sg_arm_speed          speed;   /* to the first arm */
-    uint8_t              *rgb;     /* [frames, height, width, 3] */
-    float                *latents; /* the last step's */
-    sg_arm_scores         scores;  /* to the first arm */
-} sg_arm_result;
+#include "arm_run.h"
 
 typedef struct sg_same_kernel {
     int  a, b; /* places of arms */
@@ -103,18 +68,16 @@ typedef struct sg_same_kernel {
 } sg_same_kernel;
 
 typedef struct sg_comparison {
-    const sg_request  *request;  /* but for what an arm says */
-    const sg_pictures *pictures; /* that all arms begin and end with */
-    const sg_plan     *plan;
-    json_t            *settings; /* of all; borrowed */
-    sg_report          warm_up;
-    int                rounds;
-    int                count;
-    sg_arm_result      result[SG_ARMS_MAX];
-    int                same_count;
-    sg_same_kernel     same[SG_ARMS_MAX * (SG_ARMS_MAX - 1) / 2];
-    const char        *side, *sheet, *picture[SG_IMAGES]; /* files; NULL: no such one */
-    int                side_size[2], sheet_size[2];
+    sg_arm_run     run;
+    sg_plan        plan;     /* of the arm that needs most */
+    json_t        *settings; /* of all arms; owned, as the next are */
+    json_t        *arm_settings[SG_ARMS_MAX];
+    json_t        *attention[SG_ARMS_MAX]; /* sg_report_attention of the first round */
+    const char    *file[SG_ARMS_MAX];      /* clips, with their ending; borrowed, as the next are */
+    const char    *side, *sheet, *picture[SG_IMAGES]; /* files; NULL: no such one */
+    int            side_size[2], sheet_size[2];
+    int            same_count;
+    sg_same_kernel same[SG_ARMS_MAX * (SG_ARMS_MAX - 1) / 2];
 } sg_comparison;
 
 /* Fills same: pairs whose layers all ran the same kernel without leaving anything out, or whose latents are equal. */
@@ -123,16 +86,10 @@ void sg_arms_find_same(sg_comparison *c);
 /* Fills speed of all arms, and times.shared, from times and count. */
 void sg_arms_find_speed(sg_comparison *c);
 
-/* Share of the pairs of blocks that arm r computed, of layer l of step i; -1: of all. NAN where nothing ran. */
-double sg_arm_density(const sg_arm_result *r, int step, int layer);
-
 /* The caller owns *out. SG_E_MEMORY. */
 sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e) SG_MUST_USE;
 
 /* On stdout: a sentence for each arm but the first, then a table. */
 void sg_report_arms_table(const sg_comparison *c);
-
-/* Adds to settings what makes them those of all arms: the list, and the options of s that hold for all. SG_E_MEMORY. */
-sg_status sg_report_add_arms(json_t *settings, const char *list, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 #endif

@@ -15,32 +15,30 @@ static void say_set(sg_eval *v)
 {
     const sg_prompt_set *const set = &v->set;
     if (set->skipped)
-        sg_progress_say(&v->progress, "%d left out; the first: %s", set->skipped, set->first_skipped.text);
+        sg_progress_say(&v->run.session.progress, "%d left out; the first: %s", set->skipped, set->first_skipped.text);
     if (*set->unread)
-        sg_progress_say(&v->progress, "%s: %s is not known and passed over", v->settings->prompts, set->unread);
-    sg_notice_comments(&v->progress, v->settings->prompts, set);
+        sg_progress_say(&v->run.session.progress, "%s: %s is not known and passed over", v->settings->prompts, set->unread);
+    sg_notice_comments(&v->run.session.progress, v->settings->prompts, set);
     if (v->moved)
         sg_progress_say(
-            &v->progress,
+            &v->run.session.progress,
             "--prompts: %d entr%s a size that the model cannot render, the nearest is taken; the first is %s", v->moved,
             v->moved == 1 ? "y has" : "ies have", v->first_moved);
-    sg_notice_prompts(&v->progress, v->engine, v->model.name, set);
-    if (v->log.cut) sg_progress_say(&v->progress, "%s: the last line was cut short, and is taken off", v->log.path);
+    sg_notice_prompts(&v->run.session.progress, v->run.session.engine, v->run.session.model.name, set);
+    if (v->log.cut)
+        sg_progress_say(&v->run.session.progress, "%s: the last line was cut short, and is taken off", v->log.path);
 }
 
 /* Of clips that do not have a size of their own. */
 static void say_same(sg_eval *v)
 {
-    char     why[512];
-    sg_error e = {0};
-    for (int b = 1; b < v->arms.count; b++)
+    char why[512];
+    for (int b = 1; b < v->run.arms.count; b++)
         for (int a = 0; a < b; a++) {
-            const sg_status status =
-                sg_arms_would_be_same(why, sizeof why, &v->arm[a], &v->arm[b], &v->info, &v->plan, &e);
-            if (status == SG_OK && *why)
-                sg_progress_say(&v->progress, "%s and %s run the same kernels throughout (%s): %s", v->arms.arm[a].name,
-                                v->arms.arm[b].name, sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, &v->request),
-                                why);
+            if (*sg_arms_would_be_same(why, sizeof why, &v->run.arm[a], &v->run.arm[b]))
+                sg_progress_say(&v->run.session.progress, "%s and %s run the same kernels throughout (%s): %s",
+                                v->run.arms.arm[a].name, v->run.arms.arm[b].name,
+                                sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, &v->run.shared.request), why);
         }
 }
 
@@ -49,23 +47,20 @@ static const char *noun(const sg_eval *v) { return sg_eval_makes_images(v) ? "im
 static void say_start(sg_eval *v)
 {
     char part[64] = "";
-    sg_progress_say_start(&v->progress, v->model.name, &v->info, &v->request, v->plan.tokens, v->settings->seed < 0);
-    sg_progress_say_plan(&v->progress, &v->plan);
-    sg_notice_encoder(&v->progress, &v->request, NULL, false);
-    sg_arms_say(&v->progress, v->arm, v->arms.count, &v->request, v->plan.tokens, &v->model);
+    sg_arm_run_say(&v->run, &v->run.arm->now.plan);
     say_same(v);
     if (v->rank.size > 1) snprintf(part, sizeof part, " (part %d of %d)", v->rank.rank + 1, v->rank.size);
-    sg_progress_say(&v->progress, "%d prompt%s%s, %d each, by %d arm%s: %lld %s%s to be made", v->set.count,
-                    sg_plural(v->set.count), part, v->per_prompt, v->arms.count, sg_plural(v->arms.count),
-                    (long long)v->due, noun(v), sg_plural(v->due));
+    sg_progress_say(&v->run.session.progress, "%d prompt%s%s, %d each, by %d arm%s: %lld %s%s to be made",
+                    v->set.count, sg_plural(v->set.count), part, v->per_prompt, v->run.arms.count,
+                    sg_plural(v->run.arms.count), (long long)v->due, noun(v), sg_plural(v->due));
 }
 
 static void say_end(sg_eval *v)
 {
     char took[32];
     sg_duration(took, sizeof took, v->start > 0 ? sg_seconds() - v->start : 0);
-    sg_progress_say(&v->progress, "%s: %lld %s%s made, %lld failed, in %s", v->folder, (long long)v->done, noun(v),
-                    sg_plural(v->done), (long long)v->failed, took);
+    sg_progress_say(&v->run.session.progress, "%s: %lld %s%s made, %lld failed, in %s", v->folder, (long long)v->done,
+                    noun(v), sg_plural(v->done), (long long)v->failed, took);
 }
 
 /* ---- the work ---- */
@@ -74,12 +69,10 @@ static int64_t units(const sg_eval *v) { return (int64_t)v->set.count * v->per_p
 
 static sg_status warm_up(sg_eval *v, int prompt, int clip, sg_error *e)
 {
-    sg_report  report;
     sg_request r;
     sg_error   why = {0};
     sg_status  status = sg_eval_request(&r, v, prompt, clip, &why);
-    sg_arm_apply(&v->arm[0], &r);
-    if (status == SG_OK) status = sg_arms_warm_up(&report, v->engine, &r, &v->progress, &why);
+    if (status == SG_OK) status = sg_arm_run_warm_up(&v->run, &r, &why);
     return status == SG_E_CANCELLED ? sg_error_set(e, status, "%s", why.text) : SG_OK; /* others tell with their clip */
 }
 
@@ -101,7 +94,7 @@ static sg_status make_all(sg_eval *v, sg_error *e)
 static sg_status score_all(sg_eval *v, sg_eval_scoring *w, sg_error *e)
 {
     if (!v->clip) return SG_OK;
-    sg_engine_close(&v->engine);
+    sg_engine_close(&v->run.session.engine);
     for (int i = 0; i < 2; i++) {
         free(v->rgb[i]);
         v->rgb[i] = NULL;
@@ -112,7 +105,7 @@ static sg_status score_all(sg_eval *v, sg_eval_scoring *w, sg_error *e)
                            .rank = v->rank,
                            .per_prompt = v->per_prompt,
                            .threads = v->threads,
-                           .progress = &v->progress};
+                           .progress = &v->run.session.progress};
     return sg_eval_similarity_make(w, e);
 }
 
@@ -126,12 +119,12 @@ static sg_status finish(sg_eval *v, sg_error *e)
     SG_TRY(sg_eval_log_read(&v->log, v->folder, e));
     const size_t missing = sg_eval_log_count(&v->log, SG_EVAL_MISSING);
     if (missing || w.left) {
-        sg_progress_say(&v->progress, "%zu %s%s of other ranks still %s; the last of them makes the report",
+        sg_progress_say(&v->run.session.progress, "%zu %s%s of other ranks still %s; the last of them makes the report",
                         missing ? missing : (size_t)w.left, made, sg_plural(missing ? (int64_t)missing : w.left),
                         missing ? "missing" : "without CLIP's scores");
     } else {
-        SG_TRY(sg_eval_report_say(v->folder, &v->progress, e));
-        sg_progress_say(&v->progress, "%s: report.html, summary.csv", v->folder);
+        SG_TRY(sg_eval_report_say(v->folder, &v->run.session.progress, e));
+        sg_progress_say(&v->run.session.progress, "%s: report.html, summary.csv", v->folder);
     }
     if (!v->failed) return sg_eval_similarity_status(&w, e);
     return sg_error_set(e, v->failure == SG_E_ARG ? SG_E_MISMATCH : v->failure,

@@ -3,7 +3,7 @@
 #ifndef SG_EVAL_H
 #define SG_EVAL_H
 
-#include "arm_setup.h"
+#include "arm_run.h"
 #include "clip_names.h"
 #include "eval_log.h"
 #include "video_input.h"
@@ -38,23 +38,16 @@ typedef struct sg_eval {
     sg_clip_name      *names; /* [set.count]; owned */
     int                per_prompt;
     const char        *list; /* of arms */
-    sg_arms            arms;
-    sg_arm_result      arm[SG_ARMS_MAX]; /* arm, policy, files and forecast of each; counts of its last render */
-    sg_model_path      model;
-    sg_engine         *engine;
-    sg_model_info      info;
-    sg_request         request; /* the default of all entries */
-    sg_plan            plan;    /* of that */
-    sg_eval_pictures   pictures;
-    sg_eval_log        log;
-    sg_progress        progress;
-    uint8_t           *rgb[2];            /* frames of the first arm, and of the arm at work; owned */
-    size_t             rgb_bytes;         /* that each holds */
-    int64_t            due, done, failed; /* clips of this run: to be made when it began, and made since */
-    double             start;             /* of the first of them, seconds */
-    int                moved;             /* entries whose size the model cannot render, so that the nearest is taken */
-    char               first_moved[160];  /* what became of the first of them */
-    sg_status          failure;           /* of the last that failed */
+    sg_arm_run         run;  /* whose session has no pictures, which come with entries; its shared request is of all entries */
+    sg_eval_pictures pictures;
+    sg_eval_log      log;
+    uint8_t         *rgb[2];            /* frames of the first arm, and of the arm at work; owned */
+    size_t           rgb_bytes;         /* that each holds */
+    int64_t          due, done, failed; /* clips of this run: to be made when it began, and made since */
+    double           start;             /* of the first of them, seconds */
+    int              moved;             /* entries whose size the model cannot render, so that the nearest is taken */
+    char             first_moved[160];  /* what became of the first of them */
+    sg_status        failure;           /* of the last that failed */
 } sg_eval;
 
 /* Does everything before the first render: reads, checks and opens, and creates the folders. v is zero but for

@@ -27,8 +27,8 @@ sg_status sg_eval_files_check(const sg_eval *v, sg_error *e)
 {
     static const char *const taken[] = {PICTURES,      SG_EVAL_MANIFEST, "summary.csv", "summary.json",
                                         "report.html", "image",          "last_image"};
-    for (int i = 0; i < v->arms.count; i++) {
-        const sg_arm *const a = &v->arms.arm[i];
+    for (int i = 0; i < v->run.arms.count; i++) {
+        const sg_arm *const a = &v->run.arms.arm[i];
         bool                free_name = !sg_eval_results_owns(a->file);
         for (size_t k = 0; k < sizeof taken / sizeof *taken; k++)
             free_name = free_name && strcmp(a->file, taken[k]) != 0;
@@ -46,7 +46,7 @@ static void path_of(char path[PATH_MAX], const char **inside, const sg_eval *v, 
     const int n = snprintf(path, PATH_MAX, "%s/", v->folder);
     sg_clip_name_write(name, &v->names[place[0]], place[1], ending);
     *inside = path + n;
-    snprintf(path + n, (size_t)(PATH_MAX - n), "%s%s/%s", folder, v->arms.arm[place[2]].file, name);
+    snprintf(path + n, (size_t)(PATH_MAX - n), "%s%s/%s", folder, v->run.arms.arm[place[2]].file, name);
 }
 
 void sg_eval_clip_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int clip, int arm)
@@ -65,10 +65,10 @@ sg_status sg_eval_folders_make(const sg_eval *v, sg_error *e)
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/" PICTURES, v->folder);
     SG_TRY(sg_output_folder_make(path, NULL, "--out", e));
-    for (int i = 0; i < v->arms.count; i++) {
-        snprintf(path, sizeof path, "%s/%s", v->folder, v->arms.arm[i].file);
+    for (int i = 0; i < v->run.arms.count; i++) {
+        snprintf(path, sizeof path, "%s/%s", v->folder, v->run.arms.arm[i].file);
         SG_TRY(sg_output_folder_make(path, NULL, "--out", e));
-        snprintf(path, sizeof path, "%s/" PICTURES "/%s", v->folder, v->arms.arm[i].file);
+        snprintf(path, sizeof path, "%s/" PICTURES "/%s", v->folder, v->run.arms.arm[i].file);
         SG_TRY(sg_output_folder_make(path, NULL, "--out", e));
     }
     return SG_OK;
@@ -129,7 +129,7 @@ static void clean_frames(const sg_eval *v)
 
 void sg_eval_files_clean(const sg_eval *v)
 {
-    for (int i = 0; i < v->arms.count; i++) {
+    for (int i = 0; i < v->run.arms.count; i++) {
         clean_folder(v, sg_eval_clip_path, i);
         clean_folder(v, sg_eval_picture_path, i);
     }

@@ -1,5 +1,6 @@
 /* eval_log.c - see eval_log.h. */
 #include "eval_log.h"
+#include "base/output_file.h"
 #include "eval_results.h"
 #include "json_input.h"
 
@@ -66,7 +67,8 @@ sg_status sg_eval_log_read(sg_eval_log *l, const char *folder, sg_error *e)
         const sg_eval_clip *const c = &r.clip[i];
         const char *const         problem = take(l, c->prompt, c->clip, c->arm, c->done);
         if (problem)
-            status = sg_error_set(e, SG_E_FORMAT, "%s/%s: line %d: %s", folder, r.source[c->source], c->line, problem);
+            status = sg_error_set(e, SG_E_FORMAT, "%s/%s: line %d: %s", folder, r.source[c->source]->d_name, c->line,
+                                  problem);
     }
     sg_eval_results_close(&r);
     return status;
@@ -97,6 +99,7 @@ sg_status sg_eval_log_open(sg_eval_log *l, const char *folder, const sg_rank *r,
     char number[16] = "";
     if (r->size > 1) snprintf(number, sizeof number, "-%d", r->rank);
     snprintf(l->path, sizeof l->path, "%s/results%s.jsonl", folder, number);
+    SG_TRY(sg_output_file_check(l->path, "--out", e));
     signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files fails the write, not the process */
     l->fd = open(l->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (l->fd < 0) return failed(l, "cannot be opened", e);

@@ -4,8 +4,8 @@
 #include "base/path.h"
 #include "base/text.h"
 #include "json_input.h"
-#include "report_command.h"
-#include "thresholds.h"
+#include "option_rules.h"
+#include "report_settings.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 1, MAX_BYTES = 1 << 24, MAX_VALUES = 1 << 16, SHOWN = 10 };
+enum { VERSION = 2, MAX_BYTES = 1 << 24, MAX_VALUES = 1 << 16, SHOWN = 10 };
 
 /* ---- making ---- */
 
@@ -48,126 +48,63 @@ static json_t *hexadecimal(uint64_t hash)
     return json_string(text);
 }
 
-static json_t *mask_json(const sg_policy *p)
-{
-    const sg_tensor *const m = &p->mask;
-    return m->data ? hexadecimal(sg_hash(SG_HASH + (uint64_t)m->dim[0], m->data, sg_bytes(*m))) : json_null();
-}
-
-static json_t *thresholds_json(const sg_thresholds *t)
-{
-    if (!t) return json_null();
-    const size_t       count = (size_t)t->buckets * (size_t)t->layers * (size_t)t->heads;
-    const float *const list[] = {t->amount, t->theta, t->pv_threshold};
-    uint64_t           hash = sg_hash(SG_HASH, t->from, (size_t)t->buckets * sizeof *t->from);
-    for (int i = 0; i < 3; i++) hash = sg_hash(hash, list[i], count * sizeof *list[i]);
-    return hexadecimal(hash);
-}
-
 static json_t *names_json(const sg_eval *v)
 {
     json_t *const a = json_array();
     bool          whole = a;
-    for (int i = 0; i < v->arms.count && whole; i++)
-        whole = json_array_append_new(a, json_string(v->arms.arm[i].name)) == 0;
+    for (int i = 0; i < v->run.arms.count && whole; i++)
+        whole = json_array_append_new(a, json_string(v->run.arms.arm[i].name)) == 0;
     return sg_report_if_complete(a, whole);
 }
 
-static json_t *attention_json(const sg_eval *v)
+static json_t *arm_settings_json(const sg_eval *v)
 {
     json_t *const a = json_array();
     bool          whole = a;
-    for (int i = 0; i < v->arms.count && whole; i++) {
-        const sg_arm_result *const r = &v->arm[i];
-        const sg_policy *const     p = &r->policy;
-        sg_request                 request = v->request;
-        sg_arm_apply(r, &request);
-        json_t *const j =
-            json_pack("{s:s, s:o, s:o, s:o}", "folder", v->arms.arm[i].file, "policy", sg_report_policy(p),
-                      "thresholds", thresholds_json(p->tuned), "block_mask", mask_json(p));
-        whole = json_array_append_new(a, j) == 0;
-        if (whole && r->asked != v->request.steps) whole = json_object_set_new(j, "steps", json_integer(r->asked)) == 0;
-        if (whole && r->guidance != v->request.guidance)
-            whole = json_object_set_new(j, "guidance", json_real(r->guidance)) == 0;
-        if (whole && r->slg_scale != v->request.slg_scale)
-            whole = json_object_set_new(j, "slg_scale", json_real(r->slg_scale)) == 0;
-        if (whole && r->cache != v->request.cache)
-            whole = json_object_set_new(j, "cache", json_string(sg_cache_names[r->cache])) == 0;
-        if (whole && sg_request_cache_threshold(&request) > 0)
-            whole = json_object_set_new(j, "cache_threshold", json_real(request.cache_threshold)) == 0;
+    for (int i = 0; i < v->run.arms.count && whole; i++) {
+        sg_settings   kept = v->run.arm[i].now.settings; /* whatever the size, which entries may have */
+        json_t *const j = json_pack("{s:s}", "folder", v->run.arms.arm[i].file);
+        sg_settings_drop_idle(&kept, SG_OPTION_ATTENTION);
+        whole = sg_settings_put(j, &kept, SG_OPTION_RENDER, false) && json_array_append_new(a, j) == 0;
     }
     return sg_report_if_complete(a, whole);
 }
 
-static void option(FILE *f, const char *name, const char *value)
-{
-    if (!value) return;
-    fprintf(f, " --%s ", name);
-    sg_command_word(f, value);
-}
-
-/* What makes all of it again, in a folder of its own: in this one nothing is left to do. settings has no prompt. */
-static json_t *command_json(const sg_eval *v, const json_t *settings)
-{
-    const sg_settings *const s = v->settings;
-    char                    *text = NULL;
-    size_t                   size;
-    sg_error                 e = {0};
-    json_t *const            own = json_copy((json_t *)(uintptr_t)settings);
-    FILE *const              f = open_memstream(&text, &size);
-    bool                     whole = own && f && sg_report_add_arms(own, v->list, s, &e) == SG_OK;
-    if (whole) {
-        fputs("sparge-gen eval", f);
-        option(f, "prompts", s->prompts);
-        option(f, "out", "again");
-        option(f, "image", s->image);
-        option(f, "last-image", s->last_image);
-        option(f, "video", s->video);
-        option(f, "image-folder", s->image_folder);
-        if (s->skip_bad) fputs(" --skip-bad", f);
-        if (s->strict) fputs(" --strict", f);
-        if (v->per_prompt > 1) fprintf(f, " --per-prompt %d", v->per_prompt);
-        sg_command_options(f, own);
-        option(f, "backend", s->backend);
-        option(f, "cpumask", s->cpumask);
-        option(f, "gpumask", s->gpumask);
-        option(f, "clip", s->clip);
-    }
-    whole = f && fclose(f) == 0 && whole;
-    json_t *const j = whole ? sg_report_name(text) : NULL;
-    free(text);
-    json_decref(own);
-    return j;
-}
-
-static bool add_inputs(json_t *settings, const sg_eval *v)
+/* What all arms have in common; of the machine what was asked for, since ranks may run on several. */
+static sg_settings kept_of(const sg_eval *v)
 {
     const sg_eval_pictures *const at = &v->pictures;
-    if ((at->any || at->any_start) && json_object_set_new(settings, "fit", json_string(at->now.fit)) != 0) return false;
-    return !at->any_start || json_object_set_new(settings, "strength", json_real(v->request.video.strength)) == 0;
+    sg_settings                   s = v->run.shared.settings;
+    s.arms = v->list;
+    s.fit = at->any || at->any_start ? at->now.fit : NULL;
+    s.strength = at->any_start ? v->run.shared.request.strength : NAN;
+    s.backend = v->settings->backend;
+    s.cpumask = v->settings->cpumask;
+    s.threads = v->settings->threads;
+    return s;
 }
 
+/* The command makes all of it again, in a folder of its own: in this one nothing is left to do. */
 sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
 {
-    const sg_settings *const s = v->settings;
-    char                     hash[17];
-    json_t                  *settings = NULL;
-    SG_TRY(sg_thresholds_hash(hash, v->model.dir, &v->model.parts, e));
-    SG_TRY(sg_report_settings(&settings, &v->request, NULL, &v->model, &v->info, e));
-    json_t *const j =
-        json_pack("{s:s, s:i, s:{s:o, s:s}, s:{s:o, s:i, s:o}, s:i, s:o, s:o, s:s, s:s, s:s*, s:n}", "format",
-                  SG_EVAL_FORMAT, "version", VERSION, "model", "name", sg_report_name(v->model.name), "hash", hash,
-                  "prompts", "file", sg_report_name(sg_path_name(s->prompts)), "count", v->set.count, "hash",
-                  hexadecimal(hash_prompts(v)), "per_prompt", v->per_prompt, "arms", names_json(v), "attention",
-                  attention_json(v), "backend", s->backend ? s->backend : "auto", "cpumask",
-                  s->cpumask ? s->cpumask : "all", "gpumask", s->gpumask, "cfg_scale_2");
-    (void)json_object_del(settings, "prompt");
-    const bool whole = j && add_inputs(settings, v) && (!v->clip || json_object_set(j, "clip", v->clip) == 0) &&
-                       json_object_set_new(j, "command", command_json(v, settings)) == 0 &&
-                       json_object_update_missing(j, settings) == 0 &&
-                       (v->request.cfg_scale_2 < 0 ||
-                        json_object_set(j, "cfg_scale_2", json_object_get(settings, "cfg_scale_2")) == 0);
-    json_decref(settings);
+    const sg_settings kept = kept_of(v);
+    json_t           *j = NULL, *typed = NULL; /* the command has names as they were typed */
+    SG_TRY(sg_report_settings(&typed, &kept, &v->run.shared.request, &v->run.session.info, true, e));
+    json_t *const command = sg_settings_command(typed, SG_COMMAND_EVAL, "again");
+    json_decref(typed);
+    sg_status status = sg_report_settings(&j, &kept, &v->run.shared.request, &v->run.session.info, false, e);
+    if (status != SG_OK) {
+        json_decref(command);
+        return status;
+    }
+    json_t *const rest = json_pack(
+        "{s:o, s:s, s:i, s:{s:o, s:i, s:o}, s:o, s:o}", "command", command, "format", SG_EVAL_FORMAT, "version",
+        VERSION, "prompts", "file", sg_report_name(sg_path_name(kept.prompts)), "count", v->set.count, "hash",
+        hexadecimal(hash_prompts(v)), "arms", names_json(v), "arm_settings", arm_settings_json(v));
+    (void)json_object_del(j, "clip");
+    const bool whole =
+        rest && json_object_update(j, rest) == 0 && (!v->clip || json_object_set(j, "clip", v->clip) == 0);
+    json_decref(rest);
     *out = sg_report_if_complete(j, whole);
     return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "manifest.json: out of memory");
 }
@@ -211,7 +148,7 @@ static void note(differences *d, const char *name, const json_t *there, const js
 static bool for_people(const char *name)
 {
     return strcmp(name, "device") == 0 || strcmp(name, "prompts.file") == 0 || strcmp(name, "command") == 0 ||
-           strcmp(name, "clip.name") == 0;
+           strcmp(name, "clip.name") == 0 || strcmp(name, "program") == 0 || strcmp(name, "threads") == 0;
 }
 
 /* To the 15 digits that a report has. */
@@ -250,15 +187,22 @@ static void compare(differences *d, const char *name, const json_t *there, const
             snprintf(entry, sizeof entry, "%s[%zu]", name, i);
             compare(d, entry, json_array_get(there, i), json_array_get(now, i));
         }
-    } else if (strcmp(name, "attention") != 0) { /* of other arms, which are reported */
+    } else if (strcmp(name, "arm_settings") != 0) { /* of other arms, which are reported */
         note(d, name, there, now);
     }
 }
 
 sg_status sg_eval_manifest_compare(const json_t *there, const json_t *now, const char *folder, sg_error *e)
 {
-    differences d = {0};
-    char        more[48] = "";
+    differences       d = {0};
+    char              more[48] = "";
+    const char *const program = json_string_value(json_object_get(there, "program"));
+    if (json_integer_value(json_object_get(there, "version")) != json_integer_value(json_object_get(now, "version")))
+        return sg_error_set(
+            e, SG_E_ARG,
+            "--out: %s was begun by %.40s, whose manifest tells other things: continue with that program, "
+            "or take another folder",
+            folder, program ? program : "another version");
     compare(&d, "", there, now);
     if (!d.count) return SG_OK;
     if (d.count > SHOWN) snprintf(more, sizeof more, "\n  and %d more", d.count - SHOWN);
@@ -279,7 +223,8 @@ static bool add_option(json_t *manifest, const char *dir)
     FILE *const       f = open_memstream(&text, &size);
     if (f && there) {
         fputs(there, f);
-        option(f, "clip", dir);
+        fputs(" --clip ", f);
+        sg_print_word(f, dir);
     }
     bool whole = f && fclose(f) == 0;
     if (whole && there) whole = json_object_set_new(manifest, "command", sg_report_name(text)) == 0;

@@ -1,21 +1,16 @@
 /* eval_manifest.h - DIR/manifest.json: everything that determines the results of an evaluation.
  *
- *   format, version    "sparge-gen eval", 1
- *   program            with its version
- *   model              {name, hash: sg_thresholds_hash}
+ *   format, version    "sparge-gen eval", 2
  *   prompts            {file, count, hash: of the texts, what each entry asks for, its pictures and video, in hexadecimal}
- *   per_prompt         clips of each entry
  *   arms               [name, ...]
- *   attention          of each of them: {folder: of its clips, policy: as resolved, and hashes of what files tell, or null:
- *                      thresholds, block_mask}
- *   width, height, frames, fps, steps, cfg_scale, cfg_scale_2, flow_shift, sampler, sched_compat, seed, negative_prompt:
- *                      where an entry says nothing else; cfg_scale_2 is null where it is as cfg_scale
+ *   arm_settings       of each of them: {folder: of its clips, and its options of sampling and attention}
+ *   program, model, width, height, ...: settings as report_settings.h has them, where an entry and an arm say nothing else
  *   fit                of pictures and videos; absent: no entry has one
  *   strength           of videos whose entry says nothing else; absent: no entry has a video
- *   dtype, backend, cpumask, gpumask (absent: the GPU's own)
+ *   backend, cpumask, gpumask, threads: as asked for
  *   clip               {name, hash: of its weights} of the CLIP that scores; absent: none so far
  *   command            that makes all of it again in the folder "again", for a shell
- *   device             of the first run; may change, as file and command may: they are for people
+ *   device             of the first run; may change, as program, file, threads and command may: they are for people
  *
  * Clip k of an entry has the seed of the entry, or seed, plus first + k of its name (clip_names.h). */
 #ifndef SG_EVAL_MANIFEST_H

@@ -5,6 +5,7 @@
 #include "eval_files.h"
 #include "eval_manifest.h"
 #include "eval_pictures.h"
+#include "eval_report.h"
 #include "eval_similarity.h"
 #include "notices.h"
 #include "sink.h"
@@ -17,15 +18,16 @@
 
 /* ---- inputs ---- */
 
-/* Those of --image, --last-image and --video are read with each entry that has no other; here they fail in their own name. */
-static sg_status check_usual_inputs(const sg_settings *s, sg_error *e)
+/* Pictures and the video of options are read with each entry that has no other; here they fail in their own name. */
+static sg_status check_usual_inputs(sg_eval *v, sg_error *e)
 {
-    sg_pictures    p = {.path = {s->image, s->last_image}};
-    sg_video_input video = {0};
-    sg_status      status = sg_pictures_read(&p, e);
-    if (status == SG_OK) status = sg_video_input_open(&video, s->video, "--video", e);
-    sg_video_input_close(&video);
-    sg_pictures_close(&p);
+    sg_session  usual = {0};
+    sg_settings s = *v->settings;
+    if (!s.image && !s.last_image && !s.video) s.fit = NULL; /* which is for those of entries */
+    const sg_status status = sg_session_inputs(&usual, &s, e);
+    v->run.session.asked = v->settings;
+    v->run.session.progress = usual.progress;
+    sg_session_close(&usual);
     return status;
 }
 
@@ -39,11 +41,10 @@ static sg_status check_inputs(sg_eval *v, sg_error *e)
     if (s->seed < 0 && v->rank.size > 1)
         return sg_error_set(e, SG_E_ARG, "--seed: a random one does not go with %d ranks, which have to agree",
                             v->rank.size);
-    if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
-    SG_TRY(sg_arms_open(&v->arms, v->list, s, e));
+    SG_TRY(sg_arms_open(&v->run.arms, v->list, s, e));
     SG_TRY(sg_eval_files_check(v, e));
     SG_TRY(sg_output_folder_check(&v->folder, s->output, SG_EVAL_NAME_BYTES, "--out", e));
-    SG_TRY(check_usual_inputs(s, e));
+    SG_TRY(check_usual_inputs(v, e));
     return sg_prompt_set_open(&v->set, s->prompts, &o, e);
 }
 
@@ -55,26 +56,6 @@ static int threads_of(const sg_eval *v)
     if (v->settings->threads || ranks < 2) return v->settings->threads;
     const bool bound = sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_COUNT(&mine) < cores;
     return bound ? 0 : cores > ranks ? cores / ranks : 1;
-}
-
-static sg_status open_engine(sg_eval *v, sg_error *e)
-{
-    const sg_settings *const s = v->settings;
-    SG_TRY(sg_setup_model(&v->model, s, e));
-    sg_engine_options o;
-    SG_TRY(sg_setup_options(&o, &v->model, s, e));
-    o.threads = v->threads;
-    SG_TRY(sg_setup_engine_as(&v->engine, &v->model, &o, e));
-    v->info = sg_engine_info(v->engine);
-    SG_TRY(sg_setup_request(&v->request, v->engine, s, e));
-    SG_TRY(sg_arms_size(&v->request, v->engine, s, e));
-    sg_notice_request(&v->progress, &v->request, v->engine, s);
-    SG_TRY(sg_engine_check_request(v->engine, &v->request, e));
-    for (int i = 0; i < v->arms.count; i++) {
-        v->arm[i].arm = &v->arms.arm[i];
-        SG_TRY(sg_arm_setup(&v->arm[i], &v->plan, v->engine, &v->request, e));
-    }
-    return SG_OK;
 }
 
 /* ---- the set ---- */
@@ -122,7 +103,7 @@ static sg_status check_entries(sg_eval *v, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "--fit has no effect: no entry of the set has a picture or a video");
     if (!isnan(v->settings->strength) && !at->any_start)
         return sg_error_set(e, SG_E_ARG, "--strength has no effect: no entry of the set has a video%s",
-                            v->info.image[SG_IMAGE_FIRST] == SG_IMAGE_START ? " or a picture" : "");
+                            v->run.session.info.image[SG_IMAGE_FIRST] == SG_IMAGE_START ? " or a picture" : "");
     return kept ? SG_OK : sg_error_set(e, SG_E_ARG, "%s", set->first_skipped.text);
 }
 
@@ -134,10 +115,14 @@ static sg_status settle_manifest(sg_eval *v, sg_error *e)
     char    path[PATH_MAX];
     json_t *there = NULL, *now = NULL;
     SG_TRY(sg_output_folder_make(v->folder, NULL, "--out", e));
+    SG_TRY(sg_eval_report_check(v->folder, e));
     SG_TRY(sg_path_join(path, sizeof path, v->folder, SG_EVAL_MANIFEST, e));
     sg_status           status = access(path, F_OK) == 0 ? sg_eval_manifest_read(&there, v->folder, e) : SG_OK;
     const json_t *const seed = json_object_get(there, "seed");
-    if (v->settings->seed < 0 && json_is_integer(seed)) v->request.seed = (uint64_t)json_integer_value(seed);
+    if (v->settings->seed < 0 && json_is_integer(seed)) {
+        v->run.shared.settings.seed = json_integer_value(seed);
+        v->run.shared.request.seed = (uint64_t)v->run.shared.settings.seed;
+    }
     if (status == SG_OK) status = sg_eval_manifest_make(&now, v, e);
     if (status == SG_OK && there) status = sg_eval_manifest_compare(there, now, v->folder, e);
     if (status == SG_OK && there && v->clip)
@@ -159,7 +144,7 @@ static void forget_gone(sg_eval *v)
 {
     for (int p = 0; p < v->set.count; p++)
         for (int k = 0; k < v->per_prompt; k++)
-            for (int i = 0; i < v->arms.count; i++) {
+            for (int i = 0; i < v->run.arms.count; i++) {
                 char           path[PATH_MAX];
                 const char    *inside;
                 uint8_t *const state = sg_eval_log_state(&v->log, p, k, i);
@@ -173,13 +158,13 @@ static void count_due(sg_eval *v)
 {
     for (int64_t u = 0; u < (int64_t)v->set.count * v->per_prompt; u++) {
         const uint8_t *const state = sg_eval_log_state(&v->log, (int)(u / v->per_prompt), (int)(u % v->per_prompt), 0);
-        for (int i = 0; i < v->arms.count && sg_rank_takes(&v->rank, u); i++) v->due += state[i] != SG_EVAL_DONE;
+        for (int i = 0; i < v->run.arms.count && sg_rank_takes(&v->rank, u); i++) v->due += state[i] != SG_EVAL_DONE;
     }
 }
 
 static sg_status open_folder(sg_eval *v, sg_error *e)
 {
-    SG_TRY(sg_eval_log_make(&v->log, v->set.count, v->per_prompt, v->arms.count, e));
+    SG_TRY(sg_eval_log_make(&v->log, v->set.count, v->per_prompt, v->run.arms.count, e));
     SG_TRY(settle_manifest(v, e));
     SG_TRY(sg_eval_folders_make(v, e));
     SG_TRY(sg_eval_pictures_folders(v, e));
@@ -197,18 +182,18 @@ static sg_status check_memory(sg_eval *v, sg_error *e)
     bool usual = false;
     for (const sg_prompt *p = v->set.prompt; p < v->set.prompt + v->set.count; p++)
         usual = usual || !(p->width || p->height || p->frames);
-    return usual ? sg_plan_fits(&v->plan, e) : SG_OK;
+    return usual ? sg_plan_fits(&v->run.arm->now.plan, e) : SG_OK;
 }
 
 sg_status sg_eval_open(sg_eval *v, sg_error *e)
 {
     v->log.fd = -1;
     v->pictures.of = -1;
-    sg_progress_init(&v->progress, v->settings->quiet);
     SG_TRY(check_inputs(v, e));
     v->threads = threads_of(v);
     if (v->settings->clip) SG_TRY(sg_eval_similarity_check(&v->clip, v->settings, e));
-    SG_TRY(open_engine(v, e));
+    SG_TRY(sg_arm_run_open(&v->run, &(sg_session_options){.threads = v->threads}, e));
+    SG_TRY(sg_engine_check_request(v->run.session.engine, &v->run.shared.request, e));
     SG_TRY(check_entries(v, e));
     SG_TRY(check_memory(v, e));
     SG_TRY(sg_clip_names_make(&v->names, &v->set, v->per_prompt, e));
@@ -217,17 +202,12 @@ sg_status sg_eval_open(sg_eval *v, sg_error *e)
 
 void sg_eval_close(sg_eval *v)
 {
-    for (int i = 0; i < SG_ARMS_MAX; i++) {
-        sg_attention_files_close(&v->arm[i].files);
-        free(v->arm[i].count);
-    }
     for (int i = 0; i < 2; i++) free(v->rgb[i]);
     sg_eval_log_close(&v->log);
     sg_eval_pictures_close(v);
     json_decref(v->clip);
     free(v->names);
-    sg_engine_close(&v->engine);
-    sg_arms_close(&v->arms);
+    sg_arm_run_close(&v->run);
     sg_prompt_set_close(&v->set);
     free(v->folder);
 }

@@ -2,8 +2,10 @@
 #include "eval_pictures.h"
 #include "base/output_file.h"
 #include "base/path.h"
+#include "file_options.h"
 #include "sink.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +65,7 @@ static sg_status fetch(sg_eval *v, const sg_prompt *p, sg_error *e)
 /* From its picture, as others from a video. */
 static bool starts(const sg_eval *v)
 {
-    return v->pictures.now.path[SG_IMAGE_FIRST] && v->info.image[SG_IMAGE_FIRST] == SG_IMAGE_START;
+    return v->pictures.now.path[SG_IMAGE_FIRST] && v->run.session.info.image[SG_IMAGE_FIRST] == SG_IMAGE_START;
 }
 
 /* The same of its video, of which the first frame is read; r has the size of its clips. */
@@ -94,17 +96,24 @@ static sg_status read_video(sg_eval *v, sg_request *r, sg_error *e)
     sg_plan               plan;
     sg_error              why = {0};
     if (!in->path) return SG_OK;
-    r->video.rgb = in->rgb;
+    sg_video_input_give(in, &v->run.session.info, r);
     if (in->rgb) return SG_OK;
-    r->video.rgb = in->frame->rgb;
-    SG_TRY(sg_engine_plan(v->engine, r, &plan, e));
+    SG_TRY(sg_engine_plan(v->run.session.engine, r, &plan, e));
     if (sg_plan_fits(&plan, &why) != SG_OK) return sg_error_set(e, SG_E_ARG, "video: %s", why.text);
-    const sg_status status = sg_video_input_read(in, v->engine, r, v->pictures.now.fit, e);
+    const sg_status status = sg_video_input_read(in, v->run.session.engine, r, v->pictures.now.fit, e);
     if (status != SG_OK) sg_video_input_close(in);
     return status;
 }
 
 /* ---- before the first render ---- */
+
+/* No output takes the place of what an entry names. */
+static sg_status protect(const sg_eval_pictures *at, sg_error *e)
+{
+    for (int i = 0; i < SG_IMAGES; i++)
+        if (at->now.path[i]) SG_TRY(sg_output_file_protect(at->now.path[i], sg_picture_keys[i], e));
+    return at->video.path ? sg_file_options_protect_frames(at->video.path, "video", e) : SG_OK;
+}
 
 sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, const sg_request *r, sg_error *e)
 {
@@ -113,12 +122,13 @@ sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, con
         return sg_error_set(e, SG_E_MEMORY, "out of memory");
     SG_TRY(fetch(v, p, e));
     SG_TRY(fetch_video(v, p, r, e));
+    SG_TRY(protect(at, e));
     sg_request of = *r;
-    for (int i = 0; i < v->arms.count; i++) { /* a strength may leave too few steps of an arm's */
-        sg_request arm = *r;
-        sg_arm_apply(&v->arm[i], &arm);
-        if (at->video.path) arm.video.rgb = at->video.rgb ? at->video.rgb : at->video.frame->rgb;
-        SG_TRY(sg_pictures_check(&at->now, v->engine, &arm, e));
+    for (int i = 0; i < v->run.arms.count; i++) { /* a strength may leave too few steps of an arm's */
+        sg_request arm;
+        sg_rendering_request(&arm, r, &v->run.arm[i].now);
+        sg_video_input_give(&at->video, &v->run.session.info, &arm);
+        SG_TRY(sg_pictures_check(&at->now, v->run.session.engine, &arm, e));
     }
     SG_TRY(read_video(v, &of, e));
     at->hash[prompt] = (sg_eval_hashes){.video = at->video.path ? at->video.hash : 0};
@@ -163,7 +173,7 @@ static sg_status take(sg_eval *v, int prompt, sg_request *r, sg_error *e)
 {
     sg_eval_pictures *const at = &v->pictures;
     SG_TRY(fetch(v, &v->set.prompt[prompt], e));
-    SG_TRY(sg_pictures_fit(&at->now, v->engine, r, e));
+    SG_TRY(sg_pictures_fit(&at->now, v->run.session.engine, r, e));
     for (int i = 0; i < SG_IMAGES; i++) {
         char        path[PATH_MAX];
         const char *inside;
@@ -191,17 +201,31 @@ sg_status sg_eval_pictures_take(sg_eval *v, int prompt, sg_request *r, sg_error 
     return sg_error_set(e, own ? status : SG_E_FORMAT, "%s", why.text);
 }
 
-bool sg_eval_pictures_add(const sg_eval *v, int prompt, const sg_request *r, json_t *line)
+void sg_eval_pictures_note(const sg_eval *v, int prompt, sg_settings *s)
 {
     const sg_eval_pictures *const at = &v->pictures;
-    if (at->of != prompt) return true;
-    bool whole = sg_report_add_inputs(line, &at->now, &at->video, r, &(sg_error){0}) == SG_OK;
-    for (int i = 0; i < SG_IMAGES && whole; i++) {
+    const bool                    taken = at->of == prompt;
+    s->image = taken ? at->now.path[SG_IMAGE_FIRST] : NULL;
+    s->last_image = taken ? at->now.path[SG_IMAGE_LAST] : NULL;
+    s->video = taken ? at->video.path : NULL;
+    s->hash.image = at->now.hash[SG_IMAGE_FIRST];
+    s->hash.last_image = at->now.hash[SG_IMAGE_LAST];
+    s->hash.video = at->video.hash;
+    s->fit = s->image || s->last_image || s->video ? at->now.fit : NULL;
+    if (!s->video && !starts(v)) s->strength = NAN;
+}
+
+bool sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line)
+{
+    const sg_eval_pictures *const at = &v->pictures;
+    bool                          whole = true;
+    for (int i = 0; i < SG_IMAGES && at->of == prompt; i++) {
         char        path[PATH_MAX];
         const char *inside;
         if (!at->now.path[i]) continue;
         file_path(path, &inside, v, prompt, i);
-        whole = json_object_set_new(json_object_get(line, sg_picture_keys[i]), "picture", sg_report_name(inside)) == 0;
+        whole = whole &&
+                json_object_set_new(json_object_get(line, sg_picture_keys[i]), "picture", sg_report_name(inside)) == 0;
     }
     return whole;
 }

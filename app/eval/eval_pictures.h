@@ -22,9 +22,11 @@ sg_status sg_eval_pictures_folders(const sg_eval *v, sg_error *e) SG_MUST_USE;
  * there. SG_E_FORMAT where they cannot be read any more or have changed, SG_E_MEMORY. */
 sg_status sg_eval_pictures_take(sg_eval *v, int prompt, sg_request *r, sg_error *e) SG_MUST_USE;
 
-/* Adds to a line of results which pictures and video this entry has, if they were taken, and the strength that r has. False:
- * no memory. */
-bool sg_eval_pictures_add(const sg_eval *v, int prompt, const sg_request *r, json_t *line);
+/* Gives to s the pictures and the video of this entry, if they were taken. */
+void sg_eval_pictures_note(const sg_eval *v, int prompt, sg_settings *s);
+
+/* Adds to a line of results, which has these pictures, where they are in the folder. False: no memory. */
+bool sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line);
 
 void sg_eval_pictures_close(sg_eval *v);
 

@@ -10,14 +10,14 @@
  *                             all are
  *   X, X_low, X_high          X = psnr, ssim, ms_ssim: mean over the frames, with its interval
  *   X_minimum, X_p5           worst frame, 5th percentile
- *   flicker, sharpness, seconds, denoiser_seconds, sparsity, steps_computed
- *   X_change, X_change_low, X_change_high   X = flicker, sharpness, seconds, denoiser_seconds: paired difference
+ *   flicker, sharpness, clipsim, clip_t, clip_score, seconds, denoiser_seconds, density, steps_computed
+ *   X_change, X_change_low, X_change_high   X = flicker to denoiser_seconds: paired difference
  *   speedup, speedup_low, speedup_high, denoiser_speedup, denoiser_speedup_low, denoiser_speedup_high
  *                             the mean is empty where 1.00 lies between low and high
  *   black, frozen, non_finite clips that have such frames
  *
- * summary.json: {format "sparge-gen eval", version 2, measured "before compression", settings: the manifest, arms [name, ...],
- * results [null, sentence, ...]: each arm but the first over all prompts (report_result.h), groups ["all", name, ...], rows
+ * summary.json: {format "sparge-gen eval", version 3, measured "before compression", settings: the manifest,
+ * arms [name, ...], results [null, sentence, ...]: each arm but the first over all prompts (report_result.h), groups ["all", name, ...], rows
  * [{the same columns, group and arm as numbers from 0; a mean with its interval is {mean, low, high}; null: unknown, or
  * infinite}, ...], pictures [{prompt: from 0, image, last_image: {file, hash, picture}, video: {file, hash, strength}}, ...]:
  * what the clips of a prompt begin and end with and are made from, of those that do}.
@@ -27,6 +27,10 @@
 
 #include "progress.h"
 #include "status.h"
+
+/* Whether DIR/summary.csv, DIR/summary.json and DIR/report.html may be written: SG_E_FILE; SG_E_ARG where one of them is an
+ * input. */
+sg_status sg_eval_report_check(const char *directory, sg_error *e) SG_MUST_USE;
 
 /* Reads DIR/manifest.json, of which format and arms have to be there, and all DIR/results*.jsonl; writes DIR/summary.csv,
  * DIR/summary.json and DIR/report.html, each whole or not at all. SG_E_FORMAT with file, line and member for what is not

@@ -4,13 +4,13 @@
 
 sg_request sg_eval_sized(const sg_eval *v, const sg_prompt *p)
 {
-    sg_request r = v->request;
+    sg_request r = v->run.shared.request;
     if (p->width) r.width = p->width;
     if (p->height) r.height = p->height;
     if (p->frames) r.frames = p->frames;
-    if (p->strength > 0) r.video.strength = p->strength;
+    if (p->strength > 0) r.strength = p->strength;
     if (!v->settings->strict)
-        sg_engine_nearest_size(v->engine, p->width ? &r.width : NULL, p->height ? &r.height : NULL,
+        sg_engine_nearest_size(v->run.session.engine, p->width ? &r.width : NULL, p->height ? &r.height : NULL,
                                p->frames ? &r.frames : NULL);
     return r;
 }

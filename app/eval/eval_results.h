@@ -1,6 +1,6 @@
 /* eval_results.h - what `eval` has found so far: the lines of DIR/results*.jsonl, an object for each clip.
  *
- *   version       1; grows when a member changes its meaning or goes
+ *   version       2; grows when a member changes its meaning or goes. Version 1 is read too: it has kept for density
  *   arm           its name
  *   arm_index     its place in the manifest's "arms"; 0 is what the others are compared with
  *   prompt, clip  place in the set, and which of that prompt's clips; both from 0
@@ -11,10 +11,10 @@
  *   image, last_image  {file: its name, hash: of it, picture: relative to DIR}: what the clip begins and ends with, if anything;
  *                 fit: how it was fitted, as a video
  *   video, strength  {file, hash} of what the clip was made from, if anything, and the share of the steps that were done
- *   seconds       {whole, text, encoder, denoiser, decoder}: whole with text and encoder (of pictures or a video), which are 0 where an
+ *   seconds       {total, text, encode, denoise, decode}: total with text and encode (of pictures or a video), which are 0 where an
  *                 earlier clip had the same encoded
  *   steps         of denoising; skipped_steps: [step, ...], from 0, those that the step cache extrapolated
- *   kept          share of the pairs of blocks that were computed
+ *   density       share of the pairs of blocks that were computed
  *   psnr, ssim, ms_ssim  {mean, minimum, p5} over the frames, to the clip of arm 0; null: infinite
  *   flicker, sharpness   clip_figures.h
  *   black, frozen, non_finite  frames, pairs of frames, frames
@@ -22,7 +22,7 @@
  *   clipsim, clip_t, clip_score, cut_tokens  of a line that is "scored": what the clip's file has, and how many tokens of the
  *                 text CLIP did not read
  *
- * version to text are in every line, file and seconds.whole in those that are done; whatever else is missing is unknown.
+ * version to text are in every line, file and seconds.total in those that are done; whatever else is missing is unknown.
  * Members of other names are passed over. Who appends a line ends it with its newline: what follows the last newline of a
  * file was torn by a kill and does not count, so cut it off before appending. */
 #ifndef SG_EVAL_RESULTS_H
@@ -31,66 +31,115 @@
 #include "picture.h"
 #include "status.h"
 
+#include <dirent.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum {
-    SG_EVAL_LINE_VERSION = 1,
+    SG_EVAL_LINE_VERSION = 2,
     SG_EVAL_PLACES = 1 << 20, /* prompts, and clips of each, at most */
     SG_EVAL_GROUPS = 256      /* at most */
 };
 
+/* These are over the frames of a clip. INFINITY means that frames are equal. */
 typedef struct sg_eval_score {
-    double mean, minimum, p5; /* INFINITY: equal frames; NAN: unknown */
+    double mean, minimum, p5;
 } sg_eval_score;
 
+/* own is total without text and encode, which an earlier clip may have had encoded. */
+typedef struct sg_eval_seconds {
+    double total, text, encode, denoise, decode, own;
+} sg_eval_seconds;
+
+/* file is NULL where there is none. A video has no picture. */
 typedef struct sg_eval_picture {
-    const char *file, *hash, *picture; /* file NULL: there is none; a video has no picture */
+    const char *file, *hash, *picture;
 } sg_eval_picture;
 
-/* Of one clip. Unknown numbers are NAN or -1, unknown strings NULL; all strings are UTF-8. */
+/* This is a clip by one arm. Unknown numbers are NAN, an unknown seed is -1, unknown strings are NULL; strings are
+ * UTF-8, and held holds them. A clip that is not done failed. Once it is scored, what CLIP says of such clips is
+ * known. */
 typedef struct sg_eval_clip {
-    int                prompt, clip, arm; /* arm: its place */
-    bool               done;              /* or failed */
-    const char        *name;              /* of the arm */
-    const char        *text, *file, *picture, *error;
-    sg_eval_picture    image[SG_IMAGES], video;
-    double             strength; /* of the video */
-    const char *const *group;    /* [groups], each once */
-    int                groups;
-    int64_t            seed;
-    int                width, height, frames, black, frozen, non_finite;
-    int                steps, computed; /* of denoising; those that the step cache left to compute */
-    double             whole, text_seconds, encoder, denoiser, decoder, kept, flicker, sharpness;
-    sg_eval_score      psnr, ssim, ms_ssim;
-    double             clipsim, clip_t, clip_score;
-    bool               scored; /* these are known, as far as there are such of this clip */
-    int                source, line; /* where it stands: a file, and its line from 1 */
-    void              *strings;      /* all of the above */
+    int             version; /* of its line */
+    int             prompt, clip, arm;
+    bool            done, scored;
+    const char     *name; /* of the arm */
+    const char     *text, *file, *picture, *error;
+    sg_eval_picture image[SG_IMAGES], video;
+    const json_t   *groups; /* a list of strings, or NULL */
+    int64_t         seed;
+    double          width, height, frames, black, frozen, non_finite, strength;
+    sg_eval_seconds seconds;
+    sg_eval_score   psnr, ssim, ms_ssim;
+    double          flicker, sharpness, clipsim, clip_t, clip_score, density;
+    double          steps, steps_computed; /* computed: those that the step cache did not extrapolate */
+    int             source, line;          /* where it stands: a file, and its line from 1 */
+    json_t         *held;
 } sg_eval_clip;
 
+/* A figure of a clip is a member of sg_eval_clip and a row of the table below: by the rows lines are read, and
+ * summary, CSV, JSON and page are made. The flags say of a figure: */
+typedef enum sg_eval_flag {
+    SG_EVAL_WHOLE = 1 << 0,    /* it is a whole number */
+    SG_EVAL_SCORE = 1 << 1,    /* it is an sg_eval_score, to the first arm, and its mean has an interval */
+    SG_EVAL_INFINITE = 1 << 2, /* null stands for infinity, not for unknown */
+    SG_EVAL_BOUNDED = 1 << 3,  /* it is 1 at most, and the interval is taken on Fisher's z */
+    SG_EVAL_MADE = 1 << 4,     /* it is made of others, and lines do not have it */
+    SG_EVAL_JUDGED = 1 << 5,   /* it is in lines that are "scored" */
+    SG_EVAL_PAGE = 1 << 6      /* the page has it of each clip */
+} sg_eval_flag;
+
+/* The summary has of a figure all up to this: over the clips of an arm its mean, how far it is from the first arm's,
+ * and, of seconds, how many times as fast. */
+typedef enum sg_eval_kind { SG_EVAL_NONE, SG_EVAL_MEAN, SG_EVAL_CHANGE, SG_EVAL_SPEEDUP, SG_EVAL_KINDS } sg_eval_kind;
+
+/* key is that of lines, summary and page; "a.b" is member b of member a. Lines of version 1 may have `was` instead.
+ * at is the offset in sg_eval_clip of a double or an sg_eval_score; a line with a value beyond lo and hi is refused.
+ * Scores and judgements have a name for people, with so many digits and a unit, which begins with its space. */
+typedef struct sg_eval_figure {
+    const char  *key;
+    size_t       at;
+    double       lo, hi;
+    sg_eval_kind kinds;
+    unsigned     flags; /* of sg_eval_flag */
+    const char  *name;
+    int          digits;
+    const char  *unit, *was;
+} sg_eval_figure;
+
+/* The table ends with a row whose key is NULL. */
+extern const sg_eval_figure sg_eval_figures[];
+
+/* This is where the clip has the figure: one double, or three of a score. */
+const double *sg_eval_values(const sg_eval_figure *f, const sg_eval_clip *c);
+
+/* clip[count] is sorted by prompt, clip and arm, and has each once; source[sources] is sorted by d_name. Zero is
+ * none. */
 typedef struct sg_eval_results {
-    int           count;
-    sg_eval_clip *clip; /* [count], sorted by prompt, clip and arm, each once */
-    int           sources;
-    char        **source; /* names in the folder, sorted */
-} sg_eval_results;        /* zero: none */
+    int             count, sources;
+    size_t          room; /* for clips */
+    sg_eval_clip   *clip;
+    struct dirent **source;
+} sg_eval_results;
 
 /* Is this the name of such a file: results*.jsonl? */
 bool sg_eval_results_owns(const char *name);
 
-/* Reads all of them in a folder, sorted by name; none is no error. Of several lines for one clip of one arm the last that
- * is done counts, or the last; and the last that is scored, unless the same file has the clip done again after it. SG_E_FORMAT tells file, line and member: of JSON that is not sound, a value of another
- * type or out of bounds, a path that leaves the folder; SG_E_FILE, SG_E_MEMORY. Takes memory in proportion to the files.
- * The caller closes, after a failure too. */
+/* Reads all of them in a folder, sorted by name; none is no error. Of several lines for one clip of one arm the last
+ * that is done counts, or the last; and the last that is scored, unless the same file has the clip done again after
+ * it. SG_E_FORMAT tells file, line and member: of JSON that is not sound, a value of another type or out of bounds, a
+ * path that leaves the folder; SG_E_FILE, SG_E_MEMORY. Takes memory in proportion to the files. The caller closes,
+ * after a failure too. */
 sg_status sg_eval_results_open(sg_eval_results *out, const char *directory, sg_error *e) SG_MUST_USE;
 void      sg_eval_results_close(sg_eval_results *r);
 
-/* The clip's place in the results; -1: there is none. */
+/* Returns the clip's place in the results, or -1. */
 int sg_eval_results_find(const sg_eval_results *r, int prompt, int clip, int arm);
 
-/* One line without its newline, of so many bytes; file and line for messages. *out is to be freed in any case. */
+/* Reads one line without its newline, of so many bytes; messages name file and line. *out is to be freed in any case.
+ * */
 sg_status sg_eval_line_read(sg_eval_clip *out, const char *text, size_t size, const char *file, int line,
                             sg_error *e) SG_MUST_USE;
 void      sg_eval_clip_free(sg_eval_clip *c);

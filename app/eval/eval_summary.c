@@ -1,131 +1,93 @@
 /* eval_summary.c - see eval_summary.h. */
 #include "eval_summary.h"
+#include "base/array.h"
 #include "speedup.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char *const sg_eval_measure_name[SG_EVAL_MEASURES] = {
-    [SG_EVAL_PSNR] = "psnr",
-    [SG_EVAL_PSNR_MINIMUM] = "psnr_minimum",
-    [SG_EVAL_PSNR_P5] = "psnr_p5",
-    [SG_EVAL_SSIM] = "ssim",
-    [SG_EVAL_SSIM_MINIMUM] = "ssim_minimum",
-    [SG_EVAL_SSIM_P5] = "ssim_p5",
-    [SG_EVAL_MS_SSIM] = "ms_ssim",
-    [SG_EVAL_MS_SSIM_MINIMUM] = "ms_ssim_minimum",
-    [SG_EVAL_MS_SSIM_P5] = "ms_ssim_p5",
-    [SG_EVAL_FLICKER] = "flicker",
-    [SG_EVAL_SHARPNESS] = "sharpness",
-    [SG_EVAL_CLIPSIM] = "clipsim",
-    [SG_EVAL_CLIP_T] = "clip_t",
-    [SG_EVAL_CLIP_SCORE] = "clip_score",
-    [SG_EVAL_SECONDS] = "seconds",
-    [SG_EVAL_DENOISER_SECONDS] = "denoiser_seconds",
-    [SG_EVAL_SPARSITY] = "sparsity",
-    [SG_EVAL_STEPS_COMPUTED] = "steps_computed",
-    [SG_EVAL_FLICKER_CHANGE] = "flicker_change",
-    [SG_EVAL_SHARPNESS_CHANGE] = "sharpness_change",
-    [SG_EVAL_CLIPSIM_CHANGE] = "clipsim_change",
-    [SG_EVAL_CLIP_T_CHANGE] = "clip_t_change",
-    [SG_EVAL_CLIP_SCORE_CHANGE] = "clip_score_change",
-    [SG_EVAL_SECONDS_CHANGE] = "seconds_change",
-    [SG_EVAL_DENOISER_SECONDS_CHANGE] = "denoiser_seconds_change",
-    [SG_EVAL_SPEEDUP] = "speedup",
-    [SG_EVAL_DENOISER_SPEEDUP] = "denoiser_speedup",
-};
+/* ---- the columns ---- */
 
-bool sg_eval_measure_has_interval(sg_eval_measure m)
+static sg_eval_column column(const sg_eval_figure *f, sg_eval_kind k, int part)
 {
-    return m == SG_EVAL_PSNR || m == SG_EVAL_SSIM || m == SG_EVAL_MS_SSIM || m >= SG_EVAL_FLICKER_CHANGE;
+    static const char *const ending[SG_EVAL_KINDS][3] = {
+        [SG_EVAL_MEAN] = {"", "_minimum", "_p5"}, [SG_EVAL_CHANGE] = {"_change"}, [SG_EVAL_SPEEDUP] = {"speedup"}};
+    const bool     own = k == SG_EVAL_MEAN;
+    sg_eval_column c = {.figure = f, .kind = k, .part = part, .interval = !own || (f->flags & SG_EVAL_SCORE && !part)};
+    const size_t   stem = strlen(f->key) - (k == SG_EVAL_SPEEDUP ? strlen("seconds") : 0);
+    snprintf(c.name, sizeof c.name, "%.*s%s", (int)stem, f->key, ending[k][part]);
+    return c;
+}
+
+static sg_status list_columns(sg_eval_summary *s, sg_error *e)
+{
+    size_t room = 0;
+    for (sg_eval_kind k = SG_EVAL_MEAN; k < SG_EVAL_KINDS; k++)
+        for (const sg_eval_figure *f = sg_eval_figures; f->key; f++)
+            for (int i = 0; k <= f->kinds && i < (k == SG_EVAL_MEAN && f->flags & SG_EVAL_SCORE ? 3 : 1); i++)
+                if (!sg_array_push(s->column, s->columns, room, column(f, k, i)))
+                    return sg_error_set(e, SG_E_MEMORY, "summary: out of memory");
+    return SG_OK;
 }
 
 /* ---- one clip ---- */
 
-double sg_eval_clip_seconds(const sg_eval_clip *c)
-{
-    const double text = isnan(c->text_seconds) ? 0 : c->text_seconds, encoder = isnan(c->encoder) ? 0 : c->encoder;
-    return c->whole - text - encoder;
-}
-
 /* Seconds that are no denoising, a mean of both; 0 where what they are made of is unknown. */
 static double rest(const sg_eval_clip *c, const sg_eval_clip *first)
 {
-    const double v = (sg_eval_clip_seconds(c) - c->denoiser + sg_eval_clip_seconds(first) - first->denoiser) / 2;
+    const double v = (c->seconds.own - c->seconds.denoise + first->seconds.own - first->seconds.denoise) / 2;
     return v > 0 ? v : 0;
 }
 
 /* What a clip took that the other arm may not have taken. */
 static double own(const sg_eval_clip *c, const sg_eval_clip *first)
 {
-    return isnan(c->denoiser) || isnan(first->denoiser) ? sg_eval_clip_seconds(c) : c->denoiser;
+    return isnan(c->seconds.denoise) || isnan(first->seconds.denoise) ? c->seconds.own : c->seconds.denoise;
 }
 
-static double log_ratio(double a, double b) { return a > 0 && b > 0 ? log(a / b) : NAN; }
-
 /* first: the same clip of the first arm, or NULL. NAN: unknown. */
-static double value(sg_eval_measure m, const sg_eval_clip *c, const sg_eval_clip *first)
+static double value(const sg_eval_column *k, const sg_eval_clip *c, const sg_eval_clip *first)
 {
-    if (m >= SG_EVAL_FLICKER_CHANGE && !first) return NAN;
-    switch (m) {
-    case SG_EVAL_PSNR: return c->psnr.mean;
-    case SG_EVAL_PSNR_MINIMUM: return c->psnr.minimum;
-    case SG_EVAL_PSNR_P5: return c->psnr.p5;
-    case SG_EVAL_SSIM: return c->ssim.mean;
-    case SG_EVAL_SSIM_MINIMUM: return c->ssim.minimum;
-    case SG_EVAL_SSIM_P5: return c->ssim.p5;
-    case SG_EVAL_MS_SSIM: return c->ms_ssim.mean;
-    case SG_EVAL_MS_SSIM_MINIMUM: return c->ms_ssim.minimum;
-    case SG_EVAL_MS_SSIM_P5: return c->ms_ssim.p5;
-    case SG_EVAL_FLICKER: return c->flicker;
-    case SG_EVAL_SHARPNESS: return c->sharpness;
-    case SG_EVAL_CLIPSIM: return c->clipsim;
-    case SG_EVAL_CLIP_T: return c->clip_t;
-    case SG_EVAL_CLIP_SCORE: return c->clip_score;
-    case SG_EVAL_SECONDS: return sg_eval_clip_seconds(c);
-    case SG_EVAL_DENOISER_SECONDS: return c->denoiser;
-    case SG_EVAL_SPARSITY: return 1 - c->kept;
-    case SG_EVAL_STEPS_COMPUTED: return c->computed < 0 ? (double)NAN : c->computed;
-    case SG_EVAL_FLICKER_CHANGE: return c->flicker - first->flicker;
-    case SG_EVAL_SHARPNESS_CHANGE: return c->sharpness - first->sharpness;
-    case SG_EVAL_CLIPSIM_CHANGE: return c->clipsim - first->clipsim;
-    case SG_EVAL_CLIP_T_CHANGE: return c->clip_t - first->clip_t;
-    case SG_EVAL_CLIP_SCORE_CHANGE: return c->clip_score - first->clip_score;
-    case SG_EVAL_SECONDS_CHANGE: return own(c, first) - own(first, c);
-    case SG_EVAL_DENOISER_SECONDS_CHANGE: return c->denoiser - first->denoiser;
-    case SG_EVAL_SPEEDUP: return log_ratio(own(first, c) + rest(c, first), own(c, first) + rest(c, first));
-    case SG_EVAL_DENOISER_SPEEDUP: return log_ratio(first->denoiser, c->denoiser);
-    default: return NAN;
-    }
+    const double *const v = sg_eval_values(k->figure, c);
+    if (k->kind == SG_EVAL_MEAN) return v[k->part];
+    if (!first) return NAN;
+    const bool   whole = k->figure->at == offsetof(sg_eval_clip, seconds.own);
+    const double a = whole ? own(c, first) : *v, b = whole ? own(first, c) : *sg_eval_values(k->figure, first);
+    if (k->kind == SG_EVAL_CHANGE) return a - b;
+    const double same = whole ? rest(c, first) : 0;
+    return a + same > 0 && b + same > 0 ? log((b + same) / (a + same)) : (double)NAN;
 }
 
 /* ---- one row ---- */
 
+/* A column is summed here. */
 typedef struct sums {
-    sg_running over[SG_EVAL_MEASURES];     /* the prompts */
-    double     sum[SG_EVAL_MEASURES];      /* over the clips of one prompt */
-    int        count[SG_EVAL_MEASURES];    /* of these */
-    bool       infinite[SG_EVAL_MEASURES]; /* some were left out */
+    sg_running over;     /* the prompts */
+    double     sum;      /* over the clips of one prompt */
+    int        count;    /* of these */
+    bool       infinite; /* some were left out */
 } sums;
 
-static void take_prompt(sums *of)
+static void take_prompt(sums *of, int columns)
 {
-    for (int m = 0; m < SG_EVAL_MEASURES; m++) {
-        if (of->count[m]) sg_running_add(&of->over[m], of->sum[m] / of->count[m]);
-        of->sum[m] = of->count[m] = 0;
+    for (int m = 0; m < columns; m++) {
+        if (of[m].count) sg_running_add(&of[m].over, of[m].sum / of[m].count);
+        of[m].sum = of[m].count = 0;
     }
 }
 
-static void take_clip(sg_eval_row *row, sums *of, const sg_eval_clip *c, const sg_eval_clip *first)
+static void take_clip(const sg_eval_summary *s, sg_eval_row *row, sums *of, const sg_eval_clip *c,
+                      const sg_eval_clip *first)
 {
-    for (int m = 0; m < SG_EVAL_MEASURES; m++) {
-        const double v = value((sg_eval_measure)m, c, first);
+    for (int m = 0; m < s->columns; m++) {
+        const double v = value(&s->column[m], c, first);
         if (isnan(v)) continue;
-        of->infinite[m] |= isinf(v) != 0;
+        of[m].infinite |= isinf(v) != 0;
         if (isinf(v)) continue;
-        of->sum[m] += v;
-        of->count[m]++;
+        of[m].sum += v;
+        of[m].count++;
     }
     row->done++;
     row->paired += first != NULL;
@@ -143,30 +105,32 @@ static const sg_eval_clip *same_of_first(const sg_eval_results *r, const sg_eval
     return first && first->done ? first : NULL;
 }
 
-static void fill_row(const sg_eval_summary *s, const sg_eval_results *r, int arm, int group)
+/* of: [columns], zero */
+static void fill_row(const sg_eval_summary *s, const sg_eval_results *r, int arm, int group, sums *of)
 {
     sg_eval_row *const row = &s->row[arm * s->groups + group];
-    sums               of = {0};
     int                prompt = -1; /* of the last clip that was done */
+    row->measure = &s->measure[(size_t)(arm * s->groups + group) * (size_t)s->columns];
     for (int i = 0; i < r->count; i++) {
         const sg_eval_clip *const c = &r->clip[i];
         if (c->arm != arm || !s->in[(size_t)i * (size_t)s->groups + (size_t)group]) continue;
         row->failed += !c->done;
         if (!c->done) continue;
         if (c->prompt != prompt) {
-            take_prompt(&of);
+            take_prompt(of, s->columns);
             row->prompts++;
         }
         prompt = c->prompt;
-        take_clip(row, &of, c, same_of_first(r, c));
+        take_clip(s, row, of, c, same_of_first(r, c));
     }
-    take_prompt(&of);
-    for (int m = 0; m < SG_EVAL_MEASURES; m++) {
-        sg_interval *const v = &row->measure[m];
-        *v = sg_running_interval(&of.over[m]);
-        if (m == SG_EVAL_SSIM || m == SG_EVAL_MS_SSIM) *v = sg_interval_bounded(*v);
-        if (of.infinite[m] && !of.over[m].count) v->mean = INFINITY;
-        if (m >= SG_EVAL_SPEEDUP) *v = sg_speedup_clear((sg_interval){exp(v->mean), exp(v->low), exp(v->high)});
+    take_prompt(of, s->columns);
+    for (int m = 0; m < s->columns; m++) {
+        const sg_eval_column *const k = &s->column[m];
+        sg_interval *const          v = &row->measure[m];
+        *v = sg_running_interval(&of[m].over);
+        if (k->kind == SG_EVAL_MEAN && k->interval && k->figure->flags & SG_EVAL_BOUNDED) *v = sg_interval_bounded(*v);
+        if (of[m].infinite && !of[m].over.count) v->mean = INFINITY;
+        if (k->kind == SG_EVAL_SPEEDUP) *v = sg_speedup_clear((sg_interval){exp(v->mean), exp(v->low), exp(v->high)});
     }
 }
 
@@ -174,44 +138,68 @@ static void fill_row(const sg_eval_summary *s, const sg_eval_results *r, int arm
 
 static sg_status list_groups(sg_eval_summary *s, const sg_eval_results *r, sg_error *e)
 {
+    size_t        k;
+    const json_t *text;
     s->group[s->groups++] = "all";
-    for (int i = 0; i < r->count; i++)
-        for (int k = 0; k < r->clip[i].groups; k++) {
-            const char *const name = r->clip[i].group[k];
+    for (int i = 0; i < r->count; i++) {
+        json_array_foreach(r->clip[i].groups, k, text)
+        {
+            const char *const name = json_string_value(text);
             int               at = 1;
             while (at < s->groups && strcmp(s->group[at], name) != 0) at++;
             if (at < s->groups) continue;
             if (s->groups > SG_EVAL_GROUPS)
                 return sg_error_set(e, SG_E_FORMAT, "%s: line %d: groups: more than %d in all",
-                                    r->source[r->clip[i].source], r->clip[i].line, SG_EVAL_GROUPS);
+                                    r->source[r->clip[i].source]->d_name, r->clip[i].line, SG_EVAL_GROUPS);
             s->group[s->groups++] = name;
         }
+    }
     return SG_OK;
 }
 
 static void mark_groups(bool *in, const sg_eval_summary *s, const sg_eval_clip *c)
 {
+    size_t        k;
+    const json_t *text;
     in[0] = true;
-    for (int k = 0; k < c->groups; k++)
-        for (int g = 1; g < s->groups; g++) in[g] |= strcmp(s->group[g], c->group[k]) == 0;
+    json_array_foreach(c->groups, k, text)
+    {
+        for (int g = 1; g < s->groups; g++) in[g] |= strcmp(s->group[g], json_string_value(text)) == 0;
+    }
 }
 
 sg_status sg_eval_summary_make(sg_eval_summary *out, const sg_eval_results *r, int arms, sg_error *e)
 {
     sg_eval_summary *const s = out;
     *s = (sg_eval_summary){.arms = arms};
+    SG_TRY(list_columns(s, e));
     SG_TRY(list_groups(s, r, e));
-    s->row = calloc((size_t)arms * (size_t)s->groups, sizeof *s->row);
+    const size_t rows = (size_t)arms * (size_t)s->groups, columns = (size_t)s->columns;
+    sums *const  of = calloc(columns, sizeof *of);
+    s->row = calloc(rows, sizeof *s->row);
+    s->measure = calloc(rows, columns * sizeof *s->measure);
     s->in = calloc((size_t)r->count + 1, (size_t)s->groups * sizeof *s->in);
-    if (!s->row || !s->in) return sg_error_set(e, SG_E_MEMORY, "summary: out of memory");
-    for (int i = 0; i < r->count; i++) mark_groups(&s->in[(size_t)i * (size_t)s->groups], s, &r->clip[i]);
-    for (int arm = 0; arm < arms; arm++)
-        for (int g = 0; g < s->groups; g++) fill_row(s, r, arm, g);
-    return SG_OK;
+    const bool whole = of && s->row && s->measure && s->in;
+    for (int i = 0; whole && i < r->count; i++) mark_groups(&s->in[(size_t)i * (size_t)s->groups], s, &r->clip[i]);
+    for (int i = 0; whole && i < (int)rows; i++) {
+        memset(of, 0, columns * sizeof *of);
+        fill_row(s, r, i / s->groups, i % s->groups, of);
+    }
+    free(of);
+    return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "summary: out of memory");
+}
+
+const sg_interval *sg_eval_summary_find(const sg_eval_summary *s, int arm, int group, const char *name)
+{
+    int m = 0;
+    while (strcmp(s->column[m].name, name) != 0) m++;
+    return &s->row[arm * s->groups + group].measure[m];
 }
 
 void sg_eval_summary_close(sg_eval_summary *s)
 {
+    free(s->column);
+    free(s->measure);
     free(s->row);
     free(s->in);
     *s = (sg_eval_summary){0};

@@ -10,69 +10,50 @@
 #include "eval_results.h"
 #include "interval.h"
 
-/* Of clips that are done. Score: mean over the frames, the worst frame, the 5th percentile. Infinite PSNR, as of identical
- * clips, is left out of the means; where all are, the mean is infinite. Seconds: of a clip without its text, which is encoded once for all clips of a prompt. Change: of
- * clips of the same prompt and number that both arms have, this arm minus the first. Speed-up: exp of the mean of
- * log(first / this), of the same clips: paired, so that what is slow for both arms is no noise; no mean where 1.00 lies
- * within its interval or it has none (sg_speedup_clear). In both, what is no denoising is the same work in all arms and counts
- * with the same time in both, its mean. */
-typedef enum sg_eval_measure {
-    SG_EVAL_PSNR,
-    SG_EVAL_PSNR_MINIMUM,
-    SG_EVAL_PSNR_P5,
-    SG_EVAL_SSIM,
-    SG_EVAL_SSIM_MINIMUM,
-    SG_EVAL_SSIM_P5,
-    SG_EVAL_MS_SSIM,
-    SG_EVAL_MS_SSIM_MINIMUM,
-    SG_EVAL_MS_SSIM_P5,
-    SG_EVAL_FLICKER,
-    SG_EVAL_SHARPNESS,
-    SG_EVAL_CLIPSIM,
-    SG_EVAL_CLIP_T,
-    SG_EVAL_CLIP_SCORE,
-    SG_EVAL_SECONDS,
-    SG_EVAL_DENOISER_SECONDS,
-    SG_EVAL_SPARSITY,
-    SG_EVAL_STEPS_COMPUTED,
-    SG_EVAL_FLICKER_CHANGE,
-    SG_EVAL_SHARPNESS_CHANGE,
-    SG_EVAL_CLIPSIM_CHANGE,
-    SG_EVAL_CLIP_T_CHANGE,
-    SG_EVAL_CLIP_SCORE_CHANGE,
-    SG_EVAL_SECONDS_CHANGE,
-    SG_EVAL_DENOISER_SECONDS_CHANGE,
-    SG_EVAL_SPEEDUP,
-    SG_EVAL_DENOISER_SPEEDUP,
-    SG_EVAL_MEASURES
-} sg_eval_measure;
+/* A column is of clips that are done: a figure of the table (eval_results.h), or a part of it, of one kind.
+ *
+ *   mean      "psnr", "psnr_minimum", "psnr_p5": mean over the frames, the worst frame, the 5th percentile. Infinite
+ *             PSNR, as of identical clips, is left out; where all are, the mean is infinite
+ *   change    "flicker_change": of clips of the same prompt and number that both arms have, this arm minus the first
+ *   speed-up  "speedup" of "seconds", "denoiser_speedup" of "denoiser_seconds": exp of the mean of log(first / this), of
+ *             the same clips: paired, so that what is slow for both arms is no noise; no mean where 1.00 lies within its
+ *             interval or it has none (sg_speedup_clear)
+ *
+ * In changes and speed-ups what is no denoising is the same work in all arms and counts with the same time in both, its
+ * mean. */
+typedef struct sg_eval_column {
+    char                  name[48];
+    const sg_eval_figure *figure;
+    sg_eval_kind          kind;
+    int                   part; /* of a score */
+    bool                  interval;
+} sg_eval_column;
 
-extern const char *const sg_eval_measure_name[SG_EVAL_MEASURES]; /* "psnr", "psnr_minimum", ... */
-
-/* Has it an interval: of PSNR, SSIM and MS-SSIM, and of what is compared with the first arm. */
-bool sg_eval_measure_has_interval(sg_eval_measure m);
-
-/* Without what an earlier clip may have had encoded, its text and its pictures; NAN: unknown. */
-double sg_eval_clip_seconds(const sg_eval_clip *c);
-
+/* All but prompts counts clips. The prompts have a clip that is done. Of those done: paired are those that the first
+ * arm has too, identical those whose every frame equals that one's, and black to non_finite those with such a frame.
+ * */
 typedef struct sg_eval_row {
-    int         prompts;           /* with a clip that is done */
-    int         done, failed;      /* clips */
-    int         paired, identical; /* of those done: the first arm has it too; its every frame equals that one's */
-    int         black, frozen, non_finite; /* of those done: clips with such a frame */
-    sg_interval measure[SG_EVAL_MEASURES];
+    int          prompts, done, failed, paired, identical, black, frozen, non_finite;
+    sg_interval *measure; /* [columns] */
 } sg_eval_row;
 
+/* The groups are "all", then those of the results in the order in which they come; the columns are sorted by kind,
+ * then as in the table. */
 typedef struct sg_eval_summary {
-    int          arms, groups;
-    const char  *group[1 + SG_EVAL_GROUPS]; /* [groups]: "all", then in the order in which they come; of the results */
-    sg_eval_row *row;                       /* [arms][groups] */
-    bool        *in;                        /* [clips of the results][groups] */
+    int             arms, groups, columns;
+    const char     *group[1 + SG_EVAL_GROUPS];
+    sg_eval_column *column;
+    sg_eval_row    *row;     /* [arms][groups] */
+    sg_interval    *measure; /* [arms][groups][columns] */
+    bool           *in;      /* [clips of the results][groups] */
 } sg_eval_summary;
 
 /* The results' arms lie below arms, and are borrowed. SG_E_FORMAT for more than SG_EVAL_GROUPS groups, SG_E_MEMORY. The
  * caller closes, after a failure too. */
 sg_status sg_eval_summary_make(sg_eval_summary *out, const sg_eval_results *r, int arms, sg_error *e) SG_MUST_USE;
 void      sg_eval_summary_close(sg_eval_summary *s);
+
+/* Returns the measure of an arm over a group in the column with this name, which must be there. */
+const sg_interval *sg_eval_summary_find(const sg_eval_summary *s, int arm, int group, const char *name);
 
 #endif

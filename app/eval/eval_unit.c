@@ -8,8 +8,10 @@
 #include "eval_files.h"
 #include "eval_pictures.h"
 #include "eval_results.h"
-#include "interrupt.h"
+#include "json_build.h"
 #include "notices.h"
+#include "option_table.h"
+#include "report_settings.h"
 #include "sink.h"
 
 #include <math.h>
@@ -17,63 +19,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A clip on its way. */
+/* A clip on its way, of arm r. */
 typedef struct work {
     sg_eval       *v;
     int            prompt, clip, arm;
-    sg_request     request; /* of this arm */
-    const uint8_t *first;   /* the first arm's frames; NULL: this is the first */
-    uint8_t       *rgb;     /* [frames, height, width, 3] */
-    sg_sink       *sink;    /* NULL: no file is wanted */
-    sg_report      report;
+    sg_arm_result *r;
     char           path[PATH_MAX], picture[PATH_MAX];
     const char    *file, *picture_file; /* within the folder */
-    sg_clip_scores scores;
-    sg_clip_totals total;
 } work;
-
-static size_t frame_bytes(const sg_request *r) { return sg_image_bytes(r->width, r->height); }
 
 /* ---- rendering ---- */
 
-static int on_progress(void *context, sg_stage stage, int done, int total)
-{
-    work *const w = context;
-    sg_progress_update(&w->v->progress, stage, done, total);
-    return sg_interrupt_asked();
-}
-
-static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
-{
-    work *const w = context;
-    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
-    memcpy(w->rgb + (size_t)index * frame_bytes(&w->request), rgb, frame_bytes(&w->request));
-    return w->sink ? sg_sink_write(w->sink, index, rgb, e) : SG_OK;
-}
-
-static sg_clip clip_of(const work *w, char *settings)
-{
-    const sg_request *const r = &w->request;
-    return (sg_clip){.path = w->path,
-                     .width = r->width,
-                     .height = r->height,
-                     .frames = r->frames,
-                     .fps = r->fps,
-                     .settings = settings};
-}
-
 /* Before anything is allocated for it. */
-static sg_status check_fits(work *w, sg_plan *plan, sg_error *e)
+static sg_status check_fits(work *w, sg_error *e)
 {
-    const sg_clip clip = clip_of(w, NULL);
-    w->request.output_bytes = 2 * (size_t)w->request.frames * frame_bytes(&w->request) + sg_sink_bytes(&clip);
-    SG_TRY(sg_engine_plan(w->v->engine, &w->request, plan, e));
-    return sg_plan_fits(plan, e);
+    sg_rendering *const now = &w->r->now;
+    const sg_clip       clip = sg_arm_clip(w->r, w->path, NULL);
+    now->request.output_bytes =
+        2 * (size_t)clip.frames * sg_image_bytes(clip.width, clip.height) + sg_sink_bytes(&clip);
+    SG_TRY(sg_rendering_plan(now, w->v->run.session.engine, e));
+    return sg_plan_fits(&now->plan, e);
 }
 
 static sg_status grow_frames(sg_eval *v, const sg_request *r, sg_error *e)
 {
-    const size_t bytes = (size_t)r->frames * frame_bytes(r);
+    const size_t bytes = (size_t)r->frames * sg_image_bytes(r->width, r->height);
     if (v->rgb_bytes >= bytes) return SG_OK;
     v->rgb_bytes = 0;
     for (int i = 0; i < 2; i++) {
@@ -87,106 +57,71 @@ static sg_status grow_frames(sg_eval *v, const sg_request *r, sg_error *e)
 
 static sg_status render(work *w, sg_error *e)
 {
-    const sg_callbacks callbacks = {.context = w, .progress = on_progress, .frame = on_frame};
-    sg_progress_render(&w->v->progress, 0, 0, NULL);
-    const sg_status status = sg_engine_render(w->v->engine, &w->request, &callbacks, &w->report, e);
-    sg_progress_clear(&w->v->progress);
-    return status;
+    w->r->rgb = w->v->rgb[w->arm > 0];
+    sg_progress_render(&w->v->run.session.progress, 0, 0, NULL);
+    return sg_arm_run_render(&w->v->run, w->r, e);
 }
 
-static sg_status make_settings(const work *w, const sg_plan *plan, char **text, sg_error *e)
+/* Of this clip by this arm. */
+static sg_settings kept_of(const work *w)
 {
-    const sg_eval *const  v = w->v;
-    json_t               *settings = NULL;
-    sg_attention_forecast forecast;
-    SG_TRY(sg_attention_predict_runs(&forecast, &w->request.attention, &v->info, plan->tokens,
-                                     sg_request_steps(&w->request), e));
-    SG_TRY(sg_report_settings(&settings, &w->request, NULL, &v->model, &v->info, e));
-    sg_status status =
-        sg_report_add_attention(settings, &w->request.attention, &v->arms.arm[w->arm].settings, &forecast, e);
-    if (status == SG_OK) status = sg_report_add_inputs(settings, &v->pictures.now, &v->pictures.video, &w->request, e);
-    if (status == SG_OK) status = sg_report_text(text, settings, e);
+    sg_settings s = sg_arm_kept(w->r);
+    s.strength = w->r->now.request.strength;
+    sg_eval_pictures_note(w->v, w->prompt, &s);
+    return s;
+}
+
+static sg_status make_settings(const work *w, char **text, sg_error *e)
+{
+    const sg_settings kept = kept_of(w);
+    json_t           *settings = NULL;
+    SG_TRY(sg_report_settings(&settings, &kept, &w->r->now.request, &w->v->run.session.info, false, e));
+    const sg_status status = sg_report_text(text, settings, e);
     json_decref(settings);
     return status;
 }
 
-/* ---- what a clip is worth ---- */
-
-/* The first arm has nothing to be compared with. */
-static sg_status score(work *w, sg_error *e)
-{
-    const sg_request *const r = &w->request;
-    for (int i = 0; i < r->frames; i++) {
-        const size_t   at = (size_t)i * frame_bytes(r);
-        const sg_image frame = {r->width, r->height, w->rgb + at};
-        if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
-        if (!w->first) {
-            SG_TRY(sg_clip_watch_add(&w->scores.watch[1], &frame, e));
-            continue;
-        }
-        const sg_image first = {r->width, r->height, (uint8_t *)(uintptr_t)(w->first + at)};
-        SG_TRY(sg_clip_scores_add(&w->scores, &first, &frame, e));
-    }
-    if (w->first) return sg_clip_scores_total(&w->scores, &w->total, e);
-    w->total.of[1] = sg_clip_watch_figures(&w->scores.watch[1]);
-    return SG_OK;
-}
-
-static json_t *summary_json(const sg_summary *s)
-{
-    return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(s->mean), "minimum", sg_report_number(s->minimum),
-                     "p5", sg_report_number(s->percentile_5));
-}
+/* ---- its line ---- */
 
 static json_t *groups_json(const sg_eval *v, int prompt)
 {
     const sg_prompt *const p = &v->set.prompt[prompt];
-    json_t *const          a = json_array();
-    bool                   whole = a;
-    for (int i = 0; i < p->groups && whole; i++)
-        whole = json_array_append_new(a, json_string(v->set.group[v->set.member[p->first_group + i]])) == 0;
-    return sg_report_if_complete(a, whole);
+    json_t                *a = json_array();
+    for (int i = 0; i < p->groups; i++)
+        sg_json_append(&a, json_string(v->set.group[v->set.member[p->first_group + i]]));
+    return a;
+}
+
+/* What the clip was made from. */
+static bool put_inputs(json_t *line, const sg_settings *kept)
+{
+    static const char *const names[] = {"image", "last-image", "video", "strength", "fit"};
+    bool                     whole = true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        whole = sg_settings_put_option(line, kept, sg_option_find(names[i], strlen(names[i]), kept->command), false) &&
+                whole;
+    return whole;
 }
 
 static json_t *start_line(const work *w, const char *status)
 {
     const sg_eval *const    v = w->v;
-    const sg_request *const r = &w->request;
+    const sg_request *const r = &w->r->now.request;
     json_t *const           line =
         json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:o, s:I, s:i, s:i, s:i}", "version", SG_EVAL_LINE_VERSION,
-                  "arm", v->arms.arm[w->arm].name, "arm_index", w->arm, "prompt", w->prompt, "clip", w->clip, "status",
+                  "arm", v->run.arms.arm[w->arm].name, "arm_index", w->arm, "prompt", w->prompt, "clip", w->clip, "status",
                   status, "text", r->prompt, "groups", groups_json(v, w->prompt), "seed", (json_int_t)r->seed, "width",
                   r->width, "height", r->height, "frames", r->frames);
-    return sg_report_if_complete(line, line && sg_eval_pictures_add(v, w->prompt, r, line));
-}
-
-static bool add_figures(json_t *line, const work *w)
-{
-    const double *const          s = w->report.seconds;
-    const sg_clip_figures *const own = &w->total.of[1];
-    /* Weights come in once for all clips. */
-    json_t *const seconds = json_pack("{s:f, s:f, s:f, s:f, s:f}", "whole", w->report.total_seconds - s[SG_STAGE_LOAD],
-                                      "text", s[SG_STAGE_TEXT], "encoder", s[SG_STAGE_ENCODE], "denoiser",
-                                      s[SG_STAGE_DENOISE], "decoder", s[SG_STAGE_DECODE]);
-    json_t *const figures = json_pack(
-        "{s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:f, s:i, s:i, s:i}", "file", sg_report_name(w->file), "picture",
-        sg_report_name(w->picture_file), "seconds", seconds, "steps", w->report.steps_done, "skipped_steps",
-        sg_report_skipped_steps(&w->report), "kept", sg_report_number(sg_arm_density(&w->v->arm[w->arm], -1, -1)),
-        "flicker", sg_report_number(own->flicker), "sharpness", own->sharpness, "black", own->black, "frozen",
-        own->frozen, "non_finite", 0);
-    if (json_object_update_new(line, figures) != 0) return false;
-    if (!w->first) return true;
-    return json_object_update_new(line, json_pack("{s:o, s:o, s:o}", "psnr", summary_json(&w->total.psnr), "ssim",
-                                                  summary_json(&w->total.ssim), "ms_ssim",
-                                                  summary_json(&w->total.ms_ssim))) == 0;
+    const sg_settings kept = kept_of(w);
+    return sg_report_if_complete(line, line && put_inputs(line, &kept) && sg_eval_pictures_add(v, w->prompt, line));
 }
 
 /* ---- its files ---- */
 
 static sg_status write_picture(work *w, sg_error *e)
 {
-    const sg_request *const r = &w->request;
-    const uint8_t *const    rgb[] = {w->rgb};
+    const sg_request *const r = &w->r->now.request;
+    const uint8_t *const    rgb[] = {w->r->rgb};
     const sg_collage        collage = {r->width, r->height, r->frames, 1, rgb};
     sg_image                on = {0};
     sg_collage_strip_size(&collage, &on.width, &on.height);
@@ -202,7 +137,7 @@ static void say_cut(sg_eval *v, int prompt, const sg_plan *plan)
 {
     char which[48];
     snprintf(which, sizeof which, "--prompts: line %d", v->set.prompt[prompt].line);
-    sg_notice_cut(&v->progress, plan, which);
+    sg_notice_cut(&v->run.session.progress, plan, which);
 }
 
 /* Renders and scores; what is done is on the disk before its line is. */
@@ -210,19 +145,16 @@ static sg_status make_clip(work *w, sg_error *e)
 {
     sg_eval *const v = w->v;
     char          *settings = NULL;
-    sg_plan        plan;
-    SG_TRY(check_fits(w, &plan, e));
-    if (w->arm == 0 && w->clip == 0) say_cut(v, w->prompt, &plan);
-    SG_TRY(grow_frames(v, &w->request, e));
-    w->rgb = v->rgb[w->arm > 0];
-    SG_TRY(make_settings(w, &plan, &settings, e));
-    const sg_clip clip = clip_of(w, settings);
-    sg_status     status = sg_sink_open(&w->sink, &clip, e);
+    SG_TRY(check_fits(w, e));
+    if (w->arm == 0 && w->clip == 0) say_cut(v, w->prompt, &w->r->now.plan);
+    SG_TRY(grow_frames(v, &w->r->now.request, e));
+    SG_TRY(make_settings(w, &settings, e));
+    const sg_clip clip = sg_arm_clip(w->r, w->path, settings);
+    sg_status     status = sg_sink_open(&v->run.sink, &clip, e);
     if (status == SG_OK) status = render(w, e);
-    if (status == SG_OK) status = sg_arm_keep_counts(&v->arm[w->arm], v->engine, e);
-    if (status == SG_OK) status = score(w, e);
-    if (status == SG_OK) status = sg_sink_finish(w->sink, e);
-    sg_sink_close(&w->sink);
+    if (status == SG_OK) status = sg_arm_score(w->r, w->arm ? v->rgb[0] : NULL, e);
+    if (status == SG_OK) status = sg_sink_finish(v->run.sink, e);
+    sg_sink_close(&v->run.sink);
     free(settings);
     return status == SG_OK ? write_picture(w, e) : status;
 }
@@ -238,8 +170,11 @@ static sg_status add_line(const work *w, json_t *line, bool whole, sg_error *e)
 
 static sg_status log_done(const work *w, sg_error *e)
 {
-    json_t *const line = start_line(w, "done");
-    return add_line(w, line, line && add_figures(line, w), e);
+    json_t *line = start_line(w, "done");
+    sg_json_join(&line, sg_arm_json(w->r, w->arm == 0));
+    sg_json_join(&line, json_pack("{s:o, s:o, s:i}", "file", sg_report_name(w->file), "picture",
+                                  sg_report_name(w->picture_file), "non_finite", 0));
+    return add_line(w, line, line, e);
 }
 
 static bool ends_the_run(sg_status s) { return s == SG_E_FILE || s == SG_E_DEVICE || s == SG_E_CANCELLED; }
@@ -255,7 +190,7 @@ static sg_status log_failed(const work *w, const sg_error *why, sg_error *e)
     const sg_status status = add_line(w, line, whole, e);
     v->failed++;
     v->failure = why->code;
-    sg_progress_say(&v->progress, "failed: %s: %s", w->file, why->text);
+    sg_progress_say(&v->run.session.progress, "failed: %s: %s", w->file, why->text);
     return status;
 }
 
@@ -269,18 +204,18 @@ static void say_row(sg_eval *v, int prompt, int arm)
         snprintf(
             left, sizeof left, ", %s left",
             sg_duration(duration, sizeof duration, (sg_seconds() - v->start) / (double)made * (double)(v->due - made)));
-    sg_progress_row(&v->progress, false, "%lld/%lld %ss, %lld failed%s: %.40s, %s", (long long)made, (long long)v->due,
-                    sg_clip_noun(v->request.frames), (long long)v->failed, left, v->arms.arm[arm].name,
-                    sg_show_(text, sizeof text, v->set.prompt[prompt].text));
+    sg_progress_row(&v->run.session.progress, false, "%lld/%lld %ss, %lld failed%s: %.40s, %s", (long long)made,
+                    (long long)v->due, sg_clip_noun(v->run.shared.request.frames), (long long)v->failed, left,
+                    v->run.arms.arm[arm].name, sg_show_(text, sizeof text, v->set.prompt[prompt].text));
 }
 
 /* After a failure all is there but the pictures and the video. */
 static sg_status start_work(work *w, sg_eval *v, int prompt, int clip, int arm, sg_error *e)
 {
-    *w = (work){.v = v, .prompt = prompt, .clip = clip, .arm = arm};
-    const sg_status status = sg_eval_request(&w->request, v, prompt, clip, e);
-    sg_arm_apply(&v->arm[arm], &w->request);
-    w->first = arm ? v->rgb[0] : NULL;
+    sg_request shared;
+    *w = (work){.v = v, .prompt = prompt, .clip = clip, .arm = arm, .r = &v->run.arm[arm]};
+    const sg_status status = sg_eval_request(&shared, v, prompt, clip, e);
+    sg_rendering_request(&w->r->now.request, &shared, &w->r->now);
     sg_eval_clip_path(w->path, &w->file, v, prompt, clip, arm);
     sg_eval_picture_path(w->picture, &w->picture_file, v, prompt, clip, arm);
     return status;
@@ -290,14 +225,12 @@ static sg_status start_work(work *w, sg_eval *v, int prompt, int clip, int arm, 
 static sg_status fetch_first(sg_eval *v, int prompt, int clip, sg_error *e)
 {
     work     w;
-    sg_plan  plan;
     sg_error why = {0};
     SG_TRY(start_work(&w, v, prompt, clip, 0, e));
-    SG_TRY(check_fits(&w, &plan, e));
-    SG_TRY(grow_frames(v, &w.request, e));
-    if (sg_eval_frames_load(v, prompt, clip, &w.request, v->rgb[0], &why) == SG_OK) return SG_OK;
-    sg_progress_say(&v->progress, "%s; %s is rendered again, to be compared with", why.text, w.file);
-    w.rgb = v->rgb[0];
+    SG_TRY(check_fits(&w, e));
+    SG_TRY(grow_frames(v, &w.r->now.request, e));
+    if (sg_eval_frames_load(v, prompt, clip, &w.r->now.request, v->rgb[0], &why) == SG_OK) return SG_OK;
+    sg_progress_say(&v->run.session.progress, "%s; %s is rendered again, to be compared with", why.text, w.file);
     return render(&w, e);
 }
 
@@ -309,9 +242,8 @@ static sg_status make_arm(sg_eval *v, int prompt, int clip, int arm, bool keep, 
     sg_status status = start_work(&w, v, prompt, clip, arm, &why);
     if (first->code != SG_OK) why = *first;
     status = why.code == SG_OK ? make_clip(&w, &why) : why.code;
-    if (status == SG_OK && keep) status = sg_eval_frames_save(v, prompt, clip, &w.request, w.rgb, &why);
+    if (status == SG_OK && keep) status = sg_eval_frames_save(v, prompt, clip, &w.r->now.request, w.r->rgb, &why);
     status = status == SG_OK ? log_done(&w, e) : log_failed(&w, &why, e);
-    sg_clip_scores_close(&w.scores);
     v->done += status == SG_OK && why.code == SG_OK;
     return status;
 }
@@ -321,15 +253,15 @@ sg_status sg_eval_unit(sg_eval *v, int prompt, int clip, sg_error *e)
     const uint8_t *const state = sg_eval_log_state(&v->log, prompt, clip, 0);
     sg_error             first = {0}; /* why there is nothing to compare with */
     bool                 others = false;
-    for (int i = 1; i < v->arms.count; i++) others = others || state[i] != SG_EVAL_DONE;
+    for (int i = 1; i < v->run.arms.count; i++) others = others || state[i] != SG_EVAL_DONE;
     if (state[0] != SG_EVAL_DONE) {
         SG_TRY(make_arm(v, prompt, clip, 0, others, &first, e));
         if (state[0] != SG_EVAL_DONE)
-            sg_error_set(&first, v->failure, "there is nothing to compare with: %s failed", v->arms.arm[0].name);
+            sg_error_set(&first, v->failure, "there is nothing to compare with: %s failed", v->run.arms.arm[0].name);
     } else if (others && fetch_first(v, prompt, clip, &first) != SG_OK && ends_the_run(first.code)) {
         return sg_error_set(e, first.code, "%s", first.text);
     }
-    for (int i = 1; i < v->arms.count; i++)
+    for (int i = 1; i < v->run.arms.count; i++)
         if (state[i] != SG_EVAL_DONE) SG_TRY(make_arm(v, prompt, clip, i, false, &first, e));
     sg_eval_frames_remove(v, prompt, clip);
     return SG_OK;

@@ -5,25 +5,24 @@
 #include "engine.h"
 #include "option_table.h"
 #include "policy.h"
+#include "settings.h"
 
 #include <limits.h>
 #include <string.h>
 
-/* Whether this option stands on the command line: with this value, unless that is NULL. A file "none" asks for nothing. */
+static const sg_option *option(const sg_settings *s, const char *name)
+{
+    return sg_option_find(name, strlen(name), s->command);
+}
+
+/* Whether s has this option: with this value, unless that is NULL. A file "none" asks for nothing. */
 static bool given(const sg_settings *s, const char *name, const char *value)
 {
-    const sg_option *const o = sg_option_find(name, strlen(name), s->command);
-    if (!o) return false;
-    const void *const at = (const char *)s + o->offset;
-    if (o->kind == SG_OPTION_REAL) return *(const double *)at >= o->lo;
-    if (at == &s->device) return s->device >= 0;
-    if (o->kind == SG_OPTION_INT || o->kind == SG_OPTION_SIZE) return *(const int *)at != 0;
-    if (o->kind == SG_OPTION_INT64) return *(const int64_t *)at != 0;
-    if (o->kind == SG_OPTION_BYTES) return *(const size_t *)at != 0;
-    if (o->kind == SG_OPTION_FLAG) return *(const bool *)at;
-    if (o->kind == SG_OPTION_LIST) return ((const sg_text_list *)at)->count != 0;
-    const char *const text = *(const char *const *)at;
-    return text && (value ? strcmp(text, value) == 0 : strcmp(text, "none") != 0);
+    const sg_option *const o = option(s, name);
+    if (!o || !sg_settings_has(s, o)) return false;
+    if (o->kind != SG_OPTION_TEXT && o->kind != SG_OPTION_CHOICE) return true;
+    const char *const text = *(const char *const *)sg_settings_value(s, o);
+    return value ? strcmp(text, value) == 0 : strcmp(text, "none") != 0;
 }
 
 /* The options of `without` do nothing beside --by, or beside --by with this value. */
@@ -49,8 +48,8 @@ static const rule rules[] = {
     {"cache", NULL, {"rule", "l1", "l2", "least", "buckets"}}, /* of tune */
     {"sampler", "euler", {"sched-compat"}},
     {"sampler", "lcm", {"sched-compat"}},
-    {"sampler", "ddim", {"sched-compat", "sigmas", "flow-shift", "fast"}},
-    {"sampler", "dpm", {"sched-compat", "sigmas", "flow-shift", "fast"}},
+    {"sampler", "ddim", {"sched-compat", "sigmas", "flow-shift", "preset-steps", "fast"}},
+    {"sampler", "dpm", {"sched-compat", "sigmas", "flow-shift", "preset-steps", "fast"}},
     {"sampler", "unipc", {"sigmas", "fast"}},
     {"fast", NULL, {"steps", "flow-shift", "sched-compat", "preset-steps"}},
     {"sigmas", NULL, {"steps", "flow-shift", "sched-compat", "preset-steps"}},
@@ -59,16 +58,71 @@ static const rule rules[] = {
     {"backend", "ref", {"device", "gpumask"}},
 };
 
-static sg_status check_effects(const sg_settings *s, sg_error *e)
+/* An option that was asked for and that does nothing by a rule that s fulfils; those of a value alone, or all. */
+static sg_status check_rules(const sg_settings *asked, const sg_settings *s, bool of_value, sg_error *e)
 {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         const rule *const r = &rules[i];
-        if (!given(s, r->by, r->value)) continue;
+        if ((of_value && !r->value) || !given(s, r->by, r->value)) continue;
         for (const char *const *o = r->without; *o; o++)
-            if (given(s, *o, NULL))
+            if (given(asked, *o, NULL))
                 return sg_error_set(e, SG_E_ARG, "--%s has no effect with --%s%s%s", *o, r->by, r->value ? " " : "",
                                     r->value ? r->value : "");
     }
+    return SG_OK;
+}
+
+sg_status sg_options_check_effects(const sg_settings *asked, const sg_settings *resolved, sg_error *e)
+{
+    return check_rules(asked, resolved, true, e);
+}
+
+/* ---- of what is resolved ---- */
+
+static bool is_unguided(const sg_settings *s) { return !s->arms && !(s->cfg_scale > 1) && !(s->cfg_scale_2 > 1); }
+
+static bool has_few_steps(const sg_settings *s) { return s->steps && s->steps < SG_CACHE_STEPS_MIN; }
+
+static bool is_tuned(const sg_settings *s) { return s->hash.tuned != 0; }
+
+static bool is_auto(const sg_settings *s) { return s->pv_dtype && strcmp(s->pv_dtype, "auto") == 0; }
+
+static bool starts_dense(const sg_settings *s)
+{
+    return s->dense_steps_kind && strcmp(s->dense_steps_kind, "dense") == 0;
+}
+
+/* Options that do nothing, or what is done without them, where this is so. */
+static const struct {
+    bool (*so)(const sg_settings *);
+    const char *without[5];
+} idle[] = {{is_unguided, {"negative-prompt", "dynamic-cfg"}},
+            {has_few_steps, {"cache"}},
+            {is_tuned, {"topk", "tau", "sim", "pv"}},
+            {is_auto, {"pv-dtype"}},
+            {starts_dense, {"dense-steps-kind"}}};
+
+static void drop(sg_settings *s, const char *const *names, unsigned phases)
+{
+    for (; *names; names++) {
+        const sg_option *const o = option(s, *names);
+        if (o && (o->phase & phases)) sg_settings_unset(s, o);
+    }
+}
+
+void sg_settings_drop_idle(sg_settings *s, unsigned phases)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (given(s, rules[i].by, rules[i].value)) drop(s, rules[i].without, phases);
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
+        if (idle[i].so(s)) drop(s, idle[i].without, phases);
+}
+
+/* ---- before anything is opened ---- */
+
+static sg_status check_effects(const sg_settings *s, sg_error *e)
+{
+    SG_TRY(check_rules(s, s, false, e));
     static const char *const of_slg[] = {"skip-layers", "skip-layer-start", "skip-layer-end"};
     for (size_t i = 0; i < sizeof of_slg / sizeof *of_slg; i++)
         if (given(s, of_slg[i], NULL) && !(s->slg_scale > 0) && !s->arms) /* an arm may have a scale */
@@ -76,8 +130,6 @@ static sg_status check_effects(const sg_settings *s, sg_error *e)
     if (given(s, "strength", NULL) && !given(s, "video", NULL) && !given(s, "image", NULL) &&
         s->command != SG_COMMAND_EVAL) /* a set may have some */
         return sg_error_set(e, SG_E_ARG, "--strength has no effect: there is no --video and no --image");
-    if (given(s, "tail-bias", NULL) && !given(s, "tail", NULL) && given(s, "preset", "paper"))
-        return sg_error_set(e, SG_E_ARG, "--tail-bias has no effect with --preset paper, unless --tail on is added");
     return SG_OK;
 }
 

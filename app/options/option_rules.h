@@ -7,6 +7,12 @@
 /* SG_E_ARG for options that exclude each other, and for options that others make ineffective. */
 sg_status sg_options_check(const sg_settings *s, sg_error *e) SG_MUST_USE;
 
+/* The same of options that were asked for, by values that only the model told. */
+sg_status sg_options_check_effects(const sg_settings *asked, const sg_settings *resolved, sg_error *e) SG_MUST_USE;
+
+/* Options of these phases that do nothing in s, which is resolved, are not given any more. */
+void sg_settings_drop_idle(sg_settings *s, unsigned phases);
+
 #define SG_SAFETENSORS ".safetensors" /* what the name of such a file has to end in */
 
 /* Splits "4:6:qkv.safetensors" of --capture-qkv; *file points into text. */

@@ -17,6 +17,41 @@ typedef enum sg_option_kind {
     SG_OPTION_BYTES    /* size_t: 8G, 512M, 1.5GiB */
 } sg_option_kind;
 
+/* What an option decides, as bits. An arm may set RENDER, which is SAMPLING and ATTENTION; INPUT is equal in all arms. The
+ * manifest of eval keeps LOAD, INPUT and RENDER, the metadata of a clip OUTPUT as well. */
+typedef enum sg_option_phase {
+    SG_OPTION_RUN = 0,       /* how the command works; nothing of it is kept */
+    SG_OPTION_LOAD = 1,      /* the model, and what computes it: bits may depend on all of it */
+    SG_OPTION_INPUT = 2,     /* prompt, pictures, size, frames, seed */
+    SG_OPTION_SAMPLING = 4,  /* steps, guidance, sampler, decoder */
+    SG_OPTION_ATTENTION = 8, /* the policy of self-attention */
+    SG_OPTION_OUTPUT = 16,   /* what is made of the frames */
+    SG_OPTION_RENDER = SG_OPTION_SAMPLING | SG_OPTION_ATTENTION,
+    SG_OPTION_KEPT = SG_OPTION_LOAD | SG_OPTION_INPUT | SG_OPTION_RENDER | SG_OPTION_OUTPUT
+} sg_option_phase;
+
+/* How sg_request has what an option sets. */
+typedef enum sg_request_type {
+    SG_AS_NOTHING, /* it has not, or not in one member */
+    SG_AS_INT,
+    SG_AS_REAL,   /* double */
+    SG_AS_FLOAT,  /* float, that stands for the decimal number of seven digits next to it */
+    SG_AS_BOOL,   /* of a flag */
+    SG_AS_SWITCH, /* bool: whether it is the second choice */
+    SG_AS_INDEX,  /* enum: the choice's place */
+    SG_AS_TEXT    /* const char *; NULL counts as not given */
+} sg_request_type;
+
+/* Whether an option's text names a file. */
+enum {
+    SG_READS = 1,
+    SG_READS_FRAMES = 2, /* or the pictures of a folder */
+    SG_READS_MODEL = 4,  /* or those of a model's folder, or of a part's */
+    SG_READS_ANY = SG_READS | SG_READS_FRAMES | SG_READS_MODEL,
+    SG_WRITES = 8,         /* with SG_READS: unless it is there */
+    SG_WRITES_CAPTURE = 16 /* LAYER:STEP:FILE */
+};
+
 typedef struct sg_option {
     const char        *name;     /* without dashes */
     const char        *alias[3]; /* names that other programs have for it */
@@ -25,8 +60,13 @@ typedef struct sg_option {
     sg_option_kind     kind;
     unsigned           commands; /* bits of sg_command */
     size_t             offset;   /* in sg_settings */
-    double             lo, hi;
+    sg_option_phase    phase;
+    size_t             request; /* offset in sg_request of what it sets, which has the type `as` */
+    sg_request_type    as;
+    size_t             hash;   /* offset in sg_settings of the hash of its file; 0: none is kept */
+    double             lo, hi; /* an int of 0, or of -1 where lo is 0, and a NAN are not given */
     const char *const *choices;
+    unsigned           files; /* what file_options.h goes by */
     const char        *value; /* what help calls the value */
     const char        *help;  /* lines parted by \n, each at most 90 characters */
     /* More such lines, for help that lists what is known only when it is asked for. Returns text. May be NULL. */

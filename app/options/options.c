@@ -4,6 +4,7 @@
 #include "command_table.h"
 #include "option_rules.h"
 #include "option_table.h"
+#include "settings.h"
 
 #include <limits.h>
 #include <math.h>
@@ -315,27 +316,9 @@ static sg_status parse_help(sg_settings *s, int argc, char **argv, sg_error *e)
 
 sg_settings sg_options_empty(sg_command c)
 {
-    return (sg_settings){.command = c,
-                         .device = -1,
-                         .cfg_scale = NAN,
-                         .cfg_scale_2 = NAN,
-                         .guidance = NAN,
-                         .slg_scale = NAN,
-                         .skip_layer_start = NAN,
-                         .skip_layer_end = NAN,
-                         .flow_shift = NAN,
-                         .strength = NAN,
-                         .crf = NAN,
-                         .png_level = -1,
-                         .topk = NAN,
-                         .tau = NAN,
-                         .sim = NAN,
-                         .pv = NAN,
-                         .dense_steps = NAN,
-                         .l1 = NAN,
-                         .cache_error = NAN,
-                         .l2 = NAN,
-                         .least = NAN};
+    sg_settings s = {.command = c};
+    for (int i = 0; i < sg_option_count; i++) sg_settings_unset(&s, &sg_option_table[i]);
+    return s;
 }
 
 sg_status sg_options_set(sg_settings *s, const char *name, const char *value, sg_error *e)

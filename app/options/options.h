@@ -19,6 +19,7 @@ typedef enum sg_command {
     SG_COMMAND_TUNE = 64,
     SG_COMMAND_EVAL = 128,
     SG_COMMAND_BENCH_COLD = 256,
+    SG_COMMAND_ARMS = SG_COMMAND_COMPARE | SG_COMMAND_EVAL,
     SG_COMMAND_BENCH = /* while it is not known which */
     SG_COMMAND_BENCH_STEP | SG_COMMAND_BENCH_ATTENTION | SG_COMMAND_BENCH_COLD
 } sg_command;
@@ -34,7 +35,8 @@ typedef struct sg_text_list {
     int         count;
 } sg_text_list;
 
-/* The parsed options. Strings point into argv. Zero, NULL and NaN mean "not given": the model's default. */
+/* What is asked for and, once resolved (resolve.h), what is in effect. Strings are borrowed: from argv, from the engine, or
+ * from the JSON that they were read from. Not given is NULL, false, 0, NAN or, where 0 is a value, -1. */
 typedef struct sg_settings {
     sg_command  command;
     bool        help, version, quiet, verbose, info_json;
@@ -56,7 +58,7 @@ typedef struct sg_settings {
     bool           strict;                   /* refuse what the model cannot render, rather than take the nearest */
     int            batch;                    /* clips of each prompt; 0: one */
     int            frames, fps, steps;
-    double         seconds; /* length of the clip, instead of frames */
+    double         seconds; /* length of the clip, instead of frames; NAN once resolved */
     double         cfg_scale, cfg_scale_2, guidance, flow_shift;
     bool           dynamic_cfg;
     double         slg_scale, skip_layer_start, skip_layer_end;
@@ -67,7 +69,7 @@ typedef struct sg_settings {
     /* self-attention */
     const char *preset, *attention, *dense_steps_kind, *score, *tail, *tail_bias, *pv_dtype, *budget, *order;
     double      topk, tau, sim, pv, dense_steps;
-    int         sink;
+    int         sink; /* negative: not asked for */
     const char *dense_layers, *sparse_config, *block_mask, *capture_qkv;
     const char *arms; /* compare, eval: arms.h */
 
@@ -93,6 +95,12 @@ typedef struct sg_settings {
     bool        skip_bad;
     int         per_prompt;
     const char *shard, *merge; /* eval: part i/n; a folder */
+
+    /* Of what went in; 0: none. tuned: of the thresholds beside the model, where they are in use; they replace topk, tau, sim
+     * and pv. */
+    struct {
+        uint64_t model, image, last_image, video, sparse_config, block_mask, tuned;
+    } hash;
 
     const char  *part;               /* bench cold: one of sg_cold_parts */
     char *const *arguments;          /* bench cold: the whole command line */

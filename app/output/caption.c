@@ -26,13 +26,6 @@ static void printable(char out[LONGEST], const char *text)
     out[n] = '\0';
 }
 
-int sg_caption_width(const char *text)
-{
-    char plain[LONGEST];
-    printable(plain, text);
-    return stb_easy_font_width(plain);
-}
-
 static void shorten(char text[LONGEST], int width)
 {
     static const char dots[] = "...";

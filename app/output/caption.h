@@ -6,11 +6,9 @@
 
 enum { SG_CAPTION_LINE = 12 }; /* dots from line to line; a capital has 7 */
 
-/* The width of text in dots. A character other than printable ASCII counts as one "?". */
-int sg_caption_width(const char *text);
-
-/* Draws text with its top left corner at x, y of the picture; a dot is scale x scale pixels. Text wider than width
- * pixels is cut and ends in "...". Nothing is drawn outside the picture. */
+/* Draws text with its top left corner at x, y of the picture; a dot is scale x scale pixels. A character other than
+ * printable ASCII becomes one "?". Text wider than width pixels is cut and ends in "...". Nothing is drawn outside
+ * the picture. */
 void sg_caption_draw(const sg_image *on, int x, int y, int width, int scale, const char *text);
 
 #endif

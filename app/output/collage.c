@@ -59,12 +59,6 @@ void sg_collage_difference(const sg_collage *c, int k, int *x, int *y)
     *y += strip_height(c->width, SG_COLLAGE_LINES);
 }
 
-static void copy(const sg_image *on, const sg_collage *c, int x, int y, const uint8_t *from)
-{
-    const size_t stride = (size_t)c->width * 3;
-    for (int i = 0; i < c->height; i++) memcpy(pixel(on, x, y + i), from + (size_t)i * stride, stride);
-}
-
 static void subtract(const sg_image *on, const sg_collage *c, int x, int y, const uint8_t *a, const uint8_t *b)
 {
     const size_t stride = (size_t)c->width * 3;
@@ -87,7 +81,7 @@ void sg_collage_side(const sg_image *on, const sg_collage *c, int i, sg_caption 
         for (int line = 0; line < SG_COLLAGE_LINES; line++)
             draw_line(on, x, y, c->width, c->width, line, caption[k][line]);
         if (k < c->arms)
-            copy(on, c, x, y + strip, frame_of(c, k, i));
+            sg_image_put(on, x, y + strip, c->width, c->height, frame_of(c, k, i));
         else
             subtract(on, c, x, y + strip, frame_of(c, 0, i), frame_of(c, k - c->arms + 1, i));
     }

@@ -1,6 +1,5 @@
 /* mp4_encoder.c - see mp4_encoder.h. */
 #include "mp4_encoder.h"
-#include "sink_video.h"
 
 #include <libavutil/opt.h>
 
@@ -40,6 +39,46 @@ static const struct settings {
      .pixel = 400},
     {.name = ""},
 };
+
+/* The same file comes out on every machine, whatever its number of cores: encoders split their work by this. */
+enum { ENCODER_THREADS = 4 };
+
+AVCodecContext *sg_video_context(const AVCodec *codec, const sg_clip *clip, enum AVPixelFormat pixels)
+{
+    AVCodecContext *const c = avcodec_alloc_context3(codec);
+    if (!c) return NULL;
+    c->width = clip->width;
+    c->height = clip->height;
+    c->pix_fmt = pixels;
+    c->time_base = (AVRational){1, clip->fps};
+    c->framerate = (AVRational){clip->fps, 1};
+    c->sample_aspect_ratio = (AVRational){1, 1};
+    c->color_primaries = AVCOL_PRI_BT709;
+    c->thread_count = ENCODER_THREADS;
+    return c;
+}
+
+/* Hands an open encoder a picture of zeros; FFmpeg's error code. */
+static int feed_blank(AVCodecContext *c)
+{
+    AVFrame *f = av_frame_alloc();
+    if (!f) return AVERROR(ENOMEM);
+    f->format = c->pix_fmt;
+    f->width = c->width;
+    f->height = c->height;
+    f->pts = 0;
+    int av = av_frame_get_buffer(f, 0);
+    for (int i = 0; av >= 0 && i < AV_NUM_DATA_POINTERS && f->buf[i]; i++) memset(f->buf[i]->data, 0, f->buf[i]->size);
+    if (av >= 0) av = avcodec_send_frame(c, f);
+    av_frame_free(&f);
+    return av;
+}
+
+void sg_video_encoder_close(AVCodecContext **c, bool fed)
+{
+    if (*c && !fed && avcodec_is_open(*c)) (void)feed_blank(*c);
+    avcodec_free_context(c);
+}
 
 static const struct settings *settings_of(const AVCodec *encoder)
 {
@@ -91,7 +130,7 @@ static bool takes_a_frame(const AVCodec *encoder, const sg_clip *clip)
 {
     AVCodecContext *c = NULL;
     setenv("SVT_LOG", "0", 0);
-    const bool taken = sg_mp4_encoder_open(&c, encoder, clip) >= 0 && sg_video_feed_blank(c) >= 0;
+    const bool taken = sg_mp4_encoder_open(&c, encoder, clip) >= 0 && feed_blank(c) >= 0;
     sg_video_encoder_close(&c, taken);
     return taken;
 }

@@ -22,4 +22,11 @@ size_t sg_mp4_encoder_bytes(const AVCodec *encoder, const sg_clip *clip);
  * which is FFmpeg's error code. */
 int sg_mp4_encoder_open(AVCodecContext **out, const AVCodec *encoder, const sg_clip *clip);
 
+/* An encoder's context, of any format, with size, rate and pixel format, not open. NULL: no memory. */
+AVCodecContext *sg_video_context(const AVCodec *codec, const sg_clip *clip, enum AVPixelFormat pixels);
+
+/* Frees a context. An open encoder that has not been fed gets a picture first: SVT-AV1 1.4 waits for one without
+ * end. */
+void sg_video_encoder_close(AVCodecContext **c, bool fed);
+
 #endif

@@ -1,7 +1,5 @@
 /* preview_file.c - see preview_file.h. */
 #include "preview_file.h"
-#include "base/image.h"
-#include "base/output_file.h"
 #include "base/path.h"
 #include "base/thread.h"
 #include "sink.h"
@@ -36,12 +34,7 @@ static bool is_strip(const char *path) { return strcasecmp(sg_path_extension(pat
 
 sg_status sg_preview_file_check(const char *path, sg_error *e)
 {
-    static const char *const endings[] = {".png", ".mp4", ".webp"};
-    const int                known = SG_FFMPEG ? 3 : 1;
-    for (int i = 0; i < known; i++)
-        if (strcasecmp(sg_path_extension(path), endings[i]) == 0) return sg_output_file_check(path, "--preview", e);
-    return sg_error_set(e, SG_E_ARG, "--preview: '%s': the ending decides the format, and must be %s", path,
-                        SG_FFMPEG ? ".png, .mp4 or .webp" : ".png in this build, which has no FFmpeg");
+    return sg_sink_check_ending(path, "--preview", ".png .mp4 .webp", e);
 }
 
 /* Frames of a strip: as many as there are, or as fit into STRIP_WIDTH, from the first to the last. */
@@ -77,22 +70,20 @@ sg_status sg_preview_file_plan(const char *path, const sg_request *r, const int 
     return SG_OK;
 }
 
-/* The strip takes the place of the frames: row by row of all that are in it. */
+/* The strip takes the place of the frames. */
 static sg_status write_strip(const sg_preview_file *f, sg_sink *sink, sg_error *e)
 {
     const sg_preview *const p = &f->now.p;
     const int               count = strip_frames(p);
-    const size_t            row = sg_image_bytes(p->width, 1), frame = sg_image_bytes(p->width, p->height);
-    uint8_t *const          strip = malloc((size_t)count * frame);
-    if (!strip) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->path);
+    const size_t            frame = sg_image_bytes(p->width, p->height);
+    const sg_image          strip = {count * p->width, p->height, malloc((size_t)count * frame)};
+    if (!strip.rgb) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->path);
     for (int i = 0; i < count; i++) {
         const int from = count > 1 ? (int)((int64_t)i * (p->frames - 1) / (count - 1)) : 0;
-        for (int y = 0; y < p->height; y++)
-            memcpy(strip + ((size_t)y * (size_t)count + (size_t)i) * row,
-                   p->rgb + (size_t)from * frame + (size_t)y * row, row);
+        sg_image_put(&strip, i * p->width, 0, p->width, p->height, p->rgb + (size_t)from * frame);
     }
-    const sg_status status = sg_sink_write(sink, 0, strip, e);
-    free(strip);
+    const sg_status status = sg_sink_write(sink, 0, strip.rgb, e);
+    free(strip.rgb);
     return status;
 }
 

@@ -7,7 +7,7 @@
 
 typedef struct sg_preview_file sg_preview_file;
 
-/* What is seen without the model: a known ending, a writable folder. SG_E_ARG, SG_E_FILE. */
+/* What is seen without the model: a known ending. SG_E_ARG. */
 sg_status sg_preview_file_check(const char *path, sg_error *e) SG_MUST_USE;
 
 /* For the clip of r and previews of size, as sg_engine_preview_size has it: *bytes becomes the memory that they take here.

@@ -1,16 +1,12 @@
 /* sink.c - the formats, and the queue between whoever renders and whoever writes. */
 #include "sink.h"
-#include "base/image.h"
-#include "base/output_file.h"
 #include "base/thread.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 #if !SG_FFMPEG
 const char *sg_sink_ffmpeg(void) { return NULL; }
@@ -28,6 +24,8 @@ struct sg_sink {
     const sg_sink_type *type;
     void               *state;
     sg_clip             clip;
+    sg_output_file    **file; /* [files] */
+    int                 files;
     size_t              frame_bytes;
     uint8_t            *slot[SLOTS];
     bool                full[SLOTS];
@@ -41,15 +39,6 @@ struct sg_sink {
 };
 
 const char *sg_sink_default_name(int frames) { return frames == 1 ? "out.png" : SG_FFMPEG ? "out.mp4" : "out.y4m"; }
-
-const char *sg_sink_endings(char *text, size_t size)
-{
-    size_t n = 0;
-    for (int i = 0; i < TYPES && n < size; i++)
-        n += (size_t)snprintf(text + n, size - n, "%s%.*s", i ? ", " : "", (int)strcspn(types[i]->endings, " "),
-                              types[i]->endings);
-    return text;
-}
 
 static bool has_ending(const char *path, const char *ending, size_t n)
 {
@@ -68,37 +57,59 @@ static bool has_one_of(const char *path, const char *endings)
     return false;
 }
 
-static const sg_sink_type *find_type(const char *path, sg_error *e)
+static const sg_sink_type *find_type(const char *path)
 {
     if (strcmp(path, "-") == 0) return &sg_sink_y4m;
     for (int i = 0; i < TYPES; i++)
         if (has_one_of(path, types[i]->endings)) return types[i];
-    if (!SG_FFMPEG && has_one_of(path, ".mp4 .m4v .mkv .webp")) {
-        (void)sg_error_set(e, SG_E_ARG,
-                           "--output: '%s': this build has no FFmpeg; use .y4m, .png or, for one frame, .jpg", path);
-        return NULL;
-    }
-    if (has_one_of(path, ".gif")) { /* good palettes are libavfilter's, which nothing else here needs */
-        (void)sg_error_set(e, SG_E_ARG, "--output: '%s': GIF, of 256 colours a frame, is not written; %s", path,
-                           SG_FFMPEG ? ".webp is an animation in full colour, and ffmpeg makes a GIF of an .mkv"
-                                     : "a build with FFmpeg writes .webp; use .y4m or .png");
-        return NULL;
-    }
-    char known[80];
-    sg_sink_endings(known, sizeof known);
-    (void)sg_error_set(e, SG_E_ARG, "--output: '%s': the ending decides the format, and must be one of %s", path,
-                       known);
     return NULL;
+}
+
+/* Those of `among`, or all where it is NULL. */
+static const char *list_endings(char *text, size_t size, const char *among)
+{
+    size_t n = 0;
+    for (int i = 0; i < TYPES && n < size; i++) {
+        const char *const ending = types[i]->endings;
+        const size_t      length = strcspn(ending, " ");
+        if (!among || memmem(among, strlen(among), ending, length))
+            n += (size_t)snprintf(text + n, size - n, "%s%.*s", n ? ", " : "", (int)length, ending);
+    }
+    return text;
+}
+
+const char *sg_sink_endings(char *text, size_t size) { return list_endings(text, size, NULL); }
+
+static sg_status no_ending(const char *path, const char *what, const char *among, sg_error *e)
+{
+    return sg_error_set(e, SG_E_ARG, "%s: '%s': the ending decides the format, and must be one of %s%s", what, path,
+                        list_endings((char[80]){0}, 80, among),
+                        SG_FFMPEG || !among ? "" : " in this build, which has no FFmpeg");
+}
+
+sg_status sg_sink_check_ending(const char *path, const char *what, const char *endings, sg_error *e)
+{
+    if (!find_type(path) || !has_one_of(path, endings)) return no_ending(path, what, endings, e);
+    return sg_output_file_check(path, what, e);
 }
 
 static sg_status check_type(const sg_sink_type **type, const sg_clip *clip, sg_error *e)
 {
-    if (!(*type = find_type(clip->path, e))) return SG_E_ARG;
-    if (clip->has_crf && !(*type)->has_crf)
-        return sg_error_set(e, SG_E_ARG, "--crf has no effect on %s: it is for .mp4", (*type)->name);
-    if (clip->has_png_level && !(*type)->has_png_level)
-        return sg_error_set(e, SG_E_ARG, "--png-level has no effect on %s: it is for .png", (*type)->name);
-    return (*type)->check ? (*type)->check(clip, e) : SG_OK;
+    const char *const         path = clip->path;
+    const sg_sink_type *const t = *type = find_type(path);
+    if (!t && !SG_FFMPEG && has_one_of(path, ".mp4 .m4v .mkv .webp"))
+        return sg_error_set(e, SG_E_ARG,
+                            "--output: '%s': this build has no FFmpeg; use .y4m, .png or, for one frame, .jpg", path);
+    if (!t && has_one_of(path, ".gif")) /* good palettes are libavfilter's, which nothing else here needs */
+        return sg_error_set(e, SG_E_ARG, "--output: '%s': GIF, of 256 colours a frame, is not written; %s", path,
+                            SG_FFMPEG ? ".webp is an animation in full colour, and ffmpeg makes a GIF of an .mkv"
+                                      : "a build with FFmpeg writes .webp; use .y4m or .png");
+    if (!t) return no_ending(path, "--output", NULL, e);
+    if (clip->has_crf && !t->has_crf)
+        return sg_error_set(e, SG_E_ARG, "--crf has no effect on %s: it is for .mp4", t->name);
+    if (clip->has_png_level && !t->has_png_level)
+        return sg_error_set(e, SG_E_ARG, "--png-level has no effect on %s: it is for .png", t->name);
+    return t->check ? t->check(clip, e) : SG_OK;
 }
 
 sg_status sg_sink_check_format(const sg_clip *clip, sg_error *e)
@@ -115,7 +126,7 @@ sg_status sg_sink_check(const sg_clip *clip, sg_error *e)
 
 size_t sg_sink_bytes(const sg_clip *clip)
 {
-    const sg_sink_type *type = find_type(clip->path, NULL);
+    const sg_sink_type *type = find_type(clip->path);
     const size_t        frame = sg_image_bytes(clip->width, clip->height);
     const size_t        slots = clip->frames < SLOTS ? (size_t)clip->frames : SLOTS; /* others are never written */
     return type ? slots * frame + (type->bytes ? type->bytes(clip) : 0) : 0;
@@ -123,8 +134,28 @@ size_t sg_sink_bytes(const sg_clip *clip)
 
 const char *sg_sink_encoder(const sg_clip *clip, const char **what)
 {
-    const sg_sink_type *const type = find_type(clip->path, NULL);
+    const sg_sink_type *const type = find_type(clip->path);
     return type && type->encoder ? type->encoder(clip, what) : NULL;
+}
+
+/* Opens the file of a frame, or only checks that it may be written. */
+static sg_status open_file(sg_sink *s, int index, bool only_check, sg_error *e)
+{
+    char *const name = s->type->file_name ? s->type->file_name(&s->clip, index) : strdup(s->clip.path);
+    if (!name) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", s->clip.path);
+    const sg_status status =
+        only_check ? sg_output_file_check(name, "--output", e) : sg_output_file_open(&s->file[index], name, e);
+    free(name);
+    return status;
+}
+
+static sg_status write_frame(sg_sink *s, int index, sg_error *e)
+{
+    const uint8_t *const rgb = s->slot[index % SLOTS];
+    if (!s->type->file_name) return s->type->write(s->state, &s->clip, s->file[0], index, rgb, e);
+    if (!s->file[index]) SG_TRY(open_file(s, index, false, e));
+    SG_TRY(s->type->write(s->state, &s->clip, s->file[index], index, rgb, e));
+    return sg_output_file_complete(s->file[index], e);
 }
 
 static void *write_frames(void *context)
@@ -138,7 +169,7 @@ static void *write_frames(void *context)
         const int  index = s->taken++;
         const bool failed = s->error.code != SG_OK; /* frames after a failure are dropped */
         pthread_mutex_unlock(&s->mutex);
-        const sg_status status = failed ? SG_OK : s->type->write(s->state, index, s->slot[index % SLOTS], &e);
+        const sg_status status = failed ? SG_OK : write_frame(s, index, &e);
         pthread_mutex_lock(&s->mutex);
         if (status != SG_OK && s->error.code == SG_OK) s->error = e;
         s->full[index % SLOTS] = false;
@@ -148,11 +179,14 @@ static void *write_frames(void *context)
     return NULL;
 }
 
+/* Before the first file is opened, all are checked. */
 static sg_status start(sg_sink *s, sg_error *e)
 {
-    SG_TRY(s->type->open(s->state, &s->clip, e));
-    const int threads = s->type->parallel && s->clip.frames > 1 ? SG_SINK_THREADS : 1;
+    const int threads = s->files > 1 ? SG_SINK_THREADS : 1;
     int       failure = 0;
+    for (int i = 0; s->type->file_name && i < s->files; i++) SG_TRY(open_file(s, i, true, e));
+    SG_TRY(open_file(s, 0, false, e));
+    if (s->type->open) SG_TRY(s->type->open(s->state, &s->clip, s->file[0], e));
     while (s->threads < threads && !(failure = sg_thread_start(&s->thread[s->threads], write_frames, s))) s->threads++;
     if (!failure) return SG_OK;
     return sg_error_set(e, SG_E_MEMORY, "%s: no thread for writing: %s", s->clip.path, strerror(failure));
@@ -170,7 +204,10 @@ sg_status sg_sink_open(sg_sink **out, const sg_clip *clip, sg_error *e)
     s->frame_bytes = sg_image_bytes(clip->width, clip->height);
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->changed, NULL);
-    bool enough = (s->state = calloc(1, type->state_size)) != NULL;
+    s->files = type->file_name ? clip->frames : 1;
+    s->file = calloc((size_t)s->files, sizeof *s->file);
+    s->state = calloc(1, type->state_size + 1);
+    bool enough = s->file && s->state;
     for (int i = 0; i < SLOTS; i++) enough = (s->slot[i] = calloc(1, s->frame_bytes + SG_SINK_SLACK)) != NULL && enough;
     const sg_status status =
         enough ? start(s, e) : sg_error_set(e, SG_E_MEMORY, "%s: no memory for %d frames", clip->path, SLOTS);
@@ -212,11 +249,17 @@ static void join(sg_sink *s)
     while (s->threads > 0) pthread_join(s->thread[--s->threads], NULL);
 }
 
+static sg_status finish(sg_sink *s, sg_error *e)
+{
+    if (s->type->finish) SG_TRY(s->type->finish(s->state, e));
+    return sg_output_file_complete(s->file[0], e); /* files of a frame each are complete */
+}
+
 sg_status sg_sink_complete(sg_sink *s, sg_error *e)
 {
     const bool whole = s->written == s->clip.frames;
     join(s);
-    if (whole && !s->complete && s->error.code == SG_OK) (void)s->type->finish(s->state, &s->error);
+    if (whole && !s->complete && s->error.code == SG_OK) (void)finish(s, &s->error);
     s->complete = true;
     if (s->error.code != SG_OK) return sg_error_set(e, s->error.code, "%s", s->error.text);
     if (whole) return SG_OK;
@@ -226,7 +269,8 @@ sg_status sg_sink_complete(sg_sink *s, sg_error *e)
 sg_status sg_sink_finish(sg_sink *s, sg_error *e)
 {
     SG_TRY(sg_sink_complete(s, e));
-    return s->type->publish(s->state, e);
+    for (int i = 0; i < s->files; i++) SG_TRY(sg_output_file_publish(&s->file[i], e));
+    return SG_OK;
 }
 
 void sg_sink_close(sg_sink **sink)
@@ -234,9 +278,11 @@ void sg_sink_close(sg_sink **sink)
     sg_sink *s = *sink;
     if (!s) return;
     join(s);
-    if (s->state) s->type->close(s->state);
+    if (s->state && s->type->close) s->type->close(s->state);
+    for (int i = 0; s->file && i < s->files; i++) sg_output_file_discard(&s->file[i]);
     for (int i = 0; i < SLOTS; i++) free(s->slot[i]);
     free(s->state);
+    free(s->file);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->mutex);
     free(s);
@@ -260,20 +306,13 @@ sg_status sg_sink_save_picture(const char *path, const sg_image *picture, const 
     return status;
 }
 
-sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e)
+static sg_status read_settings(const char *path, const sg_map *file, char **out, sg_error *e)
 {
-    *out = NULL;
-    struct stat st;
-    uint8_t     head[16];
-    FILE       *f = fopen(path, "rb");
-    if (!f) return sg_error_set(e, SG_E_FILE, "%s: %s", path, strerror(errno));
-    const bool   regular = fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode);
-    const size_t n = regular ? fread(head, 1, sizeof head, f) : 0;
-    fclose(f);
-    if (!regular) return sg_error_set(e, SG_E_FILE, "%s: not a regular file", path);
     for (int i = 0; i < TYPES; i++) {
-        if (!types[i]->claims || !types[i]->claims(head, n)) continue;
-        SG_TRY(types[i]->read(path, out, e));
+        const sg_sink_type *const t = types[i];
+        const size_t              n = t->magic ? strlen(t->magic) : 0;
+        if (!n || file->size < t->magic_at + n || memcmp(file->data + t->magic_at, t->magic, n) != 0) continue;
+        SG_TRY(t->read(path, file, out, e));
         if (*out) return SG_OK;
         return sg_error_set(e, SG_E_FORMAT,
                             "%s: keeps no settings: not made by sparge-gen, processed since, a preview, or a grid of "
@@ -283,4 +322,14 @@ sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e)
     return sg_error_set(e, SG_E_FORMAT, "%s: neither a model's folder nor a file that can keep settings%s", path,
                         SG_FFMPEG ? " (.mp4, .mkv, .webp, .png, .jpg)"
                                   : " (.png, .jpg; .mp4, .mkv and .webp need a build with FFmpeg)");
+}
+
+sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e)
+{
+    sg_map file;
+    *out = NULL;
+    SG_TRY(sg_map_open(&file, path, e));
+    const sg_status status = read_settings(path, &file, out, e);
+    sg_map_close(&file);
+    return status;
 }

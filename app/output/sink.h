@@ -3,8 +3,9 @@
 #ifndef SG_SINK_H
 #define SG_SINK_H
 
+#include "base/file.h"
 #include "base/image.h"
-#include "status.h"
+#include "base/output_file.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,31 +30,36 @@ typedef struct sg_clip {
     const char *const *encoders;
 } sg_clip;
 
-/* A format. Calls come in order open, write for each frame, finish, close; close also comes after any failure, and must
- * stand a half-opened state (zeroed before open). write runs in the sink's thread, all others in the caller's. finish makes
- * the file complete; publish gives it its name. */
+/* A format. Calls come in order open, write for each frame, finish, close; close also comes after any failure, and
+ * must stand a half-opened state (zeroed before open). write runs in a thread of the sink's, all others in the
+ * caller's. The sink opens the file, and completes, publishes or discards it. NULL stands for a function that does
+ * nothing. */
 typedef struct sg_sink_type {
     const char *name;
     const char *endings;                /* parted by blanks, the first is the usual one */
+    const char *format;                 /* FFmpeg's name of it; NULL: FFmpeg does not write it */
     bool        has_crf, has_png_level; /* a clip's have an effect */
-    bool        parallel;               /* SG_SINK_THREADS threads write, each another frame, in any order */
     size_t      state_size;
     /* Memory that the format takes for this clip, its libraries' included. NULL: next to none. */
     size_t (*bytes)(const sg_clip *clip);
-    /* What the format needs of the clip and of its libraries; before anything is opened. SG_E_ARG, SG_E_UNSUPPORTED.
-     * NULL: anything goes. */
+    /* What the format needs of the clip and of its libraries; before anything is opened. SG_E_ARG, SG_E_UNSUPPORTED. */
     sg_status (*check)(const sg_clip *clip, sg_error *e);
     /* FFmpeg's name of the encoder that the clip will be written by, and in *what what it makes. NULL: there is but one. */
     const char *(*encoder)(const sg_clip *clip, const char **what);
-    sg_status (*open)(void *state, const sg_clip *clip, sg_error *e);
-    sg_status (*write)(void *state, int index, const uint8_t *rgb, sg_error *e);
+    /* The file of a frame, the caller's to free; NULL: no memory. Where each frame is a file of its own,
+     * SG_SINK_THREADS threads write, each another frame, in any order. NULL: all frames are in the one file. */
+    char *(*file_name)(const sg_clip *clip, int index);
+    /* clip and file stay until close. */
+    sg_status (*open)(void *state, const sg_clip *clip, sg_output_file *file, sg_error *e);
+    sg_status (*write)(void *state, const sg_clip *clip, sg_output_file *file, int index, const uint8_t *rgb,
+                       sg_error *e);
     sg_status (*finish)(void *state, sg_error *e);
-    sg_status (*publish)(void *state, sg_error *e);
     void (*close)(void *state);
-    /* Whether a file that begins with these bytes has this format. NULL: never. */
-    bool (*claims)(const uint8_t *head, size_t bytes);
+    /* How a file of this format begins, but for so many bytes; NULL: it keeps no settings. */
+    const char *magic;
+    size_t      magic_at;
     /* The settings kept in a file: *out is the caller's to free, NULL when the file has none. */
-    sg_status (*read)(const char *path, char **out, sg_error *e);
+    sg_status (*read)(const char *path, const sg_map *file, char **out, sg_error *e);
 } sg_sink_type;
 
 extern const sg_sink_type sg_sink_mp4, sg_sink_mkv, sg_sink_webp, sg_sink_png, sg_sink_jpeg, sg_sink_y4m;
@@ -63,6 +69,10 @@ const char *sg_sink_default_name(int frames);
 
 /* ".mp4, .mkv, .webp, .png, .jpg, .y4m": what this build writes. Returns text. */
 const char *sg_sink_endings(char *text, size_t size);
+
+/* What is seen of a file without a clip: its ending is one of these, parted by blanks, that this build writes, and
+ * its folder is writable. what names the option in messages. SG_E_ARG, SG_E_FILE. */
+sg_status sg_sink_check_ending(const char *path, const char *what, const char *endings, sg_error *e) SG_MUST_USE;
 
 /* Checks the clip: a known ending, a format that can hold it, a writable folder. SG_E_ARG, SG_E_FILE, or
  * SG_E_UNSUPPORTED where a library lacks the format. */

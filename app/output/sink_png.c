@@ -1,11 +1,8 @@
 /* sink_png.c - PNG by libpng: one picture, or one a frame where the name holds a number's pattern as in frame-%04d.png.
  * The pattern is read here and never handed to printf. */
-#include "base/image.h"
-#include "base/output_file.h"
 #include "sink.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -23,12 +20,6 @@ typedef struct pattern {
     int    width;
     bool   zeros;
 } pattern;
-
-typedef struct state {
-    pattern          pattern;
-    sg_clip          clip;
-    sg_output_file **file; /* [frames] */
-} state;
 
 static pattern find_pattern(const sg_clip *clip)
 {
@@ -94,48 +85,14 @@ static sg_status png_check(const sg_clip *clip, sg_error *e)
     return SG_OK;
 }
 
-/* The caller frees. */
-static char *frame_name(const state *s, int index)
+static char *png_file_name(const sg_clip *clip, int index)
 {
-    const pattern p = s->pattern;
-    if (!p.found) return strdup(s->clip.path);
+    const pattern p = find_pattern(clip);
+    if (!p.found) return strdup(clip->path);
     char number[32], *name;
     snprintf(number, sizeof number, p.zeros ? "%0*d" : "%*d", p.width, index);
-    const int n = asprintf(&name, "%.*s%s%s", (int)p.before, s->clip.path, number, s->clip.path + p.after);
+    const int n = asprintf(&name, "%.*s%s%s", (int)p.before, clip->path, number, clip->path + p.after);
     return n < 0 ? NULL : name;
-}
-
-/* Before the first is written, whether all may be. */
-static sg_status check_names(const state *s, sg_error *e)
-{
-    sg_status status = SG_OK;
-    for (int i = 0; i < s->clip.frames && status == SG_OK; i++) {
-        char *const name = frame_name(s, i);
-        status = name ? sg_output_file_check(name, "--output", e)
-                      : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", s->clip.path);
-        free(name);
-    }
-    return status;
-}
-
-static sg_status open_frame(state *s, int index, sg_error *e)
-{
-    char *name = frame_name(s, index);
-    if (!name) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", s->clip.path);
-    const sg_status status = sg_output_file_open(&s->file[index], name, e);
-    free(name);
-    return status;
-}
-
-static sg_status png_open(void *context, const sg_clip *clip, sg_error *e)
-{
-    state *s = context;
-    s->pattern = find_pattern(clip);
-    s->clip = *clip;
-    s->file = calloc((size_t)clip->frames, sizeof *s->file);
-    if (!s->file) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
-    SG_TRY(check_names(s, e));
-    return open_frame(s, 0, e);
 }
 
 /* One picture on its way through libpng, which leaves by a jump when it fails: what must survive the jump lies here. */
@@ -173,6 +130,14 @@ static void on_warning(png_structp png, png_const_charp text)
     (void)text;
 }
 
+static void open_info(job *j)
+{
+    if (j->png) j->info = png_create_info_struct(j->png);
+    if (j->info) return;
+    (void)sg_error_set(&j->error, SG_E_MEMORY, "%s: out of memory", j->name);
+    longjmp(j->jump, 1);
+}
+
 static void put_settings(job *j, const char *settings)
 {
     char      keyword[] = KEYWORD, software_key[] = "Software", software[] = "sparge-gen " SG_VERSION;
@@ -188,11 +153,7 @@ static void write_picture(job *j, const sg_clip *clip, const uint8_t *rgb)
 {
     const int level = clip->has_png_level ? clip->png_level : USUAL_LEVEL;
     j->png = png_create_write_struct(PNG_LIBPNG_VER_STRING, j, on_error, on_warning);
-    if (j->png) j->info = png_create_info_struct(j->png);
-    if (!j->info) {
-        (void)sg_error_set(&j->error, SG_E_MEMORY, "%s: out of memory", j->name);
-        longjmp(j->jump, 1);
-    }
+    open_info(j);
     png_set_write_fn(j->png, j, on_write, on_flush);
     png_set_IHDR(j->png, j->info, (png_uint_32)clip->width, (png_uint_32)clip->height, 8, PNG_COLOR_TYPE_RGB,
                  PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
@@ -212,48 +173,20 @@ static void write_picture_caught(job *j, const sg_clip *clip, const uint8_t *rgb
     if (setjmp(j->jump) == 0) write_picture(j, clip, rgb);
 }
 
-static sg_status png_write(void *context, int index, const uint8_t *rgb, sg_error *e)
+static sg_status png_write(void *state, const sg_clip *clip, sg_output_file *file, int index, const uint8_t *rgb,
+                           sg_error *e)
 {
-    state *s = context;
-    if (!s->file[index]) SG_TRY(open_frame(s, index, e));
-    job j = {.name = s->clip.path, .out = s->file[index]};
-    write_picture_caught(&j, &s->clip, rgb);
+    job j = {.name = clip->path, .out = file};
+    (void)state, (void)index;
+    write_picture_caught(&j, clip, rgb);
     png_destroy_write_struct(&j.png, &j.info);
-    if (j.error.code != SG_OK) return sg_error_set(e, j.error.code, "%s", j.error.text);
-    return sg_output_file_complete(s->file[index], e);
+    return j.error.code == SG_OK ? SG_OK : sg_error_set(e, j.error.code, "%s", j.error.text);
 }
-
-static sg_status png_finish(void *context, sg_error *e)
-{
-    (void)context;
-    (void)e;
-    return SG_OK;
-}
-
-static sg_status png_publish(void *context, sg_error *e)
-{
-    state *s = context;
-    for (int i = 0; i < s->clip.frames; i++) SG_TRY(sg_output_file_publish(&s->file[i], e));
-    return SG_OK;
-}
-
-static void png_close(void *context)
-{
-    state *s = context;
-    for (int i = 0; s->file && i < s->clip.frames; i++) sg_output_file_discard(&s->file[i]);
-    free(s->file);
-}
-
-static bool png_claims(const uint8_t *head, size_t bytes) { return bytes >= 8 && png_sig_cmp(head, 0, 8) == 0; }
 
 static void read_head(job *j)
 {
     j->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, j, on_error, on_warning);
-    if (j->png) j->info = png_create_info_struct(j->png);
-    if (!j->info) {
-        (void)sg_error_set(&j->error, SG_E_MEMORY, "%s: out of memory", j->name);
-        longjmp(j->jump, 1);
-    }
+    open_info(j);
     png_init_io(j->png, j->in);
     png_read_info(j->png, j->info);
 }
@@ -263,11 +196,10 @@ static void read_head_caught(job *j)
     if (setjmp(j->jump) == 0) read_head(j);
 }
 
-static sg_status png_read(const char *path, char **out, sg_error *e)
+static sg_status png_read(const char *path, const sg_map *file, char **out, sg_error *e)
 {
-    *out = NULL;
-    job j = {.name = path, .in = fopen(path, "rb")};
-    if (!j.in) return sg_error_set(e, SG_E_FILE, "%s: %s", path, strerror(errno));
+    job j = {.name = path, .in = fmemopen((void *)(uintptr_t)file->data, file->size, "rb")};
+    if (!j.in) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
     read_head_caught(&j);
     png_textp text = NULL;
     int       n = 0;
@@ -277,23 +209,17 @@ static sg_status png_read(const char *path, char **out, sg_error *e)
             (void)sg_error_set(&j.error, SG_E_MEMORY, "%s: out of memory", path);
     png_destroy_read_struct(&j.png, &j.info, NULL);
     fclose(j.in);
-    if (j.error.code != SG_OK) return sg_error_set(e, j.error.code, "%s", j.error.text);
-    return SG_OK;
+    return j.error.code == SG_OK ? SG_OK : sg_error_set(e, j.error.code, "%s", j.error.text);
 }
 
 const sg_sink_type sg_sink_png = {
     .name = "PNG",
     .endings = ".png",
     .has_png_level = true,
-    .parallel = true,
-    .state_size = sizeof(state),
     .bytes = png_bytes,
     .check = png_check,
-    .open = png_open,
+    .file_name = png_file_name,
     .write = png_write,
-    .finish = png_finish,
-    .publish = png_publish,
-    .close = png_close,
-    .claims = png_claims,
+    .magic = "\211PNG\r\n\032\n",
     .read = png_read,
 };

@@ -1,69 +1,47 @@
 /* sink_y4m.c - YUV4MPEG2, 4:4:4, BT.709 in limited range: raw video that every player and encoder reads, and that needs
  * no library. The format has no field for the matrix; 4:4:4 at least loses no chroma. */
-#include "base/output_file.h"
 #include "sink.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 typedef struct state {
-    sg_output_file *file;
-    int             width, height;
-    uint8_t        *planes; /* y, u, v, each [height, width] */
+    uint8_t *planes; /* y, u, v, each [height, width] */
 } state;
 
-static sg_status y4m_open(void *context, const sg_clip *clip, sg_error *e)
+static sg_status y4m_open(void *context, const sg_clip *clip, sg_output_file *file, sg_error *e)
 {
-    state *s = context;
-    s->width = clip->width;
-    s->height = clip->height;
-    s->planes = malloc((size_t)clip->width * (size_t)clip->height * 3);
+    state *const s = context;
+    char         header[128];
+    s->planes = malloc(sg_image_bytes(clip->width, clip->height));
     if (!s->planes) return sg_error_set(e, SG_E_MEMORY, "%s: no memory for a frame", clip->path);
-    SG_TRY(sg_output_file_open(&s->file, clip->path, e));
-    char      header[128];
     const int n = snprintf(header, sizeof header, "YUV4MPEG2 W%d H%d F%d:1 Ip A1:1 C444 XCOLORRANGE=LIMITED\n",
                            clip->width, clip->height, clip->fps);
-    return sg_output_file_write(s->file, header, (size_t)n, e);
+    return sg_output_file_write(file, header, (size_t)n, e);
 }
 
 static uint8_t quantise(double v) { return (uint8_t)(v + 0.5); }
 
 /* y' = .2126 r + .7152 g + .0722 b; Y = 16 + 219 y'; U = 128 + 224 (b - y') / 1.8556; V = 128 + 224 (r - y') / 1.5748
  * (ITU-R BT.709-6, items 3.2 to 3.5). */
-static sg_status y4m_write(void *context, int index, const uint8_t *rgb, sg_error *e)
+static sg_status y4m_write(void *context, const sg_clip *clip, sg_output_file *file, int index, const uint8_t *rgb,
+                           sg_error *e)
 {
+    uint8_t *const y4m = ((state *)context)->planes;
+    const size_t   n = (size_t)clip->width * (size_t)clip->height;
     (void)index;
-    state       *s = context;
-    const size_t n = (size_t)s->width * (size_t)s->height;
     for (size_t i = 0; i < n; i++) {
         const double r = rgb[3 * i] / 255.0, g = rgb[3 * i + 1] / 255.0, b = rgb[3 * i + 2] / 255.0;
         const double y = 0.2126 * r + 0.7152 * g + 0.0722 * b;
-        s->planes[i] = quantise(16 + 219 * y);
-        s->planes[n + i] = quantise(128 + 224 * (b - y) / 1.8556);
-        s->planes[2 * n + i] = quantise(128 + 224 * (r - y) / 1.5748);
+        y4m[i] = quantise(16 + 219 * y);
+        y4m[n + i] = quantise(128 + 224 * (b - y) / 1.8556);
+        y4m[2 * n + i] = quantise(128 + 224 * (r - y) / 1.5748);
     }
-    SG_TRY(sg_output_file_write(s->file, "FRAME\n", 6, e));
-    return sg_output_file_write(s->file, s->planes, 3 * n, e);
+    SG_TRY(sg_output_file_write(file, "FRAME\n", 6, e));
+    return sg_output_file_write(file, y4m, 3 * n, e);
 }
 
-static sg_status y4m_finish(void *context, sg_error *e)
-{
-    state *s = context;
-    return sg_output_file_complete(s->file, e);
-}
-
-static sg_status y4m_publish(void *context, sg_error *e)
-{
-    state *s = context;
-    return sg_output_file_publish(&s->file, e);
-}
-
-static void y4m_close(void *context)
-{
-    state *s = context;
-    sg_output_file_discard(&s->file);
-    free(s->planes);
-}
+static void y4m_close(void *context) { free(((state *)context)->planes); }
 
 const sg_sink_type sg_sink_y4m = {
     .name = "Y4M",
@@ -71,7 +49,5 @@ const sg_sink_type sg_sink_y4m = {
     .state_size = sizeof(state),
     .open = y4m_open,
     .write = y4m_write,
-    .finish = y4m_finish,
-    .publish = y4m_publish,
     .close = y4m_close,
 };

@@ -2,7 +2,7 @@
 #include "build_facts.h"
 #include "backend.h"
 #include "base/text.h"
-#include "report.h"
+#include "json_build.h"
 #include "sink.h"
 
 #include <stdio.h>
@@ -75,18 +75,15 @@ const char *sg_build_facts_text(char *text, size_t size, const char *indent)
 static json_t *cuda_json(const sg_build *build)
 {
     char        name[32];
-    bool        code, ptx, whole = true;
+    bool        code, ptx;
     const char *at = build->cuda_targets;
-    json_t     *codes, *ptxs;
     if (!build->cuda) return json_null();
-    codes = json_array();
-    ptxs = json_array();
+    json_t *codes = json_array(), *ptxs = json_array();
     while (next_target(name, sizeof name, &code, &ptx, &at)) {
-        if (code) whole = json_array_append_new(codes, json_string(name)) == 0 && whole;
-        if (ptx) whole = json_array_append_new(ptxs, json_string(name)) == 0 && whole;
+        if (code) sg_json_append(&codes, json_string(name));
+        if (ptx) sg_json_append(&ptxs, json_string(name));
     }
-    return sg_report_if_complete(
-        json_pack("{s:s, s:o, s:o}", "toolkit", build->cuda, "machine_code", codes, "ptx", ptxs), whole);
+    return json_pack("{s:s, s:o, s:o}", "toolkit", build->cuda, "machine_code", codes, "ptx", ptxs);
 }
 
 json_t *sg_build_facts_json(void)

@@ -54,10 +54,3 @@ sg_interval sg_interval_bounded(sg_interval v)
     const double z = atanh(v.mean), half = (v.mean - v.low) * slope;
     return (sg_interval){v.mean, tanh(z - half), tanh(z + half)};
 }
-
-sg_interval sg_interval_of(const double *value, int count)
-{
-    sg_running r = {0};
-    for (int i = 0; i < count; i++) sg_running_add(&r, value[i]);
-    return sg_running_interval(&r);
-}

@@ -26,7 +26,4 @@ sg_interval sg_running_interval(const sg_running *r);
  * and back, so that both ends lie within -1 and 1 too. The mean stays. */
 sg_interval sg_interval_bounded(sg_interval v);
 
-/* Of count values; no interval for fewer than two. */
-sg_interval sg_interval_of(const double *value, int count);
-
 #endif

@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 15 digits are what a double keeps of any decimal number, so 0.1 is written as 0.1. */
-#define FORMAT (JSON_REAL_PRECISION(15))
-
 static sg_status packed(json_t **out, json_t *value, const char *what, sg_error *e)
 {
     *out = value;
@@ -37,161 +34,6 @@ json_t *sg_report_name(const char *name)
     json_t *j = json_string(legible);
     free(legible);
     return j;
-}
-
-/* Latents bring their picture along: what their file tells of it still holds, if it tells anything. */
-static json_t *decoding(const sg_request *r, const char *note)
-{
-    json_t *const now = json_pack("{s:o, s:i, s:i, s:i, s:i}", "latents", sg_report_name(r->latents_in), "width",
-                                  r->width, "height", r->height, "frames", r->frames, "fps", r->fps);
-    json_t *const made = note ? json_loads(note, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    if (!json_is_object(made) || !now || json_object_update(made, now) != 0) {
-        json_decref(made);
-        return now;
-    }
-    json_decref(now);
-    return made;
-}
-
-const char *sg_report_sigmas(char *text, size_t size, const sg_sigmas *s)
-{
-    size_t n = 0;
-    *text = '\0';
-    for (int i = 0; i < s->count && n < size; i++)
-        n += (size_t)snprintf(text + n, size - n, "%s%.15g", i ? "," : "", s->at[i]);
-    return text;
-}
-
-static void add_skipping(json_t *j, const sg_request *r)
-{
-    json_object_set_new(j, "slg_scale", json_real(r->slg_scale));
-    json_object_set_new(j, "skip_layers", json_string(r->skip_layers));
-    json_object_set_new(j, "skip_layer_start", json_real(r->skip_layer_start));
-    json_object_set_new(j, "skip_layer_end", json_real(r->skip_layer_end));
-}
-
-static json_t *rendering(const sg_request *r)
-{
-    json_t *j =
-        json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:s, s:I}", "prompt", r->prompt ? r->prompt : "",
-                  "negative_prompt", r->negative_prompt ? r->negative_prompt : "", "width", r->width, "height",
-                  r->height, "frames", r->frames, "fps", r->fps, "steps", r->steps, "cfg_scale", r->cfg_scale,
-                  "flow_shift", r->flow_shift, "sampler", sg_sampler_names[r->sampler], "sched_compat",
-                  r->sigmas_old ? "old" : "new", "seed", (json_int_t)r->seed);
-    if (j && r->flow_shift == 0) json_object_del(j, "flow_shift"); /* the picture's tokens tell it again */
-    if (j && r->cfg_scale_2 >= 0) json_object_set_new(j, "cfg_scale_2", json_real(r->cfg_scale_2));
-    if (j && r->guidance > 0) json_object_set_new(j, "guidance", json_real(r->guidance));
-    if (j && r->dynamic_cfg) json_object_set_new(j, "dynamic_cfg", json_true());
-    if (j && r->slg_scale > 0) add_skipping(j, r);
-    if (j && r->sigmas.count)
-        json_object_set_new(j, "sigmas",
-                            json_string(sg_report_sigmas((char[SG_SIGMAS_TEXT]){0}, SG_SIGMAS_TEXT, &r->sigmas)));
-    if (j && r->vae_tiling == SG_TILING_ON)
-        json_object_set_new(j, "vae_tiling", json_string(sg_tiling_names[r->vae_tiling]));
-    if (j && r->cache) json_object_set_new(j, "cache", json_string(sg_cache_names[r->cache]));
-    if (j && sg_request_cache_threshold(r) > 0)
-        json_object_set_new(j, "cache_threshold", json_real(r->cache_threshold));
-    return j;
-}
-
-/* By their own names, as the model is; a denoiser that is the model already has been named. */
-static bool add_parts(json_t *j, const sg_model_path *model)
-{
-    const sg_model_parts *const p = &model->parts;
-    const char *const           parts[][2] = {{"diffusion_model", p->diffusion_model},
-                                              {"high_noise_diffusion_model", p->high_noise_diffusion_model},
-                                              {"vae", p->vae},
-                                              {"text_encoder", p->text_encoder},
-                                              {"clip_vision", p->clip_vision},
-                                              {"tokenizer", p->tokenizer},
-                                              {"clip_l", p->clip_l},
-                                              {"clip_g", p->clip_g},
-                                              {"clip_tokenizer", p->clip_tokenizer}};
-    bool                        whole = true;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (parts[i][1] && strcmp(parts[i][1], model->dir) != 0)
-            whole = json_object_set_new(j, parts[i][0], sg_report_name(sg_path_name(parts[i][1]))) == 0 && whole;
-    return whole;
-}
-
-/* The LoRAs of the high-noise expert, or the others, by their names and hashes; NULL: out of memory. */
-static json_t *loras(const sg_model_info *info, bool high_noise)
-{
-    json_t *const j = json_array();
-    bool          whole = j;
-    for (int i = 0; whole && i < info->loras; i++) {
-        const sg_lora_info *const l = &info->lora[i];
-        char                      hash[17];
-        snprintf(hash, sizeof hash, "%016" PRIx64, l->hash);
-        if ((l->denoisers == 1) != high_noise) continue;
-        json_t *const one =
-            json_pack("{s:o, s:f, s:s}", "file", sg_report_name(l->name), "strength", l->strength, "hash", hash);
-        whole = one && (!l->fast || json_object_set_new(one, "fast", json_true()) == 0);
-        whole = json_array_append_new(j, one) == 0 && whole;
-    }
-    return sg_report_if_complete(j, whole);
-}
-
-static bool add_loras(json_t *settings, const sg_model_info *info)
-{
-    static const char *const keys[] = {"lora", "high_noise_lora"};
-    for (int k = 0; k < 2; k++) {
-        json_t *const j = loras(info, k == 1);
-        if (!j || (json_array_size(j) && json_object_set(settings, keys[k], j) != 0)) {
-            json_decref(j);
-            return false;
-        }
-        json_decref(j);
-    }
-    return true;
-}
-
-sg_status sg_report_settings(json_t **out, const sg_request *r, const char *note, const sg_model_path *model,
-                             const sg_model_info *info, sg_error *e)
-{
-    json_t *j = json_pack("{s:s, s:o}", "program", "sparge-gen " SG_VERSION, "model", sg_report_name(model->name));
-    json_t *made = r->latents_in ? decoding(r, note) : rendering(r);
-    bool    whole = j && made && json_object_update(j, made) == 0;
-    whole = whole && add_parts(j, model);
-    whole = whole && json_object_set_new(j, "dtype", json_string(info->dtype)) == 0 &&
-            json_object_set_new(j, "device", json_string(info->device)) == 0;
-    whole = whole && (r->latents_in || add_loras(j, info));
-    if (whole && !info->frames.step) { /* of images only */
-        json_object_del(j, "frames");
-        json_object_del(j, "fps");
-    }
-    json_decref(made);
-    return packed(out, sg_report_if_complete(j, whole), "settings", e);
-}
-
-/* A file by its name and hash, under a key. */
-static bool set_file(json_t *settings, const char *key, const char *path, uint64_t hash)
-{
-    char text[17];
-    snprintf(text, sizeof text, "%016" PRIx64, hash);
-    json_t *const one = json_pack("{s:o, s:s}", "file", sg_report_name(sg_path_name(path)), "hash", text);
-    return one && json_object_set_new(settings, key, one) == 0;
-}
-
-sg_status sg_report_add_inputs(json_t *settings, const sg_pictures *p, const sg_video_input *v, const sg_request *r,
-                               sg_error *e)
-{
-    bool whole = true, any = v->path;
-    for (int i = 0; i < SG_IMAGES; i++) {
-        if (!p->path[i]) continue;
-        any = true;
-        whole = set_file(settings, sg_picture_keys[i], p->path[i], p->hash[i]) && whole;
-    }
-    if (v->path) whole = set_file(settings, "video", v->path, v->hash) && whole;
-    if (r->video.rgb) whole = json_object_set_new(settings, "strength", json_real(r->video.strength)) == 0 && whole;
-    whole = whole && (!any || json_object_set_new(settings, "fit", json_string(p->fit)) == 0);
-    return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
-}
-
-sg_status sg_report_text(char **out, const json_t *settings, sg_error *e)
-{
-    *out = sg_json_text(settings, JSON_COMPACT | FORMAT);
-    return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
 }
 
 static json_t *phase(const sg_phase_plan *p)
@@ -246,7 +88,7 @@ static json_t *stage_peaks(const sg_report *r)
 
 sg_status sg_report_save(const char *path, const json_t *j, sg_error *e)
 {
-    char *const  text = sg_json_text(j, JSON_INDENT(2) | FORMAT);
+    char *const  text = sg_json_text(j, JSON_INDENT(2) | SG_REPORT_DIGITS);
     const size_t n = text ? strlen(text) : 0;
     if (!text) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
     text[n] = '\n'; /* in place of its NUL */

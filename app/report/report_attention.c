@@ -3,112 +3,13 @@
 #include "base/text.h"
 #include "report.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define PERCENT(share) sg_percent((char[16]){0}, share)
+
 static const char *const why_names[] = {"policy", "short", "step", "layer", "backend"};
-
-static void append(char *text, size_t size, const char *fmt, ...) SG_PRINTF(3, 4);
-static void append(char *text, size_t size, const char *fmt, ...)
-{
-    const size_t n = strlen(text);
-    va_list      args;
-    va_start(args, fmt);
-    vsnprintf(text + n, size - n, fmt, args);
-    va_end(args);
-}
-
-/* A share in percent, with a digit behind the point where that says something. */
-static const char *percent(char text[16], double share)
-{
-    const double p = 100 * share;
-    snprintf(text, 16, p >= 9.95 || p == 0 ? "%.0f" : p >= 0.095 ? "%.1f" : "%.1g", p);
-    return text;
-}
-#define PERCENT(share) percent((char[16]){0}, share)
-
-/* ---- before ---- */
-
-sg_status sg_attention_bind_kinds(sg_attention **out, const sg_policy *p, const sg_model_info *info, int64_t tokens,
-                                  int layers, int steps, sg_error *e)
-{
-    const sg_policy          any = {.kind = p->kind,
-                                    .named = p->named,
-                                    .dense_steps = p->dense_steps,
-                                    .dense_steps_kind = p->dense_steps_kind,
-                                    .dense_layers = p->dense_layers};
-    const sg_attention_shape shape = {.n = tokens,
-                                      .h = 1,
-                                      .hk = 1,
-                                      .d = 64,
-                                      .layers = layers,
-                                      .steps = steps,
-                                      .passes = 1,
-                                      .values = info->skips ? SG_I8 : SG_F32};
-    return sg_attention_open(out, &any, &shape, e);
-}
-
-sg_status sg_attention_predict_runs(sg_attention_forecast *out, const sg_policy *p, const sg_model_info *info,
-                                    int64_t tokens, int steps, sg_error *e)
-{
-    sg_attention *a = NULL;
-    sg_policy     any = *p;
-    any.dense_layers = NULL; /* device, tokens and steps decide; a layer stands for all */
-    *out = (sg_attention_forecast){.steps = steps};
-    SG_TRY(sg_attention_bind_kinds(&a, &any, info, tokens, 1, steps, e));
-    for (int i = 0; i < steps; i++) {
-        (void)sg_attention_kind_of(a, 0, i, &out->why);
-        out->last += out->why == SG_WHY_POLICY && p->kind != SG_ATTENTION_DENSE;
-    }
-    sg_attention_close(&a);
-    return SG_OK;
-}
-
-static void append_rule(char *text, size_t size, const sg_policy *p)
-{
-    if (p->tuned)
-        append(text, size, "tuned thresholds");
-    else if (p->rule == SG_SELECT_GIVEN)
-        append(text, size, "a given mask");
-    else
-        append(text, size, "%s %g", p->rule == SG_SELECT_TOPK ? "top-k" : "tau", (double)p->amount);
-    if (p->rule != SG_SELECT_GIVEN) append(text, size, " by %s", sg_score_names[p->score]);
-    if (p->heads) append(text, size, " over all heads");
-    if (!p->tuned && p->theta >= 0) append(text, size, ", sim %g", (double)p->theta);
-    if (!p->tuned && p->pv_threshold > 0) append(text, size, ", pv %g", (double)p->pv_threshold);
-    if (p->sink) append(text, size, ", sink %d", p->sink);
-    append(text, size, ", tail %s", !p->tail ? "off" : p->tail_bias ? sg_tail_bias_names[p->tail_bias] : "on");
-}
-
-const char *sg_attention_forecast_text(char *text, size_t size, const sg_policy *p, const sg_attention_forecast *o,
-                                       int64_t tokens)
-{
-    const sg_attention_kind without = o->why == SG_WHY_STEP ? p->dense_steps_kind : SG_ATTENTION_DENSE;
-    snprintf(text, size, "%s", sg_attention_names[o->last ? p->kind : without]);
-    if (o->why == SG_WHY_SHORT)
-        append(text, size, ": %lld token%s fewer than %d%s", (long long)tokens, tokens == 1 ? " is" : "s are",
-               p->named ? SG_NAMED_TOKENS : SG_TOKENS,
-               !p->named && tokens >= SG_NAMED_TOKENS ? "; --attention sparge takes them" : "");
-    else if (o->why == SG_WHY_BACKEND)
-        append(text, size, ": this backend has no other");
-    else if (o->why == SG_WHY_STEP)
-        append(text, size, ": all steps are among the first %s %% that are %s", PERCENT(p->dense_steps),
-               sg_attention_names[p->dense_steps_kind]);
-    if (o->last == 0) return text;
-    append(text, size, " in the last %d of %d step%s", o->last, o->steps, sg_plural(o->steps));
-    if (p->kind == SG_ATTENTION_SPARGE) {
-        append(text, size, ": ");
-        append_rule(text, size, p);
-        append(text, size, ", order %s", sg_order_names[p->order]);
-    }
-    if (p->pv_dtype) append(text, size, ", weights and values %s", sg_pv_dtype_names[p->pv_dtype]);
-    if (p->dense_steps_kind && o->last < o->steps)
-        append(text, size, ", the first %d by %s", o->steps - o->last, sg_attention_names[p->dense_steps_kind]);
-    if (p->dense_layers) append(text, size, ", layers %s dense", p->dense_layers);
-    return text;
-}
 
 /* ---- sums over passes and layers ---- */
 
@@ -177,8 +78,8 @@ static void append_layers(char *text, size_t size, const sum *t, const sg_attent
 {
     const int dense = t->of_why[SG_WHY_LAYER] / r->passes;
     if (dense)
-        append(text, size, ", %d of %d layer%s dense", dense, t->entries / r->passes,
-               sg_plural(t->entries / r->passes));
+        sg_text_append(text, size, ", %d of %d layer%s dense", dense, t->entries / r->passes,
+                       sg_plural(t->entries / r->passes));
 }
 
 const char *sg_attention_summary(char *text, size_t size, const sg_attention_record *r)
@@ -194,15 +95,15 @@ const char *sg_attention_summary(char *text, size_t size, const sg_attention_rec
     const sg_attention_kind kind = kind_of(&all);
     if (kind == SG_ATTENTION_DENSE) return text;
     if (kind == SG_ATTENTION_SPARGE)
-        append(text, size, "%s %% of blocks skipped", PERCENT(share(all.blocks - all.kept, all.blocks)));
+        sg_text_append(text, size, "%s %% of blocks skipped", PERCENT(share(all.blocks - all.kept, all.blocks)));
     else
-        append(text, size, "quantised");
-    append(text, size, " in %d of %d step%s", steps[kind], r->steps, sg_plural(r->steps));
-    if (steps[SG_ATTENTION_DENSE]) append(text, size, " (%d dense: the first)", steps[SG_ATTENTION_DENSE]);
+        sg_text_append(text, size, "quantised");
+    sg_text_append(text, size, " in %d of %d step%s", steps[kind], r->steps, sg_plural(r->steps));
+    if (steps[SG_ATTENTION_DENSE]) sg_text_append(text, size, " (%d dense: the first)", steps[SG_ATTENTION_DENSE]);
     append_layers(text, size, &last, r);
     if (all.skipped)
-        append(text, size, "; the PV filter left out %s %% of the rest, %s %% of its mass",
-               PERCENT(share(all.skipped, all.groups)), PERCENT(all.skipped_mass));
+        sg_text_append(text, size, "; the PV filter left out %s %% of the rest, %s %% of its mass",
+                       PERCENT(share(all.skipped, all.groups)), PERCENT(all.skipped_mass));
     return text;
 }
 
@@ -215,13 +116,14 @@ const char *sg_attention_step_text(char *text, size_t size, const sg_attention_r
     const sg_attention_why   reason = why_of(&t);
     snprintf(text, size, "step %*d  %-6s", r->steps > 99 ? 3 : 2, step + 1, sg_attention_names[kind]);
     if (kind == SG_ATTENTION_SPARGE) {
-        append(text, size, "  %3s %% of blocks kept", PERCENT(share(t.kept, t.blocks)));
-        if (t.most - t.least >= 0.01) append(text, size, " (by layer %s to %s)", PERCENT(t.least), PERCENT(t.most));
-        append(text, size, ", %s %% of their score", PERCENT(t.mass));
-        if (t.skipped) append(text, size, ", PV of %s %% left out", PERCENT(share(t.skipped, t.groups)));
+        sg_text_append(text, size, "  %3s %% of blocks kept", PERCENT(share(t.kept, t.blocks)));
+        if (t.most - t.least >= 0.01)
+            sg_text_append(text, size, " (by layer %s to %s)", PERCENT(t.least), PERCENT(t.most));
+        sg_text_append(text, size, ", %s %% of their score", PERCENT(t.mass));
+        if (t.skipped) sg_text_append(text, size, ", PV of %s %% left out", PERCENT(share(t.skipped, t.groups)));
     }
     append_layers(text, size, &t, r);
-    if (reason != SG_WHY_POLICY && reason != SG_WHY_LAYER) append(text, size, "  %s", why[reason]);
+    if (reason != SG_WHY_POLICY && reason != SG_WHY_LAYER) sg_text_append(text, size, "  %s", why[reason]);
     return text;
 }
 
@@ -323,47 +225,4 @@ json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, co
     json_t *const j = json_pack("{s:o, s:o, s:o}", "policy", sg_report_policy(p), "totals", totals, "layers", entries);
     if (whole && trace && trace->rows) whole = json_object_set_new(j, "seconds", stage_seconds(trace)) == 0;
     return sg_report_if_complete(j, whole);
-}
-
-/* What decides which blocks are kept. */
-static bool set_rule(json_t *j, const sg_policy *p, const sg_settings *s)
-{
-    bool ok = true;
-    if (s->sparse_config && p->tuned)
-        ok = json_object_set_new(j, "sparse_config", sg_report_name(s->sparse_config)) == 0;
-    else if (p->tuned)
-        ok = json_object_set_new(j, "tuned", json_true()) == 0;
-    else if (p->rule == SG_SELECT_GIVEN)
-        ok = json_object_set_new(j, "block_mask", sg_report_name(s->block_mask)) == 0;
-    else
-        ok = json_object_set_new(j, p->rule == SG_SELECT_TOPK ? "topk" : "tau", decimal(p->amount)) == 0 &&
-             json_object_set_new(j, "sim", decimal(p->theta)) == 0;
-    if (!p->tuned) ok = ok && json_object_set_new(j, "pv", decimal(p->pv_threshold)) == 0;
-    if (p->rule != SG_SELECT_GIVEN)
-        ok = ok && json_object_set_new(j, "sink", json_integer(p->sink)) == 0 &&
-             json_object_set_new(j, "score", json_string(sg_score_names[p->score])) == 0 &&
-             json_object_set_new(j, "budget", json_string(p->heads ? "heads" : "row")) == 0;
-    ok = ok && json_object_set_new(j, "tail", json_string(p->tail ? "on" : "off")) == 0;
-    if (p->tail) ok = ok && json_object_set_new(j, "tail_bias", json_string(sg_tail_bias_names[p->tail_bias])) == 0;
-    return ok && json_object_set_new(j, "order", json_string(sg_order_names[p->order])) == 0;
-}
-
-sg_status sg_report_add_attention(json_t *settings, const sg_policy *p, const sg_settings *s,
-                                  const sg_attention_forecast *o, sg_error *e)
-{
-    const bool              quantised = o->last || (o->why == SG_WHY_STEP && p->dense_steps_kind);
-    const sg_attention_kind kind = quantised ? p->kind : SG_ATTENTION_DENSE;
-    bool                    ok = json_object_set_new(settings, "attention", json_string(sg_attention_names[kind])) == 0;
-    if (kind == SG_ATTENTION_SPARGE) ok = ok && set_rule(settings, p, s);
-    if (kind != SG_ATTENTION_DENSE) {
-        ok = ok && json_object_set_new(settings, "dense_steps", json_real(p->dense_steps)) == 0;
-        if (p->dense_steps_kind)
-            ok = ok && json_object_set_new(settings, "dense_steps_kind",
-                                           json_string(sg_attention_names[p->dense_steps_kind])) == 0;
-        if (p->pv_dtype)
-            ok = ok && json_object_set_new(settings, "pv_dtype", json_string(sg_pv_dtype_names[p->pv_dtype])) == 0;
-        if (p->dense_layers)
-            ok = ok && json_object_set_new(settings, "dense_layers", json_string(p->dense_layers)) == 0;
-    }
-    return ok ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
 }

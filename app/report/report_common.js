@@ -16,6 +16,14 @@ const s = (tag, attributes, ...children) =>
 const address = file => file.split('/').map(encodeURIComponent).join('/'); /* of a file beside the page */
 const link = file => h('a', {href: address(file)}, file);
 const swatch = i => h('span', {class: 'swatch', style: `color: var(--s${i})`});
+const named = (i, name) => h('span', {}, swatch(i), name);
+const faint = (...children) => h('p', {class: 'faint'}, ...children);
+const alarm = (...children) => h('p', {class: 'alarm', role: 'alert'}, ...children);
+const wrong = n => n > 0 ? h('span', {class: 'alarm'}, n) : String(n); /* in a table */
+
+/* A picture or a clip with what it is, of an arm or (i is null) of none. */
+const captioned = (media, i, name, ...lines) => h('figure', {}, media, h('figcaption', {}, i == null ? [] : swatch(i),
+  h('strong', {}, name), lines.map(l => h('small', {}, l))));
 
 const DASH = '\u2013';
 const fixed = (v, digits) => v == null ? DASH : v.toFixed(digits);
@@ -69,12 +77,17 @@ function command(text) {
     h('button', {click: copy, id: 'copy'}, 'Copy'), ' ', said), h('pre', {}, code));
 }
 
-/* What is drawn anew when the screen becomes narrow or wide; make(narrow). */
+/* What the page ends with. */
+const ending = (entries, ...files) => [h('details', {}, h('summary', {}, 'Settings'), table('settings', ['', ''],
+  entries.map(([k, v]) => [k, h('div', {class: 'wide'}, typeof v === 'object' ? JSON.stringify(v) : String(v))]))),
+  h('p', {}, 'The figures for programs: ', files.map((f, i) => [i ? ', ' : '', link(f)]), '.')];
+
+/* What is drawn anew when the screen becomes narrow or wide; make(whether it is narrow). */
+const narrow = matchMedia('(max-width: 40rem)');
 function redrawn(make) {
-  const screen = matchMedia('(max-width: 40rem)');
-  let now = make(screen.matches);
-  screen.addEventListener('change', () => {
-    const next = make(screen.matches);
+  let now = make(narrow.matches);
+  narrow.addEventListener('change', () => {
+    const next = make(narrow.matches);
     now.replaceWith(next);
     now = next;
   });
@@ -99,6 +112,18 @@ function ticks(lo, hi) {
   for (let i = Math.ceil(lo / gap - 1e-9); i * gap <= hi * (1 + 1e-9); i++) list.push(i * gap);
   return {list, digits: Math.max(0, -Math.floor(Math.log10(gap) + 1e-9))};
 }
+/* With room beside the values; ticks from least to most. */
+function axis(values, least = -Infinity, most = Infinity) {
+  let lo = Infinity, hi = -Infinity;
+  for (const v of values) [lo, hi] = [Math.min(lo, v), Math.max(hi, v)];
+  if (!(lo <= hi)) return {lo: 0, hi: 1, list: [], digits: 0};
+  const room = (hi - lo || Math.abs(hi) || 1) * 0.06, {list, digits} = ticks(lo - room, hi + room);
+  return {lo: lo - room, hi: hi + room, list: list.filter(v => v >= least && v <= most + 1e-9), digits};
+}
+/* The lines of an axis that goes up, from x1 to x2; y(v). */
+const levels = (axis, y, x1, x2) => axis.list.map(v => [s('line', {x1, x2, y1: y(v), y2: y(v)}),
+  s('text', {x: x1 - 6, y: y(v) + 4, 'text-anchor': 'end'}, v.toFixed(axis.digits))]);
+const legend = names => h('figcaption', {class: 'legend'}, names);
 
 /* ---- clips that play together; watchers are told the frame that is shown ---- */
 
@@ -110,9 +135,17 @@ function show(i) {
   for (const w of watchers) w(i);
 }
 const ready = v => v.tagName === 'IMG' ? v.complete && v.naturalWidth > 0 : v.readyState > 1;
-/* Whenever another picture of it is there. */
-function redraw(v, draw) {
-  for (const when of ['load', 'seeked', 'loadeddata']) v.addEventListener(when, draw);
+/* Whenever another picture of one of them is there. */
+function redraw(list, draw) {
+  watchers.push(draw);
+  for (const v of list)
+    for (const when of ['load', 'seeked', 'loadeddata']) v.addEventListener(when, draw);
+}
+/* A canvas with the difference to an arm, made of pictures or clips: draw(canvas). */
+function differing(list, attributes, name, draw, ...caption) {
+  const canvas = h('canvas', {class: 'difference', ...attributes, role: 'img', 'aria-label': `difference of ${name}, amplified`});
+  redraw(list, () => list.every(ready) && draw(canvas));
+  return h('figure', {}, canvas, h('figcaption', {}, caption));
 }
 function seek(i) {
   i = Math.max(0, Math.min(frames - 1, i));
@@ -154,6 +187,7 @@ const step = by => {
 };
 const ofFrames = {' ': toggle, k: toggle, ',': () => step(-1), '.': () => step(1), ArrowLeft: () => step(-1),
   ArrowRight: () => step(1)};
+const KEYS = 'space plays and pauses; arrows, comma and full stop step by a frame';
 const keys = {...ofFrames};
 addEventListener('keydown', e => {
   const act = keys[e.key];

@@ -16,7 +16,7 @@ struct sg_clip_reader {
     sg_frame_list       list;
     sg_image            picture; /* of the list, the last that came */
     int                 count;
-    sg_clip_loss        loss; /* of pictures, the worst so far */
+    sg_clip_frame       last; /* that came */
     char               *where;
 };
 
@@ -92,25 +92,28 @@ sg_status sg_clip_reader_open(sg_clip_reader **out, const char *path, sg_error *
     return status;
 }
 
-static sg_status next_picture(sg_clip_reader *r, const sg_image **frame, sg_error *e)
+static sg_status next_picture(sg_clip_reader *r, sg_clip_frame *frame, sg_error *e)
 {
     sg_map map;
     if (r->count == r->list.count) return SG_OK;
     sg_image_close(&r->picture);
     SG_TRY(sg_image_read(&r->picture, r->list.path[r->count], e));
     SG_TRY(sg_map_open(&map, r->list.path[r->count], e));
-    if (is_jpeg(&map)) r->loss = SG_CLIP_COMPRESSED;
+    *frame = (sg_clip_frame){&r->picture, -1, is_jpeg(&map) ? SG_CLIP_COMPRESSED : r->last.loss};
     sg_map_close(&map);
-    *frame = &r->picture;
     return SG_OK;
 }
 
 sg_status sg_clip_reader_next(sg_clip_reader *r, const sg_image **frame, sg_error *e)
 {
+    sg_clip_frame next = {0};
     *frame = NULL;
     if (r->count == INT_MAX) return sg_error_set(e, SG_E_UNSUPPORTED, "%s: has too many frames", r->path);
-    SG_TRY(r->type ? r->type->next(r->state, frame, e) : next_picture(r, frame, e));
-    r->count += *frame != NULL;
+    SG_TRY(r->type ? r->type->next(r->state, &next, e) : next_picture(r, &next, e));
+    if (!next.image) return SG_OK;
+    r->count++;
+    r->last = next;
+    *frame = next.image;
     return SG_OK;
 }
 
@@ -118,9 +121,9 @@ const sg_frame_list *sg_clip_reader_list(const sg_clip_reader *r) { return r->ty
 
 int sg_clip_reader_count(const sg_clip_reader *r) { return r->count; }
 
-sg_clip_loss sg_clip_reader_loss(const sg_clip_reader *r) { return r->type ? r->type->loss(r->state) : r->loss; }
+sg_clip_loss sg_clip_reader_loss(const sg_clip_reader *r) { return r->last.loss; }
 
-double sg_clip_reader_time(const sg_clip_reader *r) { return r->type ? r->type->time(r->state) : -1; }
+double sg_clip_reader_time(const sg_clip_reader *r) { return r->last.time; }
 
 const char *sg_clip_reader_where(sg_clip_reader *r)
 {

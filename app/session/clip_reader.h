@@ -28,16 +28,20 @@ typedef enum sg_clip_loss {
 /* "as stored", "after conversion to YUV", "after compression". */
 extern const char *const sg_clip_loss_names[];
 
+typedef struct sg_clip_frame {
+    const sg_image *image;
+    double          time; /* when it is shown, in seconds after the first; negative: unknown */
+    sg_clip_loss    loss; /* of the frames so far, the worst */
+} sg_clip_frame;
+
 /* A format of whole clips. close also comes after a failure of open, and must stand a half-opened state (zeroed before
  * open). */
 typedef struct sg_clip_type {
     size_t state_size;
     /* path must live until close. SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED or SG_E_MEMORY, and so of next. */
     sg_status (*open)(void *state, const char *path, sg_error *e);
-    /* *frame: the next, which is state's until another one comes, or NULL after the last. */
-    sg_status (*next)(void *state, const sg_image **frame, sg_error *e);
-    sg_clip_loss (*loss)(const void *state); /* after the first frame */
-    double (*time)(const void *state); /* of the frame that came last, in seconds after the first; negative: unknown */
+    /* Fills *frame, which is zero: its image stays state's until another one comes, and NULL after the last. */
+    sg_status (*next)(void *state, sg_clip_frame *frame, sg_error *e);
     void (*close)(void *state);
 } sg_clip_type;
 

@@ -17,11 +17,6 @@
 #define CONTAINERS "mov,matroska,avi,yuv4mpegpipe"
 #define DECODERS "h264,libopenh264,hevc,vp8,vp9,libdav1d,libaom-av1,mpeg4,mjpeg,ffv1,prores,png,rawvideo"
 
-/* Which pixel of a decoded frame a pixel of the picture is: x and y exchanged, and then counted backwards. */
-typedef struct rotation {
-    bool exchange, x_back, y_back;
-} rotation;
-
 typedef struct state {
     const char        *path;
     AVFormatContext   *format;
@@ -30,7 +25,7 @@ typedef struct state {
     struct SwsContext *convert;
     AVFrame           *decoded, *rgb;
     AVPacket          *packet;
-    rotation           rotation;
+    sg_image_rotation  rotation;
     bool               drained;
     int                packets, frames; /* so far */
     int64_t            end, last;       /* of the packets so far, and how long the last lasts: in the stream's unit */
@@ -136,9 +131,9 @@ static sg_status find_rotation(state *s, sg_error *e)
     if (!m) return SG_OK;
     const int32_t a = m[0], b = m[1], c = m[3], d = m[4];
     if (a && d && !b && !c)
-        s->rotation = (rotation){false, a < 0, d < 0};
+        s->rotation = (sg_image_rotation){false, a < 0, d < 0};
     else if (b && c && !a && !d)
-        s->rotation = (rotation){true, c < 0, b < 0};
+        s->rotation = (sg_image_rotation){true, c < 0, b < 0};
     else
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s: is rotated by other than quarters, which is not read", s->path);
     return SG_OK;
@@ -236,19 +231,6 @@ static sg_status open_converter(state *s, sg_error *e)
     return SG_OK;
 }
 
-static void copy_rotated(state *s)
-{
-    const ptrdiff_t stride = s->rgb->linesize[0], x_last = s->rgb->width - 1, y_last = s->rgb->height - 1;
-    const rotation  t = s->rotation;
-    const ptrdiff_t x_step = t.exchange ? stride : 3, y_step = t.exchange ? 3 : stride;
-    const ptrdiff_t x_end = t.exchange ? y_last : x_last, y_end = t.exchange ? x_last : y_last;
-    for (ptrdiff_t y = 0; y <= y_end; y++) {
-        const uint8_t *const row = s->rgb->data[0] + (t.y_back ? y_end - y : y) * y_step;
-        uint8_t *const       out = s->image.rgb + (size_t)y * (size_t)s->image.width * 3;
-        for (ptrdiff_t x = 0; x <= x_end; x++) memcpy(out + 3 * x, row + (t.x_back ? x_end - x : x) * x_step, 3);
-    }
-}
-
 static sg_status take_frame(state *s, sg_error *e)
 {
     const AVFrame *const f = s->decoded;
@@ -263,7 +245,7 @@ static sg_status take_frame(state *s, sg_error *e)
                             s->frames);
     if (sws_scale(s->convert, (const uint8_t *const *)f->data, f->linesize, 0, f->height, r->data, r->linesize) < 0)
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s: frame %d does not become RGB", s->path, s->frames);
-    copy_rotated(s);
+    sg_image_copy_rotated(&s->image, r->data[0], r->linesize[0], s->rotation);
     s->now = f->best_effort_timestamp;
     if (!s->frames) s->first = s->now;
     s->frames++;
@@ -317,23 +299,8 @@ static sg_status feed(state *s, sg_error *e)
     return av < 0 ? damaged(s, e, av) : SG_OK;
 }
 
-static sg_status video_next(void *context, const sg_image **frame, sg_error *e)
+static sg_clip_loss loss_of(const state *s)
 {
-    state *const s = context;
-    int          av;
-    *frame = NULL;
-    while ((av = avcodec_receive_frame(s->codec, s->decoded)) == AVERROR(EAGAIN) && !s->drained) SG_TRY(feed(s, e));
-    if (av == AVERROR_EOF && s->frames) return SG_OK;
-    if (av == AVERROR_EOF) return sg_error_set(e, SG_E_FORMAT, "%s: holds no frame", s->path);
-    if (av < 0) return damaged(s, e, av);
-    SG_TRY(take_frame(s, e));
-    *frame = &s->image;
-    return SG_OK;
-}
-
-static sg_clip_loss video_loss(const void *context)
-{
-    const state *const             s = context;
     const AVCodecDescriptor *const codec = avcodec_descriptor_get(s->codec->codec_id);
     const AVPixFmtDescriptor      *pixels = av_pix_fmt_desc_get((enum AVPixelFormat)s->pixels);
     if (!codec || !(codec->props & AV_CODEC_PROP_LOSSLESS) || (codec->props & AV_CODEC_PROP_LOSSY))
@@ -341,13 +308,25 @@ static sg_clip_loss video_loss(const void *context)
     return pixels && (pixels->flags & AV_PIX_FMT_FLAG_RGB) ? SG_CLIP_STORED : SG_CLIP_CONVERTED;
 }
 
-static double video_time(const void *context)
+static double time_of(const state *s)
 {
-    const state *const s = context;
-    const AVRational   rate = s->stream->avg_frame_rate;
+    const AVRational rate = s->stream->avg_frame_rate;
     if (s->first != AV_NOPTS_VALUE && s->now != AV_NOPTS_VALUE)
         return ((double)s->now - (double)s->first) * av_q2d(s->stream->time_base);
     return rate.num > 0 && rate.den > 0 ? (s->frames - 1) / av_q2d(rate) : -1;
+}
+
+static sg_status video_next(void *context, sg_clip_frame *frame, sg_error *e)
+{
+    state *const s = context;
+    int          av;
+    while ((av = avcodec_receive_frame(s->codec, s->decoded)) == AVERROR(EAGAIN) && !s->drained) SG_TRY(feed(s, e));
+    if (av == AVERROR_EOF && s->frames) return SG_OK;
+    if (av == AVERROR_EOF) return sg_error_set(e, SG_E_FORMAT, "%s: holds no frame", s->path);
+    if (av < 0) return damaged(s, e, av);
+    SG_TRY(take_frame(s, e));
+    *frame = (sg_clip_frame){&s->image, time_of(s), loss_of(s)};
+    return SG_OK;
 }
 
 static void video_close(void *context)
@@ -362,9 +341,5 @@ static void video_close(void *context)
     avformat_close_input(&s->format);
 }
 
-const sg_clip_type sg_clip_video = {.state_size = sizeof(state),
-                                    .open = video_open,
-                                    .next = video_next,
-                                    .loss = video_loss,
-                                    .time = video_time,
-                                    .close = video_close};
+const sg_clip_type sg_clip_video = {
+    .state_size = sizeof(state), .open = video_open, .next = video_next, .close = video_close};

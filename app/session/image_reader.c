@@ -1,6 +1,5 @@
 /* image_reader.c - see image_reader.h. libpng and libjpeg leave by longjmp; whatever must outlive that lies in a source. */
 #include "image_reader.h"
-#include "base/file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +23,7 @@ typedef struct source {
     const uint8_t *data;
     size_t         size, at;
     sg_image       image;
-    bool           upright;     /* sg_image_decode_upright's */
+    bool           upright;
     uint8_t       *rgba;        /* of a PNG that is, where it has alpha */
     unsigned       orientation; /* of EXIF, 1 to 8; 0: not given */
     png_structp    png;
@@ -87,24 +86,19 @@ static unsigned orientation_of(const uint8_t *tiff, size_t size)
     return 0;
 }
 
-/* Pixel (x, y) of a picture that stands upright is the one of that column and row of the picture as stored. */
 static void turn(source *s)
 {
     const unsigned o = s->orientation;
-    const bool     swap = o >= 5, mirror = o == 2 || o == 3 || o == 7 || o == 8;
+    const bool     exchange = o >= 5, mirror = o == 2 || o == 3 || o == 7 || o == 8;
     const bool     flip = o == 3 || o == 4 || o == 6 || o == 7;
     const size_t   width = (size_t)s->image.width, height = (size_t)s->image.height;
     sg_image       out;
     sg_error       why = {0};
     if (o < 2) return;
-    if (sg_image_alloc(&out, swap ? height : width, swap ? width : height, &why) != SG_OK)
+    if (sg_image_alloc(&out, exchange ? height : width, exchange ? width : height, &why) != SG_OK)
         leave(s, why.code, "%s", why.text);
-    for (size_t y = 0, i = 0; y < (size_t)out.height; y++)
-        for (size_t x = 0; x < (size_t)out.width; x++, i++) {
-            const size_t column = swap ? y : x, line = swap ? x : y;
-            memcpy(out.rgb + 3 * i,
-                   row(s, flip ? height - 1 - line : line) + 3 * (mirror ? width - 1 - column : column), 3);
-        }
+    sg_image_copy_rotated(&out, s->image.rgb, (ptrdiff_t)width * 3,
+                          (sg_image_rotation){exchange, exchange ? flip : mirror, exchange ? mirror : flip});
     sg_image_close(&s->image);
     s->image = out;
 }
@@ -255,13 +249,13 @@ static void read_any(source *s)
     turn(s);
 }
 
-static sg_status decode(sg_image *out, const uint8_t *data, size_t size, const char *name, bool upright, sg_error *e)
+sg_status sg_image_decode(sg_image *out, const sg_map *file, const char *name, bool upright, sg_error *e)
 {
     *out = (sg_image){0};
     source *const s = calloc(1, sizeof *s);
     if (!s) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", name);
-    s->data = data;
-    s->size = size;
+    s->data = file->data;
+    s->size = file->size;
     s->upright = upright;
     if (setjmp(s->back) == 0) read_any(s);
     if (s->png) png_destroy_read_struct(&s->png, &s->info, NULL);
@@ -276,22 +270,12 @@ static sg_status decode(sg_image *out, const uint8_t *data, size_t size, const c
     return status;
 }
 
-sg_status sg_image_decode(sg_image *out, const uint8_t *data, size_t size, const char *name, sg_error *e)
-{
-    return decode(out, data, size, name, false, e);
-}
-
-sg_status sg_image_decode_upright(sg_image *out, const uint8_t *data, size_t size, const char *name, sg_error *e)
-{
-    return decode(out, data, size, name, true, e);
-}
-
 sg_status sg_image_read(sg_image *out, const char *path, sg_error *e)
 {
     sg_map map;
     *out = (sg_image){0};
     SG_TRY(sg_map_open(&map, path, e));
-    const sg_status status = sg_image_decode(out, map.data, map.size, path, e);
+    const sg_status status = sg_image_decode(out, &map, path, false, e);
     sg_map_close(&map);
     return status;
 }

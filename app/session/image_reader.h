@@ -1,22 +1,20 @@
 /* image_reader.h - PNG and JPEG in, as 8-bit RGB.
  *
- * Samples are used as stored: ICC profiles and gamma are ignored. 16 bits are rounded to 8. Grey and palette images are
- * converted to RGB. But for sg_image_decode_upright EXIF's rotation is ignored, and alpha is dropped without blending. Of an
- * animated PNG the default picture is read. Refused: CMYK, more than 16384 pixels a side or 2^26 in all, files above 256 MiB
- * or too small for the pixels that they declare, and truncated or damaged files. */
+ * Samples are used as stored: ICC profiles and gamma are ignored. 16 bits are rounded to 8. Grey and palette images
+ * are converted to RGB. Unless it is to be upright, EXIF's rotation is ignored, and alpha is dropped without
+ * blending. Of an animated PNG the default picture is read. Refused: CMYK, more than 16384 pixels a side or 2^26 in
+ * all, files above 256 MiB or too small for the pixels that they declare, and truncated or damaged files. */
 #ifndef SG_IMAGE_READER_H
 #define SG_IMAGE_READER_H
 
+#include "base/file.h"
 #include "base/image.h"
 
 /* The caller closes. SG_E_FILE: it cannot be read; SG_E_FORMAT: not such a picture; SG_E_MEMORY. */
 sg_status sg_image_read(sg_image *out, const char *path, sg_error *e) SG_MUST_USE;
 
-/* The same of size bytes at data; name stands for them in messages. */
-sg_status sg_image_decode(sg_image *out, const uint8_t *data, size_t size, const char *name, sg_error *e) SG_MUST_USE;
-
-/* The same, rotated as its EXIF says and over white where it is transparent. */
-sg_status sg_image_decode_upright(sg_image *out, const uint8_t *data, size_t size, const char *name,
-                                  sg_error *e) SG_MUST_USE;
+/* The same of a file that is mapped, which has this name in messages. upright: rotated as its EXIF says and over
+ * white where it is transparent. */
+sg_status sg_image_decode(sg_image *out, const sg_map *file, const char *name, bool upright, sg_error *e) SG_MUST_USE;
 
 #endif

@@ -1,26 +1,27 @@
 /* notices.c - see notices.h. */
 #include "notices.h"
 #include "base/text.h"
-#include "setup_attention.h"
+#include "checkpoint.h"
 #include "sink.h"
 #include "thresholds.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
-void sg_notice_size(sg_progress *p, sg_request *r, const sg_engine *engine, const sg_settings *s)
+void sg_notice_size(sg_progress *p, const sg_settings *asked, const sg_settings *s)
 {
     static const char end[] = "the nearest that the model can render";
-    const sg_request  asked = *r;
-    const bool        wide = s->size[0] != 0, high = s->size[1] != 0;
-    if (s->strict) return;
-    sg_engine_nearest_size(engine, wide ? &r->width : NULL, high ? &r->height : NULL, s->frames ? &r->frames : NULL);
-    if (r->width != asked.width && !high)
-        sg_progress_say(p, "--width %d: %d, %s", asked.width, r->width, end);
-    else if (r->height != asked.height && !wide)
-        sg_progress_say(p, "--height %d: %d, %s", asked.height, r->height, end);
-    else if (r->width != asked.width || r->height != asked.height)
-        sg_progress_say(p, "--size %dx%d: %dx%d, %s", asked.width, asked.height, r->width, r->height, end);
-    if (r->frames != asked.frames) sg_progress_say(p, "--frames %d: %d, %s", asked.frames, r->frames, end);
+    const bool        wide = asked->size[0] && asked->size[0] != s->size[0];
+    const bool        high = asked->size[1] && asked->size[1] != s->size[1];
+    if (wide && !asked->size[1])
+        sg_progress_say(p, "--width %d: %d, %s", asked->size[0], s->size[0], end);
+    else if (high && !asked->size[0])
+        sg_progress_say(p, "--height %d: %d, %s", asked->size[1], s->size[1], end);
+    else if (wide || high)
+        sg_progress_say(p, "--size %dx%d: %dx%d, %s", asked->size[0], asked->size[1], s->size[0], s->size[1], end);
+    if (asked->frames && s->frames && asked->frames != s->frames)
+        sg_progress_say(p, "--frames %d: %d, %s", asked->frames, s->frames, end);
 }
 
 /* One line with the first of the keys; `info` has all of them. */
@@ -52,19 +53,19 @@ static void say_loras(sg_progress *p, const sg_engine *engine, const sg_request 
     }
 }
 
-static void say_negative_prompt(sg_progress *p, const sg_engine *engine, const sg_request *r, const sg_settings *s)
+static void say_negative_prompt(sg_progress *p, const sg_engine *engine, const sg_request *r)
 {
     const bool second = sg_engine_info(engine).experts > 1 && r->cfg_scale_2 > 1;
-    if (s->negative_prompt && !(r->cfg_scale > 1) && !second)
+    if (!(r->cfg_scale > 1) && !second)
         sg_progress_say(p, "--negative-prompt is ignored: it is read only with --cfg-scale above 1, and this is %g",
                         r->cfg_scale);
 }
 
-void sg_notice_request(sg_progress *p, sg_request *r, const sg_engine *engine, const sg_settings *s)
+void sg_notice_request(sg_progress *p, const sg_engine *engine, const sg_settings *asked, const sg_rendering *r)
 {
-    sg_notice_size(p, r, engine, s);
-    say_loras(p, engine, r);
-    say_negative_prompt(p, engine, r, s);
+    sg_notice_size(p, asked, &r->settings);
+    say_loras(p, engine, &r->request);
+    if (asked->negative_prompt) say_negative_prompt(p, engine, &r->request);
 }
 
 static bool is_blank(const char *text) { return text[strspn(text, " \t\v\f\r\n")] == '\0'; }
@@ -110,14 +111,71 @@ void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which)
                             plan->cut[i], plan->cut[i] == 1 ? "is" : "are");
 }
 
+/* ---- thresholds ---- */
+
+static const char *differs(const sg_policy *a, const sg_policy *b)
+{
+    if (a->score != b->score) return "score";
+    if (a->tail != b->tail) return "tail";
+    if (a->tail && a->tail_bias != b->tail_bias) return "tail-bias";
+    return a->order != b->order ? "order" : NULL;
+}
+
+/* The engine has read the file before. The caller frees, after a failure too. */
+static bool read_own(sg_thresholds_file *own, const sg_model_path *model)
+{
+    char     path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1];
+    sg_error why = {0};
+    return sg_checkpoint_beside(model->dir, SG_THRESHOLDS_NAME, path, sizeof path) &&
+           sg_thresholds_read(own, path, &why) == SG_OK;
+}
+
+/* "another checkpoint (its hash; this is HASH)", or "" if t is of this model or does not say. */
+static const char *another(char text[80], const sg_thresholds_file *t, const sg_model_path *model)
+{
+    char     hash[17] = "";
+    sg_error why = {0};
+    *text = '\0';
+    if (*t->model && sg_thresholds_hash(hash, model->dir, &model->parts, &why) == SG_OK && strcmp(hash, t->model) != 0)
+        snprintf(text, 80, "another checkpoint (%s; this is %s)", t->model, hash);
+    return text;
+}
+
+const char *sg_doubt_thresholds(char *text, size_t size, const sg_rendering *r, const sg_model_path *model)
+{
+    char                   of[80];
+    sg_thresholds_file     own = {0};
+    const sg_policy *const p = &r->request.attention;
+    const bool             given = p->tuned == &r->tuned.values;
+    *text = '\0';
+    if (p->tuned && (given || read_own(&own, model))) {
+        const sg_thresholds_file *const t = given ? &r->tuned : &own;
+        const char *const               other = t->has_policy ? differs(p, &t->policy) : NULL;
+        if (t->spargeattn)
+            snprintf(
+                text, size,
+                "the thresholds are SpargeAttn's own, found with --preset paper --order row; in blocks of %d queries "
+                "and %d keys, as here, or on Hopper of %d and %d",
+                SG_BLOCK_Q, SG_BLOCK_K, SG_BLOCK_K, SG_BLOCK_Q);
+        else if (*another(of, t, model))
+            snprintf(text, size, "the thresholds were tuned for %s", of);
+        else if (other)
+            snprintf(text, size, "the thresholds were tuned with another --%s", other);
+    }
+    sg_thresholds_free(&own);
+    return text;
+}
+
 void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const sg_model_path *model)
 {
-    char         doubt[128];
-    const double threshold = sg_request_cache_threshold(r);
+    char               of[80];
+    sg_thresholds_file own = {0};
+    const double       threshold = sg_request_cache_threshold(r);
     if (!(threshold > 0)) return;
-    sg_setup_cache_warning(doubt, sizeof doubt, model);
+    const bool doubt = read_own(&own, model) && *another(of, &own, model);
     sg_progress_say(p, "%s%scache: threshold %.4g, as " SG_THRESHOLDS_NAME " beside the model has it%s%s",
-                    arm ? arm : "", arm ? ": " : "", threshold, *doubt ? "; " : "", doubt);
+                    arm ? arm : "", arm ? ": " : "", threshold, doubt ? "; it was tuned for " : "", doubt ? of : "");
+    sg_thresholds_free(&own);
 }
 
 void sg_notice_encoder(sg_progress *p, const sg_request *r, const char *path, bool always)

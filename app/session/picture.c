@@ -23,7 +23,7 @@ static sg_status read_one(sg_pictures *p, int i, sg_error *e)
     sg_status       status = opened;
     if (opened == SG_OK) {
         p->hash[i] = sg_hash(SG_HASH, map.data, map.size);
-        status = sg_image_decode_upright(&p->whole[i], map.data, map.size, p->path[i], &why);
+        status = sg_image_decode(&p->whole[i], &map, p->path[i], true, &why);
         sg_map_close(&map);
     }
     return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s: %s", name_of(p, i), why.text);
@@ -55,7 +55,7 @@ size_t sg_pictures_bytes(const sg_pictures *p)
 static void give(const sg_model_info *info, sg_request *r, int i, sg_request_image picture)
 {
     if (info->image[i] == SG_IMAGE_START)
-        r->video.rgb = picture.rgb;
+        r->start_image = picture.rgb;
     else
         r->image[i] = picture;
 }
@@ -67,7 +67,7 @@ sg_status sg_pictures_check(const sg_pictures *p, const sg_engine *engine, const
     sg_request               whole = *r; /* what the model takes is known before they are fitted */
     for (int i = 0; i < SG_IMAGES; i++) {
         if (p->path[i]) give(&info, &whole, i, (sg_request_image){.rgb = p->whole[i].rgb});
-        if (info.image[i] == SG_IMAGE_START && p->path[i] && r->video.rgb)
+        if (info.image[i] == SG_IMAGE_START && p->path[i] && sg_request_start(r))
             return sg_error_set(e, SG_E_ARG, "%s and a video: this model starts from one of them", name_of(p, i));
         if (info.image[i] == SG_IMAGE_NEEDED && !p->path[i])
             return sg_error_set(e, SG_E_ARG, "%s%s FILE is needed: this model makes a video that %s with a picture",
@@ -85,17 +85,6 @@ static void scaled_size(int size[2], const sg_image *from, int width, int height
     const int     length = (int)(other < 1 ? 1 : other > INT_MAX ? INT_MAX : other);
     size[0] = wide ? width : length;
     size[1] = wide ? length : height;
-}
-
-/* Copies what both have of two pictures with one center; `to` is black elsewhere. */
-static void center(sg_image *to, const sg_image *from)
-{
-    const int x = to->width / 2 - from->width / 2, y = to->height / 2 - from->height / 2;
-    const int left = x > 0 ? x : 0, right = x + from->width < to->width ? x + from->width : to->width;
-    memset(to->rgb, 0, sg_image_bytes(to->width, to->height));
-    for (int row = y > 0 ? y : 0; row < to->height && row < y + from->height; row++)
-        memcpy(to->rgb + sg_image_bytes(to->width, row) + 3 * (size_t)left,
-               from->rgb + sg_image_bytes(from->width, row - y) + 3 * (size_t)(left - x), 3 * (size_t)(right - left));
 }
 
 /* What crop cuts out of may be longer than a picture from a file: its area is bounded, and with it the memory. */
@@ -122,7 +111,10 @@ sg_status sg_picture_fit(sg_image *out, const sg_image *from, const char *fit, i
     scaled_size(size, from, width, height, strcmp(fit, "crop") == 0);
     status = resize(&scaled, from, size[0], size[1], e);
     if (status == SG_OK) status = sg_image_alloc(out, (size_t)width, (size_t)height, e);
-    if (status == SG_OK) center(out, &scaled);
+    if (status == SG_OK) { /* what both have, with one center; what is left is black */
+        memset(out->rgb, 0, sg_image_bytes(width, height));
+        sg_image_put(out, width / 2 - size[0] / 2, height / 2 - size[1] / 2, size[0], size[1], scaled.rgb);
+    }
     sg_image_close(&scaled);
     return status;
 }

@@ -31,9 +31,9 @@ size_t sg_pictures_bytes(const sg_pictures *p);
 sg_status sg_pictures_check(const sg_pictures *p, const sg_engine *engine, const sg_request *r,
                             sg_error *e) SG_MUST_USE;
 
-/* Makes them as large as r's clip and gives them to r, which borrows them; a model of images starts from the first, as others
- * from a video of one frame. Resized by Lanczos: crop leaves out what is too
- * wide or too high, pad puts black beside the picture, stretch, as diffusers has it, keeps no proportion. */
+/* Makes them as large as r's clip and gives them to r, which borrows them; a model of images starts from the first.
+ * Resized by Lanczos: crop leaves out what is too wide or too high, pad puts black beside the picture, stretch, as
+ * diffusers has it, keeps no proportion. */
 sg_status sg_pictures_fit(sg_pictures *p, const sg_engine *engine, sg_request *r, sg_error *e) SG_MUST_USE;
 
 /* Both, for a request that is otherwise complete. */

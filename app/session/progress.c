@@ -19,7 +19,7 @@
 /* Without a terminal the denoiser speaks at its quarters only, and not more often than this. */
 #define SECONDS_BETWEEN_LINES 5.0
 
-enum { LINE_BYTES = 512, TICK_MS = 500, COLUMNS_USUAL = 80, BAR = 24 };
+enum { TICK_MS = 500, COLUMNS_USUAL = 80, BAR = 24 };
 
 static const char *const stage_names[SG_STAGES] = {"loading", "reading the prompt", "encoding", "denoising",
                                                    "decoding"};
@@ -145,11 +145,10 @@ void sg_progress_say_plan(sg_progress *p, const sg_plan *plan)
             sg_progress_say(p, "offload: %.2f GiB of the %s stay on the host, all but two blocks at a time",
                             (double)plan->phase[i].host * 0x1p-30, sg_offloaded_part(&plan->phase[i]));
     if (plan->untiled)
-        sg_progress_say(
-            p,
-            "the VAE works in tiles, because whole frames would take %.2f GiB: the frames will differ a "
-            "little (--vae-tiling)",
-            (double)plan->untiled * 0x1p-30);
+        sg_progress_say(p,
+                        "the VAE works in tiles, because whole frames would take %.2f GiB: the frames will differ a "
+                        "little (--vae-tiling)",
+                        (double)plan->untiled * 0x1p-30);
 }
 
 /* ---- estimates ---- */
@@ -231,39 +230,31 @@ static int columns_of(const char *text, int most, size_t *fit)
     return columns;
 }
 
-/* "[#####-----] ", or nothing. */
-static int write_bar(const sg_progress *p, char *text, size_t size, int width)
-{
-    char      bar[BAR + 1];
-    const int full = (int)((long)width * p->done / p->total);
-    if (!width) return 0;
-    for (int i = 0; i < width; i++) bar[i] = i < full ? '#' : '-';
-    bar[width] = '\0';
-    return snprintf(text, size, " [%s]", bar);
-}
+#define DURATION(seconds) sg_duration((char[32]){0}, 32, seconds)
 
-/* "denoising 5/12 [#####-------] 0.52 s/step, 14.0 s left" */
-static void compose(const sg_progress *p, double now, char *text, size_t size, int bar)
+/* "denoising 5/12 [#####-------] 0.52 s/step, 14.0 s left"; at its end without a terminal, "denoising 12/12, 0.52
+ * s/step, 6.2 s". */
+static void compose(sg_textbuf *line, const sg_progress *p, double now, int bar)
 {
+    static const char full[] = "########################", rest[] = "------------------------"; /* BAR of them */
     const double      unit = unit_seconds(p), left = job_left(p, now);
-    const char *const name = unit_names[p->stage];
-    char              duration[32];
-    int               n =
-        snprintf(text, size, "%s%s%s %d/%d", p->row, *p->row ? " | " : "", stage_names[p->stage], p->done, p->total);
-    n += write_bar(p, text + n, size - (size_t)n, bar);
-    const int bare = n;
-    if (unit == 0 && name && p->total > p->done)
-        n += snprintf(text + n, size - (size_t)n, "%s %s %d for %s", bar ? "" : ",", name, p->done + 1,
-                      sg_duration(duration, sizeof duration, now - p->start));
-    else if (unit == 0)
-        n += snprintf(text + n, size - (size_t)n, "%s for %s", bar ? "" : ",",
-                      sg_duration(duration, sizeof duration, now - p->start));
-    else if (name)
-        n += snprintf(text + n, size - (size_t)n, "%s %.3g s/%s", bar ? "" : ",", unit, name);
-    if (left < 0 || *p->row) return; /* of many renders, the row tells */
-    n += snprintf(text + n, size - (size_t)n, "%s %s left", n > bare || !bar ? "," : "",
-                  sg_duration(duration, sizeof duration, left));
-    if (p->count > 1) snprintf(text + n, size - (size_t)n, " of all %d", p->count);
+    const char *const name = unit_names[p->stage], *const comma = bar ? "" : ",";
+    const int part = (int)((long)bar * p->done / p->total);
+    sg_textbuf_clear(line);
+    sg_textbuf_printf(line, "%s%s%s %d/%d", p->row, *p->row ? " | " : "", stage_names[p->stage], p->done, p->total);
+    if (bar) sg_textbuf_printf(line, " [%.*s%.*s]", part, full, bar - part, rest);
+    const size_t bare = line->len;
+    if (unit == 0 && !p->over && name)
+        sg_textbuf_printf(line, "%s %s %d for %s", comma, name, p->done + 1, DURATION(now - p->start));
+    else if (unit == 0 && !p->over)
+        sg_textbuf_printf(line, "%s for %s", comma, DURATION(now - p->start));
+    else if (unit > 0 && name)
+        sg_textbuf_printf(line, "%s %.3g s/%s", comma, unit, name);
+    if (*p->row) return; /* of many renders, the row tells */
+    if (p->over) sg_textbuf_printf(line, ", %s", DURATION(p->last_time - p->start));
+    if (p->over || left < 0) return;
+    sg_textbuf_printf(line, "%s %s left", line->len > bare || !bar ? "," : "", DURATION(left));
+    if (p->count > 1) sg_textbuf_printf(line, " of all %d", p->count);
 }
 
 /* Ctrl-C was answered on a line of its own, which stays. */
@@ -278,40 +269,41 @@ static void make_way(sg_progress *p)
 static void draw(sg_progress *p)
 {
     static const int bars[] = {BAR, BAR / 2, 0};
-    char             text[LINE_BYTES];
+    sg_textbuf       line = {0};
     const double     now = p->clock();
     const int        most = columns_of_terminal() - 1; /* the last column stays free, or some terminals wrap */
     size_t           fit = 0;
     for (int i = *p->row ? 2 : 0; i < 3; i++) {
-        compose(p, now, text, sizeof text, bars[i]);
-        if (columns_of(text, most, &fit) <= most) break;
+        compose(&line, p, now, bars[i]);
+        if (line.failed || columns_of(line.data, most, &fit) <= most) break;
     }
-    text[fit] = '\0';
     make_way(p);
-    fprintf(stderr, "\r%s\033[K", text);
+    if (!line.failed) fprintf(stderr, "\r%.*s\033[K", (int)fit, line.data);
     fflush(stderr);
     p->shown = true;
+    sg_textbuf_free(&line);
 }
 
 /* "load 0.4 s, text 0.3 s, denoise 12 steps 9.8 s" in the line above the changing one. */
 static void draw_sum(sg_progress *p)
 {
-    char   text[LINE_BYTES], duration[32], units[32] = "";
-    int    n = 0;
-    size_t fit = 0;
+    sg_textbuf line = {0};
+    char       units[32] = "";
+    size_t     fit = 0;
     snprintf(units, sizeof units, " %d step%s", p->steps, sg_plural(p->steps));
     for (int i = 0; i < SG_STAGES; i++)
         if (p->seconds[i] >= (i == SG_STAGE_LOAD ? 0.05 : 1e-9))
-            n += snprintf(text + n, sizeof text - (size_t)n, "%s%s%s %s", n ? ", " : "", short_names[i],
-                          i == SG_STAGE_DENOISE ? units : "", sg_duration(duration, sizeof duration, p->seconds[i]));
-    if (!n) return;
-    columns_of(text, columns_of_terminal() - 1, &fit);
-    text[fit] = '\0';
-    make_way(p);
-    fprintf(stderr, "\r\033[K%s%s\033[K\n", p->summed ? "\033[A\r" : "", text);
-    fflush(stderr);
-    p->summed = true;
-    p->shown = false;
+            sg_textbuf_printf(&line, "%s%s%s %s", line.len ? ", " : "", short_names[i],
+                              i == SG_STAGE_DENOISE ? units : "", DURATION(p->seconds[i]));
+    if (line.data) {
+        columns_of(line.data, columns_of_terminal() - 1, &fit);
+        make_way(p);
+        fprintf(stderr, "\r\033[K%s%.*s\033[K\n", p->summed ? "\033[A\r" : "", (int)fit, line.data);
+        fflush(stderr);
+        p->summed = true;
+        p->shown = false;
+    }
+    sg_textbuf_free(&line);
 }
 
 /* ---- the ticker ---- */
@@ -367,33 +359,17 @@ static void stop_ticking(sg_progress *p)
 
 static bool is_quarter(int done, int total) { return (long)done * 4 / total != (long)(done - 1) * 4 / total; }
 
-/* One stage's state in words: "denoising 7/16, 0.52 s a step, 4.7 s left"; at its end, what a step took on average. */
-static void describe(const sg_progress *p, char *text, size_t size)
-{
-    const double spent = p->last_time - p->start;
-    const bool   moved = p->done > p->base;
-    const double unit = p->done == p->total && moved ? spent / (p->done - p->base) : unit_seconds(p);
-    char         duration[32];
-    int          n = snprintf(text, size, "%s %d/%d", stage_names[p->stage], p->done, p->total);
-    if (unit_names[p->stage] && moved)
-        n += snprintf(text + n, size - (size_t)n, ", %.3g s a %s", unit, unit_names[p->stage]);
-    if (p->done < p->total && moved)
-        snprintf(text + n, size - (size_t)n, ", %s left",
-                 sg_duration(duration, sizeof duration, unit * (p->total - p->done)));
-    else if (p->done == p->total)
-        snprintf(text + n, size - (size_t)n, ", %s", sg_duration(duration, sizeof duration, spent));
-}
-
 static void print_stage(sg_progress *p)
 {
-    char       text[160];
-    const bool over = p->done == p->total && p->stage != SG_STAGE_LOAD;
+    sg_textbuf line = {0};
+    const bool over = p->over && p->stage != SG_STAGE_LOAD;
     const bool due = p->stage == SG_STAGE_DENOISE && is_quarter(p->done, p->total) &&
                      p->last_time - p->last_line >= SECONDS_BETWEEN_LINES;
     if (*p->row || (!over && !due)) return;
     p->last_line = p->last_time;
-    describe(p, text, sizeof text);
-    fprintf(stderr, "%s\n", text);
+    compose(&line, p, p->last_time, 0);
+    if (!line.failed) fprintf(stderr, "%s\n", line.data);
+    sg_textbuf_free(&line);
 }
 
 void sg_progress_row(sg_progress *p, bool due, const char *fmt, ...)

@@ -2,11 +2,9 @@
 #include "setup.h"
 #include "backend.h"
 #include "base/number.h"
-#include "base/output_file.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "checkpoint.h"
-#include "frame_list.h"
 #include "option_rules.h"
 #include "rank.h"
 
@@ -18,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -161,16 +158,8 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
     return SG_OK;
 }
 
-sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_settings *s, bool check, sg_error *e)
-{
-    sg_engine_options o;
-    SG_TRY(sg_setup_options(&o, model, s, e));
-    o.check = check;
-    return sg_setup_engine_as(out, model, &o, e);
-}
-
 /* Of a model that the environment names, who reads of a wrong path would else look for it on the command line. */
-sg_status sg_setup_engine_as(sg_engine **out, const sg_model_path *model, const sg_engine_options *o, sg_error *e)
+sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_engine_options *o, sg_error *e)
 {
     sg_error        why = {0};
     const sg_status status = sg_engine_open(out, o, &why);
@@ -190,125 +179,7 @@ sg_status sg_setup_clip(sg_clip_model **out, const sg_settings *s, int threads, 
     return status == SG_OK ? SG_OK : sg_error_set(e, status, "--clip: %s", why.text);
 }
 
-/* The nearest count that the model makes; the larger of two as near. */
-static int frames_of(const sg_engine *engine, double seconds, int fps)
-{
-    const double asked = fmin(fmax(seconds * fps, 1), 1 << 24);
-    int          low = (int)asked, high = low + 1;
-    sg_engine_nearest_size(engine, NULL, NULL, &low);
-    sg_engine_nearest_size(engine, NULL, NULL, &high);
-    return fabs(asked - low) < fabs(high - asked) ? low : high;
-}
-
-/* 32 bits are enough to tell noises apart, and short enough to type. */
-static sg_status draw_seed(uint64_t *out, sg_error *e)
-{
-    uint32_t v;
-    if (getrandom(&v, sizeof v, 0) != sizeof v)
-        return sg_error_set(e, SG_E_DEVICE, "--seed: the system gives no random number: %s", strerror(errno));
-    *out = v;
-    return SG_OK;
-}
-
 bool sg_setup_makes_images(const sg_model_info *info) { return info->frames.step == 0; }
-
-static sg_status check_length(const sg_settings *s, const sg_model_info *info, sg_error *e)
-{
-    if (!sg_setup_makes_images(info)) return SG_OK;
-    if (s->frames > 1)
-        return sg_error_set(e, SG_E_ARG, "--frames %d: this model makes images, of one frame", s->frames);
-    if (s->seconds > 0 || s->fps)
-        return sg_error_set(e, SG_E_ARG, "--%s has no effect: this model makes images", s->fps ? "fps" : "seconds");
-    return SG_OK;
-}
-
-/* Options of which only the model tells that they do nothing; option_rules.c has the others. */
-static sg_status check_effects(const sg_request *r, sg_sampler_kind usual, const sg_model_info *info,
-                               const sg_settings *s, sg_error *e)
-{
-    SG_TRY(check_length(s, info, e));
-    if (!isnan(s->strength) && s->image && !s->video && info->image[SG_IMAGE_FIRST] != SG_IMAGE_START &&
-        s->command != SG_COMMAND_EVAL)
-        return sg_error_set(e, SG_E_ARG,
-                            "--strength has no effect: this model's videos begin with --image; it is for "
-                            "--video");
-    if (!isnan(s->cfg_scale_2) && info->experts < 2)
-        return sg_error_set(e, SG_E_ARG, "--cfg-scale-2 has no effect: this model has no second expert");
-    if (!sg_sampler_flows(usual) && (s->preset_steps || s->sigmas || !isnan(s->flow_shift)))
-        return sg_error_set(e, SG_E_ARG, "--%s is for models of flow matching; this model's sampler is %s",
-                            s->preset_steps ? "preset-steps"
-                            : s->sigmas     ? "sigmas"
-                                            : "flow-shift",
-                            sg_sampler_names[usual]);
-    if (s->sched_compat && r->sampler != SG_SAMPLER_UNIPC)
-        return sg_error_set(e, SG_E_ARG,
-                            "--sched-compat has no effect: it is for unipc, and this model's sampler is %s",
-                            sg_sampler_names[r->sampler]);
-    if (r->dynamic_cfg && !(r->cfg_scale > 1))
-        return sg_error_set(e, SG_E_ARG, "--dynamic-cfg has no effect: guidance is %g, and at 1 or less there is none",
-                            r->cfg_scale);
-    return SG_OK;
-}
-
-/* A preset comes first: guidance may be given besides. */
-static sg_status setup_sampler(sg_request *r, const sg_settings *s, sg_error *e)
-{
-    if (s->preset_steps) sg_step_preset_apply(r, sg_setup_place(s->preset_steps, sg_step_preset_names));
-    if (s->sampler) r->sampler = (sg_sampler_kind)sg_setup_place(s->sampler, sg_sampler_names);
-    if (!s->sigmas) return SG_OK;
-    SG_TRY(sg_sigmas_read(&r->sigmas, s->sigmas, e));
-    r->steps = r->sigmas.count;
-    if (!s->sampler) r->sampler = SG_SAMPLER_EULER;
-    return SG_OK;
-}
-
-sg_status sg_setup_request(sg_request *r, const sg_engine *engine, const sg_settings *s, sg_error *e)
-{
-    *r = sg_engine_defaults(engine);
-    if (s->negative_prompt) r->negative_prompt = s->negative_prompt;
-    if (s->size[0]) r->width = s->size[0];
-    if (s->size[1]) r->height = s->size[1];
-    if (s->fps) r->fps = s->fps;
-    if (s->frames) r->frames = s->frames;
-    if (s->seconds > 0) r->frames = frames_of(engine, s->seconds, r->fps);
-    if (s->steps) r->steps = s->steps;
-    SG_TRY(setup_sampler(r, s, e));
-    if (!isnan(s->cfg_scale)) r->cfg_scale = s->cfg_scale;
-    if (!isnan(s->cfg_scale_2)) r->cfg_scale_2 = s->cfg_scale_2;
-    if (!isnan(s->guidance)) r->guidance = s->guidance;
-    r->dynamic_cfg = s->dynamic_cfg;
-    if (!isnan(s->slg_scale)) r->slg_scale = s->slg_scale;
-    if (s->skip_layers) r->skip_layers = s->skip_layers;
-    if (!isnan(s->skip_layer_start)) r->skip_layer_start = s->skip_layer_start;
-    if (!isnan(s->skip_layer_end)) r->skip_layer_end = s->skip_layer_end;
-    if (!isnan(s->flow_shift)) r->flow_shift = s->flow_shift;
-    if (!isnan(s->strength)) r->video.strength = s->strength;
-    const sg_model_info info = sg_engine_info(engine);
-    const bool          starts = s->video || (s->image && info.image[SG_IMAGE_FIRST] == SG_IMAGE_START);
-    const int           done = starts ? sg_steps_of_strength(r) : r->steps;
-    if (done >= SG_CACHE_USUAL_FROM && (s->command & (SG_COMMAND_RENDER | SG_COMMAND_INFO))) r->cache = SG_CACHE_USUAL;
-    if (s->cache) r->cache = (sg_cache)sg_setup_place(s->cache, sg_cache_names);
-    if (s->vae_tiling) r->vae_tiling = (sg_tiling)sg_setup_place(s->vae_tiling, sg_tiling_names);
-    if (s->sched_compat) r->sigmas_old = strcmp(s->sched_compat, "old") == 0;
-    SG_TRY(check_effects(r, sg_engine_defaults(engine).sampler, &info, s, e));
-    r->seed = (uint64_t)s->seed;
-    if (s->seed < 0) SG_TRY(draw_seed(&r->seed, e));
-    return SG_OK;
-}
-
-sg_status sg_setup_protect(const sg_settings *s, sg_error *e)
-{
-    sg_frame_list frames = {0};
-    sg_status     status = SG_OK;
-    if (s->image) SG_TRY(sg_output_file_protect(s->image, "--image", e));
-    if (s->last_image) SG_TRY(sg_output_file_protect(s->last_image, "--last-image", e));
-    /* a file, or the pictures of a folder */
-    const bool listed = s->video && sg_frame_list_open(&frames, s->video, &(sg_error){0}) == SG_OK;
-    for (int i = 0; listed && i < frames.count && status == SG_OK; i++)
-        status = sg_output_file_protect(frames.path[i], "--video", e);
-    sg_frame_list_close(&frames);
-    return status;
-}
 
 sg_status sg_setup_safetensors(sg_source **out, const char *path, const char *option, sg_error *e)
 {

@@ -1,4 +1,4 @@
-/* setup.h - from the command line's options to an open engine and a request. */
+/* setup.h - from the command line's options to what is opened: model, engine, prompts. */
 #ifndef SG_SETUP_H
 #define SG_SETUP_H
 
@@ -42,26 +42,12 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
 /* Whether the model makes images: its clips have one frame. */
 bool sg_setup_makes_images(const sg_model_info *info);
 
-/* The caller closes. */
-sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_settings *s, bool check,
+/* From options that sg_setup_options made of model. The caller closes. */
+sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_engine_options *o,
                           sg_error *e) SG_MUST_USE;
-
-/* The same from options that sg_setup_options made of model. */
-sg_status sg_setup_engine_as(sg_engine **out, const sg_model_path *model, const sg_engine_options *o,
-                             sg_error *e) SG_MUST_USE;
 
 /* The model of --clip, on the device that s asks for; threads 0: all cores. The caller closes. */
 sg_status sg_setup_clip(sg_clip_model **out, const sg_settings *s, int threads, sg_error *e) SG_MUST_USE;
-
-/* Renders that do so many steps and more have SG_CACHE_USUAL, unless s says otherwise; not those of other commands. */
-enum { SG_CACHE_USUAL_FROM = 30 };
-
-/* The model's defaults with what s asks for; SG_E_ARG when that would do nothing. Draws the seed if it is to be random. The
- * prompt is left NULL, and attention as the model has it: setup_attention.h. */
-sg_status sg_setup_request(sg_request *out, const sg_engine *engine, const sg_settings *s, sg_error *e) SG_MUST_USE;
-
-/* From now on no output takes the place of what --image, --last-image and --video read. What is not there is let be. */
-sg_status sg_setup_protect(const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 /* Opens one safetensors file, which option names. SG_E_ARG for a name with another ending, SG_E_FILE, SG_E_FORMAT. */
 sg_status sg_setup_safetensors(sg_source **out, const char *path, const char *option, sg_error *e) SG_MUST_USE;

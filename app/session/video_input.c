@@ -12,15 +12,6 @@
 
 #define ROUNDING 1e-3 /* of times, in frames */
 
-static sg_status hash_file(uint64_t *hash, const char *path, sg_error *e)
-{
-    sg_map map;
-    SG_TRY(sg_map_open(&map, path, e));
-    *hash = sg_hash(*hash, map.data, map.size);
-    sg_map_close(&map);
-    return SG_OK;
-}
-
 static sg_status open_reader(sg_video_input *v, sg_error *e)
 {
     SG_TRY(sg_clip_reader_open(&v->reader, v->path, e));
@@ -28,8 +19,8 @@ static sg_status open_reader(sg_video_input *v, sg_error *e)
     if (!v->frame) return sg_error_set(e, SG_E_FORMAT, "%s: holds no frame", v->path);
     const sg_frame_list *const list = sg_clip_reader_list(v->reader);
     v->hash = SG_HASH;
-    if (!list) return hash_file(&v->hash, v->path, e);
-    for (int i = 0; i < list->count; i++) SG_TRY(hash_file(&v->hash, list->path[i], e));
+    if (!list) return sg_file_hash(&v->hash, v->path, e);
+    for (int i = 0; i < list->count; i++) SG_TRY(sg_file_hash(&v->hash, list->path[i], e));
     return SG_OK;
 }
 
@@ -123,9 +114,17 @@ sg_status sg_video_input_read(sg_video_input *v, const sg_engine *engine, sg_req
     sg_error why = {0};
     if (!v->path) return SG_OK;
     const sg_status status = read_frames(v, engine, r, fit, &why);
-    r->video.rgb = v->rgb;
     sg_clip_reader_close(&v->reader);
-    return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s: %s", v->what, why.text);
+    if (status != SG_OK) return sg_error_set(e, status, "%s: %s", v->what, why.text);
+    const sg_model_info info = sg_engine_info(engine);
+    sg_video_input_give(v, &info, r);
+    return SG_OK;
+}
+
+void sg_video_input_give(const sg_video_input *v, const sg_model_info *info, sg_request *r)
+{
+    const uint8_t **const start = info->frames.step ? &r->start_video : &r->start_image;
+    if (v->path) *start = v->rgb ? v->rgb : v->frame->rgb;
 }
 
 void sg_video_input_close(sg_video_input *v)

@@ -1,5 +1,6 @@
 /* file.c - see file.h. */
 #include "base/file.h"
+#include "base/hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,6 +51,15 @@ void sg_map_drop(const void *data, size_t bytes)
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
     const uintptr_t from = (at + page - 1) / page * page, to = (at + bytes) / page * page;
     if (from < to) madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
+sg_status sg_file_hash(uint64_t *hash, const char *path, sg_error *e)
+{
+    sg_map map;
+    SG_TRY(sg_map_open(&map, path, e));
+    *hash = sg_hash(*hash, map.data, map.size);
+    sg_map_close(&map);
+    return SG_OK;
 }
 
 /* ---- files that shrink while they are mapped ---- */

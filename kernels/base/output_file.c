@@ -34,22 +34,11 @@ static _Atomic(sg_output_file *) all;
 
 /* Files that no output may replace. */
 static struct input {
-    dev_t       device;
-    ino_t       number;
-    const char *what;
+    dev_t device;
+    ino_t number;
+    char  what[48];
 } * inputs;
 static size_t input_count;
-
-sg_status sg_output_file_protect(const char *path, const char *what, sg_error *e)
-{
-    struct stat st;
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return SG_OK;
-    struct input *const more = realloc(inputs, (input_count + 1) * sizeof *more);
-    if (!more) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", what);
-    inputs = more;
-    inputs[input_count++] = (struct input){st.st_dev, st.st_ino, what};
-    return SG_OK;
-}
 
 /* What reads the file; NULL: nothing does. */
 static const char *reader_of(const struct stat *st)
@@ -57,6 +46,19 @@ static const char *reader_of(const struct stat *st)
     for (size_t i = 0; i < input_count; i++)
         if (st->st_dev == inputs[i].device && st->st_ino == inputs[i].number) return inputs[i].what;
     return NULL;
+}
+
+sg_status sg_output_file_protect(const char *path, const char *what, sg_error *e)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || reader_of(&st)) return SG_OK;
+    struct input *const more = realloc(inputs, (input_count + 1) * sizeof *more);
+    if (!more) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", what);
+    inputs = more;
+    struct input *const one = &inputs[input_count++];
+    *one = (struct input){.device = st.st_dev, .number = st.st_ino};
+    snprintf(one->what, sizeof one->what, "%s", what);
+    return SG_OK;
 }
 
 void sg_output_file_unlink_all(void)

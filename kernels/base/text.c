@@ -59,6 +59,15 @@ void sg_textbuf_free(sg_textbuf *b)
     *b = (sg_textbuf){0};
 }
 
+void sg_text_append(char *text, size_t size, const char *fmt, ...)
+{
+    const size_t n = strlen(text);
+    va_list      args;
+    va_start(args, fmt);
+    vsnprintf(text + n, size - n, fmt, args);
+    va_end(args);
+}
+
 bool sg_text_ends(const char *text, const char *ending)
 {
     const size_t n = strlen(text), m = strlen(ending);

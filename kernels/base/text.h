@@ -28,9 +28,11 @@ void sg_textbuf_free(sg_textbuf *b);
 /* Tells whether text ends in `ending` and is longer than it: "a.mp4" ends in ".mp4", ".mp4" does not. */
 bool sg_text_ends(const char *text, const char *ending);
 
-/* Makes foreign text fit for a message: each byte of a control character becomes a question mark, and the text is cut
- * to size - 1 bytes between two characters, with "..." at the end when it was cut. size is at least 4. Returns out,
- * which may be text itself. */
+/* Puts more behind the text there, as far as there is room in its size. */
+void sg_text_append(char *text, size_t size, const char *fmt, ...) SG_PRINTF(3, 4);
+
+/* Foreign text with each byte of a control character replaced by a question mark, cut to size - 1 bytes between two
+ * characters, "..." at the end when it was cut; for messages. size is at least 4. Returns out, which may be text itself. */
 const char *sg_show_(char *out, size_t size, const char *text);
 #define sg_show(text) sg_show_((char[112]){0}, 112, text)
 

@@ -570,7 +570,7 @@ void sg_cogvideox_dit_forward(const sg_cogvideox_dit *d, sg_cogvideox_run *run, 
     if (p->index == 0) step_open(d, run, s, p);
     if (s->status) return; /* modulation may be missing */
     const sg_tensor x = run->now.x;
-    sg_copy(s, .y = sg_rows(x, 0, text), .x = run->text[p->index]);
+    sg_copy(s, .y = sg_rows(x, 0, text), .x = run->text[p->text]);
     patch_embed(s, d, run, sg_rows(x, text, tokens(run)), p->x);
     for (int i = 0; i < layers; i++) {
         const sg_tensor e = sg_rows(run->now.e, ROWS * i, ROWS);

@@ -249,15 +249,15 @@ void sg_hunyuan_dit_forward(const sg_hunyuan_dit *d, const sg_hunyuan_run *run, 
     const sg_mmdit_config *const c = &d->config.blocks;
     const size_t                 mark = s->scratch.used;
     const int64_t                n = tokens(run);
-    const sg_tensor              given = run->text[p->index], x = sg_new(s, SG_F32, n + given.dim[0], c->width);
+    const sg_tensor              given = run->text[p->text], x = sg_new(s, SG_F32, n + given.dim[0], c->width);
     const sg_tensor              video = sg_rows(x, 0, n), text = sg_rows(x, n, given.dim[0]);
-    const sg_tensor              text_time = sg_mmdit_time(s, p, d->text_time, run->mean[p->index], "dit.text_temb");
+    const sg_tensor              text_time = sg_mmdit_time(s, p, d->text_time, run->mean[p->text], "dit.text_temb");
     const sg_mmdit_pass          blocks = {.pass = p,
                                            .self = run->self,
                                            .first = {[SG_MMDIT_PICTURE] = 0, [SG_MMDIT_TEXT] = n},
                                            .count = {[SG_MMDIT_PICTURE] = n, [SG_MMDIT_TEXT] = given.dim[0]},
                                            .rotary = &run->rotary,
-                                           .time = sg_mmdit_time(s, p, d->blocks.time, run->row[p->index], "dit.temb")};
+                                           .time = sg_mmdit_time(s, p, d->blocks.time, run->row[p->text], "dit.temb")};
     sg_copy(s, .y = text, .x = given);
     for (int i = 0; i < d->config.refiners; i++) refine(d, s, text, text_time, i);
     patch_embed(d, run, s, video, p->x);

@@ -446,7 +446,7 @@ static sg_tensor embed_time(const sg_mochi_dit *d, const sg_mochi_run *run, sg_s
     const sg_tensor temb = sg_new(s, SG_F32, 1, w);
     sg_sinusoid(s, .y = wave, .t = p->t);
     sg_mlp(s, time, wave, d->time, SG_ACT_SILU);
-    sg_add(s, .y = temb, .a = time, .b = run->pooled[p->index]);
+    sg_add(s, .y = temb, .a = time, .b = run->pooled[p->text]);
     sg_tap(s, temb, "dit.temb");
     sg_activate(s, .y = y, .x = temb, .act = SG_ACT_SILU);
     s->scratch.used = mark;
@@ -489,7 +489,7 @@ void sg_mochi_dit_forward(const sg_mochi_dit *d, const sg_mochi_run *run, sg_str
 {
     const int       layers = (int)d->config.layers;
     const size_t    mark = s->scratch.used;
-    const sg_tensor x = sg_new(s, SG_F32, tokens(run), d->config.width), given = run->text[p->index];
+    const sg_tensor x = sg_new(s, SG_F32, tokens(run), d->config.width), given = run->text[p->text];
     const sg_tensor text = given.rank ? sg_alloc(s, &s->scratch, SG_F32, given.rank, given.dim) : given;
     const sg_tensor time = embed_time(d, run, s, p);
     patch_embed(d, run, s, x, p->x);

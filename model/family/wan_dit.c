@@ -503,20 +503,20 @@ static void modulate(sg_stream *s, const sg_wan_step *now, int64_t rows, sg_tens
 void sg_wan_dit_forward(const sg_wan_dit *d, sg_wan_run *run, sg_stream *s, const sg_pass *p)
 {
     const sg_wan_config *const c = &d->config;
-    const bool                 first = p->index == 0, both = p->count > 1;
+    const bool                 first = p->index == 0, last = p->index + 1 == p->count;
     const sg_wan_step *const   now = &run->now;
     if (first) step_open(d, run, s, p);
     if (s->status) return;
-    const sg_tensor y = both && first ? now->copy : now->x; /* the last pass may use up what was shared */
+    const sg_tensor y = last ? now->x : now->copy; /* the last pass may use up what was shared */
     for (int i = 0; i < c->layers; i++) {
         sg_bind_fetch(d->component.bind, s, i);
         modulate(s, now, 6, d->block[i].table, now->e6);
         if (i > 0)
             self_attention(s, d, run, p, i, y);
         else if (first)
-            self_attention(s, d, run, p, i, now->x); /* for both passes */
-        if (i == 0 && both && first) sg_copy(s, .y = now->copy, .x = now->x);
-        cross_attention(s, d, run, i, p->index, y);
+            self_attention(s, d, run, p, i, now->x); /* for all passes */
+        if (i == 0 && !last) sg_copy(s, .y = now->copy, .x = now->x);
+        cross_attention(s, d, run, i, p->text, y);
         feed_forward(s, d, run, i, y);
     }
     modulate(s, now, 2, d->table, now->temb);

@@ -1,4 +1,5 @@
 /* engine.c - opening a checkpoint, its defaults, and what may be asked of it. */
+#include "base/hash.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "engine_state.h"
@@ -13,6 +14,8 @@
 #include <unistd.h>
 
 const char *const sg_tiling_names[] = {"auto", "off", "on", NULL};
+
+static bool makes_images(const sg_components *c) { return c->frames.step == 0; }
 
 static sg_status choose_family(sg_engine *engine, sg_config *index, sg_error *e)
 {
@@ -233,8 +236,7 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     SG_TRY(check_used(engine, o, e));
     SG_TRY(add_loras(engine, o, e));
     engine->defaults = engine->family->defaults(engine->model);
-    engine->defaults.video.up = !engine->components->frames.step;
-    engine->defaults.video.strength = engine->defaults.video.up ? 0.6 : 0.8; /* diffusers' */
+    engine->defaults.strength = makes_images(engine->components) ? 0.6 : 0.8; /* diffusers' */
     engine->base_bytes =
         engine->backend->host_memory ? sg_resident_bytes() - o->given_bytes : sg_backend_packed_bytes(engine->backend);
     SG_TRY(read_attention(engine, e));
@@ -268,7 +270,7 @@ void sg_engine_close(sg_engine **engine)
     sg_config_close(&(*engine)->own);
     sg_thresholds_free(&(*engine)->tuned);
     free((*engine)->count);
-    free((*engine)->video);
+    free((*engine)->start);
     sg_backend_close(&(*engine)->backend);
     free(*engine);
     *engine = NULL;
@@ -356,7 +358,7 @@ static sg_component_info describe(const sg_component *p)
 /* A VAE whose encoder has a phase of its own is listed once, as the decoder. */
 static bool encodes_and_decodes(const sg_components *components, const sg_phase *phase)
 {
-    return phase->kind == SG_PHASE_VIDEO ||
+    return phase->kind == SG_PHASE_START ||
            (phase->kind == SG_PHASE_ADDED && components->added[phase->index].component->source ==
                                                  components->vae.ops->component(components->vae.of)->source);
 }
@@ -370,7 +372,7 @@ sg_model_info sg_engine_info(const sg_engine *engine)
     const sg_component        *p;
     sg_phase                   phase[SG_PHASES_MAX];
     const int                  phases = sg_render_phases(components, true, true, phase);
-    if (!info.frames.step && !info.image[SG_IMAGE_FIRST] && components->vae.ops->encode_open)
+    if (makes_images(components) && !info.image[SG_IMAGE_FIRST] && components->vae.ops->encode_open)
         info.image[SG_IMAGE_FIRST] = SG_IMAGE_START;
     _Static_assert(sizeof info.component / sizeof *info.component >= SG_TEXTS_MAX + SG_ADDED_MAX + SG_DENOISERS_MAX + 1,
                    "there is room for every component");
@@ -378,6 +380,9 @@ sg_model_info sg_engine_info(const sg_engine *engine)
         for (int i = 0; (p = sg_render_component(components, &phase[k], i)) != NULL; i++)
             if (!encodes_and_decodes(components, &phase[k])) info.component[info.components++] = describe(p);
     snprintf(info.family, sizeof info.family, "%s", engine->family->name);
+    info.backend = engine->backend->name;
+    info.threads = engine->backend->threads;
+    info.thresholds = engine->tuned.hash;
     snprintf(info.device, sizeof info.device, "%s", engine->backend->device);
     snprintf(info.passed, sizeof info.passed, "%s", engine->backend->passed);
     snprintf(info.dtype, sizeof info.dtype, "%s", engine->act == SG_BF16 ? "bf16" : "f32");
@@ -387,6 +392,19 @@ sg_model_info sg_engine_info(const sg_engine *engine)
     info.loras = engine->loras;
     memcpy(info.lora, engine->lora_info, sizeof info.lora);
     return info;
+}
+
+uint64_t sg_engine_hash(const sg_engine *engine)
+{
+    sg_phase            phase[SG_PHASES_MAX];
+    const int           phases = sg_render_phases(engine->components, true, true, phase);
+    const sg_component *p;
+    uint64_t            sum = 0, number = 0;
+    for (int k = 0; k < phases; k++)
+        for (int i = 0; (p = sg_render_component(engine->components, &phase[k], i)) != NULL; i++)
+            if (!encodes_and_decodes(engine->components, &phase[k]) && p->source)
+                sum += sg_source_hash(p->source, SG_HASH + number++);
+    return sum;
 }
 
 /* ---- what may be asked ---- */
@@ -440,15 +458,21 @@ static int unpadded_frames(const sg_engine *engine, const sg_request *r)
     return 0;
 }
 
-static sg_status check_video(const sg_engine *engine, const sg_request *r, sg_error *e)
+/* The start. */
+static sg_status check_start(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
     const sg_vae *const v = &engine->components->vae;
-    const double        strength = r->video.strength;
+    const double        strength = r->strength;
     char                hint[48] = "";
-    if (!r->video.rgb) return SG_OK;
+    if (r->start_image && r->start_video)
+        return sg_error_set(e, SG_E_ARG, "image and video: a render starts from one of them");
+    if (!sg_request_start(r)) return SG_OK;
+    if (!r->start_image == makes_images(engine->components))
+        return sg_error_set(e, SG_E_ARG, "%s: this model starts from %s", sg_start_name(r),
+                            r->start_image ? "a video" : "an image");
     if (!v->ops->encode_open)
-        return sg_error_set(e, SG_E_ARG, "video: this model starts from noise only: its VAE, %s, has no encoder here",
-                            v->ops->component(v->of)->class_name);
+        return sg_error_set(e, SG_E_ARG, "%s: this model starts from noise only: its VAE, %s, has no encoder here",
+                            sg_start_name(r), v->ops->component(v->of)->class_name);
     if (!(strength > 0 && strength <= 1))
         return sg_error_set(e, SG_E_ARG, "strength: %g is not above 0 and at most 1", strength);
     if (sg_request_steps(r) < 1)
@@ -486,8 +510,8 @@ static sg_status check_skipping(const sg_engine *engine, const sg_request *r, sg
 
 sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
-    const sg_model_info info = sg_engine_info(engine);
-    const int           m = info.multiple;
+    const sg_frame_rule frames = engine->components->frames;
+    const int           m = engine->components->size_multiple;
     char                rule[48];
     if (r->width < 1 || r->height < 1 || r->width > 1 << 16 || r->height > 1 << 16)
         return sg_error_set(e, SG_E_ARG, "size: %dx%d is not between 1x1 and 65536x65536", r->width, r->height);
@@ -498,10 +522,9 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
                             r->width, r->height, m, nearest(r->width, m), nearest(r->height, m));
     if (r->frames < 1 || r->frames > 1 << 20)
         return sg_error_set(e, SG_E_ARG, "frames: %d is not between 1 and %d", r->frames, 1 << 20);
-    if (sg_frame_rule_nearest(info.frames, r->frames) != r->frames)
+    if (sg_frame_rule_nearest(frames, r->frames) != r->frames)
         return sg_error_set(e, SG_E_ARG, "frames: %d: this model makes %s; nearest is %d", r->frames,
-                            sg_frame_rule_text(rule, sizeof rule, info.frames),
-                            sg_frame_rule_nearest(info.frames, r->frames));
+                            sg_frame_rule_text(rule, sizeof rule, frames), sg_frame_rule_nearest(frames, r->frames));
     if (r->steps < 1 || r->steps > SG_STEPS_MAX)
         return sg_error_set(e, SG_E_ARG, "steps: %d is not between 1 and %d", r->steps, SG_STEPS_MAX);
     if (!(r->cfg_scale >= 0 && r->cfg_scale <= 1000))
@@ -522,7 +545,7 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
         return sg_error_set(e, SG_E_ARG, "cache: the threshold %g is not between 0 and %g", r->cache_threshold,
                             SG_CACHE_THRESHOLD_MAX);
     sg_sampler any;
-    SG_TRY(check_video(engine, r, e));
+    SG_TRY(check_start(engine, r, e));
     SG_TRY(sg_render_sampler(&any, engine, r, e));
     SG_TRY(check_attention(engine, r, e));
     SG_TRY(check_images(engine, r, e));

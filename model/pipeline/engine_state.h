@@ -22,8 +22,8 @@ struct sg_engine {
     size_t               patches[SG_DENOISERS_MAX]; /* of each denoiser without it */
     sg_conditioning      texts;                     /* of the last render or plan */
     uint64_t             encoded[SG_ADDED_MAX];     /* hash of the pictures that an added phase has encoded; 0: none */
-    float               *video;      /* host: the latents of the video encoded last, as sg_vae_encode has them */
-    uint64_t             video_hash; /* of its frames; 0: there are none */
+    float               *start; /* host: the latents of the image or video encoded last, as sg_vae_encode has them */
+    uint64_t             start_hash; /* of its frames; 0: there are none */
     sg_dtype             act;
     sg_request           defaults;
     sg_config           *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */

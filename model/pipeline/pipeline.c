@@ -164,12 +164,12 @@ static bool tell_units(void *context, int done, int total)
     return report_conditioning(w->render, w->phase, done) != SG_OK;
 }
 
-/* Runs a text encoder, the encoder of a video, or what the family adds, on a stream of its own. */
+/* Runs a text encoder, the encoder of the start, or what the family adds, on a stream of its own. */
 static sg_status compute_condition(sg_render *render, const sg_phase *phase)
 {
     sg_engine *const engine = render->engine;
     const double     start = sg_seconds();
-    const bool       text = phase->kind == SG_PHASE_TEXT, video = phase->kind == SG_PHASE_VIDEO;
+    const bool       text = phase->kind == SG_PHASE_TEXT, start_frames = phase->kind == SG_PHASE_START;
     phase_at_work    work = {render, phase};
     const sg_watch   watch = {tell_units, &work};
     sg_stream        s;
@@ -177,38 +177,37 @@ static sg_status compute_condition(sg_render *render, const sg_phase *phase)
     SG_TRY(stream_open(render, &s, phase));
     if (text)
         sg_conditioning_encode(&engine->texts, engine->components, phase->index, &s);
-    else if (video)
-        sg_render_encode_video(render, &s, watch);
+    else if (start_frames)
+        sg_render_encode_start(render, &s, watch);
     else
         engine->components->added[phase->index].run(engine->model, &s, render->request, &render->geometry, watch);
     stream_close(render, &s);
     end_stage(render, sg_phase_stage(engine->components, phase), start);
     SG_TRY(sg_render_status(&s,
-                            text    ? "text encoder"
-                            : video ? "video"
-                                    : engine->components->added[phase->index].name,
+                            text           ? "text encoder"
+                            : start_frames ? sg_start_name(render->request)
+                                           : engine->components->added[phase->index].name,
                             render->e));
     return text ? report_conditioning(render, phase, phase->units) : SG_OK;
 }
 
-/* Where the hash of what this phase encoded last is kept; NULL: it encodes neither pictures nor a video. */
+/* Where the hash of what this phase encoded last is kept; NULL: it encodes nothing. */
 static uint64_t *made_of(const sg_render *render, const sg_phase *phase)
 {
     sg_engine *const engine = render->engine;
-    if (phase->kind == SG_PHASE_VIDEO) return &engine->video_hash;
+    if (phase->kind == SG_PHASE_START) return &engine->start_hash;
     if (phase->kind != SG_PHASE_ADDED || !engine->components->added[phase->index].of_images) return NULL;
     return &engine->encoded[phase->index];
 }
 
-/* Returns a hash of the samples of all pictures, or of the video, of their sizes and of what changes how they are
- * encoded. It is not 0. */
+/* Of the samples of all pictures, or of the start, of their sizes and of what changes how they are encoded; not 0. */
 static uint64_t hash_of_input(const sg_render *render, const sg_phase *phase)
 {
     const sg_request *const r = render->request;
     const size_t            frame = (size_t)r->width * (size_t)r->height * 3;
     const int               size[] = {r->width, r->height, r->frames, render->geometry.images, render->tiled};
     uint64_t                hash = sg_hash(SG_HASH, size, sizeof size);
-    if (phase->kind == SG_PHASE_VIDEO) return sg_hash(hash, r->video.rgb, (size_t)r->frames * frame) | 1;
+    if (phase->kind == SG_PHASE_START) return sg_hash(hash, sg_request_start(r), (size_t)r->frames * frame) | 1;
     for (int i = 0; i < render->geometry.images; i++) {
         const sg_request_image *const p = &r->image[i];
         const int                     whole[] = {p->whole_width, p->whole_height};

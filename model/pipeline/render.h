@@ -11,7 +11,7 @@
 
 typedef enum sg_phase_kind {
     SG_PHASE_TEXT,
-    SG_PHASE_VIDEO, /* of renders that start from one */
+    SG_PHASE_START, /* of renders that start from an image or a video */
     SG_PHASE_ADDED,
     SG_PHASE_DENOISE,
     SG_PHASE_DECODE
@@ -105,17 +105,20 @@ void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, i
 /* Looks at the results of a step. Latches SG_E_NUMERIC, and names the first block whose result was not finite. */
 void sg_render_inspect(const sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
 
-/* Lists the phases of every render of a model, with images or without, from a video or not, in the order of their work:
- * each text encoder, the video, what the family adds, denoising, decoding. Returns how many. */
-int sg_render_phases(const sg_components *components, bool images, bool video, sg_phase phase[SG_PHASES_MAX]);
+/* The phases of every render of a model, with images or without, from noise alone or not, in the order of their work:
+ * each text encoder, the start, what the family adds, denoising, decoding. Returns how many. */
+int sg_render_phases(const sg_components *components, bool images, bool starts, sg_phase phase[SG_PHASES_MAX]);
 
-/* Runs the phase of a video, on a plan too. The video's latents become the engine's. Failures latch in s. */
-void sg_render_encode_video(const sg_render *render, sg_stream *s, sg_watch watch);
+/* "image" or "video": what r starts from, for names and messages. */
+const char *sg_start_name(const sg_request *r);
+
+/* The phase of what the render starts from, on a plan too: its latents become the engine's. Failures latch in s. */
+void sg_render_encode_start(const sg_render *render, sg_stream *s, sg_watch watch);
 
 /* Fills x with the next normals of the render's generator, as the model's latents are drawn. Taps "noise". */
 sg_status sg_render_noise(sg_render *render, sg_stream *s, sg_tensor x);
 
-/* Sets st->x to what the first step starts from: noise, or the video's latents with noise. Taps "video", "noise". */
+/* st->x = what the first step starts from: noise, or the latents of its start with noise. Taps "video", "noise". */
 sg_status sg_render_start(sg_render *render, sg_stream *s, sg_sampler_state *st);
 
 /* Returns the stage in which the time and the progress of a phase are counted. */

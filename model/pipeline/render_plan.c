@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int sg_render_phases(const sg_components *components, bool images, bool video, sg_phase phase[SG_PHASES_MAX])
+int sg_render_phases(const sg_components *components, bool images, bool starts, sg_phase phase[SG_PHASES_MAX])
 {
     int n = 0;
     _Static_assert(SG_TEXTS_MAX + SG_ADDED_MAX + 3 <= SG_PHASES_MAX, "there is room for every phase");
     for (int i = 0; i < components->texts; i++) phase[n++] = (sg_phase){.kind = SG_PHASE_TEXT, .index = i};
-    if (video && components->vae.ops->encode_open) phase[n++] = (sg_phase){.kind = SG_PHASE_VIDEO};
+    if (starts && components->vae.ops->encode_open) phase[n++] = (sg_phase){.kind = SG_PHASE_START};
     for (int i = 0; i < components->addeds; i++)
         if (images || !components->added[i].of_images) phase[n++] = (sg_phase){.kind = SG_PHASE_ADDED, .index = i};
     phase[n++] = (sg_phase){.kind = SG_PHASE_DENOISE};
@@ -25,7 +25,7 @@ sg_component *sg_render_component(const sg_components *components, const sg_phas
     if (i > 0) return NULL;
     switch (phase->kind) {
     case SG_PHASE_TEXT: return encoder->ops->component(encoder->of);
-    case SG_PHASE_VIDEO: return components->vae.ops->encoder(components->vae.of);
+    case SG_PHASE_START: return components->vae.ops->encoder(components->vae.of);
     case SG_PHASE_ADDED: return components->added[phase->index].component;
     default: return components->vae.ops->component(components->vae.of);
     }
@@ -41,7 +41,7 @@ sg_stage sg_phase_stage(const sg_components *components, const sg_phase *phase)
     switch (phase->kind) {
     case SG_PHASE_DENOISE: return SG_STAGE_DENOISE;
     case SG_PHASE_DECODE: return SG_STAGE_DECODE;
-    case SG_PHASE_VIDEO: return SG_STAGE_ENCODE;
+    case SG_PHASE_START: return SG_STAGE_ENCODE;
     case SG_PHASE_ADDED:
         if (components->added[phase->index].of_images) return SG_STAGE_ENCODE; /* fallthrough */
     default: return SG_STAGE_TEXT;
@@ -51,13 +51,12 @@ sg_stage sg_phase_stage(const sg_components *components, const sg_phase *phase)
 /* What a phase is called. */
 static void name_phase(const sg_render *render, const sg_phase *phase, sg_phase_plan *out)
 {
-    static const char *const names[] = {[SG_PHASE_TEXT] = "text",
-                                        [SG_PHASE_VIDEO] = "video",
-                                        [SG_PHASE_DENOISE] = "denoise",
-                                        [SG_PHASE_DECODE] = "decode"};
-    const bool               added = phase->kind == SG_PHASE_ADDED;
+    static const char *const names[] = {
+        [SG_PHASE_TEXT] = "text", [SG_PHASE_DENOISE] = "denoise", [SG_PHASE_DECODE] = "decode"};
     snprintf(out->name, sizeof out->name, "%s",
-             added ? render->engine->components->added[phase->index].name : names[phase->kind]);
+             phase->kind == SG_PHASE_ADDED   ? render->engine->components->added[phase->index].name
+             : phase->kind == SG_PHASE_START ? sg_start_name(render->request)
+                                             : names[phase->kind]);
     out->number = phase->kind == SG_PHASE_TEXT ? phase->index + 1 : 1;
     out->stage = sg_phase_stage(render->engine->components, phase);
 }
@@ -174,12 +173,12 @@ static size_t captured_bytes(const sg_render *render)
     return (size_t)(2 * x->h + 2 * x->hk) * (size_t)x->n * (size_t)x->d * sg_dtype_size(render->engine->act);
 }
 
-/* Returns the bytes of the request's pictures and its video. */
+/* Of the request's pictures and its start. */
 static size_t input_bytes(const sg_render *render)
 {
     const sg_request *const r = render->request;
     const size_t            frame = (size_t)r->width * (size_t)r->height * 3;
-    size_t                  bytes = r->video.rgb ? (size_t)r->frames * frame : 0;
+    size_t                  bytes = sg_request_start(r) ? (size_t)r->frames * frame : 0;
     for (int i = 0; i < render->geometry.images; i++)
         bytes += frame + (size_t)r->image[i].whole_width * (size_t)r->image[i].whole_height * 3;
     return bytes;
@@ -353,7 +352,7 @@ static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *o
     phase->units = 1;
     switch (phase->kind) {
     case SG_PHASE_TEXT: sg_conditioning_encode(&engine->texts, components, phase->index, &s); break;
-    case SG_PHASE_VIDEO: sg_render_encode_video(render, &s, (sg_watch){count_units, phase}); break;
+    case SG_PHASE_START: sg_render_encode_start(render, &s, (sg_watch){count_units, phase}); break;
     case SG_PHASE_ADDED:
         components->added[phase->index].run(engine->model, &s, render->request, &render->geometry,
                                             (sg_watch){count_units, phase});
@@ -379,9 +378,9 @@ static sg_status choose_tiles(sg_render *render)
                         v->ops->component(v->of)->class_name);
 }
 
-static bool of_vae(const sg_phase *phase) { return phase->kind == SG_PHASE_VIDEO || phase->kind == SG_PHASE_DECODE; }
+static bool of_vae(const sg_phase *phase) { return phase->kind == SG_PHASE_START || phase->kind == SG_PHASE_DECODE; }
 
-/* The most that decoding, or encoding a video, works with; weights: with what they load. */
+/* The most that decoding, or encoding the start, works with; weights: with what they load. */
 static size_t work_of_vae(const sg_render *render, const sg_plan *p, bool weights)
 {
     size_t most = 0;
@@ -400,7 +399,7 @@ static sg_status plan_vae(sg_render *render, sg_plan *p, sg_plan_totals *t, bool
     return SG_OK;
 }
 
-/* What of decoding, and of encoding a video, does not fit is put into tiles, unless these take no less. */
+/* What of decoding, and of encoding the start, does not fit is put into tiles, unless these take no less. */
 static sg_status shrink_decoding(sg_render *render, sg_plan *p, sg_plan_totals *t)
 {
     const size_t whole = work_of_vae(render, p, false);
@@ -435,9 +434,10 @@ sg_status sg_render_sampler(sg_sampler *out, const sg_engine *engine, const sg_r
     config.kind = r->sampler;
     config.flow_shift = r->flow_shift;
     config.sigmas = r->sigmas;
+    config.sigmas_old = r->sigmas_old;
     const int64_t *const grid = geometry.grid;
     config.tokens = grid[0] * grid[1] * grid[2];
-    SG_TRY(sg_sampler_init(out, &config, r->steps, r->sigmas_old, e));
+    SG_TRY(sg_sampler_init(out, &config, r->steps, e));
     sg_sampler_skip(out, r->steps - sg_request_steps(r));
     return SG_OK;
 }
@@ -463,7 +463,7 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     SG_TRY(choose_tiles(render));
     sg_plan_totals t[SG_PHASES_MAX];
     render->phases = out->phases = sg_render_phases(engine->components, render->geometry.images > 0,
-                                                    render->request->video.rgb != NULL, render->phase);
+                                                    sg_request_start(render->request) != NULL, render->phase);
     for (int i = 0; i < render->phases; i++) SG_TRY(plan_phase(render, &render->phase[i], &out->phase[i], &t[i]));
     out->chunks = render->chunks;
     out->base = render->engine->base_bytes + sg_backend_code_bytes(render->engine->backend);

@@ -1,19 +1,21 @@
-/* start.c - what denoising starts from: noise, or a video's latents with noise. */
+/* start.c - what denoising starts from: noise, or the latents of an image or a video with noise. */
 #include "render.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- a video's latents ---- */
+/* ---- the latents of an image or a video ---- */
+
+const char *sg_start_name(const sg_request *r) { return r->start_image ? "image" : "video"; }
 
 static void fill_frames(const void *context, float *rgb, int64_t first, int64_t count)
 {
     const sg_request *const r = context;
     const size_t            frame = (size_t)r->width * (size_t)r->height * 3;
-    sg_vae_samples(rgb, r->video.rgb + (size_t)first * frame, (size_t)count * frame);
+    sg_vae_samples(rgb, sg_request_start(r) + (size_t)first * frame, (size_t)count * frame);
 }
 
-void sg_render_encode_video(const sg_render *render, sg_stream *s, sg_watch watch)
+void sg_render_encode_start(const sg_render *render, sg_stream *s, sg_watch watch)
 {
     const sg_request *const r = render->request;
     sg_engine *const        engine = render->engine;
@@ -23,8 +25,8 @@ void sg_render_encode_video(const sg_render *render, sg_stream *s, sg_watch watc
     const int               factor = engine->components->vae.ops->sampled ? 2 : 1;
     const size_t            n = (size_t)(factor * d[0] * d[1] * d[2] * d[3]);
     if (s->memory->alloc) {
-        free(engine->video);
-        if (!(latents = engine->video = malloc(n * sizeof *latents))) {
+        free(engine->start);
+        if (!(latents = engine->start = malloc(n * sizeof *latents))) {
             sg_fail(s, SG_E_MEMORY, "no memory for latents");
             return;
         }
@@ -65,7 +67,7 @@ sg_status sg_render_noise(sg_render *render, sg_stream *s, sg_tensor x)
 static sg_status draw(sg_render *render, sg_stream *s, sg_tensor x)
 {
     const size_t       n = (size_t)sg_count(x);
-    const float *const mean = render->engine->video, *const log_variance = mean + n;
+    const float *const mean = render->engine->start, *const log_variance = mean + n;
     float *const z = malloc(n * sizeof *z);
     if (!z) return sg_error_set(render->e, SG_E_MEMORY, "no memory for latents");
     sg_rng_randn_as(&render->rng, render->engine->components->noise_dtype, z, n);
@@ -81,12 +83,12 @@ sg_status sg_render_start(sg_render *render, sg_stream *s, sg_sampler_state *st)
     sg_tensor              clean = {0};
     sg_rng_seed(&render->rng, render->request->seed);
     if (render->geometry.images && engine->family->draw) engine->family->draw(engine->model, s, &render->rng);
-    if (render->request->video.rgb) {
+    if (sg_request_start(render->request)) {
         clean = st->spare;
         if (engine->components->vae.ops->sampled)
             SG_TRY(draw(render, s, clean));
         else
-            sg_upload(s, clean, engine->video);
+            sg_upload(s, clean, engine->start);
         sg_tap(s, clean, "video");
     }
     SG_TRY(sg_render_noise(render, s, st->x));

@@ -20,11 +20,10 @@ const sg_solver sg_solver_flow_euler = {.class_name = "FlowMatchEulerDiscreteSch
                                         .step = step};
 
 /* numpy's linspace from 1 to 0 without its end, in F32 from there on. */
-static sg_status even(sg_sampler *p, bool old, sg_error *e)
+static sg_status even(sg_sampler *p, sg_error *e)
 {
     const double pace = -1.0 / p->steps;
     const float  shift = (float)p->config.flow_shift, less = (float)(p->config.flow_shift - 1.0);
-    (void)old;
     (void)e;
     for (int i = 0; i < p->steps; i++) {
         const float s = (float)(i * pace + 1.0), sigma = shift * s / (1.0f + less * s);
@@ -55,11 +54,10 @@ static void read_tokens(sg_sampler_config *out, sg_config *c)
 }
 
 /* numpy's linspace from 1 to 1/N, in F32 from there on. A shift that goes by tokens stands in another formula. */
-static sg_status flux(sg_sampler *p, bool old, sg_error *e)
+static sg_status flux(sg_sampler *p, sg_error *e)
 {
     const double last = 1.0 / p->steps, pace = p->steps > 1 ? (last - 1.0) / (p->steps - 1) : 0.0;
     const float  shift = (float)p->config.flow_shift, less = (float)(p->config.flow_shift - 1.0);
-    (void)old;
     (void)e;
     for (int i = 0; i < p->steps; i++) {
         const float s = (float)(i > 0 && i == p->steps - 1 ? last : i * pace + 1.0);

@@ -23,9 +23,8 @@ static double rising(int i, int steps)
     return a * ((double)i * i) + b * i + a * (linear * linear);
 }
 
-static sg_status schedule(sg_sampler *p, bool old, sg_error *e)
+static sg_status schedule(sg_sampler *p, sg_error *e)
 {
-    (void)old;
     const float shift = (float)p->config.flow_shift, less = (float)(p->config.flow_shift - 1.0);
     if (p->steps < 2) return sg_error_set(e, SG_E_ARG, "1 step: the schedule of Mochi begins with 2");
     for (int i = 0; i < p->steps; i++) {

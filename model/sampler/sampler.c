@@ -115,7 +115,7 @@ static double shift_of_tokens(const sg_token_shift *t, int64_t tokens)
     return exp((double)tokens * rise + (t->mu[0] - rise * t->tokens[0]));
 }
 
-sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps, bool sigmas_old, sg_error *e)
+sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps, sg_error *e)
 {
     *out = (sg_sampler){.config = *c, .steps = steps};
     if (steps < 1 || steps > SG_STEPS_MAX)
@@ -126,20 +126,22 @@ sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps
     if (c->by_tokens.on && c->flow_shift == 0.0) out->config.flow_shift = shift_of_tokens(&c->by_tokens, c->tokens);
     if (!(out->config.flow_shift > 0.0) || !isfinite(out->config.flow_shift))
         return sg_error_set(e, SG_E_ARG, "a flow shift of %g: it must be above 0", out->config.flow_shift);
-    return c->sigmas.count ? take_list(out, e) : solver_of(c)->schedule(out, sigmas_old, e);
+    return c->sigmas.count ? take_list(out, e) : solver_of(c)->schedule(out, e);
 }
 
 /* As diffusers' pipelines have it, each in its order of roundings. */
-int sg_steps_of_strength(const sg_request *r)
+int sg_steps_of_strength(int steps, double strength, bool image)
 {
-    const double done = r->steps * r->video.strength;
-    if (!(done < r->steps)) return r->steps;
-    return r->video.up ? r->steps - (int)(r->steps - done) : (int)done;
+    const double done = steps * strength;
+    if (!(done < steps)) return steps;
+    return image ? steps - (int)(steps - done) : (int)done;
 }
+
+const uint8_t *sg_request_start(const sg_request *r) { return r->start_image ? r->start_image : r->start_video; }
 
 int sg_request_steps(const sg_request *r)
 {
-    return r->video.rgb ? sg_steps_of_strength(r) : r->steps;
+    return sg_request_start(r) ? sg_steps_of_strength(r->steps, r->strength, r->start_image) : r->steps;
 }
 
 void sg_sampler_skip(sg_sampler *p, int first)

@@ -27,8 +27,8 @@ typedef struct sg_token_shift {
     double mu[2];     /* base_shift, max_shift */
 } sg_token_shift;
 
-/* Holds what scheduler/scheduler_config.json says. A caller may change kind, flow_shift and sigmas, and sets tokens,
- * before sg_sampler_init. */
+/* Holds what scheduler/scheduler_config.json says. A caller may change kind, flow_shift, sigmas and sigmas_old, and
+ * sets tokens, before sg_sampler_init. */
 typedef struct sg_sampler_config {
     /* A family's own solver (solver.h), which a request does not change, stands here; NULL stands for that of kind. */
     const struct sg_solver *solver;
@@ -41,6 +41,7 @@ typedef struct sg_sampler_config {
     int                     train_steps; /* num_train_timesteps */
     int                     order;       /* UniPC's solver_order, 1 or 2; 2 where the file is another's */
     sg_sigmas               sigmas;      /* of the request */
+    bool                    sigmas_old;  /* UniPC: the base sigmas of diffusers before 0.37 */
 } sg_sampler_config;
 
 /* Reads the config of c's component "scheduler", which is one of diffusers', of these kinds. What this program does not do
@@ -69,11 +70,10 @@ typedef struct sg_sampler {
     double timestep[SG_STEPS_MAX];
 } sg_sampler;
 
-/* Computes the numbers of a run. sigmas_old asks for UniPC's base sigmas of diffusers before 0.37. Returns SG_E_ARG
- * when steps is not 1..SG_STEPS_MAX, or more than a schedule of betas has; when the shift is so extreme that two sigmas
- * of UniPC fall together; when c's sigmas are not a list for it; and when c's kind is none of its kinds. */
-sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps, bool sigmas_old,
-                          sg_error *e) SG_MUST_USE;
+/* Computes the numbers of a run. Returns SG_E_ARG when steps is not 1..SG_STEPS_MAX, or more than a schedule of betas
+ * has; when the shift is so extreme that two sigmas of UniPC fall together; when c's sigmas are not a list for it; and
+ * when c's kind is none of its kinds. */
+sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps, sg_error *e) SG_MUST_USE;
 
 /* Leaves the first `first` of the steps out: step 0 is now step `first`. */
 void sg_sampler_skip(sg_sampler *p, int first);

@@ -39,9 +39,8 @@ static double end_of_training(const sg_sampler_config *c, int t)
 }
 
 /* ... and set_timesteps shifts what lies between them once more. Products and quotients stand in diffusers' order. */
-sg_status sg_solver_flow_schedule(sg_sampler *p, bool old, sg_error *e)
+sg_status sg_solver_flow_schedule(sg_sampler *p, sg_error *e)
 {
-    (void)old;
     (void)e;
     const double train = p->config.train_steps;
     const double first = end_of_training(&p->config, p->config.train_steps) * train;
@@ -107,11 +106,10 @@ static double share_of_noise(double alpha_bar)
 /* "trailing" timesteps, T - i T / N - 1, rounded as numpy's arange has them: its pace is a difference of rounded numbers. A
  * step ends T / N timesteps below, rounded down, which need not be where the next one starts. diffusers takes one step more
  * where arange gives one number too many: at 61 steps, for example. */
-sg_status sg_solver_betas_schedule(sg_sampler *p, bool old, sg_error *e)
+sg_status sg_solver_betas_schedule(sg_sampler *p, sg_error *e)
 {
     const int    train = p->config.train_steps, steps = p->steps;
     const double pace = (train - (double)train / steps) - train;
-    (void)old;
     if (steps > train)
         return sg_error_set(e, SG_E_ARG, "%d steps: this model's scheduler has %d timestep%s", steps, train,
                             sg_plural(train));

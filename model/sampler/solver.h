@@ -12,9 +12,8 @@ typedef struct sg_solver {
     bool        rises;           /* the model's timesteps go by 1 - sigma, from 0 on */
     /* read takes from scheduler_config.json what is this solver's alone; faults are noted in c. */
     void (*read)(sg_sampler_config *out, sg_config *c);
-    /* schedule fills sigma[0 .. steps - 1] and timestep[] of p, whose config and steps are set. `old` is
-     * sg_sampler_init's sigmas_old. */
-    sg_status (*schedule)(sg_sampler *p, bool old, sg_error *e);
+    /* schedule fills sigma[0 .. steps - 1] and timestep[] of p, whose config and steps are set. */
+    sg_status (*schedule)(sg_sampler *p, sg_error *e);
     /* draws answers sg_sampler_draws. NULL means once, with a solver that draws noise. */
     int (*draws)(const sg_sampler *p, int i);
     /* step does what sg_sampler_step says. */
@@ -37,11 +36,11 @@ double sg_solver_timestep(const sg_sampler *p, float sigma);
 
 /* These are what all of diffusers' schedulers named FlowMatch... read, and their schedule. */
 void      sg_solver_flow_read(sg_sampler_config *out, sg_config *c);
-sg_status sg_solver_flow_schedule(sg_sampler *p, bool old, sg_error *e);
+sg_status sg_solver_flow_schedule(sg_sampler *p, sg_error *e);
 
 /* These are what both of diffusers' schedulers named CogVideoX... read, and their schedule. */
 void      sg_solver_betas_read(sg_sampler_config *out, sg_config *c);
-sg_status sg_solver_betas_schedule(sg_sampler *p, bool old, sg_error *e);
+sg_status sg_solver_betas_schedule(sg_sampler *p, sg_error *e);
 
 /* Describes a sample as clean sample times `clean` plus noise times `noise`. The sum of the squares of the two numbers
  * is 1. */

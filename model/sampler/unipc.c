@@ -42,8 +42,9 @@ static void read(sg_sampler_config *out, sg_config *c)
 
 /* Before diffusers 0.37 the grid was 1 - linspace(1, 1/T), since then linspace(1, 1/T) without its end. Both are
  * written as there, because the timestep is the sigma cut to a whole number. */
-static void sigmas(sg_sampler *p, bool old)
+static void sigmas(sg_sampler *p)
 {
+    const bool   old = p->config.sigmas_old;
     const double train = p->config.train_steps, shift = p->config.flow_shift;
     const double pace = (1.0 / train - 1.0) / p->steps;
     for (int i = 0; i < p->steps; i++) {
@@ -65,9 +66,9 @@ static bool falls(const sg_sampler *p)
     return true;
 }
 
-static sg_status schedule(sg_sampler *p, bool old, sg_error *e)
+static sg_status schedule(sg_sampler *p, sg_error *e)
 {
-    sigmas(p, old);
+    sigmas(p);
     if (falls(p)) return SG_OK;
     return sg_error_set(e, SG_E_ARG, "a flow shift of %g over %d step%s makes neighbouring sigmas equal",
                         p->config.flow_shift, p->steps, sg_plural(p->steps));

@@ -4,6 +4,8 @@
 
 small=(--size 32x32 --steps 2 --cfg-scale 1) # with --frames it makes a render of under a second
 prompt=(--prompt "a red ball bouncing on green grass")
+corpus=${LIB%/*}/../fuzz/corpus
+pictures=${LIB%/*}/../unit/pictures
 
 fail() { echo "not so: $*" >&2; exit 1; }
 skip() { echo "$*"; exit 77; }
@@ -14,19 +16,129 @@ has_mp4() { [[ $(sparge-gen --version) == *.mp4* ]]; }
 # Does its encoder of MP4 know --crf?
 has_crf() { [[ $(sparge-gen --version) == *" by "@(libx264|libsvtav1|libaom-av1)* ]]; }
 
-# Says a command, what it prints and how it ends.
-try() {
-    echo "\$ sparge-gen $*"
-    local code=0
-    sparge-gen "$@" 2>&1 || code=$?
-    echo "= $code"
+# The ending of clips in folders of compare and eval.
+ending() { has_mp4 && echo mp4 || echo y4m; }
+
+# Links mini checkpoints to the folder, each of its name, or skips the case. Their renders gain nothing from threads.
+minis() {
+    [[ -d $FIXTURES/$1 ]] || skip "no mini checkpoints beside the program"
+    ln -s "${@/#/$FIXTURES/}" .
+    export OMP_NUM_THREADS=1
 }
+
+# The embedded model as a folder of its own, NAME, with another sparge-gen.json if JSON is given.
+own_model() { # NAME [JSON]
+    rm -rf "$1"
+    cp -rs "$(readlink -f "$SPARGE_GEN_MODEL")" "$1"
+    [[ -z ${2-} ]] || { rm "$1/sparge-gen.json" && printf '%s\n' "$2" >"$1/sparge-gen.json"; }
+}
+
+# A safetensors file of a header and of what comes from stdin.
+safetensors() { # NAME HEADER
+    printf -v size '\\x%02x' $((${#2} & 255)) $((${#2} >> 8)) 0 0 0 0 0 0
+    { printf '%b%s' "$size" "$2" && cat; } >"$1"
+}
+
+# A file system of SIZE that is full, in the folder disk, which holds a file `full`.
+full_disk() { # SIZE
+    mkdir disk
+    mount -t tmpfs -o "size=$1" tmpfs disk 2>/dev/null || skip "mounting is not allowed"
+    trap 'umount disk' EXIT
+    head -c "$1" /dev/zero >disk/full
+}
+
+# Runs a command on a pseudo-terminal, whose output it prints.
+on_terminal() { TERM=xterm script -qec "$1" /dev/null; }
+needs_terminal() { script -qec true /dev/null &>/dev/null || skip "no pseudo-terminal"; }
+
+# The values at a path of a JSON file or of stdin (-), a line each: `json r.json settings.seed`, `json r.json 'arms[*].name'`, where
+# * is any index or key. With several paths a line for each value of the file, as of JSON lines, with - for what it lacks.
+json() { # FILE PATH...
+    local tokens='"([^"\\]|\\.)*"|[][{}:,]|[^][{}:,"[:space:]]+' wanted=${*:2}
+    wanted=${wanted//./\\.} wanted=${wanted//\[/\\[} wanted=${wanted//\]/\\]}
+    grep -oE "$tokens" "$1" | wanted=${wanted//\*/[^].[]*} awk '
+        BEGIN { n = split(ENVIRON["wanted"], want, " ") }
+        function line(    k) {
+            if (n == 1) return
+            for (k = 1; k <= n; k++) printf "%s%s", k in got ? got[k] : "-", k < n ? " " : "\n"
+            split("", got)
+        }
+        function leaf(value,    path, i, k) {
+            for (i = 1; i <= depth; i++) path = path (kind[i] == "[" ? "[" at[i] "]" : (i > 1 ? "." : "") key[i])
+            for (k = 1; k <= n; k++)
+                if (path ~ ("^(" want[k] ")$")) {
+                    if (n == 1) print value
+                    got[k] = value
+                }
+        }
+        /^[[{]$/ { kind[++depth] = $0; at[depth] = 0; named = 0; next }
+        /^[]}]$/ { if (--depth == 0) line(); next }
+        $0 == "," { at[depth]++; named = 0; next }
+        $0 == ":" { next }
+        kind[depth] == "{" && !named { key[depth] = substr($0, 2, length($0) - 2); named = 1; next }
+        { leaf($0 ~ /^"/ ? substr($0, 2, length($0) - 2) : $0) }'
+}
+
+# Ends unless a JSON file has these values, which are shell patterns: `has r.json settings.seed=7 seconds.load=[0-9]*`.
+has() { # FILE PATH=PATTERN...
+    local pair value
+    for pair in "${@:2}"; do
+        value=$(json "$1" "${pair%%=*}")
+        # shellcheck disable=SC2053
+        [[ $value == ${pair#*=} ]] || fail "$1: ${pair%%=*} is '$value', not ${pair#*=}"
+    done
+}
+
+# What is in the folder, with sizes and times.
+files() { find . -printf '%P %s %T@ %l\n'; }
 
 # Ends unless the folder holds exactly these names, hidden ones included.
 expect_files() {
     local there
     there=$(find . -mindepth 1 -printf '%P\n' | sort | tr '\n' ' ')
     [[ $there == "$(printf '%s\n' "$@" | sort | tr '\n' ' ')" || ($# == 0 && -z $there) ]] || fail "the folder holds: $there"
+}
+
+# Ends unless the command ends with CODE and a message that holds TEXT, prints nothing else and leaves the folder as it is.
+refused() { # CODE TEXT ARGUMENT...
+    local before code=0 message
+    before=$(files)
+    message=$(sparge-gen "${@:3}" 2>&1) || code=$?
+    [[ $code == "$1" && $message == *"sparge-gen: "*"$2"* ]] || fail "${*:3}: exit $code: $message"
+    [[ $(files) == "$before" ]] || fail "${*:3}: leaves $(files | diff - <(echo "$before"))"
+}
+
+# Ends unless the command that `info` prints for a clip makes it again, to the byte; it is in $again.
+makes_again() { # FILE [OPTION...]
+    local more=("${@:2}")
+    again=$(sparge-gen info "$1" | sed -n '/^again: /,$p')
+    again=${again#again: }
+    eval "$again ${more[*]@Q} -q -o again.${1##*.}" || fail "$again"
+    cmp "$1" "again.${1##*.}" || fail "$again"
+    rm "again.${1##*.}"
+}
+
+# Ends unless a result is as near as so many decibels to another.
+psnr() { # A B LEAST
+    local report mean identical frames
+    report=$(sparge-gen compare "$1" "$2" --json - 2>/dev/null) || fail "$1 and $2 are not compared"
+    read -r mean identical frames < <(json - psnr.mean identical frames <<<"$report")
+    [[ $identical == "$frames" || ${mean%.*} -ge $3 ]] || fail "$1 and $2 are $mean dB apart"
+}
+
+# A checksum of what a safetensors file holds behind its header, which has the settings.
+tensors() { tail -c +$((9 + $(od -An -tu8 -N8 "$1"))) "$1" | cksum; }
+
+# Runs the command in the background, as $!, where Ctrl-C reaches it: a job of its own would ignore SIGINT.
+in_background() { env --default-signal=INT sparge-gen "$@" 2>log & }
+
+# Ends the command in the background by a signal; ends unless it exits with CODE and leaves these files beside the log.
+ends_by() { # SIGNAL CODE FILE...
+    local code=0
+    kill -s "$1" $!
+    wait $! || code=$?
+    ((code == $2)) || fail "exit $code: $(<log)"
+    expect_files log "${@:3}"
 }
 
 # Waits until a command is true; at most a minute.

@@ -8,13 +8,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-typedef sg_status decoder(sg_image *out, const uint8_t *data, size_t size, const char *name, sg_error *e);
-
-static void decode_by(decoder *by, const uint8_t *data, size_t size)
+static void decode_as(bool upright, const uint8_t *data, size_t size)
 {
     sg_image i = {0};
     sg_error e = {0};
-    if (by(&i, data, size, "picture", &e) == SG_OK) {
+    if (sg_image_decode(&i, &(sg_map){data, size}, "picture", upright, &e) == SG_OK) {
         uint64_t     sum = 0;
         const size_t count = (size_t)i.width * (size_t)i.height * 3;
         if (i.width < 1 || i.height < 1 || count > (size_t)3 << 26) abort();
@@ -28,8 +26,8 @@ static void decode_by(decoder *by, const uint8_t *data, size_t size)
 
 static void decode(const uint8_t *data, size_t size)
 {
-    decode_by(sg_image_decode, data, size);
-    decode_by(sg_image_decode_upright, data, size);
+    decode_as(false, data, size);
+    decode_as(true, data, size);
 }
 
 static uint32_t big_endian(const uint8_t *p)

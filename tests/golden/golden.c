@@ -279,7 +279,7 @@ static bool schedule(golden_case *c)
     float             sigma[SG_STEPS_MAX + 1], step[SG_STEPS_MAX];
     if (!p) die("out of memory");
     config.tokens = g.grid[0] * g.grid[1] * g.grid[2];
-    bool ok = report("sampler", sg_sampler_init(p, &config, c->r.steps, false, &e), &e);
+    bool ok = report("sampler", sg_sampler_init(p, &config, c->r.steps, &e), &e);
     for (int i = 0; ok && i <= p->steps; i++) sigma[i] = (float)p->sigma[i];
     for (int i = 0; ok && i < p->steps; i++) step[i] = (float)p->timestep[i];
     ok = ok && compare(c, "sigmas", sigma, p->steps + 1) && compare(c, "timesteps", step, p->steps);
@@ -432,8 +432,9 @@ static void make_pictures(golden_case *c)
         c->r.image[k].rgb = c->picture[k] = make_frames(c, name, 1);
     }
     if (!strength) return;
-    c->r.video.strength = atof(strength);
-    c->r.video.rgb = c->video = make_frames(c, "video", c->r.frames);
+    c->r.strength = atof(strength);
+    c->video = make_frames(c, "video", c->r.frames);
+    *(sg_engine_info(c->g).frames.step ? &c->r.start_video : &c->r.start_image) = c->video;
 }
 
 static bool open_case(golden_case *c)

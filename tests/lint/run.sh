@@ -124,7 +124,7 @@ if [ -f "$build/build.ninja" ]; then
     sees weights 'CMakeFiles/sg_weights.dir' kernels kernels/meta
     sees model 'CMakeFiles/sg_model.dir' weights attention kernels kernels/meta
     sees prompts 'CMakeFiles/sg_prompts.dir' weights kernels kernels/meta
-    sees app 'CMakeFiles/sparge-gen.dir' model prompts weights attention kernels kernels/meta
+    sees app 'CMakeFiles/sparge-gen.dir' model model/metric prompts weights attention kernels kernels/meta
 fi
 [ $fail = 0 ] && echo "lint: clean"
 exit $fail

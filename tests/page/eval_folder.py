@@ -29,14 +29,14 @@ def score(mean, width):
 def clip(rng, prompt, k, arm, names, texts):
     folder = f"arm{arm}"
     skill = 20 + 6 * math.sin(prompt * 12.9898) + rng.gauss(0, 0.5) + 3 * (len(names) - arm)
-    kept = 1 if arm == 0 else 0.6 - 0.1 * arm
-    denoiser = (8 + math.sin(prompt)) * (0.4 + 0.6 * kept) * rng.lognormvariate(0, 0.02)
+    density = 1 if arm == 0 else 0.6 - 0.1 * arm
+    denoiser = (8 + math.sin(prompt)) * (0.4 + 0.6 * density) * rng.lognormvariate(0, 0.02)
     text = 0.3 if arm == 0 and k == 0 else 0
-    line = {"version": 1, "arm": names[arm], "arm_index": arm, "prompt": prompt, "clip": k, "status": "done",
+    line = {"version": 2, "arm": names[arm], "arm_index": arm, "prompt": prompt, "clip": k, "status": "done",
             "text": texts[prompt], "groups": ["motion"] if prompt % 3 else ["colour", "motion"], "seed": (1 << 60) + prompt + k,
             "width": WIDTH, "height": HEIGHT, "frames": FRAMES, "file": f"{folder}/p {prompt}%2f#?-{k}.mp4",
             "picture": f"frames/{folder}/p {prompt}%2f#?-{k}.png",
-            "seconds": {"whole": denoiser + 2 + text, "text": text, "denoiser": denoiser, "decoder": 2}, "kept": kept,
+            "seconds": {"total": denoiser + 2 + text, "text": text, "denoise": denoiser, "decode": 2}, "density": density,
             "steps": 50, "skipped_steps": list(range(10, 10 + 8 * arm)),
             "flicker": 0.97 + 0.005 * arm + rng.gauss(0, 0.002), "sharpness": 120 - 4 * arm + rng.gauss(0, 3), "black": 0,
             "frozen": 0, "non_finite": 0}
@@ -56,7 +56,7 @@ def clip(rng, prompt, k, arm, names, texts):
         if prompt == 6 and k == 0:
             line |= {"black": 3, "frozen": 2}
         if prompt == 7 and k == 1:
-            for name in ("psnr", "ssim", "ms_ssim", "file", "picture", "kept", "steps", "skipped_steps",
+            for name in ("psnr", "ssim", "ms_ssim", "file", "picture", "density", "steps", "skipped_steps",
                          "flicker", "sharpness", "seconds"):
                 del line[name]
             line |= {"status": "failed", "error": "a step gave NaN <i>here</i>\nand there"}

@@ -128,7 +128,7 @@ def main():
     print_arrays()
     values = [31.5, 40.25, 28.0, 33.125, 36.0, 29.5, 41.0]
     print(f"static const double table_values[] = {{{', '.join(map(str, values))}}};")
-    print(f"static const double table_mean = {np.mean(values):.17g}, table_percentile_5 = {np.percentile(values, 5):.17g};")
+    print(f"static const double table_mean = {np.mean(values):.17g}, table_p5 = {np.percentile(values, 5):.17g};")
     print("\n#endif")
 
 

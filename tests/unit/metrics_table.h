@@ -52,6 +52,6 @@ static const float table_b[] = {0.0288461894f, 0.314690977f, -0.580401838f, -0.8
 static const double table_relative_l2 = 0.250375167399578, table_cosine = 0.96856583572261;
 
 static const double table_values[] = {31.5, 40.25, 28.0, 33.125, 36.0, 29.5, 41.0};
-static const double table_mean = 34.196428571428569, table_percentile_5 = 28.449999999999999;
+static const double table_mean = 34.196428571428569, table_p5 = 28.449999999999999;
 
 #endif

@@ -1,5 +1,5 @@
 /* test_arms.c - what `compare` takes and draws: arms, captions, clips side by side, contact sheets. */
-#include "arm_setup.h"
+#include "arm_run.h"
 #include "arms.h"
 #include "caption.h"
 #include "collage.h"
@@ -60,7 +60,6 @@ static void arms_start_from_the_command(void **state)
     base.tail = "off";
     base.dense_steps = 0.1;
     open_arms(&a, "dense,sage,sparge,sparge:tau=0.9,sparge:topk=0.2,sparge:tail=on", &base);
-    assert_string_equal(a.arm[0].settings.prompt, "ball");
     assert_true(isnan(a.arm[0].settings.topk) && isnan(a.arm[0].settings.dense_steps) && !a.arm[0].settings.tail);
     assert_true(isnan(a.arm[1].settings.topk) && a.arm[1].settings.dense_steps == 0.1);
     assert_true(a.arm[2].settings.topk == 0.4 && a.arm[2].settings.dense_steps == 0.1);
@@ -194,7 +193,6 @@ static void captions_are_cut(void **state)
     sg_caption_draw(&i, 0, 0, 64, 1, "\xc3\xa9\x01");
     sg_caption_draw(&j, 0, 0, 64, 1, "??");
     assert_memory_equal(i.rgb, j.rgb, 64 * 30 * 3);
-    assert_int_equal(sg_caption_width("\xc3\xa9"), sg_caption_width("?"));
     memset(i.rgb, 0, 64 * 30 * 3);
     sg_caption_draw(&i, 0, 0, 3, 1, long_text);
     sg_caption_draw(&i, 0, 0, 0, 1, long_text);
@@ -307,20 +305,23 @@ static const char *same(const char *list, int64_t tokens, int steps)
     static char         why[512];
     const sg_settings   base = nothing();
     const sg_model_info info = {.skips = true};
-    const sg_plan       plan = {.tokens = tokens, .layers = 4};
     sg_arm_result       r[2] = {0};
     sg_arms             a;
     sg_error            e = {0};
     open_arms(&a, list, &base);
     for (int i = 0; i < 2; i++) {
-        r[i].arm = &a.arm[i];
-        r[i].policy = sg_policy_default();
-        r[i].steps = a.arm[i].settings.steps ? a.arm[i].settings.steps : steps;
-        assert_int_equal(sg_setup_attention(&r[i].policy, &r[i].files, &a.arm[i].settings, &e), SG_OK);
-        assert_int_equal(sg_attention_predict_runs(&r[i].forecast, &r[i].policy, &info, tokens, r[i].steps, &e), SG_OK);
+        sg_rendering *const now = &r[i].now;
+        *now = (sg_rendering){.settings = a.arm[i].settings,
+                              .request.attention = sg_policy_default(),
+                              .plan = {.tokens = tokens, .layers = 4}};
+        if (!now->settings.steps) now->settings.steps = steps;
+        assert_int_equal(sg_resolve_attention(now, &e), SG_OK);
+        assert_int_equal(
+            sg_attention_predict(&now->forecast, &now->request.attention, &info, &now->plan, now->settings.steps, &e),
+            SG_OK);
     }
-    assert_int_equal(sg_arms_would_be_same(why, sizeof why, &r[0], &r[1], &info, &plan, &e), SG_OK);
-    for (int i = 0; i < 2; i++) sg_attention_files_close(&r[i].files);
+    sg_arms_would_be_same(why, sizeof why, &r[0], &r[1]);
+    for (int i = 0; i < 2; i++) sg_rendering_close(&r[i].now);
     sg_arms_close(&a);
     return why;
 }

@@ -2,8 +2,8 @@
  * it, what the plan counts; latents that are drawn; tiles. Golden tests hold the numbers. */
 #include "engine_fixture.h"
 #include "picture.h"
+#include "resolve.h"
 #include "rng.h"
-#include "setup.h"
 #include "wan_vae.h"
 
 enum { SIDE = 32, CLIP_FRAMES = 5, PIXELS = SIDE * SIDE * 3 };
@@ -97,8 +97,8 @@ static void a_video_is_encoded_once(void **state)
 {
     sg_engine *g = open_model(model, 0);
     sg_request r = request(g);
-    r.video.rgb = clip;
-    r.video.strength = 0.5;
+    r.start_video = clip;
+    r.strength = 0.5;
     encode_once(g, &r, 2);
     sg_engine_close(&g);
 }
@@ -118,10 +118,10 @@ static void some_steps_are_done(void **state)
     sg_report  rep;
     sg_error   e = {0};
     assert_int_equal(sg_engine_plan(g, &r, &noise, &e), SG_OK);
-    r.video.rgb = clip;
+    r.start_video = clip;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         r.steps = cases[i].steps;
-        r.video.strength = cases[i].strength;
+        r.strength = cases[i].strength;
         assert_int_equal(sg_request_steps(&r), cases[i].done);
         if (cases[i].steps > 4) continue;
         assert_int_equal(render(g, &r, &w, &rep), SG_OK);
@@ -137,7 +137,7 @@ static void some_steps_are_done(void **state)
     assert_int_equal(plan.input, sizeof clip);
     assert_int_equal(noise.input, 0);
     for (const double *x = (const double[]){0, -1, 1.01, 0.24, NAN, 7}; *x < 7 || *x != *x; x++) {
-        r.video.strength = *x;
+        r.strength = *x;
         assert_refused(sg_engine_check_request(g, &r, &e), SG_E_ARG, &e, "strength: ");
     }
     sg_engine_close(&g);
@@ -153,33 +153,39 @@ static sg_engine *open_images(void)
     c->frames = (sg_frame_rule){0};
     c->image[SG_IMAGE_FIRST] = SG_IMAGE_NONE;
     g->defaults.frames = 1;
-    g->defaults.video.up = true;
     return g;
 }
 
-/* It starts from a picture as others from a video of one frame. */
+/* The picture that the command fits is the request's start, not its first frame and no video. */
 static void an_image_starts_from_another(void **state)
 {
     sg_engine  *g = open_images();
-    sg_request  r = request(g), of_video = r;
+    sg_request  r = request(g), of_image = r;
     sg_pictures p = {.path = {"a.png"}, .fit = "crop", .whole = {{SIDE, SIDE, clip}}};
     watch       w[2] = {0};
     sg_report   rep;
     sg_error    e = {0};
-    r.frames = of_video.frames = 1;
-    r.steps = of_video.steps = 4;
-    r.video.strength = of_video.video.strength = 0.6;
+    r.frames = of_image.frames = 1;
+    r.steps = of_image.steps = 4;
+    r.strength = of_image.strength = 0.6;
     assert_int_equal(sg_engine_info(g).image[SG_IMAGE_FIRST], SG_IMAGE_START);
     if (sg_pictures_apply(&p, g, &r, &e)) fail_msg("%s", e.text);
-    assert_ptr_equal(r.video.rgb, p.fitted[0].rgb);
+    assert_ptr_equal(r.start_image, p.fitted[0].rgb);
     assert_null(r.image[SG_IMAGE_FIRST].rgb);
-    of_video.video.rgb = clip;
-    assert_int_equal(render(g, &of_video, &w[0], &rep), SG_OK);
+    of_image.start_image = clip;
+    assert_int_equal(render(g, &of_image, &w[0], &rep), SG_OK);
     assert_int_equal(rep.steps_done, 3);
     assert_int_equal(render(g, &r, &w[1], &rep), SG_OK);
     assert_memory_equal(w[0].last, w[1].last, sizeof w[0].last);
-    /* r has a video already */
+    /* r has a start already */
     assert_refused(sg_pictures_check(&p, g, &r, &e), SG_E_ARG, &e, "--image|video");
+    sg_plan plan;
+    assert_int_equal(sg_engine_plan(g, &of_image, &plan, &e), SG_OK);
+    assert_string_equal(plan.phase[1].name, "image");
+    of_image.start_video = clip;
+    assert_refused(sg_engine_check_request(g, &of_image, &e), SG_E_ARG, &e, "image and video: ");
+    of_image.start_image = NULL;
+    assert_refused(sg_engine_check_request(g, &of_image, &e), SG_E_ARG, &e, "video: this model|image");
     sg_image_close(&p.fitted[0]);
     sg_engine_close(&g);
 }
@@ -194,8 +200,8 @@ static void steps_are_rounded_up(void **state)
     } cases[] = {{4, 1, 4},     {4, 0.99, 4}, {4, 0.5, 2},  {4, 0.25, 1},   {4, 0.2, 1},
                  {28, 0.6, 17}, {10, 0.3, 3}, {10, 0.7, 7}, {50, 0.58, 29}, {20, 0.75, 15}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const sg_request r = {.steps = cases[i].steps, .video = {.strength = cases[i].strength, .up = true}};
-        assert_int_equal(sg_steps_of_strength(&r), cases[i].done);
+        const sg_request r = {.steps = cases[i].steps, .strength = cases[i].strength, .start_image = clip};
+        assert_int_equal(sg_request_steps(&r), cases[i].done);
     }
 }
 
@@ -214,27 +220,28 @@ static void options_of_videos_are_refused(void **state)
         {"fps", "8", "--fps|images"},
         {"frames", "1", NULL},
     };
-    sg_request r;
     sg_engine *g = open_images();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        sg_settings s = sg_options_empty(SG_COMMAND_RENDER);
-        sg_error    e = {0};
-        set(&s, cases[i][0], cases[i][1]);
-        const sg_status status = sg_setup_request(&r, g, &s, &e);
+        sg_rendering r = {.settings = sg_options_empty(SG_COMMAND_RENDER)};
+        sg_error     e = {0};
+        set(&r.settings, cases[i][0], cases[i][1]);
+        const sg_status status = sg_resolve(&r, g, &e);
         if (cases[i][2])
             assert_refused(status, SG_E_ARG, &e, cases[i][2]);
         else
             assert_done(status, &e);
     }
-    sg_settings s = sg_options_empty(SG_COMMAND_RENDER);
-    sg_error    e = {0};
-    set(&s, "image", "a.png");
-    set(&s, "strength", "0.3");
-    assert_int_equal(sg_setup_request(&r, g, &s, &e), SG_OK);
-    assert_true(r.video.strength == 0.3);
+    sg_rendering start = {.settings = sg_options_empty(SG_COMMAND_RENDER)};
+    sg_error     e = {0};
+    set(&start.settings, "image", "a.png");
+    set(&start.settings, "strength", "0.3");
+    sg_rendering r = start;
+    assert_int_equal(sg_resolve(&r, g, &e), SG_OK);
+    assert_true(r.request.strength == 0.3);
     sg_engine_close(&g);
     g = open_model(model, 0);
-    assert_refused(sg_setup_request(&r, g, &s, &e), SG_E_ARG, &e, "--strength|--image");
+    r = start;
+    assert_refused(sg_resolve(&r, g, &e), SG_E_ARG, &e, "--strength|--image");
     sg_engine_close(&g);
 }
 
@@ -282,7 +289,7 @@ static void latents_are_drawn(void **state)
     sg_report    rep;
     sg_rng       rng;
     g->tap = take_tap;
-    r.video.rgb = clip;
+    r.start_video = clip;
     g->tap_context = &modes;
     assert_int_equal(render(g, &r, &w, &rep), SG_OK);
     ops.sampled = true;
@@ -348,7 +355,7 @@ static void encoders_have_tiles(void **state)
     ops.set_tiles = set_tiles;
     ops.encode_next = encode_wide;
     ((sg_components *)g->components)->vae.ops = &ops;
-    r.video.rgb = clip;
+    r.start_video = clip;
     const sg_plan whole = planned(g, &r, SG_TILING_OFF), tiles = planned(g, &r, SG_TILING_ON);
     assert_string_equal(whole.phase[1].name, "video");
     assert_true(tiles.need < whole.need && tiles.phase[1].work < whole.phase[1].work);

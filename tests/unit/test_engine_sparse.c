@@ -210,7 +210,7 @@ static void errors_have_their_places(void **state)
     sg_sampler_config   config = g->components->sampler;
     config.kind = r.sampler;
     config.flow_shift = r.flow_shift;
-    assert_int_equal(sg_sampler_init(&sampler, &config, BLOCK_STEPS, false, &why), SG_OK);
+    assert_int_equal(sg_sampler_init(&sampler, &config, BLOCK_STEPS, &why), SG_OK);
     for (int i = 0; i + 1 < BLOCK_STEPS; i++) /* one bucket a step */
         from[i] = (float)(sampler.timestep[i] * 1000 / config.train_steps);
     r.attention.tuned = &tuned;

@@ -29,20 +29,24 @@ static void assert_interval(const sg_interval *v, double mean, double low, doubl
     assert_close(v->high, high);
 }
 
+static sg_interval of(const sg_eval_summary *s, int arm, int group, const char *name)
+{
+    return *sg_eval_summary_find(s, arm, group, name);
+}
+
 /* ---- one line ---- */
 
-#define PLACE "\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"text\":\"a ball\""
-#define DONE "{" PLACE ",\"status\":\"done\",\"file\":\"a/b.mp4\",\"seconds\":{\"whole\":2}"
+#define PLACE "\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"text\":\"a ball\""
+#define DONE "{" PLACE ",\"status\":\"done\",\"file\":\"a/b.mp4\",\"seconds\":{\"total\":2}"
 
 static void test_line(void **state)
 {
     static const char text[] =
-        "{\"version\":1,\"arm\":\"sparge:topk=0.3\",\"arm_index\":1,\"prompt\":12,\"clip\":3,\"status\":\"done\","
+        "{\"version\":2,\"arm\":\"sparge:topk=0.3\",\"arm_index\":1,\"prompt\":12,\"clip\":3,\"status\":\"done\","
         "\"text\":\"\\u7ea2 <b>\",\"groups\":[\"motion\",\"colour\",\"motion\"],\"seed\":9007199254740993,\"width\":64,"
-        "\"height\":32,\"frames\":33,\"file\":\"a b/c..d.mp4\",\"picture\":\"frames/%2e.png\",\"seconds\":{\"whole\":9,"
-        "\"text\":1,\"encoder\":0.5,\"denoiser\":6.5,\"decoder\":1.5},\"kept\":0.48,\"psnr\":{\"mean\":31,\"minimum\":"
-        "24.5,\"p5\":null}"
-        ","
+        "\"height\":32,\"frames\":33,\"file\":\"a b/c..d.mp4\",\"picture\":\"frames/%2e.png\",\"seconds\":{\"total\":9,"
+        "\"text\":1,\"encode\":0.5,\"denoise\":6.5,\"decode\":1.5},\"density\":0.48,"
+        "\"psnr\":{\"mean\":31,\"minimum\":24.5,\"p5\":null},"
         "\"ssim\":{\"mean\":0.9,\"minimum\":0.8,\"p5\":0.85},\"flicker\":0.97,\"sharpness\":120,\"black\":1,\"frozen\":"
         "2,"
         "\"non_finite\":3,\"last_image\":{\"file\":\"../a b.jpg\",\"hash\":\"0f\",\"picture\":\"last_image/a.png\"},"
@@ -50,11 +54,11 @@ static void test_line(void **state)
     sg_eval_clip c;
     sg_error     e = {0};
     assert_int_equal(sg_eval_line_read(&c, text, strlen(text), "f", 1, &e), SG_OK);
-    assert_true(c.done && c.arm == 1 && c.prompt == 12 && c.clip == 3 && c.groups == 2);
+    assert_true(c.done && c.arm == 1 && c.prompt == 12 && c.clip == 3);
     assert_string_equal(c.name, "sparge:topk=0.3");
     assert_string_equal(c.text, "\xE7\xBA\xA2 <b>");
-    assert_string_equal(c.group[0], "motion");
-    assert_string_equal(c.group[1], "colour");
+    assert_int_equal(json_array_size(c.groups), 3);
+    assert_string_equal(json_string_value(json_array_get(c.groups, 1)), "colour");
     assert_string_equal(c.file, "a b/c..d.mp4");
     assert_string_equal(c.picture, "frames/%2e.png");
     assert_null(c.error);
@@ -69,7 +73,7 @@ static void test_line(void **state)
     assert_true(c.black == 1 && c.frozen == 2 && c.non_finite == 3);
     assert_true(c.psnr.mean == 31 && c.psnr.minimum == 24.5 && isinf(c.psnr.p5));
     assert_true(c.ssim.mean == 0.9 && c.ssim.minimum == 0.8 && c.ssim.p5 == 0.85 && isnan(c.ms_ssim.mean));
-    assert_true(c.kept == 0.48 && c.denoiser == 6.5 && c.decoder == 1.5 && sg_eval_clip_seconds(&c) == 7.5);
+    assert_true(c.density == 0.48 && c.seconds.denoise == 6.5 && c.seconds.decode == 1.5 && c.seconds.own == 7.5);
     sg_eval_clip_free(&c);
 }
 
@@ -79,8 +83,8 @@ static void test_unknown(void **state)
     sg_eval_clip      c;
     sg_error          e = {0};
     assert_int_equal(sg_eval_line_read(&c, text, strlen(text), "f", 1, &e), SG_OK);
-    assert_true(!c.done && c.seed == -1 && c.width == -1 && c.black == -1 && !c.file && !c.picture && c.groups == 0);
-    assert_true(isnan(c.whole) && isnan(c.kept) && isnan(c.psnr.mean) && isnan(c.flicker));
+    assert_true(!c.done && c.seed == -1 && isnan(c.width) && isnan(c.black) && !c.file && !c.picture && !c.groups);
+    assert_true(isnan(c.seconds.own) && isnan(c.density) && isnan(c.psnr.mean) && isnan(c.flicker));
     assert_string_equal(c.error, "no");
     sg_eval_clip_free(&c);
 }
@@ -92,22 +96,22 @@ static void test_bad_lines(void **state)
         {"[]", "JSON|object"},
         {DONE, "not valid JSON"},
         {DONE ",\"seed\":1,\"seed\":2}", "not valid JSON"},
-        {"{\"version\":2}", "version|1 to 1"},
+        {"{\"version\":3}", "version|1 to 2"},
         {"{\"arm\":\"x\"}", "version is missing"},
         {"{" PLACE ",\"status\":\"lost\"}", "status|\"done\"|\"failed\"|\"scored\""},
         {"{" PLACE "}", "status should be"},
-        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\"}", "seconds is missing"},
-        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{}}", "seconds.whole is missing"},
-        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"whole\":-1}}", "seconds.whole|number"},
-        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"whole\":1,\"text\":2}}", "seconds.text|at most"},
-        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"whole\":3,\"text\":2,\"encoder\":2}}",
-         "seconds.encoder and seconds.text"},
-        {"{" PLACE ",\"status\":\"done\",\"seconds\":{\"whole\":1}}", "file is missing"},
+        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\"}", "seconds.total is missing"},
+        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{}}", "seconds.total is missing"},
+        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"total\":-1}}", "seconds.total|number"},
+        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"total\":1,\"text\":2}}", "seconds.text|at most"},
+        {"{" PLACE ",\"status\":\"done\",\"file\":\"a\",\"seconds\":{\"total\":3,\"text\":2,\"encode\":2}}",
+         "seconds.encode and seconds.text"},
+        {"{" PLACE ",\"status\":\"done\",\"seconds\":{\"total\":1}}", "file is missing"},
         {DONE ",\"psnr\":3}", "psnr|object"},
         {DONE ",\"psnr\":{\"mean\":\"x\"}}", "psnr.mean|number"},
         {DONE ",\"psnr\":{\"mean\":1e300}}", "psnr.mean|number"},
         {DONE ",\"psnr\":{\"mean\":1e999}}", "not valid JSON"},
-        {DONE ",\"kept\":1.5}", "kept|0 to 1"},
+        {DONE ",\"density\":1.5}", "density|0 to 1"},
         {DONE ",\"steps\":0}", "steps|1 to 1000"},
         {DONE ",\"steps\":1001}", "steps|1 to 1000"},
         {DONE ",\"steps\":2,\"skipped_steps\":[0,0,0]}", "skipped_steps|some"},
@@ -130,8 +134,8 @@ static void test_bad_lines(void **state)
         {DONE ",\"image\":{\"file\":\"a.png\",\"picture\":\"a.png\"}}", "image.hash is missing"},
         {DONE ",\"last_image\":{\"file\":\"a.png\",\"hash\":1,\"picture\":\"a.png\"}}", "last_image.hash|string"},
         {DONE ",\"image\":{\"file\":\"a.png\",\"hash\":\"0\",\"picture\":\"/a.png\"}}", "image|/a.png"},
-        {"{\"version\":1,\"arm_index\":-1}", "arm_index|whole number"},
-        {"{\"version\":1,\"arm_index\":0,\"prompt\":1048576}", "prompt|whole number"},
+        {"{\"version\":2,\"arm_index\":-1}", "arm_index|whole number"},
+        {"{\"version\":2,\"arm_index\":0,\"prompt\":1048576}", "prompt|whole number"},
     };
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         sg_eval_clip c;
@@ -161,8 +165,8 @@ static void test_paths(void **state)
 /* ---- files ---- */
 
 #define AT(prompt, clip, arm, status, error)                                                                           \
-    "{\"version\":1,\"arm\":\"x\",\"arm_index\":" arm ",\"prompt\":" prompt ",\"clip\":" clip ",\"status\":\"" status  \
-    "\",\"text\":\"t\",\"file\":\"f\",\"seconds\":{\"whole\":1},\"error\":\"" error "\"}"
+    "{\"version\":2,\"arm\":\"x\",\"arm_index\":" arm ",\"prompt\":" prompt ",\"clip\":" clip ",\"status\":\"" status  \
+    "\",\"text\":\"t\",\"file\":\"f\",\"seconds\":{\"total\":1},\"error\":\"" error "\"}"
 
 static void test_which_line(void **state)
 {
@@ -204,10 +208,12 @@ static void test_student(void **state)
               {99, 1.98421695158642}, {500, 1.96471983746737}, {9999, 1.96020126362136}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) assert_close(sg_student_t(of[i].freedom), of[i].t);
     assert_true(fabs(sg_student_t(2000000) / 1.95996398454005 - 1) < 2e-4);
-    const double      v[] = {3, 1, 4, 1, 5};
-    const sg_interval five = sg_interval_of(v, 5), one = sg_interval_of(v, 1), none = sg_interval_of(v, 0);
-    assert_interval(&five, 2.8, 0.578843915841765, 5.02115608415823);
-    assert_true(one.mean == 3 && isnan(one.low) && isnan(one.high) && isnan(none.mean));
+    static const double v[] = {3, 1, 4, 1, 5, 9};
+    sg_running          r = {0};
+    sg_interval         after[6];
+    for (int i = 0; i < 6; i++) after[i] = sg_running_interval(&r), sg_running_add(&r, v[i]);
+    assert_interval(&after[5], 2.8, 0.578843915841765, 5.02115608415823);
+    assert_true(after[1].mean == 3 && isnan(after[1].low) && isnan(after[1].high) && isnan(after[0].mean));
 }
 
 #define FORMAT "{\"format\":\"sparge-gen eval\""
@@ -215,38 +221,39 @@ static const char manifest[] = FORMAT ",\"arms\": [\"dense\", \"a,\\\"b\\\"\"], 
 
 /* 3 prompts; the first with two clips. Of the last, arm 0 failed; of the second, arm 1 gave an equal clip. */
 static const char lines[] =
-    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"</"
+    "{\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"</"
     "script><b>\","
-    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"whole\":11,\"text\":1,\"denoiser\":8},\"flicker\":0.9,\"kept\":1}"
-    "\n"
-    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":1,\"status\":\"done\",\"text\":\"x\","
-    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"whole\":12,\"text\":0,\"denoiser\":9},\"flicker\":0.8,\"kept\":1}"
-    "\n"
-    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":1,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
-    "\"file\":\"f\",\"seconds\":{\"whole\":10,\"denoiser\":7},\"flicker\":0.7,\"kept\":1,\"black\":2}\n"
-    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":2,\"clip\":0,\"status\":\"failed\",\"text\":\"z\"}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"x\","
-    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"whole\":5,\"denoiser\":4},\"flicker\":0.95,\"kept\":0.5,"
+    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"total\":11,\"text\":1,\"denoise\":8},\"flicker\":0.9,\"density\":"
+    "1}\n"
+    "{\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":1,\"status\":\"done\",\"text\":\"x\","
+    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"total\":12,\"text\":0,\"denoise\":9},\"flicker\":0.8,\"density\":"
+    "1}\n"
+    "{\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":1,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
+    "\"file\":\"f\",\"seconds\":{\"total\":10,\"denoise\":7},\"flicker\":0.7,\"density\":1,\"black\":2}\n"
+    "{\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":2,\"clip\":0,\"status\":\"failed\",\"text\":\"z\"}\n"
+    "{\"version\":2,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"x\","
+    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"total\":5,\"denoise\":4},\"flicker\":0.95,\"density\":0.5,"
     "\"steps\":50,\"skipped_steps\":[4,7],"
     "\"psnr\":{\"mean\":30,\"minimum\":20,\"p5\":25}}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":1,\"status\":\"done\",\"text\":\"x\","
-    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"whole\":6,\"denoiser\":3},\"flicker\":0.85,\"kept\":0.25,"
+    "{\"version\":2,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":1,\"status\":\"done\",\"text\":\"x\","
+    "\"groups\":[\"g\"],\"file\":\"f\",\"seconds\":{\"total\":6,\"denoise\":3},\"flicker\":0.85,\"density\":0.25,"
     "\"steps\":31,"
     "\"psnr\":{\"mean\":34,\"minimum\":22,\"p5\":25}}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
-    "\"file\":\"f\",\"seconds\":{\"whole\":8,\"denoiser\":5},\"flicker\":0.7,\"kept\":0.5,"
+    "{\"version\":2,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
+    "\"file\":\"f\",\"seconds\":{\"total\":8,\"denoise\":5},\"flicker\":0.7,\"density\":0.5,"
     "\"psnr\":{\"mean\":null,\"minimum\":null,\"p5\":null}}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":2,\"clip\":0,\"status\":\"done\",\"text\":\"z\","
-    "\"file\":\"f\",\"seconds\":{\"whole\":4,\"denoiser\":3},\"flicker\":0.6,\"kept\":0.5,\"frozen\":1,\"non_finite\":"
+    "{\"version\":2,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":2,\"clip\":0,\"status\":\"done\",\"text\":\"z\","
+    "\"file\":\"f\",\"seconds\":{\"total\":4,\"denoise\":3},\"flicker\":0.6,\"density\":0.5,\"frozen\":1,\"non_"
+    "finite\":"
     "4}\n"
-    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"scored\",\"text\":\"x\","
+    "{\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"scored\",\"text\":\"x\","
     "\"clipsim\":0.25,\"clip_t\":0.5}\n"
-    "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":\"y\","
+    "{\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":\"y\","
     "\"clipsim\":-0.5,\"clip_t\":0.75}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"scored\",\"text\":"
+    "{\"version\":2,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"scored\",\"text\":"
     "\"x\","
     "\"clipsim\":0.125,\"clip_t\":0.25}\n"
-    "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":"
+    "{\"version\":2,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":1,\"clip\":0,\"status\":\"scored\",\"text\":"
     "\"y\","
     "\"clipsim\":-0.5,\"clip_t\":1}\n";
 
@@ -264,32 +271,31 @@ static void test_summary(void **state)
     const sg_eval_row *const first = &s.row[0], *const second = &s.row[2], *const of_g = &s.row[3];
     assert_true(first->prompts == 2 && first->done == 3 && first->failed == 1 && first->paired == 0);
     assert_true(first->black == 1 && first->frozen == 0 && first->identical == 0);
-    assert_close(first->measure[SG_EVAL_SECONDS].mean, 10.5);
-    assert_true(isnan(first->measure[SG_EVAL_PSNR].mean) && isnan(first->measure[SG_EVAL_SPEEDUP].mean));
+    assert_close(of(&s, 0, 0, "seconds").mean, 10.5);
+    assert_true(isnan(of(&s, 0, 0, "psnr").mean) && isnan(of(&s, 0, 0, "speedup").mean));
     assert_true(second->prompts == 3 && second->done == 4 && second->failed == 0 && second->paired == 3);
     assert_true(second->identical == 1 && second->frozen == 1 && second->non_finite == 1 && second->black == 0);
-    const sg_interval *const m = second->measure;
-    assert_true(m[SG_EVAL_PSNR].mean == 32 &&
-                isnan(m[SG_EVAL_PSNR].low)); /* of one prompt: the equal clip is left out */
-    assert_close(m[SG_EVAL_PSNR_MINIMUM].mean, 21);
-    assert_close(m[SG_EVAL_SECONDS].mean, 35 / 6.0);
-    assert_close(m[SG_EVAL_SPARSITY].mean, 13 / 24.0);
-    assert_close(m[SG_EVAL_STEPS_COMPUTED].mean, (48 + 31) / 2.0);
-    assert_true(isnan(first->measure[SG_EVAL_STEPS_COMPUTED].mean));
-    assert_interval(&m[SG_EVAL_SECONDS_CHANGE], -3.5, -22.559307104262,
-                    15.559307104262);                        /* of denoising: decoders do the same */
-    assert_close(m[SG_EVAL_SPEEDUP].low, 0.122604293824804); /* 1 lies within: there is no speed-up */
-    assert_close(m[SG_EVAL_SPEEDUP].high, 18.9495887193915);
-    assert_true(isnan(m[SG_EVAL_SPEEDUP].mean));
-    assert_interval(&m[SG_EVAL_FLICKER_CHANGE], 0.025, -0.292655118404367, 0.342655118404367);
-    assert_close(first->measure[SG_EVAL_CLIPSIM].mean, -0.125);
-    assert_close(m[SG_EVAL_CLIP_T].mean, 0.625);
-    assert_interval(&m[SG_EVAL_CLIPSIM_CHANGE], -0.0625, -0.856637796010919, 0.731637796010919);
-    assert_true(m[SG_EVAL_CLIP_T_CHANGE].mean == 0 && isnan(m[SG_EVAL_CLIP_SCORE].mean));
+    assert_true(of(&s, 1, 0, "psnr").mean == 32 &&
+                isnan(of(&s, 1, 0, "psnr").low)); /* of one prompt: the equal clip is left out */
+    assert_close(of(&s, 1, 0, "psnr_minimum").mean, 21);
+    assert_close(of(&s, 1, 0, "seconds").mean, 35 / 6.0);
+    assert_close(of(&s, 1, 0, "density").mean, 11 / 24.0);
+    assert_close(of(&s, 1, 0, "steps_computed").mean, (48 + 31) / 2.0);
+    assert_true(isnan(of(&s, 0, 0, "steps_computed").mean));
+    assert_interval(sg_eval_summary_find(&s, 1, 0, "seconds_change"), -3.5, -22.559307104262,
+                    15.559307104262);                             /* of denoising: decoders do the same */
+    assert_close(of(&s, 1, 0, "speedup").low, 0.122604293824804); /* 1 lies within: there is no speed-up */
+    assert_close(of(&s, 1, 0, "speedup").high, 18.9495887193915);
+    assert_true(isnan(of(&s, 1, 0, "speedup").mean));
+    assert_interval(sg_eval_summary_find(&s, 1, 0, "flicker_change"), 0.025, -0.292655118404367, 0.342655118404367);
+    assert_close(of(&s, 0, 0, "clipsim").mean, -0.125);
+    assert_close(of(&s, 1, 0, "clip_t").mean, 0.625);
+    assert_interval(sg_eval_summary_find(&s, 1, 0, "clipsim_change"), -0.0625, -0.856637796010919, 0.731637796010919);
+    assert_true(of(&s, 1, 0, "clip_t_change").mean == 0 && isnan(of(&s, 1, 0, "clip_score").mean));
     assert_true(of_g->prompts == 1 && of_g->done == 2);
-    assert_close(of_g->measure[SG_EVAL_PSNR].mean, 32);
-    assert_true(isnan(of_g->measure[SG_EVAL_PSNR].low));
-    assert_true(isnan(of_g->measure[SG_EVAL_SPEEDUP].mean)); /* one prompt has no interval */
+    assert_close(of(&s, 1, 1, "psnr").mean, 32);
+    assert_true(isnan(of(&s, 1, 1, "psnr").low));
+    assert_true(isnan(of(&s, 1, 1, "speedup").mean)); /* one prompt has no interval */
     sg_eval_summary_close(&s);
     sg_eval_results_close(&r);
     remove_files();
@@ -306,14 +312,14 @@ static sg_interval ssim_of(const double *ssim, int count)
         const size_t n = strlen(text);
         snprintf(
             text + n, sizeof text - n,
-            "{\"version\":1,\"arm\":\"s\",\"arm_index\":1,\"prompt\":%d,\"clip\":0,\"status\":\"done\",\"text\":\"x\","
-            "\"file\":\"f\",\"seconds\":{\"whole\":1},\"ssim\":{\"mean\":%.17g,\"minimum\":0,\"p5\":0}}\n",
+            "{\"version\":2,\"arm\":\"s\",\"arm_index\":1,\"prompt\":%d,\"clip\":0,\"status\":\"done\",\"text\":\"x\","
+            "\"file\":\"f\",\"seconds\":{\"total\":1},\"ssim\":{\"mean\":%.17g,\"minimum\":0,\"p5\":0}}\n",
             i, ssim[i]);
     }
     write_text("results.jsonl", text);
     assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
     assert_int_equal(sg_eval_summary_make(&s, &r, 2, &e), SG_OK);
-    const sg_interval v = s.row[1].measure[SG_EVAL_SSIM];
+    const sg_interval v = of(&s, 1, 0, "ssim");
     sg_eval_summary_close(&s);
     sg_eval_results_close(&r);
     remove_files();
@@ -433,14 +439,14 @@ static sg_interval speedup_of(const double share[4], double first, double second
     for (int i = 0; i < 8; i++) {
         const double denoiser = i % 2 ? (i + 2) * share[i / 2] : i + 3;
         snprintf(text + strlen(text), sizeof text - strlen(text),
-                 "{\"version\":1,\"arm\":\"x\",\"arm_index\":%d,\"prompt\":%d,\"clip\":0,\"status\":\"done\","
-                 "\"text\":\"t\",\"file\":\"f\",\"seconds\":{\"whole\":%g,\"denoiser\":%g}}\n",
+                 "{\"version\":2,\"arm\":\"x\",\"arm_index\":%d,\"prompt\":%d,\"clip\":0,\"status\":\"done\","
+                 "\"text\":\"t\",\"file\":\"f\",\"seconds\":{\"total\":%g,\"denoise\":%g}}\n",
                  i % 2, i / 2, denoiser + (i % 2 ? second : first), denoiser);
     }
     write_text("results.jsonl", text);
     assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
     assert_int_equal(sg_eval_summary_make(&s, &r, 2, &e), SG_OK);
-    const sg_interval v = s.row[1].measure[SG_EVAL_SPEEDUP];
+    const sg_interval v = of(&s, 1, 0, "speedup");
     sg_eval_summary_close(&s);
     sg_eval_results_close(&r);
     remove_files();
@@ -466,11 +472,11 @@ static void test_speedup(void **state)
 static void test_identical(void **state)
 {
     static const char equal[] =
-        "{\"version\":1,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
-        "\"file\":\"f\",\"seconds\":{\"whole\":10}}\n"
-        "{\"version\":1,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":"
+        "{\"version\":2,\"arm\":\"dense\",\"arm_index\":0,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":\"y\","
+        "\"file\":\"f\",\"seconds\":{\"total\":10}}\n"
+        "{\"version\":2,\"arm\":\"a,\\\"b\\\"\",\"arm_index\":1,\"prompt\":0,\"clip\":0,\"status\":\"done\",\"text\":"
         "\"y\","
-        "\"file\":\"f\",\"seconds\":{\"whole\":8},\"psnr\":{\"mean\":null,\"minimum\":null,\"p5\":null}}\n";
+        "\"file\":\"f\",\"seconds\":{\"total\":8},\"psnr\":{\"mean\":null,\"minimum\":null,\"p5\":null}}\n";
     sg_error e = {0};
     write_text("results.jsonl", equal);
     write_text("manifest.json", manifest);
@@ -520,7 +526,7 @@ static void test_many_groups(void **state)
     assert_non_null(f);
     for (int i = 0; i <= SG_EVAL_GROUPS; i++)
         fprintf(f,
-                "{\"version\":1,\"arm\":\"x\",\"arm_index\":0,\"prompt\":%d,\"clip\":0,\"status\":\"failed\","
+                "{\"version\":2,\"arm\":\"x\",\"arm_index\":0,\"prompt\":%d,\"clip\":0,\"status\":\"failed\","
                 "\"text\":\"t\",\"groups\":[\"g%d\"]}\n",
                 i, i);
     fclose(f);

@@ -135,7 +135,7 @@ static const sg_family family = {.name = "made up",
 
 /* ---- its sampler ---- */
 
-static sg_status schedule(sg_sampler *p, bool old, sg_error *e)
+static sg_status schedule(sg_sampler *p, sg_error *e)
 {
     for (int i = 0; i < p->steps; i++) p->timestep[i] = p->sigma[i] = p->steps - i;
     return SG_OK;

@@ -26,7 +26,7 @@ static void shift_by_tokens_is_that_of_diffusers(void **state)
         for (size_t k = 0; k < sizeof flux_steps / sizeof *flux_steps; k++) {
             const sg_sampler_config c = config_of(flux_tokens[i]);
             const int               steps = flux_steps[k];
-            assert_int_equal(sg_sampler_init(&p, &c, steps, false, &e), SG_OK);
+            assert_int_equal(sg_sampler_init(&p, &c, steps, &e), SG_OK);
             for (int n = 0; n < steps; n++) {
                 assert_true((float)p.sigma[n] == (float)t[n]);
                 assert_true((float)p.timestep[n] == (float)t[steps + n]);
@@ -42,16 +42,16 @@ static void shift_of_a_request(void **state)
     static sg_sampler by_tokens, named;
     sg_sampler_config c = config_of(4096);
     sg_error          e = {0};
-    assert_int_equal(sg_sampler_init(&by_tokens, &c, 5, false, &e), SG_OK);
+    assert_int_equal(sg_sampler_init(&by_tokens, &c, 5, &e), SG_OK);
     assert_true(fabs(by_tokens.config.flow_shift - exp(1.15)) < 1e-12);
     c.flow_shift = by_tokens.config.flow_shift;
     c.tokens = 1;
-    assert_int_equal(sg_sampler_init(&named, &c, 5, false, &e), SG_OK);
+    assert_int_equal(sg_sampler_init(&named, &c, 5, &e), SG_OK);
     assert_memory_equal(by_tokens.sigma, named.sigma, sizeof named.sigma);
     c.flow_shift = 0;
     c.by_tokens.mu[1] = 1e6;
     c.tokens = 1 << 20;
-    assert_refused(sg_sampler_init(&named, &c, 5, false, &e), SG_E_ARG, &e, "shift of inf");
+    assert_refused(sg_sampler_init(&named, &c, 5, &e), SG_E_ARG, &e, "shift of inf");
 }
 
 /* ---- dev and schnell ---- */

@@ -97,7 +97,8 @@ static void too_large(void **state)
                                  "\0\0\0\0IDAT\065\257\006\036";
     sg_image             i;
     sg_error             e = {0};
-    assert_refused(sg_image_decode(&i, png, sizeof png - 1, "x", &e), SG_E_FORMAT, &e, "x: |16384x16384|67108864");
+    assert_refused(sg_image_decode(&i, &(sg_map){png, sizeof png - 1}, "x", false, &e), SG_E_FORMAT, &e,
+                   "x: |16384x16384|67108864");
     write_text("large.png", "");
     assert_int_equal(truncate("large.png", ((off_t)256 << 20) + 1), 0);
     assert_refused(sg_image_read(&i, "large.png", &e), SG_E_FORMAT, &e, "large.png|256 MiB");
@@ -125,7 +126,7 @@ static void upright_pictures(void **state)
         sg_error e = {0};
         path_of(path, sizeof path, upright[k].name);
         if (sg_map_open(&map, path, &e) != SG_OK) fail_msg("%s", e.text);
-        if (sg_image_decode_upright(&i, map.data, map.size, path, &e) != SG_OK) fail_msg("%s", e.text);
+        if (sg_image_decode(&i, &map, path, true, &e) != SG_OK) fail_msg("%s", e.text);
         const uint64_t sum = weighted(i.rgb, i.width, i.height);
         if (i.width != upright[k].width || i.height != upright[k].height || (upright[k].sum && sum != upright[k].sum))
             fail_msg("%s: %dx%d, sum %llu", path, i.width, i.height, (unsigned long long)sum);

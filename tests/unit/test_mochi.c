@@ -49,7 +49,7 @@ static void schedule_is_that_of_diffusers(void **state)
         for (size_t j = 0; j < sizeof mochi_steps / sizeof *mochi_steps; j++) {
             const sg_sampler_config c = config_of(mochi_shift[k]);
             const int               steps = mochi_steps[j];
-            assert_int_equal(sg_sampler_init(&p, &c, steps, false, &e), SG_OK);
+            assert_int_equal(sg_sampler_init(&p, &c, steps, &e), SG_OK);
             for (int i = 0; i < steps; i++) {
                 assert_true(1.0f - (float)p.sigma[i] == (float)t[i]);
                 assert_true((float)p.timestep[i] == (float)t[steps + i]);
@@ -67,7 +67,7 @@ static void schedule_takes_a_list(void **state)
     sg_error          e = {0};
     sg_sampler_config c = config_of(7); /* which does nothing to a list */
     c.sigmas = (sg_sigmas){.count = 2, .at = {1, 0.25}};
-    assert_int_equal(sg_sampler_init(&p, &c, 2, false, &e), SG_OK);
+    assert_int_equal(sg_sampler_init(&p, &c, 2, &e), SG_OK);
     assert_true(p.sigma[1] == 0.25 && p.timestep[0] == 0 && p.timestep[1] == 750);
 }
 
@@ -76,10 +76,10 @@ static void schedule_refuses(void **state)
     static sg_sampler p;
     sg_error          e = {0};
     sg_sampler_config c = config_of(1);
-    assert_refused(sg_sampler_init(&p, &c, 1, false, &e), SG_E_ARG, &e, "begins with 2");
+    assert_refused(sg_sampler_init(&p, &c, 1, &e), SG_E_ARG, &e, "begins with 2");
     c.kind = SG_SAMPLER_LCM;
     e = (sg_error){0};
-    assert_refused(sg_sampler_init(&p, &c, 4, false, &e), SG_E_ARG, &e, "lcm|euler");
+    assert_refused(sg_sampler_init(&p, &c, 4, &e), SG_E_ARG, &e, "lcm|euler");
 }
 
 /* ---- decoder: a made-up one, one frame a latent ---- */

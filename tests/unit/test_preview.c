@@ -227,7 +227,7 @@ static void runs_end_at_the_clean_sample(void **state)
         double            a[2];
         c.betas = (sg_betas){.start = 0.00085, .end = 0.012, .shift = 3};
         if (k == KINDS) c.solver = &sg_solver_flow_mochi;
-        assert_int_equal(sg_sampler_init(&p, &c, 4, false, NULL), SG_OK);
+        assert_int_equal(sg_sampler_init(&p, &c, 4, NULL), SG_OK);
         sg_stream        s = {.ops = &sg_ref_ops, .keep = {.base = (uintptr_t)arena, .cap = ARENA}};
         sg_sampler_state st = sg_sampler_state_new(&p, &s, (int64_t[4]){1, 1, 1, 1});
         float v, *const x = st.x.data;

@@ -40,12 +40,11 @@ static void check_trajectory(const sg_sampler *p, const double *wanted)
 }
 
 /* Against sigmas and timesteps, and a sample after each step, which end at what is returned. */
-static const double *check_case(const sg_sampler_config *c, bool old, int steps, const double *schedule,
-                                const double *samples)
+static const double *check_case(const sg_sampler_config *c, int steps, const double *schedule, const double *samples)
 {
     static sg_sampler p;
     sg_error          e = {0};
-    assert_int_equal(sg_sampler_init(&p, c, steps, old, &e), SG_OK);
+    assert_int_equal(sg_sampler_init(&p, c, steps, &e), SG_OK);
     assert_true(p.sigma[steps] == 0.0);
     for (int i = 0; i < steps; i++) {
         assert_true((float)p.sigma[i] == (float)schedule[i]);
@@ -74,15 +73,16 @@ static void test_diffusers(void **state)
             for (int k = 0; k < COUNTS; k++) {
                 sg_sampler_config c = config(made[m].kind, table_shift[i]);
                 c.order = made[m].order;
+                c.sigmas_old = made[m].old;
                 if (m != 1 && m != 4) schedule[i][k] = t, t += 2 * table_steps[k];
-                t = check_case(&c, made[m].old, table_steps[k], schedule[i][k], t);
+                t = check_case(&c, table_steps[k], schedule[i][k], t);
             }
     for (int kind = SG_SAMPLER_EULER; kind <= SG_SAMPLER_LCM; kind++)
         for (int i = 0; i < LISTS; i++) {
             sg_sampler_config c = config((sg_sampler_kind)kind, 7.0); /* which does nothing to a list */
             c.sigmas = table_list[i];
             if (kind == SG_SAMPLER_EULER) of_list[i] = t, t += 2 * c.sigmas.count;
-            t = check_case(&c, false, c.sigmas.count, of_list[i], t);
+            t = check_case(&c, c.sigmas.count, of_list[i], t);
         }
     assert_ptr_equal(t, table_numbers + sizeof table_numbers / sizeof *table_numbers);
 }
@@ -92,9 +92,10 @@ static void test_every_count_of_steps(void **state)
     static sg_sampler p;
     for (int steps = 1; steps <= SG_STEPS_MAX; steps++)
         for (int kind = 0; kind < 3; kind++) {
-            const sg_sampler_config c = config(kind == 2 ? SG_SAMPLER_EULER : SG_SAMPLER_UNIPC, 12.0);
-            sg_error                e = {0};
-            assert_int_equal(sg_sampler_init(&p, &c, steps, kind == 1, &e), SG_OK);
+            sg_sampler_config c = config(kind == 2 ? SG_SAMPLER_EULER : SG_SAMPLER_UNIPC, 12.0);
+            sg_error          e = {0};
+            c.sigmas_old = kind == 1;
+            assert_int_equal(sg_sampler_init(&p, &c, steps, &e), SG_OK);
             for (int i = 0; i < steps; i++) assert_true(p.sigma[i] > p.sigma[i + 1]);
         }
 }
@@ -115,7 +116,7 @@ static const double *check_betas(const sg_sampler_config *c, int steps, const do
     static sg_sampler p;
     sg_error          e = {0};
     int               draws = 0;
-    assert_int_equal(sg_sampler_init(&p, c, steps, false, &e), SG_OK);
+    assert_int_equal(sg_sampler_init(&p, c, steps, &e), SG_OK);
     for (int i = 0; i < steps; i++) {
         assert_true(p.timestep[i] == timestep[i]);
         assert_true(p.sigma[i] > p.sigma[i + 1] && p.sigma[i] > p.end[i] && p.sigma[i] <= 1.0);
@@ -151,12 +152,12 @@ static void test_timesteps_of_betas(void **state)
     const sg_sampler_config c = config_of_betas(SG_SAMPLER_DPM, 1, true);
     sg_error                e = {0};
     for (int steps = 1; steps <= SG_STEPS_MAX; steps++) {
-        assert_int_equal(sg_sampler_init(&p, &c, steps, false, &e), SG_OK);
+        assert_int_equal(sg_sampler_init(&p, &c, steps, &e), SG_OK);
         for (int i = 0; i < steps; i++) assert_true(fabs(p.timestep[i] - (999 - i * 1000. / steps)) <= 0.5 + 1e-9);
     }
     for (size_t k = 0; k < sizeof betas_counted / sizeof *betas_counted; k++) {
         int sum = 0;
-        assert_int_equal(sg_sampler_init(&p, &c, betas_counted[k][0], false, &e), SG_OK);
+        assert_int_equal(sg_sampler_init(&p, &c, betas_counted[k][0], &e), SG_OK);
         for (int i = 0; i < p.steps; i++) sum += (i + 1) * (int)p.timestep[i];
         assert_int_equal(sum, betas_counted[k][1]);
     }
@@ -171,7 +172,7 @@ static void test_ddim_knows(void **state)
     const sg_sampler_config c = config_of_betas(SG_SAMPLER_DDIM, 3, true);
     sg_error                e = {0};
     sg_stream               s = stream();
-    assert_int_equal(sg_sampler_init(&p, &c, 50, false, &e), SG_OK);
+    assert_int_equal(sg_sampler_init(&p, &c, 50, &e), SG_OK);
     sg_sampler_state st = sg_sampler_state_new(&p, &s, (int64_t[4]){1, 1, 1, 1});
     float *const     x = st.x.data;
     *x = (float)noise;
@@ -198,7 +199,7 @@ static void test_clean_sample_is_smooth(void **state)
         const sg_sampler_config c = sg_sampler_flows((sg_sampler_kind)kind)
                                         ? config((sg_sampler_kind)kind, 5)
                                         : config_of_betas((sg_sampler_kind)kind, 3, true);
-        assert_int_equal(sg_sampler_init(&p, &c, 20, false, &e), SG_OK);
+        assert_int_equal(sg_sampler_init(&p, &c, 20, &e), SG_OK);
         for (int i = 0; i < p.steps; i++) {
             const double now = p.sigma[i], length = hypot(1 - now, now), clean = 0.3, noise = -1.1 * i;
             const double flow = noise - clean, rotated = ((1 - now) * noise - now * clean) / length;
@@ -217,17 +218,17 @@ static void test_kinds_refused(void **state)
     static sg_sampler p;
     sg_sampler_config c = config(SG_SAMPLER_DDIM, 5);
     sg_error          e = {0};
-    assert_refused(sg_sampler_init(&p, &c, 20, false, &e), SG_E_ARG, &e, "sampler: ddim|unipc|euler|lcm");
+    assert_refused(sg_sampler_init(&p, &c, 20, &e), SG_E_ARG, &e, "sampler: ddim|unipc|euler|lcm");
     c = config_of_betas(SG_SAMPLER_UNIPC, 1, true);
     e = (sg_error){0};
-    assert_refused(sg_sampler_init(&p, &c, 20, false, &e), SG_E_ARG, &e, "sampler: unipc|ddim|dpm");
+    assert_refused(sg_sampler_init(&p, &c, 20, &e), SG_E_ARG, &e, "sampler: unipc|ddim|dpm");
     c = config_of_betas(SG_SAMPLER_DPM, 1, true);
     c.train_steps = 19;
     e = (sg_error){0};
-    assert_refused(sg_sampler_init(&p, &c, 20, false, &e), SG_E_ARG, &e, "20 steps|19 timesteps");
+    assert_refused(sg_sampler_init(&p, &c, 20, &e), SG_E_ARG, &e, "20 steps|19 timesteps");
     c.sigmas = (sg_sigmas){1, {1}};
     e = (sg_error){0};
-    assert_refused(sg_sampler_init(&p, &c, 1, false, &e), SG_E_ARG, &e, "sigmas: dpm");
+    assert_refused(sg_sampler_init(&p, &c, 1, &e), SG_E_ARG, &e, "sigmas: dpm");
 }
 
 /* Betas that leave nothing of the clean sample on the way, or none at all, would make NaN of the latents. */
@@ -245,7 +246,7 @@ static void test_betas_of_noise_alone_are_refused(void **state)
             c.betas.start = of[i].start;
             c.betas.end = 0.999;
             c.train_steps = of[i].train;
-            assert_refused(sg_sampler_init(&p, &c, of[i].steps, false, &e), SG_E_FORMAT, &e,
+            assert_refused(sg_sampler_init(&p, &c, of[i].steps, &e), SG_E_FORMAT, &e,
                            "scheduler/scheduler_config.json|beta_start|beta_end");
         }
 }
@@ -255,7 +256,7 @@ static void refuse_run(double shift, int steps, const char *words)
     static sg_sampler       p;
     const sg_sampler_config c = config(SG_SAMPLER_UNIPC, shift);
     sg_error                e = {0};
-    assert_refused(sg_sampler_init(&p, &c, steps, false, &e), SG_E_ARG, &e, words);
+    assert_refused(sg_sampler_init(&p, &c, steps, &e), SG_E_ARG, &e, words);
 }
 
 static void test_runs_refused(void **state)
@@ -283,7 +284,7 @@ static void test_lcm_knows(void **state)
     sg_step_preset_apply(&r, 2); /* rcm */
     assert_true(r.cfg_scale == 1 && r.cfg_scale_2 < 0 && r.sampler == SG_SAMPLER_LCM && r.steps == 4);
     c.sigmas = r.sigmas;
-    assert_int_equal(sg_sampler_init(&p, &c, r.steps, false, &e), SG_OK);
+    assert_int_equal(sg_sampler_init(&p, &c, r.steps, &e), SG_OK);
     sg_sampler_state st = sg_sampler_state_new(&p, &s, (int64_t[4]){1, 1, 1, 1});
     float *const     x = st.x.data;
     *x = 1.2f;
@@ -308,7 +309,7 @@ static void test_presets(void **state)
         sg_step_preset_apply(&r, i);
         c.kind = r.sampler;
         c.sigmas = r.sigmas;
-        assert_int_equal(sg_sampler_init(&p, &c, r.steps, false, &e), SG_OK);
+        assert_int_equal(sg_sampler_init(&p, &c, r.steps, &e), SG_OK);
     }
 }
 
@@ -354,7 +355,7 @@ static void refuse_list(sg_sampler_kind kind, sg_sigmas list, int steps, const c
     sg_sampler_config c = config(kind, 5.0);
     sg_error          e = {0};
     c.sigmas = list;
-    assert_refused(sg_sampler_init(&p, &c, steps, false, &e), SG_E_ARG, &e, words);
+    assert_refused(sg_sampler_init(&p, &c, steps, &e), SG_E_ARG, &e, words);
 }
 
 static void test_lists_refused(void **state)

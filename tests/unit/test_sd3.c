@@ -1,4 +1,5 @@
-/* test_sd3.c - SD3.5 in the engine: which layers of attention run in which pass, skip-layer guidance, what may be asked. */
+/* test_sd3.c - SD3.5 in the engine: which layers of attention run in which pass, skip-layer guidance, what may be asked;
+ * and the pass of skip-layer guidance in other families. */
 #include "engine_fixture.h"
 
 static const char medium[] = SG_FIXTURES "/sd35_medium";
@@ -111,10 +112,56 @@ static void wishes_that_it_cannot_grant(void **state)
     sg_engine_close(&other);
 }
 
+/* The prompt's output in a step's pass, and that of the pass for skip-layer guidance. */
+typedef struct outputs {
+    float  of[2][1 << 13];
+    size_t bytes;
+} outputs;
+
+static void take_output(void *context, const char *name, sg_stream *s, sg_tensor t)
+{
+    outputs *const to = context;
+    const char    *what = strncmp(name, "step.0.", 7) == 0 ? name + 7 : "";
+    const int      skip = strcmp(what, "v_skip") == 0;
+    if (!skip && strcmp(what, "v_cond") != 0) return;
+    to->bytes = sg_bytes(t);
+    assert_true(to->bytes <= sizeof to->of[0]);
+    sg_download(s, to->of[skip], t);
+}
+
+/* A third pass has the prompt's text. It leaves out a block that there is not, so that its output is the first pass's again. */
+static void a_third_pass_has_the_prompt(void **state)
+{
+    static const char *const models[] = {"wan21_hd12", "cogvideox_2b", "mochi_hd16", "hunyuan_hd16", "flux_dev"};
+    static outputs           out;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        char path[256];
+        snprintf(path, sizeof path, SG_FIXTURES "/%s", models[i]);
+        sg_engine *g = open_model(path, 0);
+        sg_request r = small(g);
+        sg_report  report;
+        sg_error   e = {0};
+        ((sg_components *)(uintptr_t)g->components)->skip_blocks = 1000;
+        r.negative_prompt = "a dog that runs";
+        r.slg_scale = 1;
+        r.skip_layers = "999";
+        r.skip_layer_start = -1;
+        r.skip_layer_end = 1;
+        sg_engine_nearest_size(g, &r.width, &r.height, &r.frames);
+        g->tap = take_output;
+        g->tap_context = &out;
+        memset(&out, 0, sizeof out);
+        if (sg_engine_render(g, &r, NULL, &report, &e)) fail_msg("%s: %s", models[i], e.text);
+        assert_true(out.bytes > 0);
+        if (memcmp(out.of[0], out.of[1], out.bytes) != 0) fail_msg("%s: another text", models[i]);
+        sg_engine_close(&g);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(layers_are_left_out_of_the_third_pass),
-                                       cmocka_unit_test(plans_count_the_third_pass),
-                                       cmocka_unit_test(wishes_that_it_cannot_grant)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_are_left_out_of_the_third_pass), cmocka_unit_test(plans_count_the_third_pass),
+        cmocka_unit_test(wishes_that_it_cannot_grant), cmocka_unit_test(a_third_pass_has_the_prompt)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

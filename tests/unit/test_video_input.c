@@ -34,7 +34,7 @@ static const char *taken(const char *path, int frames, int fps)
     sg_status      status = sg_video_input_open(&v, path, "--video", &e);
     if (status == SG_OK) status = sg_video_input_read(&v, engine, &r, sg_picture_fits[0], &e);
     for (int i = 0; i < frames && status == SG_OK; i++) {
-        const uint8_t *const frame = r.video.rgb + (size_t)i * 2 * SIDE * SIDE * 3;
+        const uint8_t *const frame = r.start_video + (size_t)i * 2 * SIDE * SIDE * 3;
         text[i] = (char)('0' + (frame[0] + GREY / 2) / GREY);
         assert_int_equal(frame[2 * SIDE * SIDE * 3 - 1], frame[0]);
         text[i + 1] = '\0';

@@ -17,4 +17,4 @@ run -q -o c.y4m --json - >&- 2>>log
 (($? == 1)) || fail "a report into nothing"
 sparge-gen --version >&- 2>>log
 (($? == 1)) || fail "a version into nothing"
-cat log >&2
+[[ $(grep -c "^sparge-gen: stdout: " log) == 3 ]] || fail "$(<log)"

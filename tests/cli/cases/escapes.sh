@@ -2,9 +2,8 @@
 source "$LIB"
 steer=$'\e]0;x\a\e[31m\xc2\x9b2J'
 model=model$steer
-cp -rs "$(readlink -f "$SPARGE_GEN_MODEL")" "$model"
-rm "$model"/sparge-{gen,attention}.json
-echo '{"negative_prompt": "no\u001b[31m\u009b2J"}' >"$model/sparge-gen.json"
+own_model "$model" '{"negative_prompt": "no\u001b[31m\u009b2J"}'
+rm "$model/sparge-attention.json"
 sed 's/^/a ball/' <<<"$steer"$'\n'"$steer" >"prompts$steer"
 sed 's/^/a ball/; s/$/ '"$steer"'/' <<<"$steer"$'\n'"$steer" >eval.txt
 one=(-m "$model" --size 32x32 --frames 1 --steps 1)

@@ -5,10 +5,8 @@ command=(eval --prompts set.txt "${small[@]}" --frames 5 --arms dense,sage -t 1 
 sparge-gen "${command[@]}" --out whole || fail
 intact() { # every line is whole, and of a clip that is whole
     [[ -s $1/results.jsonl && $(tail -c 1 "$1/results.jsonl" | wc -l) == 1 ]] || fail "$(<"$1/results.jsonl")"
-    grep -o '"file":"[^"]*"' "$1/results.jsonl" | cut -d'"' -f4 | while read -r file; do
-        cmp "$1/$file" "whole/$file" || fail "$file"
-    done || exit 1
-    [[ $(grep -c '"status":"done"' "$1/results.jsonl") == $(wc -l <"$1/results.jsonl") ]] || fail "$(<"$1/results.jsonl")"
+    json "$1/results.jsonl" file | while read -r file; do cmp "$1/$file" "whole/$file" || fail "$file"; done || exit 1
+    [[ $(json "$1/results.jsonl" status | grep -c '^done$') == $(wc -l <"$1/results.jsonl") ]] || fail "$(<"$1/results.jsonl")"
 }
 
 # Lines beyond a limit on the size of files fail; frames, clips and pictures fit.

@@ -1,13 +1,23 @@
-# Ctrl-C is answered at once, ends the render at its next step and leaves nothing, an older clip untouched; so does it while decoding.
+# Ctrl-C is answered at once, ends the render at its next step and leaves nothing, an older clip untouched; so does it while frames
+# are written, where --quiet leaves it unanswered. A second one ends the process at once, and even then nothing is left.
 source "$LIB"
+clip=("${prompt[@]}" "${small[@]}" -o clip.y4m)
 echo old >clip.y4m
-# A background job ignores SIGINT unless told otherwise.
-env --default-signal=INT sparge-gen "${prompt[@]}" "${small[@]}" --steps 1000 -o clip.y4m 2>log &
+in_background "${clip[@]}" --steps 1000
+wait_for writes $!
+ends_by INT 130 clip.y4m
+[[ $(<clip.y4m) == old ]] || fail "the older clip is gone"
+# a step may end after the signal and before the line
+[[ $(grep -v '^denoising' log | tail -n 2) == "stopping "*$'\n'"sparge-gen: interrupted" ]] || fail "$(<log)"
+rm clip.y4m
+in_background "${clip[@]}" --steps 1 --size 160x160 --frames 81 -q
+wait_for writes $! 1000
+ends_by INT 130
+[[ $(<log) == "sparge-gen: interrupted" ]] || fail "$(<log)"
+in_background "${clip[@]}" --steps 1000
 wait_for writes $!
 kill -INT $!
+kill -INT $! 2>/dev/null || true
 wait $!
-code=$?
-expect_files clip.y4m log
-[[ $(<clip.y4m) == old ]] || fail "the older clip is gone"
-grep -v '^denoising' log | tail -n 2 >&2 # a step may end after the signal and before the line
-exit $code
+(($? == 130)) || fail "$(<log)"
+expect_files log

@@ -1,6 +1,6 @@
 # On a terminal Ctrl-C is answered on a line of its own, in place of the changing one, and the render ends at its next step.
 source "$LIB"
-script -qec true /dev/null &>/dev/null || skip "no pseudo-terminal"
+needs_terminal
 export TERM=xterm
 mkfifo keys
 sleep 60 >keys & # holds it open
@@ -8,9 +8,8 @@ env --default-signal=INT script -qefc "sparge-gen --prompt ball ${small[*]} --st
 wait_for grep -q 'denoising 1/1000' log
 printf '\003' >keys
 wait $!
-code=$?
+(($? == 130)) || fail "exit code"
 kill %1
-tr '\r' '\n' <log | grep 'stopping after this step' | sed $'s/\x1b\\[//g'
-tr '\r' '\n' <log | grep -o 'sparge-gen: interrupted'
+tr '\r' '\n' <log | grep -q $'^\x1b\\[Kstopping ' || fail "$(cat -v log)"
+grep -q 'sparge-gen: interrupted' log || fail "$(cat -v log)"
 [[ ! -e a.y4m ]] || fail "a clip"
-exit $code

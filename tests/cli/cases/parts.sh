@@ -12,9 +12,12 @@ sparge-gen --model $dit "${parts[@]:2}" "${same[@]}" -o model.y4m || fail
 sparge-gen --model wan "${parts[@]:2:2}" "${same[@]}" -o vae.y4m || fail
 cmp folder.y4m parts.y4m && cmp folder.y4m model.y4m && cmp folder.y4m vae.y4m || fail
 sparge-gen "${parts[@]}" "${same[@]}" -o parts-%03d.png || fail
-sparge-gen info parts-000.png | grep -E '^(model|vae|text_encoder|tokenizer) '
-sparge-gen info parts-000.png | grep -o 'again: sparge-gen .* --prompt'
-sparge-gen info "${parts[@]}" --size 64x64 --frames 5 | grep -A 3 '^text_encoder    wan'
-sparge-gen info $dit "${parts[@]:2}" --size 64x64 --frames 5 | grep -c 'wan/'
-try info wan/vae/diffusion_pytorch_model.safetensors
-try --diffusion-model $dit "${prompt[@]}"
+files=(--model diffusion_pytorch_model.safetensors.index.json --vae diffusion_pytorch_model.safetensors --text-encoder model.safetensors
+    --tokenizer tokenizer)
+sparge-gen info parts-000.png --json >j && has j model.file="${files[1]}" vae="${files[3]}" text_encoder="${files[5]}" tokenizer=tokenizer || fail
+[[ $(sparge-gen info parts-000.png) == *"again: sparge-gen ${files[*]} --prompt "* ]] || fail "$(sparge-gen info parts-000.png)"
+for model in "${parts[*]}" "$dit ${parts[*]:2}"; do
+    # shellcheck disable=SC2086
+    sparge-gen info $model --size 64x64 --frames 5 --json >j || fail "info $model"
+    [[ $(json j 'components[*].file' | sort | tr '\n' ' ') == "${parts[5]} $dit ${parts[3]} " ]] || fail "$(<j)"
+done

@@ -10,6 +10,6 @@ encoder=$(sed -n 's/^MP4: .* by \([a-z0-9_-]*\).*/\1/p' log)
 [[ $encoder ]] || fail "$(<log)"
 grep -aq "$encoder" clip.mp4 || fail "the file does not tell of $encoder"
 command -v ffprobe >/dev/null || skip "no ffprobe"
-ffprobe -v error -count_frames -of default=nw=1 -show_entries \
-    stream=width,height,pix_fmt,color_range,color_space,color_transfer,color_primaries,avg_frame_rate,nb_read_frames \
-    clip.mp4
+shown=width,height,pix_fmt,color_range,color_space,color_transfer,color_primaries,avg_frame_rate,nb_read_frames
+shown=$(ffprobe -v error -count_frames -of csv=p=0 -show_entries stream=$shown clip.mp4)
+[[ $shown == "32,32,yuv420p,tv,bt709,bt709,bt709,12/1,5" ]] || fail "$shown"

@@ -6,12 +6,8 @@ decoding() { grep -q '^denoising 1/1' log; }
 end_in() { # PHASE SIGNAL NAME OPTION...
     sparge-gen "${prompt[@]}" "${small[@]}" -o "$3" "${@:4}" 2>log &
     wait_for "$1"
-    kill -s "$2" $!
-    wait $!
-    local code=$?
-    ((code == 130)) || fail "$*: exit $code: $(<log)"
+    ends_by "$2" 130
     [[ $(tail -n 1 log) == "sparge-gen: interrupted" ]] || fail "$*: $(<log)"
-    expect_files log
     rm log
 }
 for name in clip.y4m ${mp4-} f-%d.png; do

@@ -4,8 +4,7 @@ source "$LIB"
 for options in "--dtype f32" "--dtype bf16" "--dtype bf16 --size 512x512 --attention sparge --topk 0.5"; do
     # shellcheck disable=SC2086
     sparge-gen "${prompt[@]}" --backend cuda --steps 3 --quiet --json r.json -o a.y4m $options 2>log || fail "$(<log)"
-    measured=$(sed -n 's/^  "peak_bytes": \([0-9]*\).*/\1/p' r.json)
-    planned=$(sed -n 's/^    "peak_bytes": \([0-9]*\).*/\1/p' r.json)
+    measured=$(json r.json peak_bytes) planned=$(json r.json plan.peak_bytes)
     off=$((measured - planned))
     ((20 * ${off#-} <= measured)) || fail "$options: $measured bytes measured, $planned bytes planned"
 done

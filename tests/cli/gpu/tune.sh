@@ -6,7 +6,7 @@ for backend in cpu cuda; do
     sparge-gen tune "${prompt[@]}" "${tiny[@]}" --backend $backend -o $backend.json --json r-$backend.json >log 2>&1 ||
         fail "$(<log)"
 done
-sparsity() { sed -n 's/^ *"sparsity": \([0-9.]*\).*/\1/p' r-$1.json; }
+sparsity() { json r-$1.json reached.sparsity; }
 awk "BEGIN { d = $(sparsity cpu) - $(sparsity cuda); exit !(d < 0.01 && d > -0.01) }" ||
     fail "$(sparsity cpu) skipped on the host, $(sparsity cuda) on the device"
 sparge-gen "${prompt[@]}" --size 256x256 --frames 17 --steps 2 --cfg-scale 1 --backend cuda --quiet --dense-steps 0 \

@@ -2,7 +2,6 @@
 # arms with caches and numbers of steps of their own.
 source "$LIB"
 take=(--size 32x48 --frames 5 -q)
-tensors() { tail -c +$((9 + $(od -An -tu8 -N8 "$1"))) "$1" | cksum; } # without the header, which has the settings
 render() { sparge-gen "${prompt[@]}" "${take[@]}" --latents "$1.safetensors" -o "$1.y4m" --json "$1.json" "${@:2}" || fail "$1"; }
 render off --steps 20 --cache off
 render none --steps 20
@@ -14,39 +13,35 @@ cmp off.y4m none.y4m || fail "off is not the default"
 cmp few.y4m few_off.y4m || fail "15 steps are not computed all"
 [[ $(tensors usual.safetensors) == "$(tensors shadow.safetensors)" ]] || fail "looking changes the latents"
 [[ $(tensors usual.safetensors) != "$(tensors off.safetensors)" ]] || fail "nothing was skipped"
-skipped() { tr -d ' \n' <"$1.json" | sed -nE 's/.*"skipped_steps":\[([0-9,]*)\].*/,\1,/p'; }
+skipped() { printf ,; json "$1.json" 'cache.skipped_steps[*]' | tr '\n' ,; }
 [[ $(skipped usual) == "$(skipped shadow)" ]] || fail "looking changes what is skipped"
 for step in 0 1 2 3 19; do [[ $(skipped usual) != *,$step,* ]] || fail "step $step is skipped"; done
-[[ -z $(skipped off) && $(skipped few) == ,, ]] || fail "a list where there is none"
-tr -d ' \n' <shadow.json | grep -qE '"errors":\[[0-9][0-9,.e-]*\],"latent_error":0\.[0-9]' || fail "no errors"
+[[ $(skipped off) == , && $(skipped few) == , ]] || fail "a list where there is none"
+has shadow.json 'cache.errors[0]=[0-9]*' cache.latent_error=0.[0-9]*
 sparge-gen info usual.y4m >/dev/null 2>&1 && fail "Y4M has no settings"
 sparge-gen "${prompt[@]}" "${take[@]}" --steps 20 --cache usual -o again.png --frames 1 || fail
-sparge-gen info again.png | grep -q -- "--cache usual" || fail "the command again lacks the cache"
+[[ $(sparge-gen info again.png) == *"again: "*" --cache usual"* ]] || fail "the command again lacks the cache"
 sparge-gen compare "${prompt[@]}" "${take[@]}" --arms dense:steps=20,dense:steps=20:cache=usual,dense:steps=12 -o arms >table || fail
-tr -d ' \n' <arms/report.json >flat.json
-grep -qE '"name":"dense:steps=20:cache=usual",.*"steps":20,.*"cache":"usual",.*"skipped_steps":\[[0-9]' flat.json || fail "the arm with a cache"
-grep -qE '"name":"dense:steps=12",.*"steps":12,.*"relative_l2":\[(null,){11}0\.[0-9]+\],"cosine":\[(null,){11}0\.' flat.json || fail "fewer steps"
+has arms/report.json 'arms[1].'{name=dense:steps=20:cache=usual,settings.steps=20,settings.cache=usual,'skipped_steps[0]=[0-9]*'} \
+    'arms[2].'{name=dense:steps=12,settings.steps=12} 'arms[2].latents.'{relative_l2,cosine}{'[10]=null','[11]=0.*'}
 grep -q '^dense:steps=12: .* dB to dense:steps=20$' table || fail "$(<table)"
 echo "a ball" >set.txt
-evaluate() { sparge-gen eval --prompts set.txt --size 32x32 --frames 1 --steps 16 --arms "dense,dense:$1:name=b" -o runs -q 2>log; }
-evaluate cache=usual && evaluate cache=usual || fail "$(<log)"
-evaluate cache=fast && fail "another cache goes on in the folder"
-grep -qF 'attention[1].cache: "usual" -> "fast"' log || fail "$(<log)"
-evaluate cache=usual:steps=17 && fail "other steps go on in the folder"
-grep -qF 'attention[1].steps: none -> 17' log || fail "$(<log)"
+set=(eval --prompts set.txt --size 32x32 --frames 1 --steps 16 -o runs -q --arms)
+for i in 1 2; do sparge-gen "${set[@]}" dense,dense:cache=usual:name=b || fail "eval"; done
+refused 2 'arm_settings[1].cache: "usual" -> "fast"' "${set[@]}" dense,dense:cache=fast:name=b
+refused 2 'arm_settings[1].steps: 16 -> 17' "${set[@]}" dense,dense:cache=usual:steps=17:name=b
 
 # From 30 steps on it is the default of a render, and of nothing else; what has none says so.
 few=(--size 32x32 --frames 1)
 render twenty_nine "${few[@]}" --steps 29
 render thirty "${few[@]}" --steps 30
 render thirty_off "${few[@]}" --steps 30 --cache off
-[[ -z $(skipped twenty_nine) && $(skipped thirty) == *[0-9]* && -z $(skipped thirty_off) ]] || fail "not from 30 steps on"
-sparge-gen "${prompt[@]}" "${few[@]}" --steps 30 -o usual.png 2>log && grep -qE '^cache: [0-9]+ of 30 steps extrapolated; --cache off' log ||
-    fail "$(<log)"
+[[ $(skipped twenty_nine) == , && $(skipped thirty) == *[0-9]* && $(skipped thirty_off) == , ]] || fail "not from 30 steps on"
+sparge-gen "${prompt[@]}" "${few[@]}" --steps 30 -o usual.png 2>log && grep -q '^cache: [0-9]* of 30 .*--cache off' log || fail "$(<log)"
 sparge-gen info "${few[@]}" --steps 30 | grep -q "^ *cache usual: " || fail "info does not tell of the cache"
 sparge-gen info "${few[@]}" --steps 29 | grep -q "^ *cache" && fail "info tells of a cache where there is none"
 sparge-gen "${prompt[@]}" "${few[@]}" --steps 30 --cache off -o off.png -q || fail
 sparge-gen info usual.png | grep -q "^again: .* --cache usual" || fail "the command again lacks the default"
 sparge-gen info off.png | grep -q "^again: .* --cache off" || fail "the command again gets a cache"
 sparge-gen compare "${prompt[@]}" "${few[@]}" --steps 30 --arms dense,dense:steps=29 -o plain >/dev/null 2>&1 || fail
-[[ $(grep -c '"skipped_steps": \[\]' plain/report.json) == 2 ]] && ! grep -q 'cache off' plain/report.json || fail "arms with a cache"
+[[ -z $(json plain/report.json 'arms[*].skipped_steps[*]') ]] || fail "arms with a cache"

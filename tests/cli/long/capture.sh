@@ -4,7 +4,3 @@ sparge-gen "${prompt[@]}" --size 256x256 --frames 1 --steps 1 --cfg-scale 1 -q -
 expect_files a.png q.safetensors
 head -c 2000 q.safetensors | grep -aq '"k":{"dtype":"\(F32\|BF16\)","shape":\[256,6,64\]' || fail "no keys [256, 6, 64]"
 sparge-gen bench attention --qkv q.safetensors --attention dense --repeat 1 --threads 1 >/dev/null || fail
-try "${prompt[@]}" "${small[@]}" --capture-qkv 6:0:r.safetensors
-try "${prompt[@]}" "${small[@]}" --capture-qkv 0:2:r.safetensors
-try "${prompt[@]}" "${small[@]}" --capture-qkv 0:0:no/such.safetensors
-expect_files a.png q.safetensors

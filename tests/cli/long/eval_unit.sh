@@ -17,14 +17,13 @@ for state in there missing damaged; do
         damaged) printf xy | dd of=damaged/.frames-0-0 bs=1 seek=3000 conv=notrunc status=none ;;
     esac
     sparge-gen "${command[@]}" --out $state 2>log || fail "$(<log)"
-    grep -q ' 1 image to be made$' log || fail "$(<log)"
     if [[ $state == there ]]; then
         grep -q 'rendered again' log && fail "$(<log)"
     else
-        grep -q "^$state/.frames-0-0: .*; dense/a red ball-0\..* is rendered again, to be compared with$" log || fail "$(<log)"
+        grep -q "^$state/.frames-0-0: .*; dense/a red ball-0\..* is rendered again" log || fail "$(<log)"
     fi
     [[ $(head -n 1 $state/results.jsonl) == "$(<part/results.jsonl)" && ! -e $state/.frames-0-0 ]] || fail "$state"
     diff <(timeless $state) <(timeless there) || fail "$state: other lines"
     diff -r -x 'results*' -x 'summary.*' -x report.html $state there || fail "$state: other files"
 done
-grep -q '"kept":0.25,.*"psnr":{"mean":[1-9]' there/results.jsonl || fail "$(<there/results.jsonl)"
+[[ $(json there/results.jsonl density psnr.mean | tail -n 1) == "0.25 "[1-9]* ]] || fail "$(<there/results.jsonl)"

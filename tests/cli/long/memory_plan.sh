@@ -4,8 +4,8 @@ source "$LIB"
 # measure OPTION...: sets measured and planned, in KiB
 measure() {
     sparge-gen "${prompt[@]}" --backend cpu --steps 1 --cfg-scale 1 --quiet --json r.json "$@" 2>log || fail "$(<log)"
-    measured=$(($(sed -n 's/^  "peak_bytes": \([0-9]*\).*/\1/p' r.json) / 1024))
-    planned=$(($(sed -n 's/^    "peak_bytes": \([0-9]*\).*/\1/p' r.json) / 1024))
+    measured=$(($(json r.json peak_bytes) / 1024))
+    planned=$(($(json r.json plan.peak_bytes) / 1024))
 }
 
 within_a_tenth() {

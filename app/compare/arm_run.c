@@ -1,0 +1,383 @@
+/* arm_run.c - see arm_run.h. */
+#include "arm_run.h"
+#include "interrupt.h"
+#include "json_build.h"
+#include "notices.h"
+#include "option_rules.h"
+#include "report_attention.h"
+#include "settings.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- before the work ---- */
+
+/* Sides that are asked for stay. */
+static sg_status choose_size(sg_arm_run *x, sg_error *e)
+{
+    sg_engine *const       engine = x->session.engine;
+    const sg_settings *const asked = x->session.asked;
+    sg_request             usual = sg_engine_defaults(engine), twice = usual;
+    sg_error               why = {0};
+    sg_plan                plan;
+    if (asked->size[0] && asked->size[1]) return SG_OK;
+    for (;;) {
+        SG_TRY(sg_engine_plan(engine, &usual, &plan, e));
+        if (plan.tokens >= SG_TOKENS || usual.width > SG_IMAGE_MAX_SIDE / 4 || usual.height > SG_IMAGE_MAX_SIDE / 4)
+            break;
+        twice.width *= 2;
+        twice.height *= 2;
+        if (sg_engine_check_request(engine, &twice, &why))
+            break; /* a model may know the places of a smaller one only */
+        usual = twice;
+    }
+    if (!asked->size[0]) x->shared.settings.size[0] = x->shared.request.width = usual.width;
+    if (!asked->size[1]) x->shared.settings.size[1] = x->shared.request.height = usual.height;
+    return SG_OK;
+}
+
+static sg_status setup_arm(sg_arm_run *x, sg_arm_result *r, sg_error *e)
+{
+    sg_rendering *const now = &r->now;
+    now->settings = r->arm->settings;
+    sg_settings_take(&now->settings, &x->shared.settings, SG_OPTION_INPUT);
+    now->settings.arms = NULL;
+    now->settings.strength = NAN; /* which the prompt's request has, and an entry of a set may have */
+    SG_TRY(sg_resolve(now, x->session.engine, e));
+    now->settings.strength = x->shared.settings.strength;
+    sg_settings_take(&now->settings, &x->shared.settings, SG_OPTION_LOAD);
+    sg_rendering_request(&now->request, &x->shared.request, now);
+    SG_TRY(sg_engine_check_request(x->session.engine, &now->request, e));
+    SG_TRY(sg_rendering_plan(now, x->session.engine, e));
+    r->steps = now->forecast.steps;
+    return SG_OK;
+}
+
+sg_status sg_arm_run_open(sg_arm_run *x, const sg_session_options *o, sg_error *e)
+{
+    sg_session *const s = &x->session;
+    SG_TRY(sg_session_open(s, o, e));
+    x->shared.settings = *s->asked;
+    SG_TRY(sg_session_resolve(s, &x->shared, e));
+    SG_TRY(choose_size(x, e));
+    sg_notice_request(&s->progress, s->engine, s->asked, &x->shared);
+    if (s->asked->prompt) SG_TRY(sg_session_give(s, &x->shared.request, e)); /* else each entry has its own */
+    x->shared.request.prompt = s->asked->prompt;
+    for (int i = 0; i < x->arms.count; i++) {
+        sg_error why = {0};
+        x->arm[i].arm = &x->arms.arm[i];
+        const sg_status status = setup_arm(x, &x->arm[i], &why);
+        if (status != SG_OK) return sg_error_set(e, status, "--arms: '%s': %s", x->arm[i].arm->name, why.text);
+    }
+    return SG_OK;
+}
+
+void sg_arm_run_close(sg_arm_run *x)
+{
+    for (sg_arm_result *r = x->arm; r < x->arm + SG_ARMS_MAX; r++) {
+        sg_rendering_close(&r->now);
+        free(r->count);
+        sg_clip_scores_close(&r->scores);
+        sg_attention_error_free(&r->error);
+        sg_arm_times_free(&r->times);
+        free(r->latents);
+        free(r->relative_l2);
+        free(r->cosine);
+    }
+    free(x->latents);
+    sg_rendering_close(&x->shared);
+    sg_session_close(&x->session);
+    sg_arms_close(&x->arms);
+}
+
+const char *sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b)
+{
+    const sg_rendering *const of[] = {&a->now, &b->now};
+    /* the one that asks for more tells why it does the same */
+    const sg_rendering *const more = of[b->now.request.attention.kind >= a->now.request.attention.kind];
+    sg_settings               kept[2];
+    for (int i = 0; i < 2; i++) {
+        kept[i] = sg_rendering_kept(of[i]);
+        if (!isnan(kept[i].dense_steps))
+            kept[i].dense_steps = sg_policy_dense_steps(&of[i]->request.attention, of[i]->forecast.steps);
+        sg_settings_drop_idle(&kept[i], SG_OPTION_RENDER);
+    }
+    *why = '\0';
+    if (sg_settings_difference(&kept[0], &kept[1], SG_OPTION_RENDER)) return why;
+    return sg_attention_forecast_text(why, size, &more->request.attention, &more->forecast, more->plan.tokens);
+}
+
+void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan)
+{
+    sg_session *const        s = &x->session;
+    const sg_request *const r = &x->shared.request;
+    sg_progress_say_start(&s->progress, s->model.name, &s->info, r, plan->tokens, s->asked->seed < 0);
+    sg_progress_say_plan(&s->progress, plan);
+    sg_notice_prompt(&s->progress, s->engine, s->model.name, r->prompt);
+    if (r->prompt) sg_notice_cut(&s->progress, plan, NULL);
+    sg_notice_encoder(&s->progress, r, NULL, false);
+    for (const sg_arm_result *a = x->arm; a < x->arm + x->arms.count; a++) {
+        char text[512];
+        sg_attention_forecast_text(text, sizeof text, &a->now.request.attention, &a->now.forecast, a->now.plan.tokens);
+        sg_progress_say(&s->progress, "%s: %s", a->arm->name, text);
+        if (*sg_doubt_thresholds(text, sizeof text, &a->now, &s->model))
+            sg_progress_say(&s->progress, "%s: %s", a->arm->name, text);
+        sg_notice_cache(&s->progress, &a->now.request, a->arm->name, &s->model);
+    }
+}
+
+/* ---- warming up ---- */
+
+typedef struct warming {
+    sg_progress *progress;
+    bool         warm; /* enough was done */
+} warming;
+
+static int on_warm_up(void *context, sg_stage stage, int done, int total)
+{
+    warming *const w = context;
+    sg_progress_update(w->progress, stage, done, total);
+    w->warm = stage == SG_STAGE_DECODE && done > 0;
+    return w->warm || sg_interrupt_asked();
+}
+
+sg_status sg_arm_run_warm_up(sg_arm_run *x, const sg_request *r, sg_error *e)
+{
+    sg_session *const  s = &x->session;
+    warming            w = {.progress = &s->progress};
+    const sg_callbacks callbacks = {.context = &w, .progress = on_warm_up};
+    sg_request         request;
+    sg_error           why = {0};
+    sg_rendering_request(&request, r, &x->arm[0].now);
+    request.attention.on_end = NULL;
+    request.sigmas.count = 0; /* a list has more */
+    request.slg_scale = 0;    /* which is for later steps */
+    request.strength = 1;     /* of a part of so few steps none may be left */
+    request.steps = 1;
+    if (sg_engine_check_request(s->engine, &request, &why)) request.steps = 2; /* a schedule may begin with two */
+    why = (sg_error){0};
+    sg_progress_say(&s->progress, "warming up: a step and a latent frame that count for no arm");
+    sg_progress_render(&s->progress, 0, 0, NULL);
+    const sg_status status = sg_engine_render(s->engine, &request, &callbacks, &x->warm_up, &why);
+    sg_progress_clear(&s->progress);
+    if (status == SG_OK || (status == SG_E_CANCELLED && w.warm && !sg_interrupt_asked())) return SG_OK;
+    return sg_error_set(e, status, "%s", why.text);
+}
+
+/* ---- one render ---- */
+
+static size_t frame_bytes(const sg_arm_result *r)
+{
+    return sg_image_bytes(r->now.request.width, r->now.request.height);
+}
+
+/* The seconds of a step or chunk of latent frames, which is over. */
+static void note_unit(sg_arm_run *x, sg_stage stage, size_t unit, double seconds)
+{
+    sg_arm_times *const t = &x->now->times;
+    if (stage == SG_STAGE_DECODE) t->decode[x->round * (size_t)t->chunks + unit] = seconds;
+    if (stage != SG_STAGE_DENOISE) return;
+    const bool   known = x->session.info.synchronous;
+    const size_t at = x->round * (size_t)t->steps + unit;
+    const double attention = known ? sg_attention_trace_seconds(&x->session.trace) : (double)NAN;
+    t->step[at] = seconds;
+    t->attention[at] = attention - x->attention;
+    x->attention = attention;
+}
+
+static int on_progress(void *context, sg_stage stage, int done, int total)
+{
+    sg_arm_run *const x = context;
+    const double      start = sg_seconds(), time = start - x->now->error.seconds - x->aside;
+    sg_progress_update(&x->session.progress, stage, done, total);
+    if (x->errors_only && stage == SG_STAGE_DECODE) return 1;
+    if (done > 0 && x->rounds && !x->errors_only) note_unit(x, stage, (size_t)done - 1, time - x->last_unit);
+    x->last_unit = time;
+    x->aside += sg_seconds() - start;
+    return sg_interrupt_asked();
+}
+
+/* Which step of the first arm's stands where step does in the arm at work; -1: none. Of another number of steps only the
+ * last ones are of the same noise. */
+static int step_of_first(const sg_arm_run *x, int step)
+{
+    const int steps = x->now->steps, first = x->arm->steps;
+    return steps == first ? step : step == steps - 1 ? first - 1 : -1;
+}
+
+static sg_status on_latents(void *context, int step, const float *latents, const int64_t shape[4], sg_error *e)
+{
+    sg_arm_run *const x = context;
+    const double      start = sg_seconds();
+    const size_t      n = (size_t)(shape[0] * shape[1] * shape[2] * shape[3]);
+    const int         same = step_of_first(x, step);
+    float *const      first = x->latents + (size_t)(same < 0 ? 0 : same) * n;
+    (void)e;
+    memcpy(x->now->latents, latents, n * sizeof *latents);
+    if (x->now == x->arm) memcpy(first, latents, n * sizeof *latents);
+    const sg_distance d =
+        same < 0 ? (sg_distance){.relative_l2 = NAN, .cosine = NAN} : sg_array_distance(first, latents, n);
+    x->now->relative_l2[step] = d.relative_l2;
+    x->now->cosine[step] = d.cosine;
+    x->aside += sg_seconds() - start;
+    return SG_OK;
+}
+
+static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
+{
+    sg_arm_run *const x = context;
+    const double      start = sg_seconds();
+    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    memcpy(x->now->rgb + (size_t)index * frame_bytes(x->now), rgb, frame_bytes(x->now));
+    x->aside += sg_seconds() - start;
+    return x->sink ? sg_sink_write(x->sink, index, rgb, e) : SG_OK;
+}
+
+/* looking: at the errors of attention, too. */
+static sg_status render(sg_arm_run *x, bool looking, sg_report *report, sg_error *e)
+{
+    const sg_callbacks callbacks = {.context = x,
+                                    .progress = on_progress,
+                                    .latents = x->latents ? on_latents : NULL,
+                                    .frame = on_frame};
+    sg_request         request = x->now->now.request;
+    if (!looking) request.attention.on_end = NULL;
+    sg_trace_clear(&x->session.trace);
+    x->aside = x->attention = 0;
+    const sg_status status = sg_engine_render(x->session.engine, &request, &callbacks, report, e);
+    sg_progress_clear(&x->session.progress);
+    return status;
+}
+
+static sg_status keep_counts(sg_arm_result *r, const sg_engine *engine, sg_error *e)
+{
+    const sg_attention_count *const from = sg_engine_attention(engine, &r->steps, &r->passes, &r->layers);
+    const size_t                    count = (size_t)r->steps * (size_t)r->passes * (size_t)r->layers;
+    free(r->count);
+    r->count = malloc(count * sizeof *r->count);
+    if (!r->count) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    memcpy(r->count, from, count * sizeof *r->count);
+    return SG_OK;
+}
+
+/* To look is to wait for the device, which keeps it from replaying steps: errors are of a render that is not timed. */
+static sg_status measure_errors(sg_arm_run *x, sg_error *e)
+{
+    sg_report report;
+    sg_error  why = {0};
+    if (!x->now->now.request.attention.on_end || x->session.info.synchronous || x->now->now.forecast.last == 0)
+        return SG_OK;
+    sg_progress_say(&x->session.progress, "%s once more, for the error of its attention", x->now->arm->name);
+    sg_progress_render(&x->session.progress, 0, 0, &x->now->now.plan);
+    x->errors_only = true;
+    const sg_status status = render(x, true, &report, &why);
+    x->errors_only = false;
+    if (status == SG_OK || (status == SG_E_CANCELLED && !sg_interrupt_asked())) return SG_OK;
+    return sg_error_set(e, status, "%s", why.text);
+}
+
+sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e)
+{
+    sg_report report;
+    x->now = r;
+    SG_TRY(render(x, x->session.info.synchronous && x->round == 0, &report, e));
+    if (x->rounds)
+        r->times.total[x->round] = report.total_seconds - (x->round == 0 ? r->error.seconds : 0) - x->aside;
+    if (x->round > 0) return SG_OK;
+    r->report = report;
+    SG_TRY(keep_counts(r, x->session.engine, e));
+    return measure_errors(x, e);
+}
+
+/* ---- what came of it ---- */
+
+sg_status sg_arm_score(sg_arm_result *r, const uint8_t *first, sg_error *e)
+{
+    const sg_request *const q = &r->now.request;
+    sg_clip_scores_close(&r->scores);
+    for (int i = 0; i < q->frames; i++) {
+        const size_t   at = (size_t)i * frame_bytes(r);
+        const sg_image frame = {q->width, q->height, r->rgb + at};
+        const sg_image of_first = {q->width, q->height, first ? (uint8_t *)(uintptr_t)(first + at) : NULL};
+        if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+        SG_TRY(first ? sg_clip_scores_add(&r->scores, &of_first, &frame, e)
+                     : sg_clip_watch_add(&r->scores.watch[1], &frame, e));
+    }
+    if (first) return sg_clip_scores_total(&r->scores, &r->total, e);
+    r->total.of[1] = sg_clip_watch_figures(&r->scores.watch[1]);
+    return SG_OK;
+}
+
+sg_settings sg_arm_kept(const sg_arm_result *r)
+{
+    const sg_request *const q = &r->now.request;
+    sg_settings             s = sg_rendering_kept(&r->now);
+    s.prompt = q->prompt;
+    s.negative_prompt = q->negative_prompt;
+    s.seed = (int64_t)q->seed;
+    s.size[0] = q->width;
+    s.size[1] = q->height;
+    if (s.frames) s.frames = q->frames;
+    return s;
+}
+
+sg_clip sg_arm_clip(const sg_arm_result *r, const char *path, const char *settings)
+{
+    const sg_request *const q = &r->now.request;
+    return (sg_clip){.path = path,
+                     .width = q->width,
+                     .height = q->height,
+                     .frames = q->frames,
+                     .fps = q->fps,
+                     .settings = settings};
+}
+
+double sg_arm_density(const sg_arm_result *r, int step, int layer)
+{
+    int64_t   kept = 0, blocks = 0;
+    const int first = step < 0 ? 0 : step, last = step < 0 ? r->steps - 1 : step;
+    for (int i = first; i <= last; i++)
+        for (int p = 0; p < r->passes; p++)
+            for (int l = 0; l < r->layers; l++) {
+                const sg_attention_count *const c =
+                    &r->count[((size_t)i * (size_t)r->passes + (size_t)p) * (size_t)r->layers + (size_t)l];
+                if (layer >= 0 && l != layer) continue;
+                blocks += c->blocks;
+                kept += c->kept;
+            }
+    return blocks ? (double)kept / (double)blocks : NAN;
+}
+
+static json_t *score_json(const sg_summary *s)
+{
+    return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(s->mean), "minimum", sg_report_number(s->minimum),
+                     "p5", sg_report_number(s->p5));
+}
+
+/* Weights come in once for all clips. */
+static json_t *seconds_json(const sg_arm_result *r)
+{
+    const double *const       s = r->report.seconds;
+    const sg_arm_times *const t = &r->times;
+    const bool                timed = t->rounds;
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "total",
+                     timed ? sg_arm_times_total(t) : r->report.total_seconds - s[SG_STAGE_LOAD], "text",
+                     s[SG_STAGE_TEXT], "encode", s[SG_STAGE_ENCODE], "denoise",
+                     timed ? sg_arm_times_step(t, -1) : s[SG_STAGE_DENOISE], "decode",
+                     timed ? sg_arm_times_decode(t) : s[SG_STAGE_DECODE]);
+}
+
+json_t *sg_arm_json(const sg_arm_result *r, bool first)
+{
+    const sg_clip_figures *const own = &r->total.of[1];
+    json_t *j = json_pack("{s:o, s:i, s:o, s:o, s:f, s:o, s:i, s:i}", "seconds", seconds_json(r), "steps",
+                          r->report.steps_done, "skipped_steps", sg_report_skipped_steps(&r->report), "density",
+                          sg_report_number(sg_arm_density(r, -1, -1)), "sharpness", own->sharpness, "flicker",
+                          sg_report_number(own->flicker), "black", own->black, "frozen", own->frozen);
+    if (first) return j;
+    sg_json_set(&j, "psnr", score_json(&r->total.psnr));
+    sg_json_set(&j, "ssim", score_json(&r->total.ssim));
+    sg_json_set(&j, "ms_ssim", score_json(&r->total.ms_ssim));
+    return j;
+}

@@ -1,0 +1,220 @@
+/* arms.c - see arms.h. */
+#include "arms.h"
+#include "option_rules.h"
+#include "policy.h"
+#include "prompt_set.h"
+#include "settings.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static sg_status refuse(const sg_arm *a, sg_error *e, const char *fmt, ...) SG_PRINTF(3, 4);
+static sg_status refuse(const sg_arm *a, sg_error *e, const char *fmt, ...)
+{
+    char    text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return sg_error_set(e, SG_E_ARG, "--arms: '%s': %s", a->name, text);
+}
+
+/* Ends the piece at *at before the next of these separators, takes its backslashes away and moves on. The separator that
+ * was there, or 0 at the end. */
+static char cut(char **at, const char *separators)
+{
+    char *to = *at, *from = *at;
+    while (*from && !strchr(separators, *from)) {
+        if (*from == '\\' && from[1]) from++;
+        *to++ = *from++;
+    }
+    const char end = *from;
+    *at = end ? from + 1 : from;
+    *to = '\0';
+    return end;
+}
+
+/* ---- one arm ---- */
+
+enum { OF_SLG = 3 };
+
+/* Options that do something with --slg-scale only, which an arm may have. */
+static const sg_option *of_slg(const sg_settings *s, int i)
+{
+    static const char *const names[OF_SLG] = {"skip-layers", "skip-layer-start", "skip-layer-end"};
+    return sg_option_find(names[i], strlen(names[i]), s->command);
+}
+
+static void take_slg(sg_settings *s, const sg_settings *base)
+{
+    for (int i = 0; i < OF_SLG && s->slg_scale > 0; i++) {
+        const sg_option *const o = of_slg(s, i);
+        if (!sg_settings_has(s, o)) memcpy(sg_settings_at(s, o), sg_settings_value(base, o), sizeof(double));
+    }
+}
+
+/* What the command says of all arms holds for those that it concerns. */
+static void start(sg_arm *a, const char *kind, const sg_settings *base)
+{
+    sg_settings *const s = &a->settings;
+    *s = sg_options_empty(SG_COMMAND_RENDER); /* what an arm says has to make sense there */
+    sg_settings_take(s, base, SG_OPTION_LOAD | SG_OPTION_RENDER);
+    s->attention = kind;
+    if (!s->cache) s->cache = "off";
+    for (int i = 0; i < OF_SLG; i++) sg_settings_unset(s, of_slg(s, i));
+    sg_settings_drop_idle(s, SG_OPTION_ATTENTION);
+    if (strcmp(kind, sg_attention_names[SG_ATTENTION_SPARGE]) != 0) s->preset = NULL;
+}
+
+/* Which blocks are kept: the first of these that an arm says replaces what the command says. */
+static bool decides(const char *key)
+{
+    static const char *const rules[] = {"topk", "tau", "sparse-config", "block-mask"};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (strcmp(key, rules[i]) == 0) return true;
+    return false;
+}
+
+static void forget_rule(sg_settings *s)
+{
+    s->topk = s->tau = NAN;
+    s->sparse_config = s->block_mask = NULL;
+}
+
+/* The option of an arm of this name, or NULL; near gets the one that was probably meant. Its kind of attention is no option. */
+static const sg_option *option_of(const sg_settings *s, const char *key, const char **near)
+{
+    const char      *names[96] = {"name"};
+    const sg_option *o;
+    int              n = 1;
+    for (int i = 0; (o = sg_settings_next(s, SG_OPTION_RENDER, &i)) != NULL;) {
+        if (strcmp(o->name, "attention") == 0) continue;
+        if (strcmp(o->name, key) == 0) return o;
+        if (n < (int)(sizeof names / sizeof *names) - 1) names[n++] = o->name;
+    }
+    *near = sg_options_nearest(key, names);
+    return NULL;
+}
+
+static sg_status set_name(sg_arm *a, const char *name, sg_error *e)
+{
+    if (strlen(name) > SG_ARM_NAME) return refuse(a, e, "name: has more than %d bytes", SG_ARM_NAME);
+    memcpy(a->name, name, strlen(name) + 1);
+    return SG_OK;
+}
+
+/* One "key=value"; ruled: the arm has said already which blocks it keeps. */
+static sg_status set_key(sg_arm *a, char *pair, bool *ruled, sg_error *e)
+{
+    sg_error    why = {0};
+    const char *near = NULL;
+    char *const equals = strchr(pair, '=');
+    if (equals) *equals = '\0';
+    const char *const value = equals ? equals + 1 : "";
+    const bool        named = strcmp(pair, "name") == 0;
+    if (!named && !option_of(&a->settings, pair, &near))
+        return refuse(a, e, "'%.40s' is no option of an arm%s%s%s", pair, near ? "; did you mean " : "",
+                      near ? near : "", near ? "?" : "");
+    if (!*value) return refuse(a, e, "%s needs a value: %s=...", pair, pair);
+    if (named) return set_name(a, value, e);
+    if (decides(pair) && !*ruled) {
+        forget_rule(&a->settings);
+        *ruled = true;
+    }
+    if (sg_options_set(&a->settings, pair, value, &why) == SG_OK) return SG_OK;
+    return refuse(a, e, "%s", strncmp(why.text, "--", 2) == 0 ? why.text + 2 : why.text);
+}
+
+static void make_file(sg_arm *a)
+{
+    size_t i = 0;
+    for (; a->name[i]; i++) {
+        const bool plain = isalnum((unsigned char)a->name[i]) || strchr("=._-", a->name[i]);
+        a->file[i] = plain && (i > 0 || a->name[i] != '.') ? a->name[i] : '-';
+    }
+    a->file[i] = '\0';
+}
+
+/* "kind:key=value:key=value" in text, whose values the arm borrows. */
+static sg_status parse_arm(sg_arm *a, char *text, const sg_settings *base, sg_error *e)
+{
+    sg_error why = {0};
+    bool     ruled = false;
+    char    *at = text, *piece = at;
+    char     end = cut(&at, ":");
+    int      kind = 0;
+    while (sg_attention_names[kind] && strcmp(sg_attention_names[kind], piece) != 0) kind++;
+    const char *const near = sg_options_nearest(piece, sg_attention_names);
+    if (!sg_attention_names[kind])
+        return refuse(a, e, "'%.40s' is not one of dense, sage, sparge%s%s%s", piece, near ? "; did you mean " : "",
+                      near ? near : "", near ? "?" : "; a comma in a value is written \\,");
+    start(a, sg_attention_names[kind], base);
+    while (end) {
+        piece = at;
+        end = cut(&at, ":");
+        SG_TRY(set_key(a, piece, &ruled, e));
+    }
+    make_file(a);
+    take_slg(&a->settings, base);
+    if (sg_options_check(&a->settings, &why) == SG_OK) return SG_OK;
+    return refuse(a, e, "%s", why.text);
+}
+
+/* ---- the list ---- */
+
+static sg_status check_unique(const sg_arms *all, sg_error *e)
+{
+    const sg_arm *const a = &all->arm[all->count - 1];
+    if (strcmp(a->file, "side") == 0) return refuse(a, e, "name: is that of the clip with all arms");
+    for (const sg_arm *b = all->arm; b < a; b++)
+        if (strcmp(b->file, a->file) == 0)
+            return refuse(a, e, "%s before; a name of its own is given by :name=...",
+                          strcmp(b->name, a->name) == 0 ? "stands there" : "a file of that name comes from an arm");
+    return SG_OK;
+}
+
+/* The end of the arm that begins at text: a comma without a backslash, or the end. */
+static size_t arm_length(const char *text)
+{
+    size_t n = 0;
+    while (text[n] && text[n] != ',') n += text[n] == '\\' && text[n + 1] ? 2 : 1;
+    return n;
+}
+
+sg_status sg_arms_open(sg_arms *out, const char *list, const sg_settings *base, sg_error *e)
+{
+    *out = (sg_arms){.text = strdup(list)};
+    if (!out->text) return sg_error_set(e, SG_E_MEMORY, "--arms: out of memory");
+    SG_TRY(sg_prompt_check(list, "--arms", e));
+    for (const char *p = list; *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 127)
+            return sg_error_set(e, SG_E_ARG, "--arms: a control character, at position %td", p - list + 1);
+    char *at = out->text;
+    for (bool more = true; more;) {
+        if (out->count == SG_ARMS_MAX)
+            return sg_error_set(e, SG_E_ARG, "--arms: more than %d cannot be compared at once", SG_ARMS_MAX);
+        sg_arm *const a = &out->arm[out->count];
+        const size_t  n = arm_length(at);
+        more = at[n] == ',';
+        at[n] = '\0';
+        snprintf(a->name, sizeof a->name, "%s", at);
+        if (n == 0) return sg_error_set(e, SG_E_ARG, "--arms: arm %d is empty", out->count + 1);
+        if (n > SG_ARM_NAME && !strstr(at, ":name="))
+            return refuse(a, e, "...: has more than %d bytes; a short name is given by :name=...", SG_ARM_NAME);
+        SG_TRY(parse_arm(a, at, base, e));
+        out->count++;
+        SG_TRY(check_unique(out, e));
+        at += n + 1;
+    }
+    return SG_OK;
+}
+
+void sg_arms_close(sg_arms *a)
+{
+    free(a->text);
+    *a = (sg_arms){0};
+}

@@ -1,0 +1,104 @@
+/* settings.c - see settings.h. */
+#include "settings.h"
+
+#include <math.h>
+#include <string.h>
+
+void *sg_settings_at(sg_settings *s, const sg_option *o) { return (char *)s + o->offset; }
+
+const void *sg_settings_value(const sg_settings *s, const sg_option *o) { return (const char *)s + o->offset; }
+
+static size_t size_of(const sg_option *o)
+{
+    switch (o->kind) {
+    case SG_OPTION_HEADING: return 0;
+    case SG_OPTION_FLAG: return sizeof(bool);
+    case SG_OPTION_TEXT:
+    case SG_OPTION_CHOICE: return sizeof(const char *);
+    case SG_OPTION_LIST: return sizeof(sg_text_list);
+    case SG_OPTION_INT: return sizeof(int);
+    case SG_OPTION_INT64: return sizeof(int64_t);
+    case SG_OPTION_REAL: return sizeof(double);
+    case SG_OPTION_SIZE: return sizeof(int[2]);
+    case SG_OPTION_BYTES: return sizeof(size_t);
+    }
+    return 0;
+}
+
+bool sg_settings_has(const sg_settings *s, const sg_option *o)
+{
+    const void *const at = sg_settings_value(s, o);
+    switch (o->kind) {
+    case SG_OPTION_HEADING: return false;
+    case SG_OPTION_FLAG: return *(const bool *)at;
+    case SG_OPTION_TEXT:
+    case SG_OPTION_CHOICE: return *(const char *const *)at != NULL;
+    case SG_OPTION_LIST: return ((const sg_text_list *)at)->count != 0;
+    case SG_OPTION_INT:
+    case SG_OPTION_SIZE: return *(const int *)at >= o->lo;
+    case SG_OPTION_INT64: return *(const int64_t *)at != 0;
+    case SG_OPTION_REAL: return *(const double *)at >= o->lo;
+    case SG_OPTION_BYTES: return *(const size_t *)at != 0;
+    }
+    return false;
+}
+
+void sg_settings_unset(sg_settings *s, const sg_option *o)
+{
+    void *const at = sg_settings_at(s, o);
+    memset(at, 0, size_of(o));
+    if (o->kind == SG_OPTION_REAL) *(double *)at = NAN;
+    if (o->kind == SG_OPTION_INT && o->lo == 0) *(int *)at = -1;
+    if (o->hash) *(uint64_t *)(void *)((char *)s + o->hash) = 0;
+}
+
+uint64_t sg_settings_hash(const sg_settings *s, const sg_option *o)
+{
+    return o->hash ? *(const uint64_t *)(const void *)((const char *)s + o->hash) : 0;
+}
+
+const sg_option *sg_settings_next(const sg_settings *s, unsigned phases, int *i)
+{
+    while (*i < sg_option_count) {
+        const sg_option *const o = &sg_option_table[(*i)++];
+        if ((o->phase & phases) && (o->commands & s->command) && o->kind != SG_OPTION_SIZE) return o;
+    }
+    return NULL;
+}
+
+void sg_settings_take(sg_settings *to, const sg_settings *from, unsigned phases)
+{
+    for (int i = 0; i < sg_option_count; i++) {
+        const sg_option *const o = &sg_option_table[i];
+        if (!(o->phase & phases)) continue;
+        memcpy(sg_settings_at(to, o), sg_settings_value(from, o), size_of(o));
+        if (o->hash) *(uint64_t *)(void *)((char *)to + o->hash) = sg_settings_hash(from, o);
+    }
+}
+
+static bool same_list(const sg_text_list *a, const sg_text_list *b)
+{
+    bool same = a->count == b->count;
+    for (int i = 0; same && i < a->count; i++) same = strcmp(a->item[i], b->item[i]) == 0;
+    return same;
+}
+
+static bool same_value(const sg_settings *a, const sg_settings *b, const sg_option *o)
+{
+    const void *const x = sg_settings_value(a, o), *const y = sg_settings_value(b, o);
+    if (sg_settings_has(a, o) != sg_settings_has(b, o)) return false;
+    if (!sg_settings_has(a, o)) return true;
+    if (sg_settings_hash(a, o) && sg_settings_hash(b, o)) return sg_settings_hash(a, o) == sg_settings_hash(b, o);
+    if (o->kind == SG_OPTION_LIST) return same_list(x, y);
+    if (o->kind == SG_OPTION_TEXT || o->kind == SG_OPTION_CHOICE)
+        return strcmp(*(const char *const *)x, *(const char *const *)y) == 0;
+    return memcmp(x, y, size_of(o)) == 0;
+}
+
+const sg_option *sg_settings_difference(const sg_settings *a, const sg_settings *b, unsigned phases)
+{
+    const sg_option *o;
+    for (int i = 0; (o = sg_settings_next(a, phases, &i)) != NULL;)
+        if (!same_value(a, b, o)) return o;
+    return NULL;
+}

@@ -1,0 +1,306 @@
+/* report_settings.c - see report_settings.h. */
+#include "report_settings.h"
+#include "base/path.h"
+#include "base/utf8.h"
+#include "command_table.h"
+#include "json_input.h"
+#include "option_rules.h"
+#include "report.h"
+#include "settings.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- as JSON ---- */
+
+/* "cfg_scale" */
+static const char *key_of(char key[48], const sg_option *o)
+{
+    snprintf(key, 48, "%s", o->name);
+    for (char *p = key; *p; p++)
+        if (*p == '-') *p = '_';
+    return key;
+}
+
+static bool set(json_t *j, const char *key, json_t *v) { return json_object_set_new(j, key, v) == 0; }
+
+static json_t *hexadecimal(uint64_t hash) { return json_sprintf("%016" PRIx64, hash); }
+
+/* By its own name; that of a model's folder is its name wherever it is opened from. */
+static json_t *file_json(const char *path, uint64_t hash, bool model, bool whole)
+{
+    char        real[PATH_MAX];
+    const char *named = model && realpath(path, real) ? real : path;
+    json_t     *name = sg_report_name(whole && !hash ? path : sg_path_name(named)), *j = name;
+    if (hash) j = json_pack("{s:o, s:o}", "file", name, "hash", hexadecimal(hash));
+    if (hash && whole) json_object_set_new(j, "path", sg_report_name(path));
+    return j;
+}
+
+static json_t *option_json(const sg_settings *s, const sg_option *o, bool paths)
+{
+    const void *const at = sg_settings_value(s, o);
+    switch (o->kind) {
+    case SG_OPTION_FLAG: return json_true();
+    case SG_OPTION_INT: return json_integer(*(const int *)at);
+    case SG_OPTION_INT64: return json_integer(*(const int64_t *)at);
+    case SG_OPTION_REAL: return json_real(*(const double *)at);
+    case SG_OPTION_TEXT:
+    case SG_OPTION_CHOICE:
+        if (!o->files) return sg_report_name(*(const char *const *)at);
+        return file_json(*(const char *const *)at, sg_settings_hash(s, o), o->hash && (o->files & SG_READS_MODEL),
+                         paths);
+    case SG_OPTION_HEADING:
+    case SG_OPTION_LIST:
+    case SG_OPTION_SIZE:
+    case SG_OPTION_BYTES: break;
+    }
+    return NULL;
+}
+
+/* A seed is always there. LoRAs are with the engine, which has read them. */
+bool sg_settings_put_option(json_t *j, const sg_settings *s, const sg_option *o, bool paths)
+{
+    char key[48];
+    if (o->kind == SG_OPTION_LIST || (o->kind != SG_OPTION_INT64 && !sg_settings_has(s, o))) return true;
+    return set(j, key_of(key, o), option_json(s, o, paths));
+}
+
+bool sg_settings_put(json_t *j, const sg_settings *s, unsigned phases, bool paths)
+{
+    const sg_option *o;
+    bool             whole = true;
+    for (int i = 0; (o = sg_settings_next(s, phases, &i)) != NULL;)
+        whole = sg_settings_put_option(j, s, o, paths) && whole;
+    if (!s->hash.tuned || !(phases & SG_OPTION_ATTENTION)) return whole;
+    return set(j, "tuned", file_json(SG_THRESHOLDS_NAME, s->hash.tuned, false, false)) && whole;
+}
+
+/* The LoRAs of the high-noise expert, or the others. */
+static bool put_loras(json_t *j, const char *key, const sg_model_info *info, bool high_noise)
+{
+    json_t *const list = json_array();
+    bool          whole = list;
+    for (int i = 0; i < info->loras; i++) {
+        const sg_lora_info *const l = &info->lora[i];
+        if ((l->denoisers == 1) != high_noise) continue;
+        json_t *const one = json_pack("{s:o, s:f, s:o}", "file", sg_report_name(l->name), "strength", l->strength,
+                                      "hash", hexadecimal(l->hash));
+        if (l->fast) whole = set(one, "fast", json_true()) && whole;
+        whole = json_array_append_new(list, one) == 0 && whole;
+    }
+    if (json_array_size(list)) return json_object_set_new(j, key, list) == 0 && whole;
+    json_decref(list);
+    return whole;
+}
+
+static sg_status finished(json_t **out, json_t *j, bool whole, sg_error *e)
+{
+    *out = sg_report_if_complete(j, whole);
+    return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
+}
+
+static json_t *start(const sg_model_info *info)
+{
+    return json_pack("{s:s, s:s}", "program", "sparge-gen " SG_VERSION, "device", info->device);
+}
+
+sg_status sg_report_settings(json_t **out, const sg_settings *kept, const sg_request *r, const sg_model_info *info,
+                             bool paths, sg_error *e)
+{
+    json_t *const j = start(info);
+    const double  threshold = sg_request_cache_threshold(r);
+    bool          whole = j && sg_settings_put(j, kept, SG_OPTION_KEPT, paths);
+    whole = whole && put_loras(j, "lora", info, false) && put_loras(j, "high_noise_lora", info, true);
+    if (threshold > 0)
+        whole = whole && set(j, "cache_threshold",
+                             json_pack("{s:s, s:o, s:f}", "file", SG_THRESHOLDS_NAME, "hash",
+                                       hexadecimal(info->thresholds), "threshold", threshold));
+    return finished(out, j, whole, e);
+}
+
+/* Latents bring their picture along: what their file tells of it still holds, if it tells anything. */
+sg_status sg_report_decoding(json_t **out, const sg_settings *kept, const sg_request *r, const char *note,
+                             const sg_model_info *info, bool paths, sg_error *e)
+{
+    json_t *const now = start(info), *made = note ? json_loads(note, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (!json_is_object(made)) {
+        json_decref(made);
+        made = json_object();
+    }
+    bool whole = now && made && sg_settings_put(now, kept, SG_OPTION_LOAD | SG_OPTION_OUTPUT, paths);
+    whole = whole && set(now, "latents", sg_report_name(r->latents_in)) && set(now, "width", json_integer(r->width)) &&
+            set(now, "height", json_integer(r->height));
+    if (info->frames.step) /* not of images */
+        whole = whole && set(now, "frames", json_integer(r->frames)) && set(now, "fps", json_integer(r->fps));
+    whole = whole && json_object_update(made, now) == 0;
+    json_decref(now);
+    return finished(out, made, whole, e);
+}
+
+sg_status sg_report_text(char **out, const json_t *settings, sg_error *e)
+{
+    *out = sg_json_text(settings, JSON_COMPACT | SG_REPORT_DIGITS);
+    return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
+}
+
+/* ---- back from JSON ---- */
+
+/* FILE:STRENGTH of each, put into the JSON for the settings to borrow; --fast for those that the model names itself. */
+static void get_loras(sg_settings *s, sg_text_list *list, json_t *j)
+{
+    size_t  i;
+    json_t *v;
+    json_array_foreach(j, i, v)
+    {
+        const char *const file = json_string_value(json_object_get(v, "file"));
+        if (json_is_true(json_object_get(v, "fast"))) s->fast = true;
+        if (!file || json_is_true(json_object_get(v, "fast")) || list->count == sizeof list->item / sizeof *list->item)
+            continue;
+        json_t *const text = json_sprintf("%.255s:%.15g", file, json_number_value(json_object_get(v, "strength")));
+        if (json_object_set_new(v, "option", text) == 0) list->item[list->count++] = json_string_value(text);
+    }
+}
+
+static void get_option(sg_settings *s, const sg_option *o, json_t *v)
+{
+    void *const at = sg_settings_at(s, o);
+    if (o->hash && json_is_object(v)) {
+        const char *const hash = json_string_value(json_object_get(v, "hash"));
+        if (hash) *(uint64_t *)(void *)((char *)s + o->hash) = strtoull(hash, NULL, 16);
+    }
+    if (o->kind == SG_OPTION_LIST) get_loras(s, at, v);
+    if (json_is_object(v)) v = json_object_get(v, json_object_get(v, "path") ? "path" : "file");
+    const char *const text = json_string_value(v);
+    if (o->kind == SG_OPTION_FLAG) *(bool *)at = json_is_true(v);
+    if ((o->kind == SG_OPTION_TEXT || o->kind == SG_OPTION_CHOICE) && text) *(const char **)at = text;
+    if (o->kind == SG_OPTION_REAL && json_is_number(v)) *(double *)at = json_number_value(v);
+    if (!json_is_integer(v)) return;
+    const json_int_t n = json_integer_value(v);
+    if (o->kind == SG_OPTION_INT && (double)n >= o->lo && (double)n <= o->hi) *(int *)at = (int)n;
+    if (o->kind == SG_OPTION_INT64) *(int64_t *)at = n;
+}
+
+void sg_settings_get(sg_settings *s, json_t *j)
+{
+    const sg_option *o;
+    char             key[48];
+    for (int i = 0; (o = sg_settings_next(s, SG_OPTION_KEPT, &i)) != NULL;) {
+        json_t *const v = json_object_get(j, key_of(key, o));
+        if (v) get_option(s, o, v);
+    }
+    if (json_object_get(j, "tuned")) s->hash.tuned = 1; /* "true" before there were hashes */
+    const char *const tuned = json_string_value(json_object_get(json_object_get(j, "tuned"), "hash"));
+    if (tuned) s->hash.tuned = strtoull(tuned, NULL, 16);
+    if (!s->cache && !s->arms) s->cache = "off"; /* which was not kept, and is not the default of many steps */
+}
+
+/* ---- as a command ---- */
+
+void sg_print_escaped(FILE *f, const char *text, const char *more)
+{
+    for (const char *p = text; *p; p++) {
+        size_t control = sg_utf8_control(p);
+        if (*p == '\n')
+            fputs("\\n", f);
+        else if (*p == '\t')
+            fputs("\\t", f);
+        else if (strchr(more, *p))
+            fprintf(f, "\\%c", *p);
+        else if (!control)
+            fputc(*p, f);
+        else
+            for (p--; control; control--) fprintf(f, "\\x%02x", (unsigned char)*++p);
+    }
+}
+
+static bool holds_control(const char *text)
+{
+    for (const char *p = text; *p; p++)
+        if (sg_utf8_control(p)) return true;
+    return false;
+}
+
+void sg_print_word(FILE *f, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,/+:@";
+    if (*word && word[strspn(word, plain)] == '\0') {
+        fputs(word, f);
+    } else if (strchr(word, '\'') || holds_control(word)) {
+        fputs("$'", f);
+        sg_print_escaped(f, word, "\\'");
+        fputc('\'', f);
+    } else {
+        fprintf(f, "'%s'", word);
+    }
+}
+
+void sg_print_value(FILE *f, const json_t *v)
+{
+    if (json_is_string(v))
+        sg_print_escaped(f, json_string_value(v), "");
+    else if (json_is_integer(v))
+        fprintf(f, "%lld", (long long)json_integer_value(v));
+    else if (json_is_number(v))
+        fprintf(f, "%.15g", json_number_value(v));
+    else
+        json_dumpf(v, f, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
+}
+
+/* One that looks like an option is no value of its own. */
+static void print_text(FILE *f, const sg_option *o, const char *text)
+{
+    fprintf(f, " --%s%c", o->name, strncmp(text, "--", 2) == 0 ? '=' : ' ');
+    sg_print_word(f, text);
+}
+
+static void print_option(FILE *f, const sg_settings *s, const sg_option *o)
+{
+    const void *const at = sg_settings_value(s, o);
+    switch (o->kind) {
+    case SG_OPTION_FLAG: fprintf(f, " --%s", o->name); break;
+    case SG_OPTION_INT: fprintf(f, " --%s %d", o->name, *(const int *)at); break;
+    case SG_OPTION_INT64: fprintf(f, " --%s %lld", o->name, (long long)*(const int64_t *)at); break;
+    case SG_OPTION_REAL: fprintf(f, " --%s %.15g", o->name, *(const double *)at); break;
+    case SG_OPTION_TEXT:
+    case SG_OPTION_CHOICE: print_text(f, o, *(const char *const *)at); break;
+    case SG_OPTION_LIST:
+        for (int i = 0; i < ((const sg_text_list *)at)->count; i++)
+            print_text(f, o, ((const sg_text_list *)at)->item[i]);
+        break;
+    case SG_OPTION_HEADING:
+    case SG_OPTION_SIZE:
+    case SG_OPTION_BYTES: break;
+    }
+}
+
+void sg_settings_print(FILE *f, json_t *settings, sg_command command, const char *output)
+{
+    static const char ours[] = "tiny-wan"; /* needs no --model */
+    const char *const name = sg_command_row_of(command)->name;
+    sg_settings       s = sg_options_empty(command);
+    const sg_option  *o;
+    sg_settings_get(&s, settings);
+    if (s.model && strcmp(sg_path_name(s.model), ours) == 0) s.model = NULL;
+    sg_settings_drop_idle(&s, SG_OPTION_KEPT);
+    fprintf(f, "sparge-gen%s%s", *name ? " " : "", name);
+    for (int i = 0; (o = sg_settings_next(&s, SG_OPTION_KEPT, &i)) != NULL;)
+        if (sg_settings_has(&s, o) || o->kind == SG_OPTION_INT64) print_option(f, &s, o);
+    fputs(s.batch ? " --grid " : " -o ", f); /* of a batch the file is its grid */
+    sg_print_word(f, output);
+}
+
+json_t *sg_settings_command(json_t *settings, sg_command command, const char *output)
+{
+    char       *text = NULL;
+    size_t      size;
+    FILE *const f = open_memstream(&text, &size);
+    if (f) sg_settings_print(f, settings, command, output);
+    const bool    whole = f && !ferror(f);
+    json_t *const j = f && fclose(f) == 0 && whole ? json_string(text) : NULL;
+    free(text);
+    return j;
+}

@@ -1,0 +1,95 @@
+/* forecast.c - see forecast.h. */
+#include "forecast.h"
+#include "base/text.h"
+
+#include <stdio.h>
+
+const char *sg_percent(char text[16], double share)
+{
+    const double p = 100 * share;
+    snprintf(text, 16, p >= 9.95 || p == 0 ? "%.0f" : p >= 0.095 ? "%.1f" : "%.1g", p);
+    return text;
+}
+
+/* A head stands for all. */
+static sg_status bind_kinds(sg_attention **out, const sg_policy *p, const sg_model_info *info, const sg_plan *plan,
+                            int steps, sg_error *e)
+{
+    const sg_policy          any = {.kind = p->kind,
+                                    .named = p->named,
+                                    .dense_steps = p->dense_steps,
+                                    .dense_steps_kind = p->dense_steps_kind,
+                                    .dense_layers = p->dense_layers};
+    const sg_attention_shape shape = {.n = plan->tokens,
+                                      .h = 1,
+                                      .hk = 1,
+                                      .d = 64,
+                                      .layers = plan->layers,
+                                      .steps = steps,
+                                      .passes = 1,
+                                      .values = info->skips ? SG_I8 : SG_F32};
+    return sg_attention_open(out, &any, &shape, e);
+}
+
+sg_status sg_attention_predict(sg_attention_forecast *out, const sg_policy *p, const sg_model_info *info,
+                               const sg_plan *plan, int steps, sg_error *e)
+{
+    sg_attention *a = NULL;
+    *out = (sg_attention_forecast){.steps = steps};
+    SG_TRY(bind_kinds(&a, p, info, plan, steps, e));
+    for (int i = 0; i < steps; i++) {
+        out->why = SG_WHY_POLICY;
+        for (int l = 0; l < plan->layers; l++) {
+            sg_attention_why why;
+            if (sg_attention_kind_of(a, l, i, &why) != SG_ATTENTION_DENSE) out->kind = p->kind;
+            if (why != SG_WHY_LAYER) out->why = why;
+        }
+        out->last += out->why == SG_WHY_POLICY && p->kind != SG_ATTENTION_DENSE;
+    }
+    sg_attention_close(&a);
+    return SG_OK;
+}
+
+static void append_rule(char *text, size_t size, const sg_policy *p)
+{
+    if (p->tuned)
+        sg_text_append(text, size, "tuned thresholds");
+    else if (p->rule == SG_SELECT_GIVEN)
+        sg_text_append(text, size, "a given mask");
+    else
+        sg_text_append(text, size, "%s %g", p->rule == SG_SELECT_TOPK ? "top-k" : "tau", (double)p->amount);
+    if (p->rule != SG_SELECT_GIVEN) sg_text_append(text, size, " by %s", sg_score_names[p->score]);
+    if (p->heads) sg_text_append(text, size, " over all heads");
+    if (!p->tuned && p->theta >= 0) sg_text_append(text, size, ", sim %g", (double)p->theta);
+    if (!p->tuned && p->pv_threshold > 0) sg_text_append(text, size, ", pv %g", (double)p->pv_threshold);
+    if (p->sink) sg_text_append(text, size, ", sink %d", p->sink);
+    sg_text_append(text, size, ", tail %s", !p->tail ? "off" : p->tail_bias ? sg_tail_bias_names[p->tail_bias] : "on");
+}
+
+const char *sg_attention_forecast_text(char *text, size_t size, const sg_policy *p, const sg_attention_forecast *o,
+                                       int64_t tokens)
+{
+    const sg_attention_kind without = o->why == SG_WHY_STEP ? p->dense_steps_kind : SG_ATTENTION_DENSE;
+    snprintf(text, size, "%s", sg_attention_names[o->last ? p->kind : without]);
+    if (o->why == SG_WHY_SHORT)
+        sg_text_append(text, size, ": %lld token%s fewer than %d%s", (long long)tokens, tokens == 1 ? " is" : "s are",
+                       p->named ? SG_NAMED_TOKENS : SG_TOKENS,
+                       !p->named && tokens >= SG_NAMED_TOKENS ? "; --attention sparge takes them" : "");
+    else if (o->why == SG_WHY_BACKEND)
+        sg_text_append(text, size, ": this backend has no other");
+    else if (o->why == SG_WHY_STEP)
+        sg_text_append(text, size, ": all steps are among the first %s %% that are %s",
+                       sg_percent((char[16]){0}, p->dense_steps), sg_attention_names[p->dense_steps_kind]);
+    if (o->last == 0) return text;
+    sg_text_append(text, size, " in the last %d of %d step%s", o->last, o->steps, sg_plural(o->steps));
+    if (p->kind == SG_ATTENTION_SPARGE) {
+        sg_text_append(text, size, ": ");
+        append_rule(text, size, p);
+        sg_text_append(text, size, ", order %s", sg_order_names[p->order]);
+    }
+    if (p->pv_dtype) sg_text_append(text, size, ", weights and values %s", sg_pv_dtype_names[p->pv_dtype]);
+    if (p->dense_steps_kind && o->last < o->steps)
+        sg_text_append(text, size, ", the first %d by %s", o->steps - o->last, sg_attention_names[p->dense_steps_kind]);
+    if (p->dense_layers) sg_text_append(text, size, ", layers %s dense", p->dense_layers);
+    return text;
+}

@@ -1,0 +1,358 @@
+/* resolve.c - see resolve.h. */
+#include "resolve.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "option_rules.h"
+#include "settings.h"
+#include "setup.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+static bool is(const char *given, const char *value) { return given && strcmp(given, value) == 0; }
+
+/* ---- one option ---- */
+
+static size_t size_of(sg_request_type as)
+{
+    static const size_t size[] = {
+        0, sizeof(int), sizeof(double), sizeof(float), sizeof(bool), sizeof(bool), sizeof(int), sizeof(const char *)};
+    return size[as];
+}
+
+/* The decimal number that was asked for, not the float next to it. */
+static double decimal(float v)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.7g", (double)v);
+    return strtod(text, NULL);
+}
+
+static void to_request(sg_request *r, const sg_settings *s, const sg_option *o)
+{
+    void *const       to = (char *)r + o->request;
+    const void *const from = sg_settings_value(s, o);
+    switch (o->as) {
+    case SG_AS_NOTHING: break;
+    case SG_AS_FLOAT: *(float *)to = (float)*(const double *)from; break;
+    case SG_AS_SWITCH: *(bool *)to = sg_setup_place(*(const char *const *)from, o->choices) == 1; break;
+    case SG_AS_INDEX: *(int *)to = sg_setup_place(*(const char *const *)from, o->choices); break;
+    case SG_AS_INT:
+    case SG_AS_REAL:
+    case SG_AS_BOOL:
+    case SG_AS_TEXT: memcpy(to, from, size_of(o->as));
+    }
+}
+
+static void from_request(sg_settings *s, const sg_request *r, const sg_option *o)
+{
+    const void *const from = (const char *)r + o->request;
+    void *const       to = sg_settings_at(s, o);
+    switch (o->as) {
+    case SG_AS_NOTHING: break;
+    case SG_AS_FLOAT: *(double *)to = decimal(*(const float *)from); break;
+    case SG_AS_SWITCH: *(const char **)to = o->choices[*(const bool *)from]; break;
+    case SG_AS_INDEX: *(const char **)to = o->choices[*(const int *)from]; break;
+    case SG_AS_INT:
+    case SG_AS_REAL:
+    case SG_AS_BOOL:
+    case SG_AS_TEXT: memcpy(to, from, size_of(o->as));
+    }
+    if (!sg_settings_has(s, o)) sg_settings_unset(s, o);
+}
+
+/* ---- what sets several members ---- */
+
+/* The nearest count that the model makes; the larger of two as near. */
+static int frames_of(const sg_engine *engine, double seconds, int fps)
+{
+    const double asked = fmin(fmax(seconds * fps, 1), 1 << 24);
+    int          low = (int)asked, high = low + 1;
+    sg_engine_nearest_size(engine, NULL, NULL, &low);
+    sg_engine_nearest_size(engine, NULL, NULL, &high);
+    return fabs(asked - low) < fabs(high - asked) ? low : high;
+}
+
+static void settle_size(sg_settings *s, const sg_request *r, const sg_engine *engine)
+{
+    if (s->seconds > 0) s->frames = frames_of(engine, s->seconds, s->fps ? s->fps : r->fps);
+    if (!s->strict)
+        sg_engine_nearest_size(engine, s->size[0] ? &s->size[0] : NULL, s->size[1] ? &s->size[1] : NULL,
+                               s->frames ? &s->frames : NULL);
+}
+
+/* 32 bits are enough to tell noises apart, and short enough to type. */
+static sg_status settle_seed(sg_rendering *x, sg_error *e)
+{
+    uint32_t v;
+    if (x->settings.seed < 0) {
+        if (getrandom(&v, sizeof v, 0) != sizeof v)
+            return sg_error_set(e, SG_E_DEVICE, "--seed: the system gives no random number: %s", strerror(errno));
+        x->settings.seed = v;
+    }
+    x->request.seed = (uint64_t)x->settings.seed;
+    return SG_OK;
+}
+
+/* A preset comes first: guidance may be given besides. */
+static sg_status settle_sampler(sg_request *r, const sg_settings *s, sg_error *e)
+{
+    if (s->preset_steps) sg_step_preset_apply(r, sg_setup_place(s->preset_steps, sg_step_preset_names));
+    if (!s->sigmas) return SG_OK;
+    SG_TRY(sg_sigmas_read(&r->sigmas, s->sigmas, e));
+    r->steps = r->sigmas.count;
+    if (!s->sampler) r->sampler = SG_SAMPLER_EULER;
+    return SG_OK;
+}
+
+static void note_sigmas(sg_rendering *x)
+{
+    const sg_sigmas *const sigmas = &x->request.sigmas;
+    size_t                 n = 0;
+    for (int i = 0; i < sigmas->count && n < sizeof x->sigmas; i++)
+        n += (size_t)snprintf(x->sigmas + n, sizeof x->sigmas - n, "%s%.15g", i ? "," : "", sigmas->at[i]);
+    if (sigmas->count) x->settings.sigmas = x->sigmas;
+}
+
+/* Whether a render starts from a picture or a video, and not from noise alone. */
+static bool starts(const sg_settings *s, const sg_model_info *info)
+{
+    return s->video || (s->image && info->image[SG_IMAGE_FIRST] == SG_IMAGE_START);
+}
+
+static void settle_cache(sg_rendering *x, const sg_model_info *info)
+{
+    sg_request *const r = &x->request;
+    const int         done = starts(&x->settings, info)
+                                 ? sg_steps_of_strength(r->steps, r->strength, sg_setup_makes_images(info))
+                                 : r->steps;
+    const bool        one_clip = x->settings.command & (SG_COMMAND_RENDER | SG_COMMAND_INFO);
+    if (done >= SG_CACHE_USUAL_FROM && one_clip) r->cache = SG_CACHE_USUAL;
+    x->settings.cache = sg_cache_names[r->cache];
+}
+
+/* What computes it: of a CPU also what holds its level down. */
+static void settle_machine(sg_settings *s, const sg_model_info *info)
+{
+    s->dtype = strcmp(info->dtype, "bf16") == 0 ? "bf16" : "f32";
+    s->backend = info->backend;
+    if (info->synchronous) s->threads = info->threads;
+    if (!s->cpumask && is(s->backend, "cpu")) s->cpumask = getenv("SPARGE_GEN_CPUMASK");
+}
+
+/* ---- attention ---- */
+
+static void start_from(sg_policy *p, const char *preset)
+{
+    const sg_thresholds *const tuned = p->tuned;
+    if (is(preset, "paper")) *p = sg_policy_paper();
+    if (!is(preset, "usual")) return;
+    *p = sg_policy_default();
+    p->tuned = tuned;
+}
+
+/* The one tensor of a safetensors file. */
+static sg_status open_mask(sg_rendering *x, sg_error *e)
+{
+    const char *const path = x->settings.block_mask;
+    sg_tensor *const  out = &x->request.attention.mask;
+    SG_TRY(sg_setup_safetensors(&x->mask, path, "--block-mask", e));
+    if (sg_source_count(x->mask) == 1) *out = sg_source_view(x->mask, 0);
+    x->settings.hash.block_mask = SG_HASH;
+    if (out->rank == 3 && out->dtype == SG_U8 && sg_count(*out) > 0)
+        return sg_file_hash(&x->settings.hash.block_mask, path, e);
+    return sg_error_set(
+        e, SG_E_FORMAT,
+        "--block-mask: %s: should hold one tensor, U8 or BOOL [heads or 1, blocks of queries, blocks of keys]", path);
+}
+
+static sg_status open_thresholds(sg_rendering *x, sg_error *e)
+{
+    const char *const path = x->settings.sparse_config;
+    SG_TRY(sg_thresholds_read(&x->tuned, path, e));
+    if (!x->tuned.values.layers)
+        return sg_error_set(e, SG_E_FORMAT, "--sparse-config: %s: has no thresholds of attention", path);
+    x->request.attention.tuned = &x->tuned.values;
+    x->settings.hash.sparse_config = x->tuned.hash;
+    return SG_OK;
+}
+
+/* Which blocks are kept: by top-k or by mass, by a mask, or as thresholds say. */
+static sg_status settle_rule(sg_rendering *x, sg_error *e)
+{
+    sg_settings *const s = &x->settings;
+    sg_policy *const   p = &x->request.attention;
+    const bool         thresholds = s->sparse_config && !is(s->sparse_config, "none");
+    const bool         number = !isnan(s->topk) || !isnan(s->tau);
+    if (number || s->block_mask || s->sparse_config) p->tuned = NULL;
+    if (thresholds) SG_TRY(open_thresholds(x, e));
+    if (number) p->amount = (float)(isnan(s->tau) ? s->topk : s->tau);
+    if (number) p->rule = isnan(s->tau) ? SG_SELECT_TOPK : SG_SELECT_MASS;
+    if (s->block_mask) p->rule = SG_SELECT_GIVEN;
+    if (s->block_mask) SG_TRY(open_mask(x, e));
+    p->named = s->attention || number || s->block_mask || thresholds;
+    if (!thresholds) s->sparse_config = NULL;
+    if (p->rule == SG_SELECT_TOPK) s->topk = decimal(p->amount);
+    if (p->rule == SG_SELECT_MASS) s->tau = decimal(p->amount);
+    return SG_OK;
+}
+
+/* asked has attention as it was asked for. */
+static sg_status settle_attention(sg_rendering *x, const sg_settings *asked, sg_error *e)
+{
+    sg_policy *const p = &x->request.attention;
+    if (!isnan(asked->sim) || !isnan(asked->pv)) p->tuned = NULL;
+    x->settings.attention = asked->attention;
+    SG_TRY(settle_rule(x, e));
+    x->settings.attention = sg_attention_names[p->kind];
+    if (p->kind != SG_ATTENTION_SPARGE) p->tuned = NULL;
+    if (!asked->budget && (p->tuned ? p->tuned->rule : p->rule) != SG_SELECT_TOPK) p->heads = false;
+    if (!p->heads) x->settings.budget = "row";
+    return sg_policy_check(p, e);
+}
+
+/* Those of these phases that the command has. */
+static void settle_options(sg_rendering *x, unsigned phases)
+{
+    const sg_option *o;
+    for (int i = 0; (o = sg_settings_next(&x->settings, phases, &i)) != NULL;)
+        if (o->as && sg_settings_has(&x->settings, o))
+            to_request(&x->request, &x->settings, o);
+        else if (o->as)
+            from_request(&x->settings, &x->request, o);
+}
+
+sg_status sg_resolve_attention(sg_rendering *x, sg_error *e)
+{
+    const sg_settings asked = x->settings;
+    start_from(&x->request.attention, asked.preset);
+    settle_options(x, SG_OPTION_ATTENTION);
+    SG_TRY(settle_attention(x, &asked, e));
+    x->settings.preset = NULL;
+    return SG_OK;
+}
+
+/* Arms settle it each for itself; what they have in common is known by its hash. */
+static sg_status note_files(sg_settings *s, sg_error *e)
+{
+    s->hash.sparse_config = s->hash.block_mask = SG_HASH;
+    if (s->sparse_config && !is(s->sparse_config, "none"))
+        SG_TRY(sg_file_hash(&s->hash.sparse_config, s->sparse_config, e));
+    return s->block_mask ? sg_file_hash(&s->hash.block_mask, s->block_mask, e) : SG_OK;
+}
+
+/* ---- what has no effect ---- */
+
+static sg_status check_length(const sg_settings *s, const sg_model_info *info, sg_error *e)
+{
+    if (!sg_setup_makes_images(info)) return SG_OK;
+    if (s->frames > 1)
+        return sg_error_set(e, SG_E_ARG, "--frames %d: this model makes images, of one frame", s->frames);
+    if (s->seconds > 0 || s->fps)
+        return sg_error_set(e, SG_E_ARG, "--%s has no effect: this model makes images", s->fps ? "fps" : "seconds");
+    return SG_OK;
+}
+
+/* Options of which only the model tells that they do nothing. */
+static sg_status check_effects(const sg_rendering *x, const sg_settings *asked, const sg_model_info *info, sg_error *e)
+{
+    const sg_request *const r = &x->request;
+    SG_TRY(check_length(asked, info, e));
+    if (!isnan(asked->strength) && asked->image && !starts(asked, info) && asked->command != SG_COMMAND_EVAL)
+        return sg_error_set(e, SG_E_ARG,
+                            "--strength has no effect: this model's videos begin with --image; it is for --video");
+    if (!isnan(asked->cfg_scale_2) && info->experts < 2)
+        return sg_error_set(e, SG_E_ARG, "--cfg-scale-2 has no effect: this model has no second expert");
+    if (r->dynamic_cfg && !(r->cfg_scale > 1))
+        return sg_error_set(e, SG_E_ARG, "--dynamic-cfg has no effect: guidance is %g, and at 1 or less there is none",
+                            r->cfg_scale);
+    return sg_options_check_effects(asked, &x->settings, e);
+}
+
+/* ---- the whole ---- */
+
+/* Members that others have taken the place of, and those that say nothing of this model. */
+static void forget_consumed(sg_settings *s, const sg_settings *asked, const sg_model_info *info)
+{
+    const bool pictures = s->image || s->last_image || s->video;
+    s->seconds = NAN;
+    s->preset_steps = NULL;
+    if (s->command == SG_COMMAND_EVAL)
+        s->strength = asked->strength; /* of entries, which may start from something */
+    else if (!starts(s, info))
+        s->strength = NAN;
+    if (!pictures && s->command != SG_COMMAND_EVAL) s->fit = NULL;
+    if (pictures && !s->fit) s->fit = sg_picture_fits[0];
+    if (sg_setup_makes_images(info)) s->frames = s->fps = 0;
+    if (s->slg_scale > 0) return;
+    s->slg_scale = asked->slg_scale;
+    s->skip_layers = asked->skip_layers; /* an arm may have a scale */
+    s->skip_layer_start = asked->skip_layer_start;
+    s->skip_layer_end = asked->skip_layer_end;
+}
+
+sg_status sg_resolve(sg_rendering *x, const sg_engine *engine, sg_error *e)
+{
+    sg_settings *const  s = &x->settings;
+    sg_request *const   r = &x->request;
+    const sg_settings   asked = *s;
+    const sg_model_info info = sg_engine_info(engine);
+    *r = sg_engine_defaults(engine);
+    if (!s->sampler && !sg_sampler_flows(r->sampler)) { /* a list of sigmas would take another sampler */
+        sg_settings usual = asked;
+        usual.sampler = sg_sampler_names[r->sampler];
+        SG_TRY(sg_options_check_effects(&asked, &usual, e));
+    }
+    SG_TRY(settle_sampler(r, s, e));
+    settle_size(s, r, engine);
+    settle_options(x, SG_OPTION_KEPT & ~SG_OPTION_ATTENTION);
+    note_sigmas(x);
+    if (!asked.cache) settle_cache(x, &info);
+    SG_TRY(settle_seed(x, e));
+    const bool arms = s->command & SG_COMMAND_ARMS;
+    SG_TRY(arms ? note_files(s, e) : sg_resolve_attention(x, e));
+    if (!arms && r->attention.tuned && r->attention.tuned != &x->tuned.values) s->hash.tuned = info.thresholds;
+    SG_TRY(check_effects(x, &asked, &info, e));
+    settle_machine(s, &info);
+    forget_consumed(s, &asked, &info);
+    return SG_OK;
+}
+
+void sg_rendering_close(sg_rendering *r)
+{
+    sg_thresholds_free(&r->tuned);
+    sg_source_close(&r->mask);
+}
+
+sg_status sg_rendering_plan(sg_rendering *r, sg_engine *engine, sg_error *e)
+{
+    const sg_model_info info = sg_engine_info(engine);
+    SG_TRY(sg_engine_plan(engine, &r->request, &r->plan, e));
+    return sg_attention_predict(&r->forecast, &r->request.attention, &info, &r->plan, sg_request_steps(&r->request), e);
+}
+
+sg_settings sg_rendering_kept(const sg_rendering *r)
+{
+    sg_settings s = r->settings;
+    s.attention = sg_attention_names[r->forecast.kind];
+    if (r->forecast.kind != SG_ATTENTION_SPARGE) s.hash.tuned = 0;
+    s.vae_tiling =
+        sg_tiling_names[r->plan.untiled || r->request.vae_tiling == SG_TILING_ON ? SG_TILING_ON : SG_TILING_OFF];
+    sg_settings_drop_idle(&s, SG_OPTION_ATTENTION);
+    return s;
+}
+
+void sg_rendering_request(sg_request *out, const sg_request *shared, const sg_rendering *r)
+{
+    const sg_request own = r->request; /* which out may be */
+    const sg_option *o;
+    *out = *shared;
+    for (int i = 0; (o = sg_settings_next(&r->settings, SG_OPTION_SAMPLING, &i)) != NULL;)
+        memcpy((char *)out + o->request, (const char *)&own + o->request, size_of(o->as));
+    out->sigmas = own.sigmas;
+    out->attention = own.attention;
+}

@@ -1,0 +1,59 @@
+/* session.c - see session.h. */
+#include "session.h"
+
+sg_status sg_session_inputs(sg_session *x, const sg_settings *s, sg_error *e)
+{
+    x->asked = s;
+    sg_progress_init(&x->progress, s->quiet);
+    if (s->prompt) SG_TRY(sg_prompt_check(s->prompt, "--prompt", e));
+    if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
+    SG_TRY(sg_pictures_open(&x->pictures, s, e));
+    return sg_video_input_open(&x->video, s->video, "--video", e);
+}
+
+sg_status sg_session_open(sg_session *x, const sg_session_options *o, sg_error *e)
+{
+    sg_engine_options engine;
+    SG_TRY(sg_setup_model(&x->model, x->asked, e));
+    SG_TRY(sg_setup_options(&engine, &x->model, x->asked, e));
+    if (o->traced) engine.trace = &x->trace;
+    if (o->threads) engine.threads = o->threads;
+    engine.check = o->check;
+    engine.given_bytes = sg_pictures_bytes(&x->pictures);
+    SG_TRY(sg_setup_engine(&x->engine, &x->model, &engine, e));
+    x->info = sg_engine_info(x->engine);
+    return SG_OK;
+}
+
+/* A denoiser that is the model has been named with it. */
+static void name_inputs(sg_session *x, sg_settings *s)
+{
+    s->model = x->model.dir;
+    if (s->parts.diffusion_model && strcmp(s->parts.diffusion_model, s->model) == 0) s->parts.diffusion_model = NULL;
+    if (!s->hash.model) s->hash.model = sg_engine_hash(x->engine);
+    s->hash.image = x->pictures.hash[SG_IMAGE_FIRST];
+    s->hash.last_image = x->pictures.hash[SG_IMAGE_LAST];
+    s->hash.video = x->video.hash;
+}
+
+sg_status sg_session_resolve(sg_session *x, sg_rendering *r, sg_error *e)
+{
+    SG_TRY(sg_resolve(r, x->engine, e));
+    name_inputs(x, &r->settings);
+    return SG_OK;
+}
+
+sg_status sg_session_give(sg_session *x, sg_request *r, sg_error *e)
+{
+    sg_video_input_give(&x->video, &x->info, r); /* that there is one is known before it is read */
+    SG_TRY(sg_pictures_apply(&x->pictures, x->engine, r, e));
+    return sg_video_input_read(&x->video, x->engine, r, x->pictures.fit, e);
+}
+
+void sg_session_close(sg_session *x)
+{
+    sg_engine_close(&x->engine);
+    sg_pictures_close(&x->pictures);
+    sg_video_input_close(&x->video);
+    sg_trace_free(&x->trace);
+}

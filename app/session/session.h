@@ -1,0 +1,44 @@
+/* session.h - what every command that renders opens: pictures and a video, the model, its engine. */
+#ifndef SG_SESSION_H
+#define SG_SESSION_H
+
+#include "meta.h"
+#include "picture.h"
+#include "progress.h"
+#include "resolve.h"
+#include "setup.h"
+#include "video_input.h"
+
+typedef struct sg_session {
+    const sg_settings *asked;
+    sg_progress        progress;
+    sg_pictures        pictures;
+    sg_video_input     video;
+    sg_model_path      model;
+    sg_engine         *engine;
+    sg_model_info      info;
+    sg_trace           trace; /* of the engine, if it has one */
+} sg_session;                 /* zero is closed */
+
+/* Checks prompts, and reads the pictures of s and its video's first frame. Fails in the option's name. The caller closes x,
+ * after a failure too. */
+sg_status sg_session_inputs(sg_session *x, const sg_settings *s, sg_error *e) SG_MUST_USE;
+
+typedef struct sg_session_options {
+    bool traced;  /* x's trace takes the time of every op */
+    bool check;   /* every op is computed by the oracle, too */
+    int  threads; /* in place of --threads; 0: that */
+} sg_session_options;
+
+/* Opens the engine, after the inputs. */
+sg_status sg_session_open(sg_session *x, const sg_session_options *o, sg_error *e) SG_MUST_USE;
+
+/* sg_resolve of r, whose settings are x's or derived from them, with the hashes of x's model and inputs. */
+sg_status sg_session_resolve(sg_session *x, sg_rendering *r, sg_error *e) SG_MUST_USE;
+
+/* Reads the video, fits the pictures, and gives both to r, which borrows them. */
+sg_status sg_session_give(sg_session *x, sg_request *r, sg_error *e) SG_MUST_USE;
+
+void sg_session_close(sg_session *x);
+
+#endif

@@ -1,2 +1,0 @@
-# Nothing asked for: help, but on stderr, and not counted as success.
-sparge-gen

@@ -1,1 +1,0 @@
-sparge-gen --version
