@@ -178,6 +178,7 @@ static void test_bad_lines(void **state)
     sg_error     e = {0};
     assert_int_equal(sg_eval_line_read(&c, "{\0}", 3, "f", 1, &e), SG_E_FORMAT);
     assert_non_null(strstr(e.text, "zero byte"));
+    sg_eval_clip_free(&c);
 }
 
 static void test_paths(void **state)
