@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "build_facts.h"
 #include "command.h"
+#include "json_build.h"
 #include "json_input.h"
 #include "notices.h"
 #include "option_rules.h"
@@ -170,19 +171,17 @@ static void print_loras(const model_summary *t)
 
 static json_t *loras_json(const model_summary *t)
 {
-    json_t *const j = json_array();
-    for (int i = 0; j && i < t->session.info.loras; i++) {
+    json_t *j = json_array();
+    for (int i = 0; i < t->session.info.loras; i++) {
         const sg_lora_info *const l = &t->session.info.lora[i];
-        json_t *const             unused = json_array();
+        json_t                   *unused = json_array();
         size_t                    at = 0;
         const char               *key;
-        bool                      whole = unused;
-        while (whole && (key = sg_engine_lora_unused(t->session.engine, i, &at)) != NULL)
-            whole = json_array_append_new(unused, sg_report_name(key)) == 0;
-        json_t *const one =
-            json_pack("{s:o, s:f, s:i, s:i, s:[i,i], s:o}", "file", sg_report_name(l->name), "strength", l->strength,
-                      "keys", l->keys, "tensors", l->tensors, "rank", l->rank[0], l->rank[1], "unused", unused);
-        if (!whole || json_array_append_new(j, one) != 0) return sg_report_if_complete(j, false);
+        while ((key = sg_engine_lora_unused(t->session.engine, i, &at)) != NULL)
+            sg_json_append(&unused, sg_report_name(key));
+        sg_json_append(&j, json_pack("{s:o, s:f, s:i, s:i, s:[i,i], s:o}", "file", sg_report_name(l->name), "strength",
+                                     l->strength, "keys", l->keys, "tensors", l->tensors, "rank", l->rank[0],
+                                     l->rank[1], "unused", unused));
     }
     return j;
 }
@@ -298,46 +297,28 @@ static json_t *attention_json(const model_summary *t)
                      "doubt", doubt);
 }
 
-/* What the model's owner says of its world, where he does. */
-static bool add_world(json_t *j, const model_summary *t)
-{
-    json_t *const words = t->word ? json_array() : NULL;
-    bool          whole = !t->word || words;
-    for (int i = 0; whole && i < t->words; i++) whole = json_array_append_new(words, json_string(t->word[i])) == 0;
-    if (t->world) whole = whole && json_object_set_new(j, "world", json_string(t->world)) == 0;
-    if (words) whole = json_object_set_new(j, "vocabulary", words) == 0 && whole;
-    return whole;
-}
-
 static sg_status print_model_json(const model_summary *t, sg_error *e)
 {
+    static const char *const   use[] = {[SG_IMAGE_NONE] = "none",
+                                        [SG_IMAGE_OPTIONAL] = "optional",
+                                        [SG_IMAGE_NEEDED] = "needed",
+                                        [SG_IMAGE_START] = "start"};
     const sg_model_info *const info = &t->session.info;
-    json_t                    *settings = NULL, *plan = NULL;
     const sg_settings          kept = sg_rendering_kept(&t->now);
-    sg_status                  status = sg_report_settings(&settings, &kept, &t->now.request, info, true, e);
-    if (status == SG_OK) status = sg_report_plan(&plan, &t->now.plan, e);
-    if (status != SG_OK) {
-        json_decref(settings);
-        return status;
-    }
-    static const char *const use[] = {[SG_IMAGE_NONE] = "none",
-                                      [SG_IMAGE_OPTIONAL] = "optional",
-                                      [SG_IMAGE_NEEDED] = "needed",
-                                      [SG_IMAGE_START] = "start"};
-    json_t *const            components = json_array();
-    bool                     whole = components;
-    json_object_del(settings, "prompt");
-    for (int i = 0; whole && i < info->components; i++)
-        whole = json_array_append_new(components, component_json(&info->component[i])) == 0;
-    json_t *const j = json_pack(
-        "{s:o, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "model",
+    json_t                    *components = json_array(), *words = t->word ? json_array() : NULL;
+    for (int i = 0; i < info->components; i++) sg_json_append(&components, component_json(&info->component[i]));
+    for (int i = 0; i < t->words; i++) sg_json_append(&words, json_string(t->word[i]));
+    json_t *j = json_pack(
+        "{s:o, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s*}", "model",
         sg_report_name(t->session.model.name), "folder", sg_report_name(t->session.model.dir), "family", info->family,
         "device", info->device, "dtype", info->dtype, "build", sg_build_facts_json(), "size_multiple", info->multiple,
         "frame_multiple", info->frames.step, "frame_pairs", info->frames.pairs, sg_picture_keys[SG_IMAGE_FIRST],
         use[info->image[SG_IMAGE_FIRST]], sg_picture_keys[SG_IMAGE_LAST], use[info->image[SG_IMAGE_LAST]], "components",
-        components, "defaults", settings, "attention", attention_json(t), "loras", loras_json(t), "plan", plan);
-    whole = whole && j && add_world(j, t);
-    status = whole ? sg_report_save("-", j, e) : sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
+        components, "defaults", sg_report_settings(&kept, &t->now.request, info, true), "attention", attention_json(t),
+        "loras", loras_json(t), "plan", sg_report_plan(&t->now.plan), "world", t->world);
+    if (t->word) sg_json_set(&j, "vocabulary", words);
+    if (!j) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
+    const sg_status status = sg_report_save("-", j, e);
     json_decref(j);
     return status;
 }

@@ -349,15 +349,15 @@ static void say_end(job *j, const char *path, const sg_report *r)
 /* ---- the work ---- */
 
 /* Of this clip; whole paths are for --json. */
-static sg_status make_settings(const job *j, bool paths, json_t **out, sg_error *e)
+static json_t *make_settings(const job *j, bool paths)
 {
     const sg_request *const r = &j->now.request;
     sg_settings             kept = sg_rendering_kept(&j->now);
     kept.prompt = r->prompt;
     kept.seed = (int64_t)r->seed;
     kept.batch = 0;
-    return j->decode_only ? sg_report_decoding(out, &kept, r, j->note, &j->session.info, paths, e)
-                          : sg_report_settings(out, &kept, r, &j->session.info, paths, e);
+    return j->decode_only ? sg_report_decoding(&kept, r, j->note, &j->session.info, paths)
+                          : sg_report_settings(&kept, r, &j->session.info, paths);
 }
 
 static sg_status finish_report(job *j, const char *path, const char *report_path, const sg_report *report, sg_error *e)
@@ -368,9 +368,8 @@ static sg_status finish_report(job *j, const char *path, const char *report_path
     if (a.count && report_path && !(attention = sg_report_attention(&j->now.request.attention, &a, &j->session.trace)))
         return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     if (report_path) {
-        json_t   *settings = NULL;
-        sg_status status = make_settings(j, true, &settings, e);
-        if (status == SG_OK) status = sg_report_write(report_path, settings, path, report, attention, e);
+        json_t *const   settings = make_settings(j, true);
+        const sg_status status = sg_report_write(report_path, settings, path, report, attention, e);
         json_decref(settings);
         SG_TRY(status);
     }
@@ -434,12 +433,11 @@ static sg_status keep_for_grid(job *j, const json_t *settings, sg_error *e)
 
 static sg_status render_one(job *j, int i, const clip_paths *path, sg_error *e)
 {
-    json_t *settings = NULL;
     SG_TRY(sg_rendering_plan(&j->now, j->session.engine, e));
     sg_progress_render(&j->session.progress, i, j->clips, &j->now.plan);
     say_cut(j, i);
-    SG_TRY(make_settings(j, false, &settings, e));
-    sg_status status = SG_OK;
+    json_t *const settings = make_settings(j, false);
+    sg_status     status = SG_OK;
     if (j->grid.path && i == 0 && batch_of(j) == j->clips) status = keep_for_grid(j, settings, e);
     if (status == SG_OK) status = render_to(j, path, settings, e);
     json_decref(settings);

@@ -16,11 +16,11 @@
 /* Sides that are asked for stay. */
 static sg_status choose_size(sg_arm_run *x, sg_error *e)
 {
-    sg_engine *const       engine = x->session.engine;
+    sg_engine *const         engine = x->session.engine;
     const sg_settings *const asked = x->session.asked;
-    sg_request             usual = sg_engine_defaults(engine), twice = usual;
-    sg_error               why = {0};
-    sg_plan                plan;
+    sg_request               usual = sg_engine_defaults(engine), twice = usual;
+    sg_error                 why = {0};
+    sg_plan                  plan;
     if (asked->size[0] && asked->size[1]) return SG_OK;
     for (;;) {
         SG_TRY(sg_engine_plan(engine, &usual, &plan, e));
@@ -110,7 +110,7 @@ const char *sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a
 
 void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan)
 {
-    sg_session *const        s = &x->session;
+    sg_session *const       s = &x->session;
     const sg_request *const r = &x->shared.request;
     sg_progress_say_start(&s->progress, s->model.name, &s->info, r, plan->tokens, s->asked->seed < 0);
     sg_progress_say_plan(&s->progress, plan);
@@ -237,11 +237,9 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 /* looking: at the errors of attention, too. */
 static sg_status render(sg_arm_run *x, bool looking, sg_report *report, sg_error *e)
 {
-    const sg_callbacks callbacks = {.context = x,
-                                    .progress = on_progress,
-                                    .latents = x->latents ? on_latents : NULL,
-                                    .frame = on_frame};
-    sg_request         request = x->now->now.request;
+    const sg_callbacks callbacks = {
+        .context = x, .progress = on_progress, .latents = x->latents ? on_latents : NULL, .frame = on_frame};
+    sg_request request = x->now->now.request;
     if (!looking) request.attention.on_end = NULL;
     sg_trace_clear(&x->session.trace);
     x->aside = x->attention = 0;
@@ -282,8 +280,7 @@ sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e)
     sg_report report;
     x->now = r;
     SG_TRY(render(x, x->session.info.synchronous && x->round == 0, &report, e));
-    if (x->rounds)
-        r->times.total[x->round] = report.total_seconds - (x->round == 0 ? r->error.seconds : 0) - x->aside;
+    if (x->rounds) r->times.total[x->round] = report.total_seconds - (x->round == 0 ? r->error.seconds : 0) - x->aside;
     if (x->round > 0) return SG_OK;
     r->report = report;
     SG_TRY(keep_counts(r, x->session.engine, e));
@@ -325,12 +322,8 @@ sg_settings sg_arm_kept(const sg_arm_result *r)
 sg_clip sg_arm_clip(const sg_arm_result *r, const char *path, const char *settings)
 {
     const sg_request *const q = &r->now.request;
-    return (sg_clip){.path = path,
-                     .width = q->width,
-                     .height = q->height,
-                     .frames = q->frames,
-                     .fps = q->fps,
-                     .settings = settings};
+    return (sg_clip){
+        .path = path, .width = q->width, .height = q->height, .frames = q->frames, .fps = q->fps, .settings = settings};
 }
 
 double sg_arm_density(const sg_arm_result *r, int step, int layer)

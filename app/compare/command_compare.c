@@ -8,6 +8,7 @@
 #include "command.h"
 #include "compare_arms.h"
 #include "interrupt.h"
+#include "json_build.h"
 #include "progress.h"
 #include "report.h"
 #include "setup.h"
@@ -172,14 +173,13 @@ static json_t *summary(const sg_summary *s)
 static json_t *figures(const pair *p, int clip)
 {
     const sg_clip_figures *const f = &p->total.of[clip];
-    json_t *const j = json_pack("{s:o, s:f, s:o, s:i, s:i}", "path", sg_report_name(p->path[clip]), "sharpness",
-                                f->sharpness, "flicker", sg_report_number(f->flicker), "black",
-                                f->black, "frozen", f->frozen);
+    json_t *j = json_pack("{s:o, s:f, s:o, s:i, s:i}", "path", sg_report_name(p->path[clip]), "sharpness", f->sharpness,
+                          "flicker", sg_report_number(f->flicker), "black", f->black, "frozen", f->frozen);
     if (!p->judge) return j;
     const sg_similarity_totals s = sg_clip_similarity_total(&p->similarity[clip]);
-    json_t *const              by_clip = json_pack("{s:o, s:o, s:o}", "clipsim", sg_report_number(s.clipsim), "clip_t",
-                                                   sg_report_number(s.clip_t), "clip_score", sg_report_number(s.clip_score));
-    return sg_report_if_complete(j, j && json_object_update_new(j, by_clip) == 0);
+    sg_json_join(&j, json_pack("{s:o, s:o, s:o}", "clipsim", sg_report_number(s.clipsim), "clip_t",
+                               sg_report_number(s.clip_t), "clip_score", sg_report_number(s.clip_score)));
+    return j;
 }
 
 static json_t *frame_path(const pair *p, int clip, int i)
@@ -191,21 +191,16 @@ static json_t *frame_path(const pair *p, int clip, int i)
 static sg_status save(const char *path, const pair *p, sg_error *e)
 {
     const sg_clip_scores *const s = &p->scores;
-    json_t *const               frames = json_array();
-    bool                        whole = frames;
-    for (int i = 0; i < s->count && whole; i++)
-        whole = json_array_append_new(frames,
-                                      json_pack("{s:i, s:o, s:o, s:o, s:f, s:f}", "frame", i, "a", frame_path(p, 0, i),
-                                                "b", frame_path(p, 1, i), "psnr", sg_report_number(s->psnr[i]), "ssim",
-                                                s->ssim[i], "ms_ssim", s->ms_ssim[i])) == 0;
-    json_t *const j = whole
-                          ? json_pack("{s:s, s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:O}", "format", FORMAT,
-                                      "version", VERSION, "measured", sg_clip_loss_names[loss(p)], "frames", s->count,
-                                      "identical", s->identical, "psnr", summary(&p->total.psnr), "ssim",
-                                      summary(&p->total.ssim), "ms_ssim", summary(&p->total.ms_ssim), "ms_ssim_scales",
-                                      s->scales, "a", figures(p, 0), "b", figures(p, 1), "each", frames)
-                          : NULL;
-    json_decref(frames);
+    json_t                     *frames = json_array();
+    for (int i = 0; i < s->count; i++)
+        sg_json_append(&frames, json_pack("{s:i, s:o, s:o, s:o, s:f, s:f}", "frame", i, "a", frame_path(p, 0, i), "b",
+                                          frame_path(p, 1, i), "psnr", sg_report_number(s->psnr[i]), "ssim", s->ssim[i],
+                                          "ms_ssim", s->ms_ssim[i]));
+    json_t *const j =
+        json_pack("{s:s, s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:o}", "format", FORMAT, "version", VERSION,
+                  "measured", sg_clip_loss_names[loss(p)], "frames", s->count, "identical", s->identical, "psnr",
+                  summary(&p->total.psnr), "ssim", summary(&p->total.ssim), "ms_ssim", summary(&p->total.ms_ssim),
+                  "ms_ssim_scales", s->scales, "a", figures(p, 0), "b", figures(p, 1), "each", frames);
     if (!j) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     const sg_status status = sg_report_save(path, j, e);
     json_decref(j);

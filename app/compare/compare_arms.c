@@ -69,16 +69,17 @@ static sg_status refuse_same(const sg_arm_run *x, sg_error *e)
     return SG_OK;
 }
 
-static sg_status make_settings(job *j, const char *list, sg_error *e)
+static void make_settings(job *j, const char *list)
 {
-    sg_arm_run *const x = &j->all.run;
-    sg_settings       all = x->shared.settings;
+    sg_arm_run *const          x = &j->all.run;
+    const sg_model_info *const info = &x->session.info;
+    sg_settings                all = x->shared.settings;
+    all.arms = list;
+    j->all.settings = sg_report_settings(&all, &x->shared.request, info, false);
     for (int i = 0; i < x->arms.count; i++) {
         const sg_settings kept = sg_arm_kept(&x->arm[i]);
-        SG_TRY(sg_report_settings(&j->all.arm_settings[i], &kept, &x->arm[i].now.request, &x->session.info, false, e));
+        j->all.arm_settings[i] = sg_report_settings(&kept, &x->arm[i].now.request, info, false);
     }
-    all.arms = list;
-    return sg_report_settings(&j->all.settings, &all, &x->shared.request, &x->session.info, false, e);
 }
 
 static sg_status reserve(job *j, sg_error *e)
@@ -106,8 +107,7 @@ static sg_status open_all(job *j, sg_error *e)
     const sg_settings *const s = j->settings;
     const char *const        list = s->arms ? s->arms : SG_ARMS_DEFAULT;
     SG_TRY(sg_arms_open(&x->arms, list, s, e));
-    if (x->arms.count < 2)
-        return sg_error_set(e, SG_E_ARG, "--arms: '%s' is one arm; it takes two to compare", list);
+    if (x->arms.count < 2) return sg_error_set(e, SG_E_ARG, "--arms: '%s' is one arm; it takes two to compare", list);
     SG_TRY(sg_session_inputs(&x->session, s, e));
     SG_TRY(sg_arm_run_open(x, &(sg_session_options){.traced = true}, e));
     x->rounds = s->repeat ? s->repeat : 1;
@@ -119,7 +119,8 @@ static sg_status open_all(job *j, sg_error *e)
     SG_TRY(plan_arms(j, e));
     SG_TRY(refuse_same(x, e));
     x->session.trace.paused = !x->session.info.synchronous; /* a device's steps run as in any render */
-    return make_settings(j, list, e);
+    make_settings(j, list);
+    return SG_OK;
 }
 
 /* ---- the renders ---- */

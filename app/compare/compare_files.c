@@ -18,7 +18,8 @@ static const char REPORT[] = "report.json", PAGE[] = "report.html";
 static sg_collage collage_of(const sg_comparison *c, const uint8_t **rgb)
 {
     for (int i = 0; i < c->run.arms.count; i++) rgb[i] = c->run.arm[i].rgb;
-    return (sg_collage){c->run.shared.request.width, c->run.shared.request.height, c->run.shared.request.frames, c->run.arms.count, rgb};
+    return (sg_collage){c->run.shared.request.width, c->run.shared.request.height, c->run.shared.request.frames,
+                        c->run.arms.count, rgb};
 }
 
 static bool is_sheet(const sg_comparison *c, int k) { return c->sheet && k == c->run.arms.count + 1; }
@@ -81,9 +82,9 @@ static sg_status check_file(const sg_compare_files *f, const sg_comparison *c, i
 {
     const sg_clip clip = clip_of(f, c, k);
     if (clip.width > SG_IMAGE_MAX_SIDE || clip.height > SG_IMAGE_MAX_SIDE)
-        return sg_error_set(e, SG_E_ARG, "--arms: %d of %dx%d make %s %dx%d, and %d is the most a side", c->run.arms.count,
-                            c->run.shared.request.width, c->run.shared.request.height, f->file[k].name, clip.width, clip.height,
-                            SG_IMAGE_MAX_SIDE);
+        return sg_error_set(e, SG_E_ARG, "--arms: %d of %dx%d make %s %dx%d, and %d is the most a side",
+                            c->run.arms.count, c->run.shared.request.width, c->run.shared.request.height,
+                            f->file[k].name, clip.width, clip.height, SG_IMAGE_MAX_SIDE);
     return there ? sg_sink_check(&clip, e) : sg_sink_check_format(&clip, e);
 }
 

@@ -172,10 +172,10 @@ static json_t *compared(const sg_comparison *c, const sg_arm_result *r, json_t *
     add_frames(j, "psnr", &r->total.psnr, s->psnr, s->count);
     add_frames(j, "ssim", &r->total.ssim, s->ssim, s->count);
     add_frames(j, "ms_ssim", &r->total.ms_ssim, s->ms_ssim, s->count);
-    sg_json_join(&j, json_pack("{s:s, s:o, s:i, s:i, s:{s:o, s:o}}", "result", result_text(text, c, r), "speedup",
-                               speedup(r), "ms_ssim_scales", s->scales, "identical", s->identical, "latents",
-                               "relative_l2", numbers(r->relative_l2, r->steps), "cosine",
-                               numbers(r->cosine, r->steps)));
+    sg_json_join(&j,
+                 json_pack("{s:s, s:o, s:i, s:i, s:{s:o, s:o}}", "result", result_text(text, c, r), "speedup",
+                           speedup(r), "ms_ssim_scales", s->scales, "identical", s->identical, "latents", "relative_l2",
+                           numbers(r->relative_l2, r->steps), "cosine", numbers(r->cosine, r->steps)));
     return j;
 }
 
@@ -242,18 +242,18 @@ sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
 {
     const sg_report *const w = &c->run.warm_up;
     const int64_t *const   d = c->plan.latent;
-    *out = json_pack(
-        "{s:s, s:i, s:o, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f, s:f}, s:o, s:o, "
-        "s:{s:s*, s:s*}, s:i, s:o, s:o}",
-        "format", "sparge-gen compare", "version", 3, "command",
-        sg_settings_command(c->settings, SG_COMMAND_COMPARE, "again"), "settings", c->settings, "repeat",
-        c->run.rounds, "measured", "before compression", "tokens", (json_int_t)c->plan.tokens, "latent",
-        (json_int_t)d[0], (json_int_t)d[1], (json_int_t)d[2], (json_int_t)d[3], "prompt_tokens", w->prompt_tokens,
-        "negative_tokens", w->negative_tokens, "shared_seconds", "load", w->seconds[SG_STAGE_LOAD], "text",
-        w->seconds[SG_STAGE_TEXT], "encode", w->seconds[SG_STAGE_ENCODE], "warm_up",
-        w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE], "side", side_json(c), "sheet",
-        c->sheet ? sheet_json(c) : json_null(), "pictures", sg_picture_keys[0], c->picture[0], sg_picture_keys[1],
-        c->picture[1], "gain", SG_COLLAGE_GAIN, "same_kernel", same_json(c), "arms", arms_json(c));
+    *out = json_pack("{s:s, s:i, s:o, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f, s:f}, s:o, s:o, "
+                     "s:{s:s*, s:s*}, s:i, s:o, s:o}",
+                     "format", "sparge-gen compare", "version", 3, "command",
+                     sg_settings_command(c->settings, SG_COMMAND_COMPARE, "again"), "settings", c->settings, "repeat",
+                     c->run.rounds, "measured", "before compression", "tokens", (json_int_t)c->plan.tokens, "latent",
+                     (json_int_t)d[0], (json_int_t)d[1], (json_int_t)d[2], (json_int_t)d[3], "prompt_tokens",
+                     w->prompt_tokens, "negative_tokens", w->negative_tokens, "shared_seconds", "load",
+                     w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT], "encode",
+                     w->seconds[SG_STAGE_ENCODE], "warm_up", w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE],
+                     "side", side_json(c), "sheet", c->sheet ? sheet_json(c) : json_null(), "pictures",
+                     sg_picture_keys[0], c->picture[0], sg_picture_keys[1], c->picture[1], "gain", SG_COLLAGE_GAIN,
+                     "same_kernel", same_json(c), "arms", arms_json(c));
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "report.json: out of memory");
 }
 

@@ -17,7 +17,8 @@ static void say_set(sg_eval *v)
     if (set->skipped)
         sg_progress_say(&v->run.session.progress, "%d left out; the first: %s", set->skipped, set->first_skipped.text);
     if (*set->unread)
-        sg_progress_say(&v->run.session.progress, "%s: %s is not known and passed over", v->settings->prompts, set->unread);
+        sg_progress_say(&v->run.session.progress, "%s: %s is not known and passed over", v->settings->prompts,
+                        set->unread);
     sg_notice_comments(&v->run.session.progress, v->settings->prompts, set);
     if (v->moved)
         sg_progress_say(
@@ -50,9 +51,9 @@ static void say_start(sg_eval *v)
     sg_arm_run_say(&v->run, &v->run.arm->now.plan);
     say_same(v);
     if (v->rank.size > 1) snprintf(part, sizeof part, " (part %d of %d)", v->rank.rank + 1, v->rank.size);
-    sg_progress_say(&v->run.session.progress, "%d prompt%s%s, %d each, by %d arm%s: %lld %s%s to be made",
-                    v->set.count, sg_plural(v->set.count), part, v->per_prompt, v->run.arms.count,
-                    sg_plural(v->run.arms.count), (long long)v->due, noun(v), sg_plural(v->due));
+    sg_progress_say(&v->run.session.progress, "%d prompt%s%s, %d each, by %d arm%s: %lld %s%s to be made", v->set.count,
+                    sg_plural(v->set.count), part, v->per_prompt, v->run.arms.count, sg_plural(v->run.arms.count),
+                    (long long)v->due, noun(v), sg_plural(v->due));
 }
 
 static void say_end(sg_eval *v)

@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/path.h"
 #include "base/text.h"
+#include "json_build.h"
 #include "json_input.h"
 #include "option_rules.h"
 #include "report_settings.h"
@@ -50,24 +51,23 @@ static json_t *hexadecimal(uint64_t hash)
 
 static json_t *names_json(const sg_eval *v)
 {
-    json_t *const a = json_array();
-    bool          whole = a;
-    for (int i = 0; i < v->run.arms.count && whole; i++)
-        whole = json_array_append_new(a, json_string(v->run.arms.arm[i].name)) == 0;
-    return sg_report_if_complete(a, whole);
+    json_t *a = json_array();
+    for (int i = 0; i < v->run.arms.count; i++) sg_json_append(&a, json_string(v->run.arms.arm[i].name));
+    return a;
 }
 
+/* Whatever the size, which entries may have. */
 static json_t *arm_settings_json(const sg_eval *v)
 {
-    json_t *const a = json_array();
-    bool          whole = a;
-    for (int i = 0; i < v->run.arms.count && whole; i++) {
-        sg_settings   kept = v->run.arm[i].now.settings; /* whatever the size, which entries may have */
-        json_t *const j = json_pack("{s:s}", "folder", v->run.arms.arm[i].file);
+    json_t *a = json_array();
+    for (int i = 0; i < v->run.arms.count; i++) {
+        sg_settings kept = v->run.arm[i].now.settings;
+        json_t     *j = json_pack("{s:s}", "folder", v->run.arms.arm[i].file);
         sg_settings_drop_idle(&kept, SG_OPTION_ATTENTION);
-        whole = sg_settings_put(j, &kept, SG_OPTION_RENDER, false) && json_array_append_new(a, j) == 0;
+        sg_settings_put(&j, &kept, SG_OPTION_RENDER, false);
+        sg_json_append(&a, j);
     }
-    return sg_report_if_complete(a, whole);
+    return a;
 }
 
 /* What all arms have in common; of the machine what was asked for, since ranks may run on several. */
@@ -84,29 +84,22 @@ static sg_settings kept_of(const sg_eval *v)
     return s;
 }
 
-/* The command makes all of it again, in a folder of its own: in this one nothing is left to do. */
+/* The command makes all of it again, in a folder of its own: in this one nothing is left to do. It has names as they were
+ * typed. */
 sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
 {
     const sg_settings kept = kept_of(v);
-    json_t           *j = NULL, *typed = NULL; /* the command has names as they were typed */
-    SG_TRY(sg_report_settings(&typed, &kept, &v->run.shared.request, &v->run.session.info, true, e));
-    json_t *const command = sg_settings_command(typed, SG_COMMAND_EVAL, "again");
+    json_t *const     typed = sg_report_settings(&kept, &v->run.shared.request, &v->run.session.info, true);
+    json_t           *j = sg_report_settings(&kept, &v->run.shared.request, &v->run.session.info, false);
+    json_object_del(j, "clip");
+    sg_json_join(&j, json_pack("{s:o, s:s, s:i, s:{s:o, s:i, s:o}, s:o, s:o, s:O*}", "command",
+                               sg_settings_command(typed, SG_COMMAND_EVAL, "again"), "format", SG_EVAL_FORMAT,
+                               "version", VERSION, "prompts", "file", sg_report_name(sg_path_name(kept.prompts)),
+                               "count", v->set.count, "hash", hexadecimal(hash_prompts(v)), "arms", names_json(v),
+                               "arm_settings", arm_settings_json(v), "clip", v->clip));
     json_decref(typed);
-    sg_status status = sg_report_settings(&j, &kept, &v->run.shared.request, &v->run.session.info, false, e);
-    if (status != SG_OK) {
-        json_decref(command);
-        return status;
-    }
-    json_t *const rest = json_pack(
-        "{s:o, s:s, s:i, s:{s:o, s:i, s:o}, s:o, s:o}", "command", command, "format", SG_EVAL_FORMAT, "version",
-        VERSION, "prompts", "file", sg_report_name(sg_path_name(kept.prompts)), "count", v->set.count, "hash",
-        hexadecimal(hash_prompts(v)), "arms", names_json(v), "arm_settings", arm_settings_json(v));
-    (void)json_object_del(j, "clip");
-    const bool whole =
-        rest && json_object_update(j, rest) == 0 && (!v->clip || json_object_set(j, "clip", v->clip) == 0);
-    json_decref(rest);
-    *out = sg_report_if_complete(j, whole);
-    return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "manifest.json: out of memory");
+    *out = j;
+    return j ? SG_OK : sg_error_set(e, SG_E_MEMORY, "manifest.json: out of memory");
 }
 
 /* ---- the one that is there ---- */

@@ -3,6 +3,7 @@
 #include "base/output_file.h"
 #include "base/path.h"
 #include "file_options.h"
+#include "json_build.h"
 #include "sink.h"
 
 #include <math.h>
@@ -215,19 +216,18 @@ void sg_eval_pictures_note(const sg_eval *v, int prompt, sg_settings *s)
     if (!s->video && !starts(v)) s->strength = NAN;
 }
 
-bool sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line)
+void sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line)
 {
     const sg_eval_pictures *const at = &v->pictures;
-    bool                          whole = true;
     for (int i = 0; i < SG_IMAGES && at->of == prompt; i++) {
         char        path[PATH_MAX];
         const char *inside;
-        if (!at->now.path[i]) continue;
+        json_t     *picture = json_incref(json_object_get(line, sg_picture_keys[i]));
+        if (!picture) continue;
         file_path(path, &inside, v, prompt, i);
-        whole = whole &&
-                json_object_set_new(json_object_get(line, sg_picture_keys[i]), "picture", sg_report_name(inside)) == 0;
+        sg_json_set(&picture, "picture", sg_report_name(inside));
+        json_decref(picture);
     }
-    return whole;
 }
 
 void sg_eval_pictures_close(sg_eval *v)

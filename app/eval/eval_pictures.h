@@ -25,8 +25,8 @@ sg_status sg_eval_pictures_take(sg_eval *v, int prompt, sg_request *r, sg_error 
 /* Gives to s the pictures and the video of this entry, if they were taken. */
 void sg_eval_pictures_note(const sg_eval *v, int prompt, sg_settings *s);
 
-/* Adds to a line of results, which has these pictures, where they are in the folder. False: no memory. */
-bool sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line);
+/* Adds to a line of results, which has these pictures, where they are in the folder. */
+void sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line);
 
 void sg_eval_pictures_close(sg_eval *v);
 

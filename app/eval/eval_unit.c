@@ -74,10 +74,9 @@ static sg_settings kept_of(const work *w)
 static sg_status make_settings(const work *w, char **text, sg_error *e)
 {
     const sg_settings kept = kept_of(w);
-    json_t           *settings = NULL;
-    SG_TRY(sg_report_settings(&settings, &kept, &w->r->now.request, &w->v->run.session.info, false, e));
-    const sg_status status = sg_report_text(text, settings, e);
-    json_decref(settings);
+    json_t *const     j = sg_report_settings(&kept, &w->r->now.request, &w->v->run.session.info, false);
+    const sg_status   status = sg_report_text(text, j, e);
+    json_decref(j);
     return status;
 }
 
@@ -92,28 +91,20 @@ static json_t *groups_json(const sg_eval *v, int prompt)
     return a;
 }
 
-/* What the clip was made from. */
-static bool put_inputs(json_t *line, const sg_settings *kept)
-{
-    static const char *const names[] = {"image", "last-image", "video", "strength", "fit"};
-    bool                     whole = true;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        whole = sg_settings_put_option(line, kept, sg_option_find(names[i], strlen(names[i]), kept->command), false) &&
-                whole;
-    return whole;
-}
-
 static json_t *start_line(const work *w, const char *status)
 {
-    const sg_eval *const    v = w->v;
-    const sg_request *const r = &w->r->now.request;
-    json_t *const           line =
-        json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:o, s:I, s:i, s:i, s:i}", "version", SG_EVAL_LINE_VERSION,
-                  "arm", v->run.arms.arm[w->arm].name, "arm_index", w->arm, "prompt", w->prompt, "clip", w->clip, "status",
-                  status, "text", r->prompt, "groups", groups_json(v, w->prompt), "seed", (json_int_t)r->seed, "width",
-                  r->width, "height", r->height, "frames", r->frames);
-    const sg_settings kept = kept_of(w);
-    return sg_report_if_complete(line, line && put_inputs(line, &kept) && sg_eval_pictures_add(v, w->prompt, line));
+    static const char *const made_from[] = {"image", "last-image", "video", "strength", "fit"};
+    const sg_eval *const     v = w->v;
+    const sg_request *const  r = &w->r->now.request;
+    const sg_settings        kept = kept_of(w);
+    json_t                  *line = json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:o, s:I, s:i, s:i, s:i}", "version",
+                                              SG_EVAL_LINE_VERSION, "arm", w->r->arm->name, "arm_index", w->arm, "prompt", w->prompt,
+                                              "clip", w->clip, "status", status, "text", r->prompt, "groups", groups_json(v, w->prompt),
+                                              "seed", (json_int_t)r->seed, "width", r->width, "height", r->height, "frames", r->frames);
+    for (size_t i = 0; i < sizeof made_from / sizeof *made_from; i++)
+        sg_settings_put_option(&line, &kept, sg_option_find(made_from[i], strlen(made_from[i]), kept.command), false);
+    sg_eval_pictures_add(v, w->prompt, line);
+    return line;
 }
 
 /* ---- its files ---- */
@@ -160,10 +151,10 @@ static sg_status make_clip(work *w, sg_error *e)
 }
 
 /* Takes the line. */
-static sg_status add_line(const work *w, json_t *line, bool whole, sg_error *e)
+static sg_status add_line(const work *w, json_t *line, sg_error *e)
 {
     const sg_status status =
-        whole ? sg_eval_log_add(&w->v->log, line, e) : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", w->file);
+        line ? sg_eval_log_add(&w->v->log, line, e) : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", w->file);
     json_decref(line);
     return status;
 }
@@ -174,7 +165,7 @@ static sg_status log_done(const work *w, sg_error *e)
     sg_json_join(&line, sg_arm_json(w->r, w->arm == 0));
     sg_json_join(&line, json_pack("{s:o, s:o, s:i}", "file", sg_report_name(w->file), "picture",
                                   sg_report_name(w->picture_file), "non_finite", 0));
-    return add_line(w, line, line, e);
+    return add_line(w, line, e);
 }
 
 static bool ends_the_run(sg_status s) { return s == SG_E_FILE || s == SG_E_DEVICE || s == SG_E_CANCELLED; }
@@ -184,10 +175,10 @@ static sg_status log_failed(const work *w, const sg_error *why, sg_error *e)
 {
     sg_eval *const v = w->v;
     if (ends_the_run(why->code)) return sg_error_set(e, why->code, "%s", why->text);
-    json_t *const line = start_line(w, "failed");
-    const bool    whole = line && json_object_set_new(line, "error", sg_report_name(why->text)) == 0 &&
-                       json_object_set_new(line, "non_finite", json_integer(why->code == SG_E_NUMERIC)) == 0;
-    const sg_status status = add_line(w, line, whole, e);
+    json_t *line = start_line(w, "failed");
+    sg_json_join(&line,
+                 json_pack("{s:o, s:i}", "error", sg_report_name(why->text), "non_finite", why->code == SG_E_NUMERIC));
+    const sg_status status = add_line(w, line, e);
     v->failed++;
     v->failure = why->code;
     sg_progress_say(&v->run.session.progress, "failed: %s: %s", w->file, why->text);

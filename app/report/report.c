@@ -3,6 +3,7 @@
 #include "base/output_file.h"
 #include "base/path.h"
 #include "base/utf8.h"
+#include "json_build.h"
 #include "json_input.h"
 
 #include <inttypes.h>
@@ -10,19 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static sg_status packed(json_t **out, json_t *value, const char *what, sg_error *e)
-{
-    *out = value;
-    return value ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: cannot be put into JSON", what);
-}
-
-json_t *sg_report_if_complete(json_t *j, bool whole)
-{
-    if (whole) return j;
-    json_decref(j);
-    return NULL;
-}
 
 json_t *sg_report_name(const char *name)
 {
@@ -45,29 +33,23 @@ static json_t *phase(const sg_phase_plan *p)
 
 json_t *sg_report_number(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 
-/* Under its name; the second text encoder's is "text_2". */
-static bool set_phase(json_t *j, const sg_phase_plan *p)
+/* Each phase is under its name; the second text encoder's is "text_2". */
+json_t *sg_report_plan(const sg_plan *p)
 {
-    char key[SG_PHASE_NAME + 16];
-    snprintf(key, sizeof key, p->number > 1 ? "%s_%d" : "%s", p->name, p->number);
-    return json_object_set_new(j, key, phase(p)) == 0;
-}
-
-sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e)
-{
-    json_t *const j = json_object();
-    json_t *const rest =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I,I,I], s:I}", "base_bytes", (json_int_t)p->base,
-                  "input_bytes", (json_int_t)p->input, "output_bytes", (json_int_t)p->output, "preview_bytes",
-                  (json_int_t)p->preview, "staging_bytes", (json_int_t)p->staging, "peak_bytes", (json_int_t)p->peak,
-                  "need_bytes", (json_int_t)p->need, "available_bytes", (json_int_t)p->available, "host_bytes",
-                  (json_int_t)p->host, "latent", (json_int_t)p->latent[0], (json_int_t)p->latent[1],
-                  (json_int_t)p->latent[2], (json_int_t)p->latent[3], "tokens", (json_int_t)p->tokens);
-    bool whole = j && rest;
-    for (int i = 0; whole && i < p->phases; i++) whole = set_phase(j, &p->phase[i]);
-    whole = whole && json_object_update(j, rest) == 0;
-    json_decref(rest);
-    return packed(out, sg_report_if_complete(j, whole), "plan", e);
+    json_t *j = json_object();
+    for (const sg_phase_plan *k = p->phase; k < p->phase + p->phases; k++) {
+        char key[SG_PHASE_NAME + 16];
+        snprintf(key, sizeof key, k->number > 1 ? "%s_%d" : "%s", k->name, k->number);
+        sg_json_set(&j, key, phase(k));
+    }
+    sg_json_join(&j, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I,I,I], s:I}", "base_bytes",
+                               (json_int_t)p->base, "input_bytes", (json_int_t)p->input, "output_bytes",
+                               (json_int_t)p->output, "preview_bytes", (json_int_t)p->preview, "staging_bytes",
+                               (json_int_t)p->staging, "peak_bytes", (json_int_t)p->peak, "need_bytes",
+                               (json_int_t)p->need, "available_bytes", (json_int_t)p->available, "host_bytes",
+                               (json_int_t)p->host, "latent", (json_int_t)p->latent[0], (json_int_t)p->latent[1],
+                               (json_int_t)p->latent[2], (json_int_t)p->latent[3], "tokens", (json_int_t)p->tokens));
+    return j;
 }
 
 static json_t *seconds(const sg_report *r)
@@ -97,63 +79,44 @@ sg_status sg_report_save(const char *path, const json_t *j, sg_error *e)
     return status;
 }
 
-static json_t *render_json(json_t *settings, const char *clip, const sg_report *r, json_t *plan)
-{
-    return json_pack("{s:O, s:o, s:s, s:s, s:I, s:i, s:i, s:I, s:o, s:i, s:f, s:I, s:o, s:I, s:o}", "settings",
-                     settings, "output", sg_report_name(clip), "device", r->device, "dtype", r->dtype, "seed",
-                     (json_int_t)r->seed, "prompt_tokens", r->prompt_tokens, "negative_tokens", r->negative_tokens,
-                     "tokens", (json_int_t)r->plan.tokens, "seconds", seconds(r), "steps", r->steps_done,
-                     "seconds_per_step", r->steps_done ? r->seconds[SG_STAGE_DENOISE] / r->steps_done : 0.0,
-                     "peak_bytes", (json_int_t)r->peak_bytes, "stage_peak_bytes", stage_peaks(r), "held_bytes",
-                     (json_int_t)r->held_bytes, "plan", plan);
-}
-
 json_t *sg_report_skipped_steps(const sg_report *r)
 {
-    json_t *const j = json_array();
-    bool          whole = j;
-    for (int i = 0; whole && i < r->steps_done; i++)
-        if (r->skipped[i]) whole = json_array_append_new(j, json_integer(i)) == 0;
-    return sg_report_if_complete(j, whole);
+    json_t *j = json_array();
+    for (int i = 0; i < r->steps_done; i++)
+        if (r->skipped[i]) sg_json_append(&j, json_integer(i));
+    return j;
 }
 
 /* With a cache: the steps that it skipped; of --cache shadow their errors, too. */
-static bool add_cache(json_t *j, const json_t *settings, const sg_report *r)
+static void add_cache(json_t **j, const char *name, const sg_report *r)
 {
-    const char *const name = json_string_value(json_object_get(settings, "cache"));
-    if (!name) return true;
-    json_t *const cache = json_pack("{s:o}", "skipped_steps", sg_report_skipped_steps(r));
-    bool          whole = json_object_set_new(j, "cache", cache) == 0;
-    if (strcmp(name, sg_cache_names[SG_CACHE_SHADOW]) != 0) return whole;
-    json_t *const errors = json_array();
+    json_t *cache = json_pack("{s:o}", "skipped_steps", sg_report_skipped_steps(r)), *errors = json_array();
     for (int i = 0; i < r->steps_done; i++)
-        if (r->skipped[i]) whole = json_array_append_new(errors, json_real((double)r->skip_error[i])) == 0 && whole;
-    whole = json_object_set_new(cache, "errors", errors) == 0 && whole;
-    return json_object_set_new(cache, "latent_error", json_real(r->latent_error)) == 0 && whole;
-}
-
-/* Tokens that the text encoder did not read, where there are some. */
-static bool add_cut(json_t *j, const sg_report *r)
-{
-    static const char *const name[] = {"prompt_tokens_cut", "negative_tokens_cut"};
-    bool                     whole = true;
-    for (int i = 0; i < 2; i++)
-        if (r->plan.cut[i]) whole = json_object_set_new(j, name[i], json_integer(r->plan.cut[i])) == 0 && whole;
-    return whole;
+        if (r->skipped[i]) sg_json_append(&errors, json_real((double)r->skip_error[i]));
+    if (strcmp(name, sg_cache_names[SG_CACHE_SHADOW]) == 0)
+        sg_json_join(&cache, json_pack("{s:O, s:f}", "errors", errors, "latent_error", r->latent_error));
+    json_decref(errors);
+    sg_json_set(j, "cache", cache);
 }
 
 sg_status sg_report_write(const char *path, json_t *settings, const char *clip, const sg_report *r, json_t *attention,
                           sg_error *e)
 {
-    json_t   *plan = NULL, *j = NULL;
-    sg_status status = sg_report_plan(&plan, &r->plan, e);
-    if (status == SG_OK) status = packed(&j, render_json(settings, clip, r, plan), "report", e);
-    if (status == SG_OK && !(add_cut(j, r) && add_cache(j, settings, r)))
-        status = sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
-    if (status == SG_OK && attention && json_object_set(j, "attention", attention) != 0)
-        status = sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
-    if (status == SG_OK) status = sg_report_save(path, j, e);
+    const char *const cache = json_string_value(json_object_get(settings, "cache"));
+    json_t           *j =
+        json_pack("{s:O, s:o, s:s, s:s, s:I, s:i, s:i, s:I, s:o, s:i, s:f, s:I, s:o, s:I, s:o, s:o*}", "settings",
+                  settings, "output", sg_report_name(clip), "device", r->device, "dtype", r->dtype, "seed",
+                  (json_int_t)r->seed, "prompt_tokens", r->prompt_tokens, "negative_tokens", r->negative_tokens,
+                  "tokens", (json_int_t)r->plan.tokens, "seconds", seconds(r), "steps", r->steps_done,
+                  "seconds_per_step", r->steps_done ? r->seconds[SG_STAGE_DENOISE] / r->steps_done : 0.0, "peak_bytes",
+                  (json_int_t)r->peak_bytes, "stage_peak_bytes", stage_peaks(r), "held_bytes",
+                  (json_int_t)r->held_bytes, "plan", sg_report_plan(&r->plan), "attention", attention);
+    /* tokens that the text encoder did not read */
+    if (r->plan.cut[0]) sg_json_set(&j, "prompt_tokens_cut", json_integer(r->plan.cut[0]));
+    if (r->plan.cut[1]) sg_json_set(&j, "negative_tokens_cut", json_integer(r->plan.cut[1]));
+    if (cache && strcmp(cache, sg_cache_names[SG_CACHE_OFF]) != 0) add_cache(&j, cache, r);
+    if (!j) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
+    const sg_status status = sg_report_save(path, j, e);
     json_decref(j);
-    json_decref(attention);
     return status;
 }

@@ -12,16 +12,14 @@
 /* A file's name as JSON, which is UTF-8: of other names only ASCII is kept. NULL: no memory. */
 json_t *sg_report_name(const char *name);
 
-/* Returns j if it is complete; otherwise drops j and returns NULL. */
-json_t *sg_report_if_complete(json_t *j, bool whole);
-
 /* [step, ...], from 0: those that the cache skipped. */
 json_t *sg_report_skipped_steps(const sg_report *r);
 
 /* JSON has no infinity and no NaN: null. */
 json_t *sg_report_number(double v);
 
-sg_status sg_report_plan(json_t **out, const sg_plan *p, sg_error *e) SG_MUST_USE;
+/* NULL: no memory, as above. */
+json_t *sg_report_plan(const sg_plan *p);
 
 /* Writes j as text to path; "-" is stdout. */
 sg_status sg_report_save(const char *path, const json_t *j, sg_error *e) SG_MUST_USE;

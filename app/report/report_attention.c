@@ -1,6 +1,7 @@
 /* report_attention.c - see report_attention.h. */
 #include "report_attention.h"
 #include "base/text.h"
+#include "json_build.h"
 #include "report.h"
 
 #include <stdio.h>
@@ -169,9 +170,10 @@ static json_t *counts(const sum *t)
 
 static json_t *entry(int step, int layer, const sum *t)
 {
-    json_t *const j = json_pack("{s:i, s:i, s:s, s:s}", "step", step, "layer", layer, "kind",
-                                sg_attention_names[kind_of(t)], "why", why_names[why_of(t)]);
-    return sg_report_if_complete(j, kind_of(t) != SG_ATTENTION_SPARGE || json_object_update_new(j, counts(t)) == 0);
+    json_t *j = json_pack("{s:i, s:i, s:s, s:s}", "step", step, "layer", layer, "kind", sg_attention_names[kind_of(t)],
+                          "why", why_names[why_of(t)]);
+    if (kind_of(t) == SG_ATTENTION_SPARGE) sg_json_join(&j, counts(t));
+    return j;
 }
 
 static const struct {
@@ -200,29 +202,26 @@ double sg_attention_trace_seconds(const sg_trace *trace)
 static json_t *stage_seconds(const sg_trace *trace)
 {
     json_t *j = json_object();
-    bool    whole = j;
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         const double seconds = json_real_value(json_object_get(j, stages[i].stage)) + op_seconds(trace, stages[i].op);
-        whole = whole && json_object_set_new(j, stages[i].stage, json_real(seconds)) == 0;
+        sg_json_set(&j, stages[i].stage, json_real(seconds));
     }
-    return sg_report_if_complete(j, whole);
+    return j;
 }
 
 json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, const sg_trace *trace)
 {
-    json_t *const entries = json_array();
-    sum           all = {0};
-    bool          whole = entries;
+    json_t *entries = json_array(), *totals;
+    sum     all = {0};
     for (size_t k = 0; k < entries_of(r); k++) add(&all, &r->count[k]);
     for (int i = 0; i < r->steps; i++)
-        for (int l = 0; l < r->layers && whole; l++) {
+        for (int l = 0; l < r->layers; l++) {
             const sum t = of_step(r, i, l);
-            if (t.entries) whole = json_array_append_new(entries, entry(i, l, &t)) == 0;
+            if (t.entries) sg_json_append(&entries, entry(i, l, &t));
         }
-    json_t *const totals = counts(&all);
-    for (int k = 0; whole && k < 3; k++) /* layers, of each pass */
-        whole = json_object_set_new(totals, sg_attention_names[k], json_integer(all.of_kind[k])) == 0;
-    json_t *const j = json_pack("{s:o, s:o, s:o}", "policy", sg_report_policy(p), "totals", totals, "layers", entries);
-    if (whole && trace && trace->rows) whole = json_object_set_new(j, "seconds", stage_seconds(trace)) == 0;
-    return sg_report_if_complete(j, whole);
+    totals = counts(&all);
+    for (int k = 0; k < 3; k++) /* layers, of each pass */
+        sg_json_set(&totals, sg_attention_names[k], json_integer(all.of_kind[k]));
+    return json_pack("{s:o, s:o, s:o, s:o*}", "policy", sg_report_policy(p), "totals", totals, "layers", entries,
+                     "seconds", trace && trace->rows ? stage_seconds(trace) : NULL);
 }

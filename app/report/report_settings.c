@@ -3,6 +3,7 @@
 #include "base/path.h"
 #include "base/utf8.h"
 #include "command_table.h"
+#include "json_build.h"
 #include "json_input.h"
 #include "option_rules.h"
 #include "report.h"
@@ -25,8 +26,6 @@ static const char *key_of(char key[48], const sg_option *o)
     return key;
 }
 
-static bool set(json_t *j, const char *key, json_t *v) { return json_object_set_new(j, key, v) == 0; }
-
 static json_t *hexadecimal(uint64_t hash) { return json_sprintf("%016" PRIx64, hash); }
 
 /* By its own name; that of a model's folder is its name wherever it is opened from. */
@@ -34,10 +33,10 @@ static json_t *file_json(const char *path, uint64_t hash, bool model, bool whole
 {
     char        real[PATH_MAX];
     const char *named = model && realpath(path, real) ? real : path;
-    json_t     *name = sg_report_name(whole && !hash ? path : sg_path_name(named)), *j = name;
-    if (hash) j = json_pack("{s:o, s:o}", "file", name, "hash", hexadecimal(hash));
-    if (hash && whole) json_object_set_new(j, "path", sg_report_name(path));
-    return j;
+    json_t     *name = sg_report_name(whole && !hash ? path : sg_path_name(named));
+    if (!hash) return name;
+    return json_pack("{s:o, s:o, s:o*}", "file", name, "hash", hexadecimal(hash), "path",
+                     whole ? sg_report_name(path) : NULL);
 }
 
 static json_t *option_json(const sg_settings *s, const sg_option *o, bool paths)
@@ -62,45 +61,34 @@ static json_t *option_json(const sg_settings *s, const sg_option *o, bool paths)
 }
 
 /* A seed is always there. LoRAs are with the engine, which has read them. */
-bool sg_settings_put_option(json_t *j, const sg_settings *s, const sg_option *o, bool paths)
+void sg_settings_put_option(json_t **j, const sg_settings *s, const sg_option *o, bool paths)
 {
     char key[48];
-    if (o->kind == SG_OPTION_LIST || (o->kind != SG_OPTION_INT64 && !sg_settings_has(s, o))) return true;
-    return set(j, key_of(key, o), option_json(s, o, paths));
+    if (o->kind == SG_OPTION_LIST || (o->kind != SG_OPTION_INT64 && !sg_settings_has(s, o))) return;
+    sg_json_set(j, key_of(key, o), option_json(s, o, paths));
 }
 
-bool sg_settings_put(json_t *j, const sg_settings *s, unsigned phases, bool paths)
+void sg_settings_put(json_t **j, const sg_settings *s, unsigned phases, bool paths)
 {
     const sg_option *o;
-    bool             whole = true;
-    for (int i = 0; (o = sg_settings_next(s, phases, &i)) != NULL;)
-        whole = sg_settings_put_option(j, s, o, paths) && whole;
-    if (!s->hash.tuned || !(phases & SG_OPTION_ATTENTION)) return whole;
-    return set(j, "tuned", file_json(SG_THRESHOLDS_NAME, s->hash.tuned, false, false)) && whole;
+    for (int i = 0; (o = sg_settings_next(s, phases, &i)) != NULL;) sg_settings_put_option(j, s, o, paths);
+    if (s->hash.tuned && (phases & SG_OPTION_ATTENTION))
+        sg_json_set(j, "tuned", file_json(SG_THRESHOLDS_NAME, s->hash.tuned, false, false));
 }
 
 /* The LoRAs of the high-noise expert, or the others. */
-static bool put_loras(json_t *j, const char *key, const sg_model_info *info, bool high_noise)
+static void put_loras(json_t **j, const char *key, const sg_model_info *info, bool high_noise)
 {
-    json_t *const list = json_array();
-    bool          whole = list;
-    for (int i = 0; i < info->loras; i++) {
-        const sg_lora_info *const l = &info->lora[i];
-        if ((l->denoisers == 1) != high_noise) continue;
-        json_t *const one = json_pack("{s:o, s:f, s:o}", "file", sg_report_name(l->name), "strength", l->strength,
-                                      "hash", hexadecimal(l->hash));
-        if (l->fast) whole = set(one, "fast", json_true()) && whole;
-        whole = json_array_append_new(list, one) == 0 && whole;
-    }
-    if (json_array_size(list)) return json_object_set_new(j, key, list) == 0 && whole;
-    json_decref(list);
-    return whole;
-}
-
-static sg_status finished(json_t **out, json_t *j, bool whole, sg_error *e)
-{
-    *out = sg_report_if_complete(j, whole);
-    return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
+    json_t *list = json_array();
+    for (const sg_lora_info *l = info->lora; l < info->lora + info->loras; l++)
+        if ((l->denoisers == 1) == high_noise)
+            sg_json_append(&list,
+                           json_pack("{s:o, s:f, s:o, s:o*}", "file", sg_report_name(l->name), "strength", l->strength,
+                                     "hash", hexadecimal(l->hash), "fast", l->fast ? json_true() : NULL));
+    if (list && !json_array_size(list))
+        json_decref(list);
+    else
+        sg_json_set(j, key, list);
 }
 
 static json_t *start(const sg_model_info *info)
@@ -108,42 +96,41 @@ static json_t *start(const sg_model_info *info)
     return json_pack("{s:s, s:s}", "program", "sparge-gen " SG_VERSION, "device", info->device);
 }
 
-sg_status sg_report_settings(json_t **out, const sg_settings *kept, const sg_request *r, const sg_model_info *info,
-                             bool paths, sg_error *e)
+json_t *sg_report_settings(const sg_settings *kept, const sg_request *r, const sg_model_info *info, bool paths)
 {
-    json_t *const j = start(info);
-    const double  threshold = sg_request_cache_threshold(r);
-    bool          whole = j && sg_settings_put(j, kept, SG_OPTION_KEPT, paths);
-    whole = whole && put_loras(j, "lora", info, false) && put_loras(j, "high_noise_lora", info, true);
+    json_t      *j = start(info);
+    const double threshold = sg_request_cache_threshold(r);
+    sg_settings_put(&j, kept, SG_OPTION_KEPT, paths);
+    put_loras(&j, "lora", info, false);
+    put_loras(&j, "high_noise_lora", info, true);
     if (threshold > 0)
-        whole = whole && set(j, "cache_threshold",
-                             json_pack("{s:s, s:o, s:f}", "file", SG_THRESHOLDS_NAME, "hash",
-                                       hexadecimal(info->thresholds), "threshold", threshold));
-    return finished(out, j, whole, e);
+        sg_json_set(&j, "cache_threshold",
+                    json_pack("{s:s, s:o, s:f}", "file", SG_THRESHOLDS_NAME, "hash", hexadecimal(info->thresholds),
+                              "threshold", threshold));
+    return j;
 }
 
 /* Latents bring their picture along: what their file tells of it still holds, if it tells anything. */
-sg_status sg_report_decoding(json_t **out, const sg_settings *kept, const sg_request *r, const char *note,
-                             const sg_model_info *info, bool paths, sg_error *e)
+json_t *sg_report_decoding(const sg_settings *kept, const sg_request *r, const char *note, const sg_model_info *info,
+                           bool paths)
 {
-    json_t *const now = start(info), *made = note ? json_loads(note, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    json_t *now = start(info), *made = note ? json_loads(note, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    sg_settings_put(&now, kept, SG_OPTION_LOAD | SG_OPTION_OUTPUT, paths);
+    sg_json_join(&now, json_pack("{s:o, s:i, s:i}", "latents", sg_report_name(r->latents_in), "width", r->width,
+                                 "height", r->height));
+    if (info->frames.step) /* not of images */
+        sg_json_join(&now, json_pack("{s:i, s:i}", "frames", r->frames, "fps", r->fps));
     if (!json_is_object(made)) {
         json_decref(made);
-        made = json_object();
+        return now;
     }
-    bool whole = now && made && sg_settings_put(now, kept, SG_OPTION_LOAD | SG_OPTION_OUTPUT, paths);
-    whole = whole && set(now, "latents", sg_report_name(r->latents_in)) && set(now, "width", json_integer(r->width)) &&
-            set(now, "height", json_integer(r->height));
-    if (info->frames.step) /* not of images */
-        whole = whole && set(now, "frames", json_integer(r->frames)) && set(now, "fps", json_integer(r->fps));
-    whole = whole && json_object_update(made, now) == 0;
-    json_decref(now);
-    return finished(out, made, whole, e);
+    sg_json_join(&made, now);
+    return made;
 }
 
 sg_status sg_report_text(char **out, const json_t *settings, sg_error *e)
 {
-    *out = sg_json_text(settings, JSON_COMPACT | SG_REPORT_DIGITS);
+    *out = settings ? sg_json_text(settings, JSON_COMPACT | SG_REPORT_DIGITS) : NULL;
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "settings: cannot be put into JSON");
 }
 

@@ -15,20 +15,19 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Adds the options of these phases to j; paths: a file's whole path, too. False: no memory. */
-bool sg_settings_put(json_t *j, const sg_settings *s, unsigned phases, bool paths);
+/* Adds the options of these phases to an object, as json_build.h does; paths: a file's whole path, too. */
+void sg_settings_put(json_t **j, const sg_settings *s, unsigned phases, bool paths);
 
 /* Adds this option, if s has it. */
-bool sg_settings_put_option(json_t *j, const sg_settings *s, const sg_option *o, bool paths);
+void sg_settings_put_option(json_t **j, const sg_settings *s, const sg_option *o, bool paths);
 
-/* What `kept` has in phases that are kept, and what a clip keeps beside. The caller owns *out. SG_E_MEMORY. */
-sg_status sg_report_settings(json_t **out, const sg_settings *kept, const sg_request *r, const sg_model_info *info,
-                             bool paths, sg_error *e) SG_MUST_USE;
+/* What `kept` has in phases that are kept, and what a clip keeps beside. NULL: no memory. */
+json_t *sg_report_settings(const sg_settings *kept, const sg_request *r, const sg_model_info *info, bool paths);
 
 /* Settings of a clip whose latents, r's latents_in, were read and decoded: note is what their file tells of them; NULL: it
  * tells nothing. */
-sg_status sg_report_decoding(json_t **out, const sg_settings *kept, const sg_request *r, const char *note,
-                             const sg_model_info *info, bool paths, sg_error *e) SG_MUST_USE;
+json_t *sg_report_decoding(const sg_settings *kept, const sg_request *r, const char *note, const sg_model_info *info,
+                           bool paths);
 
 /* Settings as sg_report_settings has them, or a program before it had them, which may be hostile: what is of another type
  * than its option is passed over. Strings are borrowed from j, which gets some. s is empty but for its command. */
@@ -41,7 +40,7 @@ void sg_settings_print(FILE *f, json_t *settings, sg_command command, const char
 /* The same as JSON; NULL: no memory. */
 json_t *sg_settings_command(json_t *settings, sg_command command, const char *output);
 
-/* As one line of text, the caller's to free. */
+/* As one line of text, the caller's to free. SG_E_MEMORY, also where settings is NULL. */
 sg_status sg_report_text(char **out, const json_t *settings, sg_error *e) SG_MUST_USE;
 
 /* text with the control characters that could steer a terminal as \n, \t or \xNN, and those of `more` behind a backslash. */

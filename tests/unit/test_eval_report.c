@@ -147,6 +147,7 @@ static void test_bad_lines(void **state)
     sg_eval_clip c;
     sg_error     e = {0};
     assert_refused(sg_eval_line_read(&c, "{\0}", 3, "f", 1, &e), SG_E_FORMAT, &e, "zero byte");
+    sg_eval_clip_free(&c);
 }
 
 static void test_paths(void **state)
