@@ -99,7 +99,7 @@ expect_files() {
     [[ $there == "$(printf '%s\n' "$@" | sort | tr '\n' ' ')" || ($# == 0 && -z $there) ]] || fail "the folder holds: $there"
 }
 
-# Ends unless the command ends with CODE and a message that holds TEXT, prints nothing else and leaves the folder as it is.
+# Ends unless the command ends with CODE and a message that holds TEXT, and leaves the folder as it is.
 refused() { # CODE TEXT ARGUMENT...
     local before code=0 message
     before=$(files)

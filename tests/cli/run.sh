@@ -39,7 +39,7 @@ for case in "$here/${CASES:-cases}"/$pattern.sh; do
     else
         failed+=("$name")
         echo "FAIL $name: exit $code"
-        tail -n 60 "$work/stdout"
+        tail -n 200 "$work/stdout"
         echo "--- stderr"
         tail -n 20 "$work/stderr"
     fi

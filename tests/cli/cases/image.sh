@@ -22,6 +22,7 @@ for prefix in "crop.json settings." "told.json "; do
     has ${prefix% *} "${prefix#* }"{image.file=rgb.png,image.hash=275654a88a7ec809,last_image.file=base.jpg,fit=crop}
 done
 again=$(sparge-gen info told-0001.png | sed -n 's/^again: //p')
+[[ $again == *" --image rgb.png --last-image base.jpg --fit crop "* ]] || fail "$again"
 eval "$again -q -o again-%04d.png" && cmp told-0003.png again-0003.png || fail "$again"
 
 # an image encoder by itself

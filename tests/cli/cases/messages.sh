@@ -55,5 +55,4 @@ for ((n = 1; n <= ${#lines[@]}; n++)); do
     first=$n
 done >"$top/new"
 [[ ! ${UPDATE-} ]] || cp "$top/new" "$messages"
-[[ ! -e $top/left ]] || fail "$(<"$top/left")"
-diff -u "$messages" "$top/new" # what should be, what is
+diff -u "$messages" "$top/new" && [[ ! -e $top/left ]] || fail "$(cat "$top/left" 2>/dev/null)" # what should be, what is
