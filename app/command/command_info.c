@@ -1,4 +1,6 @@
 /* command_info.c - `sparge-gen info`: of a folder, the model and what a render costs; of a file, how it was made. */
+#include "base/file.h"
+#include "base/hash.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "build_facts.h"
@@ -14,7 +16,9 @@
 #include "sink.h"
 #include "tensor_source.h"
 
+#include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,12 +52,34 @@ static sg_status latents_settings(const char *path, char **out, sg_error *e)
     return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
 }
 
-/* Takes the text. */
-static sg_status settings_info(const char *path, char *text, bool as_json, sg_error *e)
+/* Doubts, in text, that the thresholds by which a clip was made are still beside its model: that which s opens, if it is
+ * called as the clip's was. key: where its settings keep the file and hash of the thresholds. */
+static void doubt_thresholds(char *text, size_t size, const json_t *settings, const char *key, const sg_settings *s)
 {
-    json_error_t  why;
-    const bool    fits = sg_json_fits(text, strlen(text), MAX_VALUES);
-    json_t *const settings = fits ? json_loads(text, JSON_REJECT_DUPLICATES, &why) : NULL;
+    char              path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1], now[17];
+    sg_model_path     model;
+    uint64_t          hash = SG_HASH;
+    sg_error          why = {0};
+    const char *const name = json_string_value(json_object_get(json_object_get(settings, "model"), "file"));
+    const char *const was = json_string_value(json_object_get(json_object_get(settings, key), "hash"));
+    if (!name || !was || sg_setup_model(&model, s, &why) != SG_OK || strcmp(name, model.name) != 0 ||
+        !sg_checkpoint_beside(model.dir, SG_THRESHOLDS_NAME, path, sizeof path))
+        return;
+    const bool there = sg_file_hash(&hash, path, &why) == SG_OK;
+    snprintf(now, sizeof now, "%016" PRIx64, hash);
+    if (!there)
+        snprintf(text, size, "%s, by which it was made, cannot be read", path);
+    else if (strcmp(now, was) != 0)
+        snprintf(text, size, "%s is another file (%s) than that by which it was made (%.16s)", path, now, was);
+}
+
+/* Takes the text. */
+static sg_status settings_info(const char *path, char *text, const sg_settings *s, sg_error *e)
+{
+    char         doubt[PATH_MAX + 128] = "";
+    json_error_t why;
+    const bool   fits = sg_json_fits(text, strlen(text), MAX_VALUES);
+    json_t      *settings = fits ? json_loads(text, JSON_REJECT_DUPLICATES, &why) : NULL;
     free(text);
     if (!fits) return sg_error_set(e, SG_E_FORMAT, "%s: its settings have more than %d values", path, MAX_VALUES);
     if (!settings && json_error_code(&why) == json_error_out_of_memory)
@@ -63,8 +89,11 @@ static sg_status settings_info(const char *path, char *text, bool as_json, sg_er
         json_decref(settings);
         return sg_error_set(e, SG_E_FORMAT, "%s: keeps no settings: its comment was not written by sparge-gen", path);
     }
+    doubt_thresholds(doubt, sizeof doubt, settings, "cache_threshold", s);
+    doubt_thresholds(doubt, sizeof doubt, settings, "tuned", s);
     sg_status status = SG_OK;
-    if (as_json) {
+    if (s->info_json) {
+        if (*doubt) sg_json_set(&settings, "doubt", sg_report_name(doubt));
         status = sg_report_save("-", settings, e);
     } else {
         const char *key;
@@ -76,6 +105,7 @@ static sg_status settings_info(const char *path, char *text, bool as_json, sg_er
             sg_print_value(stdout, value);
             putchar('\n');
         }
+        if (*doubt) sg_print(stdout, "%-16s %s\n", "doubt", doubt);
         print_command(settings, path);
     }
     json_decref(settings);
@@ -359,12 +389,13 @@ static sg_status model_info(const sg_settings *s, sg_error *e)
 sg_status sg_command_info(const sg_settings *s, sg_error *e)
 {
     struct stat st;
-    if (s->operand && s->model) return sg_error_set(e, SG_E_ARG, "info takes a folder or file, or --model, not both");
-    const bool file = s->operand && stat(s->operand, &st) == 0 && !S_ISDIR(st.st_mode);
-    char      *text = NULL;
+    const bool  file = s->operand && stat(s->operand, &st) == 0 && !S_ISDIR(st.st_mode);
+    char       *text = NULL;
     if (file) SG_TRY(latents_settings(s->operand, &text, e));
     if (file && !text && !holds_weights(s->operand)) SG_TRY(sg_sink_read_settings(s->operand, &text, e));
-    if (text) return settings_info(s->operand, text, s->info_json, e);
+    if (text) return settings_info(s->operand, text, s, e);
+    if (s->operand && s->model)
+        return sg_error_set(e, SG_E_ARG, "info takes a model's folder or file, or --model, not both");
     sg_settings with = *s;
     if (s->operand) with.model = s->operand;
     return model_info(&with, e);

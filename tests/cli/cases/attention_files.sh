@@ -27,3 +27,16 @@ for options in "--topk 0.25" "--preset paper" "--sparse-config none" "--attentio
 # What SpargeAttn's own tuning saves, of 6 layers of 6 heads.
 info --sparse-config "$corpus/thresholds/spargeattn" --preset paper
 has j attention.policy.tuned.layers=6 attention.policy.score=mean attention.policy.tail=false 'attention.doubt=*--preset paper --order row*'
+
+# A clip keeps the hash of the thresholds by which it was made: info tells if other ones are beside the model now.
+sparge-gen -m model "${prompt[@]}" "${large[@]}" --attention sparge -q -o c.png || fail
+beside() { sparge-gen info -m model --json c.png >j && sparge-gen info -m model c.png >log || fail; }
+beside
+has j tuned.file=sparge-attention.json doubt=
+echo >>model/sparge-attention.json
+beside
+has j 'doubt=*/sparge-attention.json is another file (*'
+grep -q '^doubt ' log || fail "$(<log)"
+rm model/sparge-attention.json
+beside
+has j 'doubt=*/sparge-attention.json, by which it was made, cannot be read'

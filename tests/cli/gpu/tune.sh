@@ -6,8 +6,8 @@ for backend in cpu cuda; do
     sparge-gen tune "${prompt[@]}" "${tiny[@]}" --backend $backend -o $backend.json --json r-$backend.json >log 2>&1 ||
         fail "$(<log)"
 done
-sparsity() { json r-$1.json reached.sparsity; }
-awk "BEGIN { d = $(sparsity cpu) - $(sparsity cuda); exit !(d < 0.01 && d > -0.01) }" ||
-    fail "$(sparsity cpu) skipped on the host, $(sparsity cuda) on the device"
+density() { json r-$1.json reached.density; }
+awk "BEGIN { d = $(density cpu) - $(density cuda); exit !(d < 0.01 && d > -0.01) }" ||
+    fail "$(density cpu) kept on the host, $(density cuda) on the device"
 sparge-gen "${prompt[@]}" --size 256x256 --frames 17 --steps 2 --cfg-scale 1 --backend cuda --quiet --dense-steps 0 \
     --sparse-config cuda.json -o a.y4m 2>log || fail "$(<log)"
