@@ -249,9 +249,9 @@ const sg_option sg_option_table[] = {
              "tokens on, and from 1024 on if this option or a threshold is given"},
     {.name = "arms", .kind = SG_OPTION_TEXT, .commands = COMPARE | EVAL, AT(arms), PHASE(INPUT), .value = "LIST",
      .help = "what to compare with the first of them: dense, sage, sparge, each with its own options\n"
-             "after colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:tail=off:name=mine, and\n"
-             "dense:steps=31, dense:cache=usual, dense:guidance=4 or dense:slg-scale=2.8; the options\n"
-             "below apply to all arms that have them; \\, is a comma in a value\n"
+             "after colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:tail=off:name=mine; those of\n"
+             "sampling too, as in dense:steps=31, dense:cfg-scale=4 or dense:cache=usual; the same\n"
+             "option outside applies to the arms that do not set it; \\, is a comma in a value\n"
              "(default: dense,sparge)"},
     {.name = "preset", .kind = SG_OPTION_CHOICE, .commands = CHOICE | TUNE, AT(preset), PHASE(ATTENTION),
      .choices = presets, .value = "NAME",
