@@ -28,7 +28,7 @@ sg_status sg_thresholds_new(sg_thresholds_file *f, int buckets, int layers, int 
 {
     const size_t         n = (size_t)buckets * (size_t)layers * (size_t)heads;
     sg_thresholds *const v = &f->values;
-    *f = (sg_thresholds_file){.bound = {NAN, NAN}, .reached = {NAN, NAN}, .sparsity = NAN};
+    *f = (sg_thresholds_file){.bound = {NAN, NAN}, .reached = {NAN, NAN}, .density = NAN};
     *v = (sg_thresholds){.buckets = buckets, .layers = layers, .heads = heads};
     if (!n) return SG_OK;
     v->from = calloc((size_t)buckets, sizeof *v->from);
@@ -222,7 +222,11 @@ static sg_status read_notes(const reader *r, sg_thresholds_file *f)
         SG_TRY(read_figure(r, "bound", bounds[i], &f->bound[i]));
         SG_TRY(read_figure(r, "reached", bounds[i], &f->reached[i]));
     }
-    SG_TRY(read_figure(r, "reached", "sparsity", &f->sparsity));
+    SG_TRY(read_figure(r, "reached", "density", &f->density));
+    if (isnan(f->density)) { /* files of 0.1.0 */
+        SG_TRY(read_figure(r, "reached", "sparsity", &f->density));
+        f->density = 1 - f->density;
+    }
     SG_TRY(read_policy(r, f));
     if (prompts && !json_is_array(prompts)) return wrong(r, "prompts", "should be a list");
     for (size_t i = 0; i < json_array_size(prompts); i++) {
@@ -380,14 +384,14 @@ static void put_cache(sg_textbuf *t, const sg_cache_tuned *c)
 
 sg_status sg_thresholds_text(char **out, const sg_thresholds_file *f, sg_error *e)
 {
-    static const char *const reached[] = {"l1", "l2", "sparsity"};
+    static const char *const reached[] = {"l1", "l2", "density"};
     sg_textbuf               t = {0};
     sg_textbuf_printf(&t, "{\n  \"format\": \"" FORMAT "\",\n  \"version\": %d", VERSION);
     if (*f->model) sg_textbuf_printf(&t, ",\n  \"model\": \"%s\"", f->model);
     put_values(&t, &f->values);
     put_cache(&t, &f->cache);
     put_figures(&t, "bound", bounds, f->bound, 2);
-    put_figures(&t, "reached", reached, (const double[]){f->reached[0], f->reached[1], f->sparsity}, 3);
+    put_figures(&t, "reached", reached, (const double[]){f->reached[0], f->reached[1], f->density}, 3);
     if (f->has_policy)
         sg_textbuf_printf(
             &t, ",\n  \"policy\": {\"score\": \"%s\", \"tail\": %s, \"tail_bias\": \"%s\", \"order\": \"%s\"}",

@@ -11,7 +11,7 @@
  *    "theta": [[[-1, -1, -1], ...], ...],       self-similarity in [-1, 1]; below 0: not judged
  *    "lambda": [[[0, 0, 0], ...], ...],         PV filter in powers of two, [0, 1000]; 0: off
  *    "bound": {"l1": 0.05, "l2": 0.06},         for people, as all that follows, and optional: the relative L1 asked for,
- *    "reached": {"l1": 0.04, "l2": 0.05, "sparsity": 0.6}, with prediction alone and with the PV filter; what came of it
+ *    "reached": {"l1": 0.04, "l2": 0.05, "density": 0.4}, with prediction alone and with the PV filter; what came of it
  *    "policy": {"score": "error", "tail": true, "tail_bias": "half", "order": "hilbert"},   and what it was tuned for
  *    "prompts": ["a red ball"],
  *    "cache": {"threshold": 0.2,                from 1e-6 to 1e6: when the step cache computes, as step_cache.h has it
@@ -53,7 +53,7 @@ typedef struct sg_thresholds_file {
     sg_thresholds  values;    /* owns its arrays; no layers: none */
     char           model[17]; /* "": not known */
     double         bound[2];  /* l1, l2; NaN: not known, as for the next two */
-    double         reached[2], sparsity;
+    double         reached[2], density;
     bool           spargeattn; /* saved by SpargeAttn's own tuning */
     bool           has_policy; /* the next is: score, tail, tail_bias and order, with which blocks were chosen */
     sg_policy      policy;

@@ -227,7 +227,7 @@ static sg_status fill_attention(const job *j, sg_thresholds_file *f, sg_error *e
     memcpy(f->bound, j->bound, sizeof f->bound);
     f->reached[0] = m.of[L1_CHECKED];
     f->reached[1] = m.of[L2_CHECKED];
-    f->sparsity = 1 - m.of[DENSITY];
+    f->density = m.of[DENSITY];
     f->has_policy = true;
     f->policy = j->render.now.request.attention;
     return add_prompts(j, f, e);

@@ -395,7 +395,7 @@ const sg_option sg_option_table[] = {
      .value = "FILE",
      .help = "write a report: settings, times, memory, tokens; - is stdout"},
     {.name = "json", .kind = SG_OPTION_TEXT, .commands = TUNE, AT(json), .files = SG_WRITES, .value = "FILE",
-     .help = "write a report: error and sparsity of each head, or of each threshold tried; times;\n"
+     .help = "write a report: error and density of each head, or of each threshold tried; times;\n"
              "- is stdout"},
     {.name = "json", .kind = SG_OPTION_TEXT, .commands = BENCH, AT(json), .files = SG_WRITES, .value = "FILE",
      .help = "write the figures as JSON; - is stdout, without the table"},

@@ -36,7 +36,7 @@ typedef struct sg_clip_watch {
 /* Adds the next frame. SG_E_MEMORY. */
 sg_status sg_clip_watch_add(sg_clip_watch *w, const sg_image *frame, sg_error *e) SG_MUST_USE;
 
-/* Of the frames so far, one at least. */
+/* Takes the means over the frames so far, one at least. */
 sg_clip_figures sg_clip_watch_figures(const sg_clip_watch *w);
 
 void sg_clip_watch_close(sg_clip_watch *w); /* zero is fine */
@@ -44,7 +44,7 @@ void sg_clip_watch_close(sg_clip_watch *w); /* zero is fine */
 /* grey [height][width] becomes that of the picture. */
 void sg_picture_grey(uint8_t *grey, const sg_image *i);
 
-/* Of a grey picture [height][width]. */
+/* Each looks at a grey picture [height][width]. */
 double sg_grey_sharpness(const uint8_t *grey, int width, int height);
 bool   sg_grey_black(const uint8_t *grey, int width, int height);
 

@@ -21,7 +21,7 @@ typedef struct sg_clip_totals {
 /* Adds the next frame of each. SG_E_SHAPE for sizes that differ or are smaller than a window, SG_E_MEMORY. */
 sg_status sg_clip_scores_add(sg_clip_scores *s, const sg_image *a, const sg_image *b, sg_error *e) SG_MUST_USE;
 
-/* Of the frames so far, one at least. SG_E_MEMORY. */
+/* Sums up the frames so far, one at least. SG_E_MEMORY. */
 sg_status sg_clip_scores_total(const sg_clip_scores *s, sg_clip_totals *out, sg_error *e) SG_MUST_USE;
 
 void sg_clip_scores_close(sg_clip_scores *s); /* zero is fine */

@@ -31,7 +31,7 @@ typedef struct sg_clip_similarity {
 /* Adds the next frame. Errors as sg_clip_model_picture's, and SG_E_MEMORY. */
 sg_status sg_clip_similarity_add(sg_clip_similarity *s, const sg_image *frame, sg_error *e) SG_MUST_USE;
 
-/* Of the frames so far, one at least. */
+/* Takes the means over the frames so far, one at least. */
 sg_similarity_totals sg_clip_similarity_total(const sg_clip_similarity *s);
 
 void sg_clip_similarity_close(sg_clip_similarity *s); /* zero is fine */

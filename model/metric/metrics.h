@@ -25,7 +25,7 @@
 
 enum { SG_SSIM_WINDOW = 11, SG_SSIM_SCALES = 5 };
 
-/* Of pictures of the same size. INFINITY when they are equal. */
+/* Compares pictures of the same size. INFINITY when they are equal. */
 double sg_psnr(const sg_image *a, const sg_image *b);
 
 typedef struct sg_similarity {
@@ -33,7 +33,7 @@ typedef struct sg_similarity {
     int    scales; /* of ms_ssim; the same for all pictures of a size */
 } sg_similarity;
 
-/* Of pictures of the same size. SG_E_SHAPE for a side below SG_SSIM_WINDOW, SG_E_MEMORY. */
+/* Compares pictures of the same size. SG_E_SHAPE for a side below SG_SSIM_WINDOW, SG_E_MEMORY. */
 sg_status sg_ms_ssim(sg_similarity *out, const sg_image *a, const sg_image *b, sg_error *e) SG_MUST_USE;
 
 typedef struct sg_summary {
@@ -43,10 +43,10 @@ typedef struct sg_summary {
     int    worst; /* where the minimum is first */
 } sg_summary;
 
-/* Of two doubles, none of them NaN, for qsort: the lower comes first. */
+/* Orders two doubles, none of them NaN, for qsort: the lower comes first. */
 int sg_double_order(const void *a, const void *b);
 
-/* Of count >= 1 values, none of them NaN, INFINITY the largest of all. SG_E_MEMORY. */
+/* Takes count >= 1 values, none of them NaN, INFINITY the largest of all. SG_E_MEMORY. */
 sg_status sg_summarise(sg_summary *out, const double *value, int count, sg_error *e) SG_MUST_USE;
 
 typedef struct sg_distance {
@@ -55,7 +55,7 @@ typedef struct sg_distance {
     size_t non_finite;  /* values of a and of b that are NaN or infinite; if there are any, the two above are NaN */
 } sg_distance;
 
-/* Of n values, a being the reference: latents, for example. Sums are in double. */
+/* Compares n values, a being the reference: latents, for example. Sums are in double. */
 sg_distance sg_array_distance(const float *a, const float *b, size_t n);
 
 #endif

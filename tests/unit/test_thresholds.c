@@ -32,7 +32,7 @@ static const char sound[] = "{\"format\":\"sparge-gen thresholds\",\"version\":1
                             "\"rule\":\"topk\",\"layers\":1,\"heads\":3,\"buckets\":[500,0],"
                             "\"amount\":[[[0.5,0.25,1]],[[0.75,0,1]]],\"theta\":[[[-1,0,0.5]],[[-1,1,-0.5]]],"
                             "\"lambda\":[[[0,5,20]],[[0,0,1000]]],\"bound\":{\"l1\":0.05,\"l2\":0.06},"
-                            "\"reached\":{\"sparsity\":0.625},\"prompts\":[\"a cat\",\"\\u00e9\"]}";
+                            "\"reached\":{\"density\":0.375},\"prompts\":[\"a cat\",\"\\u00e9\"]}";
 
 static const char *swapped(const char *what, const char *by)
 {
@@ -51,7 +51,7 @@ static void sound_file_is_read(void **state)
     assert_true(t->from[0] == 500 && t->from[1] == 0);
     assert_true(t->amount[1] == 0.25F && t->amount[3] == 0.75F && t->theta[2] == 0.5F && t->pv_threshold[5] == 1000);
     assert_string_equal(f.model, "0123456789abcdef");
-    assert_true(f.bound[0] == 0.05 && f.bound[1] == 0.06 && isnan(f.reached[0]) && f.sparsity == 0.625);
+    assert_true(f.bound[0] == 0.05 && f.bound[1] == 0.06 && isnan(f.reached[0]) && f.density == 0.375);
     assert_int_equal(f.prompts, 2);
     assert_string_equal(f.prompt[1], "\xc3\xa9");
     assert_false(f.has_policy);
@@ -63,7 +63,10 @@ static void what_is_for_people_may_be_missing(void **state)
     expect_read("{\"format\":\"sparge-gen thresholds\",\"version\":1,\"rule\":\"tau\",\"layers\":1,\"heads\":1,"
                 "\"buckets\":[0],\"amount\":[[[0.9]]],\"theta\":[[[0]]],\"lambda\":[[[0]]]}");
     assert_int_equal(f.values.rule, SG_SELECT_MASS);
-    assert_true(*f.model == '\0' && f.prompts == 0 && isnan(f.sparsity));
+    assert_true(*f.model == '\0' && f.prompts == 0 && isnan(f.density));
+    sg_thresholds_free(&f);
+    expect_read(swapped("\"density\":0.375", "\"sparsity\":0.5"));
+    assert_true(f.density == 0.5);
     sg_thresholds_free(&f);
 }
 
