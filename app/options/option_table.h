@@ -35,7 +35,7 @@ typedef enum sg_request_type {
     SG_AS_NOTHING, /* it has not, or not in one member */
     SG_AS_INT,
     SG_AS_REAL,   /* double */
-    SG_AS_FLOAT,  /* float, that stands for the decimal number of seven digits next to it */
+    SG_AS_FLOAT,  /* float, that stands for the shortest decimal number that is read as it */
     SG_AS_BOOL,   /* of a flag */
     SG_AS_SWITCH, /* bool: whether it is the second choice */
     SG_AS_INDEX,  /* enum: the choice's place */

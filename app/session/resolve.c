@@ -7,6 +7,7 @@
 #include "setup.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,11 +25,13 @@ static size_t size_of(sg_request_type as)
     return size[as];
 }
 
-/* The decimal number that was asked for, not the float next to it. */
+/* The decimal number that was asked for, not the float next to it: the shortest that is read as this float. */
 static double decimal(float v)
 {
     char text[32];
-    snprintf(text, sizeof text, "%.7g", (double)v);
+    int  digits = FLT_DIG + 1;
+    do snprintf(text, sizeof text, "%.*g", digits, (double)v);
+    while (strtof(text, NULL) != v && digits++ < FLT_DECIMAL_DIG);
     return strtod(text, NULL);
 }
 
