@@ -8,6 +8,7 @@
 #include "option_rules.h"
 #include "report.h"
 #include "settings.h"
+#include "setup.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -28,12 +29,12 @@ static const char *key_of(char key[48], const sg_option *o)
 
 static json_t *hexadecimal(uint64_t hash) { return json_sprintf("%016" PRIx64, hash); }
 
-/* By its own name; that of a model's folder is its name wherever it is opened from. */
+/* By its own name. */
 static json_t *file_json(const char *path, uint64_t hash, bool model, bool whole)
 {
-    char        real[PATH_MAX];
-    const char *named = model && realpath(path, real) ? real : path;
-    json_t     *name = sg_report_name(whole && !hash ? path : sg_path_name(named));
+    char              real[PATH_MAX];
+    const char *const own = model ? sg_setup_model_name(real, path) : sg_path_name(path);
+    json_t           *name = sg_report_name(whole && !hash ? path : own);
     if (!hash) return name;
     return json_pack("{s:o, s:o, s:o*}", "file", name, "hash", hexadecimal(hash), "path",
                      whole ? sg_report_name(path) : NULL);

@@ -98,6 +98,13 @@ static sg_status read_loras(sg_model_path *out, const sg_settings *s, sg_error *
 
 /* ---- the model ---- */
 
+const char *sg_setup_model_name(char real[PATH_MAX], const char *path)
+{
+    struct stat st;
+    const bool  folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    return sg_path_name(folder && realpath(path, real) ? real : path);
+}
+
 sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e)
 {
     *out = (sg_model_path){.parts = s->parts};
@@ -105,9 +112,8 @@ sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e)
     struct stat st;
     if (stat(out->dir, &st) != 0)
         return sg_error_set(e, SG_E_FILE, "%s: %s: %s", who_named(out), out->dir, strerror(errno));
-    char        real[PATH_MAX];
-    const char *full = realpath(out->dir, real) ? real : out->dir;
-    snprintf(out->name, sizeof out->name, "%.*s", NAME_MAX, sg_path_name(full));
+    char real[PATH_MAX];
+    snprintf(out->name, sizeof out->name, "%.*s", NAME_MAX, sg_setup_model_name(real, out->dir));
     return read_loras(out, s, e);
 }
 
