@@ -164,13 +164,11 @@ sg_status sg_eval_similarity_status(const sg_eval_scoring *w, sg_error *e)
 
 sg_status sg_eval_similarity_check(json_t **out, const sg_settings *s, sg_error *e)
 {
-    char           path[PATH_MAX], hash[17];
+    char           room[PATH_MAX], hash[17];
     sg_clip_model *m = NULL;
     SG_TRY(sg_setup_clip(&m, s, s->threads, e));
-    snprintf(path, sizeof path, "%s", s->clip);
-    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) path[n - 1] = '\0';
     snprintf(hash, sizeof hash, "%016" PRIx64, sg_clip_model_describe(m).hash);
-    *out = json_pack("{s:o, s:s}", "name", sg_report_name(sg_path_name(path)), "hash", hash);
+    *out = json_pack("{s:o, s:s}", "name", sg_report_name(sg_setup_own_name(room, s->clip)), "hash", hash);
     sg_clip_model_close(&m);
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "--clip: out of memory");
 }

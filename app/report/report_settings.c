@@ -30,11 +30,10 @@ static const char *key_of(char key[48], const sg_option *o)
 static json_t *hexadecimal(uint64_t hash) { return json_sprintf("%016" PRIx64, hash); }
 
 /* By its own name. */
-static json_t *file_json(const char *path, uint64_t hash, bool model, bool whole)
+static json_t *file_json(const char *path, uint64_t hash, bool whole)
 {
-    char              real[PATH_MAX];
-    const char *const own = model ? sg_setup_model_name(real, path) : sg_path_name(path);
-    json_t           *name = sg_report_name(whole && !hash ? path : own);
+    char    room[PATH_MAX];
+    json_t *name = sg_report_name(whole && !hash ? path : sg_setup_own_name(room, path));
     if (!hash) return name;
     return json_pack("{s:o, s:o, s:o*}", "file", name, "hash", hexadecimal(hash), "path",
                      whole ? sg_report_name(path) : NULL);
@@ -51,8 +50,7 @@ static json_t *option_json(const sg_settings *s, const sg_option *o, bool paths)
     case SG_OPTION_TEXT:
     case SG_OPTION_CHOICE:
         if (!o->files) return sg_report_name(*(const char *const *)at);
-        return file_json(*(const char *const *)at, sg_settings_hash(s, o), o->hash && (o->files & SG_READS_MODEL),
-                         paths);
+        return file_json(*(const char *const *)at, sg_settings_hash(s, o), paths);
     case SG_OPTION_HEADING:
     case SG_OPTION_LIST:
     case SG_OPTION_SIZE:
@@ -74,7 +72,7 @@ void sg_settings_put(json_t **j, const sg_settings *s, unsigned phases, bool pat
     const sg_option *o;
     for (int i = 0; (o = sg_settings_next(s, phases, &i)) != NULL;) sg_settings_put_option(j, s, o, paths);
     if (s->hash.tuned && (phases & SG_OPTION_ATTENTION))
-        sg_json_set(j, "tuned", file_json(SG_THRESHOLDS_NAME, s->hash.tuned, false, false));
+        sg_json_set(j, "tuned", file_json(SG_THRESHOLDS_NAME, s->hash.tuned, false));
 }
 
 /* The LoRAs of the high-noise expert, or the others. */

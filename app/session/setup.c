@@ -98,11 +98,13 @@ static sg_status read_loras(sg_model_path *out, const sg_settings *s, sg_error *
 
 /* ---- the model ---- */
 
-const char *sg_setup_model_name(char real[PATH_MAX], const char *path)
+const char *sg_setup_own_name(char room[PATH_MAX], const char *path)
 {
-    struct stat st;
-    const bool  folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    return sg_path_name(folder && realpath(path, real) ? real : path);
+    snprintf(room, PATH_MAX, "%s", path);
+    for (size_t n = strlen(room); n > 1 && room[n - 1] == '/'; n--) room[n - 1] = '\0';
+    const char *const name = sg_path_name(room);
+    const bool        has_own = strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+    return has_own || !realpath(path, room) ? name : sg_path_name(room);
 }
 
 sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e)
@@ -112,8 +114,8 @@ sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e)
     struct stat st;
     if (stat(out->dir, &st) != 0)
         return sg_error_set(e, SG_E_FILE, "%s: %s: %s", who_named(out), out->dir, strerror(errno));
-    char real[PATH_MAX];
-    snprintf(out->name, sizeof out->name, "%.*s", NAME_MAX, sg_setup_model_name(real, out->dir));
+    char room[PATH_MAX];
+    snprintf(out->name, sizeof out->name, "%.*s", NAME_MAX, sg_setup_own_name(room, out->dir));
     return read_loras(out, s, e);
 }
 

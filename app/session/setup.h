@@ -29,9 +29,9 @@ typedef struct sg_model_path {
     enum { SG_MODEL_OF_OPTION, SG_MODEL_OF_ENVIRONMENT, SG_MODEL_BUNDLED } from;
 } sg_model_path;
 
-/* The own name of a model: of a folder, the same wherever it is opened from; of a file, the one that path has, since a cache of
- * downloads has links to files that are named by their hash. The result lies in real or path. */
-const char *sg_setup_model_name(char real[PATH_MAX], const char *path);
+/* The own name of a file or folder: the last of path, even if it is a link's, since a cache of downloads has links to files that
+ * are named by their hash; of "." the folder's. The result lies in room. */
+const char *sg_setup_own_name(char room[PATH_MAX], const char *path);
 
 sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e) SG_MUST_USE;
 

@@ -57,7 +57,7 @@ static const row rows[] = {
     {"--diffusion-model denoiser.safetensors --vae vae --text-encoder encoder --tokenizer letters", TINY "--steps 1",
      NULL, ON_FRAMES},
     {"--high-noise-diffusion-model expert", EXPERTS, NULL, ON_FRAMES},
-    {"--vae vae", WAN, NULL, ON_FRAMES},
+    {"--vae vae/", WAN, NULL, ON_FRAMES},
     {"--text-encoder encoder", WAN, NULL, ON_FRAMES},
     {"--tokenizer letters", WAN "--prompt xaxaxa", NULL, ON_FRAMES},
     {"--clip-vision vision", FIRST, ".mkv", ON_FRAMES},
@@ -79,7 +79,7 @@ static const row rows[] = {
     {"--image scene.png", IMAGE, NULL, ON_FRAMES},
     {"--image noisy.png", FIRST, ".mkv", ON_FRAMES},
     {"--last-image noisy.png", ENDS, ".mkv", ON_FRAMES},
-    {"--video film", CLIP, ".mkv", ON_FRAMES},
+    {"--video ./film/", CLIP, ".mkv", ON_FRAMES},
     {"--strength 0.3", CLIP "--steps 4 --video film", ".mkv", ON_FRAMES},
     {"--strength 1", IMAGE "--image scene.png", NULL, ON_FRAMES},
     {"--fit stretch", CLIP "--size 48x32 --video film", ".mkv", ON_FRAMES},
@@ -139,7 +139,8 @@ static const row rows[] = {
     {"--dense-steps-kind sage", BLOCKS "--steps 2 --attention sparge --dense-steps 0.5", NULL, ON_FRAMES},
     {"--dense-layers 0", LAYERS "--topk 0.2", NULL, ON_FRAMES},
     {"--sparse-config thresholds.json", SPARGE, NULL, ON_FRAMES},
-    {"--sparse-config none", "--size 512x512 --frames 1 --steps 1 --attention sparge --dense-steps 0", NULL, ON_FRAMES},
+    {"--model tuned", SPARGE, NULL, ON_FRAMES},
+    {"--sparse-config none", SPARGE "--model tuned", NULL, ON_FRAMES},
     {"--block-mask mask.safetensors", SPARGE, NULL, ON_FRAMES},
     /* the file */
     {"--crf 45", CLIP, ".mp4", ON_FRAMES},
@@ -248,6 +249,7 @@ static int enter(void **state)
     return system("ln -s " SG_PICTURES "/scene.png " SG_PICTURES "/noisy.png . && mkdir film && for i in 1 2 3 4 5; do "
                   "ln -s " SG_PICTURES "/scene.png film/$i.png; done && cp -rL sd35_medium/tokenizer words && "
                   "sed -i '2,100d' words/merges.txt && "
+                  "cp -rs \"$(readlink -f wan21_hd64)\" tuned && cp thresholds.json tuned/sparge-attention.json && "
                   "ln -s denoiser/diffusion_pytorch_model.safetensors denoiser.safetensors");
 }
 
