@@ -316,6 +316,7 @@ sg_settings sg_arm_kept(const sg_arm_result *r)
     s.size[0] = q->width;
     s.size[1] = q->height;
     if (s.frames) s.frames = q->frames;
+    sg_settings_drop_idle(&s, SG_OPTION_INPUT);
     return s;
 }
 

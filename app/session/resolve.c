@@ -345,7 +345,8 @@ sg_settings sg_rendering_kept(const sg_rendering *r)
     if (r->forecast.kind != SG_ATTENTION_SPARGE) s.hash.tuned = 0;
     s.vae_tiling =
         sg_tiling_names[r->plan.untiled || r->request.vae_tiling == SG_TILING_ON ? SG_TILING_ON : SG_TILING_OFF];
-    sg_settings_drop_idle(&s, SG_OPTION_ATTENTION);
+    if (s.cache && s.steps < SG_CACHE_STEPS_MIN) s.cache = sg_cache_names[SG_CACHE_OFF];
+    sg_settings_drop_idle(&s, SG_OPTION_INPUT | SG_OPTION_ATTENTION);
     return s;
 }
 

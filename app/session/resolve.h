@@ -33,7 +33,8 @@ sg_status sg_resolve_attention(sg_rendering *r, sg_error *e) SG_MUST_USE;
 /* The plan, and the forecast of attention, of r's request. */
 sg_status sg_rendering_plan(sg_rendering *r, sg_engine *engine, sg_error *e) SG_MUST_USE;
 
-/* What is kept of r, whose plan is made: attention is what will run, and options without effect on it are not given. */
+/* What is kept of r, whose plan is made: attention is what will run; options without effect on it, and a negative prompt
+ * without guidance, are not given. */
 sg_settings sg_rendering_kept(const sg_rendering *r);
 
 /* *out = shared, rendered as r says: what options of RENDER set is r's. */

@@ -26,9 +26,10 @@
 
 /* How a render with the option differs from one without it. */
 typedef enum effect {
-    ON_FRAMES, /* their pixels, number, size or times */
-    ON_BYTES,  /* the same frames take more or fewer bytes */
-    ON_NOTHING /* not at all, or not on every machine: that the option stands in the command has to do */
+    ON_FRAMES,  /* their pixels, number, size or times */
+    ON_BYTES,   /* the same frames take more or fewer bytes */
+    ON_NOTHING, /* not at all, or not on every machine: that the option stands in the command has to do */
+    WITHOUT     /* it has none beside these options, and the file does not tell that it was there */
 } effect;
 
 typedef struct row {
@@ -76,6 +77,7 @@ static const row rows[] = {
     {"--batch 2", IMAGE, NULL, ON_FRAMES},
     {"--negative-prompt ball", WAN "--cfg-scale 3", NULL, ON_FRAMES},
     {"--negative-prompt ''", WAN "--cfg-scale 3 --negative-prompt cat", NULL, ON_FRAMES},
+    {"--negative-prompt ball", WAN "--cfg-scale 1", NULL, WITHOUT},
     {"--image scene.png", IMAGE, NULL, ON_FRAMES},
     {"--image noisy.png", FIRST, ".mkv", ON_FRAMES},
     {"--last-image noisy.png", ENDS, ".mkv", ON_FRAMES},
@@ -115,6 +117,7 @@ static const row rows[] = {
     {"--sigmas 1,0.7,0.3", "--model wan21_hd12 --size 32x32 --frames 1", NULL, ON_FRAMES},
     {"--sched-compat old", WAN "--steps 4", NULL, ON_FRAMES},
     {"--cache fast", WAN "--steps 20", NULL, ON_FRAMES},
+    {"--cache fast", WAN, NULL, WITHOUT},
     {"--cache off", WAN "--steps 30", NULL, ON_FRAMES},
     {"--steps 30", WAN, NULL, ON_FRAMES},
     {"--vae-tiling on", "--model sd35_medium --size 96x96 --steps 1", NULL, ON_FRAMES},
@@ -387,6 +390,7 @@ static void a_kept_option_comes_back(const row *r)
     expect_equal_files(with, again, printed);
     if (r->on == ON_NOTHING && !strstr(printed, r->set)) fail_msg("%s is not in: %s", r->set, printed);
     if (r->on == ON_FRAMES && frames_of(with) == frames_of(without)) fail_msg("%s changes nothing", r->set);
+    if (r->on == WITHOUT) expect_equal_files(with, without, r->set);
     if (r->on == ON_BYTES) assert_int_equal(frames_of(with), frames_of(without));
     if (r->on == ON_BYTES && llabs((long long)(size_of(with) - size_of(without))) < 100)
         fail_msg("%s changes nothing", r->set);
