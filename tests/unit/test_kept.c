@@ -11,18 +11,10 @@
 #include "sink.h"
 
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "unit.h"
 
 #include "lora_file.h"
-#include "unit_file.h"
 
 /* How a render with the option differs from one without it. */
 typedef enum effect {
@@ -215,8 +207,6 @@ static void write_other_tokenizer(void)
     sg_map_close(&map);
 }
 
-static char folder[] = "/tmp/sg_kept_XXXXXX";
-
 static int enter(void **state)
 {
     static const char *const minis[] = {"wan21_hd12", "wan21_hd64",  "wan21_i2v",    "wan22_a14b", "wan22_i2v",
@@ -231,8 +221,7 @@ static int enter(void **state)
                  {"sd35_medium/text_encoder", "clip-l"},
                  {"sd35_medium/text_encoder_2", "clip-g"}};
     char path[512];
-    (void)state;
-    if (!mkdtemp(folder) || chdir(folder) != 0) return -1;
+    if (enter_folder(state) != 0) return -1;
     setenv("SPARGE_GEN_MODEL", SG_TINY_WAN, 1);
     for (size_t i = 0; i < sizeof minis / sizeof *minis; i++) {
         snprintf(path, sizeof path, SG_FIXTURES "/%s", minis[i]);
@@ -249,19 +238,12 @@ static int enter(void **state)
                "{\"format\":\"sparge-gen thresholds\",\"version\":1,\"model\":\"0123456789abcdef\",\"rule\":\"topk\","
                "\"layers\":1,\"heads\":2,\"buckets\":[0],\"amount\":[[[0.1,0.2]]],\"theta\":[[[-1,-1]]],"
                "\"lambda\":[[[0,0]]]}");
-    return system("ln -s " SG_PICTURES "/scene.png " SG_PICTURES "/noisy.png . && mkdir film && for i in 1 2 3 4 5; do "
-                  "ln -s " SG_PICTURES "/scene.png film/$i.png; done && cp -rL sd35_medium/tokenizer words && "
-                  "sed -i '2,100d' words/merges.txt && "
-                  "cp -rs \"$(readlink -f wan21_hd64)\" tuned && cp thresholds.json tuned/sparge-attention.json && "
-                  "ln -s denoiser/diffusion_pytorch_model.safetensors denoiser.safetensors");
-}
-
-static int leave(void **state)
-{
-    char command[64];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return chdir("/") != 0 || system(command) != 0;
+    shell("ln -s " SG_PICTURES "/scene.png " SG_PICTURES "/noisy.png . && mkdir film && for i in 1 2 3 4 5; do "
+          "ln -s " SG_PICTURES "/scene.png film/$i.png; done && cp -rL sd35_medium/tokenizer words && "
+          "sed -i '2,100d' words/merges.txt && "
+          "cp -rs \"$(readlink -f wan21_hd64)\" tuned && cp thresholds.json tuned/sparge-attention.json && "
+          "ln -s denoiser/diffusion_pytorch_model.safetensors denoiser.safetensors");
+    return 0;
 }
 
 /* ---- one render ---- */
@@ -317,12 +299,11 @@ static off_t size_of(const char *path)
 
 static void expect_equal_files(const char *a, const char *b, const char *line)
 {
-    sg_map of[2] = {0};
-    assert_int_equal(sg_map_open(&of[0], a, NULL), SG_OK);
-    assert_int_equal(sg_map_open(&of[1], b, NULL), SG_OK);
-    if (of[0].size != of[1].size || memcmp(of[0].data, of[1].data, of[0].size) != 0)
-        fail_msg("other bytes come of: %s", line);
-    for (int i = 0; i < 2; i++) sg_map_close(&of[i]);
+    size_t      size[2];
+    char *const of[2] = {read_file(a, &size[0]), read_file(b, &size[1])};
+    if (size[0] != size[1] || memcmp(of[0], of[1], size[0]) != 0) fail_msg("other bytes come of: %s", line);
+    free(of[0]);
+    free(of[1]);
 }
 
 /* The command that info prints of a file; the caller's to free. */
@@ -424,5 +405,5 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_kept_option_is_tried),
                                        cmocka_unit_test(every_kept_option_comes_back)};
-    return cmocka_run_group_tests(tests, enter, leave);
+    return cmocka_run_group_tests(tests, enter, leave_folder);
 }
