@@ -6,7 +6,6 @@
 #include "settings.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,20 +39,12 @@ static char cut(char **at, const char *separators)
 
 /* ---- one arm ---- */
 
-enum { OF_SLG = 3 };
-
-/* Options that do something with --slg-scale only, which an arm may have. */
-static const sg_option *of_slg(const sg_settings *s, int i)
-{
-    static const char *const names[OF_SLG] = {"skip-layers", "skip-layer-start", "skip-layer-end"};
-    return sg_option_find(names[i], strlen(names[i]), s->command);
-}
-
+/* An arm that has a scale of its own takes what the command says of it. */
 static void take_slg(sg_settings *s, const sg_settings *base)
 {
-    for (int i = 0; i < OF_SLG && s->slg_scale > 0; i++) {
-        const sg_option *const o = of_slg(s, i);
-        if (!sg_settings_has(s, o)) memcpy(sg_settings_at(s, o), sg_settings_value(base, o), sizeof(double));
+    for (const char *const *of = sg_options_of_slg; *of && s->slg_scale > 0; of++) {
+        const sg_option *const o = sg_settings_option(s, *of);
+        if (!sg_settings_has(s, o)) sg_settings_copy(s, base, o);
     }
 }
 
@@ -65,28 +56,24 @@ static void start(sg_arm *a, const char *kind, const sg_settings *base)
     sg_settings_take(s, base, SG_OPTION_LOAD | SG_OPTION_RENDER);
     s->attention = kind;
     if (!s->cache) s->cache = "off";
-    for (int i = 0; i < OF_SLG; i++) sg_settings_unset(s, of_slg(s, i));
+    for (const char *const *of = sg_options_of_slg; *of; of++) sg_settings_unset(s, sg_settings_option(s, *of));
     sg_settings_drop_idle(s, SG_OPTION_ATTENTION);
     if (strcmp(kind, sg_attention_names[SG_ATTENTION_SPARGE]) != 0) s->preset = NULL;
 }
 
-/* Which blocks are kept: the first of these that an arm says replaces what the command says. */
-static bool decides(const char *key)
+/* Which blocks are kept: the first of these that an arm says, which *ruled tells, replaces what the command says. */
+static void forget_rule(sg_settings *s, const char *key, bool *ruled)
 {
     static const char *const rules[] = {"topk", "tau", "sparse-config", "block-mask"};
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (strcmp(key, rules[i]) == 0) return true;
-    return false;
+    enum { RULES = sizeof rules / sizeof *rules };
+    bool rule = false;
+    for (int i = 0; i < RULES; i++) rule = rule || strcmp(key, rules[i]) == 0;
+    for (int i = 0; i < RULES && rule && !*ruled; i++) sg_settings_unset(s, sg_settings_option(s, rules[i]));
+    *ruled = *ruled || rule;
 }
 
-static void forget_rule(sg_settings *s)
-{
-    s->topk = s->tau = NAN;
-    s->sparse_config = s->block_mask = NULL;
-}
-
-/* The option of an arm of this name, or NULL; near gets the one that was probably meant. Its kind of attention is no option. */
-static const sg_option *option_of(const sg_settings *s, const char *key, const char **near)
+/* The option of an arm of this name, or NULL; hint gets the one that was probably meant. Its kind of attention is no option. */
+static const sg_option *option_of(const sg_settings *s, const char *key, char hint[SG_HINT_TEXT])
 {
     const char      *names[96] = {"name"};
     const sg_option *o;
@@ -96,7 +83,7 @@ static const sg_option *option_of(const sg_settings *s, const char *key, const c
         if (strcmp(o->name, key) == 0) return o;
         if (n < (int)(sizeof names / sizeof *names) - 1) names[n++] = o->name;
     }
-    *near = sg_options_nearest(key, names);
+    sg_options_hint(hint, key, names, "");
     return NULL;
 }
 
@@ -111,20 +98,16 @@ static sg_status set_name(sg_arm *a, const char *name, sg_error *e)
 static sg_status set_key(sg_arm *a, char *pair, bool *ruled, sg_error *e)
 {
     sg_error    why = {0};
-    const char *near = NULL;
+    char        hint[SG_HINT_TEXT];
     char *const equals = strchr(pair, '=');
     if (equals) *equals = '\0';
     const char *const value = equals ? equals + 1 : "";
     const bool        named = strcmp(pair, "name") == 0;
-    if (!named && !option_of(&a->settings, pair, &near))
-        return refuse(a, e, "'%.40s' is no option of an arm%s%s%s", pair, near ? "; did you mean " : "",
-                      near ? near : "", near ? "?" : "");
+    if (!named && !option_of(&a->settings, pair, hint))
+        return refuse(a, e, "'%.40s' is no option of an arm%s", pair, hint);
     if (!*value) return refuse(a, e, "%s needs a value: %s=...", pair, pair);
     if (named) return set_name(a, value, e);
-    if (decides(pair) && !*ruled) {
-        forget_rule(&a->settings);
-        *ruled = true;
-    }
+    forget_rule(&a->settings, pair, ruled);
     if (sg_options_set(&a->settings, pair, value, &why) == SG_OK) return SG_OK;
     return refuse(a, e, "%s", strncmp(why.text, "--", 2) == 0 ? why.text + 2 : why.text);
 }
@@ -144,14 +127,14 @@ static sg_status parse_arm(sg_arm *a, char *text, const sg_settings *base, sg_er
 {
     sg_error why = {0};
     bool     ruled = false;
-    char    *at = text, *piece = at;
+    char    *at = text, *piece = at, hint[SG_HINT_TEXT];
     char     end = cut(&at, ":");
     int      kind = 0;
     while (sg_attention_names[kind] && strcmp(sg_attention_names[kind], piece) != 0) kind++;
-    const char *const near = sg_options_nearest(piece, sg_attention_names);
+    sg_options_hint(hint, piece, sg_attention_names, "");
     if (!sg_attention_names[kind])
-        return refuse(a, e, "'%.40s' is not one of dense, sage, sparge%s%s%s", piece, near ? "; did you mean " : "",
-                      near ? near : "", near ? "?" : "; a comma in a value is written \\,");
+        return refuse(a, e, "'%.40s' is not one of dense, sage, sparge%s", piece,
+                      *hint ? hint : "; a comma in a value is written \\,");
     start(a, sg_attention_names[kind], base);
     while (end) {
         piece = at;

@@ -10,15 +10,10 @@
 #include <limits.h>
 #include <string.h>
 
-static const sg_option *option(const sg_settings *s, const char *name)
-{
-    return sg_option_find(name, strlen(name), s->command);
-}
-
 /* Whether s has this option: with this value, unless that is NULL. A file "none" asks for nothing. */
 static bool given(const sg_settings *s, const char *name, const char *value)
 {
-    const sg_option *const o = option(s, name);
+    const sg_option *const o = sg_settings_option(s, name);
     if (!o || !sg_settings_has(s, o)) return false;
     if (o->kind != SG_OPTION_TEXT && o->kind != SG_OPTION_CHOICE) return true;
     const char *const text = *(const char *const *)sg_settings_value(s, o);
@@ -105,7 +100,7 @@ static const struct {
 static void drop(sg_settings *s, const char *const *names, unsigned phases)
 {
     for (; *names; names++) {
-        const sg_option *const o = option(s, *names);
+        const sg_option *const o = sg_settings_option(s, *names);
         if (o && (o->phase & phases)) sg_settings_unset(s, o);
     }
 }
@@ -120,13 +115,14 @@ void sg_settings_drop_idle(sg_settings *s, unsigned phases)
 
 /* ---- before anything is opened ---- */
 
+const char *const sg_options_of_slg[] = {"skip-layers", "skip-layer-start", "skip-layer-end", NULL};
+
 static sg_status check_effects(const sg_settings *s, sg_error *e)
 {
     SG_TRY(check_rules(s, s, false, e));
-    static const char *const of_slg[] = {"skip-layers", "skip-layer-start", "skip-layer-end"};
-    for (size_t i = 0; i < sizeof of_slg / sizeof *of_slg; i++)
-        if (given(s, of_slg[i], NULL) && !(s->slg_scale > 0) && !s->arms) /* an arm may have a scale */
-            return sg_error_set(e, SG_E_ARG, "--%s has no effect without --slg-scale above 0", of_slg[i]);
+    for (const char *const *of = sg_options_of_slg; *of; of++)
+        if (given(s, *of, NULL) && !(s->slg_scale > 0) && !s->arms) /* an arm may have a scale */
+            return sg_error_set(e, SG_E_ARG, "--%s has no effect without --slg-scale above 0", *of);
     if (given(s, "strength", NULL) && !given(s, "video", NULL) && !given(s, "image", NULL) &&
         s->command != SG_COMMAND_EVAL) /* a set may have some */
         return sg_error_set(e, SG_E_ARG, "--strength has no effect: there is no --video and no --image");
@@ -138,8 +134,6 @@ static sg_status check_attention(const sg_settings *s, sg_error *e)
     int         layer, step;
     const char *file;
     sg_error    why = {0};
-    if (given(s, "topk", NULL) && given(s, "tau", NULL))
-        return sg_error_set(e, SG_E_ARG, "--topk and --tau exclude each other");
     if (given(s, "tau", NULL) && given(s, "budget", "heads"))
         return sg_error_set(e, SG_E_ARG, "--tau and --budget heads exclude each other: heads share a number of blocks");
     SG_TRY(check_effects(s, e));
@@ -153,10 +147,6 @@ static sg_status check_attention(const sg_settings *s, sg_error *e)
                             "--capture-qkv: '%.80s' is not LAYER:STEP:FILE" SG_SAFETENSORS
                             ", as in 4:6:qkv" SG_SAFETENSORS,
                             s->capture_qkv);
-    if (s->capture_qkv && s->batch)
-        return sg_error_set(e, SG_E_ARG, "--capture-qkv goes with one clip, not with --batch");
-    if (s->capture_qkv && s->prompt_file)
-        return sg_error_set(e, SG_E_ARG, "--capture-qkv goes with --prompt, not with a file of prompts");
     return SG_OK;
 }
 
@@ -165,10 +155,9 @@ enum { MOST_NUMBER = 999999 }; /* of a layer or a step */
 /* Where nothing is rendered, no option but these does anything. */
 static sg_status allow_only(const sg_settings *s, const char *const *names, const char *where, sg_error *e)
 {
-    for (int i = 0; i < sg_option_count; i++) {
-        const sg_option *const o = &sg_option_table[i];
-        const char *const     *name = names;
-        if (!o->name || !(o->commands & s->command)) continue;
+    const sg_option *o;
+    for (int i = 0; (o = sg_option_next(s->command, &i)) != NULL;) {
+        const char *const *name = names;
         while (*name && strcmp(o->name, *name) != 0) name++;
         if (!*name && given(s, o->name, NULL))
             return sg_error_set(e, SG_E_ARG, "--%s has no effect %s", o->name, where);
@@ -206,13 +195,25 @@ bool sg_options_capture(const char *text, int *layer, int *step, const char **fi
     return sg_text_ends(text, SG_SAFETENSORS);
 }
 
+/* Options of which one at most can be given. */
+static sg_status check_pairs(const sg_settings *s, sg_error *e)
+{
+    static const char *const pairs[][2] = {{"prompt", "prompt-file"}, {"frames", "seconds"},
+                                           {"quiet", "verbose"},      {"topk", "tau"},
+                                           {"capture-qkv", "batch"},  {"capture-qkv", "prompt-file"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const sg_option *const a = sg_settings_option(s, pairs[i][0]), *const b = sg_settings_option(s, pairs[i][1]);
+        if (a && b && sg_settings_has(s, a) && sg_settings_has(s, b))
+            return sg_error_set(e, SG_E_ARG, "--%s and --%s exclude each other", a->name, b->name);
+    }
+    return SG_OK;
+}
+
 sg_status sg_options_check(const sg_settings *s, sg_error *e)
 {
     if (s->command == SG_COMMAND_BENCH)
         return sg_error_set(e, SG_E_ARG, "bench needs a subcommand: bench step, bench attention or bench cold");
-    if (s->prompt && s->prompt_file) return sg_error_set(e, SG_E_ARG, "--prompt and --prompt-file exclude each other");
-    if (s->frames && s->seconds > 0) return sg_error_set(e, SG_E_ARG, "--frames and --seconds exclude each other");
-    if (s->quiet && s->verbose) return sg_error_set(e, SG_E_ARG, "--quiet and --verbose exclude each other");
+    SG_TRY(check_pairs(s, e));
     if (s->json && s->output && strcmp(s->json, "-") == 0 && strcmp(s->output, "-") == 0)
         return sg_error_set(e, SG_E_ARG, "--json and --output cannot both go to stdout");
     if (given(s, "offload", "on") && (given(s, "backend", "cpu") || given(s, "backend", "ref")))

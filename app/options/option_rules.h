@@ -13,6 +13,8 @@ sg_status sg_options_check_effects(const sg_settings *asked, const sg_settings *
 /* Options of these phases that do nothing in s, which is resolved, are not given any more. */
 void sg_settings_drop_idle(sg_settings *s, unsigned phases);
 
+extern const char *const sg_options_of_slg[]; /* what does something with --slg-scale only, NULL-ended */
+
 #define SG_SAFETENSORS ".safetensors" /* what the name of such a file has to end in */
 
 /* Splits "4:6:qkv.safetensors" of --capture-qkv; *file points into text. */

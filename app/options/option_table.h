@@ -76,6 +76,9 @@ typedef struct sg_option {
 extern const sg_option sg_option_table[];
 extern const int       sg_option_count;
 
+/* The next option of command c from row *i on, and *i behind it; NULL: no more. */
+const sg_option *sg_option_next(sg_command c, int *i);
+
 /* The option of command c whose name or alias the first n bytes of name are, or NULL. An underscore in name is read as a
  * hyphen. */
 const sg_option *sg_option_find(const char *name, size_t n, sg_command c);

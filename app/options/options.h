@@ -118,7 +118,9 @@ sg_settings sg_options_empty(sg_command c);
 /* Sets the option of this name, without dashes, of s->command as the command line does; value is borrowed. SG_E_ARG. */
 sg_status sg_options_set(sg_settings *s, const char *name, const char *value, sg_error *e) SG_MUST_USE;
 
-/* The entry of a NULL-ended list that name was probably meant to be, or NULL. */
-const char *sg_options_nearest(const char *name, const char *const *list);
+enum { SG_HINT_TEXT = 80 };
+
+/* "; did you mean --NAME?" with the entry of a NULL-ended list that was probably meant, or "". Returns text. */
+const char *sg_options_hint(char text[SG_HINT_TEXT], const char *typed, const char *const *list, const char *dashes);
 
 #endif

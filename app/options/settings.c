@@ -8,21 +8,15 @@ void *sg_settings_at(sg_settings *s, const sg_option *o) { return (char *)s + o-
 
 const void *sg_settings_value(const sg_settings *s, const sg_option *o) { return (const char *)s + o->offset; }
 
-static size_t size_of(const sg_option *o)
+static const size_t size_of[] = {[SG_OPTION_FLAG] = sizeof(bool),         [SG_OPTION_TEXT] = sizeof(const char *),
+                                 [SG_OPTION_LIST] = sizeof(sg_text_list), [SG_OPTION_CHOICE] = sizeof(const char *),
+                                 [SG_OPTION_INT] = sizeof(int),           [SG_OPTION_INT64] = sizeof(int64_t),
+                                 [SG_OPTION_REAL] = sizeof(double),       [SG_OPTION_SIZE] = sizeof(int[2]),
+                                 [SG_OPTION_BYTES] = sizeof(size_t)};
+
+const sg_option *sg_settings_option(const sg_settings *s, const char *name)
 {
-    switch (o->kind) {
-    case SG_OPTION_HEADING: return 0;
-    case SG_OPTION_FLAG: return sizeof(bool);
-    case SG_OPTION_TEXT:
-    case SG_OPTION_CHOICE: return sizeof(const char *);
-    case SG_OPTION_LIST: return sizeof(sg_text_list);
-    case SG_OPTION_INT: return sizeof(int);
-    case SG_OPTION_INT64: return sizeof(int64_t);
-    case SG_OPTION_REAL: return sizeof(double);
-    case SG_OPTION_SIZE: return sizeof(int[2]);
-    case SG_OPTION_BYTES: return sizeof(size_t);
-    }
-    return 0;
+    return sg_option_find(name, strlen(name), s->command);
 }
 
 bool sg_settings_has(const sg_settings *s, const sg_option *o)
@@ -46,7 +40,7 @@ bool sg_settings_has(const sg_settings *s, const sg_option *o)
 void sg_settings_unset(sg_settings *s, const sg_option *o)
 {
     void *const at = sg_settings_at(s, o);
-    memset(at, 0, size_of(o));
+    memset(at, 0, size_of[o->kind]);
     if (o->kind == SG_OPTION_REAL) *(double *)at = NAN;
     if (o->kind == SG_OPTION_INT && o->lo == 0) *(int *)at = -1;
     if (o->hash) *(uint64_t *)(void *)((char *)s + o->hash) = 0;
@@ -59,21 +53,22 @@ uint64_t sg_settings_hash(const sg_settings *s, const sg_option *o)
 
 const sg_option *sg_settings_next(const sg_settings *s, unsigned phases, int *i)
 {
-    while (*i < sg_option_count) {
-        const sg_option *const o = &sg_option_table[(*i)++];
-        if ((o->phase & phases) && (o->commands & s->command) && o->kind != SG_OPTION_SIZE) return o;
-    }
-    return NULL;
+    const sg_option *o;
+    do o = sg_option_next(s->command, i);
+    while (o && (!(o->phase & phases) || o->kind == SG_OPTION_SIZE));
+    return o;
+}
+
+void sg_settings_copy(sg_settings *to, const sg_settings *from, const sg_option *o)
+{
+    memcpy(sg_settings_at(to, o), sg_settings_value(from, o), size_of[o->kind]);
+    if (o->hash) *(uint64_t *)(void *)((char *)to + o->hash) = sg_settings_hash(from, o);
 }
 
 void sg_settings_take(sg_settings *to, const sg_settings *from, unsigned phases)
 {
-    for (int i = 0; i < sg_option_count; i++) {
-        const sg_option *const o = &sg_option_table[i];
-        if (!(o->phase & phases)) continue;
-        memcpy(sg_settings_at(to, o), sg_settings_value(from, o), size_of(o));
-        if (o->hash) *(uint64_t *)(void *)((char *)to + o->hash) = sg_settings_hash(from, o);
-    }
+    for (int i = 0; i < sg_option_count; i++)
+        if (sg_option_table[i].phase & phases) sg_settings_copy(to, from, &sg_option_table[i]);
 }
 
 static bool same_list(const sg_text_list *a, const sg_text_list *b)
@@ -92,7 +87,7 @@ static bool same_value(const sg_settings *a, const sg_settings *b, const sg_opti
     if (o->kind == SG_OPTION_LIST) return same_list(x, y);
     if (o->kind == SG_OPTION_TEXT || o->kind == SG_OPTION_CHOICE)
         return strcmp(*(const char *const *)x, *(const char *const *)y) == 0;
-    return memcmp(x, y, size_of(o)) == 0;
+    return memcmp(x, y, size_of[o->kind]) == 0;
 }
 
 const sg_option *sg_settings_difference(const sg_settings *a, const sg_settings *b, unsigned phases)

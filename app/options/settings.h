@@ -4,6 +4,9 @@
 
 #include "option_table.h"
 
+/* The option of s's command of this name or alias, or NULL. */
+const sg_option *sg_settings_option(const sg_settings *s, const char *name);
+
 /* Where s has the value of o. */
 void       *sg_settings_at(sg_settings *s, const sg_option *o);
 const void *sg_settings_value(const sg_settings *s, const sg_option *o);
@@ -18,6 +21,9 @@ uint64_t sg_settings_hash(const sg_settings *s, const sg_option *o);
 /* The next option from number *i on, and *i behind it, that s->command has and that is of one of these phases; NULL: no more. It
  * passes over headings and --size, which sets --width and --height. */
 const sg_option *sg_settings_next(const sg_settings *s, unsigned phases, int *i);
+
+/* Gives to the value of o as from has it, with the hash of its file. */
+void sg_settings_copy(sg_settings *to, const sg_settings *from, const sg_option *o);
 
 /* Gives to the options of these phases as from has them, with the hashes of their files. */
 void sg_settings_take(sg_settings *to, const sg_settings *from, unsigned phases);

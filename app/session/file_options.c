@@ -5,7 +5,7 @@
 #include "checkpoint.h"
 #include "frame_list.h"
 #include "option_rules.h"
-#include "option_table.h"
+#include "settings.h"
 #include "setup.h"
 #include "thresholds.h"
 
@@ -28,7 +28,7 @@ sg_status sg_file_options_protect_frames(const char *path, const char *what, sg_
 
 static sg_status protect_option(const sg_settings *s, const sg_option *o, const char *what, sg_error *e)
 {
-    const char *const path = *(const char *const *)((const char *)s + o->offset);
+    const char *const path = *(const char *const *)sg_settings_value(s, o);
     if (!path) return SG_OK;
     if (o->files & SG_READS_FRAMES) return sg_file_options_protect_frames(path, what, e);
     if (o->files & SG_READS_MODEL) return sg_checkpoint_protect(path, what, e);
@@ -40,7 +40,7 @@ static sg_status protect_model(const sg_settings *s, sg_error *e)
 {
     sg_model_path m;
     char          path[PATH_MAX];
-    if (s->operand || !sg_option_find("model", strlen("model"), s->command)) return SG_OK;
+    if (s->operand || !sg_settings_option(s, "model")) return SG_OK;
     if (sg_setup_model(&m, s, &(sg_error){0}) != SG_OK) return SG_OK;
     SG_TRY(sg_checkpoint_protect(m.dir, "the model", e));
     for (int i = 0; i < m.loras; i++) SG_TRY(sg_output_file_protect(m.lora[i].path, "the model", e));
@@ -51,12 +51,11 @@ static sg_status protect_model(const sg_settings *s, sg_error *e)
 
 static sg_status protect_options(const sg_settings *s, sg_error *e)
 {
-    for (int i = 0; i < sg_option_count; i++) {
-        const sg_option *const o = &sg_option_table[i];
-        char                   what[WHAT];
-        if (!(o->files & SG_READS_ANY) || !(o->commands & s->command)) continue;
+    const sg_option *o;
+    char             what[WHAT];
+    for (int i = 0; (o = sg_option_next(s->command, &i)) != NULL;) {
         snprintf(what, sizeof what, "--%s", o->name);
-        SG_TRY(protect_option(s, o, what, e));
+        if (o->files & SG_READS_ANY) SG_TRY(protect_option(s, o, what, e));
     }
     return SG_OK;
 }
@@ -95,12 +94,11 @@ static const char *written(const sg_option *o, const char *text)
 sg_status sg_file_options_check(const sg_settings *s, sg_error *e)
 {
     SG_TRY(protect(s, e));
-    for (int i = 0; i < sg_option_count; i++) {
-        const sg_option *const o = &sg_option_table[i];
-        char                   what[WHAT];
-        if (!(o->files & (SG_WRITES | SG_WRITES_CAPTURE)) || !(o->commands & s->command)) continue;
-        const char *const text = *(const char *const *)((const char *)s + o->offset);
-        const char *const path = text ? written(o, text) : NULL;
+    const sg_option *o;
+    char             what[WHAT];
+    for (int i = 0; (o = sg_option_next(s->command, &i)) != NULL;) {
+        if (!(o->files & (SG_WRITES | SG_WRITES_CAPTURE)) || !sg_settings_has(s, o)) continue;
+        const char *const path = written(o, *(const char *const *)sg_settings_value(s, o));
         snprintf(what, sizeof what, "--%s", o->name);
         if (path) SG_TRY(sg_output_file_check(path, what, e));
     }
