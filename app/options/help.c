@@ -1,5 +1,6 @@
 /* help.c - see help.h. */
 #include "help.h"
+#include "base/text.h"
 #include "command_table.h"
 #include "option_table.h"
 #include "shell_completion.h"
@@ -8,51 +9,43 @@
 
 enum { USAGE_COLUMN = 51, OPTION_COLUMN = 30 };
 
-/* "-m, --model DIR" */
+/* "-m, --model DIR". Returns its length. */
 static int synopsis(char *out, size_t size, const sg_option *o)
 {
-    int n = o->letter ? snprintf(out, size, "-%c, --%s", o->letter, o->name) : snprintf(out, size, "    --%s", o->name);
-    if (o->choices) {
-        for (const char *const *c = o->choices; *c; c++)
-            n += snprintf(out + n, size - (size_t)n, "%s%s", c == o->choices ? " {" : ",", *c);
-        n += snprintf(out + n, size - (size_t)n, "}");
-    } else if (o->value) {
-        n += snprintf(out + n, size - (size_t)n, " %s", o->value);
-    }
-    return n;
+    char letter[] = "-x, ";
+    letter[1] = o->letter;
+    snprintf(out, size, "%s--%s", o->letter ? letter : "    ", o->name);
+    for (const char *const *c = o->choices; c && *c; c++)
+        sg_text_append(out, size, "%s%s%s", c == o->choices ? " {" : ",", *c, c[1] ? "" : "}");
+    if (!o->choices && o->value) sg_text_append(out, size, " %s", o->value);
+    return (int)strlen(out);
 }
 
-/* "(also --num-frames, --video-frames)", or "". */
-static void aliases(char *out, size_t size, const sg_option *o)
-{
-    int n = 0;
-    *out = '\0';
-    for (int k = 0; k < 3 && o->alias[k]; k++)
-        n += snprintf(out + n, size - (size_t)n, "%s--%s", k ? ", " : "(also ", o->alias[k]);
-    if (n) snprintf(out + n, size - (size_t)n, ")");
-}
+enum { DESCRIPTION = 2048 };
 
-/* The first line after so many blanks, the others in their column. */
-static void help_lines(FILE *out, const char *line, int blanks)
+/* What o does, and "(also --num-frames, --video-frames)". Returns text. */
+static const char *description(char text[DESCRIPTION], const sg_option *o, bool with_aliases)
 {
-    while (line) {
-        const size_t length = strcspn(line, "\n");
-        fprintf(out, "%*s%.*s\n", blanks, "", (int)length, line);
-        blanks = OPTION_COLUMN;
-        line = line[length] ? line + length + 1 : NULL;
-    }
+    snprintf(text, DESCRIPTION, "%s", o->help);
+    if (o->more) sg_text_append(text, DESCRIPTION, "\n%s", o->more((char[1024]){0}, 1024));
+    for (int k = 0; with_aliases && k < 3 && o->alias[k]; k++)
+        sg_text_append(text, DESCRIPTION, "%s--%s%s", k ? ", " : "\n(also ", o->alias[k],
+                       k == 2 || !o->alias[k + 1] ? ")" : "");
+    return text;
 }
 
 static void help_option(FILE *out, const sg_option *o, bool with_aliases)
 {
-    char left[160], also[120];
-    int  n = synopsis(left, sizeof left, o) + 2;
+    char        left[160], text[DESCRIPTION];
+    int         n = synopsis(left, sizeof left, o) + 2;
+    const char *line = description(text, o, with_aliases);
     fprintf(out, "  %s", left);
     if (n > OPTION_COLUMN - 2) fputc('\n', out), n = 0;
-    help_lines(out, o->help, OPTION_COLUMN - n);
-    if (o->more) help_lines(out, o->more((char[1024]){0}, 1024), OPTION_COLUMN);
-    aliases(also, sizeof also, o);
-    if (with_aliases && *also) fprintf(out, "%*s%s\n", OPTION_COLUMN, "", also);
+    for (; line; n = 0) {
+        const size_t length = strcspn(line, "\n");
+        fprintf(out, "%*s%.*s\n", OPTION_COLUMN - n, "", (int)length, line);
+        line = line[length] ? line + length + 1 : NULL;
+    }
 }
 
 static void help_usages(FILE *out, const sg_command_row *row)
@@ -120,6 +113,7 @@ static void roff(FILE *out, const char *text)
 {
     bool start = true;
     for (const char *p = text; *p; p++) {
+        if (start && *p == '\n') fputs(".IP", out); /* an empty line begins a paragraph */
         if (start && (*p == '.' || *p == '\'')) fputs("\\&", out);
         if (*p == '-')
             fputs("\\-", out);
@@ -131,58 +125,36 @@ static void roff(FILE *out, const char *text)
     }
 }
 
+static void roff_line(FILE *out, const char *request, const char *text)
+{
+    fputs(request, out);
+    roff(out, text);
+    fputc('\n', out);
+}
+
 static void roff_command(FILE *out, const sg_command_row *row)
 {
     for (int k = 0; k < SG_USAGES_MAX && row->usage[k]; k++) {
-        fputs(".TP\n.B ", out);
-        roff(out, "sparge-gen ");
-        roff(out, row->usage[k]);
-        fputc('\n', out);
-        roff(out, row->effect[k]);
-        fputs(".\n", out);
+        roff_line(out, ".TP\n.B sparge\\-gen ", row->usage[k]);
+        roff_line(out, "", row->effect[k]);
     }
-    if (!row->text) return;
-    fputs(".IP\n", out);
-    for (const char *line = row->text; line;) { /* an empty line begins a paragraph */
-        const size_t length = strcspn(line, "\n");
-        char         copy[160];
-        snprintf(copy, sizeof copy, "%.*s", (int)length, line);
-        if (length)
-            roff(out, copy), fputc('\n', out);
-        else
-            fputs(".IP\n", out);
-        line = line[length] ? line + length + 1 : NULL;
-    }
+    if (row->text) roff_line(out, ".IP\n", row->text);
 }
 
-/* "Commands: render, compare." for an option that not all have. */
-static void roff_commands_of(FILE *out, const sg_option *o)
-{
-    int have = 0;
-    for (int i = 0; i < sg_command_count; i++) have += (o->commands & sg_command_table[i].command) != 0;
-    if (have == sg_command_count) return;
-    fputs(".br\nOf ", out);
-    for (int i = 0, k = 0; i < sg_command_count; i++) {
-        const sg_command_row *const row = &sg_command_table[i];
-        if (!(o->commands & row->command)) continue;
-        fprintf(out, "%s%s", k++ ? ", " : "", *row->name ? row->name : "render");
-    }
-    fputs(".\n", out);
-}
-
+/* With the commands that have it, unless all have. */
 static void roff_option(FILE *out, const sg_option *o)
 {
-    char line[160];
+    char line[160], text[DESCRIPTION], commands[160] = "";
+    int  have = 0;
     synopsis(line, sizeof line, o);
-    fputs(".TP\n.B ", out);
-    roff(out, line + strspn(line, " "));
-    fputc('\n', out);
-    roff(out, o->help);
-    if (o->more) fputc('\n', out), roff(out, o->more((char[1024]){0}, 1024));
-    aliases(line, sizeof line, o);
-    if (*line) fputc('\n', out), roff(out, line);
-    fputc('\n', out);
-    roff_commands_of(out, o);
+    roff_line(out, ".TP\n.B ", line + strspn(line, " "));
+    roff_line(out, "", description(text, o, true));
+    for (int i = 0; i < sg_command_count; i++) {
+        const sg_command_row *const row = &sg_command_table[i];
+        if (!(o->commands & row->command)) continue;
+        sg_text_append(commands, sizeof commands, "%s%s", have++ ? ", " : "", *row->name ? row->name : "render");
+    }
+    if (have < sg_command_count) fprintf(out, ".br\nOf %s.\n", commands);
 }
 
 static void manual(FILE *out)
@@ -192,9 +164,8 @@ static void manual(FILE *out)
           out);
     for (int i = 0; i < sg_command_count; i++)
         for (int k = 0; k < SG_USAGES_MAX && sg_command_table[i].usage[k]; k++) {
-            fputs(i + k ? ".br\n.B sparge\\-gen\n" : ".B sparge\\-gen\n", out);
-            roff(out, sg_command_table[i].usage[k]);
-            fputc('\n', out);
+            fputs(i + k ? ".br\n" : "", out);
+            roff_line(out, ".B sparge\\-gen\n", sg_command_table[i].usage[k]);
         }
     fputs(
         ".SH DESCRIPTION\n"
@@ -216,9 +187,8 @@ static void manual(FILE *out)
     fputs(".SH EXAMPLES\n", out);
     for (int i = 0; i < sg_command_count; i++)
         for (int k = 0; k < 2 && sg_command_table[i].example[k]; k++) {
-            fputs(".PP\n.nf\n", out);
-            roff(out, sg_command_table[i].example[k]);
-            fputs("\n.fi\n", out);
+            roff_line(out, ".PP\n.nf\n", sg_command_table[i].example[k]);
+            fputs(".fi\n", out);
         }
     fputs(".SH ENVIRONMENT\n"
           ".TP\n.B SPARGE_GEN_MODEL\nThe model's folder where \\-\\-model is not given.\n"

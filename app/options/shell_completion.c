@@ -14,70 +14,60 @@ static bool is_path(const sg_option *o)
     return false;
 }
 
-static void words(FILE *out, const char *const *list)
+static void words(FILE *out, const char *before, const char *const *list, const char *after)
 {
+    fputs(before, out);
     for (; *list; list++) fprintf(out, "%s%s", *list, list[1] ? " " : "");
+    fputs(after, out);
 }
 
-/* A pattern of a shell's case: "compare --attention|compare -a". */
-static void bash_pattern(FILE *out, const char *command, const sg_option *o)
+/* The command of the line, whose words after the program's name these are in the shell. */
+static void find_command(FILE *out, const char *first, const char *second)
 {
-    fprintf(out, "'%s --%s'", command, o->name);
+    fprintf(out, "    case %s in\n    bench) command=\"bench %s\" ;;\n    -*) ;;\n    *) command=%s ;;\n    esac\n",
+            first, second, first);
+}
+
+/* A branch of a shell's case: "compare --attention|compare -a) ... ;;". */
+static void bash_value(FILE *out, const char *command, const sg_option *o)
+{
+    fprintf(out, "    '%s --%s'", command, o->name);
     for (int k = 0; k < 3 && o->alias[k]; k++) fprintf(out, "|'%s --%s'", command, o->alias[k]);
     if (o->letter) fprintf(out, "|'%s -%c'", command, o->letter);
+    if (o->choices)
+        words(out, ") _sparge_gen_of \"", o->choices, "\"; return ;;\n");
+    else
+        fprintf(out, ") mapfile -t COMPREPLY < <(compgen -%c -- \"$cur\") ; return ;;\n",
+                o->value[0] == 'D' ? 'd' : 'f');
 }
 
 void sg_completion_bash(FILE *out)
 {
+    const sg_option *o;
     fputs("# bash completion of sparge-gen, written by `sparge-gen help bash`\n"
+          "_sparge_gen_of() { COMPREPLY=($(compgen -W \"$1\" -- \"$cur\")); }\n"
           "_sparge_gen()\n{\n"
           "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command=\n"
           "    if [[ $cur == = ]]; then cur=\n" /* --option=value is three words */
           "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}\n"
-          "    fi\n"
-          "    case ${COMP_WORDS[1]} in\n"
-          "    bench) command=\"bench ${COMP_WORDS[2]}\" ;;\n"
-          "    ",
+          "    fi\n",
           out);
-    for (int i = 0; sg_command_words[i]; i++)
-        if (strcmp(sg_command_words[i], "bench") != 0)
-            fprintf(out, "%s%s", sg_command_words[i], sg_command_words[i + 1] ? "|" : "");
-    fputs(") command=${COMP_WORDS[1]} ;;\n"
-          "    esac\n"
-          "    if ((COMP_CWORD == 1)) && [[ $cur != -* ]]; then\n"
-          "        COMPREPLY=($(compgen -W \"",
+    find_command(out, "${COMP_WORDS[1]}", "${COMP_WORDS[2]}");
+    words(out, "    if ((COMP_CWORD == 1)) && [[ $cur != -* ]]; then _sparge_gen_of \"", sg_command_words,
+          "\"; return ; fi\n");
+    fputs("    if ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} == bench ]]; then _sparge_gen_of \"step attention cold\" "
+          "; return ; fi\n"
+          "    case \"$command $prev\" in\n",
           out);
-    words(out, sg_command_words);
-    fputs("\" -- \"$cur\"))\n        return\n    fi\n"
-          "    if ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} == bench ]]; then\n"
-          "        COMPREPLY=($(compgen -W \"step attention cold\" -- \"$cur\"))\n        return\n    fi\n"
-          "    case \"$command $prev\" in\n"
-          "    'help help')\n        COMPREPLY=($(compgen -W \"all man bash zsh ",
-          out);
-    words(out, sg_command_words);
-    fputs("\" -- \"$cur\"))\n        return ;;\n", out);
+    words(out, "    'help help') _sparge_gen_of \"all man bash zsh ", sg_command_words, "\"; return ;;\n");
     for (int c = 0; c < sg_command_count; c++)
-        for (int i = 0; i < sg_option_count; i++) {
-            const sg_option *const o = &sg_option_table[i];
-            if (!(o->commands & sg_command_table[c].command) || !(o->choices || is_path(o))) continue;
-            fputs("    ", out);
-            bash_pattern(out, sg_command_table[c].name, o);
-            if (o->choices) {
-                fputs(")\n        COMPREPLY=($(compgen -W \"", out);
-                words(out, o->choices);
-                fputs("\" -- \"$cur\"))\n        return ;;\n", out);
-            } else {
-                fprintf(out, ")\n        mapfile -t COMPREPLY < <(compgen -%c -- \"$cur\")\n        return ;;\n",
-                        o->value[0] == 'D' ? 'd' : 'f');
-            }
-        }
+        for (int i = 0; (o = sg_option_next(sg_command_table[c].command, &i)) != NULL;)
+            if (o->choices || is_path(o)) bash_value(out, sg_command_table[c].name, o);
     fputs("    esac\n    case $command in\n", out);
     for (int c = 0; c < sg_command_count; c++) {
-        fprintf(out, "    '%s') COMPREPLY=($(compgen -W \"", sg_command_table[c].name);
-        for (int i = 0; i < sg_option_count; i++)
-            if (sg_option_table[i].kind != SG_OPTION_HEADING && (sg_option_table[i].commands & sg_command_table[c].command))
-                fprintf(out, " --%s", sg_option_table[i].name);
-        fputs("\" -- \"$cur\")) ;;\n", out);
+        fprintf(out, "    '%s') _sparge_gen_of \"", sg_command_table[c].name);
+        for (int i = 0; (o = sg_option_next(sg_command_table[c].command, &i)) != NULL;) fprintf(out, " --%s", o->name);
+        fputs("\" ;;\n", out);
     }
     fputs("    esac\n"
           "    if [[ $cur != -* && ( $command == info || $command == compare ) ]]; then\n"
@@ -105,48 +95,33 @@ static void zsh_option(FILE *out, const sg_option *o, const char *name)
     zsh_text(out, o->help);
     fputc(']', out);
     if (o->kind != SG_OPTION_FLAG) fprintf(out, ":%s:", o->value);
-    if (o->choices) {
-        fputc('(', out);
-        words(out, o->choices);
-        fputc(')', out);
-    } else if (is_path(o)) {
+    if (o->choices)
+        words(out, "(", o->choices, ")");
+    else if (is_path(o))
         fputs(o->value[0] == 'D' ? "_files -/" : "_files", out);
-    }
     fputs("' \\\n", out);
 }
 
 void sg_completion_zsh(FILE *out)
 {
     fputs("#compdef sparge-gen\n# zsh completion of sparge-gen, written by `sparge-gen help zsh`\n"
-          "_sparge_gen()\n{\n"
-          "    local command=render\n"
-          "    case $words[2] in\n    bench) command=\"bench $words[3]\" ;;\n    ",
+          "_sparge_gen()\n{\n    local command=render\n",
           out);
-    for (int i = 0; sg_command_words[i]; i++)
-        if (strcmp(sg_command_words[i], "bench") != 0)
-            fprintf(out, "%s%s", sg_command_words[i], sg_command_words[i + 1] ? "|" : "");
-    fputs(") command=$words[2] ;;\n    esac\n"
-          "    if ((CURRENT == 2)) && [[ $PREFIX != -* ]]; then\n        compadd ",
-          out);
-    words(out, sg_command_words);
-    fputs("\n        return\n    fi\n"
-          "    if ((CURRENT == 3)) && [[ $words[2] == bench ]]; then\n        compadd step attention cold\n        return\n    fi\n"
-          "    if ((CURRENT == 3)) && [[ $words[2] == help ]]; then\n        compadd all man bash zsh ",
-          out);
-    words(out, sg_command_words);
-    fputs("\n        return\n    fi\n    case $command in\n", out);
+    find_command(out, "$words[2]", "$words[3]");
+    words(out, "    if ((CURRENT == 2)) && [[ $PREFIX != -* ]]; then compadd ", sg_command_words, "; return ; fi\n");
+    fputs("    if ((CURRENT == 3)) && [[ $words[2] == bench ]]; then compadd step attention cold; return ; fi\n", out);
+    words(out, "    if ((CURRENT == 3)) && [[ $words[2] == help ]]; then compadd all man bash zsh ", sg_command_words,
+          "; return ; fi\n    case $command in\n");
     for (int c = 0; c < sg_command_count; c++) {
         const sg_command_row *const row = &sg_command_table[c];
+        const sg_option            *o;
         fprintf(out, "    '%s')\n        _arguments -s -S \\\n", *row->name ? row->name : "render");
-        for (int i = 0; i < sg_option_count; i++) {
-            const sg_option *const o = &sg_option_table[i];
-            char                   name[48];
-            if (o->kind == SG_OPTION_HEADING || !(o->commands & row->command)) continue;
+        for (int i = 0; (o = sg_option_next(row->command, &i)) != NULL;) {
+            char name[48];
             snprintf(name, sizeof name, "--%s", o->name);
             zsh_option(out, o, name);
-            if (!o->letter) continue;
             snprintf(name, sizeof name, "-%c", o->letter);
-            zsh_option(out, o, name);
+            if (o->letter) zsh_option(out, o, name);
         }
         fputs("            '*:file:_files' ;;\n", out);
     }
