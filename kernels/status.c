@@ -23,3 +23,11 @@ sg_status sg_error_set(sg_error *e, sg_status code, const char *fmt, ...)
     disarm(e->text);
     return e->code = code;
 }
+
+sg_status sg_error_in(sg_error *e, sg_status status, const char *where)
+{
+    if (status == SG_OK || !e) return status;
+    const sg_error why = *e;
+    e->code = SG_OK;
+    return sg_error_set(e, status, "%s: %s", where, why.text);
+}

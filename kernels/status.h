@@ -38,6 +38,9 @@ typedef struct sg_error {
  * become question marks. Returns code. */
 sg_status sg_error_set(sg_error *e, sg_status code, const char *fmt, ...) SG_PRINTF(3, 4);
 
+/* Puts WHERE and a colon before e's text, which a failure has just filled. Returns status. */
+sg_status sg_error_in(sg_error *e, sg_status status, const char *where);
+
 /* Forwards a failure of `call`, whose error has been filled already. */
 #define SG_TRY(call)                                                                                                   \
     do {                                                                                                               \

@@ -6,21 +6,9 @@
 #include "settings.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static sg_status refuse(const sg_arm *a, sg_error *e, const char *fmt, ...) SG_PRINTF(3, 4);
-static sg_status refuse(const sg_arm *a, sg_error *e, const char *fmt, ...)
-{
-    char    text[1024];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    return sg_error_set(e, SG_E_ARG, "--arms: '%s': %s", a->name, text);
-}
 
 /* Ends the piece at *at before the next of these separators, takes its backslashes away and moves on. The separator that
  * was there, or 0 at the end. */
@@ -87,13 +75,6 @@ static const sg_option *option_of(const sg_settings *s, const char *key, char hi
     return NULL;
 }
 
-static sg_status set_name(sg_arm *a, const char *name, sg_error *e)
-{
-    if (strlen(name) > SG_ARM_NAME) return refuse(a, e, "name: has more than %d bytes", SG_ARM_NAME);
-    memcpy(a->name, name, strlen(name) + 1);
-    return SG_OK;
-}
-
 /* One "key=value"; ruled: the arm has said already which blocks it keeps. */
 static sg_status set_key(sg_arm *a, char *pair, bool *ruled, sg_error *e)
 {
@@ -104,12 +85,14 @@ static sg_status set_key(sg_arm *a, char *pair, bool *ruled, sg_error *e)
     const char *const value = equals ? equals + 1 : "";
     const bool        named = strcmp(pair, "name") == 0;
     if (!named && !option_of(&a->settings, pair, hint))
-        return refuse(a, e, "'%.40s' is no option of an arm%s", pair, hint);
-    if (!*value) return refuse(a, e, "%s needs a value: %s=...", pair, pair);
-    if (named) return set_name(a, value, e);
+        return sg_error_set(e, SG_E_ARG, "'%.40s' is no option of an arm%s", pair, hint);
+    if (!*value) return sg_error_set(e, SG_E_ARG, "%s needs a value: %s=...", pair, pair);
+    if (named && strlen(value) > SG_ARM_NAME)
+        return sg_error_set(e, SG_E_ARG, "name: has more than %d bytes", SG_ARM_NAME);
+    if (named) return snprintf(a->name, sizeof a->name, "%s", value), SG_OK;
     forget_rule(&a->settings, pair, ruled);
     if (sg_options_set(&a->settings, pair, value, &why) == SG_OK) return SG_OK;
-    return refuse(a, e, "%s", strncmp(why.text, "--", 2) == 0 ? why.text + 2 : why.text);
+    return sg_error_set(e, SG_E_ARG, "%s", why.text + strspn(why.text, "-"));
 }
 
 static void make_file(sg_arm *a)
@@ -125,16 +108,15 @@ static void make_file(sg_arm *a)
 /* "kind:key=value:key=value" in text, whose values the arm borrows. */
 static sg_status parse_arm(sg_arm *a, char *text, const sg_settings *base, sg_error *e)
 {
-    sg_error why = {0};
-    bool     ruled = false;
-    char    *at = text, *piece = at, hint[SG_HINT_TEXT];
-    char     end = cut(&at, ":");
-    int      kind = 0;
+    bool  ruled = false;
+    char *at = text, *piece = at, hint[SG_HINT_TEXT];
+    char  end = cut(&at, ":");
+    int   kind = 0;
     while (sg_attention_names[kind] && strcmp(sg_attention_names[kind], piece) != 0) kind++;
     sg_options_hint(hint, piece, sg_attention_names, "");
     if (!sg_attention_names[kind])
-        return refuse(a, e, "'%.40s' is not one of dense, sage, sparge%s", piece,
-                      *hint ? hint : "; a comma in a value is written \\,");
+        return sg_error_set(e, SG_E_ARG, "'%.40s' is not one of dense, sage, sparge%s", piece,
+                            *hint ? hint : "; a comma in a value is written \\,");
     start(a, sg_attention_names[kind], base);
     while (end) {
         piece = at;
@@ -143,21 +125,31 @@ static sg_status parse_arm(sg_arm *a, char *text, const sg_settings *base, sg_er
     }
     make_file(a);
     take_slg(&a->settings, base);
-    if (sg_options_check(&a->settings, &why) == SG_OK) return SG_OK;
-    return refuse(a, e, "%s", why.text);
+    return sg_options_check(&a->settings, e);
 }
 
 /* ---- the list ---- */
 
-static sg_status check_unique(const sg_arms *all, sg_error *e)
+/* Among those before it. */
+static sg_status check_unique(const sg_arms *all, const sg_arm *a, sg_error *e)
 {
-    const sg_arm *const a = &all->arm[all->count - 1];
-    if (strcmp(a->file, "side") == 0) return refuse(a, e, "name: is that of the clip with all arms");
+    if (strcmp(a->file, "side") == 0) return sg_error_set(e, SG_E_ARG, "name: is that of the clip with all arms");
     for (const sg_arm *b = all->arm; b < a; b++)
         if (strcmp(b->file, a->file) == 0)
-            return refuse(a, e, "%s before; a name of its own is given by :name=...",
-                          strcmp(b->name, a->name) == 0 ? "stands there" : "a file of that name comes from an arm");
+            return sg_error_set(e, SG_E_ARG, "%s before; a name of its own is given by :name=...",
+                                strcmp(b->name, a->name) == 0 ? "stands there"
+                                                              : "a file of that name comes from an arm");
     return SG_OK;
+}
+
+/* text is what the list has of the arm. */
+static sg_status open_arm(const sg_arms *all, sg_arm *a, char *text, const sg_settings *base, sg_error *e)
+{
+    if (snprintf(a->name, sizeof a->name, "%s", text) > SG_ARM_NAME && !strstr(text, ":name="))
+        return sg_error_set(e, SG_E_ARG, "...: has more than %d bytes; a short name is given by :name=...",
+                            SG_ARM_NAME);
+    SG_TRY(parse_arm(a, text, base, e));
+    return check_unique(all, a, e);
 }
 
 /* The end of the arm that begins at text: a comma without a backslash, or the end. */
@@ -176,7 +168,7 @@ sg_status sg_arms_open(sg_arms *out, const char *list, const sg_settings *base, 
     for (const char *p = list; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 127)
             return sg_error_set(e, SG_E_ARG, "--arms: a control character, at position %td", p - list + 1);
-    char *at = out->text;
+    char *at = out->text, where[SG_ARM_NAME + 16];
     for (bool more = true; more;) {
         if (out->count == SG_ARMS_MAX)
             return sg_error_set(e, SG_E_ARG, "--arms: more than %d cannot be compared at once", SG_ARMS_MAX);
@@ -184,13 +176,11 @@ sg_status sg_arms_open(sg_arms *out, const char *list, const sg_settings *base, 
         const size_t  n = arm_length(at);
         more = at[n] == ',';
         at[n] = '\0';
-        snprintf(a->name, sizeof a->name, "%s", at);
         if (n == 0) return sg_error_set(e, SG_E_ARG, "--arms: arm %d is empty", out->count + 1);
-        if (n > SG_ARM_NAME && !strstr(at, ":name="))
-            return refuse(a, e, "...: has more than %d bytes; a short name is given by :name=...", SG_ARM_NAME);
-        SG_TRY(parse_arm(a, at, base, e));
+        const sg_status status = open_arm(out, a, at, base, e);
+        snprintf(where, sizeof where, "--arms: '%s'", a->name);
+        SG_TRY(sg_error_in(e, status, where));
         out->count++;
-        SG_TRY(check_unique(out, e));
         at += n + 1;
     }
     return SG_OK;

@@ -1,60 +1,75 @@
 /* command_table.c - the commands. A new one is a row here, a bit in options.h, its options in option_table.c, and a
- * function in command.h that main.c calls. */
+ * function in command.h. */
 #include "command_table.h"
+#include "command.h"
 
 #include <stddef.h>
 
 const sg_command_row sg_command_table[] = {
     {.command = SG_COMMAND_RENDER,
+     .run = sg_command_render,
      .name = "",
      .usage = {"-p TEXT [options]"},
      .effect = {"render a clip"},
      .example = {"sparge-gen -p \"a red ball bouncing on green grass\" -o ball.mp4",
                  "sparge-gen -m path/to/model -p \"a cat walks on the grass\" --size 832x480 --frames 81"}},
     {.command = SG_COMMAND_COMPARE,
+     .run = sg_command_compare,
      .name = "compare",
      .usage = {"compare -p TEXT [options]", "compare A B"},
      .effect = {"render with dense and with sparse attention, side by side", "compare two clips or two pictures"},
-     .text = "Each arm renders the prompt from the same noise with another kind of attention. The page report.html shows\n"
-             "the clips side by side, the blocks that each arm skipped, its times, and its distance to the first arm.\n"
-             "\n"
-             "Two files or two folders of pictures are compared without rendering: PSNR, SSIM and MS-SSIM on RGB, as mean,\n"
-             "minimum and 5th percentile over the frames, and for each clip its sharpness, VBench's temporal flickering,\n"
-             "and the numbers of black and of repeated frames.\n"
-             "\n"
-             "If the model's default clip has fewer than 8192 tokens and no size is given, width and height are doubled\n"
-             "until there is something to skip. Videos may be .y4m, and with FFmpeg .mp4, .mov, .mkv, .webm and .avi. The\n"
-             "pictures of two folders are paired in the order of their names, with numbers sorted by value.",
+     .text =
+         "Each arm renders the prompt from the same noise with another kind of attention. The page report.html shows\n"
+         "the clips side by side, the blocks that each arm skipped, its times, and its distance to the first arm.\n"
+         "\n"
+         "Two files or two folders of pictures are compared without rendering: PSNR, SSIM and MS-SSIM on RGB, as "
+         "mean,\n"
+         "minimum and 5th percentile over the frames, and for each clip its sharpness, VBench's temporal flickering,\n"
+         "and the numbers of black and of repeated frames.\n"
+         "\n"
+         "If the model's default clip has fewer than 8192 tokens and no size is given, width and height are doubled\n"
+         "until there is something to skip. Videos may be .y4m, and with FFmpeg .mp4, .mov, .mkv, .webm and .avi. The\n"
+         "pictures of two folders are paired in the order of their names, with numbers sorted by value.",
      .example = {"sparge-gen compare -p \"a red ball bouncing on green grass\" --arms dense,sparge:topk=0.3"}},
     {.command = SG_COMMAND_EVAL,
+     .run = sg_command_eval,
      .name = "eval",
      .usage = {"eval --prompts FILE -o DIR [options]"},
      .effect = {"render a set of prompts with each kind of attention"},
-     .text = "Every arm renders each clip from the same noise. The folder then contains all clips, one line of figures for\n"
-             "each clip, a summary and a page.\n"
-             "\n"
-             "The same command continues an interrupted run; finished clips are not rendered again. Other settings for the\n"
-             "same folder are refused. A clip that fails is recorded, and the next run tries it again. Under mpirun or\n"
-             "srun all ranks share the set, and the one that finishes last writes the report; `sparge-gen eval --merge DIR`\n"
-             "writes it again. With --clip the clips are scored after the last one is made. The size is chosen as for\n"
-             "compare.",
+     .text =
+         "Every arm renders each clip from the same noise. The folder then contains all clips, one line of figures "
+         "for\n"
+         "each clip, a summary and a page.\n"
+         "\n"
+         "The same command continues an interrupted run; finished clips are not rendered again. Other settings for "
+         "the\n"
+         "same folder are refused. A clip that fails is recorded, and the next run tries it again. Under mpirun or\n"
+         "srun all ranks share the set, and the one that finishes last writes the report; `sparge-gen eval --merge "
+         "DIR`\n"
+         "writes it again. With --clip the clips are scored after the last one is made. The size is chosen as for\n"
+         "compare.",
      .example = {"sparge-gen eval --prompts prompts/tiny-wan-demo.csv -o results --arms dense,sparge"}},
     {.command = SG_COMMAND_TUNE,
+     .run = sg_command_tune,
      .name = "tune",
      .usage = {"tune -m PATH -p TEXT [options]"},
      .effect = {"find the thresholds of each head"},
-     .text = "Renders the prompts with dense attention and finds, for each layer, head and range of steps, how many blocks\n"
-             "can be skipped within an error. With --cache it finds instead how far the latents may move before a step has\n"
+     .text = "Renders the prompts with dense attention and finds, for each layer, head and range of steps, how many "
+             "blocks\n"
+             "can be skipped within an error. With --cache it finds instead how far the latents may move before a step "
+             "has\n"
              "to be computed. Later renders use the file that it writes automatically.",
      .example = {"sparge-gen tune -m path/to/model --prompt-file prompts.txt --l1 0.05",
                  "sparge-gen tune -m path/to/model --prompt-file prompts.txt --cache --steps 50"}},
     {.command = SG_COMMAND_INFO,
+     .run = sg_command_info,
      .name = "info",
      .usage = {"info [DIR|FILE] [options]"},
      .effect = {"show what a model needs, or how a clip was made"},
      .text = "Of a clip it also tells whether the thresholds beside the model that made it, as --model names it, changed.",
      .example = {"sparge-gen info path/to/model --size 832x480 --frames 81", "sparge-gen info ball.mp4"}},
     {.command = SG_COMMAND_BENCH_STEP,
+     .run = sg_command_bench_step,
      .name = "bench step",
      .usage = {"bench step [options]"},
      .effect = {"measure each operation of a step and of decoding"},
@@ -62,21 +77,26 @@ const sg_command_row sg_command_table[] = {
              "product in F32 and in BF16, and a large copy.",
      .example = {"sparge-gen bench step --size 512x512"}},
     {.command = SG_COMMAND_BENCH_ATTENTION,
+     .run = sg_command_bench_attention,
      .name = "bench attention",
      .usage = {"bench attention [options]"},
      .effect = {"measure attention: its speed and its error"},
-     .text = "The error is measured against the reference on a sample of rows. The limits measured in the same run, on the\n"
+     .text = "The error is measured against the reference on a sample of rows. The limits measured in the same run, on "
+             "the\n"
              "same threads, are a large matrix product in F32 and in BF16, and a large copy.",
      .example = {"sparge-gen bench attention --topk 0.5,0.2"}},
     {.command = SG_COMMAND_BENCH_COLD,
+     .run = sg_command_bench_cold,
      .name = "bench cold",
      .usage = {"bench cold [options]"},
      .effect = {"measure a render as a process of its own, from start to exit"},
      .text = "Each turn starts three processes: one opens the device and does nothing, one opens the backend with its\n"
-             "libraries, and one renders a clip to Y4M; its pieces are listed in the order in which they end. An extra turn\n"
+             "libraries, and one renders a clip to Y4M; its pieces are listed in the order in which they end. An extra "
+             "turn\n"
              "before the first one does not count, so that the files are in the system's cache.",
      .example = {"sparge-gen bench cold --repeat 9"}},
     {.command = SG_COMMAND_CHECK,
+     .run = sg_command_check,
      .name = "check",
      .usage = {"check [options]"},
      .effect = {"check every operation of a render against the reference"},

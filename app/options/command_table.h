@@ -7,7 +7,8 @@
 enum { SG_USAGES_MAX = 2 };
 
 typedef struct sg_command_row {
-    sg_command  command;
+    sg_command command;
+    sg_status (*run)(const sg_settings *s, sg_error *e);
     const char *name;                  /* "compare", "bench step"; "" for a render */
     const char *usage[SG_USAGES_MAX];  /* what follows the program's name, one for each form */
     const char *effect[SG_USAGES_MAX]; /* what each form does, one line */

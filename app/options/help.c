@@ -68,21 +68,18 @@ static void help_options(FILE *out, sg_command c)
     }
 }
 
-static void help_all(FILE *out)
+static void help_render(FILE *out, bool all)
 {
     fputs("sparge-gen turns a prompt into a video or an image.\n\n", out);
     for (int i = 0; i < sg_command_count; i++) help_usages(out, &sg_command_table[i]);
-    fputs(
-        "\n`sparge-gen help COMMAND` lists the options of a command. A default that is not given here is the model's:\n"
-        "`sparge-gen info DIR` shows it. In names of options an underscore is read as a hyphen.\n",
-        out);
-    help_options(out, SG_COMMAND_RENDER);
-}
-
-static void help_short(FILE *out)
-{
-    fputs("sparge-gen turns a prompt into a video or an image.\n\n", out);
-    for (int i = 0; i < sg_command_count; i++) help_usages(out, &sg_command_table[i]);
+    if (all) {
+        fputs("\n`sparge-gen help COMMAND` lists the options of a command. A default that is not given here is the "
+              "model's:\n"
+              "`sparge-gen info DIR` shows it. In names of options an underscore is read as a hyphen.\n",
+              out);
+        help_options(out, SG_COMMAND_RENDER);
+        return;
+    }
     fputs("\nOptions of a render that are used most:\n", out);
     for (int i = 0; i < sg_option_count; i++)
         if (sg_option_table[i].usual) help_option(out, &sg_option_table[i], false);
@@ -206,10 +203,8 @@ void sg_help(FILE *out, sg_command c, const char *topic)
         sg_completion_bash(out);
     else if (topic && strcmp(topic, "zsh") == 0)
         sg_completion_zsh(out);
-    else if (topic && c == SG_COMMAND_RENDER)
-        help_all(out);
     else if (c == SG_COMMAND_RENDER)
-        help_short(out);
+        help_render(out, topic != NULL);
     else
         help_command(out, c);
 }

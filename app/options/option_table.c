@@ -1,55 +1,60 @@
 /* option_table.c - the options. A new one is a row here, a member of sg_settings, and the code that uses it. */
 #include "option_table.h"
 #include "backend.h"
+#include "base/text.h"
 #include "engine.h"
 #include "policy.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#define AT(member) .offset = offsetof(sg_settings, member)
-/* An option of each kind: its name, the commands that have it, where its value is, and what bounds it. */
-#define OPTION(k, n, which, member) .kind = SG_OPTION_##k, .name = (n), .commands = (which), AT(member)
-#define FLAG(n, which, member) OPTION(FLAG, n, which, member)
-#define TEXT(n, which, member, what) OPTION(TEXT, n, which, member), .value = (what)
-#define LIST(n, which, member, what) OPTION(LIST, n, which, member), .value = (what)
-#define CHOICE(n, which, member, of, what) OPTION(CHOICE, n, which, member), .choices = (of), .value = (what)
-#define INT(n, which, member, least, most) OPTION(INT, n, which, member), .lo = (least), .hi = (most), .value = "N"
-#define REAL(n, which, member, least, most) OPTION(REAL, n, which, member), .lo = (least), .hi = (most), .value = "X"
-#define PHASE(name) .phase = SG_OPTION_##name
+#define OPTION(kind_, name_, of, phase_, member)                                                                       \
+    .kind = SG_OPTION_##kind_, .name = (name_), .commands = (of), .phase = SG_OPTION_##phase_,                         \
+    .offset = offsetof(sg_settings, member)
+
+/* An option of each kind: name, commands that have it, phase, member of sg_settings, what bounds or names its value. */
+#define FLAG(...) OPTION(FLAG, __VA_ARGS__)
+#define TEXT(name_, of, phase_, member, text) OPTION(TEXT, name_, of, phase_, member), .value = (text)
+#define LIST(name_, of, phase_, member, text) OPTION(LIST, name_, of, phase_, member), .value = (text)
+#define CHOICE(name_, of, phase_, member, list, text)                                                                  \
+    OPTION(CHOICE, name_, of, phase_, member), .choices = (list), .value = (text)
+#define INT(name_, of, phase_, member, least, most)                                                                    \
+    OPTION(INT, name_, of, phase_, member), .lo = (least), .hi = (most), .value = "N"
+#define REAL(name_, of, phase_, member, least, most)                                                                   \
+    OPTION(REAL, name_, of, phase_, member), .lo = (least), .hi = (most), .value = "X"
 #define TO(member, type) .request = offsetof(sg_request, member), .as = SG_AS_##type
 #define HASHED(member) .hash = offsetof(sg_settings, hash.member)
 #define RENDER SG_COMMAND_RENDER
 #define INFO SG_COMMAND_INFO
 #define CHECK SG_COMMAND_CHECK
 #define STEP SG_COMMAND_BENCH_STEP
-#define ATTENTION SG_COMMAND_BENCH_ATTENTION
+#define BENCH_ATTENTION SG_COMMAND_BENCH_ATTENTION
 #define COLD SG_COMMAND_BENCH_COLD
 #define BENCH SG_COMMAND_BENCH
 #define COMPARE SG_COMMAND_COMPARE
 #define TUNE SG_COMMAND_TUNE
 #define EVAL SG_COMMAND_EVAL
 #define MODEL (RENDER | INFO | CHECK | STEP | COLD | TUNE | COMPARE | EVAL)
-#define ALL (MODEL | ATTENTION)
+#define ALL (MODEL | BENCH_ATTENTION)
 #define IMAGES (MODEL & ~INFO)
 #define SAMPLER (RENDER | CHECK | COMPARE | EVAL)
 #define SPARSE (RENDER | INFO | CHECK | COMPARE | EVAL)
-#define BLOCKS (SPARSE | ATTENTION) /* commands that choose blocks */
+#define BLOCKS (SPARSE | BENCH_ATTENTION) /* commands that choose blocks */
 
 /* The names of known shapes, and what the first of them, the default, is. */
 static const char *list_shapes(char *text, size_t size)
 {
     enum { COLUMNS = 80 };
     const sg_known_shape *s, *const first = sg_known_shape_at(0);
-    size_t n = 0, line = 0;
-    for (int i = 0; (s = sg_known_shape_at(i)) != NULL && n < size; i++) {
-        const bool fits = n - line + strlen(s->name) + 3 <= COLUMNS;
-        n += (size_t)snprintf(text + n, size - n, "%s%s", i == 0 ? "" : fits ? ", " : ",\n", s->name);
-        if (!fits) line = n - strlen(s->name);
+    const char *line = text;
+    *text = '\0';
+    for (int i = 0; (s = sg_known_shape_at(i)) != NULL; i++) {
+        const bool fits = strlen(line) + strlen(s->name) + 3 <= COLUMNS;
+        sg_text_append(text, size, "%s", i == 0 ? "" : fits ? ", " : ",\n");
+        if (!fits) line = text + strlen(text);
+        sg_text_append(text, size, "%s", s->name);
     }
-    if (n < size)
-        snprintf(text + n, size - n, "\n(default: %s, which is 1,%d,%lldx%lldx%lld,%d)", first->name, first->heads,
-                 (long long)first->grid[0], (long long)first->grid[1], (long long)first->grid[2], first->head_dim);
+    sg_text_append(text, size, "\n(default: %s, which is 1,%d,%lldx%lldx%lld,%d)", first->name, first->heads,
+                   (long long)first->grid[0], (long long)first->grid[1], (long long)first->grid[2], first->head_dim);
     return text;
 }
 
@@ -60,322 +65,319 @@ static const char *const compats[] = {"new", "old", NULL};
 static const char *const backends[] = {"auto", "cuda", "cpu", "ref", NULL};
 static const char *const dtypes[] = {"auto", "f32", "bf16", NULL};
 static const char *const presets[] = {"usual", "paper", NULL};
-static const char *const offloads[] = {"auto", "on", "off", NULL};
 static const char *const switches[] = {"off", "on", NULL};
 static const char *const budgets[] = {"row", "heads", NULL};
 static const char *const unskipped[] = {"dense", "sage", NULL};
 static const char *const rules[] = {"topk", "tau", NULL};
 
 const char *const sg_cold_parts[] = {"context", "backend", "clip", NULL};
+const char *const sg_offload_names[] = {"auto", "off", "on", NULL};
 const char *const sg_picture_fits[] = {"crop", "pad", "stretch", NULL};
 
 const sg_option sg_option_table[] = {
     HEADING(MODEL, "What to render"),
-    {TEXT("model", MODEL, model, "PATH"), .letter = 'm', .usual = true, PHASE(LOAD), HASHED(model),
-     .files = SG_READS_MODEL,
+    {TEXT("model", MODEL, LOAD, model, "PATH"), .letter = 'm', .usual = true, HASHED(model), .files = SG_READS_MODEL,
      .help = "a model: a folder in Diffusers layout or in that of an original repository, or a file\n"
              "(default: $SPARGE_GEN_MODEL, else the embedded tiny-wan)"},
-    {TEXT("diffusion-model", MODEL, parts.diffusion_model, "FILE"), PHASE(LOAD), .files = SG_READS_MODEL,
+    {TEXT("diffusion-model", MODEL, LOAD, parts.diffusion_model, "FILE"), .files = SG_READS_MODEL,
      .help = "denoiser that replaces the model's; with two experts, the one for low noise"},
-    {TEXT("high-noise-diffusion-model", MODEL, parts.high_noise_diffusion_model, "FILE"), PHASE(LOAD),
+    {TEXT("high-noise-diffusion-model", MODEL, LOAD, parts.high_noise_diffusion_model, "FILE"),
      .files = SG_READS_MODEL, .help = "the expert for high noise"},
-    {TEXT("vae", MODEL, parts.vae, "FILE"), PHASE(LOAD), .files = SG_READS_MODEL, .help = "the VAE"},
-    {TEXT("text-encoder", MODEL, parts.text_encoder, "FILE"), .alias = {"t5xxl"}, PHASE(LOAD), .files = SG_READS_MODEL,
+    {TEXT("vae", MODEL, LOAD, parts.vae, "FILE"), .files = SG_READS_MODEL, .help = "the VAE"},
+    {TEXT("text-encoder", MODEL, LOAD, parts.text_encoder, "FILE"), .alias = {"t5xxl"}, .files = SG_READS_MODEL,
      .help = "the text encoder: T5, UMT5 or Llama"},
-    {TEXT("clip-vision", MODEL, parts.clip_vision, "FILE"), PHASE(LOAD),
-     .files = SG_READS_MODEL, .help = "CLIP's image encoder, for Wan 2.1 image to video"},
-    {TEXT("tokenizer", MODEL, parts.tokenizer, "PATH"), PHASE(LOAD), .files = SG_READS_MODEL,
+    {TEXT("clip-vision", MODEL, LOAD, parts.clip_vision, "FILE"), .files = SG_READS_MODEL,
+     .help = "CLIP's image encoder, for Wan 2.1 image to video"},
+    {TEXT("tokenizer", MODEL, LOAD, parts.tokenizer, "PATH"), .files = SG_READS_MODEL,
      .help = "tokenizer of the text encoder, spiece.model or a folder, if its file has none inside"},
-    {TEXT("clip-l", MODEL, parts.clip_l, "FILE"), PHASE(LOAD), .files = SG_READS_MODEL,
+    {TEXT("clip-l", MODEL, LOAD, parts.clip_l, "FILE"), .files = SG_READS_MODEL,
      .help = "CLIP-L, a text encoder of HunyuanVideo, Flux.1 and Stable Diffusion 3"},
-    {TEXT("clip-g", MODEL, parts.clip_g, "FILE"), PHASE(LOAD), .files = SG_READS_MODEL,
+    {TEXT("clip-g", MODEL, LOAD, parts.clip_g, "FILE"), .files = SG_READS_MODEL,
      .help = "CLIP-G, a text encoder of Stable Diffusion 3"},
-    {TEXT("clip-tokenizer", MODEL, parts.clip_tokenizer, "FOLDER"), PHASE(LOAD), .files = SG_READS_MODEL,
+    {TEXT("clip-tokenizer", MODEL, LOAD, parts.clip_tokenizer, "FOLDER"), .files = SG_READS_MODEL,
      .help = "the tokenizer of both: the folder with vocab.json and merges.txt, or tokenizer.json"},
-    {LIST("lora", MODEL, lora, "FILE"), PHASE(LOAD), .files = SG_READS,
+    {LIST("lora", MODEL, LOAD, lora, "FILE"), .files = SG_READS,
      .help = "add this LoRA to the denoiser's weights, with strength X as FILE:X; may be repeated"},
-    {LIST("high-noise-lora", MODEL, high_noise_lora, "FILE"), PHASE(LOAD), .files = SG_READS,
+    {LIST("high-noise-lora", MODEL, LOAD, high_noise_lora, "FILE"), .files = SG_READS,
      .help = "the same, only for the high-noise expert of Wan 2.2 A14B; --lora is then for the other"},
-    {FLAG("fast", MODEL, fast), .usual = true, PHASE(LOAD),
+    {FLAG("fast", MODEL, LOAD, fast), .usual = true,
      .help = "few steps without guidance, by the LoRA that comes with the model: tiny-wan needs 4"},
-    {TEXT("prompt", (SAMPLER & ~EVAL) | TUNE, prompt, "TEXT"), .letter = 'p', .usual = true, PHASE(INPUT),
+    {TEXT("prompt", (SAMPLER & ~EVAL) | TUNE, INPUT, prompt, "TEXT"), .letter = 'p', .usual = true,
      .help = "what the video shows"},
-    {TEXT("prompts", EVAL, prompts, "FILE"), .alias = {"prompt-file"}, PHASE(INPUT), .files = SG_READS,
+    {TEXT("prompts", EVAL, INPUT, prompts, "FILE"), .alias = {"prompt-file"}, .files = SG_READS,
      .help = "the set: text with one prompt a line (# begins a comment), .jsonl, .csv, or .json\n"
-             "as of VBench and COCO;"
-             " an entry's own seed, size, frames, negative_prompt, image,\n"
+             "as of VBench and COCO; an entry's own seed, size, frames, negative_prompt, image,\n"
              "last_image, video and strength replace the options here"},
-    {FLAG("skip-bad", EVAL, skip_bad), PHASE(INPUT),
+    {FLAG("skip-bad", EVAL, INPUT, skip_bad),
      .help = "skip malformed lines and entries whose pictures or videos cannot be used; with --strict\n"
              "also sizes that the model cannot render"},
-    {INT("per-prompt", EVAL, per_prompt, 1, 1000), PHASE(INPUT),
+    {INT("per-prompt", EVAL, INPUT, per_prompt, 1, 1000),
      .help = "clips of each entry, with consecutive seeds (default: 1)"},
-    {TEXT("prompt-file", RENDER, prompt_file, "FILE"), .usual = true, .files = SG_READS,
+    {TEXT("prompt-file", RENDER, RUN, prompt_file, "FILE"), .usual = true, .files = SG_READS,
      .help = "one prompt per line, # starts a comment; clips and reports are numbered -0001, ..."},
-    {INT("batch", RENDER, batch, 1, 10000), .alias = {"batch-count"}, PHASE(INPUT),
+    {INT("batch", RENDER, INPUT, batch, 1, 10000), .alias = {"batch-count"},
      .help = "N clips or images of each prompt, with consecutive seeds, numbered as those of a prompt\n"
              "file"},
-    {TEXT("prompt-file", TUNE, prompt_file, "FILE"), .files = SG_READS,
+    {TEXT("prompt-file", TUNE, RUN, prompt_file, "FILE"), .files = SG_READS,
      .help = "one prompt a line, # begins a comment; the thresholds hold for all of them"},
-    {TEXT("negative-prompt", SAMPLER | TUNE, negative_prompt, "TEXT"), .letter = 'n', .usual = true, PHASE(INPUT),
+    {TEXT("negative-prompt", SAMPLER | TUNE, INPUT, negative_prompt, "TEXT"), .letter = 'n', .usual = true,
      TO(negative_prompt, TEXT), .help = "what the video should not show; used if --cfg-scale is above 1"},
-    {TEXT("image", IMAGES, image, "FILE"), .alias = {"init-img"}, .letter = 'i', .usual = true, PHASE(INPUT),
-     HASHED(image), .files = SG_READS,
+    {TEXT("image", IMAGES, INPUT, image, "FILE"), .alias = {"init-img"}, .letter = 'i', .usual = true, HASHED(image),
+     .files = SG_READS,
      .help = "begin the video with this picture, PNG or JPEG, or start an image from it (info tells)"},
-    {TEXT("last-image", IMAGES, last_image, "FILE"), .alias = {"end-img"}, PHASE(INPUT), HASHED(last_image),
+    {TEXT("last-image", IMAGES, INPUT, last_image, "FILE"), .alias = {"end-img"}, HASHED(last_image),
      .files = SG_READS, .help = "last frame of the video, for models that accept one"},
-    {TEXT("video", RENDER | COMPARE | EVAL, video, "FILE"), PHASE(INPUT), HASHED(video), .files = SG_READS_FRAMES,
+    {TEXT("video", RENDER | COMPARE | EVAL, INPUT, video, "FILE"), HASHED(video), .files = SG_READS_FRAMES,
      .help = "start from this video (MP4, MOV, MKV, WebM, AVI or Y4M) or folder of pictures, not from\n"
              "noise alone; with Wan, CogVideoX and HunyuanVideo"},
-    {REAL("strength", RENDER | COMPARE | EVAL, strength, 0.001, 1), PHASE(INPUT), TO(strength, REAL),
+    {REAL("strength", RENDER | COMPARE | EVAL, INPUT, strength, 0.001, 1), TO(strength, REAL),
      .help = "how much of the video, or of --image with a model of images, is replaced: only this share\n"
              "of the steps runs, the last ones (default: 0.8; images 0.6)"},
-    {TEXT("image-folder", EVAL, image_folder, "DIR"), PHASE(INPUT),
+    {TEXT("image-folder", EVAL, INPUT, image_folder, "DIR"),
      .help = "where the pictures and videos of the set are (default: beside its file); an entry that\n"
              "names no picture has PROMPT.jpg there, as in VBench-I2V"},
-    {CHOICE("fit", IMAGES, fit, sg_picture_fits, "HOW"), PHASE(INPUT),
+    {CHOICE("fit", IMAGES, INPUT, fit, sg_picture_fits, "HOW"),
      .help = "how pictures and frames are fitted to the clip's size: crop (default), pad with black,\n"
              "stretch"},
-    {.name = "size", .kind = SG_OPTION_SIZE, .commands = MODEL, AT(size), .usual = true, PHASE(INPUT), .lo = 1,
-     .hi = 16384, .value = "WxH", .help = "width and height in pixels, as in 832x480"},
-    {INT("width", MODEL, size[0], 1, 16384), .letter = 'W', PHASE(INPUT), TO(width, INT), .help = "width alone"},
-    {INT("height", MODEL, size[1], 1, 16384), .letter = 'H', PHASE(INPUT), TO(height, INT), .help = "height alone"},
-    {INT("frames", MODEL, frames, 1, 100000), .alias = {"num-frames", "video-frames"}, .usual = true, PHASE(INPUT),
+    {OPTION(SIZE, "size", MODEL, INPUT, size), .usual = true, .lo = 1, .hi = 16384, .value = "WxH",
+     .help = "width and height in pixels, as in 832x480"},
+    {INT("width", MODEL, INPUT, size[0], 1, 16384), .letter = 'W', TO(width, INT), .help = "width alone"},
+    {INT("height", MODEL, INPUT, size[1], 1, 16384), .letter = 'H', TO(height, INT), .help = "height alone"},
+    {INT("frames", MODEL, INPUT, frames, 1, 100000), .alias = {"num-frames", "video-frames"}, .usual = true,
      TO(frames, INT), .help = "number of frames; 1 makes an image"},
-    {REAL("seconds", RENDER | INFO | COMPARE | EVAL, seconds, 0.001, 3600), PHASE(INPUT),
+    {REAL("seconds", RENDER | INFO | COMPARE | EVAL, INPUT, seconds, 0.001, 3600),
      .help = "length in seconds, instead of --frames; the nearest possible length is used"},
-    {FLAG("strict", MODEL, strict), PHASE(INPUT),
+    {FLAG("strict", MODEL, INPUT, strict),
      .help = "refuse a size or a number of frames that the model cannot render, instead of using the\n"
              "nearest that it can"},
-    {INT("fps", RENDER | INFO | COMPARE | EVAL, fps, 1, 1000), PHASE(INPUT), TO(fps, INT),
+    {INT("fps", RENDER | INFO | COMPARE | EVAL, INPUT, fps, 1, 1000), TO(fps, INT),
      .help = "frames per second of the file"},
 
-    HEADING(ATTENTION, "What to measure"),
-    {TEXT("shape", ATTENTION, shape, "SHAPE"),
+    HEADING(BENCH_ATTENTION, "What to measure"),
+    {TEXT("shape", BENCH_ATTENTION, RUN, shape, "SHAPE"),
      .help = "B,H,N,D (batch, heads, tokens or TxYxX, head size), or that of a model:", .more = list_shapes},
-    {INT("heads", ATTENTION, heads, 1, 256), .help = "only the first N heads of the shape"},
-    {TEXT("qkv", ATTENTION, qkv, "FILE"), .files = SG_READS,
+    {INT("heads", BENCH_ATTENTION, RUN, heads, 1, 256), .help = "only the first N heads of the shape"},
+    {TEXT("qkv", BENCH_ATTENTION, RUN, qkv, "FILE"), .files = SG_READS,
      .help = "queries, keys and values saved by --capture-qkv, instead of a shape"},
 
     HEADING(SAMPLER | BENCH | TUNE, "Sampling"),
-    {INT("steps", SPARSE | COLD | TUNE, steps, 1, 1000), .alias = {"num-inference-steps"}, .usual = true,
-     PHASE(SAMPLING), TO(steps, INT), .help = "denoising steps"},
-    {REAL("cfg-scale", SAMPLER | STEP | COLD | TUNE, cfg_scale, 0, 1000), .alias = {"guidance-scale"}, .letter = 'g',
-     .usual = true, PHASE(SAMPLING), TO(cfg_scale, REAL),
+    {INT("steps", SPARSE | COLD | TUNE, SAMPLING, steps, 1, 1000), .alias = {"num-inference-steps"}, .usual = true,
+     TO(steps, INT), .help = "denoising steps"},
+    {REAL("cfg-scale", SAMPLER | STEP | COLD | TUNE, SAMPLING, cfg_scale, 0, 1000), .alias = {"guidance-scale"},
+     .letter = 'g', .usual = true, TO(cfg_scale, REAL),
      .help = "guidance scale; 1 or less ignores the negative prompt and halves the time"},
-    {REAL("cfg-scale-2", SAMPLER, cfg_scale_2, 0, 1000), .alias = {"guidance-scale-2"}, PHASE(SAMPLING),
+    {REAL("cfg-scale-2", SAMPLER, SAMPLING, cfg_scale_2, 0, 1000), .alias = {"guidance-scale-2"},
      TO(cfg_scale_2, REAL), .help = "guidance of the low-noise expert of a model with two (default: as --cfg-scale)"},
-    {REAL("guidance", SAMPLER | STEP | COLD | TUNE, guidance, 0.001, 1000), PHASE(SAMPLING), TO(guidance, REAL),
+    {REAL("guidance", SAMPLER | STEP | COLD | TUNE, SAMPLING, guidance, 0.001, 1000), TO(guidance, REAL),
      .help = "embedded guidance, an input of models that were distilled with it, such as\n"
              "HunyuanVideo and FLUX.1-dev; no second pass"},
-    {FLAG("dynamic-cfg", SAMPLER, dynamic_cfg), .alias = {"use-dynamic-cfg"}, PHASE(SAMPLING), TO(dynamic_cfg, BOOL),
+    {FLAG("dynamic-cfg", SAMPLER, SAMPLING, dynamic_cfg), .alias = {"use-dynamic-cfg"}, TO(dynamic_cfg, BOOL),
      .help = "guidance that changes from step to step, for models that have it, such as CogVideoX"},
-    {REAL("slg-scale", SAMPLER, slg_scale, 0, 1000), .alias = {"skip-layer-guidance-scale"}, PHASE(SAMPLING),
+    {REAL("slg-scale", SAMPLER, SAMPLING, slg_scale, 0, 1000), .alias = {"skip-layer-guidance-scale"},
      TO(slg_scale, REAL),
      .help = "skip-layer guidance of SD3 and SD3.5: a third pass leaves out some blocks; 0, the\n"
              "default, is off; diffusers' pipeline takes 2.8"},
-    {TEXT("skip-layers", SAMPLER, skip_layers, "LIST"), .alias = {"skip-guidance-layers"}, PHASE(SAMPLING),
+    {TEXT("skip-layers", SAMPLER, SAMPLING, skip_layers, "LIST"), .alias = {"skip-guidance-layers"},
      TO(skip_layers, TEXT), .help = "blocks that --slg-scale leaves out, as in 7-9, the default, or 7,8,9"},
-    {REAL("skip-layer-start", SAMPLER, skip_layer_start, 0, 1), .alias = {"skip-layer-guidance-start"},
-     PHASE(SAMPLING), TO(skip_layer_start, REAL),
-     .help = "share of the steps after which --slg-scale begins (default: 0.01)"},
-    {REAL("skip-layer-end", SAMPLER, skip_layer_end, 0, 1), .alias = {"skip-layer-guidance-stop"}, PHASE(SAMPLING),
+    {REAL("skip-layer-start", SAMPLER, SAMPLING, skip_layer_start, 0, 1), .alias = {"skip-layer-guidance-start"},
+     TO(skip_layer_start, REAL), .help = "share of the steps after which --slg-scale begins (default: 0.01)"},
+    {REAL("skip-layer-end", SAMPLER, SAMPLING, skip_layer_end, 0, 1), .alias = {"skip-layer-guidance-stop"},
      TO(skip_layer_end, REAL), .help = "share of the steps after which --slg-scale ends (default: 0.2)"},
-    {REAL("flow-shift", SAMPLER, flow_shift, 0.001, 1000), .alias = {"sample-shift"}, PHASE(SAMPLING),
-     TO(flow_shift, REAL),
+    {REAL("flow-shift", SAMPLER, SAMPLING, flow_shift, 0.001, 1000), .alias = {"sample-shift"}, TO(flow_shift, REAL),
      .help = "shift of the noise schedule; larger spends more steps at high noise. Of FLUX.1-dev it goes\n"
              "by the size of the picture unless this names one"},
-    {CHOICE("sampler", SAMPLER, sampler, sg_sampler_names, "NAME"), PHASE(SAMPLING), TO(sampler, INDEX),
+    {CHOICE("sampler", SAMPLER, SAMPLING, sampler, sg_sampler_names, "NAME"), TO(sampler, INDEX),
      .help = "of Wan and SD3 UniPC, Euler, or LCM, which draws new noise after each step; of Mochi,\n"
              "HunyuanVideo and Flux.1 Euler; of CogVideoX DDIM, or DPM, which draws too"},
-    {CHOICE("preset-steps", SAMPLER, preset_steps, sg_step_preset_names, "NAME"), PHASE(SAMPLING),
+    {CHOICE("preset-steps", SAMPLER, SAMPLING, preset_steps, sg_step_preset_names, "NAME"),
      .help = "sampler, sigmas and guidance 1 for weights or LoRAs that this maker distilled to few steps"},
-    {TEXT("sigmas", SAMPLER, sigmas, "LIST"), PHASE(SAMPLING),
+    {TEXT("sigmas", SAMPLER, SAMPLING, sigmas, "LIST"),
      .help = "noise levels of the steps, instead of --steps and a shift: falling, at most 1, as in\n"
              "1,0.9375,0.8333,0.625; with euler unless --sampler is lcm"},
-    {CHOICE("sched-compat", SAMPLER, sched_compat, compats, "WHICH"), PHASE(SAMPLING), TO(sigmas_old, SWITCH),
+    {CHOICE("sched-compat", SAMPLER, SAMPLING, sched_compat, compats, "WHICH"), TO(sigmas_old, SWITCH),
      .help = "sigmas of unipc: as in diffusers from 0.37 on (new, default), or as before (old)"},
-    {CHOICE("cache", SAMPLER, cache, sg_cache_names, "LEVEL"), PHASE(SAMPLING), TO(cache, INDEX),
+    {CHOICE("cache", SAMPLER, SAMPLING, cache, sg_cache_names, "LEVEL"), TO(cache, INDEX),
      .help = "with 16 steps or more, extrapolate steps in which the latents change little: fine few of\n"
              "them, usual the usual number (by the threshold of tune --cache, if any), fast more; shadow\n"
              "computes them too and reports the error (default: usual from 30 steps on, else off)"},
-    {.name = "seed", .kind = SG_OPTION_INT64, .commands = SAMPLER | TUNE, AT(seed), .letter = 's', .usual = true,
-     PHASE(INPUT), .value = "N",
+    {OPTION(INT64, "seed", SAMPLER | TUNE, INPUT, seed), .letter = 's', .usual = true, .value = "N",
      .help = "seed of the noise, which is torch's CPU generator's (default: 0; negative: random)"},
 
-    {INT("repeat", STEP | ATTENTION, repeat, 1, SG_REPEAT_MAX), .help = "number of measurements (default: 3)"},
-    {INT("repeat", COLD, repeat, 1, SG_REPEAT_MAX), .help = "number of turns (default: 5)"},
-    {CHOICE("part", COLD, part, sg_cold_parts, "NAME"),
+    {INT("repeat", STEP | BENCH_ATTENTION, RUN, repeat, 1, SG_REPEAT_MAX),
+     .help = "number of measurements (default: 3)"},
+    {INT("repeat", COLD, RUN, repeat, 1, SG_REPEAT_MAX), .help = "number of turns (default: 5)"},
+    {CHOICE("part", COLD, RUN, part, sg_cold_parts, "NAME"),
      .help = "run only this part, in this process, and print when each piece ended, in seconds of the\n"
              "monotonic clock: for a profiler"},
-    {INT("repeat", COMPARE, repeat, 1, SG_REPEAT_MAX), .alias = {"repeats"}, PHASE(OUTPUT),
+    {INT("repeat", COMPARE, OUTPUT, repeat, 1, SG_REPEAT_MAX), .alias = {"repeats"},
      .help = "renders of each arm, in turn; more of them narrow the intervals of the speed-ups\n"
              "(default: 1)"},
 
     HEADING(BLOCKS | TUNE, "Self-attention"),
-    {CHOICE("attention", RENDER | INFO | CHECK, attention, sg_attention_names, "KIND"), .usual = true,
-     PHASE(ATTENTION), TO(attention.kind, INDEX),
+    {CHOICE("attention", RENDER | INFO | CHECK, ATTENTION, attention, sg_attention_names, "KIND"), .usual = true,
+     TO(attention.kind, INDEX),
      .help = "dense: exact; sage: quantised; sparge: quantised and block-sparse, the default from 8192\n"
              "tokens on, and from 1024 on if this option or a threshold is given"},
-    {TEXT("arms", COMPARE | EVAL, arms, "LIST"), PHASE(INPUT),
+    {TEXT("arms", COMPARE | EVAL, INPUT, arms, "LIST"),
      .help = "what to compare with the first of them: dense, sage, sparge, each with its own options\n"
              "after colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:tail=off:name=mine; those of\n"
              "sampling too, as in dense:steps=31, dense:cfg-scale=4 or dense:cache=usual; the same\n"
              "option outside applies to the arms that do not set it; \\, is a comma in a value\n"
              "(default: dense,sparge)"},
-    {CHOICE("preset", BLOCKS | TUNE, preset, presets, "NAME"), PHASE(ATTENTION),
+    {CHOICE("preset", BLOCKS | TUNE, ATTENTION, preset, presets, "NAME"),
      .help = "defaults of the options below: our best, or SpargeAttn as published"},
-    {TEXT("attention", ATTENTION, kinds, "LIST"),
+    {TEXT("attention", BENCH_ATTENTION, RUN, kinds, "LIST"),
      .help = "kinds to measure (default: dense,sage,sparge, as far as the backend has them)"},
-    {TEXT("topk", ATTENTION, topk_list, "LIST"), .help = "shares of a row's blocks to keep (default: 0.5,0.3,0.2,0.1)"},
-    {REAL("topk", SPARSE, topk, 0, 1), .usual = true, PHASE(ATTENTION),
+    {TEXT("topk", BENCH_ATTENTION, RUN, topk_list, "LIST"),
+     .help = "shares of a row's blocks to keep (default: 0.5,0.3,0.2,0.1)"},
+    {REAL("topk", SPARSE, ATTENTION, topk, 0, 1), .usual = true,
      .help = "keep this share of each row's blocks, the best, as in --topk 0.3 (default: 0.5)"},
-    {REAL("tau", BLOCKS, tau, 0, 1), .usual = true, PHASE(ATTENTION),
+    {REAL("tau", BLOCKS, ATTENTION, tau, 0, 1), .usual = true,
      .help = "or keep the best blocks up to this share of the predicted mass, as in --tau 0.9"},
-    {REAL("sim", BLOCKS, sim, -1, 1), PHASE(ATTENTION), TO(attention.theta, FLOAT),
+    {REAL("sim", BLOCKS, ATTENTION, sim, -1, 1), TO(attention.theta, FLOAT),
      .help = "keep every block whose self-similarity is below this (default: -1, none)"},
-    {REAL("pv", BLOCKS, pv, 0, 1000), PHASE(ATTENTION), TO(attention.pv_threshold, FLOAT),
+    {REAL("pv", BLOCKS, ATTENTION, pv, 0, 1000), TO(attention.pv_threshold, FLOAT),
      .help = "PV filter: skip rows of a kept block whose weights are at most 2^-X of the largest so\n"
              "far (default: 0, off)"},
-    {INT("sink", BLOCKS | TUNE, sink, 0, 1e6), PHASE(ATTENTION), TO(attention.sink, INT),
+    {INT("sink", BLOCKS | TUNE, ATTENTION, sink, 0, 1e6), TO(attention.sink, INT),
      .help = "always keep the first N blocks of keys (default: 0)"},
-    {CHOICE("score", BLOCKS | TUNE, score, sg_score_names, "BY"), PHASE(ATTENTION), TO(attention.score, INDEX),
+    {CHOICE("score", BLOCKS | TUNE, ATTENTION, score, sg_score_names, "BY"), TO(attention.score, INDEX),
      .help = "score of a block: attention between means of blocks, between means of 16 tokens, or\n"
              "the error that replacing the block by its mean would make"},
-    {CHOICE("tail", BLOCKS | TUNE, tail, switches, "SWITCH"), PHASE(ATTENTION), TO(attention.tail, SWITCH),
+    {CHOICE("tail", BLOCKS | TUNE, ATTENTION, tail, switches, "SWITCH"), TO(attention.tail, SWITCH),
      .help = "on: the mean key and the mean value of a skipped block stand in for it"},
-    {CHOICE("tail-bias", BLOCKS | TUNE, tail_bias, sg_tail_bias_names, "BY"), PHASE(ATTENTION),
+    {CHOICE("tail-bias", BLOCKS | TUNE, ATTENTION, tail_bias, sg_tail_bias_names, "BY"),
      TO(attention.tail_bias, INDEX), .help = "correction of a mean key's logit for the spread of its block"},
-    {CHOICE("pv-dtype", BLOCKS, pv_dtype, sg_pv_dtype_names, "TYPE"), PHASE(ATTENTION), TO(attention.pv_dtype, INDEX),
+    {CHOICE("pv-dtype", BLOCKS, ATTENTION, pv_dtype, sg_pv_dtype_names, "TYPE"), TO(attention.pv_dtype, INDEX),
      .help = "type of weights and values in their product; auto takes the fastest here that is as good,\n"
              "int8 is faster on a CPU without AMX, fp8 needs an NVIDIA GPU of compute capability 8.9\n"
              "or newer, or --backend ref"},
-    {CHOICE("budget", BLOCKS, budget, budgets, "OF"), PHASE(ATTENTION), TO(attention.heads, SWITCH),
+    {CHOICE("budget", BLOCKS, ATTENTION, budget, budgets, "OF"), TO(attention.heads, SWITCH),
      .help = "top-k of each row, or of all rows and heads of a layer together"},
-    {CHOICE("order", BLOCKS | TUNE, order, sg_order_names, "NAME"), PHASE(ATTENTION), TO(attention.order, INDEX),
+    {CHOICE("order", BLOCKS | TUNE, ATTENTION, order, sg_order_names, "NAME"), TO(attention.order, INDEX),
      .help = "order of the video's tokens in the sequence"},
-    {REAL("dense-steps", SPARSE, dense_steps, 0, 1), PHASE(ATTENTION), TO(attention.dense_steps, REAL),
+    {REAL("dense-steps", SPARSE, ATTENTION, dense_steps, 0, 1), TO(attention.dense_steps, REAL),
      .help = "share of the steps, from the first on, with dense attention (default: 0.2)"},
-    {CHOICE("dense-steps-kind", SPARSE, dense_steps_kind, unskipped, "KIND"), PHASE(ATTENTION),
+    {CHOICE("dense-steps-kind", SPARSE, ATTENTION, dense_steps_kind, unskipped, "KIND"),
      TO(attention.dense_steps_kind, INDEX), .help = "attention of those steps: dense is exact, sage quantised"},
-    {TEXT("dense-layers", SPARSE, dense_layers, "LIST"), PHASE(ATTENTION), TO(attention.dense_layers, TEXT),
+    {TEXT("dense-layers", SPARSE, ATTENTION, dense_layers, "LIST"), TO(attention.dense_layers, TEXT),
      .help = "layers with dense attention, counted from 0, as in 0,28-29"},
-    {TEXT("sparse-config", SPARSE, sparse_config, "FILE"), PHASE(ATTENTION), HASHED(sparse_config), .files = SG_READS,
+    {TEXT("sparse-config", SPARSE, ATTENTION, sparse_config, "FILE"), HASHED(sparse_config), .files = SG_READS,
      .help = "thresholds of each head, written by tune or saved by SpargeAttn's own tuning (.pt);\n"
              "none: use no file (default: sparge-attention.json beside the model)"},
-    {TEXT("block-mask", SPARSE, block_mask, "FILE"), PHASE(ATTENTION), HASHED(block_mask), .files = SG_READS,
+    {TEXT("block-mask", SPARSE, ATTENTION, block_mask, "FILE"), HASHED(block_mask), .files = SG_READS,
      .help = "blocks to keep: safetensors, U8 or BOOL [heads or 1, blocks of 128 queries, blocks of\n"
              "64 keys]"},
-    {TEXT("capture-qkv", RENDER, capture_qkv, "LAYER:STEP:FILE"), .files = SG_WRITES_CAPTURE,
+    {TEXT("capture-qkv", RENDER, RUN, capture_qkv, "LAYER:STEP:FILE"), .files = SG_WRITES_CAPTURE,
      .help = "save queries, keys and values of one layer and step, counted from 0, as safetensors\n"
              "for bench attention --qkv"},
 
     HEADING(TUNE, "Thresholds"),
-    {CHOICE("rule", TUNE, rule, rules, "NAME"),
+    {CHOICE("rule", TUNE, RUN, rule, rules, "NAME"),
      .help = "for each head a share of blocks, or of the predicted mass (default: topk)"},
-    {REAL("l1", TUNE, l1, 0.0001, 1),
+    {REAL("l1", TUNE, RUN, l1, 0.0001, 1),
      .help = "relative L1 error that skipping blocks may make in a head (default: 0.05)"},
-    {REAL("l2", TUNE, l2, 0.0001, 1),
+    {REAL("l2", TUNE, RUN, l2, 0.0001, 1),
      .help = "the same with a PV filter added (default: as --l1, and no filter, which costs a CPU\n"
              "more than it saves)"},
-    {REAL("least", TUNE, least, 0, 1),
+    {REAL("least", TUNE, RUN, least, 0, 1),
      .help = "smallest share, or mass, that a head keeps, whatever its error: averages do not show\n"
              "what occurs rarely (default: 0.2)"},
-    {INT("buckets", TUNE, buckets, 1, 64), .help = "ranges of steps, each with its own thresholds (default: 4)"},
-    {FLAG("cache", TUNE, tune_cache),
+    {INT("buckets", TUNE, RUN, buckets, 1, 64), .help = "ranges of steps, each with its own thresholds (default: 4)"},
+    {FLAG("cache", TUNE, RUN, tune_cache),
      .help = "find the threshold of the step cache instead, which --cache usual then uses; give as many\n"
              "--steps as renders have, and at least three prompts"},
-    {REAL("cache-error", TUNE, cache_error, 1e-6, 1),
+    {REAL("cache-error", TUNE, RUN, cache_error, 1e-6, 1),
      .help = "relative L2 error of the final latents that extrapolated steps may make (default: 0.01)"},
 
     HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL, "Output"),
-    {TEXT("output", RENDER, output, "FILE"), .letter = 'o', .usual = true,
+    {TEXT("output", RENDER, RUN, output, "FILE"), .letter = 'o', .usual = true,
      .help = "by its ending .mp4 (H.264, else AV1), .mkv (FFV1 in RGB, lossless), .webp, .y4m, .png (one\n"
              "frame, or several as name-%04d.png), .jpg (one frame); - writes Y4M to stdout\n"
              "(default: out.png of one frame, else out.mp4, or out.y4m in a build without FFmpeg)"},
-    {TEXT("grid", RENDER, grid, "FILE"), .files = SG_WRITES,
+    {TEXT("grid", RENDER, RUN, grid, "FILE"), .files = SG_WRITES,
      .help = "also all images of --batch or of a prompt file in one picture: .png, .jpg or .webp"},
-    {REAL("crf", RENDER, crf, 0, 51), PHASE(OUTPUT),
+    {REAL("crf", RENDER, OUTPUT, crf, 0, 51),
      .help = "quality of .mp4, from 0 (only chroma loses resolution) to 51 (smallest file; default: 17;\n"
              "22 of AV1, which .mp4 holds where no encoder of H.264 opens)"},
-    {INT("png-level", RENDER, png_level, 0, 9), PHASE(OUTPUT),
+    {INT("png-level", RENDER, OUTPUT, png_level, 0, 9),
      .help = "compression of .png, from 0 (none) to 9 (smallest file, slowest; default: 1)"},
-    {TEXT("output", COMPARE, output, "DIR"), .letter = 'o',
+    {TEXT("output", COMPARE, RUN, output, "DIR"), .letter = 'o',
      .help = "a folder, made if it is not there: a clip of each arm, side.mp4, frames.png, report.json\n"
              "and report.html; images as .png (default: compare- and the seed)"},
-    {TEXT("output", TUNE, output, "FILE"), .letter = 'o', .files = SG_WRITES,
+    {TEXT("output", TUNE, RUN, output, "FILE"), .letter = 'o', .files = SG_WRITES,
      .help = "the thresholds as JSON; an existing file is replaced, - is stdout; with --cache a file\n"
              "keeps its thresholds of attention, and without it that of the cache\n"
              "(default: sparge-attention.json beside the model, unless that is the embedded one; a file\n"
              "there is replaced only if tune wrote it for this user and it has not changed since)"},
-    {FLAG("force", TUNE, force), .help = "replace sparge-attention.json beside the model, whoever made it"},
-    {TEXT("out", EVAL, output, "DIR"), .alias = {"output"}, .letter = 'o',
+    {FLAG("force", TUNE, RUN, force), .help = "replace sparge-attention.json beside the model, whoever made it"},
+    {TEXT("out", EVAL, RUN, output, "DIR"), .alias = {"output"}, .letter = 'o',
      .help = "a folder, made if it is not there: ARM/PROMPT-INDEX.mp4 as VBench reads them (of\n"
              "one frame .png), results.jsonl, summary.csv, report.html; the same command continues an\n"
              "earlier run"},
-    {TEXT("shard", EVAL, shard, "I/N"),
+    {TEXT("shard", EVAL, RUN, shard, "I/N"),
      .help = "only the I-th of N parts of the set (default: by mpirun's or srun's rank)"},
-    {TEXT("merge", EVAL, merge, "DIR"),
+    {TEXT("merge", EVAL, RUN, merge, "DIR"),
      .help = "render nothing; write summary.csv and report.html of what is in this folder"},
-    {TEXT("clip", EVAL, clip, "DIR"), PHASE(OUTPUT), .files = SG_READS_MODEL,
+    {TEXT("clip", EVAL, OUTPUT, clip, "DIR"), .files = SG_READS_MODEL,
      .help = "score the clips by CLIP, a folder of transformers' CLIPModel: CLIPSIM and CLIP-T of\n"
              "videos, CLIP score of pictures; clips without scores get them later, with --merge too"},
-    {TEXT("clip", COMPARE, clip, "DIR"), .files = SG_READS_MODEL,
+    {TEXT("clip", COMPARE, RUN, clip, "DIR"), .files = SG_READS_MODEL,
      .help = "score two results by CLIP, a folder of transformers' CLIPModel: CLIP-T of videos, and\n"
              "with their --prompt CLIPSIM, or CLIP score of pictures"},
-    {TEXT("latents", RENDER, latents, "FILE"), .files = SG_READS | SG_WRITES,
+    {TEXT("latents", RENDER, RUN, latents, "FILE"), .files = SG_READS | SG_WRITES,
      .help = "if the file exists, decode it, without a prompt; else save the latents there before\n"
              "they are decoded (safetensors)"},
-    {TEXT("preview", RENDER, preview, "FILE"), .files = SG_WRITES,
+    {TEXT("preview", RENDER, RUN, preview, "FILE"), .files = SG_WRITES,
      .help = "write a preview of the clip while it is rendered: .png (frames side by side), .mp4 or\n"
              ".webp, replaced after each step; one pixel for each latent"},
-    {INT("preview-every", RENDER, preview_every, 1, SG_STEPS_MAX),
+    {INT("preview-every", RENDER, RUN, preview_every, 1, SG_STEPS_MAX),
      .help = "after every N-th step and the last (default: 1; 5 with --preview-decoder)"},
-    {TEXT("preview-decoder", RENDER, preview_decoder, "FILE"), .files = SG_READS,
+    {TEXT("preview-decoder", RENDER, RUN, preview_decoder, "FILE"), .files = SG_READS,
      .help = "decode previews in full size by this TAEHV: taew2_1 or taew2_2, .safetensors or .pth"},
-    {TEXT("json", RENDER, json, "FILE"), .usual = true, .files = SG_WRITES,
+    {TEXT("json", RENDER, RUN, json, "FILE"), .usual = true, .files = SG_WRITES,
      .help = "write a report: settings, times, memory, tokens; - is stdout"},
-    {TEXT("json", TUNE, json, "FILE"), .files = SG_WRITES,
+    {TEXT("json", TUNE, RUN, json, "FILE"), .files = SG_WRITES,
      .help = "write a report: error and density of each head, or of each threshold tried; times;\n"
              "- is stdout"},
-    {TEXT("json", BENCH, json, "FILE"), .files = SG_WRITES,
+    {TEXT("json", BENCH, RUN, json, "FILE"), .files = SG_WRITES,
      .help = "write the figures as JSON; - is stdout, without the table"},
-    {TEXT("json", COMPARE, json, "FILE"), .files = SG_WRITES,
+    {TEXT("json", COMPARE, RUN, json, "FILE"), .files = SG_WRITES,
      .help = "write all figures, those of each frame too, an infinite PSNR as null; - is stdout, without\n"
              "the table"},
-    {FLAG("json", INFO, info_json), .help = "print JSON instead of text"},
+    {FLAG("json", INFO, RUN, info_json), .help = "print JSON instead of text"},
 
     HEADING(ALL, "Machine"),
-    {CHOICE("backend", ALL, backend, backends, "NAME"), PHASE(LOAD),
+    {CHOICE("backend", ALL, LOAD, backend, backends, "NAME"),
      .help = "backend to compute with; ref is the slow, plain reference"},
-    {INT("device", ALL & ~CHECK, device, 0, 1023),
+    {INT("device", ALL & ~CHECK, RUN, device, 0, 1023),
      .help = "which GPU, counted from 0 (default: 0; the ranks of mpirun and srun share a host's GPUs)"},
-    {CHOICE("dtype", ALL, dtype, dtypes, "TYPE"), PHASE(LOAD),
+    {CHOICE("dtype", ALL, LOAD, dtype, dtypes, "TYPE"),
      .help = "type of the matrix products; auto takes the faster on this machine"},
-    {INT("threads", ALL, threads, 1, 4096), .letter = 't', .usual = true, PHASE(LOAD),
+    {INT("threads", ALL, LOAD, threads, 1, 4096), .letter = 't', .usual = true,
      .help = "CPU threads (default: one a core)"},
-    {CHOICE("cpumask", ALL, cpumask, sg_cpu_mask_names, "LEVEL"), PHASE(LOAD),
+    {CHOICE("cpumask", ALL, LOAD, cpumask, sg_cpu_mask_names, "LEVEL"),
      .help = "highest CPU instruction set to use (or SPARGE_GEN_CPUMASK)"},
-    {CHOICE("gpumask", ALL, gpumask, sg_gpu_level_names, "LEVEL"), PHASE(LOAD),
+    {CHOICE("gpumask", ALL, LOAD, gpumask, sg_gpu_level_names, "LEVEL"),
      .help = "use only the GPU features of this level, and no cuDNN below the GPU's own level (default)"},
-    {.name = "memory-limit", .kind = SG_OPTION_BYTES, .commands = MODEL, AT(memory_limit), .value = "SIZE",
+    {OPTION(BYTES, "memory-limit", MODEL, RUN, memory_limit), .value = "SIZE",
      .help = "refuse a render that needs more, as in 8G or 512M (default: what the machine has free)"},
-    {CHOICE("vae-tiling", (SAMPLER & ~CHECK) | INFO, vae_tiling, sg_tiling_names, "WHEN"), PHASE(SAMPLING),
+    {CHOICE("vae-tiling", (SAMPLER & ~CHECK) | INFO, SAMPLING, vae_tiling, sg_tiling_names, "WHEN"),
      TO(vae_tiling, INDEX),
      .help = "decode in blended tiles: of 256x256 pixels, as Mochi and HunyuanVideo can, or of the VAE's\n"
              "sample_size, as models of images can, which then encode in tiles too; less memory, and the\n"
              "frames differ a little; auto: if whole frames would not fit"},
-    {CHOICE("offload", MODEL & ~(CHECK | TUNE), offload, offloads, "WHEN"),
+    {CHOICE("offload", MODEL & ~(CHECK | TUNE), RUN, offload, sg_offload_names, "WHEN"),
      .help = "keep blocks of layers in host memory and copy each to the GPU when it is needed; auto: if\n"
              "a denoiser or text encoder does not fit on the GPU; on: also if the denoiser does"},
 
     HEADING(ALL, "Messages"),
-    {FLAG("quiet", SAMPLER | STEP | TUNE, quiet), .letter = 'q', .usual = true,
+    {FLAG("quiet", SAMPLER | STEP | TUNE, RUN, quiet), .letter = 'q', .usual = true,
      .help = "print nothing but errors and a random seed"},
-    {FLAG("verbose", RENDER | CHECK, verbose), .letter = 'v', .usual = true,
+    {FLAG("verbose", RENDER | CHECK, RUN, verbose), .letter = 'v', .usual = true,
      .help = "print the plan, what attention skipped, and the time of each stage"},
-    {FLAG("version", ALL, version), .help = "print the version, and what this build can do"},
-    {FLAG("help", ALL, help), .letter = 'h', .help = "print this help; --help all: every option"},
+    {FLAG("version", ALL, RUN, version), .help = "print the version, and what this build can do"},
+    {FLAG("help", ALL, RUN, help), .letter = 'h', .help = "print this help; --help all: every option"},
 };
 /* clang-format on */
 

@@ -26,8 +26,9 @@ typedef enum sg_command {
 
 enum { SG_REPEAT_MAX = 400 };
 
-extern const char *const sg_cold_parts[];   /* of bench cold, NULL-ended */
-extern const char *const sg_picture_fits[]; /* "crop", "pad", "stretch", NULL */
+extern const char *const sg_cold_parts[];    /* of bench cold, NULL-ended */
+extern const char *const sg_offload_names[]; /* in sg_offload's order, NULL-ended */
+extern const char *const sg_picture_fits[];  /* "crop", "pad", "stretch", NULL */
 
 /* The values of an option that may be given several times. */
 typedef struct sg_text_list {

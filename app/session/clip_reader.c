@@ -71,15 +71,15 @@ static sg_status open_clip(sg_clip_reader *r, sg_error *e)
     const sg_clip_type *type;
     SG_TRY(find_type(&type, r->path, e));
     if (!type) return sg_frame_list_open(&r->list, r->path, e);
-    sg_error        why = {0};
-    const sg_status status = open_as(r, type, &why);
+    const sg_status status = open_as(r, type, e);
 #if SG_FFMPEG
     if (status == SG_E_UNSUPPORTED && type == &sg_clip_y4m) {
         close_state(r);
+        *e = (sg_error){0};
         return open_as(r, &sg_clip_video, e);
     }
 #endif
-    return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s", why.text);
+    return status;
 }
 
 sg_status sg_clip_reader_open(sg_clip_reader **out, const char *path, sg_error *e)
@@ -97,11 +97,11 @@ static sg_status next_picture(sg_clip_reader *r, sg_clip_frame *frame, sg_error 
     sg_map map;
     if (r->count == r->list.count) return SG_OK;
     sg_image_close(&r->picture);
-    SG_TRY(sg_image_read(&r->picture, r->list.path[r->count], e));
     SG_TRY(sg_map_open(&map, r->list.path[r->count], e));
+    const sg_status status = sg_image_decode(&r->picture, &map, r->list.path[r->count], false, e);
     *frame = (sg_clip_frame){&r->picture, -1, is_jpeg(&map) ? SG_CLIP_COMPRESSED : r->last.loss};
     sg_map_close(&map);
-    return SG_OK;
+    return status;
 }
 
 sg_status sg_clip_reader_next(sg_clip_reader *r, const sg_image **frame, sg_error *e)

@@ -61,8 +61,7 @@ static sg_status no_memory(const state *s, sg_error *e)
 static void limit(AVDictionary **options)
 {
     av_dict_set_int(options, "max_pixels", SG_IMAGE_MAX_PIXELS, 0);
-    av_dict_set(options, "threads", "1", 0);
-    av_dict_set(options, "err_detect", "crccheck+bitstream+buffer+explode", 0);
+    av_dict_parse_string(options, "threads=1:err_detect=crccheck+bitstream+buffer+explode", "=", ":", 0);
     av_dict_set(options, "codec_whitelist", DECODERS, 0);
 }
 
@@ -224,11 +223,8 @@ static sg_status open_converter(state *s, sg_error *e)
     s->rgb->height = h;
     const int av = av_frame_get_buffer(s->rgb, 0);
     if (av < 0) return fail(s, e, "no frame", av);
-    sg_error     why = {0};
     const size_t width = (size_t)(s->rotation.exchange ? h : w), height = (size_t)(s->rotation.exchange ? w : h);
-    if (sg_image_alloc(&s->image, width, height, &why) != SG_OK)
-        return sg_error_set(e, why.code, "%s: %s", s->path, why.text);
-    return SG_OK;
+    return sg_error_in(e, sg_image_alloc(&s->image, width, height, e), s->path);
 }
 
 static sg_status take_frame(state *s, sg_error *e)

@@ -94,7 +94,6 @@ static sg_status y4m_open(void *context, const char *path, sg_error *e)
 {
     state *const s = context;
     size_t       width = 0, height = 0;
-    sg_error     why = {0};
     s->path = path;
     SG_TRY(sg_map_open(&s->map, path, e));
     SG_TRY(read_header(s, &width, &height, e));
@@ -103,9 +102,7 @@ static sg_status y4m_open(void *context, const char *path, sg_error *e)
     s->bytes = width * height + 2 * chroma_size(s, width, height);
     if (width && height && width <= SG_IMAGE_MAX_SIDE && height <= SG_IMAGE_MAX_SIDE && s->bytes > s->map.size - s->at)
         return sg_error_set(e, SG_E_FORMAT, "%s: Y4M: holds no frame of %zux%zu pixels", path, width, height);
-    if (sg_image_alloc(&s->frame, width, height, &why) != SG_OK)
-        return sg_error_set(e, why.code, "%s: Y4M: %s", path, why.text);
-    return SG_OK;
+    return sg_error_in(e, sg_image_alloc(&s->frame, width, height, e), path);
 }
 
 static uint8_t quantise(double v) { return (uint8_t)(v <= 0 ? 0 : v >= 255 ? 255 : v + 0.5); }

@@ -21,39 +21,27 @@ static int is_picture(const struct dirent *entry)
     return 0;
 }
 
-static sg_status list_folder(sg_frame_list *l, const char *path, sg_error *e)
-{
-    struct dirent **entry = NULL;
-    const int       count = scandir(path, &entry, is_picture, versionsort);
-    if (count < 0) return sg_error_set(e, SG_E_FILE, "%s: cannot be read: %s", path, strerror(errno));
-    bool fits = (l->path = calloc((size_t)count + 1, sizeof *l->path)) != NULL;
-    for (int i = 0; i < count; i++) {
-        fits = fits && asprintf(&l->path[i], "%s/%s", path, entry[i]->d_name) >= 0;
-        if (fits) l->count++;
-        free(entry[i]);
-    }
-    free(entry);
-    if (!fits) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
-    return count ? SG_OK : sg_error_set(e, SG_E_FILE, "%s: holds no .png, .jpg or .jpeg", path);
-}
-
-static sg_status list_file(sg_frame_list *l, const char *path, sg_error *e)
-{
-    if ((l->path = calloc(1, sizeof *l->path)) && (l->path[0] = strdup(path))) {
-        l->count = 1;
-        return SG_OK;
-    }
-    return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
-}
-
 sg_status sg_frame_list_open(sg_frame_list *out, const char *path, sg_error *e)
 {
-    struct stat st;
+    struct stat     st;
+    struct dirent **entry = NULL;
     *out = (sg_frame_list){0};
     if (stat(path, &st) != 0) return sg_error_set(e, SG_E_FILE, "%s: cannot be opened: %s", path, strerror(errno));
-    const sg_status status = S_ISDIR(st.st_mode) ? list_folder(out, path, e) : list_file(out, path, e);
-    if (status != SG_OK) sg_frame_list_close(out);
-    return status;
+    const bool folder = S_ISDIR(st.st_mode);
+    const int  count = folder ? scandir(path, &entry, is_picture, versionsort) : 1;
+    if (count < 0) return sg_error_set(e, SG_E_FILE, "%s: cannot be read: %s", path, strerror(errno));
+    bool fits = (out->path = calloc((size_t)count + 1, sizeof *out->path)) != NULL;
+    for (int i = 0; i < count; i++) {
+        const char *const slash = folder ? "/" : "", *const name = folder ? entry[i]->d_name : "";
+        fits = fits && asprintf(&out->path[i], "%s%s%s", path, slash, name) >= 0;
+        if (fits) out->count++;
+        if (folder) free(entry[i]);
+    }
+    free(entry);
+    if (fits && count) return SG_OK;
+    sg_frame_list_close(out);
+    if (!fits) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    return sg_error_set(e, SG_E_FILE, "%s: holds no .png, .jpg or .jpeg", path);
 }
 
 void sg_frame_list_close(sg_frame_list *l)

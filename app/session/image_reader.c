@@ -89,8 +89,7 @@ static unsigned orientation_of(const uint8_t *tiff, size_t size)
 static void turn(source *s)
 {
     const unsigned o = s->orientation;
-    const bool     exchange = o >= 5, mirror = o == 2 || o == 3 || o == 7 || o == 8;
-    const bool     flip = o == 3 || o == 4 || o == 6 || o == 7;
+    const bool     exchange = o >= 5; /* of columns and rows; then from the right, from below */
     const size_t   width = (size_t)s->image.width, height = (size_t)s->image.height;
     sg_image       out;
     sg_error       why = {0};
@@ -98,7 +97,7 @@ static void turn(source *s)
     if (sg_image_alloc(&out, exchange ? height : width, exchange ? width : height, &why) != SG_OK)
         leave(s, why.code, "%s", why.text);
     sg_image_copy_rotated(&out, s->image.rgb, (ptrdiff_t)width * 3,
-                          (sg_image_rotation){exchange, exchange ? flip : mirror, exchange ? mirror : flip});
+                          (sg_image_rotation){exchange, o % 4 == 2 || o % 4 == 3, o % 4 == 3 || o % 4 == 0});
     sg_image_close(&s->image);
     s->image = out;
 }

@@ -17,16 +17,12 @@ static const char *name_of(const sg_pictures *p, int i) { return p->of_entry ? s
 
 static sg_status read_one(sg_pictures *p, int i, sg_error *e)
 {
-    sg_map          map;
-    sg_error        why = {0};
-    const sg_status opened = sg_map_open(&map, p->path[i], &why);
-    sg_status       status = opened;
-    if (opened == SG_OK) {
-        p->hash[i] = sg_hash(SG_HASH, map.data, map.size);
-        status = sg_image_decode(&p->whole[i], &map, p->path[i], true, &why);
-        sg_map_close(&map);
-    }
-    return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s: %s", name_of(p, i), why.text);
+    sg_map map;
+    SG_TRY(sg_error_in(e, sg_map_open(&map, p->path[i], e), name_of(p, i)));
+    p->hash[i] = sg_hash(SG_HASH, map.data, map.size);
+    const sg_status status = sg_image_decode(&p->whole[i], &map, p->path[i], true, e);
+    sg_map_close(&map);
+    return sg_error_in(e, status, name_of(p, i));
 }
 
 sg_status sg_pictures_open(sg_pictures *p, const sg_settings *s, sg_error *e)

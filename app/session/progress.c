@@ -70,7 +70,12 @@ bool sg_progress_terminal(void)
 
 void sg_progress_init(sg_progress *p, bool quiet)
 {
-    *p = (sg_progress){.quiet = quiet, .terminal = sg_progress_terminal(), .clock = sg_seconds, .tick_ms = TICK_MS};
+    *p = (sg_progress){.quiet = quiet,
+                       .terminal = sg_progress_terminal(),
+                       .clock = sg_seconds,
+                       .tick_ms = TICK_MS,
+                       .lock = PTHREAD_MUTEX_INITIALIZER,
+                       .wake = PTHREAD_COND_INITIALIZER};
     p->start = p->last_time = p->last_line = p->clock();
 }
 
@@ -318,7 +323,7 @@ static void *tick(void *context)
         until.tv_nsec += p->tick_ms * 1000000L;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        while (!p->stop && pthread_cond_timedwait(&p->wake, &p->lock, &until) == 0) {
+        while (!p->stop && pthread_cond_clockwait(&p->wake, &p->lock, CLOCK_MONOTONIC, &until) == 0) {
         }
         if (!p->stop && !p->over) draw(p);
     }
@@ -329,17 +334,9 @@ static void *tick(void *context)
 /* Without a thread the line changes with each unit only. */
 static void start_ticking(sg_progress *p)
 {
-    pthread_condattr_t how;
-    if (p->ticks || !p->tick_ms || pthread_condattr_init(&how) != 0) return;
-    pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->wake, &how);
-    pthread_condattr_destroy(&how);
+    if (p->ticks || !p->tick_ms) return;
     p->stop = false;
     p->ticks = sg_thread_start(&p->ticker, tick, p) == 0;
-    if (p->ticks) return;
-    pthread_cond_destroy(&p->wake);
-    pthread_mutex_destroy(&p->lock);
 }
 
 static void stop_ticking(sg_progress *p)
@@ -350,8 +347,6 @@ static void stop_ticking(sg_progress *p)
     pthread_cond_signal(&p->wake);
     pthread_mutex_unlock(&p->lock);
     pthread_join(p->ticker, NULL);
-    pthread_cond_destroy(&p->wake);
-    pthread_mutex_destroy(&p->lock);
     p->ticks = false;
 }
 
@@ -454,7 +449,7 @@ void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total)
         print_stage(p);
         return;
     }
-    if (p->ticks) pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->lock);
     const double before = p->last_time;
     const bool   same = p->shown && p->begun && p->stage == stage && !p->over && done < total;
     take(p, stage, done, total);
@@ -464,6 +459,6 @@ void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total)
         draw_sum(p);
     else if (due)
         draw(p);
-    if (p->ticks) pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->lock);
     start_ticking(p);
 }

@@ -18,12 +18,8 @@ static bool is(const char *given, const char *value) { return given && strcmp(gi
 
 /* ---- one option ---- */
 
-static size_t size_of(sg_request_type as)
-{
-    static const size_t size[] = {
-        0, sizeof(int), sizeof(double), sizeof(float), sizeof(bool), sizeof(bool), sizeof(int), sizeof(const char *)};
-    return size[as];
-}
+static const size_t size_of[] = {
+    0, sizeof(int), sizeof(double), sizeof(float), sizeof(bool), sizeof(bool), sizeof(int), sizeof(const char *)};
 
 /* The decimal number that was asked for, not the float next to it: the shortest that is read as this float. */
 static double decimal(float v)
@@ -39,32 +35,28 @@ static void to_request(sg_request *r, const sg_settings *s, const sg_option *o)
 {
     void *const       to = (char *)r + o->request;
     const void *const from = sg_settings_value(s, o);
-    switch (o->as) {
-    case SG_AS_NOTHING: break;
-    case SG_AS_FLOAT: *(float *)to = (float)*(const double *)from; break;
-    case SG_AS_SWITCH: *(bool *)to = sg_setup_place(*(const char *const *)from, o->choices) == 1; break;
-    case SG_AS_INDEX: *(int *)to = sg_setup_place(*(const char *const *)from, o->choices); break;
-    case SG_AS_INT:
-    case SG_AS_REAL:
-    case SG_AS_BOOL:
-    case SG_AS_TEXT: memcpy(to, from, size_of(o->as));
-    }
+    if (o->as == SG_AS_FLOAT)
+        *(float *)to = (float)*(const double *)from;
+    else if (o->as == SG_AS_SWITCH)
+        *(bool *)to = sg_setup_place(*(const char *const *)from, o->choices) == 1;
+    else if (o->as == SG_AS_INDEX)
+        *(int *)to = sg_setup_place(*(const char *const *)from, o->choices);
+    else
+        memcpy(to, from, size_of[o->as]);
 }
 
 static void from_request(sg_settings *s, const sg_request *r, const sg_option *o)
 {
     const void *const from = (const char *)r + o->request;
     void *const       to = sg_settings_at(s, o);
-    switch (o->as) {
-    case SG_AS_NOTHING: break;
-    case SG_AS_FLOAT: *(double *)to = decimal(*(const float *)from); break;
-    case SG_AS_SWITCH: *(const char **)to = o->choices[*(const bool *)from]; break;
-    case SG_AS_INDEX: *(const char **)to = o->choices[*(const int *)from]; break;
-    case SG_AS_INT:
-    case SG_AS_REAL:
-    case SG_AS_BOOL:
-    case SG_AS_TEXT: memcpy(to, from, size_of(o->as));
-    }
+    if (o->as == SG_AS_FLOAT)
+        *(double *)to = decimal(*(const float *)from);
+    else if (o->as == SG_AS_SWITCH)
+        *(const char **)to = o->choices[*(const bool *)from];
+    else if (o->as == SG_AS_INDEX)
+        *(const char **)to = o->choices[*(const int *)from];
+    else
+        memcpy(to, from, size_of[o->as]);
     if (!sg_settings_has(s, o)) sg_settings_unset(s, o);
 }
 
@@ -356,7 +348,7 @@ void sg_rendering_request(sg_request *out, const sg_request *shared, const sg_re
     const sg_option *o;
     *out = *shared;
     for (int i = 0; (o = sg_settings_next(&r->settings, SG_OPTION_SAMPLING, &i)) != NULL;)
-        memcpy((char *)out + o->request, (const char *)&own + o->request, size_of(o->as));
+        memcpy((char *)out + o->request, (const char *)&own + o->request, size_of[o->as]);
     out->sigmas = own.sigmas;
     out->attention = own.attention;
 }

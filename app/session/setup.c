@@ -126,12 +126,6 @@ int sg_setup_place(const char *name, const char *const *list)
     return i;
 }
 
-static sg_offload offload(const char *name)
-{
-    if (!name || strcmp(name, "auto") == 0) return SG_OFFLOAD_AUTO;
-    return strcmp(name, "on") == 0 ? SG_OFFLOAD_ON : SG_OFFLOAD_OFF;
-}
-
 /* ---- engine and request ---- */
 
 /* What asks for a GPU by number asks for a GPU. */
@@ -157,7 +151,7 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .local_rank = rank.local_rank,
                                .memory_limit = s->memory_limit,
                                .fast = s->fast,
-                               .offload = offload(s->offload),
+                               .offload = s->offload ? (sg_offload)sg_setup_place(s->offload, sg_offload_names) : 0,
                                .preview_decoder = s->preview_decoder};
     for (out->loras = 0; model && out->loras < model->loras; out->loras++) {
         const sg_lora_path *const lora = &model->lora[out->loras];
@@ -169,22 +163,18 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
 /* Of a model that the environment names, who reads of a wrong path would else look for it on the command line. */
 sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_engine_options *o, sg_error *e)
 {
-    sg_error        why = {0};
-    const sg_status status = sg_engine_open(out, o, &why);
-    if (status == SG_OK) return SG_OK;
-    if (model->from == SG_MODEL_OF_ENVIRONMENT && strncmp(why.text, model->dir, strlen(model->dir)) == 0)
-        return sg_error_set(e, status, "%s: %s", who_named(model), why.text);
-    return sg_error_set(e, status, "%s", why.text);
+    const sg_status status = sg_engine_open(out, o, e);
+    const bool      named = model->from == SG_MODEL_OF_ENVIRONMENT;
+    if (status == SG_OK || !named || strncmp(e->text, model->dir, strlen(model->dir)) != 0) return status;
+    return sg_error_in(e, status, who_named(model));
 }
 
 sg_status sg_setup_clip(sg_clip_model **out, const sg_settings *s, int threads, sg_error *e)
 {
     sg_engine_options o;
-    sg_error          why = {0};
     SG_TRY(sg_setup_options(&o, NULL, s, e));
     o.threads = threads;
-    const sg_status status = sg_clip_model_open(out, s->clip, &o, &why);
-    return status == SG_OK ? SG_OK : sg_error_set(e, status, "--clip: %s", why.text);
+    return sg_error_in(e, sg_clip_model_open(out, s->clip, &o, e), "--clip");
 }
 
 bool sg_setup_makes_images(const sg_model_info *info) { return info->frames.step == 0; }

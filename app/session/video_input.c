@@ -26,11 +26,8 @@ static sg_status open_reader(sg_video_input *v, sg_error *e)
 
 sg_status sg_video_input_open(sg_video_input *v, const char *path, const char *what, sg_error *e)
 {
-    sg_error why = {0};
     *v = (sg_video_input){.path = path, .what = what};
-    if (!path) return SG_OK;
-    const sg_status status = open_reader(v, &why);
-    return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s: %s", what, why.text);
+    return path ? sg_error_in(e, open_reader(v, e), what) : SG_OK;
 }
 
 /* The frames of the clip so far, and where the video is. */
@@ -51,18 +48,17 @@ static sg_status append(sg_video_input *v, reading *p, const sg_request *r, cons
 {
     sg_image  fitted = {0};
     sg_status status = SG_OK;
-    sg_error  why = {0};
     for (; status == SG_OK && p->frames < r->frames && p->frames < until; p->frames++) {
         uint8_t *const more = realloc(v->rgb, (size_t)(p->frames + 1) * p->bytes);
         if (more) v->rgb = more;
         if (!more)
-            status = sg_error_set(&why, SG_E_MEMORY, "out of memory for %d frames", p->frames + 1);
+            status = sg_error_set(e, SG_E_MEMORY, "out of memory for %d frames", p->frames + 1);
         else if (!fitted.rgb)
-            status = sg_picture_fit(&fitted, v->frame, fit, r->width, r->height, &why);
+            status = sg_picture_fit(&fitted, v->frame, fit, r->width, r->height, e);
         if (status == SG_OK) memcpy(v->rgb + (size_t)p->frames * p->bytes, fitted.rgb, p->bytes);
     }
     sg_image_close(&fitted);
-    return status == SG_OK ? SG_OK : sg_error_set(e, status, "%s: %s", v->path, why.text);
+    return sg_error_in(e, status, v->path);
 }
 
 /* The most frames that the model makes, up to `most`; 0: not even its least. */
@@ -111,11 +107,10 @@ static sg_status read_frames(sg_video_input *v, const sg_engine *engine, const s
 
 sg_status sg_video_input_read(sg_video_input *v, const sg_engine *engine, sg_request *r, const char *fit, sg_error *e)
 {
-    sg_error why = {0};
     if (!v->path) return SG_OK;
-    const sg_status status = read_frames(v, engine, r, fit, &why);
+    const sg_status status = read_frames(v, engine, r, fit, e);
     sg_clip_reader_close(&v->reader);
-    if (status != SG_OK) return sg_error_set(e, status, "%s: %s", v->what, why.text);
+    SG_TRY(sg_error_in(e, status, v->what));
     const sg_model_info info = sg_engine_info(engine);
     sg_video_input_give(v, &info, r);
     return SG_OK;

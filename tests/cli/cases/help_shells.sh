@@ -19,7 +19,7 @@ touch "two words.txt"
 complete_line sparge-gen --prompt-file tw >/dev/null
 [[ ${#COMPREPLY[@]} == 1 ]] || fail "a name with a blank is one word"
 [[ $(complete_line sparge-gen --attention = s) == "sage sparge" ]] || fail "a value after ="
-[[ $(complete_line sparge-gen --offload =) == "auto on off" ]] || fail "no value after ="
+[[ $(complete_line sparge-gen --offload =) == "auto off on" ]] || fail "no value after ="
 sparge-gen help zsh | grep -q -- "'--attention=\[.*\]:KIND:(dense sage sparge)'" || fail "zsh"
 sparge-gen help man >page || fail
 for command in "" compare eval tune info "bench step" "bench attention" "bench cold" check; do
