@@ -108,7 +108,7 @@ static sg_status score_all(pair *p, sg_error *e)
         SG_TRY(next_frames(p, frame, e));
     }
     while (frame[0] || frame[1]) SG_TRY(next_frames(p, frame, e)); /* for the message to say how many there are */
-    SG_TRY(as_many(p, sg_clip_reader_count(p->clip[0]), sg_clip_reader_count(p->clip[1]), e));
+    SG_TRY(as_many(p, p->clip[0]->count, p->clip[1]->count, e));
     return sg_clip_scores_total(&p->scores, &p->total, e);
 }
 
@@ -122,7 +122,7 @@ static const char *frame_name(char *text, size_t size, const pair *p, int i)
 /* What the figures are of: of two clips the one that may have lost more. */
 static sg_clip_loss loss(const pair *p)
 {
-    const sg_clip_loss a = sg_clip_reader_loss(p->clip[0]), b = sg_clip_reader_loss(p->clip[1]);
+    const sg_clip_loss a = p->clip[0]->last.loss, b = p->clip[1]->last.loss;
     return a > b ? a : b;
 }
 

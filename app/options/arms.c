@@ -60,7 +60,7 @@ static void forget_rule(sg_settings *s, const char *key, bool *ruled)
     *ruled = *ruled || rule;
 }
 
-/* The option of an arm of this name, or NULL; hint gets the one that was probably meant. Its kind of attention is no option. */
+/* The option of an arm of this name, or NULL; hint gets the one that was probably meant. Its kind of attention is none. */
 static const sg_option *option_of(const sg_settings *s, const char *key, char hint[SG_HINT_TEXT])
 {
     const char      *names[96] = {"name"};

@@ -4,14 +4,10 @@
 
 #include "options.h"
 
-sg_status sg_command_render(const sg_settings *s, sg_error *e);
-sg_status sg_command_info(const sg_settings *s, sg_error *e);
-sg_status sg_command_check(const sg_settings *s, sg_error *e);
-sg_status sg_command_bench_step(const sg_settings *s, sg_error *e);
-sg_status sg_command_bench_attention(const sg_settings *s, sg_error *e);
-sg_status sg_command_bench_cold(const sg_settings *s, sg_error *e);
-sg_status sg_command_compare(const sg_settings *s, sg_error *e);
-sg_status sg_command_tune(const sg_settings *s, sg_error *e);
-sg_status sg_command_eval(const sg_settings *s, sg_error *e);
+typedef sg_status sg_command_run(const sg_settings *s, sg_error *e);
+
+sg_command_run sg_command_render, sg_command_info, sg_command_check, sg_command_compare, sg_command_tune,
+    sg_command_eval;
+sg_command_run sg_command_bench_step, sg_command_bench_attention, sg_command_bench_cold;
 
 #endif

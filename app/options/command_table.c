@@ -1,7 +1,6 @@
 /* command_table.c - the commands. A new one is a row here, a bit in options.h, its options in option_table.c, and a
  * function in command.h. */
 #include "command_table.h"
-#include "command.h"
 
 #include <stddef.h>
 

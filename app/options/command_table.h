@@ -2,18 +2,18 @@
 #ifndef SG_COMMAND_TABLE_H
 #define SG_COMMAND_TABLE_H
 
-#include "options.h"
+#include "command.h"
 
 enum { SG_USAGES_MAX = 2 };
 
 typedef struct sg_command_row {
-    sg_command command;
-    sg_status (*run)(const sg_settings *s, sg_error *e);
-    const char *name;                  /* "compare", "bench step"; "" for a render */
-    const char *usage[SG_USAGES_MAX];  /* what follows the program's name, one for each form */
-    const char *effect[SG_USAGES_MAX]; /* what each form does, one line */
-    const char *text;                  /* what else to know, lines parted by \n; may be NULL */
-    const char *example[2];            /* whole command lines; may be NULL */
+    sg_command      command;
+    sg_command_run *run;
+    const char     *name;                  /* "compare", "bench step"; "" for a render */
+    const char     *usage[SG_USAGES_MAX];  /* what follows the program's name, one for each form */
+    const char     *effect[SG_USAGES_MAX]; /* what each form does, one line */
+    const char     *text;                  /* what else to know, lines parted by \n; may be NULL */
+    const char     *example[2];            /* whole command lines; may be NULL */
 } sg_command_row;
 
 extern const sg_command_row sg_command_table[]; /* a render first */

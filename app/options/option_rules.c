@@ -74,29 +74,6 @@ sg_status sg_options_check_effects(const sg_settings *asked, const sg_settings *
 
 /* ---- of what is resolved ---- */
 
-static bool is_unguided(const sg_settings *s) { return !s->arms && !(s->cfg_scale > 1) && !(s->cfg_scale_2 > 1); }
-
-static bool has_few_steps(const sg_settings *s) { return s->steps && s->steps < SG_CACHE_STEPS_MIN; }
-
-static bool is_tuned(const sg_settings *s) { return s->hash.tuned != 0; }
-
-static bool is_auto(const sg_settings *s) { return s->pv_dtype && strcmp(s->pv_dtype, "auto") == 0; }
-
-static bool starts_dense(const sg_settings *s)
-{
-    return s->dense_steps_kind && strcmp(s->dense_steps_kind, "dense") == 0;
-}
-
-/* Options that do nothing, or what is done without them, where this is so. */
-static const struct {
-    bool (*so)(const sg_settings *);
-    const char *without[5];
-} idle[] = {{is_unguided, {"negative-prompt", "dynamic-cfg"}},
-            {has_few_steps, {"cache"}},
-            {is_tuned, {"topk", "tau", "sim", "pv"}},
-            {is_auto, {"pv-dtype"}},
-            {starts_dense, {"dense-steps-kind"}}};
-
 static void drop(sg_settings *s, const char *const *names, unsigned phases)
 {
     for (; *names; names++) {
@@ -109,16 +86,30 @@ void sg_settings_drop_idle(sg_settings *s, unsigned phases)
 {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (given(s, rules[i].by, rules[i].value)) drop(s, rules[i].without, phases);
+    /* These do nothing, or what is done without them, where the first is true. */
+    const struct {
+        bool        so;
+        const char *without[5];
+    } idle[] = {{!s->arms && !(s->cfg_scale > 1) && !(s->cfg_scale_2 > 1), {"negative-prompt", "dynamic-cfg"}},
+                {s->steps && s->steps < SG_CACHE_STEPS_MIN, {"cache"}},
+                {s->hash.tuned != 0, {"topk", "tau", "sim", "pv"}},
+                {given(s, "pv-dtype", "auto"), {"pv-dtype"}},
+                {given(s, "dense-steps-kind", "dense"), {"dense-steps-kind"}}};
     for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
-        if (idle[i].so(s)) drop(s, idle[i].without, phases);
+        if (idle[i].so) drop(s, idle[i].without, phases);
 }
 
 /* ---- before anything is opened ---- */
 
 const char *const sg_options_of_slg[] = {"skip-layers", "skip-layer-start", "skip-layer-end", NULL};
 
-static sg_status check_effects(const sg_settings *s, sg_error *e)
+static sg_status check_values(const sg_settings *s, sg_error *e)
 {
+    int         layer, step;
+    const char *file;
+    sg_error    why = {0};
+    if (given(s, "tau", NULL) && given(s, "budget", "heads"))
+        return sg_error_set(e, SG_E_ARG, "--tau and --budget heads exclude each other: heads share a number of blocks");
     SG_TRY(check_rules(s, s, false, e));
     for (const char *const *of = sg_options_of_slg; *of; of++)
         if (given(s, *of, NULL) && !(s->slg_scale > 0) && !s->arms) /* an arm may have a scale */
@@ -126,22 +117,10 @@ static sg_status check_effects(const sg_settings *s, sg_error *e)
     if (given(s, "strength", NULL) && !given(s, "video", NULL) && !given(s, "image", NULL) &&
         s->command != SG_COMMAND_EVAL) /* a set may have some */
         return sg_error_set(e, SG_E_ARG, "--strength has no effect: there is no --video and no --image");
-    return SG_OK;
-}
-
-static sg_status check_attention(const sg_settings *s, sg_error *e)
-{
-    int         layer, step;
-    const char *file;
-    sg_error    why = {0};
-    if (given(s, "tau", NULL) && given(s, "budget", "heads"))
-        return sg_error_set(e, SG_E_ARG, "--tau and --budget heads exclude each other: heads share a number of blocks");
-    SG_TRY(check_effects(s, e));
     if (s->sigmas && sg_sigmas_read(&(sg_sigmas){0}, s->sigmas, &why) != SG_OK)
         return sg_error_set(e, SG_E_ARG, "--%s", why.text);
-    if ((s->dense_layers && sg_layers_check("dense-layers", s->dense_layers, INT_MAX, &why) != SG_OK) ||
-        (s->skip_layers && sg_layers_check("skip-layers", s->skip_layers, INT_MAX, &why) != SG_OK))
-        return sg_error_set(e, SG_E_ARG, "--%s", why.text);
+    if (s->dense_layers) SG_TRY(sg_layers_check("--dense-layers", s->dense_layers, INT_MAX, e));
+    if (s->skip_layers) SG_TRY(sg_layers_check("--skip-layers", s->skip_layers, INT_MAX, e));
     if (s->capture_qkv && !sg_options_capture(s->capture_qkv, &layer, &step, &file))
         return sg_error_set(e, SG_E_ARG,
                             "--capture-qkv: '%.80s' is not LAYER:STEP:FILE" SG_SAFETENSORS
@@ -219,5 +198,5 @@ sg_status sg_options_check(const sg_settings *s, sg_error *e)
     if (given(s, "offload", "on") && (given(s, "backend", "cpu") || given(s, "backend", "ref")))
         return sg_error_set(e, SG_E_ARG, "--offload on has no effect with --backend %s", s->backend);
     SG_TRY(check_reading(s, e));
-    return check_attention(s, e);
+    return check_values(s, e);
 }

@@ -14,6 +14,7 @@
 /* An option of each kind: name, commands that have it, phase, member of sg_settings, what bounds or names its value. */
 #define FLAG(...) OPTION(FLAG, __VA_ARGS__)
 #define TEXT(name_, of, phase_, member, text) OPTION(TEXT, name_, of, phase_, member), .value = (text)
+#define PART(name_, member, text) TEXT(name_, MODEL, LOAD, member, text), .files = SG_READS_MODEL
 #define LIST(name_, of, phase_, member, text) OPTION(LIST, name_, of, phase_, member), .value = (text)
 #define CHOICE(name_, of, phase_, member, list, text)                                                                  \
     OPTION(CHOICE, name_, of, phase_, member), .choices = (list), .value = (text)
@@ -79,22 +80,21 @@ const sg_option sg_option_table[] = {
     {TEXT("model", MODEL, LOAD, model, "PATH"), .letter = 'm', .usual = true, HASHED(model), .files = SG_READS_MODEL,
      .help = "a model: a folder in Diffusers layout or in that of an original repository, or a file\n"
              "(default: $SPARGE_GEN_MODEL, else the embedded tiny-wan)"},
-    {TEXT("diffusion-model", MODEL, LOAD, parts.diffusion_model, "FILE"), .files = SG_READS_MODEL,
+    {PART("diffusion-model", parts.diffusion_model, "FILE"),
      .help = "denoiser that replaces the model's; with two experts, the one for low noise"},
-    {TEXT("high-noise-diffusion-model", MODEL, LOAD, parts.high_noise_diffusion_model, "FILE"),
-     .files = SG_READS_MODEL, .help = "the expert for high noise"},
-    {TEXT("vae", MODEL, LOAD, parts.vae, "FILE"), .files = SG_READS_MODEL, .help = "the VAE"},
-    {TEXT("text-encoder", MODEL, LOAD, parts.text_encoder, "FILE"), .alias = {"t5xxl"}, .files = SG_READS_MODEL,
+    {PART("high-noise-diffusion-model", parts.high_noise_diffusion_model, "FILE"), .help = "the expert for high noise"},
+    {PART("vae", parts.vae, "FILE"), .help = "the VAE"},
+    {PART("text-encoder", parts.text_encoder, "FILE"), .alias = {"t5xxl"},
      .help = "the text encoder: T5, UMT5 or Llama"},
-    {TEXT("clip-vision", MODEL, LOAD, parts.clip_vision, "FILE"), .files = SG_READS_MODEL,
+    {PART("clip-vision", parts.clip_vision, "FILE"),
      .help = "CLIP's image encoder, for Wan 2.1 image to video"},
-    {TEXT("tokenizer", MODEL, LOAD, parts.tokenizer, "PATH"), .files = SG_READS_MODEL,
+    {PART("tokenizer", parts.tokenizer, "PATH"),
      .help = "tokenizer of the text encoder, spiece.model or a folder, if its file has none inside"},
-    {TEXT("clip-l", MODEL, LOAD, parts.clip_l, "FILE"), .files = SG_READS_MODEL,
+    {PART("clip-l", parts.clip_l, "FILE"),
      .help = "CLIP-L, a text encoder of HunyuanVideo, Flux.1 and Stable Diffusion 3"},
-    {TEXT("clip-g", MODEL, LOAD, parts.clip_g, "FILE"), .files = SG_READS_MODEL,
+    {PART("clip-g", parts.clip_g, "FILE"),
      .help = "CLIP-G, a text encoder of Stable Diffusion 3"},
-    {TEXT("clip-tokenizer", MODEL, LOAD, parts.clip_tokenizer, "FOLDER"), .files = SG_READS_MODEL,
+    {PART("clip-tokenizer", parts.clip_tokenizer, "FOLDER"),
      .help = "the tokenizer of both: the folder with vocab.json and merges.txt, or tokenizer.json"},
     {LIST("lora", MODEL, LOAD, lora, "FILE"), .files = SG_READS,
      .help = "add this LoRA to the denoiser's weights, with strength X as FILE:X; may be repeated"},

@@ -167,40 +167,29 @@ static sg_status set(sg_settings *s, const sg_option *o, const char *text, sg_er
     return SG_OK;
 }
 
-/* The value of o: what stands in the same argument, else the next one. */
-static sg_status take_value(const sg_option *o, const char *attached, char **argv, int argc, int *i, sg_command c,
-                            const char **out, sg_error *e)
-{
-    *out = attached;
-    if (attached) return SG_OK;
-    if (*i + 1 >= argc) return sg_error_set(e, SG_E_ARG, "--%s needs a value: --%s %s", o->name, o->name, o->value);
-    const char *next = argv[*i + 1];
-    if (strncmp(next, "--", 2) == 0 && next[2] && sg_option_find(next + 2, strcspn(next + 2, "="), c))
-        return sg_error_set(e, SG_E_ARG, "--%s needs a value, but %s follows; if that is the value, write --%s=%s",
-                            o->name, next, o->name, next);
-    *out = next;
-    ++*i;
-    return SG_OK;
-}
-
 static sg_status parse_option(sg_settings *s, char **argv, int argc, int *i, sg_error *e)
 {
     const char *const arg = argv[*i];
     const bool        whole = arg[1] == '-'; /* not a letter alone */
     const size_t      n = whole ? 2 + strcspn(arg + 2, "=") : 2;
     char              shown[43];
-    const char       *attached = arg[n] ? arg + n + (arg[n] == '=') : NULL, *value = NULL;
+    const char *const attached = arg[n] ? arg + n + (arg[n] == '=') : NULL;
+    const char *const next = *i + 1 < argc ? argv[*i + 1] : NULL;
     const sg_option  *o = NULL;
     snprintf(shown, sizeof shown, "%.*s", (int)n, arg);
     if (whole) o = sg_option_find(arg + 2, n - 2, s->command);
     for (int k = 0; !whole && (o = sg_option_next(s->command, &k)) != NULL && o->letter != arg[1];) {
     }
     if (!o) return unknown(shown, s->command, e);
-    if (o->kind != SG_OPTION_FLAG)
-        SG_TRY(take_value(o, attached, argv, argc, i, s->command, &value, e));
-    else if (attached)
+    if (o->kind == SG_OPTION_FLAG && attached)
         return sg_error_set(e, SG_E_ARG, "%s takes no value, but has '%.*s'", shown, SHOWN, attached);
-    return set(s, o, value, e);
+    if (o->kind == SG_OPTION_FLAG || attached) return set(s, o, attached, e);
+    if (!next) return sg_error_set(e, SG_E_ARG, "--%s needs a value: --%s %s", o->name, o->name, o->value);
+    if (strncmp(next, "--", 2) == 0 && next[2] && sg_option_find(next + 2, strcspn(next + 2, "="), s->command))
+        return sg_error_set(e, SG_E_ARG, "--%s needs a value, but %s follows; if that is the value, write --%s=%s",
+                            o->name, next, o->name, next);
+    ++*i;
+    return set(s, o, next, e);
 }
 
 /* Finds the command whose name is `of` and arg; bench alone is all of its commands. */

@@ -9,17 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-struct sg_clip_reader {
-    const char         *path;
-    const sg_clip_type *type; /* NULL: pictures */
-    void               *state;
-    sg_frame_list       list;
-    sg_image            picture; /* of the list, the last that came */
-    int                 count;
-    sg_clip_frame       last; /* that came */
-    char               *where;
-};
-
 const char *const sg_clip_loss_names[] = {"as stored", "after conversion to YUV", "after compression"};
 
 static bool begins(const sg_map *m, const char *with, size_t n)
@@ -119,19 +108,12 @@ sg_status sg_clip_reader_next(sg_clip_reader *r, const sg_image **frame, sg_erro
 
 const sg_frame_list *sg_clip_reader_list(const sg_clip_reader *r) { return r->type ? NULL : &r->list; }
 
-int sg_clip_reader_count(const sg_clip_reader *r) { return r->count; }
-
-sg_clip_loss sg_clip_reader_loss(const sg_clip_reader *r) { return r->last.loss; }
-
-double sg_clip_reader_time(const sg_clip_reader *r) { return r->last.time; }
-
 const char *sg_clip_reader_where(sg_clip_reader *r)
 {
     if (!r->count) return r->path;
     if (!r->type) return r->list.path[r->count - 1];
-    free(r->where);
-    if (asprintf(&r->where, "%s: frame %d", r->path, r->count - 1) < 0) r->where = NULL;
-    return r->where ? r->where : r->path;
+    snprintf(r->where, sizeof r->where, "%s: frame %d", r->path, r->count - 1);
+    return r->where;
 }
 
 void sg_clip_reader_close(sg_clip_reader **reader)
@@ -141,7 +123,6 @@ void sg_clip_reader_close(sg_clip_reader **reader)
     close_state(r);
     sg_image_close(&r->picture);
     sg_frame_list_close(&r->list);
-    free(r->where);
     free(r);
     *reader = NULL;
 }

@@ -16,6 +16,7 @@
 #include "base/image.h"
 #include "frame_list.h"
 
+#include <limits.h>
 #include <stdbool.h>
 
 /* What a clip's frames may have lost in the file. */
@@ -47,7 +48,17 @@ typedef struct sg_clip_type {
 
 extern const sg_clip_type sg_clip_y4m, sg_clip_video;
 
-typedef struct sg_clip_reader sg_clip_reader;
+/* Its other members are the reader's own. */
+typedef struct sg_clip_reader {
+    int                 count; /* frames that have come */
+    sg_clip_frame       last;  /* that came */
+    const char         *path;
+    const sg_clip_type *type; /* NULL: pictures */
+    void               *state;
+    sg_frame_list       list;
+    sg_image            picture; /* of the list, the last that came */
+    char                where[PATH_MAX + 24];
+} sg_clip_reader;
 
 /* path must live until close. Errors as of sg_clip_type; SG_E_UNSUPPORTED for a video in a build without FFmpeg. */
 sg_status sg_clip_reader_open(sg_clip_reader **out, const char *path, sg_error *e) SG_MUST_USE;
@@ -58,15 +69,6 @@ sg_status sg_clip_reader_next(sg_clip_reader *r, const sg_image **frame, sg_erro
 /* The pictures, if the clip is a folder or a picture; otherwise NULL, and the number of frames is unknown until the
  * end. */
 const sg_frame_list *sg_clip_reader_list(const sg_clip_reader *r);
-
-/* How many frames have come. */
-int sg_clip_reader_count(const sg_clip_reader *r);
-
-/* Of the frames that have come. */
-sg_clip_loss sg_clip_reader_loss(const sg_clip_reader *r);
-
-/* When the frame that came last is shown, in seconds after the first; negative: pictures, and files that do not tell. */
-double sg_clip_reader_time(const sg_clip_reader *r);
 
 /* The last frame that came, for messages: its path, or the clip's and the number of the frame, from 0. r's until the
  * next call. */

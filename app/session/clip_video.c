@@ -52,11 +52,6 @@ static sg_status damaged(const state *s, sg_error *e, int av)
     return fail(s, e, what, av);
 }
 
-static sg_status no_memory(const state *s, sg_error *e)
-{
-    return sg_error_set(e, SG_E_MEMORY, "%s: out of memory for a frame", s->path);
-}
-
 /* What avformat and avcodec may do with the file. */
 static void limit(AVDictionary **options)
 {
@@ -69,7 +64,7 @@ static sg_status open_container(state *s, sg_error *e)
 {
     AVDictionary *options = NULL;
     char         *url = NULL;
-    if (asprintf(&url, "file:%s", s->path) < 0) return no_memory(s, e);
+    if (asprintf(&url, "file:%s", s->path) < 0) return fail(s, e, "a frame", AVERROR(ENOMEM));
     av_dict_set(&options, "protocol_whitelist", "file", 0);
     av_dict_set(&options, "format_whitelist", CONTAINERS, 0);
     av_dict_set(&options, "codec_whitelist", DECODERS, 0);
@@ -87,7 +82,7 @@ static sg_status probe(state *s, sg_error *e)
 {
     const unsigned count = s->format->nb_streams;
     AVDictionary **option = calloc((size_t)count + 1, sizeof *option);
-    if (!option) return no_memory(s, e);
+    if (!option) return fail(s, e, "a frame", AVERROR(ENOMEM));
     for (unsigned i = 0; i < count; i++) {
         limit(&option[i]);
         if (s->format->streams[i]->codecpar->codec_type != AVMEDIA_TYPE_VIDEO)
@@ -154,7 +149,7 @@ static sg_status open_codec(state *s, sg_error *e)
     s->decoded = av_frame_alloc();
     s->rgb = av_frame_alloc();
     s->packet = av_packet_alloc();
-    if (!s->codec || !s->decoded || !s->rgb || !s->packet) return no_memory(s, e);
+    if (!s->codec || !s->decoded || !s->rgb || !s->packet) return fail(s, e, "a frame", AVERROR(ENOMEM));
     int av = avcodec_parameters_to_context(s->codec, p);
     if (av < 0) return fail(s, e, "damaged video", av);
     limit(&options);

@@ -24,7 +24,7 @@ typedef struct source {
     size_t         size, at;
     sg_image       image;
     bool           upright;
-    uint8_t       *rgba;        /* of a PNG that is, where it has alpha */
+    uint8_t       *rgba;        /* of a PNG that is */
     unsigned       orientation; /* of EXIF, 1 to 8; 0: not given */
     png_structp    png;
     png_infop      info;
@@ -131,14 +131,6 @@ static void blend(source *s)
         }
 }
 
-/* Of a PNG, which libpng has when all of it is read. */
-static void note_png_orientation(source *s)
-{
-    png_uint_32 size = 0;
-    png_bytep   exif = NULL;
-    if (png_get_eXIf_1(s->png, s->info, &size, &exif)) s->orientation = orientation_of(exif, size);
-}
-
 static void read_png(source *s)
 {
     s->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, s, png_failed, png_warned);
@@ -155,22 +147,25 @@ static void read_png(source *s)
     png_set_palette_to_rgb(s->png);
     png_set_expand_gray_1_2_4_to_8(s->png);
     png_set_gray_to_rgb(s->png);
-    const bool alpha = s->upright && ((png_get_color_type(s->png, s->info) & PNG_COLOR_MASK_ALPHA) ||
-                                      png_get_valid(s->png, s->info, PNG_INFO_tRNS));
-    if (alpha && !(s->rgba = malloc(width * height * 4))) leave(s, SG_E_MEMORY, "out of memory");
-    if (alpha)
+    if (s->upright && !(s->rgba = malloc(width * height * 4))) leave(s, SG_E_MEMORY, "out of memory");
+    if (s->upright) {
         png_set_tRNS_to_alpha(s->png);
-    else
+        png_set_add_alpha(s->png, 0xFF, PNG_FILLER_AFTER);
+    } else {
         png_set_strip_alpha(s->png);
+    }
     const int passes = png_set_interlace_handling(s->png);
     png_read_update_info(s->png, s->info);
-    if (png_get_rowbytes(s->png, s->info) != width * (alpha ? 4 : 3))
+    if (png_get_rowbytes(s->png, s->info) != width * (s->upright ? 4 : 3))
         leave(s, SG_E_FORMAT, "a PNG that does not become RGB");
     for (int pass = 0; pass < passes; pass++)
-        for (size_t y = 0; y < height; y++) png_read_row(s->png, alpha ? s->rgba + y * width * 4 : row(s, y), NULL);
+        for (size_t y = 0; y < height; y++) png_read_row(s->png, s->rgba ? s->rgba + y * width * 4 : row(s, y), NULL);
     png_read_end(s->png, s->info);
-    if (alpha) blend(s);
-    if (s->upright) note_png_orientation(s);
+    if (!s->upright) return;
+    blend(s);
+    png_uint_32 size = 0;
+    png_bytep   exif = NULL;
+    if (png_get_eXIf_1(s->png, s->info, &size, &exif)) s->orientation = orientation_of(exif, size);
 }
 
 /* ---- JPEG ---- */

@@ -68,14 +68,13 @@ void sg_notice_request(sg_progress *p, const sg_engine *engine, const sg_setting
     if (asked->negative_prompt) say_negative_prompt(p, engine, &r->request);
 }
 
-static bool is_blank(const char *text) { return text[strspn(text, " \t\v\f\r\n")] == '\0'; }
-
 void sg_notice_prompt(sg_progress *p, const sg_engine *engine, const char *model, const char *prompt)
 {
     char              list[320];
     const char *const world = sg_engine_world(engine);
     if (!prompt) return;
-    if (is_blank(prompt)) sg_progress_say(p, "--prompt is empty: nothing tells the model what to draw");
+    if (!prompt[strspn(prompt, " \t\v\f\r\n")])
+        sg_progress_say(p, "--prompt is empty: nothing tells the model what to draw");
     if (!sg_engine_unknown_words(engine, prompt, list, sizeof list)) return;
     if (world)
         sg_progress_say(p, "%s; it has never seen %s", world, list);

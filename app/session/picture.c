@@ -88,8 +88,8 @@ static sg_status resize(sg_image *out, const sg_image *from, int width, int heig
 {
     *out = (sg_image){0};
     if ((int64_t)width * height > SG_IMAGE_MAX_PIXELS)
-        return sg_error_set(e, SG_E_FORMAT, "is %dx%d pixels; at most %d in all are taken", width, height,
-                            SG_IMAGE_MAX_PIXELS);
+        return sg_error_set(e, SG_E_FORMAT, "scaled to the clip it is %dx%d pixels; at most %d in all are taken", width,
+                            height, SG_IMAGE_MAX_PIXELS);
     *out = (sg_image){width, height, malloc(sg_image_bytes(width, height))};
     if (out->rgb &&
         sg_resample_rgb8(out->rgb, width, height, from->rgb, from->width, from->height, SG_RESAMPLE_LANCZOS))
@@ -119,11 +119,9 @@ sg_status sg_pictures_fit(sg_pictures *p, const sg_engine *engine, sg_request *r
 {
     const sg_model_info info = sg_engine_info(engine);
     for (int i = 0; i < SG_IMAGES; i++) {
-        sg_error why = {0};
         if (!p->path[i]) continue;
-        const sg_status status = sg_picture_fit(&p->fitted[i], &p->whole[i], p->fit, r->width, r->height, &why);
-        if (status != SG_OK)
-            return sg_error_set(e, status, "%s: %s: scaled to the clip it %s", name_of(p, i), p->path[i], why.text);
+        const sg_status status = sg_picture_fit(&p->fitted[i], &p->whole[i], p->fit, r->width, r->height, e);
+        SG_TRY(sg_error_in(e, sg_error_in(e, status, p->path[i]), name_of(p, i)));
         give(&info, r, i,
              (sg_request_image){.rgb = p->fitted[i].rgb,
                                 .whole = p->whole[i].rgb,

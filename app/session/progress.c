@@ -23,7 +23,6 @@ enum { TICK_MS = 500, COLUMNS_USUAL = 80, BAR = 24 };
 
 static const char *const stage_names[SG_STAGES] = {"loading", "reading the prompt", "encoding", "denoising",
                                                    "decoding"};
-static const char *const unit_names[SG_STAGES] = {[SG_STAGE_DENOISE] = "step"};
 static const char *const short_names[SG_STAGES] = {"load", "text", "encode", "denoise", "decode"};
 
 const char *sg_duration(char *text, size_t size, double seconds)
@@ -49,9 +48,9 @@ const char *sg_clip_text(char *text, size_t size, const sg_request *r)
 
 const char *sg_guidance_text(char *text, size_t size, const sg_request *r)
 {
-    const int n = snprintf(text, size, "%g", r->guidance > 0 ? r->guidance : r->cfg_scale);
-    if (r->guidance > 0 && r->cfg_scale > 1) snprintf(text + n, size - (size_t)n, ", cfg scale %g", r->cfg_scale);
-    if (r->slg_scale > 0) snprintf(text + n, size - (size_t)n, ", skip-layer guidance %g", r->slg_scale);
+    snprintf(text, size, "%g", r->guidance > 0 ? r->guidance : r->cfg_scale);
+    if (r->guidance > 0 && r->cfg_scale > 1) sg_text_append(text, size, ", cfg scale %g", r->cfg_scale);
+    if (r->slg_scale > 0) sg_text_append(text, size, ", skip-layer guidance %g", r->slg_scale);
     return text;
 }
 
@@ -243,7 +242,7 @@ static void compose(sg_textbuf *line, const sg_progress *p, double now, int bar)
 {
     static const char full[] = "########################", rest[] = "------------------------"; /* BAR of them */
     const double      unit = unit_seconds(p), left = job_left(p, now);
-    const char *const name = unit_names[p->stage], *const comma = bar ? "" : ",";
+    const char *const name = p->stage == SG_STAGE_DENOISE ? "step" : NULL, *const comma = bar ? "" : ",";
     const int part = (int)((long)bar * p->done / p->total);
     sg_textbuf_clear(line);
     sg_textbuf_printf(line, "%s%s%s %d/%d", p->row, *p->row ? " | " : "", stage_names[p->stage], p->done, p->total);
@@ -262,12 +261,24 @@ static void compose(sg_textbuf *line, const sg_progress *p, double now, int bar)
     if (p->count > 1) sg_textbuf_printf(line, " of all %d", p->count);
 }
 
-/* Ctrl-C was answered on a line of its own, which stays. */
-static void make_way(sg_progress *p)
+/* Writes as much of line as fits, and frees it: as the changing line, or as the one above it. The line that answers
+ * Ctrl-C stays. */
+static void put_line(sg_progress *p, sg_textbuf *line, bool above)
 {
-    if (p->stopping || !sg_interrupt_asked()) return;
-    p->stopping = true;
-    p->summed = p->shown = false;
+    size_t fit = 0;
+    if (!p->stopping && sg_interrupt_asked()) {
+        p->stopping = true;
+        p->summed = p->shown = false;
+    }
+    if (line->data && !line->failed) {
+        columns_of(line->data, columns_of_terminal() - 1, &fit);
+        fprintf(stderr, "\r%s%s%.*s\033[K%s", above ? "\033[K" : "", above && p->summed ? "\033[A\r" : "", (int)fit,
+                line->data, above ? "\n" : "");
+    }
+    fflush(stderr);
+    p->summed = p->summed || above;
+    p->shown = !above;
+    sg_textbuf_free(line);
 }
 
 /* What is left of the bar's width once the rest has its own. */
@@ -277,16 +288,11 @@ static void draw(sg_progress *p)
     sg_textbuf       line = {0};
     const double     now = p->clock();
     const int        most = columns_of_terminal() - 1; /* the last column stays free, or some terminals wrap */
-    size_t           fit = 0;
     for (int i = *p->row ? 2 : 0; i < 3; i++) {
         compose(&line, p, now, bars[i]);
-        if (line.failed || columns_of(line.data, most, &fit) <= most) break;
+        if (line.failed || columns_of(line.data, most, &(size_t){0}) <= most) break;
     }
-    make_way(p);
-    if (!line.failed) fprintf(stderr, "\r%.*s\033[K", (int)fit, line.data);
-    fflush(stderr);
-    p->shown = true;
-    sg_textbuf_free(&line);
+    put_line(p, &line, false);
 }
 
 /* "load 0.4 s, text 0.3 s, denoise 12 steps 9.8 s" in the line above the changing one. */
@@ -294,21 +300,12 @@ static void draw_sum(sg_progress *p)
 {
     sg_textbuf line = {0};
     char       units[32] = "";
-    size_t     fit = 0;
     snprintf(units, sizeof units, " %d step%s", p->steps, sg_plural(p->steps));
     for (int i = 0; i < SG_STAGES; i++)
         if (p->seconds[i] >= (i == SG_STAGE_LOAD ? 0.05 : 1e-9))
             sg_textbuf_printf(&line, "%s%s%s %s", line.len ? ", " : "", short_names[i],
                               i == SG_STAGE_DENOISE ? units : "", DURATION(p->seconds[i]));
-    if (line.data) {
-        columns_of(line.data, columns_of_terminal() - 1, &fit);
-        make_way(p);
-        fprintf(stderr, "\r\033[K%s%.*s\033[K\n", p->summed ? "\033[A\r" : "", (int)fit, line.data);
-        fflush(stderr);
-        p->summed = true;
-        p->shown = false;
-    }
-    sg_textbuf_free(&line);
+    if (line.data) put_line(p, &line, true);
 }
 
 /* ---- the ticker ---- */

@@ -15,19 +15,16 @@ typedef struct launcher {
     bool        by_slurm; /* without local_rank Slurm's counts, where its rank is the same */
 } launcher;
 
+#define WORLD(name)                                                                                                    \
+    {                                                                                                                  \
+        name "_RANK", {name "_SIZE", NULL}, name "_LOCAL_RANK", name "_LOCAL_SIZE", false                              \
+    }
+
 static const launcher launchers[] = {
-    {"OMPI_COMM_WORLD_RANK",
-     {"OMPI_COMM_WORLD_SIZE", NULL},
-     "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE",
-     .by_slurm = false},
-    {"MV2_COMM_WORLD_RANK",
-     {"MV2_COMM_WORLD_SIZE", NULL},
-     "MV2_COMM_WORLD_LOCAL_RANK",
-     "MV2_COMM_WORLD_LOCAL_SIZE",
-     .by_slurm = false},
-    {"PMI_RANK", {"PMI_SIZE", NULL}, "MPI_LOCALRANKID", "MPI_LOCALNRANKS", .by_slurm = true},
-    {"SLURM_PROCID", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, "SLURM_LOCALID", NULL, .by_slurm = false},
+    WORLD("OMPI_COMM_WORLD"),
+    WORLD("MV2_COMM_WORLD"),
+    {"PMI_RANK", {"PMI_SIZE", NULL}, "MPI_LOCALRANKID", "MPI_LOCALNRANKS", true},
+    {"SLURM_PROCID", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, "SLURM_LOCALID", NULL, false},
 };
 
 /* NULL for a variable that is empty, too. */

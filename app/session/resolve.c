@@ -2,6 +2,7 @@
 #include "resolve.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "option_rules.h"
 #include "settings.h"
 #include "setup.h"
@@ -107,9 +108,8 @@ static sg_status settle_sampler(sg_request *r, const sg_settings *s, sg_error *e
 static void note_sigmas(sg_rendering *x)
 {
     const sg_sigmas *const sigmas = &x->request.sigmas;
-    size_t                 n = 0;
-    for (int i = 0; i < sigmas->count && n < sizeof x->sigmas; i++)
-        n += (size_t)snprintf(x->sigmas + n, sizeof x->sigmas - n, "%s%.15g", i ? "," : "", sigmas->at[i]);
+    for (int i = 0; i < sigmas->count; i++)
+        sg_text_append(x->sigmas, sizeof x->sigmas, "%s%.15g", i ? "," : "", sigmas->at[i]);
     if (sigmas->count) x->settings.sigmas = x->sigmas;
 }
 

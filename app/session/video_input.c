@@ -39,8 +39,8 @@ typedef struct reading {
 
 static double time_of(const sg_video_input *v, const sg_request *r)
 {
-    const double time = sg_clip_reader_time(v->reader);
-    return time >= 0 ? time : (double)(sg_clip_reader_count(v->reader) - 1) / r->fps;
+    const double time = v->reader->last.time;
+    return time >= 0 ? time : (double)(v->reader->count - 1) / r->fps;
 }
 
 /* Appends the frame that came last as those of the clip that are shown before `until`, counted in its frames. */
