@@ -17,19 +17,22 @@
 enum { SG_ARMS_MAX = 8, SG_ARM_NAME = 120 };
 
 typedef struct sg_arm {
-    char        name[SG_ARM_NAME + 1]; /* as it is written in the list, or what "name" says */
-    char        file[SG_ARM_NAME + 1]; /* the same for a file's name: letters, digits, "=", ".", "_" and "-" */
-    sg_settings settings;              /* the command's where they concern this kind, and the arm's own */
+    /* name is the arm as the list has it, or what its key "name" says. file is the same as a file's name: letters,
+     * digits, "=", ".", "_" and "-". */
+    char name[SG_ARM_NAME + 1], file[SG_ARM_NAME + 1];
+    /* The arm's own settings, and the command's where they concern this kind of attention. */
+    sg_settings settings;
 } sg_arm;
 
 typedef struct sg_arms {
     int    count;
     sg_arm arm[SG_ARMS_MAX];
-    char  *text; /* of the values; owned */
+    char  *text; /* holds the values; owned */
 } sg_arms;
 
-/* list is UTF-8; base is the command's, whose strings are borrowed. Names and files are unique, none is "side". SG_E_ARG
- * names --arms, the arm and the key. The caller closes, after a failure too. */
+/* Reads the list, which is UTF-8. base has the command's settings; their strings are borrowed. Names and files of arms
+ * are unique, and none is "side". SG_E_ARG names --arms, the arm and the key. The caller closes, after a failure
+ * too. */
 sg_status sg_arms_open(sg_arms *out, const char *list, const sg_settings *base, sg_error *e) SG_MUST_USE;
 void      sg_arms_close(sg_arms *a);
 

@@ -9,20 +9,21 @@ enum { SG_USAGES_MAX = 2 };
 typedef struct sg_command_row {
     sg_command      command;
     sg_command_run *run;
-    const char     *name;                  /* "compare", "bench step"; "" for a render */
-    const char     *usage[SG_USAGES_MAX];  /* what follows the program's name, one for each form */
-    const char     *effect[SG_USAGES_MAX]; /* what each form does, one line */
-    const char     *text;                  /* what else to know, lines parted by \n; may be NULL */
-    const char     *example[2];            /* whole command lines; may be NULL */
+    const char     *name; /* "compare", "bench step"; "" for a render */
+    /* Each form of the command has a usage, which follows the program's name, and a line on its effect. */
+    const char *usage[SG_USAGES_MAX], *effect[SG_USAGES_MAX];
+    /* text says what else to know, in lines parted by \n. Examples are whole command lines. Both may be NULL. */
+    const char *text, *example[2];
 } sg_command_row;
 
-extern const sg_command_row sg_command_table[]; /* a render first */
+/* The first row is that of a render. */
+extern const sg_command_row sg_command_table[];
 extern const int            sg_command_count;
 
-/* The row of c, which is one bit. */
+/* Returns the row of c, which is one bit; NULL for others. */
 const sg_command_row *sg_command_row_of(sg_command c);
 
-/* First words of commands, NULL-ended: "info" .. "bench", without a render. */
+/* Lists the first words of commands, "help" with them; a render has none. NULL-ended. */
 extern const char *const sg_command_words[];
 
 #endif

@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* topic NULL: the help of command c, of a render the options that are used most. "all": every option of a render. "man":
- * the manual page, roff. "bash", "zsh": completion for these shells. */
+/* Prints what topic names: "all", every option of a render; "man", the manual page as roff; "bash" or "zsh", completion
+ * for that shell; NULL, the help of command c, where a render shows the options that are used most. */
 void sg_help(FILE *out, sg_command c, const char *topic);
 
 #endif

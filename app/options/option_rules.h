@@ -4,18 +4,20 @@
 
 #include "options.h"
 
-/* SG_E_ARG for options that exclude each other, and for options that others make ineffective. */
+/* Returns SG_E_ARG for options that exclude each other, and for options that others make ineffective. */
 sg_status sg_options_check(const sg_settings *s, sg_error *e) SG_MUST_USE;
 
-/* The same of options that were asked for, by values that only the model told. */
+/* Returns SG_E_ARG where an option that was asked for has no effect by values that only the model told. */
 sg_status sg_options_check_effects(const sg_settings *asked, const sg_settings *resolved, sg_error *e) SG_MUST_USE;
 
-/* Options of these phases that do nothing in s, which is resolved, are not given any more. */
+/* Unsets the options of these phases that do nothing in s, which is resolved. */
 void sg_settings_drop_idle(sg_settings *s, unsigned phases);
 
-extern const char *const sg_options_of_slg[]; /* what does something with --slg-scale only, NULL-ended */
+/* Lists the options that do something with --slg-scale only; NULL-ended. */
+extern const char *const sg_options_of_slg[];
 
-#define SG_SAFETENSORS ".safetensors" /* what the name of such a file has to end in */
+/* The name of such a file has to end in it. */
+#define SG_SAFETENSORS ".safetensors"
 
 /* Splits "4:6:qkv.safetensors" of --capture-qkv; *file points into text. */
 bool sg_options_capture(const char *text, int *layer, int *step, const char **file);

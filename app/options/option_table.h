@@ -1,4 +1,4 @@
-/* option_table.h - every option of every command, as data. Read by options.c, option_rules.c and help.c. */
+/* option_table.h - every option of every command, as data. */
 #ifndef SG_OPTION_TABLE_H
 #define SG_OPTION_TABLE_H
 
@@ -17,8 +17,8 @@ typedef enum sg_option_kind {
     SG_OPTION_BYTES    /* size_t: 8G, 512M, 1.5GiB */
 } sg_option_kind;
 
-/* What an option decides, as bits. An arm may set RENDER, which is SAMPLING and ATTENTION; INPUT is equal in all arms. The
- * manifest of eval keeps LOAD, INPUT and RENDER, the metadata of a clip OUTPUT as well. */
+/* A phase says what an option decides, as a bit. An arm may set RENDER, which is SAMPLING and ATTENTION; INPUT is equal
+ * in all arms. The manifest of eval keeps LOAD, INPUT and RENDER, the metadata of a clip OUTPUT as well. */
 typedef enum sg_option_phase {
     SG_OPTION_RUN = 0,       /* how the command works; nothing of it is kept */
     SG_OPTION_LOAD = 1,      /* the model, and what computes it: bits may depend on all of it */
@@ -30,57 +30,59 @@ typedef enum sg_option_phase {
     SG_OPTION_KEPT = SG_OPTION_LOAD | SG_OPTION_INPUT | SG_OPTION_RENDER | SG_OPTION_OUTPUT
 } sg_option_phase;
 
-/* How sg_request has what an option sets. */
+/* The type tells how sg_request has what an option sets. */
 typedef enum sg_request_type {
-    SG_AS_NOTHING, /* it has not, or not in one member */
+    SG_AS_NOTHING, /* it has no member for it, or several */
     SG_AS_INT,
     SG_AS_REAL,   /* double */
     SG_AS_FLOAT,  /* float, that stands for the shortest decimal number that is read as it */
-    SG_AS_BOOL,   /* of a flag */
-    SG_AS_SWITCH, /* bool: whether it is the second choice */
-    SG_AS_INDEX,  /* enum: the choice's place */
+    SG_AS_BOOL,   /* bool; the option is a flag */
+    SG_AS_SWITCH, /* bool, true for the second choice */
+    SG_AS_INDEX,  /* enum, the choice's place */
     SG_AS_TEXT    /* const char *; NULL counts as not given */
 } sg_request_type;
 
-/* Whether an option's text names a file. */
+/* These bits say how an option's text names a file. FRAMES is a file or the pictures of a folder, MODEL a file or those
+ * of a model's folder, CAPTURE has the form LAYER:STEP:FILE. What has SG_READS and SG_WRITES is read if it is there. */
 enum {
     SG_READS = 1,
-    SG_READS_FRAMES = 2, /* or the pictures of a folder */
-    SG_READS_MODEL = 4,  /* or those of a model's folder, or of a part's */
+    SG_READS_FRAMES = 2,
+    SG_READS_MODEL = 4,
     SG_READS_ANY = SG_READS | SG_READS_FRAMES | SG_READS_MODEL,
-    SG_WRITES = 8,         /* with SG_READS: unless it is there */
-    SG_WRITES_CAPTURE = 16 /* LAYER:STEP:FILE */
+    SG_WRITES = 8,
+    SG_WRITES_CAPTURE = 16
 };
 
 typedef struct sg_option {
-    const char        *name;     /* without dashes */
-    const char        *alias[3]; /* names that other programs have for it */
-    char               letter;   /* 0: none */
-    bool               usual;    /* in the short help of a render */
-    sg_option_kind     kind;
-    unsigned           commands; /* bits of sg_command */
-    size_t             offset;   /* in sg_settings */
-    sg_option_phase    phase;
-    size_t             request; /* offset in sg_request of what it sets, which has the type `as` */
-    sg_request_type    as;
-    size_t             hash;   /* offset in sg_settings of the hash of its file; 0: none is kept */
-    double             lo, hi; /* an int of 0, or of -1 where lo is 0, and a NAN are not given */
+    const char    *name;     /* without dashes */
+    const char    *alias[3]; /* names that other programs have for it */
+    char           letter;   /* 0: none */
+    bool           usual;    /* the short help of a render has it */
+    sg_option_kind kind;
+    unsigned       commands; /* bits of sg_command */
+    /* offset is the value's place in sg_settings, and hash that of its file's hash, or 0. request is the place in
+     * sg_request of what the option sets, which has the type `as`. */
+    size_t          offset, hash, request;
+    sg_option_phase phase;
+    sg_request_type as;
+    /* An int of 0, or of -1 where lo is 0, and a NAN are not given. */
+    double             lo, hi;
     const char *const *choices;
-    unsigned           files; /* what file_options.h goes by */
-    const char        *value; /* what help calls the value */
-    const char        *help;  /* lines parted by \n, each at most 90 characters */
-    /* More such lines, for help that lists what is known only when it is asked for. Returns text. May be NULL. */
+    unsigned           files;
+    /* Help shows value in the place of the value, and help in lines parted by \n of at most 90 characters. */
+    const char *value, *help;
+    /* Returns more such lines in text, for what is known only when help is asked for. May be NULL. */
     const char *(*more)(char *text, size_t size);
 } sg_option;
 
 extern const sg_option sg_option_table[];
 extern const int       sg_option_count;
 
-/* The next option of command c from row *i on, and *i behind it; NULL: no more. */
+/* Returns the next option of command c from row *i on and puts *i behind it; NULL: there are no more. */
 const sg_option *sg_option_next(sg_command c, int *i);
 
-/* The option of command c whose name or alias the first n bytes of name are, or NULL. An underscore in name is read as a
- * hyphen. */
+/* Returns the option of command c whose name or alias the first n bytes of name are, or NULL. An underscore in name is
+ * read as a hyphen. */
 const sg_option *sg_option_find(const char *name, size_t n, sg_command c);
 
 #endif

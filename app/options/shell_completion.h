@@ -4,7 +4,9 @@
 
 #include <stdio.h>
 
-void sg_completion_bash(FILE *out); /* to be sourced, or put into bash-completion's folder as sparge-gen */
-void sg_completion_zsh(FILE *out);  /* to be put into a folder of fpath as _sparge-gen */
+/* Users source the text for bash, or put it into bash-completion's folder as sparge-gen. That for zsh goes into a
+ * folder of fpath as _sparge-gen. */
+void sg_completion_bash(FILE *out);
+void sg_completion_zsh(FILE *out);
 
 #endif

@@ -10,12 +10,13 @@ typedef struct sg_attention_forecast {
     sg_attention_kind kind; /* the policy's; DENSE where no layer of any step runs otherwise */
 } sg_attention_forecast;
 
-/* Of a render of so many steps, whose tokens and layers plan has. SG_E_MEMORY; SG_E_ARG where p's dense layers are not the
- * model's. */
+/* Of a render of so many steps, whose tokens and layers plan has. SG_E_MEMORY; SG_E_ARG where p's dense layers are not
+ * the model's. */
 sg_status sg_attention_predict(sg_attention_forecast *out, const sg_policy *p, const sg_model_info *info,
                                const sg_plan *plan, int steps, sg_error *e) SG_MUST_USE;
 
-/* "sparge in the last 9 of 12 steps: top-k 0.5 by error, tail half, order hilbert", or why it is dense. Returns text. */
+/* "sparge in the last 9 of 12 steps: top-k 0.5 by error, tail half, order hilbert", or why it is dense. Returns
+ * text. */
 const char *sg_attention_forecast_text(char *text, size_t size, const sg_policy *p, const sg_attention_forecast *o,
                                        int64_t tokens);
 

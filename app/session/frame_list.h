@@ -1,4 +1,5 @@
-/* frame_list.h - the pictures of a clip: one file, or the PNG and JPEG files of a folder in the order of their names. */
+/* frame_list.h - the pictures of a clip: one file, or the PNG and JPEG files of a folder in the order of their
+ * names. */
 #ifndef SG_FRAME_LIST_H
 #define SG_FRAME_LIST_H
 

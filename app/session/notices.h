@@ -1,5 +1,5 @@
-/* notices.h - what a person may not have expected of a prompt or a size, one line each on stderr. Nothing is refused here, and
- * with --quiet nothing is said. */
+/* notices.h - what a person may not have expected of a prompt or a size, one line each on stderr. Nothing is refused
+ * here, and with --quiet nothing is said. */
 #ifndef SG_NOTICES_H
 #define SG_NOTICES_H
 
@@ -13,8 +13,8 @@
 /* Sizes and frames that the model cannot render, and what is rendered in their place. */
 void sg_notice_size(sg_progress *p, const sg_settings *asked, const sg_settings *resolved);
 
-/* The same, and: keys of LoRAs that fit nothing, a render that a LoRA for few steps was not made for, a negative prompt that is
- * not read. */
+/* The same, and: keys of LoRAs that fit nothing, a render that a LoRA for few steps was not made for, a negative prompt
+ * that is not read. */
 void sg_notice_request(sg_progress *p, const sg_engine *engine, const sg_settings *asked, const sg_rendering *r);
 
 /* An empty prompt, and words that the model was not trained with. */
@@ -26,15 +26,15 @@ void sg_notice_prompts(sg_progress *p, const sg_engine *engine, const char *mode
 /* Texts that the text encoder does not read to their end. which, "prompt 3" or NULL, tells apart those of a file. */
 void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which);
 
-/* A doubt about the thresholds that r's attention goes by, --sparse-config's or those beside the model: they are of another
- * checkpoint, or for another way to choose blocks. "" if there is none. Returns text. */
+/* A doubt about the thresholds that r's attention goes by, --sparse-config's or those beside the model: they are of
+ * another checkpoint, or for another way to choose blocks. "" if there is none. Returns text. */
 const char *sg_doubt_thresholds(char *text, size_t size, const sg_rendering *r, const sg_model_path *model);
 
 /* A threshold of the step cache that comes from the model's own file. arm: whose request r is, or NULL. */
 void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const sg_model_path *model);
 
-/* By which encoder a clip of r becomes the MP4 path (NULL: the default name): if it is not H.264, which plays everywhere, or
- * always. Nothing for other formats. */
+/* By which encoder a clip of r becomes the MP4 path (NULL: the default name): if it is not H.264, which plays
+ * everywhere, or always. Nothing for other formats. */
 void sg_notice_encoder(sg_progress *p, const sg_request *r, const char *path, bool always);
 
 /* Comments of a prompt file. */

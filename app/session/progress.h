@@ -1,5 +1,5 @@
-/* progress.h - what a person sees while it works, on stderr. On a terminal one line changes, with a bar, and the line above it
- * tells what the stages took that are over; else there are a few lines. */
+/* progress.h - what a person sees while it works, on stderr. On a terminal one line changes, with a bar, and the line
+ * above it tells what the stages took that are over; else there are a few lines. */
 #ifndef SG_PROGRESS_H
 #define SG_PROGRESS_H
 
@@ -50,9 +50,9 @@ bool sg_progress_terminal(void);
 
 void sg_progress_init(sg_progress *p, bool quiet);
 
-/* The next render begins: the index-th of a job of count, from 0, whose renders are much the same; or, with count 0, one that
- * belongs to no job. plan, which may be NULL, tells how long decoding takes by the side of denoising. From here on Ctrl-C is
- * answered, unless quiet. */
+/* The next render begins: the index-th of a job of count, from 0, whose renders are much the same; or, with count 0,
+ * one that belongs to no job. plan, which may be NULL, tells how long decoding takes by the side of denoising. From
+ * here on Ctrl-C is answered, unless quiet. */
 void sg_progress_render(sg_progress *p, int index, int count, const sg_plan *plan);
 
 /* done of total units of this stage are over. */
@@ -75,7 +75,8 @@ const char *sg_clip_text(char *text, size_t size, const sg_request *r);
 
 enum { SG_GUIDANCE_TEXT = 64 };
 
-/* The guidance of r for people: "6"; of a model with embedded guidance and a second pass, "6, cfg scale 3". Returns text. */
+/* The guidance of r for people: "6"; of a model with embedded guidance and a second pass, "6, cfg scale 3". Returns
+ * text. */
 const char *sg_guidance_text(char *text, size_t size, const sg_request *r);
 
 /* Whose weights a phase keeps on the host: "denoiser" or "text encoder". */
@@ -92,7 +93,8 @@ void sg_progress_say_device(sg_progress *p, const char *model, const sg_model_in
 void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_info *info, const sg_request *r,
                            int64_t tokens, bool drawn);
 
-/* Prints what the plan does so that memory suffices: how much of the model stays on the host, whether decoding is in tiles. */
+/* Prints what the plan does so that memory suffices: how much of the model stays on the host, whether decoding is in
+ * tiles. */
 void sg_progress_say_plan(sg_progress *p, const sg_plan *plan);
 
 /* fprintf for text from files and arguments: control characters but newlines, which a terminal would interpret, are

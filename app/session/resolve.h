@@ -1,4 +1,5 @@
-/* resolve.h - from what is asked for to what is in effect, and to what makes it: one struct, filled in by the engine's defaults. */
+/* resolve.h - from what is asked for to what is in effect, and to what makes it: one struct, filled in by the engine's
+ * defaults. */
 #ifndef SG_RESOLVE_H
 #define SG_RESOLVE_H
 
@@ -9,8 +10,8 @@
 
 enum { SG_SIGMAS_TEXT = SG_SIGMAS_MAX * 24 };
 
-/* What renders: settings, and the request that they make. Zero but for settings to begin with; it stays where it is, since
- * its parts borrow from one another. The caller closes it after the last use, after a failure too. */
+/* What renders: settings, and the request that they make. Zero but for settings to begin with; it stays where it is,
+ * since its parts borrow from one another. The caller closes it after the last use, after a failure too. */
 typedef struct sg_rendering {
     sg_settings           settings;
     sg_request            request; /* without the prompt, which comes with each clip, and without pictures */
@@ -21,9 +22,9 @@ typedef struct sg_rendering {
     sg_attention_forecast forecast;
 } sg_rendering;
 
-/* Gives every option that the settings' command has, and that the engine knows, its effective value: what is asked for, or
- * the engine's default. Where the command has arms, attention stays as asked for: arms settle it. Draws the seed where it is to
- * be random. SG_E_ARG names an option that would have no effect; SG_E_FILE or SG_E_FORMAT a file. */
+/* Gives every option that the settings' command has, and that the engine knows, its effective value: what is asked for,
+ * or the engine's default. Where the command has arms, attention stays as asked for: arms settle it. Draws the seed
+ * where it is to be random. SG_E_ARG names an option that would have no effect; SG_E_FILE or SG_E_FORMAT a file. */
 sg_status sg_resolve(sg_rendering *r, const sg_engine *engine, sg_error *e) SG_MUST_USE;
 void      sg_rendering_close(sg_rendering *r);
 
@@ -40,7 +41,8 @@ sg_settings sg_rendering_kept(const sg_rendering *r);
 /* *out = shared, rendered as r says: what options of RENDER set is r's. */
 void sg_rendering_request(sg_request *out, const sg_request *shared, const sg_rendering *r);
 
-/* Commands that render clips by themselves do so many steps or more with SG_CACHE_USUAL, unless they are told otherwise. */
+/* Commands that render clips by themselves do so many steps or more with SG_CACHE_USUAL, unless they are told
+ * otherwise. */
 enum { SG_CACHE_USUAL_FROM = 30 };
 
 #endif

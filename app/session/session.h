@@ -20,8 +20,8 @@ typedef struct sg_session {
     sg_trace           trace; /* of the engine, if it has one */
 } sg_session;                 /* zero is closed */
 
-/* Checks prompts, and reads the pictures of s and its video's first frame. Fails in the option's name. The caller closes x,
- * after a failure too. */
+/* Checks prompts, and reads the pictures of s and its video's first frame. Fails in the option's name. The caller
+ * closes x, after a failure too. */
 sg_status sg_session_inputs(sg_session *x, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 typedef struct sg_session_options {

@@ -1,5 +1,5 @@
-/* video_input.h - the video that a clip is made from: frames of a file, or the pictures of a folder, in the clip's rate, number
- * and size. */
+/* video_input.h - the video that a clip is made from: frames of a file, or the pictures of a folder, in the clip's
+ * rate, number and size. */
 #ifndef SG_VIDEO_INPUT_H
 #define SG_VIDEO_INPUT_H
 
@@ -18,9 +18,10 @@ typedef struct sg_video_input {
 /* Opens path, unless it is NULL, and reads its first frame. The caller closes, after a failure too. */
 sg_status sg_video_input_open(sg_video_input *v, const char *path, const char *what, sg_error *e) SG_MUST_USE;
 
-/* Reads as many frames as r's clip has, in its size by `fit` of picture.h, and gives them to r, which borrows them. Of each
- * moment of the clip the nearest frame is taken; pictures have the clip's rate. What comes after the clip's end is left. A
- * video that ends before the clip does is SG_E_ARG, with the number of frames of engine's model that it would do for. */
+/* Reads as many frames as r's clip has, in its size by `fit` of picture.h, and gives them to r, which borrows them. Of
+ * each moment of the clip the nearest frame is taken; pictures have the clip's rate. What comes after the clip's end is
+ * left. A video that ends before the clip does is SG_E_ARG, with the number of frames of engine's model that it would
+ * do for. */
 sg_status sg_video_input_read(sg_video_input *v, const sg_engine *engine, sg_request *r, const char *fit,
                               sg_error *e) SG_MUST_USE;
 
