@@ -1,9 +1,9 @@
 /* clip_reader.h - the frames of a clip one by one, from a picture, a folder of pictures, a Y4M, or a video by FFmpeg.
  * One frame is held at a time. The format is found by a file's first bytes, not by its name.
  *
- * Y4M: 4:4:4 in 8 bits and limited range, converted by BT.709: what sg_sink_y4m writes. Any other, such as 4:2:0, is read
- * by FFmpeg as a video. Without FFmpeg 4:2:0 in 8 bits and limited range is read in the same way as 4:4:4, a chroma sample
- * for each of its four pixels.
+ * Y4M: 4:4:4 in 8 bits and limited range, converted by BT.709: what sg_sink_y4m writes. Any other, such as 4:2:0, is
+ * read by FFmpeg as a video. Without FFmpeg 4:2:0 in 8 bits and limited range is read in the same way as 4:4:4, a
+ * chroma sample for each of its four pixels.
  *
  * Videos: the best stream of pictures of an MP4, MOV, MKV, WebM or AVI; sound and the rest are ignored, and so are
  * the pixel aspect ratio and the transfer curve. Frames are converted to RGB as in players: by the stream's
@@ -19,27 +19,26 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* What a clip's frames may have lost in the file. */
-typedef enum sg_clip_loss {
-    SG_CLIP_STORED,    /* nothing: PNG, or video of a lossless codec in RGB */
-    SG_CLIP_CONVERTED, /* by conversion to YUV only: Y4M */
-    SG_CLIP_COMPRESSED /* by a lossy codec: JPEG, most videos */
-} sg_clip_loss;
+/* A file's frames may have lost nothing, as in PNG or a video of a lossless codec in RGB; something by conversion to
+ * YUV only, as in Y4M; or by a lossy codec, as in JPEG and most videos. */
+typedef enum sg_clip_loss { SG_CLIP_STORED, SG_CLIP_CONVERTED, SG_CLIP_COMPRESSED } sg_clip_loss;
 
-/* "as stored", "after conversion to YUV", "after compression". */
+/* The names are "as stored", "after conversion to YUV" and "after compression". */
 extern const char *const sg_clip_loss_names[];
 
 typedef struct sg_clip_frame {
     const sg_image *image;
-    double          time; /* when it is shown, in seconds after the first; negative: unknown */
-    sg_clip_loss    loss; /* of the frames so far, the worst */
+    /* time is when it is shown, in seconds after the first; negative: unknown. */
+    double time;
+    /* loss is the worst of the frames so far. */
+    sg_clip_loss loss;
 } sg_clip_frame;
 
-/* A format of whole clips. close also comes after a failure of open, and must stand a half-opened state (zeroed before
- * open). */
+/* A type reads a format of whole clips. close also comes after a failure of open, and must stand a half-opened state,
+ * which is zeroed before open. */
 typedef struct sg_clip_type {
     size_t state_size;
-    /* path must live until close. SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED or SG_E_MEMORY, and so of next. */
+    /* path must live until close. open and next return SG_E_FILE, SG_E_FORMAT, SG_E_UNSUPPORTED or SG_E_MEMORY. */
     sg_status (*open)(void *state, const char *path, sg_error *e);
     /* Fills *frame, which is zero: its image stays state's until another one comes, and NULL after the last. */
     sg_status (*next)(void *state, sg_clip_frame *frame, sg_error *e);
@@ -48,32 +47,36 @@ typedef struct sg_clip_type {
 
 extern const sg_clip_type sg_clip_y4m, sg_clip_video;
 
-/* Its other members are the reader's own. */
 typedef struct sg_clip_reader {
-    int                 count; /* frames that have come */
-    sg_clip_frame       last;  /* that came */
-    const char         *path;
-    const sg_clip_type *type; /* NULL: pictures */
+    /* count frames have come, and last was the last of them. The other members are the reader's own. */
+    int           count;
+    sg_clip_frame last;
+
+    const char *path;
+    /* type and its state read whole clips; NULL: the pictures of list are read, picture is the last that came. */
+    const sg_clip_type *type;
     void               *state;
     sg_frame_list       list;
-    sg_image            picture; /* of the list, the last that came */
+    sg_image            picture;
     char                where[PATH_MAX + 24];
 } sg_clip_reader;
 
-/* path must live until close. Errors as of sg_clip_type; SG_E_UNSUPPORTED for a video in a build without FFmpeg. */
+/* Opens path, which must live until close. Returns errors as sg_clip_type's do, and SG_E_UNSUPPORTED for a video in a
+ * build without FFmpeg. */
 sg_status sg_clip_reader_open(sg_clip_reader **out, const char *path, sg_error *e) SG_MUST_USE;
 
-/* *frame: the next, which is r's until another one comes, or NULL after the last. */
+/* *frame gets the next, which is r's until another one comes, or NULL after the last. */
 sg_status sg_clip_reader_next(sg_clip_reader *r, const sg_image **frame, sg_error *e) SG_MUST_USE;
 
-/* The pictures, if the clip is a folder or a picture; otherwise NULL, and the number of frames is unknown until the
- * end. */
+/* Returns the pictures, if the clip is a folder or a picture; otherwise NULL, and the number of frames is unknown until
+ * the end. */
 const sg_frame_list *sg_clip_reader_list(const sg_clip_reader *r);
 
-/* The last frame that came, for messages: its path, or the clip's and the number of the frame, from 0. r's until the
- * next call. */
+/* Names the last frame that came, for messages: by its path, or by the clip's and the number of the frame, from 0. The
+ * text is r's until the next call. */
 const char *sg_clip_reader_where(sg_clip_reader *r);
 
-void sg_clip_reader_close(sg_clip_reader **r); /* NULL is fine */
+/* *r may be NULL. */
+void sg_clip_reader_close(sg_clip_reader **r);
 
 #endif

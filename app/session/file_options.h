@@ -6,8 +6,8 @@
 
 /* From now on no output takes the place of what s's command reads: files of options, arms and operands, the model's own
  * and the thresholds beside it, unless the command is tune, which writes these. What is not there is let be. Then
- * whether what is written can be, each under its option's name: SG_E_FILE, SG_E_ARG. A clip's name and an output folder
- * are checked by those who choose them. */
+ * checks that what is to be written can be, each under its option's name: SG_E_FILE, SG_E_ARG. Those who choose a
+ * clip's name or an output folder check it. */
 sg_status sg_file_options_check(const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 /* Protects a video, which is a file or the pictures of a folder; `what` reads it. */

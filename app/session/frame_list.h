@@ -11,11 +11,11 @@ typedef struct sg_frame_list {
 } sg_frame_list;
 
 /* Numbers within names count by value: frame-9.png comes before frame-10.png. Other files and hidden ones do not count.
- * SG_E_FILE for what cannot be read or a folder without a picture, SG_E_MEMORY. */
+ * Returns SG_E_FILE for what cannot be read or a folder without a picture, or SG_E_MEMORY. */
 sg_status sg_frame_list_open(sg_frame_list *out, const char *path, sg_error *e) SG_MUST_USE;
 void      sg_frame_list_close(sg_frame_list *l); /* zero is fine */
 
-/* Of frame i, without folders. */
+/* Returns the name of frame i, without folders. */
 const char *sg_frame_list_name(const sg_frame_list *l, int i);
 
 #endif

@@ -10,11 +10,12 @@
 #include "base/file.h"
 #include "base/image.h"
 
-/* The caller closes. SG_E_FILE: it cannot be read; SG_E_FORMAT: not such a picture; SG_E_MEMORY. */
+/* Reads a picture, which the caller closes. SG_E_FILE: it cannot be read; SG_E_FORMAT: not such a picture;
+ * SG_E_MEMORY. */
 sg_status sg_image_read(sg_image *out, const char *path, sg_error *e) SG_MUST_USE;
 
-/* The same of a file that is mapped, which has this name in messages. upright: rotated as its EXIF says and over
- * white where it is transparent. */
+/* Reads a file that is mapped, which has this name in messages. An upright picture is rotated as its EXIF says and lies
+ * over white where it is transparent. */
 sg_status sg_image_decode(sg_image *out, const sg_map *file, const char *name, bool upright, sg_error *e) SG_MUST_USE;
 
 #endif

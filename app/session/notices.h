@@ -10,34 +10,36 @@
 #include "resolve.h"
 #include "setup.h"
 
-/* Sizes and frames that the model cannot render, and what is rendered in their place. */
+/* Tells sizes and frames that the model cannot render, and what is rendered in their place. */
 void sg_notice_size(sg_progress *p, const sg_settings *asked, const sg_settings *resolved);
 
-/* The same, and: keys of LoRAs that fit nothing, a render that a LoRA for few steps was not made for, a negative prompt
- * that is not read. */
+/* Tells the same, and keys of LoRAs that fit nothing, a render that a LoRA for few steps was not made for, and a
+ * negative prompt that is not read. */
 void sg_notice_request(sg_progress *p, const sg_engine *engine, const sg_settings *asked, const sg_rendering *r);
 
-/* An empty prompt, and words that the model was not trained with. */
+/* Tells of an empty prompt, and of words that the model was not trained with. */
 void sg_notice_prompt(sg_progress *p, const sg_engine *engine, const char *model, const char *prompt);
 
-/* The same of a set, in one line each, which tell how many prompts it is true of. */
+/* Tells the words of a set in one line, with the number of prompts that have them. */
 void sg_notice_prompts(sg_progress *p, const sg_engine *engine, const char *model, const sg_prompt_set *set);
 
-/* Texts that the text encoder does not read to their end. which, "prompt 3" or NULL, tells apart those of a file. */
+/* Tells of texts that the text encoder does not read to their end. which, "prompt 3" or NULL, tells apart those of a
+ * file. */
 void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which);
 
-/* A doubt about the thresholds that r's attention goes by, --sparse-config's or those beside the model: they are of
- * another checkpoint, or for another way to choose blocks. "" if there is none. Returns text. */
+/* Puts into text a doubt about the thresholds that r's attention goes by, --sparse-config's or those beside the model:
+ * they are of another checkpoint, or for another way to choose blocks. "": there is none. Returns text. */
 const char *sg_doubt_thresholds(char *text, size_t size, const sg_rendering *r, const sg_model_path *model);
 
-/* A threshold of the step cache that comes from the model's own file. arm: whose request r is, or NULL. */
+/* Tells a threshold of the step cache that comes from the model's own file. arm names the one whose request r is, or is
+ * NULL. */
 void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const sg_model_path *model);
 
-/* By which encoder a clip of r becomes the MP4 path (NULL: the default name): if it is not H.264, which plays
- * everywhere, or always. Nothing for other formats. */
+/* Tells by which encoder a clip of r becomes the MP4 path (NULL: the default name), if it is not H.264, which plays
+ * everywhere, or always. Says nothing of other formats. */
 void sg_notice_encoder(sg_progress *p, const sg_request *r, const char *path, bool always);
 
-/* Comments of a prompt file. */
+/* Tells how many comments a prompt file has. */
 void sg_notice_comments(sg_progress *p, const char *file, const sg_prompt_set *set);
 
 #endif

@@ -7,27 +7,29 @@
 #include "engine.h"
 #include "options.h"
 
+/* The pictures of a clip: paths of files, NULL where there is none, and hashes of them. of_entry tells messages that
+ * they are a prompt set's, not those of --image and --last-image. */
 typedef struct sg_pictures {
     sg_image    whole[SG_IMAGES], fitted[SG_IMAGES];
-    const char *path[SG_IMAGES]; /* NULL: none */
-    uint64_t    hash[SG_IMAGES]; /* of the file */
-    const char *fit;
-    bool        of_entry; /* of a prompt set, not of --image and --last-image: for messages */
+    const char *path[SG_IMAGES], *fit;
+    uint64_t    hash[SG_IMAGES];
+    bool        of_entry;
 } sg_pictures;
 
-extern const char *const sg_picture_keys[]; /* "image", "last_image": by SG_IMAGE_FIRST and SG_IMAGE_LAST */
+/* The keys by SG_IMAGE_FIRST and SG_IMAGE_LAST are "image" and "last_image". */
+extern const char *const sg_picture_keys[];
 
 /* Reads those of --image and --last-image; SG_E_ARG for --fit without them. The caller closes, after a failure too. */
 sg_status sg_pictures_open(sg_pictures *p, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
-/* Reads those of path, which must outlive p. */
+/* Reads the pictures of p's paths, which must outlive p. */
 sg_status sg_pictures_read(sg_pictures *p, sg_error *e) SG_MUST_USE;
 
-/* Of all that is read. */
+/* Returns the bytes of all that is read. */
 size_t sg_pictures_bytes(const sg_pictures *p);
 
-/* Whether the model can make r's clip with them; SG_E_ARG where it takes no picture, and where it needs one that is not
- * there. */
+/* Checks that the model can make r's clip with them; SG_E_ARG where it takes no picture, and where it needs one that is
+ * not there. */
 sg_status sg_pictures_check(const sg_pictures *p, const sg_engine *engine, const sg_request *r,
                             sg_error *e) SG_MUST_USE;
 
@@ -36,10 +38,10 @@ sg_status sg_pictures_check(const sg_pictures *p, const sg_engine *engine, const
  * diffusers has it, keeps no proportion. */
 sg_status sg_pictures_fit(sg_pictures *p, const sg_engine *engine, sg_request *r, sg_error *e) SG_MUST_USE;
 
-/* Both, for a request that is otherwise complete. */
+/* Does both, for a request that is otherwise complete. */
 sg_status sg_pictures_apply(sg_pictures *p, const sg_engine *engine, sg_request *r, sg_error *e) SG_MUST_USE;
 
-/* *out = from in a size, the same way; closes what *out was. */
+/* Makes *out of `from` in a size, the same way, and closes what *out was. */
 sg_status sg_picture_fit(sg_image *out, const sg_image *from, const char *fit, int width, int height,
                          sg_error *e) SG_MUST_USE;
 

@@ -13,39 +13,44 @@
 
 typedef struct sg_progress {
     bool quiet, terminal;
-    bool shown;            /* a changing line stands on the terminal */
-    bool summed;           /* the line above it tells of stages that are over */
-    bool stopping;         /* Ctrl-C was answered, which took both lines away */
-    double (*clock)(void); /* seconds; tests have their own */
-    double last_line;      /* when a line was last written without a terminal */
-    char   row[256];       /* of many renders, what stands before the stage; or empty */
+    /* A changing line is shown on the terminal; the line above it has the sum of stages that are over; both went when
+     * Ctrl-C was answered. */
+    bool shown, summed, stopping;
+    /* Returns seconds; tests have their own. */
+    double (*clock)(void);
+    /* Without a terminal a line was last written then. */
+    double last_line;
+    /* Where there are many renders, it stands before the stage; else it is empty. */
+    char row[256];
 
-    /* the stage at work */
+    /* The stage at work has begun if `begun`, and all of its units are over if `over`. */
     sg_stage stage;
-    bool     begun, over;       /* stage means something; all of its units are over */
-    int      done, total;       /* units */
-    int      base, first;       /* units that were over when the stage began, and when the first was seen to end */
-    double   start, first_time; /* when that was */
-    double   last_time;         /* when the last unit was over, or the stage began */
+    bool     begun, over;
+    int      done, total;
+    /* base units were over when the stage began, at start; first when the first was seen to end, at first_time. The
+     * last unit was over at last_time, or else the stage began then. */
+    int    base, first;
+    double start, first_time, last_time;
 
-    /* the render, and the job that it belongs to */
-    double seconds[SG_STAGES];    /* of stages that are over */
-    int    steps;                 /* of them */
-    int    index, count;          /* which render of how many; 0 of 0: it belongs to none */
-    double share;                 /* time of decoding by that of denoising, by the plan; 0: not known */
-    int    past;                  /* renders of the job that are over */
-    double past_seconds;          /* that they took, without loading */
-    double past_stage[SG_STAGES]; /* the last of them */
+    /* The render: seconds and steps are those of stages that are over. share is the time of decoding by that of
+     * denoising, by the plan; 0: it is not known. */
+    double seconds[SG_STAGES], share;
+    int    steps;
+    /* The job that it belongs to: it is one of count renders, or of none where that is 0. past are over; they took
+     * past_seconds without loading, and past_stage has the stages of the last. */
+    int    index, count, past;
+    double past_seconds, past_stage[SG_STAGES];
 
-    /* draws the line anew every tick_ms, from the first unit of a render to sg_progress_clear */
-    int             tick_ms; /* 0: not at all */
+    /* The ticker draws the line anew every tick_ms, from the first unit of a render to sg_progress_clear; 0: not at
+     * all. The lock is for all of this while it ticks. */
+    int             tick_ms;
     bool            ticks, stop;
     pthread_t       ticker;
-    pthread_mutex_t lock; /* of all of this while it ticks */
+    pthread_mutex_t lock;
     pthread_cond_t  wake;
 } sg_progress;
 
-/* Is stderr a terminal that takes control sequences? */
+/* Tells whether stderr is a terminal that takes control sequences. */
 bool sg_progress_terminal(void);
 
 void sg_progress_init(sg_progress *p, bool quiet);
@@ -58,31 +63,31 @@ void sg_progress_render(sg_progress *p, int index, int count, const sg_plan *pla
 /* done of total units of this stage are over. */
 void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total);
 
-/* Of many renders: sets the text before the stage. Without a terminal it prints a line at most every few seconds, or at
- * once when it is due, and no stages. */
+/* Sets the text before the stage, where there are many renders. Without a terminal it prints a line at most every few
+ * seconds, or at once when it is due, and no stages. */
 void sg_progress_row(sg_progress *p, bool due, const char *fmt, ...) SG_PRINTF(3, 4);
 
 /* Prints a permanent line by sg_print, unless quiet. */
 void sg_progress_say(sg_progress *p, const char *fmt, ...) SG_PRINTF(2, 3);
 
-/* Takes the changing line away. After every render. */
+/* Takes the changing line away. Call it after every render. */
 void sg_progress_clear(sg_progress *p);
 
 enum { SG_CLIP_TEXT = 64 };
 
-/* What r renders, for people: "832x480, 81 frames at 16 fps", "image of 512x512". Returns text. */
+/* Says what r renders: "832x480, 81 frames at 16 fps", "image of 512x512". Returns text. */
 const char *sg_clip_text(char *text, size_t size, const sg_request *r);
 
 enum { SG_GUIDANCE_TEXT = 64 };
 
-/* The guidance of r for people: "6"; of a model with embedded guidance and a second pass, "6, cfg scale 3". Returns
+/* Says the guidance of r: "6", or "6, cfg scale 3" where a model has embedded guidance and a second pass. Returns
  * text. */
 const char *sg_guidance_text(char *text, size_t size, const sg_request *r);
 
-/* Whose weights a phase keeps on the host: "denoiser" or "text encoder". */
+/* Returns whose weights a phase keeps on the host: "denoiser" or "text encoder". */
 const char *sg_offloaded_part(const sg_phase_plan *p);
 
-/* "image" of one frame, else "clip". */
+/* Returns "image" for one frame, else "clip". */
 const char *sg_clip_noun(int frames);
 
 /* Prints which model is on which device, and why it is not on the NVIDIA card that is there. */
@@ -97,11 +102,11 @@ void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_inf
  * tiles. */
 void sg_progress_say_plan(sg_progress *p, const sg_plan *plan);
 
-/* fprintf for text from files and arguments: control characters but newlines, which a terminal would interpret, are
- * replaced by question marks. Prints nothing when memory is short. */
+/* Prints text from files and arguments: control characters but newlines, which a terminal would interpret, become
+ * question marks. Prints nothing when memory is short. */
 void sg_print(FILE *out, const char *fmt, ...) SG_PRINTF(2, 3);
 
-/* "0.8 s", "3 min 20 s", "2 h 05 min". Returns text. */
+/* Puts "0.8 s", "3 min 20 s" or "2 h 05 min" into text, and returns it. */
 const char *sg_duration(char *text, size_t size, double seconds);
 
 #endif

@@ -18,16 +18,17 @@
 enum { SG_RANKS_MAX = 1 << 20 };
 
 typedef struct sg_rank {
-    int         rank, size;             /* 0 <= rank < size; alone: 0 of 1 */
-    int         local_rank, local_size; /* on this host; 0 of 0: unknown */
-    const char *from;                   /* "--shard", or the rank's variable; NULL: neither */
+    /* 0 <= rank < size; one alone is 0 of 1. Local ones are those of this host; 0 of 0 is unknown. */
+    int rank, size, local_rank, local_size;
+    /* The rank comes from "--shard", from this variable, or, if it is NULL, from neither. */
+    const char *from;
 } sg_rank;
 
 /* shard is the value of --shard, "2/8" for the second of eight, or NULL. SG_E_ARG, naming the variable or the option,
  * for: no number; out of range; one of a pair missing; --shard with a launcher that started several processes. */
 sg_status sg_rank_find(sg_rank *out, const char *shard, sg_error *e) SG_MUST_USE;
 
-/* Whether r renders this entry. Entries are dealt round-robin, as neighbours tend to cost the same. */
+/* Tells whether r renders this entry. Entries are dealt round-robin, as neighbours tend to cost the same. */
 bool sg_rank_takes(const sg_rank *r, int64_t entry);
 
 #endif

@@ -10,13 +10,15 @@
 
 enum { SG_SIGMAS_TEXT = SG_SIGMAS_MAX * 24 };
 
-/* What renders: settings, and the request that they make. Zero but for settings to begin with; it stays where it is,
- * since its parts borrow from one another. The caller closes it after the last use, after a failure too. */
+/* A rendering has settings, and the request that they make: without the prompt, which comes with each clip, and without
+ * pictures. tuned and mask are what --sparse-config and --block-mask name. It is zero but for settings to begin with,
+ * and stays where it is, since its parts borrow from one another. The caller closes it after the last use, after a
+ * failure too. */
 typedef struct sg_rendering {
     sg_settings           settings;
-    sg_request            request; /* without the prompt, which comes with each clip, and without pictures */
-    sg_thresholds_file    tuned;   /* of --sparse-config */
-    sg_source            *mask;    /* of --block-mask */
+    sg_request            request;
+    sg_thresholds_file    tuned;
+    sg_source            *mask;
     char                  sigmas[SG_SIGMAS_TEXT];
     sg_plan               plan;
     sg_attention_forecast forecast;
@@ -28,17 +30,17 @@ typedef struct sg_rendering {
 sg_status sg_resolve(sg_rendering *r, const sg_engine *engine, sg_error *e) SG_MUST_USE;
 void      sg_rendering_close(sg_rendering *r);
 
-/* The same of attention alone, whose policy r's request has. */
+/* Resolves attention alone, whose policy r's request has. */
 sg_status sg_resolve_attention(sg_rendering *r, sg_error *e) SG_MUST_USE;
 
-/* The plan, and the forecast of attention, of r's request. */
+/* Makes the plan of r's request, and the forecast of its attention. */
 sg_status sg_rendering_plan(sg_rendering *r, sg_engine *engine, sg_error *e) SG_MUST_USE;
 
-/* What is kept of r, whose plan is made: attention is what will run; options without effect on it, and a negative prompt
- * without guidance, are not given. */
+/* Returns what is kept of r, whose plan is made: attention is what will run; options without effect on it, and a negative
+ * prompt without guidance, are not given. */
 sg_settings sg_rendering_kept(const sg_rendering *r);
 
-/* *out = shared, rendered as r says: what options of RENDER set is r's. */
+/* Makes *out the shared request, rendered as r says: what options of RENDER set is r's. */
 void sg_rendering_request(sg_request *out, const sg_request *shared, const sg_rendering *r);
 
 /* Commands that render clips by themselves do so many steps or more with SG_CACHE_USUAL, unless they are told

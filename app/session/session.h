@@ -9,6 +9,7 @@
 #include "setup.h"
 #include "video_input.h"
 
+/* A session that is zero is closed. */
 typedef struct sg_session {
     const sg_settings *asked;
     sg_progress        progress;
@@ -17,23 +18,24 @@ typedef struct sg_session {
     sg_model_path      model;
     sg_engine         *engine;
     sg_model_info      info;
-    sg_trace           trace; /* of the engine, if it has one */
-} sg_session;                 /* zero is closed */
+    sg_trace           trace; /* the engine's, if it has one */
+} sg_session;
 
 /* Checks prompts, and reads the pictures of s and its video's first frame. Fails in the option's name. The caller
  * closes x, after a failure too. */
 sg_status sg_session_inputs(sg_session *x, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
+/* A traced session takes the time of every op, and one with check has every op computed by the oracle, too. threads
+ * stands in place of --threads, unless it is 0. */
 typedef struct sg_session_options {
-    bool traced;  /* x's trace takes the time of every op */
-    bool check;   /* every op is computed by the oracle, too */
-    int  threads; /* in place of --threads; 0: that */
+    bool traced, check;
+    int  threads;
 } sg_session_options;
 
 /* Opens the engine, after the inputs. */
 sg_status sg_session_open(sg_session *x, const sg_session_options *o, sg_error *e) SG_MUST_USE;
 
-/* sg_resolve of r, whose settings are x's or derived from them, with the hashes of x's model and inputs. */
+/* Resolves r, whose settings are x's or derived from them, and adds the hashes of x's model and inputs. */
 sg_status sg_session_resolve(sg_session *x, sg_rendering *r, sg_error *e) SG_MUST_USE;
 
 /* Reads the video, fits the pictures, and gives both to r, which borrows them. */

@@ -18,24 +18,26 @@ typedef struct sg_lora_path {
     unsigned denoisers;
 } sg_lora_path;
 
-/* What to open: --model, else the file of --diffusion-model, else $SPARGE_GEN_MODEL, else the bundled model, beside the
- * program or in the source tree; the parts that options replace; and the LoRAs, whose files are there. */
+/* The path is what to open: --model, else the file of --diffusion-model, else $SPARGE_GEN_MODEL, else the bundled
+ * model, beside the program or in the source tree; the parts that options replace; and the LoRAs, whose files are
+ * there. */
 typedef struct sg_model_path {
-    char           dir[PATH_MAX];      /* a folder or a file */
-    char           name[NAME_MAX + 1]; /* its own name */
-    sg_model_parts parts;              /* of the settings */
+    /* dir is a folder or a file, and name its own name. */
+    char           dir[PATH_MAX], name[NAME_MAX + 1];
+    sg_model_parts parts;
     sg_lora_path   lora[SG_LORAS_MAX];
     int            loras;
     enum { SG_MODEL_OF_OPTION, SG_MODEL_OF_ENVIRONMENT, SG_MODEL_BUNDLED } from;
 } sg_model_path;
 
-/* The own name of a file or folder: the last of path, even if it is a link's, since a cache of downloads has links to files that
- * are named by their hash; of "." the folder's. The result lies in room. */
+/* Returns the own name of a file or folder: the last of path, even if it is a link's, since a cache of downloads has links to
+ * files that are named by their hash; of "." the folder's. The result lies in room. */
 const char *sg_setup_own_name(char room[PATH_MAX], const char *path);
 
+/* Finds the model that s asks for. */
 sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
-/* The index of name in a NULL-ended list. The options have checked that it is there. */
+/* Returns the index of name in a NULL-ended list. The options have checked that it is there. */
 int sg_setup_place(const char *name, const char *const *list);
 
 /* Makes engine options of s, which borrow from model; NULL where no engine is opened. Without --device the local rank
@@ -43,20 +45,20 @@ int sg_setup_place(const char *name, const char *const *list);
 sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, const sg_settings *s,
                            sg_error *e) SG_MUST_USE;
 
-/* Whether the model makes images: its clips have one frame. */
+/* Tells whether the model makes images: its clips have one frame. */
 bool sg_setup_makes_images(const sg_model_info *info);
 
-/* From options that sg_setup_options made of model. The caller closes. */
+/* Opens the engine by options that sg_setup_options made of model. The caller closes. */
 sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_engine_options *o,
                           sg_error *e) SG_MUST_USE;
 
-/* The model of --clip, on the device that s asks for; threads 0: all cores. The caller closes. */
+/* Opens the model of --clip, on the device that s asks for; threads 0: all cores. The caller closes. */
 sg_status sg_setup_clip(sg_clip_model **out, const sg_settings *s, int threads, sg_error *e) SG_MUST_USE;
 
 /* Opens one safetensors file, which option names. SG_E_ARG for a name with another ending, SG_E_FILE, SG_E_FORMAT. */
 sg_status sg_setup_safetensors(sg_source **out, const char *path, const char *option, sg_error *e) SG_MUST_USE;
 
-/* That of --prompt, or those of --prompt-file, one a line; one of the two is given. The caller closes. */
+/* Reads the prompt of --prompt, or those of --prompt-file, one a line; one of the two is given. The caller closes. */
 sg_status sg_setup_prompts(sg_prompt_set *out, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 #endif

@@ -7,12 +7,14 @@
 #include "engine.h"
 
 typedef struct sg_video_input {
-    const char     *path; /* NULL: none */
-    const char     *what; /* the option or the field that named it, for messages */
-    uint64_t        hash; /* of the file, or of the pictures' files one after the other */
+    /* path is NULL where there is no video. what is the option or the field that named it, for messages. */
+    const char *path, *what;
+    /* hash is that of the file, or of the pictures' files one after the other. */
+    uint64_t        hash;
     sg_clip_reader *reader;
-    const sg_image *frame; /* that came last, the reader's */
-    uint8_t        *rgb;   /* [frames][height][width][3] */
+    /* The frame that came last is the reader's. */
+    const sg_image *frame;
+    uint8_t        *rgb; /* [frames][height][width][3] */
 } sg_video_input;
 
 /* Opens path, unless it is NULL, and reads its first frame. The caller closes, after a failure too. */
