@@ -17,17 +17,12 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISUSED = 2, EXIT_INTERRUPTED = 130 };
 
-/* Has the reader of stdout, a pipe, gone away? The write that failed may be long ago, and its errno with it. */
-static bool reader_gone(void)
-{
-    struct pollfd p = {.fd = STDOUT_FILENO};
-    return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
-}
-
-/* Text that stdout could not take is a failure too, unless its reader, such as head, has read enough. */
+/* Text that stdout could not take is a failure too, unless its reader, such as head, has read enough and is gone. The
+ * write that failed may be long ago, and its errno with it. */
 static sg_status flush_stdout(sg_error *e)
 {
-    if ((fflush(stdout) == 0 && !ferror(stdout)) || reader_gone()) return SG_OK;
+    struct pollfd p = {.fd = STDOUT_FILENO};
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || (poll(&p, 1, 0) == 1 && p.revents & POLLERR)) return SG_OK;
     return sg_error_set(e, SG_E_FILE, "stdout: cannot be written");
 }
 

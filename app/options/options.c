@@ -10,7 +10,6 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SHOWN 80 /* characters of a wrong value that a message repeats */
@@ -129,23 +128,20 @@ static sg_status set_choice(const sg_option *o, const char *text, const char **o
     return refuse(o, text, e, "one of %s%s", list, sg_options_hint(hint, text, o->choices, ""));
 }
 
-static sg_status add_text(const sg_option *o, const char *text, sg_text_list *list, sg_error *e)
-{
-    const int most = (int)(sizeof list->item / sizeof *list->item);
-    if (list->count == most) return sg_error_set(e, SG_E_ARG, "--%s: there are more than %d", o->name, most);
-    list->item[list->count++] = text;
-    return SG_OK;
-}
-
 /* text is NULL for flags only. */
 static sg_status set(sg_settings *s, const sg_option *o, const char *text, sg_error *e)
 {
-    void *const  at = sg_settings_at(s, o);
-    const size_t n = text ? strlen(text) : 0;
+    void *const         at = sg_settings_at(s, o);
+    sg_text_list *const list = at;
+    const int           most = (int)(sizeof list->item / sizeof *list->item);
+    const size_t        n = text ? strlen(text) : 0;
     switch (o->kind) {
     case SG_OPTION_FLAG: *(bool *)at = true; return SG_OK;
     case SG_OPTION_TEXT: *(const char **)at = text; return SG_OK;
-    case SG_OPTION_LIST: return add_text(o, text, at, e);
+    case SG_OPTION_LIST:
+        if (list->count == most) return sg_error_set(e, SG_E_ARG, "--%s: there are more than %d", o->name, most);
+        list->item[list->count++] = text;
+        return SG_OK;
     case SG_OPTION_CHOICE: return set_choice(o, text, at, e);
     case SG_OPTION_INT:
         if (read_int(text, n, o, at)) return SG_OK;

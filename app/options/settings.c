@@ -71,20 +71,18 @@ void sg_settings_take(sg_settings *to, const sg_settings *from, unsigned phases)
         if (sg_option_table[i].phase & phases) sg_settings_copy(to, from, &sg_option_table[i]);
 }
 
-static bool same_list(const sg_text_list *a, const sg_text_list *b)
-{
-    bool same = a->count == b->count;
-    for (int i = 0; same && i < a->count; i++) same = strcmp(a->item[i], b->item[i]) == 0;
-    return same;
-}
-
 static bool same_value(const sg_settings *a, const sg_settings *b, const sg_option *o)
 {
     const void *const x = sg_settings_value(a, o), *const y = sg_settings_value(b, o);
     if (sg_settings_has(a, o) != sg_settings_has(b, o)) return false;
     if (!sg_settings_has(a, o)) return true;
     if (sg_settings_hash(a, o) && sg_settings_hash(b, o)) return sg_settings_hash(a, o) == sg_settings_hash(b, o);
-    if (o->kind == SG_OPTION_LIST) return same_list(x, y);
+    const sg_text_list *const v = x, *const w = y;
+    if (o->kind == SG_OPTION_LIST) {
+        bool same = v->count == w->count;
+        for (int i = 0; same && i < v->count; i++) same = strcmp(v->item[i], w->item[i]) == 0;
+        return same;
+    }
     if (o->kind == SG_OPTION_TEXT || o->kind == SG_OPTION_CHOICE)
         return strcmp(*(const char *const *)x, *(const char *const *)y) == 0;
     return memcmp(x, y, size_of[o->kind]) == 0;

@@ -17,7 +17,6 @@
 #include "frame_list.h"
 
 #include <limits.h>
-#include <stdbool.h>
 
 /* A file's frames may have lost nothing, as in PNG or a video of a lossless codec in RGB; something by conversion to
  * YUV only, as in Y4M; or by a lossy codec, as in JPEG and most videos. */

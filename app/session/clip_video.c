@@ -77,7 +77,7 @@ static sg_status open_container(state *s, sg_error *e)
     return SG_OK;
 }
 
-/* Looks into the streams, which decodes a little of them. */
+/* Looks into the streams, which decodes a little of them, and picks the best. */
 static sg_status probe(state *s, sg_error *e)
 {
     const unsigned count = s->format->nb_streams;
@@ -91,14 +91,10 @@ static sg_status probe(state *s, sg_error *e)
     const int av = avformat_find_stream_info(s->format, option);
     for (unsigned i = 0; i < count; i++) av_dict_free(&option[i]);
     free(option);
-    return av < 0 ? fail(s, e, "damaged video", av) : SG_OK;
-}
-
-static sg_status pick_stream(state *s, sg_error *e)
-{
+    if (av < 0) return fail(s, e, "damaged video", av);
     const int best = av_find_best_stream(s->format, AVMEDIA_TYPE_VIDEO, -1, -1, NULL, 0);
     if (best < 0) return sg_error_set(e, SG_E_FORMAT, "%s: holds no video", s->path);
-    for (unsigned i = 0; i < s->format->nb_streams; i++)
+    for (unsigned i = 0; i < count; i++)
         if ((int)i != best) s->format->streams[i]->discard = AVDISCARD_ALL;
     s->stream = s->format->streams[best];
     return SG_OK;
@@ -165,7 +161,6 @@ static sg_status video_open(void *context, const char *path, sg_error *e)
     av_log_set_level(AV_LOG_QUIET);
     SG_TRY(open_container(s, e));
     SG_TRY(probe(s, e));
-    SG_TRY(pick_stream(s, e));
     SG_TRY(find_rotation(s, e));
     return open_codec(s, e);
 }
@@ -255,14 +250,6 @@ static bool ends_early(const state *s)
     return 2 * s->end + s->last < 2 * av_rescale_q(duration, AV_TIME_BASE_Q, s->stream->time_base);
 }
 
-static void note_time(state *s)
-{
-    const AVPacket *const p = s->packet;
-    s->last = p->duration;
-    s->behind = p->pos + p->size;
-    if (p->pts != AV_NOPTS_VALUE && p->pts + p->duration > s->end) s->end = p->pts + p->duration;
-}
-
 /* Hands the decoder the next packet of the stream, or the end. */
 static sg_status feed(state *s, sg_error *e)
 {
@@ -284,7 +271,10 @@ static sg_status feed(state *s, sg_error *e)
         return av < 0 ? damaged(s, e, av) : SG_OK;
     }
     if (av >= 0 && (s->packet->flags & AV_PKT_FLAG_CORRUPT)) av = AVERROR_INVALIDDATA;
-    if (av >= 0) note_time(s);
+    const AVPacket *const p = s->packet;
+    s->last = p->duration;
+    s->behind = p->pos + p->size;
+    if (p->pts != AV_NOPTS_VALUE && p->pts + p->duration > s->end) s->end = p->pts + p->duration;
     if (av >= 0) av = avcodec_send_packet(s->codec, s->packet);
     s->packets++;
     return av < 0 ? damaged(s, e, av) : SG_OK;

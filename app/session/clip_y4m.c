@@ -5,7 +5,6 @@
 #include "clip_reader.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_HEADER = 1024, MAX_FRAME_HEADER = 256 }; /* bytes */

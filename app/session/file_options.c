@@ -10,7 +10,6 @@
 #include "thresholds.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { WHAT = 48 };
@@ -72,17 +71,6 @@ static sg_status protect_arms(const sg_settings *s, sg_error *e)
     return status;
 }
 
-/* From now on no output takes the place of what s's command reads. What is not there is let be. */
-static sg_status protect(const sg_settings *s, sg_error *e)
-{
-    const char *const operand[] = {s->operand, s->second_operand};
-    SG_TRY(protect_options(s, e));
-    SG_TRY(protect_arms(s, e));
-    for (int i = 0; i < 2 && s->command == SG_COMMAND_COMPARE; i++)
-        if (operand[i]) SG_TRY(sg_file_options_protect_frames(operand[i], "compare", e));
-    return protect_model(s, e);
-}
-
 /* The name of an output in the text of its option; NULL: that is to be read. */
 static const char *written(const sg_option *o, const char *text)
 {
@@ -93,9 +81,14 @@ static const char *written(const sg_option *o, const char *text)
 
 sg_status sg_file_options_check(const sg_settings *s, sg_error *e)
 {
-    SG_TRY(protect(s, e));
-    const sg_option *o;
-    char             what[WHAT];
+    const char *const operand[] = {s->operand, s->second_operand};
+    const sg_option  *o;
+    char              what[WHAT];
+    SG_TRY(protect_options(s, e));
+    SG_TRY(protect_arms(s, e));
+    for (int i = 0; i < 2 && s->command == SG_COMMAND_COMPARE; i++)
+        if (operand[i]) SG_TRY(sg_file_options_protect_frames(operand[i], "compare", e));
+    SG_TRY(protect_model(s, e));
     for (int i = 0; (o = sg_option_next(s->command, &i)) != NULL;) {
         if (!(o->files & (SG_WRITES | SG_WRITES_CAPTURE)) || !sg_settings_has(s, o)) continue;
         const char *const path = written(o, *(const char *const *)sg_settings_value(s, o));

@@ -11,9 +11,8 @@ const char *sg_percent(char text[16], double share)
     return text;
 }
 
-/* A head stands for all. */
-static sg_status bind_kinds(sg_attention **out, const sg_policy *p, const sg_model_info *info, const sg_plan *plan,
-                            int steps, sg_error *e)
+sg_status sg_attention_predict(sg_attention_forecast *out, const sg_policy *p, const sg_model_info *info,
+                               const sg_plan *plan, int steps, sg_error *e)
 {
     const sg_policy          any = {.kind = p->kind,
                                     .named = p->named,
@@ -21,22 +20,16 @@ static sg_status bind_kinds(sg_attention **out, const sg_policy *p, const sg_mod
                                     .dense_steps_kind = p->dense_steps_kind,
                                     .dense_layers = p->dense_layers};
     const sg_attention_shape shape = {.n = plan->tokens,
-                                      .h = 1,
+                                      .h = 1, /* a head stands for all */
                                       .hk = 1,
                                       .d = 64,
                                       .layers = plan->layers,
                                       .steps = steps,
                                       .passes = 1,
                                       .values = info->skips ? SG_I8 : SG_F32};
-    return sg_attention_open(out, &any, &shape, e);
-}
-
-sg_status sg_attention_predict(sg_attention_forecast *out, const sg_policy *p, const sg_model_info *info,
-                               const sg_plan *plan, int steps, sg_error *e)
-{
-    sg_attention *a = NULL;
+    sg_attention            *a = NULL;
     *out = (sg_attention_forecast){.steps = steps};
-    SG_TRY(bind_kinds(&a, p, info, plan, steps, e));
+    SG_TRY(sg_attention_open(&a, &any, &shape, e));
     for (int i = 0; i < steps; i++) {
         out->why = SG_WHY_POLICY;
         for (int l = 0; l < plan->layers; l++) {

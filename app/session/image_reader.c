@@ -192,14 +192,6 @@ static void jpeg_advanced(j_common_ptr jpeg)
         leave(s, SG_E_FORMAT, "a JPEG of more than %d scans is not read", MAX_SCANS);
 }
 
-static void note_jpeg_orientation(source *s)
-{
-    static const char exif[] = "Exif\0"; /* and a NUL more */
-    for (jpeg_saved_marker_ptr m = s->jpeg.marker_list; m && !s->orientation; m = m->next)
-        if (m->data_length >= sizeof exif && memcmp(m->data, exif, sizeof exif) == 0)
-            s->orientation = orientation_of(m->data + sizeof exif, m->data_length - sizeof exif);
-}
-
 static void read_jpeg(source *s)
 {
     struct jpeg_decompress_struct *const j = &s->jpeg;
@@ -213,7 +205,10 @@ static void read_jpeg(source *s)
     jpeg_mem_src(j, s->data, (unsigned long)s->size);
     if (s->upright) jpeg_save_markers(j, JPEG_APP0 + 1, 0xFFFF);
     jpeg_read_header(j, TRUE);
-    if (s->upright) note_jpeg_orientation(s);
+    static const char exif[] = "Exif\0"; /* and a NUL more; none is there unless it was asked for */
+    for (jpeg_saved_marker_ptr m = j->marker_list; m && !s->orientation; m = m->next)
+        if (m->data_length >= sizeof exif && memcmp(m->data, exif, sizeof exif) == 0)
+            s->orientation = orientation_of(m->data + sizeof exif, m->data_length - sizeof exif);
     if (j->jpeg_color_space != JCS_GRAYSCALE && j->jpeg_color_space != JCS_YCbCr && j->jpeg_color_space != JCS_RGB)
         leave(s, SG_E_FORMAT, "a JPEG of %d channels that are neither grey, YCbCr nor RGB is not read",
               j->num_components);

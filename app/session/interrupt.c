@@ -16,18 +16,12 @@ enum { CAUGHT = sizeof caught / sizeof *caught };
 static volatile sig_atomic_t asked;
 static volatile sig_atomic_t answer; /* 0: none, 1: a line, 2: a line in place of a terminal's changing one */
 
-/* Of Ctrl-C. Calls only what a signal handler may. */
-static void say_answer(void)
+/* Calls only what a signal handler may. */
+static void on_signal(int number)
 {
     static const char text[] = "\r\033[Kstopping after this step; again to quit\n";
     const size_t      skip = answer == 2 ? 0 : 4;
     const int         before = errno;
-    if (answer && write(STDERR_FILENO, text + skip, sizeof text - 1 - skip) < 0) answer = 0;
-    errno = before;
-}
-
-static void on_signal(int number)
-{
     if (asked) {
         sg_output_file_unlink_all();
         signal(number, SIG_DFL);
@@ -35,7 +29,8 @@ static void on_signal(int number)
         _exit(130);
     }
     asked = 1;
-    if (number == SIGINT) say_answer();
+    if (number == SIGINT && answer && write(STDERR_FILENO, text + skip, sizeof text - 1 - skip) < 0) answer = 0;
+    errno = before;
 }
 
 /* A file that shrank while it was mapped; path is NULL where none is known. Calls only what a signal handler may. */

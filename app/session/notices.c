@@ -53,19 +53,14 @@ static void say_loras(sg_progress *p, const sg_engine *engine, const sg_request 
     }
 }
 
-static void say_negative_prompt(sg_progress *p, const sg_engine *engine, const sg_request *r)
-{
-    const bool second = sg_engine_info(engine).experts > 1 && r->cfg_scale_2 > 1;
-    if (!(r->cfg_scale > 1) && !second)
-        sg_progress_say(p, "--negative-prompt is ignored: it is read only with --cfg-scale above 1, and this is %g",
-                        r->cfg_scale);
-}
-
 void sg_notice_request(sg_progress *p, const sg_engine *engine, const sg_settings *asked, const sg_rendering *r)
 {
     sg_notice_size(p, asked, &r->settings);
     say_loras(p, engine, &r->request);
-    if (asked->negative_prompt) say_negative_prompt(p, engine, &r->request);
+    const bool second = sg_engine_info(engine).experts > 1 && r->request.cfg_scale_2 > 1;
+    if (asked->negative_prompt && !(r->request.cfg_scale > 1) && !second)
+        sg_progress_say(p, "--negative-prompt is ignored: it is read only with --cfg-scale above 1, and this is %g",
+                        r->request.cfg_scale);
 }
 
 void sg_notice_prompt(sg_progress *p, const sg_engine *engine, const char *model, const char *prompt)

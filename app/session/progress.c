@@ -7,6 +7,7 @@
 #include "interrupt.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,8 +173,6 @@ static double sum(const double seconds[SG_STAGES], sg_stage from)
     return s;
 }
 
-static double at_least_0(double v) { return v > 0 ? v : 0; }
-
 /* Seconds that this stage still takes; negative: not known. */
 static double stage_left(const sg_progress *p, double now)
 {
@@ -181,8 +180,8 @@ static double stage_left(const sg_progress *p, double now)
     if (p->over) return 0;
     /* the first latent frame has less work than others, so it counts only if nothing else is known */
     const bool usual = p->stage != SG_STAGE_DECODE || p->done > 1 || !(p->past || p->share > 0);
-    if (unit > 0 && usual) return at_least_0(unit * (p->total - p->done) - at_least_0(now - p->last_time));
-    return p->past ? at_least_0(p->past_stage[p->stage] - (now - p->start)) : -1;
+    if (unit > 0 && usual) return fmax(unit * (p->total - p->done) - fmax(now - p->last_time, 0), 0);
+    return p->past ? fmax(p->past_stage[p->stage] - (now - p->start), 0) : -1;
 }
 
 /* Seconds that this render still takes; negative: not known. */
@@ -190,9 +189,9 @@ static double render_left(const sg_progress *p, double now)
 {
     const double left = stage_left(p, now);
     if (p->stage == SG_STAGE_LOAD)
-        return p->past ? at_least_0(p->past_seconds / p->past - sum(p->seconds, SG_STAGE_TEXT)) : -1;
+        return p->past ? fmax(p->past_seconds / p->past - sum(p->seconds, SG_STAGE_TEXT), 0) : -1;
     if (left < 0 && p->stage == SG_STAGE_DECODE && p->share > 0)
-        return at_least_0(p->seconds[SG_STAGE_DENOISE] * p->share - (now - p->start));
+        return fmax(p->seconds[SG_STAGE_DENOISE] * p->share - (now - p->start), 0);
     if (left < 0 || p->stage == SG_STAGE_DECODE) return left;
     if (p->past) return left + sum(p->past_stage, p->stage + 1);
     return p->stage == SG_STAGE_DENOISE ? left + (now - p->start + left) * p->share : -1;
@@ -349,14 +348,12 @@ static void stop_ticking(sg_progress *p)
 
 /* ---- lines without a terminal ---- */
 
-static bool is_quarter(int done, int total) { return (long)done * 4 / total != (long)(done - 1) * 4 / total; }
-
 static void print_stage(sg_progress *p)
 {
     sg_textbuf line = {0};
     const bool over = p->over && p->stage != SG_STAGE_LOAD;
-    const bool due = p->stage == SG_STAGE_DENOISE && is_quarter(p->done, p->total) &&
-                     p->last_time - p->last_line >= SECONDS_BETWEEN_LINES;
+    const bool quarter = (long)p->done * 4 / p->total != (long)(p->done - 1) * 4 / p->total;
+    const bool due = p->stage == SG_STAGE_DENOISE && quarter && p->last_time - p->last_line >= SECONDS_BETWEEN_LINES;
     if (*p->row || (!over && !due)) return;
     p->last_line = p->last_time;
     compose(&line, p, p->last_time, 0);

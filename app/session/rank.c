@@ -95,20 +95,6 @@ static sg_status ask_launchers(sg_rank *r, sg_error *e)
     return SG_OK;
 }
 
-static sg_status read_shard(sg_rank *r, const char *shard, sg_error *e)
-{
-    const size_t n = strcspn(shard, "/");
-    int          i = 0;
-    if (!shard[n] || !read_number(&r->size, shard + n + 1, strlen(shard + n + 1), 1, SG_RANKS_MAX) ||
-        !read_number(&i, shard, n, 1, r->size))
-        return sg_error_set(e, SG_E_ARG,
-                            "--shard: '%s' is not I/N, the I-th of N parts: 1/4, 2/4, 3/4 and 4/4 are a whole",
-                            sg_show(shard));
-    r->rank = i - 1;
-    r->from = "--shard";
-    return SG_OK;
-}
-
 sg_status sg_rank_find(sg_rank *out, const char *shard, sg_error *e)
 {
     *out = (sg_rank){.size = 1};
@@ -117,7 +103,16 @@ sg_status sg_rank_find(sg_rank *out, const char *shard, sg_error *e)
     if (out->size > 1)
         return sg_error_set(e, SG_E_ARG, "--shard goes without a launcher of several, and %s says this is one of %d",
                             out->from, out->size);
-    return read_shard(out, shard, e);
+    const size_t n = strcspn(shard, "/");
+    int          i = 0;
+    if (!shard[n] || !read_number(&out->size, shard + n + 1, strlen(shard + n + 1), 1, SG_RANKS_MAX) ||
+        !read_number(&i, shard, n, 1, out->size))
+        return sg_error_set(e, SG_E_ARG,
+                            "--shard: '%s' is not I/N, the I-th of N parts: 1/4, 2/4, 3/4 and 4/4 are a whole",
+                            sg_show(shard));
+    out->rank = i - 1;
+    out->from = "--shard";
+    return SG_OK;
 }
 
 bool sg_rank_takes(const sg_rank *r, int64_t entry) { return entry % r->size == r->rank; }

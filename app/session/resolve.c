@@ -242,21 +242,15 @@ static sg_status note_files(sg_settings *s, sg_error *e)
 
 /* ---- what has no effect ---- */
 
-static sg_status check_length(const sg_settings *s, const sg_model_info *info, sg_error *e)
-{
-    if (!sg_setup_makes_images(info)) return SG_OK;
-    if (s->frames > 1)
-        return sg_error_set(e, SG_E_ARG, "--frames %d: this model makes images, of one frame", s->frames);
-    if (s->seconds > 0 || s->fps)
-        return sg_error_set(e, SG_E_ARG, "--%s has no effect: this model makes images", s->fps ? "fps" : "seconds");
-    return SG_OK;
-}
-
 /* Options of which only the model tells that they do nothing. */
 static sg_status check_effects(const sg_rendering *x, const sg_settings *asked, const sg_model_info *info, sg_error *e)
 {
     const sg_request *const r = &x->request;
-    SG_TRY(check_length(asked, info, e));
+    const bool              images = sg_setup_makes_images(info);
+    if (images && asked->frames > 1)
+        return sg_error_set(e, SG_E_ARG, "--frames %d: this model makes images, of one frame", asked->frames);
+    if (images && (asked->seconds > 0 || asked->fps))
+        return sg_error_set(e, SG_E_ARG, "--%s has no effect: this model makes images", asked->fps ? "fps" : "seconds");
     if (!isnan(asked->strength) && asked->image && !starts(asked, info) && asked->command != SG_COMMAND_EVAL)
         return sg_error_set(e, SG_E_ARG,
                             "--strength has no effect: this model's videos begin with --image; it is for --video");

@@ -1,6 +1,8 @@
 /* session.c - see session.h. */
 #include "session.h"
 
+#include <string.h>
+
 sg_status sg_session_inputs(sg_session *x, const sg_settings *s, sg_error *e)
 {
     x->asked = s;
@@ -25,21 +27,17 @@ sg_status sg_session_open(sg_session *x, const sg_session_options *o, sg_error *
     return SG_OK;
 }
 
-/* A denoiser that is the model has been named with it. */
-static void name_inputs(sg_session *x, sg_settings *s)
+sg_status sg_session_resolve(sg_session *x, sg_rendering *r, sg_error *e)
 {
+    sg_settings *const s = &r->settings;
+    SG_TRY(sg_resolve(r, x->engine, e));
     s->model = x->model.dir;
+    /* A denoiser that is the model has been named with it. */
     if (s->parts.diffusion_model && strcmp(s->parts.diffusion_model, s->model) == 0) s->parts.diffusion_model = NULL;
     if (!s->hash.model) s->hash.model = sg_engine_hash(x->engine);
     s->hash.image = x->pictures.hash[SG_IMAGE_FIRST];
     s->hash.last_image = x->pictures.hash[SG_IMAGE_LAST];
     s->hash.video = x->video.hash;
-}
-
-sg_status sg_session_resolve(sg_session *x, sg_rendering *r, sg_error *e)
-{
-    SG_TRY(sg_resolve(r, x->engine, e));
-    name_inputs(x, &r->settings);
     return SG_OK;
 }
 

@@ -4,14 +4,12 @@
 #include "base/number.h"
 #include "base/path.h"
 #include "base/text.h"
-#include "checkpoint.h"
 #include "option_rules.h"
 #include "rank.h"
 
 #include <errno.h>
 #include <float.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,17 +126,11 @@ int sg_setup_place(const char *name, const char *const *list)
 
 /* ---- engine and request ---- */
 
-/* What asks for a GPU by number asks for a GPU. */
-static const char *backend_of(const sg_settings *s)
-{
-    const char *const name = s->backend ? s->backend : "auto";
-    return s->device >= 0 && strcmp(name, "auto") == 0 ? "cuda" : name;
-}
-
 sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, const sg_settings *s, sg_error *e)
 {
-    const char *const name = backend_of(s);
-    sg_rank           rank = {0};
+    const char *name = s->backend ? s->backend : "auto";
+    sg_rank     rank = {0};
+    if (s->device >= 0 && strcmp(name, "auto") == 0) name = "cuda"; /* what asks for a GPU by number asks for a GPU */
     if (s->device < 0 && (strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0)) SG_TRY(sg_rank_find(&rank, NULL, e));
     *out = (sg_engine_options){.model_dir = model ? model->dir : NULL,
                                .parts = model ? model->parts : (sg_model_parts){0},

@@ -2,9 +2,9 @@
 #include "video_input.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "interrupt.h"
 #include "picture.h"
-#include "progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,12 +37,6 @@ typedef struct reading {
     size_t bytes;        /* of a frame */
 } reading;
 
-static double time_of(const sg_video_input *v, const sg_request *r)
-{
-    const double time = v->reader->last.time;
-    return time >= 0 ? time : (double)(v->reader->count - 1) / r->fps;
-}
-
 /* Appends the frame that came last as those of the clip that are shown before `until`, counted in its frames. */
 static sg_status append(sg_video_input *v, reading *p, const sg_request *r, const char *fit, double until, sg_error *e)
 {
@@ -72,16 +66,6 @@ static int frames_below(const sg_engine *engine, int most)
     return 0;
 }
 
-static sg_status too_short(const sg_video_input *v, const reading *p, const sg_engine *engine, const sg_request *r,
-                           sg_error *e)
-{
-    char      hint[48] = "";
-    const int frames = frames_below(engine, p->frames);
-    if (frames) snprintf(hint, sizeof hint, "; --frames %d would do", frames);
-    return sg_error_set(e, SG_E_ARG, "%s: makes %d frame%s at %d fps, and the clip has %d%s", v->path, p->frames,
-                        sg_plural(p->frames), r->fps, r->frames, hint);
-}
-
 /* The nearest frame of a moment is this one until half-way to the next, which is as far away as the one before. The last is
  * shown as long as the one before it, to the end of that time. */
 static sg_status read_frames(sg_video_input *v, const sg_engine *engine, const sg_request *r, const char *fit,
@@ -94,15 +78,20 @@ static sg_status read_frames(sg_video_input *v, const sg_engine *engine, const s
         if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
         SG_TRY(sg_clip_reader_next(v->reader, &frame, e));
         if (!frame) break;
-        const double time = time_of(v, r);
+        const double shown = v->reader->last.time, time = shown >= 0 ? shown : (v->reader->count - 1.0) / r->fps;
         p.period = time > p.time ? time - p.time : 0;
         p.time += p.period;
         v->frame = frame;
         SG_TRY(append(v, &p, r, fit, (p.time + p.period / 2) * r->fps - ROUNDING, e));
     }
-    const reading whole = p;
+    const int whole = p.frames;
     SG_TRY(append(v, &p, r, fit, (p.time + p.period) * r->fps + ROUNDING, e));
-    return p.frames < r->frames ? too_short(v, &whole, engine, r, e) : SG_OK;
+    if (p.frames == r->frames) return SG_OK;
+    const int frames = frames_below(engine, whole);
+    char      hint[48] = "";
+    if (frames) snprintf(hint, sizeof hint, "; --frames %d would do", frames);
+    return sg_error_set(e, SG_E_ARG, "%s: makes %d frame%s at %d fps, and the clip has %d%s", v->path, whole,
+                        sg_plural(whole), r->fps, r->frames, hint);
 }
 
 sg_status sg_video_input_read(sg_video_input *v, const sg_engine *engine, sg_request *r, const char *fit, sg_error *e)
