@@ -1,7 +1,7 @@
 /* main.c - sparge-gen: reads the command line, runs one command, tells how it ended: 0 done, 1 failed, 2 misused,
  * 130 interrupted. */
 #include "build_facts.h"
-#include "command_table.h"
+#include "command.h"
 #include "file_options.h"
 #include "help.h"
 #include "interrupt.h"
@@ -16,6 +16,22 @@
 #include <unistd.h>
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_MISUSED = 2, EXIT_INTERRUPTED = 130 };
+
+static sg_status run(const sg_settings *s, sg_error *e)
+{
+    SG_TRY(sg_file_options_check(s, e));
+    switch (s->command) {
+    case SG_COMMAND_INFO: return sg_command_info(s, e);
+    case SG_COMMAND_CHECK: return sg_command_check(s, e);
+    case SG_COMMAND_BENCH_STEP: return sg_command_bench_step(s, e);
+    case SG_COMMAND_BENCH_ATTENTION: return sg_command_bench_attention(s, e);
+    case SG_COMMAND_BENCH_COLD: return sg_command_bench_cold(s, e);
+    case SG_COMMAND_COMPARE: return sg_command_compare(s, e);
+    case SG_COMMAND_TUNE: return sg_command_tune(s, e);
+    case SG_COMMAND_EVAL: return sg_command_eval(s, e);
+    default: return sg_command_render(s, e);
+    }
+}
 
 /* Text that stdout could not take is a failure too, unless its reader, such as head, has read enough and is gone. The
  * write that failed may be long ago, and its errno with it. */
@@ -64,8 +80,7 @@ int main(int argc, char **argv)
         printf("sparge-gen " SG_VERSION ", writes %s\n%s\nLicense: Apache-2.0\n", sg_sink_endings((char[80]){0}, 80),
                sg_build_facts_text((char[SG_BUILD_TEXT]){0}, SG_BUILD_TEXT, ""));
     else if (status == SG_OK)
-        status = sg_file_options_check(&s, &e);
-    if (status == SG_OK && !s.help && !s.version) status = sg_command_row_of(s.command)->run(&s, &e);
+        status = run(&s, &e);
     if (status == SG_OK) status = flush_stdout(&e);
     if (status == SG_E_CANCELLED)
         fputs("sparge-gen: interrupted\n", stderr);

@@ -1,19 +1,17 @@
 /* command_table.c - the commands. A new one is a row here, a bit in options.h, its options in option_table.c, and a
- * function in command.h. */
+ * function in command.h that main.c calls. */
 #include "command_table.h"
 
 #include <stddef.h>
 
 const sg_command_row sg_command_table[] = {
     {.command = SG_COMMAND_RENDER,
-     .run = sg_command_render,
      .name = "",
      .usage = {"-p TEXT [options]"},
      .effect = {"render a clip"},
      .example = {"sparge-gen -p \"a red ball bouncing on green grass\" -o ball.mp4",
                  "sparge-gen -m path/to/model -p \"a cat walks on the grass\" --size 832x480 --frames 81"}},
     {.command = SG_COMMAND_COMPARE,
-     .run = sg_command_compare,
      .name = "compare",
      .usage = {"compare -p TEXT [options]", "compare A B"},
      .effect = {"render with dense and with sparse attention, side by side", "compare two clips or two pictures"},
@@ -31,7 +29,6 @@ const sg_command_row sg_command_table[] = {
          "pictures of two folders are paired in the order of their names, with numbers sorted by value.",
      .example = {"sparge-gen compare -p \"a red ball bouncing on green grass\" --arms dense,sparge:topk=0.3"}},
     {.command = SG_COMMAND_EVAL,
-     .run = sg_command_eval,
      .name = "eval",
      .usage = {"eval --prompts FILE -o DIR [options]"},
      .effect = {"render a set of prompts with each kind of attention"},
@@ -49,7 +46,6 @@ const sg_command_row sg_command_table[] = {
          "compare.",
      .example = {"sparge-gen eval --prompts prompts/tiny-wan-demo.csv -o results --arms dense,sparge"}},
     {.command = SG_COMMAND_TUNE,
-     .run = sg_command_tune,
      .name = "tune",
      .usage = {"tune -m PATH -p TEXT [options]"},
      .effect = {"find the thresholds of each head"},
@@ -61,14 +57,12 @@ const sg_command_row sg_command_table[] = {
      .example = {"sparge-gen tune -m path/to/model --prompt-file prompts.txt --l1 0.05",
                  "sparge-gen tune -m path/to/model --prompt-file prompts.txt --cache --steps 50"}},
     {.command = SG_COMMAND_INFO,
-     .run = sg_command_info,
      .name = "info",
      .usage = {"info [DIR|FILE] [options]"},
      .effect = {"show what a model needs, or how a clip was made"},
      .text = "Of a clip it also tells whether the thresholds beside the model that made it, as --model names it, changed.",
      .example = {"sparge-gen info path/to/model --size 832x480 --frames 81", "sparge-gen info ball.mp4"}},
     {.command = SG_COMMAND_BENCH_STEP,
-     .run = sg_command_bench_step,
      .name = "bench step",
      .usage = {"bench step [options]"},
      .effect = {"measure each operation of a step and of decoding"},
@@ -76,7 +70,6 @@ const sg_command_row sg_command_table[] = {
              "product in F32 and in BF16, and a large copy.",
      .example = {"sparge-gen bench step --size 512x512"}},
     {.command = SG_COMMAND_BENCH_ATTENTION,
-     .run = sg_command_bench_attention,
      .name = "bench attention",
      .usage = {"bench attention [options]"},
      .effect = {"measure attention: its speed and its error"},
@@ -85,7 +78,6 @@ const sg_command_row sg_command_table[] = {
              "same threads, are a large matrix product in F32 and in BF16, and a large copy.",
      .example = {"sparge-gen bench attention --topk 0.5,0.2"}},
     {.command = SG_COMMAND_BENCH_COLD,
-     .run = sg_command_bench_cold,
      .name = "bench cold",
      .usage = {"bench cold [options]"},
      .effect = {"measure a render as a process of its own, from start to exit"},
@@ -95,7 +87,6 @@ const sg_command_row sg_command_table[] = {
              "before the first one does not count, so that the files are in the system's cache.",
      .example = {"sparge-gen bench cold --repeat 9"}},
     {.command = SG_COMMAND_CHECK,
-     .run = sg_command_check,
      .name = "check",
      .usage = {"check [options]"},
      .effect = {"check every operation of a render against the reference"},

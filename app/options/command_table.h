@@ -2,14 +2,13 @@
 #ifndef SG_COMMAND_TABLE_H
 #define SG_COMMAND_TABLE_H
 
-#include "command.h"
+#include "options.h"
 
 enum { SG_USAGES_MAX = 2 };
 
 typedef struct sg_command_row {
-    sg_command      command;
-    sg_command_run *run;
-    const char     *name; /* "compare", "bench step"; "" for a render */
+    sg_command  command;
+    const char *name; /* "compare", "bench step"; "" for a render */
     /* Each form of the command has a usage, which follows the program's name, and a line on its effect. */
     const char *usage[SG_USAGES_MAX], *effect[SG_USAGES_MAX];
     /* text says what else to know, in lines parted by \n. Examples are whole command lines. Both may be NULL. */
