@@ -1,5 +1,6 @@
 /* bench_attention.c - `sparge-gen bench attention`: dense, quantised and sparse attention on inputs like those of a
  * video model: time, that of each stage, and how far the results are from those of F32. */
+#include "attention.h"
 #include "bench.h"
 #include "bench_input.h"
 #include "command.h"
@@ -117,32 +118,29 @@ static sg_attend_args args_of(const work *w)
     return (sg_attend_args){.y = w->y, .q = w->q, .k = w->k, .v = w->v, .scale = 1 / sqrtf((float)w->in.d)};
 }
 
-/* Binds policy to queries of n tokens, and adds what a run needs to what is known to be needed. */
-static sg_status bind(sg_attention **out, work *w, const sg_policy *policy, int64_t n, const sg_backend *backend,
-                      const sg_attend_args *args, sg_error *e)
+/* Binds k, and adds what a run needs to what is known to be needed. */
+static sg_status bind(work *w, kernel *k, const sg_attend_args *args, sg_error *e)
 {
     const sg_bench_input *const in = &w->in;
-    const sg_attention_shape    shape = {.n = n,
-                                         .m = in->n,
+    const sg_attention_shape    shape = {.n = in->n,
                                          .h = in->h,
                                          .hk = in->hk,
                                          .d = in->d,
-                                         .text_prefix = n == in->n ? in->text_prefix : 0,
-                                         .text_suffix = n == in->n ? in->text_suffix : 0,
+                                         .text_prefix = in->text_prefix,
+                                         .text_suffix = in->text_suffix,
                                          .layers = 1,
                                          .steps = 1,
                                          .passes = in->b,
-                                         .values = backend->values,
-                                         .f8 = backend->f8};
+                                         .values = w->base->backend->values,
+                                         .f8 = w->base->backend->f8};
     sg_plan_totals              totals = {0};
     sg_stream                   plan = sg_plan_stream(&totals);
-    SG_TRY(sg_attention_open(out, policy, &shape, e));
-    sg_attention_upload(*out, &plan);
-    sg_attention_run(*out, &plan, 0, 0, 0, 0, args);
-    SG_TRY(sg_bench_failure(&plan, e));
+    SG_TRY(sg_attention_open(&k->bound, &k->policy, &shape, e));
+    sg_attention_upload(k->bound, &plan);
+    sg_attention_run(k->bound, &plan, 0, 0, 0, 0, args);
     if (plan.keep.peak > w->keep) w->keep = plan.keep.peak;
     if (plan.scratch.peak > w->scratch) w->scratch = plan.scratch.peak;
-    return SG_OK;
+    return sg_bench_failure(&plan, e);
 }
 
 /* What the traced ops of k's last run took. */
@@ -204,66 +202,47 @@ static sg_status time_order(work *w, sg_stream *s, sg_error *e)
 static int64_t samples(const work *w) { return w->in.n < SAMPLE ? w->in.n : SAMPLE; }
 static int64_t sample(const work *w, int64_t i) { return i * w->in.n / samples(w); }
 
-/* Rows of queries attended to in F32 by the CPU's exact kernel, [samples, h, d]. */
-static sg_status true_rows_on(const sg_backend *cpu, work *w, float *rows, float *queries, sg_error *e)
+/* Rows of queries attended to in F32 by the CPU's exact kernel, [samples, h, d]. queries has room for as many. */
+static sg_status true_rows(const work *w, float *rows, float *queries, sg_error *e)
 {
-    const int64_t        n = samples(w), h = w->in.h, hk = w->in.hk, d = w->in.d;
-    const sg_policy      dense = {.kind = SG_ATTENTION_DENSE};
-    const sg_attend_args args = {.y = {rows, SG_F32, 3, {n, h, d}},
-                                 .q = {queries, SG_F32, 3, {n, h, d}},
-                                 .k = {w->in.host[1], SG_F32, 3, {w->in.n, hk, d}},
-                                 .v = {w->in.host[2], SG_F32, 3, {w->in.n, hk, d}},
-                                 .scale = 1 / sqrtf((float)d)};
-    sg_attention        *bound = NULL;
-    for (int64_t i = 0; i < n; i++)
-        memcpy(queries + i * h * d, w->in.host[0] + sample(w, i) * h * d, (size_t)(h * d) * sizeof *queries);
-    sg_status status = bind(&bound, w, &dense, n, cpu, &args, e);
-    if (!status) {
-        sg_stream s = sg_stream_of(cpu);
-        void     *room = w->scratch ? cpu->memory->alloc(cpu, w->scratch) : NULL;
-        s.scratch = (sg_arena){.base = (uintptr_t)room, .cap = room ? w->scratch : 0};
-        sg_attention_run(bound, &s, 0, 0, 0, 0, &args);
-        status = sg_bench_failure(&s, e);
-        cpu->memory->release(cpu, room);
-    }
-    sg_attention_close(&bound);
+    const sg_bench_input *const  in = &w->in;
+    const size_t                 width = (size_t)in->h * (size_t)in->d;
+    const sg_attention_options   o = {.threads = w->base->settings->threads};
+    const sg_attention_call_args args = {.o = rows,
+                                         .q = queries,
+                                         .k = in->host[1],
+                                         .v = in->host[2],
+                                         .heads = in->h,
+                                         .kv_heads = in->hk,
+                                         .head_dim = in->d,
+                                         .n = samples(w),
+                                         .m = in->n,
+                                         .kind = "dense"};
+    sg_attention_context        *cpu;
+    for (int64_t i = 0; i < samples(w); i++)
+        memcpy(queries + (size_t)i * width, in->host[0] + (size_t)sample(w, i) * width, width * sizeof *queries);
+    SG_TRY(sg_attention_context_open(&cpu, &o, e));
+    const sg_status status = sg_attention_call(cpu, &args, NULL, e);
+    sg_attention_context_close(&cpu);
     return status;
 }
 
-static sg_status true_rows(work *w, float *rows, sg_error *e)
+/* got has room for the sampled rows, and one of the device's behind them. */
+static sg_status take_error(const work *w, sg_stream *s, const float *truth, float *got, kernel *k, sg_error *e)
 {
-    const sg_backend_options o = {.name = "cpu", .threads = w->base->settings->threads};
-    const bool               ours = strcmp(w->base->backend->name, "cpu") == 0;
-    sg_backend              *cpu = ours ? w->base->backend : NULL;
-    float *const             queries = malloc((size_t)samples(w) * (size_t)w->in.h * (size_t)w->in.d * sizeof *queries);
-    sg_status                status = queries ? SG_OK : sg_bench_no_memory(e);
-    if (!status && !ours) status = sg_backend_open(&cpu, &o, e);
-    if (!status) status = true_rows_on(cpu, w, rows, queries, e);
-    if (!ours) sg_backend_close(&cpu);
-    free(queries);
-    return status;
-}
-
-static sg_status take_error(const work *w, sg_stream *s, const float *truth, void *row, kernel *k, sg_error *e)
-{
-    const int64_t width = (int64_t)w->in.h * w->in.d;
-    double        l1 = 0, l2 = 0, abs = 0, tt = 0, oo = 0, ot = 0;
-    for (int64_t i = 0; i < samples(w); i++) {
-        sg_download(s, row, sg_rows(w->y, sample(w, i), 1));
-        const sg_tensor got = {.data = row, .dtype = w->in.dtype};
-        for (int64_t c = 0; c < width; c++) {
-            const double o = (double)sg_load(&got, c), t = (double)truth[i * width + c];
-            l1 += fabs(o - t);
-            l2 += (o - t) * (o - t);
-            abs += fabs(t);
-            tt += t * t;
-            oo += o * o;
-            ot += o * t;
-        }
+    const int64_t   width = (int64_t)w->in.h * w->in.d, count = samples(w) * width;
+    const sg_tensor row = {.data = got + count, .dtype = w->in.dtype};
+    double          l1 = 0, all = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (i % width == 0) sg_download(s, row.data, sg_rows(w->y, sample(w, i / width), 1));
+        got[i] = sg_load(&row, i % width);
+        l1 += fabs((double)got[i] - (double)truth[i]);
+        all += fabs((double)truth[i]);
     }
-    k->l1 = l1 / abs;
-    k->l2 = sqrt(l2 / tt);
-    k->cosine = ot / sqrt(oo * tt);
+    const sg_distance d = sg_array_distance(truth, got, (size_t)count);
+    k->l1 = l1 / all;
+    k->l2 = d.relative_l2;
+    k->cosine = d.cosine;
     return sg_bench_failure(s, e);
 }
 
@@ -294,12 +273,12 @@ static sg_status upload_all(work *w, sg_stream *s, sg_error *e)
 }
 
 /* In turn, so that a busy machine is as slow for all. */
-static sg_status run_all(work *w, sg_stream *s, const float *truth, void *row, sg_error *e)
+static sg_status run_all(work *w, sg_stream *s, const float *truth, float *got, sg_error *e)
 {
     for (int i = -1; i < w->base->repeat; i++)
         for (int k = 0; k < w->kernels; k++) {
             SG_TRY(run(w, s, &w->kernel[k], i, e));
-            if (i < 0) SG_TRY(take_error(w, s, truth, row, &w->kernel[k], e));
+            if (i < 0) SG_TRY(take_error(w, s, truth, got, &w->kernel[k], e));
         }
     for (int k = 0; k < w->kernels; k++) {
         qsort(w->kernel[k].seconds, (size_t)w->base->repeat, sizeof(double), sg_double_order);
@@ -310,14 +289,14 @@ static sg_status run_all(work *w, sg_stream *s, const float *truth, void *row, s
 
 static sg_status measure(work *w, sg_stream *s, sg_error *e)
 {
-    const size_t width = (size_t)w->in.h * (size_t)w->in.d;
-    float *const truth = malloc(((size_t)samples(w) + 1) * width * sizeof *truth); /* and one row of a kernel's */
-    sg_status    status = truth ? upload_all(w, s, e) : sg_bench_no_memory(e);
-    if (!status) status = true_rows(w, truth, e);
+    const size_t width = (size_t)w->in.h * (size_t)w->in.d, count = (size_t)samples(w) * width;
+    float *const truth = malloc((2 * count + width) * sizeof *truth), *const got = truth + count;
+    sg_status status = truth ? upload_all(w, s, e) : sg_bench_no_memory(e);
+    if (!status) status = true_rows(w, truth, got, e);
     if (!status) {
         sg_trace_wrap(s, &w->trace);
         w->trace.synchronous = !w->base->backend->host_memory;
-        status = run_all(w, s, truth, truth + (size_t)samples(w) * width, e);
+        status = run_all(w, s, truth, got, e);
     }
     free(truth);
     return status;
@@ -346,7 +325,7 @@ static sg_status prepare(work *w, size_t *bytes, sg_error *e)
         kernel *const k = &w->kernel[i];
         k->seconds = calloc((size_t)w->base->repeat, sizeof *k->seconds);
         if (!k->seconds) return sg_bench_no_memory(e);
-        SG_TRY(bind(&k->bound, w, &k->policy, w->in.n, w->base->backend, &args, e));
+        SG_TRY(bind(w, k, &args, e));
     }
     w->keep = (w->keep + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
     *bytes = plan.scratch.peak + w->keep + w->scratch;
