@@ -31,3 +31,13 @@ sg_status sg_error_in(sg_error *e, sg_status status, const char *where)
     e->code = SG_OK;
     return sg_error_set(e, status, "%s: %s", where, why.text);
 }
+
+sg_status sg_error_copy(sg_error *e, const sg_error *from)
+{
+    return from->code == SG_OK ? SG_OK : sg_error_set(e, from->code, "%s", from->text);
+}
+
+sg_status sg_error_memory(sg_error *e, const char *what)
+{
+    return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", what);
+}

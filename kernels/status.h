@@ -41,6 +41,12 @@ sg_status sg_error_set(sg_error *e, sg_status code, const char *fmt, ...) SG_PRI
 /* Puts WHERE and a colon before e's text, which a failure has just filled. Returns status. */
 sg_status sg_error_in(sg_error *e, sg_status status, const char *where);
 
+/* Puts the failure of `from`, if it has one, into e in the same way. Returns its code. */
+sg_status sg_error_copy(sg_error *e, const sg_error *from);
+
+/* Puts SG_E_MEMORY into e: "WHAT: out of memory". */
+sg_status sg_error_memory(sg_error *e, const char *what);
+
 /* Forwards a failure of `call`, whose error has been filled already. */
 #define SG_TRY(call)                                                                                                   \
     do {                                                                                                               \

@@ -40,8 +40,6 @@ sg_status sg_bench_run(const sg_settings *s, sg_status (*work)(sg_bench *b, sg_e
     return status;
 }
 
-sg_status sg_bench_no_memory(sg_error *e) { return sg_error_set(e, SG_E_MEMORY, "bench: out of memory"); }
-
 /* ---- a stream ---- */
 
 sg_status sg_bench_stream_open(const sg_bench *b, sg_stream *s, size_t scratch, sg_error *e)
@@ -144,7 +142,7 @@ sg_status sg_bench_ceilings(sg_bench *b, sg_error *e)
     const size_t  copies = 2 * (size_t)COPY_ROWS * ROW * sizeof(float);
     sg_stream     s;
     float *const  noise = malloc(ROW * sizeof *noise);
-    if (!noise) return sg_bench_no_memory(e);
+    if (!noise) return sg_error_memory(e, "bench");
     sg_randn(noise, ROW, 1);
     sg_status status = sg_bench_stream_open(b, &s, matmuls > copies ? matmuls : copies, e);
     if (!status) {
@@ -168,14 +166,4 @@ json_t *sg_bench_ceilings_json(const sg_bench *b)
 {
     return json_pack("{s:f, s:f, s:f}", "f32_flops_per_second", b->ceilings.matmul[0], "bf16_flops_per_second",
                      b->ceilings.matmul[1], "copy_bytes_per_second", b->ceilings.copy);
-}
-
-/* ---- the report ---- */
-
-sg_status sg_bench_save(const sg_bench *b, json_t *j, sg_error *e)
-{
-    if (!j) return sg_bench_no_memory(e);
-    const sg_status status = b->settings->json ? sg_report_save(b->settings->json, j, e) : SG_OK;
-    json_decref(j);
-    return status;
 }

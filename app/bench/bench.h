@@ -26,8 +26,6 @@ sg_backend_options sg_bench_backend_options(const sg_engine_options *o);
 /* Checks that --json can be written, opens the backend of s, calls work, and closes it. */
 sg_status sg_bench_run(const sg_settings *s, sg_status (*work)(sg_bench *b, sg_error *e), sg_error *e) SG_MUST_USE;
 
-sg_status sg_bench_no_memory(sg_error *e) SG_MUST_USE; /* SG_E_MEMORY */
-
 /* Measures the ceilings and keeps the maximum of this and earlier measurements. */
 sg_status sg_bench_ceilings(sg_bench *b, sg_error *e) SG_MUST_USE;
 void      sg_bench_print_ceilings(const sg_bench *b);
@@ -45,8 +43,5 @@ sg_status sg_bench_failure(const sg_stream *s, sg_error *e) SG_MUST_USE;
 
 /* Waits for t, which the stream's last op writes. Returns the stream's failure; SG_E_CANCELLED after Ctrl-C. */
 sg_status sg_bench_wait(const sg_bench *b, sg_stream *s, sg_tensor t, sg_error *e) SG_MUST_USE;
-
-/* Writes j, which it takes, to --json, if that was given. NULL: no memory. */
-sg_status sg_bench_save(const sg_bench *b, json_t *j, sg_error *e) SG_MUST_USE;
 
 #endif

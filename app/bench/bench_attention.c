@@ -253,7 +253,7 @@ static sg_status upload(sg_stream *s, sg_tensor t, const float *x, sg_error *e)
 {
     const int64_t   count = sg_count(t);
     uint16_t *const half = t.dtype == SG_BF16 ? malloc((size_t)count * sizeof *half) : NULL;
-    if (t.dtype == SG_BF16 && !half) return sg_bench_no_memory(e);
+    if (t.dtype == SG_BF16 && !half) return sg_error_memory(e, "bench");
     for (int64_t i = 0; half && i < count; i++) half[i] = sg_f32_to_bf16(x[i]);
     sg_upload(s, t, half ? (const void *)half : x);
     free(half);
@@ -266,7 +266,7 @@ static sg_status upload_all(work *w, sg_stream *s, sg_error *e)
     SG_TRY(upload(s, w->k, w->in.host[1], e));
     SG_TRY(upload(s, w->v, w->in.host[2], e));
     int32_t *const token = sg_bench_input_order(&w->in, w->in.order);
-    if (!token) return sg_bench_no_memory(e);
+    if (!token) return sg_error_memory(e, "bench");
     sg_upload(s, w->token, token);
     free(token);
     return SG_OK;
@@ -291,7 +291,7 @@ static sg_status measure(work *w, sg_stream *s, sg_error *e)
 {
     const size_t width = (size_t)w->in.h * (size_t)w->in.d, count = (size_t)samples(w) * width;
     float *const truth = malloc((2 * count + width) * sizeof *truth), *const got = truth + count;
-    sg_status status = truth ? upload_all(w, s, e) : sg_bench_no_memory(e);
+    sg_status status = truth ? upload_all(w, s, e) : sg_error_memory(e, "bench");
     if (!status) status = true_rows(w, truth, got, e);
     if (!status) {
         sg_trace_wrap(s, &w->trace);
@@ -324,7 +324,7 @@ static sg_status prepare(work *w, size_t *bytes, sg_error *e)
     for (int i = 0; i < w->kernels; i++) {
         kernel *const k = &w->kernel[i];
         k->seconds = calloc((size_t)w->base->repeat, sizeof *k->seconds);
-        if (!k->seconds) return sg_bench_no_memory(e);
+        if (!k->seconds) return sg_error_memory(e, "bench");
         SG_TRY(bind(w, k, &args, e));
     }
     w->keep = (w->keep + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
@@ -488,7 +488,7 @@ static sg_status bench_attention(sg_bench *b, sg_error *e)
     if (!status) status = sg_bench_input_open(&w.in, b->settings, e);
     if (!status) status = work_on(&w, e);
     if (!status && !b->silent) print_all(&w);
-    if (!status) status = sg_bench_save(b, all_json(&w), e);
+    if (!status && b->settings->json) status = sg_report_take(b->settings->json, all_json(&w), e);
     for (int i = 0; i < w.kernels; i++) {
         sg_attention_close(&w.kernel[i].bound);
         free(w.kernel[i].seconds);

@@ -231,14 +231,13 @@ static sg_status run_part_here(const sg_settings *s, sg_error *e)
 sg_status sg_command_bench_cold(const sg_settings *s, sg_error *e)
 {
     if (s->part) return run_part_here(s, e);
-    const sg_bench   b = {.settings = s};
     cold_bench       c = {.settings = s, .turns = s->repeat ? s->repeat : TURNS};
     cold_part *const all = calloc((size_t)(PARTS * c.turns), sizeof *all);
-    if (!all) return sg_bench_no_memory(e);
+    if (!all) return sg_error_memory(e, "bench");
     for (int i = 0; i < PARTS; i++) c.turn[i] = all + i * c.turns;
     sg_status status = measure(&c, e);
     if (status == SG_OK && !(s->json && strcmp(s->json, "-") == 0)) print_all(&c);
-    if (status == SG_OK) status = sg_bench_save(&b, all_json(&c), e);
+    if (status == SG_OK && s->json) status = sg_report_take(s->json, all_json(&c), e);
     free(all);
     return status;
 }

@@ -155,7 +155,7 @@ static sg_status make(sg_bench_input *in, int threads, sg_error *e)
         for (int h = 0; h < in->h; h++) allocated = make_head(in, token, h) && allocated;
     }
     free(token);
-    return allocated ? SG_OK : sg_bench_no_memory(e);
+    return allocated ? SG_OK : sg_error_memory(e, "bench");
 }
 
 /* ---- inputs of a file ---- */
@@ -268,7 +268,7 @@ static sg_status take_file(sg_bench_input *in, sg_error *e)
     free(token);
     free(theirs);
     free(row);
-    return allocated ? SG_OK : sg_bench_no_memory(e);
+    return allocated ? SG_OK : sg_error_memory(e, "bench");
 }
 
 /* ---- both ---- */
@@ -304,7 +304,7 @@ sg_status sg_bench_input_fill(sg_bench_input *in, int threads, sg_error *e)
     for (int i = 0; i < 3; i++) {
         const size_t heads = (size_t)(i ? in->hk : in->h);
         in->host[i] = calloc((size_t)in->n * heads * (size_t)in->d, sizeof *in->host[i]);
-        if (!in->host[i]) return sg_bench_no_memory(e);
+        if (!in->host[i]) return sg_error_memory(e, "bench");
     }
     SG_TRY(in->file ? take_file(in, e) : make(in, threads, e));
     for (int i = 0; i < 3; i++) {

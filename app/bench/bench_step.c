@@ -261,7 +261,8 @@ static sg_status report(step_bench *t, sg_error *e)
     qsort(t->step.rows.row, t->step.rows.rows, sizeof *t->step.rows.row, by_seconds);
     qsort(t->chunk.rows.row, t->chunk.rows.rows, sizeof *t->chunk.rows.row, by_seconds);
     if (!t->base->silent) print_all(t);
-    return sg_bench_save(t->base, all_json(t), e);
+    const char *const json = t->base->settings->json;
+    return json ? sg_report_take(json, all_json(t), e) : SG_OK;
 }
 
 static sg_status bench_step(sg_bench *b, sg_error *e)

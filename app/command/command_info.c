@@ -49,7 +49,7 @@ static sg_status latents_settings(const char *path, char **out, sg_error *e)
     const char *const text = sg_source_find(source, "latents").rank ? sg_source_metadata(source, "settings") : NULL;
     const bool        whole = !text || (*out = strdup(text));
     sg_source_close(&source);
-    return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    return whole ? SG_OK : sg_error_memory(e, path);
 }
 
 /* Doubts, in text, that the thresholds by which a clip was made are still beside its model: that which s opens, if it is
@@ -82,8 +82,7 @@ static sg_status settings_info(const char *path, char *text, const sg_settings *
     json_t      *settings = fits ? json_loads(text, JSON_REJECT_DUPLICATES, &why) : NULL;
     free(text);
     if (!fits) return sg_error_set(e, SG_E_FORMAT, "%s: its settings have more than %d values", path, MAX_VALUES);
-    if (!settings && json_error_code(&why) == json_error_out_of_memory)
-        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!settings && json_error_code(&why) == json_error_out_of_memory) return sg_error_memory(e, path);
     const char *program = json_string_value(json_object_get(settings, "program"));
     if (!program || strncmp(program, "sparge-gen ", 11) != 0) {
         json_decref(settings);
@@ -347,10 +346,7 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
         components, "defaults", sg_report_settings(&kept, &t->now.request, info, true), "attention", attention_json(t),
         "loras", loras_json(t), "plan", sg_report_plan(&t->now.plan), "world", t->world);
     if (t->word) sg_json_set(&j, "vocabulary", words);
-    if (!j) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
-    const sg_status status = sg_report_save("-", j, e);
-    json_decref(j);
-    return status;
+    return sg_report_take("-", j, e);
 }
 
 static sg_status summarise(model_summary *t, sg_error *e)

@@ -6,6 +6,7 @@
 #include "command.h"
 #include "image_grid.h"
 #include "interrupt.h"
+#include "json_build.h"
 #include "notices.h"
 #include "option_rules.h"
 #include "preview_file.h"
@@ -15,6 +16,7 @@
 #include "report_attention.h"
 #include "report_settings.h"
 #include "session.h"
+#include "settings.h"
 #include "sink.h"
 
 #include <math.h>
@@ -28,7 +30,8 @@ enum { CLIPS_MOST = 1000000 };
 typedef struct job {
     const sg_settings *settings; /* as asked */
     sg_session         session;
-    sg_rendering       now; /* the clip at work */
+    sg_progress       *progress; /* the session's */
+    sg_rendering       now;      /* the clip at work */
     sg_sink           *sink;
     sg_preview_file   *preview;
     sg_image_grid      grid;
@@ -42,20 +45,21 @@ static void mark(const job *j, const char *piece)
     if (j->settings->mark) j->settings->mark(piece);
 }
 
+static const char *const stage_names[SG_STAGES] = {"loading", "prompt", "encoding", "denoising", "decoding"};
+
 static void mark_stage(const job *j, sg_stage stage, int done, int total)
 {
-    static const char *const name[SG_STAGES] = {"loading", "prompt", "encoding", "other steps", "decoding"};
     static const char *const step[] = {"loading", "first step", "second step"}; /* ends when so many are done */
-    if (stage == SG_STAGE_DENOISE && done < 3)
-        mark(j, step[done]);
-    else if (done == total || stage == SG_STAGE_DENOISE)
-        mark(j, name[stage]);
+    if (stage == SG_STAGE_DENOISE)
+        mark(j, done < 3 ? step[done] : "other steps");
+    else if (done == total)
+        mark(j, stage_names[stage]);
 }
 
 static int on_progress(void *context, sg_stage stage, int done, int total)
 {
     job *j = context;
-    sg_progress_update(&j->session.progress, stage, done, total);
+    sg_progress_update(j->progress, stage, done, total);
     mark_stage(j, stage, done, total);
     return sg_interrupt_asked();
 }
@@ -69,10 +73,10 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 }
 
 /* A preview that cannot be written is no reason to give up the render: there are no more. */
-static void say_preview(job *j, const sg_error *why)
+static void close_preview(job *j, bool all, sg_error *why)
 {
-    if (why->code != SG_OK)
-        sg_progress_say(&j->session.progress, "--preview: %s; there are no more previews", why->text);
+    sg_preview_file_close(&j->preview, all, why);
+    if (why->code != SG_OK) sg_progress_say(j->progress, "--preview: %s; there are no more previews", why->text);
 }
 
 static sg_status on_preview(void *context, const sg_preview *p, sg_error *e)
@@ -80,70 +84,49 @@ static sg_status on_preview(void *context, const sg_preview *p, sg_error *e)
     job *const j = context;
     sg_error   why = {0};
     (void)e;
-    if (!j->preview || sg_preview_file_show(j->preview, p, &why) == SG_OK) return SG_OK;
-    say_preview(j, &why);
-    sg_preview_file_close(&j->preview, false, NULL);
+    if (j->preview && sg_preview_file_show(j->preview, p, &why) != SG_OK) close_preview(j, false, &why);
     return SG_OK;
 }
 
 static int batch_of(const job *j) { return j->settings->batch ? j->settings->batch : 1; }
 
-/* Clips of all prompts. Without a prompt, where latents are decoded, one. */
-static int64_t clips_of(const job *j, const sg_prompt_set *prompts)
-{
-    return (int64_t)(prompts->count ? prompts->count : 1) * batch_of(j);
-}
-
 /* ---- before the work ---- */
 
-static sg_status check_latents(const sg_settings *s, bool *exists, sg_error *e)
+static sg_status check_latents(job *j, sg_error *e)
 {
-    *exists = false;
-    if (!s->latents) return SG_OK;
+    static const char *const idle[] = {"lora",  "high-noise-lora", "image",      "last-image",
+                                       "video", "preview",         "capture-qkv"};
+    const sg_settings *const s = j->settings;
+    const bool               prompted = s->prompt || s->prompt_file;
     if (!sg_text_ends(s->latents, SG_SAFETENSORS))
         return sg_error_set(e, SG_E_ARG, "--latents: %s: the name must end in " SG_SAFETENSORS, s->latents);
-    *exists = access(s->latents, F_OK) == 0;
-    if (*exists && (s->prompt || s->prompt_file))
+    j->decode_only = access(s->latents, F_OK) == 0;
+    if (j->decode_only && prompted)
         return sg_error_set(e, SG_E_ARG,
                             "--latents: %s exists: leave the prompt out to decode it, or remove the file to save new "
                             "latents there",
                             s->latents);
+    if (!j->decode_only && !prompted)
+        return sg_error_set(e, SG_E_ARG,
+                            "--latents: %s does not exist, and without a prompt there is nothing to save there",
+                            s->latents);
+    for (size_t i = 0; j->decode_only && i < sizeof idle / sizeof *idle; i++)
+        if (sg_settings_has(s, sg_option_find(idle[i], strlen(idle[i]), s->command)))
+            return sg_error_set(e, SG_E_ARG, "--%s has no effect where --latents are only decoded", idle[i]);
     return SG_OK;
 }
 
 static sg_status check_inputs(job *j, sg_error *e)
 {
     const sg_settings *s = j->settings;
-    SG_TRY(check_latents(s, &j->decode_only, e));
-    if (!s->prompt && !s->prompt_file && !j->decode_only)
-        return s->latents ? sg_error_set(e, SG_E_ARG,
-                                         "--latents: %s does not exist, and without a prompt there is "
-                                         "nothing to save there",
-                                         s->latents)
-                          : sg_error_set(e, SG_E_ARG, "a prompt is needed: sparge-gen --prompt \"a red ball\"");
+    if (s->latents) SG_TRY(check_latents(j, e));
+    if (!s->latents && !s->prompt && !s->prompt_file)
+        return sg_error_set(e, SG_E_ARG, "a prompt is needed: sparge-gen --prompt \"a red ball\"");
     if (s->json) SG_TRY(sg_output_file_check(s->json, "--json", e));
-    if (j->decode_only && (s->lora.count || s->high_noise_lora.count))
-        return sg_error_set(e, SG_E_ARG, "--lora has no effect where --latents are only decoded");
-    if ((s->image || s->last_image) && j->decode_only)
-        return sg_error_set(e, SG_E_ARG, "--image has no effect where --latents are only decoded");
-    if (s->video && j->decode_only)
-        return sg_error_set(e, SG_E_ARG, "--video has no effect where --latents are only decoded");
     if (!s->preview && (s->preview_every || s->preview_decoder))
         return sg_error_set(e, SG_E_ARG, "--preview-%s has no effect: there is no --preview",
                             s->preview_every ? "every" : "decoder");
-    if (s->preview && j->decode_only)
-        return sg_error_set(e, SG_E_ARG, "--preview has no effect where --latents are only decoded");
-    if (s->preview) SG_TRY(sg_preview_file_check(s->preview, e));
-    if (s->capture_qkv && j->decode_only)
-        return sg_error_set(e, SG_E_ARG, "--capture-qkv has no effect where --latents are only decoded");
-    return SG_OK;
-}
-
-static void take_capture(job *j)
-{
-    sg_request *const r = &j->now.request;
-    if (j->settings->capture_qkv)
-        sg_options_capture(j->settings->capture_qkv, &r->capture_layer, &r->capture_step, &r->capture_out);
+    return s->preview ? sg_preview_file_check(s->preview, e) : SG_OK;
 }
 
 static sg_status check_many(const sg_settings *s, const char *output, int64_t count, sg_error *e)
@@ -151,14 +134,10 @@ static sg_status check_many(const sg_settings *s, const char *output, int64_t co
     if (count > CLIPS_MOST)
         return sg_error_set(e, SG_E_ARG, "--batch %d: %lld clips are more than %d", s->batch, (long long)count,
                             CLIPS_MOST);
-    if (s->batch > 1 && s->latents) return sg_error_set(e, SG_E_ARG, "--latents goes with one clip, not with --batch");
-    if (count == 1) return SG_OK;
-    if (s->batch > 1 && strcmp(output, "-") == 0)
-        return sg_error_set(e, SG_E_ARG, "-o - goes with one clip, not with --batch");
-    if (s->latents) return sg_error_set(e, SG_E_ARG, "--latents goes with one prompt, not with %lld", (long long)count);
-    if (strcmp(output, "-") == 0)
-        return sg_error_set(e, SG_E_ARG, "-o - goes with one prompt, not with %lld", (long long)count);
-    return SG_OK;
+    const char *const alone = s->latents ? "--latents" : strcmp(output, "-") == 0 ? "-o -" : NULL;
+    if (!alone || count == 1) return SG_OK;
+    if (s->batch > 1) return sg_error_set(e, SG_E_ARG, "%s goes with one clip, not with --batch", alone);
+    return sg_error_set(e, SG_E_ARG, "%s goes with one prompt, not with %lld", alone, (long long)count);
 }
 
 /* Decoded ones take longer than many a step. */
@@ -194,8 +173,9 @@ static sg_status open_engine(job *j, sg_error *e)
     sg_request *const r = &j->now.request;
     SG_TRY(sg_session_open(&j->session, &(sg_session_options){.traced = j->settings->verbose}, e));
     SG_TRY(sg_session_resolve(&j->session, &j->now, e));
-    sg_notice_request(&j->session.progress, j->session.engine, j->settings, &j->now);
-    take_capture(j);
+    sg_notice_request(j->progress, j->session.engine, j->settings, &j->now);
+    if (j->settings->capture_qkv)
+        sg_options_capture(j->settings->capture_qkv, &r->capture_layer, &r->capture_step, &r->capture_out);
     if (j->decode_only) {
         SG_TRY(fit_latents(j, e));
         return sg_engine_check_request(j->session.engine, r, e);
@@ -234,8 +214,8 @@ static sg_clip clip_of(const job *j, const char *path)
 static void say_prompts(job *j, const sg_prompt_set *prompts)
 {
     const sg_settings *const s = j->settings;
-    if (s->prompt_file) sg_notice_comments(&j->session.progress, s->prompt_file, prompts);
-    sg_notice_prompts(&j->session.progress, j->session.engine, j->session.model.name, prompts);
+    if (s->prompt_file) sg_notice_comments(j->progress, s->prompt_file, prompts);
+    sg_notice_prompts(j->progress, j->session.engine, j->session.model.name, prompts);
 }
 
 static void say_start(job *j, const sg_prompt_set *prompts)
@@ -244,15 +224,15 @@ static void say_start(job *j, const sg_prompt_set *prompts)
     const bool              drawn = j->settings->seed < 0;
     const bool              many = batch_of(j) > 1;
     if (!j->decode_only) {
-        sg_progress_say_start(&j->session.progress, j->session.model.name, &j->session.info, r, 0, drawn && !many);
+        sg_progress_say_start(j->progress, j->session.model.name, &j->session.info, r, 0, drawn && !many);
         if (drawn && many && j->settings->quiet) /* random seeds are printed even then */
             fprintf(stderr, "sparge-gen: seeds %llu to %llu\n", (unsigned long long)r->seed,
                     (unsigned long long)((r->seed + (uint64_t)batch_of(j) - 1) & INT64_MAX));
         say_prompts(j, prompts);
         return;
     }
-    sg_progress_say_device(&j->session.progress, j->session.model.name, &j->session.info);
-    sg_progress_say(&j->session.progress, "decoding %s: %s", r->latents_in,
+    sg_progress_say_device(j->progress, j->session.model.name, &j->session.info);
+    sg_progress_say(j->progress, "decoding %s: %s", r->latents_in,
                     sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r));
 }
 
@@ -264,12 +244,11 @@ static void say_plan(job *j)
     double                  flops = 0;
     if (!j->settings->verbose) return;
     for (int i = 0; i < p->phases; i++) flops += p->phase[i].flops;
-    sg_progress_say(&j->session.progress,
-                    "planned: %lld token%s, peak %.2f GiB, %.2f of %.2f GiB to be free, %.3g TFLOP",
+    sg_progress_say(j->progress, "planned: %lld token%s, peak %.2f GiB, %.2f of %.2f GiB to be free, %.3g TFLOP",
                     (long long)p->tokens, sg_plural(p->tokens), (double)p->peak * gib, (double)p->need * gib,
                     (double)p->available * gib, flops * 1e-12);
     if (!j->decode_only)
-        sg_progress_say(&j->session.progress, "attention: %s",
+        sg_progress_say(j->progress, "attention: %s",
                         sg_attention_forecast_text((char[512]){0}, 512, &r->attention, &j->now.forecast, p->tokens));
 }
 
@@ -280,30 +259,29 @@ static void say_doubts(job *j)
     const sg_policy *const p = &j->now.request.attention;
     if (j->decode_only) return;
     if (*sg_doubt_thresholds(text, sizeof text, &j->now, &j->session.model))
-        sg_progress_say(&j->session.progress, "attention: %s", text);
+        sg_progress_say(j->progress, "attention: %s", text);
     if (p->named && p->kind != SG_ATTENTION_DENSE && j->now.forecast.last == 0 && !j->settings->verbose)
-        sg_progress_say(&j->session.progress, "attention: %s",
+        sg_progress_say(j->progress, "attention: %s",
                         sg_attention_forecast_text(text, sizeof text, p, &j->now.forecast, j->now.plan.tokens));
-    sg_notice_cache(&j->session.progress, &j->now.request, NULL, &j->session.model);
+    sg_notice_cache(j->progress, &j->now.request, NULL, &j->session.model);
 }
 
 /* The peaks are those so far, as planned and as the system tells. */
 static void say_stages(job *j, const sg_report *r)
 {
-    static const char *const name[SG_STAGES] = {"loading", "prompt", "encoding", "denoising", "decoding"};
-    size_t                   planned[SG_STAGES] = {0};
-    const double             mib = 0x1p-20;
+    size_t       planned[SG_STAGES] = {0};
+    const double mib = 0x1p-20;
     for (int i = 0; i < r->plan.phases; i++) {
         const sg_phase_plan *const phase = &r->plan.phase[i];
         if (phase->peak > planned[phase->stage]) planned[phase->stage] = phase->peak;
     }
     for (int i = 0; i < SG_STAGES; i++)
         if (planned[i])
-            sg_progress_say(&j->session.progress, "%-10s %8.2f s, peak %.0f MiB, planned %.0f MiB", name[i],
+            sg_progress_say(j->progress, "%-10s %8.2f s, peak %.0f MiB, planned %.0f MiB", stage_names[i],
                             r->seconds[i], (double)r->stage_peak[i] * mib, (double)planned[i] * mib);
         else
-            sg_progress_say(&j->session.progress, "%-10s %8.2f s", name[i], r->seconds[i]);
-    if (*r->served) sg_progress_say(&j->session.progress, "%s", r->served);
+            sg_progress_say(j->progress, "%-10s %8.2f s", stage_names[i], r->seconds[i]);
+    if (*r->served) sg_progress_say(j->progress, "%s", r->served);
 }
 
 static void say_attention(job *j, const sg_attention_record *a, const sg_report *r)
@@ -311,10 +289,10 @@ static void say_attention(job *j, const sg_attention_record *a, const sg_report 
     char text[512];
     for (int i = 0; i < a->steps && j->settings->verbose; i++)
         if (r->skipped[i])
-            sg_progress_say(&j->session.progress, "step %d: extrapolated", i + 1);
+            sg_progress_say(j->progress, "step %d: extrapolated", i + 1);
         else
-            sg_progress_say(&j->session.progress, "%s", sg_attention_step_text(text, sizeof text, a, i));
-    if (*sg_attention_summary(text, sizeof text, a)) sg_progress_say(&j->session.progress, "attention: %s", text);
+            sg_progress_say(j->progress, "%s", sg_attention_step_text(text, sizeof text, a, i));
+    if (*sg_attention_summary(text, sizeof text, a)) sg_progress_say(j->progress, "attention: %s", text);
 }
 
 static void say_cache(job *j, const sg_report *r)
@@ -324,11 +302,11 @@ static void say_cache(job *j, const sg_report *r)
     for (int i = 0; i < r->steps_done; i++)
         if (r->skip_error[i] > worst) worst = r->skip_error[i];
     if (j->now.request.cache != SG_CACHE_SHADOW)
-        sg_progress_say(&j->session.progress, "cache: %d of %d steps extrapolated%s", r->steps_skipped, r->steps_done,
+        sg_progress_say(j->progress, "cache: %d of %d steps extrapolated%s", r->steps_skipped, r->steps_done,
                         j->settings->cache ? "" : "; --cache off computes them");
     else
         sg_progress_say(
-            &j->session.progress,
+            j->progress,
             "cache: %d of %d steps extrapolated, each within %.2g %% of the computed one; latents within %.2g %%",
             r->steps_skipped, r->steps_done, 100 * (double)worst, 100 * r->latent_error);
 }
@@ -340,9 +318,9 @@ static void say_end(job *j, const char *path, const sg_report *r)
     if (j->settings->verbose) say_stages(j, r);
     const char *const name = strcmp(path, "-") == 0 ? "stdout" : path;
     if (j->now.request.frames == 1)
-        sg_progress_say(&j->session.progress, "%s: image in %s", name, took);
+        sg_progress_say(j->progress, "%s: image in %s", name, took);
     else
-        sg_progress_say(&j->session.progress, "%s: %.3g s of video in %s", name,
+        sg_progress_say(j->progress, "%s: %.3g s of video in %s", name,
                         (double)j->now.request.frames / j->now.request.fps, took);
 }
 
@@ -363,15 +341,12 @@ static json_t *make_settings(const job *j, bool paths)
 static sg_status finish_report(job *j, const char *path, const char *report_path, const sg_report *report, sg_error *e)
 {
     sg_attention_record a = {0};
-    json_t             *attention = NULL;
     a.count = sg_engine_attention(j->session.engine, &a.steps, &a.passes, &a.layers);
-    if (a.count && report_path && !(attention = sg_report_attention(&j->now.request.attention, &a, &j->session.trace)))
-        return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     if (report_path) {
-        json_t *const   settings = make_settings(j, true);
-        const sg_status status = sg_report_write(report_path, settings, path, report, attention, e);
-        json_decref(settings);
-        SG_TRY(status);
+        json_t *all = sg_report_render(make_settings(j, true), path, report);
+        if (a.count)
+            sg_json_set(&all, "attention", sg_report_attention(&j->now.request.attention, &a, &j->session.trace));
+        SG_TRY(sg_report_take(report_path, all, e));
     }
     if (a.count) say_attention(j, &a, report);
     say_cache(j, report);
@@ -398,13 +373,11 @@ static sg_status render_to(job *j, const clip_paths *path, json_t *settings, sg_
     if (status == SG_OK) status = sg_sink_open(&j->sink, &clip, e);
     if (status == SG_OK && path->preview) status = sg_preview_file_open(&j->preview, path->preview, &j->now.request, e);
     if (status == SG_OK) status = sg_engine_render(j->session.engine, &j->now.request, &callbacks, &report, e);
-    sg_error why = {0};
-    sg_preview_file_close(&j->preview, status == SG_OK, &why);
-    say_preview(j, &why);
+    close_preview(j, status == SG_OK, &(sg_error){0});
     if (status == SG_OK) status = sg_sink_finish(j->sink, e);
     mark(j, "file");
     sg_sink_close(&j->sink);
-    sg_progress_clear(&j->session.progress);
+    sg_progress_clear(j->progress);
     if (status == SG_OK) status = finish_report(j, path->output, path->report, &report, e);
     j->now.request.latents_note = NULL;
     free(text);
@@ -416,17 +389,15 @@ static void say_cut(job *j, int i)
 {
     char which[48];
     snprintf(which, sizeof which, "--prompt-file: prompt %d", i / batch_of(j) + 1);
-    if (i % batch_of(j) == 0)
-        sg_notice_cut(&j->session.progress, &j->now.plan, j->settings->prompt_file ? which : NULL);
+    if (i % batch_of(j) == 0) sg_notice_cut(j->progress, &j->now.plan, j->settings->prompt_file ? which : NULL);
 }
 
 /* The grid's settings are those of its first image, with the number of images. */
-static sg_status keep_for_grid(job *j, const json_t *settings, sg_error *e)
+static sg_status keep_for_grid(job *j, json_t *settings, sg_error *e)
 {
-    json_t *const   own = json_copy((json_t *)(uintptr_t)settings);
-    const bool      whole = json_object_set_new(own, "batch", json_integer(j->clips)) == 0;
-    const sg_status status =
-        whole ? sg_report_text(&j->grid.settings, own, e) : sg_error_set(e, SG_E_MEMORY, "--grid: out of memory");
+    json_t *own = json_copy(settings);
+    sg_json_set(&own, "batch", json_integer(j->clips));
+    const sg_status status = sg_report_text(&j->grid.settings, own, e);
     json_decref(own);
     return status;
 }
@@ -434,7 +405,7 @@ static sg_status keep_for_grid(job *j, const json_t *settings, sg_error *e)
 static sg_status render_one(job *j, int i, const clip_paths *path, sg_error *e)
 {
     SG_TRY(sg_rendering_plan(&j->now, j->session.engine, e));
-    sg_progress_render(&j->session.progress, i, j->clips, &j->now.plan);
+    sg_progress_render(j->progress, i, j->clips, &j->now.plan);
     say_cut(j, i);
     json_t *const settings = make_settings(j, false);
     sg_status     status = SG_OK;
@@ -442,28 +413,28 @@ static sg_status render_one(job *j, int i, const clip_paths *path, sg_error *e)
     if (status == SG_OK) status = render_to(j, path, settings, e);
     json_decref(settings);
     if (status != SG_OK && j->now.request.latents_out && access(j->now.request.latents_out, F_OK) == 0)
-        sg_progress_say(&j->session.progress, "the latents are in %s; the same command without its prompt decodes them",
+        sg_progress_say(j->progress, "the latents are in %s; the same command without its prompt decodes them",
                         j->now.request.latents_out);
     return status;
 }
 
 /* "2/6: seed 8: a red ball" */
-static void say_clip(job *j, int i, int count)
+static void say_clip(job *j, int i)
 {
     char seed[40] = "";
-    if (count == 1) return;
+    if (j->clips == 1) return;
     if (j->settings->batch > 1) snprintf(seed, sizeof seed, "seed %llu: ", (unsigned long long)j->now.request.seed);
-    sg_progress_say(&j->session.progress, "%d/%d: %s%s", i + 1, count, seed, j->now.request.prompt);
+    sg_progress_say(j->progress, "%d/%d: %s%s", i + 1, j->clips, seed, j->now.request.prompt);
 }
 
-static sg_status render_clip(job *j, int i, int count, const char *output, sg_error *e)
+static sg_status render_clip(job *j, int i, const char *output, sg_error *e)
 {
-    const char *const json = j->settings->json, *const preview = j->settings->preview;
-    const clip_paths path = {.output = sg_output_numbered(output, i, count),
-                             .report = json ? sg_report_numbered(json, i, count) : NULL,
-                             .preview = preview ? sg_output_numbered(preview, i, count) : NULL};
-    const bool       enough = path.output && (!json || path.report) && (!preview || path.preview);
-    if (enough) say_clip(j, i, count);
+    const sg_settings *const s = j->settings;
+    const clip_paths         path = {.output = sg_output_numbered(output, i, j->clips),
+                                     .report = sg_report_numbered(s->json, i, j->clips),
+                                     .preview = sg_output_numbered(s->preview, i, j->clips)};
+    const bool               enough = path.output && !path.report == !s->json && !path.preview == !s->preview;
+    if (enough) say_clip(j, i);
     const sg_status status = enough ? render_one(j, i, &path, e) : sg_error_set(e, SG_E_MEMORY, "out of memory");
     free(path.output);
     free(path.report);
@@ -474,18 +445,18 @@ static sg_status render_clip(job *j, int i, int count, const char *output, sg_er
 /* Clips of a prompt have consecutive seeds, beginning with the same for each prompt. */
 static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *output, sg_error *e)
 {
-    const int      count = (int)clips_of(j, prompts), batch = batch_of(j);
+    const int      batch = batch_of(j);
     const uint64_t seed = j->now.request.seed;
     sg_status      status = SG_OK;
-    for (int i = 0; i < count && status == SG_OK; i++) {
+    for (int i = 0; i < j->clips && status == SG_OK; i++) {
         j->clip = i;
         j->now.request.prompt = prompts->count ? prompts->prompt[i / batch].text : NULL;
         j->now.request.seed = (seed + (uint64_t)(i % batch)) & INT64_MAX;
-        status = render_clip(j, i, count, output, e);
+        status = render_clip(j, i, output, e);
     }
     if (status != SG_OK || !j->grid.path) return status;
     SG_TRY(sg_image_grid_save(&j->grid, e));
-    sg_progress_say(&j->session.progress, "%s: all %d images", j->grid.path, count);
+    sg_progress_say(j->progress, "%s: all %d images", j->grid.path, j->clips);
     return SG_OK;
 }
 
@@ -500,10 +471,11 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
 {
     const char *const asked = j->settings->output;
     const char       *output = asked ? asked : sg_sink_default_name(j->settings->frames);
-    SG_TRY(check_many(j->settings, output, clips_of(j, prompts), e));
+    const int64_t clips = (int64_t)(prompts->count ? prompts->count : 1) * batch_of(j); /* without prompts: latents */
+    SG_TRY(check_many(j->settings, output, clips, e));
     if (strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
         return sg_error_set(e, SG_E_ARG, "-o - writes video, and stdout is a terminal: send it to a file or a pipe");
-    j->clips = (int)clips_of(j, prompts);
+    j->clips = (int)clips;
     if (j->settings->grid) SG_TRY(sg_image_grid_check(j->settings->grid, j->clips, e));
     SG_TRY(check_sink(j, output, e)); /* what needs no model to be seen */
     SG_TRY(open_engine(j, e));
@@ -516,17 +488,17 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
     j->now.request.prompt = prompts->count ? prompts->prompt[0].text : NULL;
     say_start(j, prompts);
     SG_TRY(sg_rendering_plan(&j->now, j->session.engine, e));
-    sg_progress_say_plan(&j->session.progress, &j->now.plan);
+    sg_progress_say_plan(j->progress, &j->now.plan);
     if (j->now.plan.untiled) j->now.request.vae_tiling = SG_TILING_ON; /* which is what the file's settings tell */
     say_plan(j);
-    sg_notice_encoder(&j->session.progress, &j->now.request, output, j->settings->verbose);
+    sg_notice_encoder(j->progress, &j->now.request, output, j->settings->verbose);
     say_doubts(j);
     return render_all(j, prompts, output, e);
 }
 
 sg_status sg_command_render(const sg_settings *s, sg_error *e)
 {
-    job           j = {.settings = s, .now.settings = *s};
+    job           j = {.settings = s, .now.settings = *s, .progress = &j.session.progress};
     sg_prompt_set prompts = {0};
     sg_status     status = check_inputs(&j, e);
     if (status == SG_OK && !j.decode_only) status = sg_setup_prompts(&prompts, s, e);

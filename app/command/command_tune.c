@@ -345,10 +345,7 @@ static sg_status write_report(const job *j, const char *path, sg_error *e)
                   "output", sg_report_name(path), "prompts", prompts, "width", r->width, "height", r->height, "frames",
                   r->frames, "steps", r->steps, "seed", (json_int_t)r->seed);
     sg_json_join(&all, j->settings->tune_cache ? cache_json(j) : attention_json(j));
-    if (!all) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
-    const sg_status status = sg_report_save(j->settings->json, all, e);
-    json_decref(all);
-    return status;
+    return sg_report_take(j->settings->json, all, e);
 }
 
 /* ---- the whole ---- */

@@ -36,7 +36,7 @@ sg_status sg_image_grid_put(sg_image_grid *g, int k, const uint8_t *rgb, sg_erro
     if (!g->on.rgb) {
         const sg_clip clip = clip_of(g);
         g->on = (sg_image){clip.width, clip.height, calloc(1, sg_image_bytes(clip.width, clip.height))};
-        if (!g->on.rgb) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", g->path);
+        if (!g->on.rgb) return sg_error_memory(e, g->path);
     }
     sg_collage_grid_put(&g->on, &g->collage, k, rgb);
     return SG_OK;

@@ -10,16 +10,16 @@
 
 char *sg_output_numbered(const char *path, int index, int count)
 {
+    char *name;
+    if (!path || count == 1) return path ? strdup(path) : NULL;
     const char *const extension = sg_path_extension(path);
-    char             *name;
-    if (count == 1) return strdup(path);
     return asprintf(&name, "%.*s-%04d%s", (int)(extension - path), path, index + 1, extension) < 0 ? NULL : name;
 }
 
 char *sg_report_numbered(const char *path, int index, int count)
 {
     struct stat st;
-    const bool  stream = strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
+    const bool  stream = !path || strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
     return sg_output_numbered(path, index, stream ? 1 : count);
 }
 
@@ -32,7 +32,7 @@ static sg_status check_different(const char *a, const char *option_a, const char
 /* One file of several; takes its name. */
 static sg_status check_one(char *name, const char *option, const char *grid, sg_error *e)
 {
-    if (!name) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", option);
+    if (!name) return sg_error_memory(e, option);
     sg_status status = sg_output_file_check(name, option, e);
     if (status == SG_OK) status = check_different(grid, "--grid", name, option, e);
     free(name);

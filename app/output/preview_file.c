@@ -77,7 +77,7 @@ static sg_status write_strip(const sg_preview_file *f, sg_sink *sink, sg_error *
     const int               count = strip_frames(p);
     const size_t            frame = sg_image_bytes(p->width, p->height);
     const sg_image          strip = {count * p->width, p->height, malloc((size_t)count * frame)};
-    if (!strip.rgb) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->path);
+    if (!strip.rgb) return sg_error_memory(e, f->path);
     for (int i = 0; i < count; i++) {
         const int from = count > 1 ? (int)((int64_t)i * (p->frames - 1) / (count - 1)) : 0;
         sg_image_put(&strip, i * p->width, 0, p->width, p->height, p->rgb + (size_t)from * frame);
@@ -127,7 +127,7 @@ static void *write_previews(void *context)
 sg_status sg_preview_file_open(sg_preview_file **out, const char *path, const sg_request *r, sg_error *e)
 {
     sg_preview_file *const f = *out = calloc(1, sizeof *f);
-    if (!f) return sg_error_set(e, SG_E_MEMORY, "--preview: out of memory");
+    if (!f) return sg_error_memory(e, "--preview");
     f->path = path;
     f->request = r;
     pthread_mutex_init(&f->mutex, NULL);
@@ -141,10 +141,7 @@ sg_status sg_preview_file_open(sg_preview_file **out, const char *path, const sg
     return sg_error_set(e, SG_E_MEMORY, "--preview: no thread for writing: %s", strerror(failure));
 }
 
-static sg_status failure_of(const sg_preview_file *f, sg_error *e)
-{
-    return f->error.code == SG_OK ? SG_OK : sg_error_set(e, f->error.code, "%s", f->error.text);
-}
+static sg_status failure_of(const sg_preview_file *f, sg_error *e) { return sg_error_copy(e, &f->error); }
 
 /* Locked. */
 static sg_status take(sg_preview_file *f, const sg_preview *p, sg_error *e)

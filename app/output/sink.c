@@ -142,7 +142,7 @@ const char *sg_sink_encoder(const sg_clip *clip, const char **what)
 static sg_status open_file(sg_sink *s, int index, bool only_check, sg_error *e)
 {
     char *const name = s->type->file_name ? s->type->file_name(&s->clip, index) : strdup(s->clip.path);
-    if (!name) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", s->clip.path);
+    if (!name) return sg_error_memory(e, s->clip.path);
     const sg_status status =
         only_check ? sg_output_file_check(name, "--output", e) : sg_output_file_open(&s->file[index], name, e);
     free(name);
@@ -198,7 +198,7 @@ sg_status sg_sink_open(sg_sink **out, const sg_clip *clip, sg_error *e)
     const sg_sink_type *type;
     SG_TRY(check_type(&type, clip, e));
     sg_sink *s = calloc(1, sizeof *s);
-    if (!s) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
+    if (!s) return sg_error_memory(e, clip->path);
     s->type = type;
     s->clip = *clip;
     s->frame_bytes = sg_image_bytes(clip->width, clip->height);
@@ -226,7 +226,7 @@ sg_status sg_sink_write(sg_sink *s, int index, const uint8_t *rgb, sg_error *e)
     pthread_mutex_lock(&s->mutex);
     while (s->full[index % SLOTS]) pthread_cond_wait(&s->changed, &s->mutex);
     if (s->error.code != SG_OK) {
-        (void)sg_error_set(e, s->error.code, "%s", s->error.text);
+        (void)sg_error_copy(e, &s->error);
         pthread_mutex_unlock(&s->mutex);
         return s->error.code;
     }
@@ -261,7 +261,7 @@ sg_status sg_sink_complete(sg_sink *s, sg_error *e)
     join(s);
     if (whole && !s->complete && s->error.code == SG_OK) (void)finish(s, &s->error);
     s->complete = true;
-    if (s->error.code != SG_OK) return sg_error_set(e, s->error.code, "%s", s->error.text);
+    if (s->error.code != SG_OK) return sg_error_copy(e, &s->error);
     if (whole) return SG_OK;
     return sg_error_set(e, SG_E_SHAPE, "%s: %d of %d frames came", s->clip.path, s->written, s->clip.frames);
 }

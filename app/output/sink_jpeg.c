@@ -92,7 +92,7 @@ static sg_status jpeg_write(void *context, const sg_clip *clip, sg_output_file *
     state *const s = context;
     FILE *const  to = open_memstream(&s->bytes, &s->size);
     (void)index;
-    if (!to) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
+    if (!to) return sg_error_memory(e, clip->path);
     s->clip = clip;
     s->jpeg.err = jpeg_std_error(&s->manager);
     s->manager.error_exit = on_error;
@@ -100,8 +100,8 @@ static sg_status jpeg_write(void *context, const sg_clip *clip, sg_output_file *
     if (setjmp(s->jump) == 0) compress(s, to, rgb);
     jpeg_destroy_compress(&s->jpeg);
     const bool whole = fclose(to) == 0;
-    if (s->error.code != SG_OK) return sg_error_set(e, s->error.code, "%s", s->error.text);
-    if (!whole) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", clip->path);
+    if (s->error.code != SG_OK) return sg_error_copy(e, &s->error);
+    if (!whole) return sg_error_memory(e, clip->path);
     return sg_output_file_write(file, s->bytes, s->size, e);
 }
 
@@ -134,7 +134,7 @@ static sg_status jpeg_read(const char *path, const sg_map *file, char **out, sg_
 {
     sg_textbuf text = {0};
     sg_status  status = find_settings(path, file, &text, e);
-    if (status == SG_OK && text.failed) status = sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (status == SG_OK && text.failed) status = sg_error_memory(e, path);
     if (status == SG_OK && text.len && strlen(text.data) == text.len) /* comments of others may hold anything */
         *out = text.data;
     else

@@ -134,7 +134,7 @@ static void open_info(job *j)
 {
     if (j->png) j->info = png_create_info_struct(j->png);
     if (j->info) return;
-    (void)sg_error_set(&j->error, SG_E_MEMORY, "%s: out of memory", j->name);
+    (void)sg_error_memory(&j->error, j->name);
     longjmp(j->jump, 1);
 }
 
@@ -180,7 +180,7 @@ static sg_status png_write(void *state, const sg_clip *clip, sg_output_file *fil
     (void)state, (void)index;
     write_picture_caught(&j, clip, rgb);
     png_destroy_write_struct(&j.png, &j.info);
-    return j.error.code == SG_OK ? SG_OK : sg_error_set(e, j.error.code, "%s", j.error.text);
+    return sg_error_copy(e, &j.error);
 }
 
 static void read_head(job *j)
@@ -199,17 +199,16 @@ static void read_head_caught(job *j)
 static sg_status png_read(const char *path, const sg_map *file, char **out, sg_error *e)
 {
     job j = {.name = path, .in = fmemopen((void *)(uintptr_t)file->data, file->size, "rb")};
-    if (!j.in) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!j.in) return sg_error_memory(e, path);
     read_head_caught(&j);
     png_textp text = NULL;
     int       n = 0;
     if (j.error.code == SG_OK) png_get_text(j.png, j.info, &text, &n);
     for (int i = 0; i < n && !*out; i++)
-        if (strcmp(text[i].key, KEYWORD) == 0 && !(*out = strdup(text[i].text)))
-            (void)sg_error_set(&j.error, SG_E_MEMORY, "%s: out of memory", path);
+        if (strcmp(text[i].key, KEYWORD) == 0 && !(*out = strdup(text[i].text))) (void)sg_error_memory(&j.error, path);
     png_destroy_read_struct(&j.png, &j.info, NULL);
     fclose(j.in);
-    return j.error.code == SG_OK ? SG_OK : sg_error_set(e, j.error.code, "%s", j.error.text);
+    return sg_error_copy(e, &j.error);
 }
 
 const sg_sink_type sg_sink_png = {

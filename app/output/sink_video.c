@@ -40,11 +40,6 @@ static sg_status not_written(const video *v, sg_error *e, int av)
     return fail(v, e, SG_E_FILE, "cannot be written", av);
 }
 
-static sg_status no_memory(const char *path, sg_error *e)
-{
-    return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
-}
-
 /* A name that is not taken for a protocol; the caller frees. */
 static char *url_of(const char *name)
 {
@@ -65,7 +60,7 @@ static sg_status open_container(video *v, const sg_sink_type *type, const sg_cli
         return sg_error_set(e, SG_E_ARG, "--output: %s: %s needs a file that can be rewound; .y4m does not", clip->path,
                             type->name);
     char *const url = url_of(now);
-    if (!url) return no_memory(clip->path, e);
+    if (!url) return sg_error_memory(e, clip->path);
     const int av = avformat_alloc_output_context2(&v->format, NULL, type->format, url);
     free(url);
     if (av >= 0) return SG_OK;
@@ -78,7 +73,7 @@ static sg_status open_container(video *v, const sg_sink_type *type, const sg_cli
 static sg_status open_rgb(video *v, const char *encoder, enum AVPixelFormat pixels, sg_error *e)
 {
     v->codec = sg_video_context(avcodec_find_encoder_by_name(encoder), v->clip, pixels);
-    if (!v->codec) return no_memory(v->clip->path, e);
+    if (!v->codec) return sg_error_memory(e, v->clip->path);
     if (v->format->oformat->flags & AVFMT_GLOBALHEADER) v->codec->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
     v->codec->color_trc = AVCOL_TRC_IEC61966_2_1;
     v->codec->colorspace = AVCOL_SPC_RGB;
@@ -92,7 +87,7 @@ static sg_status open_frame(video *v, sg_error *e)
     const AVCodecContext *const c = v->codec;
     v->frame = av_frame_alloc();
     v->packet = av_packet_alloc();
-    if (!v->frame || !v->packet) return no_memory(v->clip->path, e);
+    if (!v->frame || !v->packet) return sg_error_memory(e, v->clip->path);
     v->frame->format = c->pix_fmt;
     v->frame->width = c->width;
     v->frame->height = c->height;
@@ -125,7 +120,7 @@ static sg_status open_stream(video *v, sg_error *e)
     AVDictionary **const metadata = &v->format->metadata;
     const char *const    settings = v->clip->settings;
     v->stream = avformat_new_stream(v->format, NULL);
-    if (!v->stream) return no_memory(v->clip->path, e);
+    if (!v->stream) return sg_error_memory(e, v->clip->path);
     v->stream->time_base = v->codec->time_base;
     v->stream->avg_frame_rate = v->codec->framerate;
     int av = avcodec_parameters_from_context(v->stream->codecpar, v->codec);
@@ -217,7 +212,7 @@ static sg_status video_read(const char *path, const sg_map *file, char **out, sg
     const bool       mkv = memcmp(file->data, sg_sink_mkv.magic, 4) == 0;
     AVFormatContext *in = NULL;
     char *const      url = url_of(path);
-    if (!url) return no_memory(path, e);
+    if (!url) return sg_error_memory(e, path);
     av_log_set_level(AV_LOG_QUIET);
     const int av = avformat_open_input(&in, url, av_find_input_format(mkv ? "matroska" : "mp4"), NULL);
     free(url);
@@ -226,7 +221,7 @@ static sg_status video_read(const char *path, const sg_map *file, char **out, sg
     const bool                     found = entry != NULL;
     if (found) *out = strdup(entry->value);
     avformat_close_input(&in);
-    return found && !*out ? no_memory(path, e) : SG_OK;
+    return found && !*out ? sg_error_memory(e, path) : SG_OK;
 }
 
 const char *sg_sink_ffmpeg(void) { return av_version_info(); }
@@ -422,7 +417,7 @@ static sg_status webp_read(const char *path, const sg_map *file, char **out, sg_
         if (memchr(head + CHUNK_HEAD, '\0', n))
             return sg_error_set(e, SG_E_FORMAT, "%s: broken WebP: its settings are no text", path);
         *out = strndup((const char *)head + CHUNK_HEAD, n);
-        return *out ? SG_OK : no_memory(path, e);
+        return *out ? SG_OK : sg_error_memory(e, path);
     }
     return SG_OK;
 }

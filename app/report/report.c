@@ -52,30 +52,39 @@ json_t *sg_report_plan(const sg_plan *p)
     return j;
 }
 
+static const char *const stage_keys[SG_STAGES] = {"load", "text", "encode", "denoise", "decode"};
+
 static json_t *seconds(const sg_report *r)
 {
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "load", r->seconds[SG_STAGE_LOAD], "text",
-                     r->seconds[SG_STAGE_TEXT], "encode", r->seconds[SG_STAGE_ENCODE], "denoise",
-                     r->seconds[SG_STAGE_DENOISE], "decode", r->seconds[SG_STAGE_DECODE], "total", r->total_seconds);
+    json_t *j = json_object();
+    for (int i = 0; i < SG_STAGES; i++) sg_json_set(&j, stage_keys[i], json_real(r->seconds[i]));
+    sg_json_set(&j, "total", json_real(r->total_seconds));
+    return j;
 }
 
 /* Bytes, the most from the start of the process to the end of each stage. */
 static json_t *stage_peaks(const sg_report *r)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "load", (json_int_t)r->stage_peak[SG_STAGE_LOAD], "text",
-                     (json_int_t)r->stage_peak[SG_STAGE_TEXT], "encode", (json_int_t)r->stage_peak[SG_STAGE_ENCODE],
-                     "denoise", (json_int_t)r->stage_peak[SG_STAGE_DENOISE], "decode",
-                     (json_int_t)r->stage_peak[SG_STAGE_DECODE]);
+    json_t *j = json_object();
+    for (int i = 0; i < SG_STAGES; i++) sg_json_set(&j, stage_keys[i], json_integer((json_int_t)r->stage_peak[i]));
+    return j;
 }
 
 sg_status sg_report_save(const char *path, const json_t *j, sg_error *e)
 {
     char *const  text = sg_json_text(j, JSON_INDENT(2) | SG_REPORT_DIGITS);
     const size_t n = text ? strlen(text) : 0;
-    if (!text) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!text) return sg_error_memory(e, path);
     text[n] = '\n'; /* in place of its NUL */
     const sg_status status = sg_output_file_save(path, text, n + 1, e);
     free(text);
+    return status;
+}
+
+sg_status sg_report_take(const char *path, json_t *j, sg_error *e)
+{
+    const sg_status status = j ? sg_report_save(path, j, e) : sg_error_memory(e, path);
+    json_decref(j);
     return status;
 }
 
@@ -99,24 +108,19 @@ static void add_cache(json_t **j, const char *name, const sg_report *r)
     sg_json_set(j, "cache", cache);
 }
 
-sg_status sg_report_write(const char *path, json_t *settings, const char *clip, const sg_report *r, json_t *attention,
-                          sg_error *e)
+json_t *sg_report_render(json_t *settings, const char *clip, const sg_report *r)
 {
-    const char *const cache = json_string_value(json_object_get(settings, "cache"));
-    json_t           *j =
-        json_pack("{s:O, s:o, s:s, s:s, s:I, s:i, s:i, s:I, s:o, s:i, s:f, s:I, s:o, s:I, s:o, s:o*}", "settings",
-                  settings, "output", sg_report_name(clip), "device", r->device, "dtype", r->dtype, "seed",
-                  (json_int_t)r->seed, "prompt_tokens", r->prompt_tokens, "negative_tokens", r->negative_tokens,
-                  "tokens", (json_int_t)r->plan.tokens, "seconds", seconds(r), "steps", r->steps_done,
-                  "seconds_per_step", r->steps_done ? r->seconds[SG_STAGE_DENOISE] / r->steps_done : 0.0, "peak_bytes",
-                  (json_int_t)r->peak_bytes, "stage_peak_bytes", stage_peaks(r), "held_bytes",
-                  (json_int_t)r->held_bytes, "plan", sg_report_plan(&r->plan), "attention", attention);
+    json_t *j = json_pack("{s:o, s:o, s:s, s:s, s:I, s:i, s:i, s:I, s:o, s:i, s:f, s:I, s:o, s:I, s:o}", "settings",
+                          settings, "output", sg_report_name(clip), "device", r->device, "dtype", r->dtype, "seed",
+                          (json_int_t)r->seed, "prompt_tokens", r->prompt_tokens, "negative_tokens", r->negative_tokens,
+                          "tokens", (json_int_t)r->plan.tokens, "seconds", seconds(r), "steps", r->steps_done,
+                          "seconds_per_step", r->steps_done ? r->seconds[SG_STAGE_DENOISE] / r->steps_done : 0.0,
+                          "peak_bytes", (json_int_t)r->peak_bytes, "stage_peak_bytes", stage_peaks(r), "held_bytes",
+                          (json_int_t)r->held_bytes, "plan", sg_report_plan(&r->plan));
+    const char *const cache = json_string_value(json_object_get(json_object_get(j, "settings"), "cache"));
     /* tokens that the text encoder did not read */
     if (r->plan.cut[0]) sg_json_set(&j, "prompt_tokens_cut", json_integer(r->plan.cut[0]));
     if (r->plan.cut[1]) sg_json_set(&j, "negative_tokens_cut", json_integer(r->plan.cut[1]));
     if (cache && strcmp(cache, sg_cache_names[SG_CACHE_OFF]) != 0) add_cache(&j, cache, r);
-    if (!j) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
-    const sg_status status = sg_report_save(path, j, e);
-    json_decref(j);
-    return status;
+    return j;
 }

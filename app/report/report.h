@@ -24,9 +24,10 @@ json_t *sg_report_plan(const sg_plan *p);
 /* Writes j as text to path; "-" is stdout. */
 sg_status sg_report_save(const char *path, const json_t *j, sg_error *e) SG_MUST_USE;
 
-/* Writes the report of a render to path in the same way. settings stays the caller's; takes attention, which may be
- * NULL. */
-sg_status sg_report_write(const char *path, json_t *settings, const char *clip, const sg_report *r, json_t *attention,
-                          sg_error *e) SG_MUST_USE;
+/* Does the same with j of one's own, which it takes. SG_E_MEMORY where j is NULL. */
+sg_status sg_report_take(const char *path, json_t *j, sg_error *e) SG_MUST_USE;
+
+/* The report of a render of this clip; takes its settings. NULL: no memory. */
+json_t *sg_report_render(json_t *settings, const char *clip, const sg_report *r);
 
 #endif

@@ -29,7 +29,7 @@ sg_status sg_report_page_text(char **out, const char *page, const json_t *report
     if (text) strcpy(copy_escaped(mempcpy(text, page, (size_t)(place - page)), json), rest);
     free(json);
     *out = text;
-    return text ? SG_OK : sg_error_set(e, SG_E_MEMORY, "report.html: out of memory");
+    return text ? SG_OK : sg_error_memory(e, "report.html");
 }
 
 sg_status sg_report_page_open(sg_output_file **out, const char *path, const char *page, const json_t *report,
