@@ -13,7 +13,6 @@
 #include "setup.h"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,11 +99,11 @@ static void read_pieces(cold_part *p, FILE *f, double since)
 }
 
 /* Starts this program with the arguments that it was given, and --part NAME after them. */
-static sg_status start(const sg_settings *s, const char *name, int out, pid_t *child, sg_error *e)
+static sg_status run_part(cold_part *p, const sg_settings *s, const char *name, sg_error *e)
 {
-    const char                *argument[ARGUMENTS + 3];
-    int                        n = 0;
-    posix_spawn_file_actions_t actions;
+    const char  *argument[ARGUMENTS + 3];
+    int          n = 0, ends[2], status = 0;
+    const double since = sg_seconds();
     for (; s->arguments[n]; n++) {
         if (n == ARGUMENTS) return sg_error_set(e, SG_E_ARG, "bench cold: more than %d arguments", ARGUMENTS);
         argument[n] = s->arguments[n];
@@ -112,32 +111,21 @@ static sg_status start(const sg_settings *s, const char *name, int out, pid_t *c
     argument[n++] = "--part";
     argument[n++] = name;
     argument[n] = NULL;
-    int failed = posix_spawn_file_actions_init(&actions);
-    if (!failed) {
-        failed = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-        if (!failed)
-            failed = posix_spawn(child, "/proc/self/exe", &actions, NULL, (char **)(uintptr_t)argument, environ);
-        posix_spawn_file_actions_destroy(&actions);
-    }
-    return failed ? sg_error_set(e, SG_E_DEVICE, "bench cold: it cannot start itself: %s", strerror(failed)) : SG_OK;
-}
-
-static sg_status run_part(cold_part *p, const sg_settings *s, const char *name, sg_error *e)
-{
-    int          ends[2], status = 0;
-    pid_t        child = 0;
-    const double since = sg_seconds();
     if (pipe2(ends, O_CLOEXEC)) return sg_error_set(e, SG_E_DEVICE, "bench cold: no pipe");
-    const sg_status started = start(s, name, ends[1], &child, e);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        execv("/proc/self/exe", (char **)(uintptr_t)argument);
+        _exit(EXIT_FAILURE);
+    }
     close(ends[1]);
     FILE *const f = fdopen(ends[0], "r");
     if (f) read_pieces(p, f, since);
     if (f) fclose(f);
-    if (started) return started;
-    while (waitpid(child, &status, 0) < 0 && !sg_interrupt_asked()) continue;
+    while (child > 0 && waitpid(child, &status, 0) < 0 && !sg_interrupt_asked()) continue;
     p->seconds = sg_seconds() - since;
     if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
-    if (!f || !WIFEXITED(status) || WEXITSTATUS(status))
+    if (child < 0 || !f || !WIFEXITED(status) || WEXITSTATUS(status))
         return sg_error_set(e, SG_E_DEVICE, "bench cold: the process for --part %s failed", name);
     return SG_OK;
 }
@@ -171,43 +159,53 @@ static double piece_of(const cold_bench *c, const char *name)
     return 0;
 }
 
-/* The first step over the second; 0 where there is none. */
-static double first_step(const cold_bench *c)
-{
-    const double second = piece_of(c, "second step");
-    return second > 0 ? piece_of(c, "first step") / second : 0;
-}
+/* What both reports tell of the processes. */
+typedef struct facts {
+    const char *device; /* as the backend names it, after the start of its process */
+    struct {
+        const char *what, *key;
+        double      seconds;
+    } row[4];
+    double first_step; /* over the second; 0 where there is none */
+} facts;
 
-/* As the backend names it, after the start of its process. */
-static const char *device_of(const cold_bench *c) { return c->turn[BACKEND][0].name[1]; }
+static facts facts_of(const cold_bench *c)
+{
+    const double empty = median(c, CONTEXT, -1), clip = median(c, CLIP, -1), second = piece_of(c, "second step");
+    return (facts){c->turn[BACKEND][0].name[1],
+                   {{"opens the device and does nothing", "context_seconds", empty},
+                    {"opens the backend with its libraries", "backend_seconds", median(c, BACKEND, -1)},
+                    {"renders a clip", "clip_seconds", clip},
+                    {"renders a clip, above doing nothing", "above_context_seconds", clip - empty}},
+                   second > 0 ? piece_of(c, "first step") / second : 0};
+}
 
 static void print_row(const char *name, double seconds) { printf("%-40s %10.1f\n", name, seconds * 1e3); }
 
 static void print_all(const cold_bench *c)
 {
-    const double           empty = median(c, CONTEXT, -1), clip = median(c, CLIP, -1);
+    const facts            f = facts_of(c);
     const cold_part *const p = &c->turn[CLIP][0];
-    sg_print(stdout, "on %s, median of %d turn%s\n\n", device_of(c), c->turns, sg_plural(c->turns));
+    sg_print(stdout, "on %s, median of %d turn%s\n\n", f.device, c->turns, sg_plural(c->turns));
     printf("%-40s %10s\n", "process", "ms");
-    print_row("opens the device and does nothing", empty);
-    print_row("opens the backend with its libraries", median(c, BACKEND, -1));
-    print_row("renders a clip", clip);
-    print_row("renders a clip, above doing nothing", clip - empty);
+    for (int i = 0; i < 4; i++) print_row(f.row[i].what, f.row[i].seconds);
     printf("\n%-40s %10s\n", "of the clip", "ms");
     for (int i = 0; i < p->pieces; i++) print_row(p->name[i], median(c, CLIP, i));
-    if (first_step(c) > 0) printf("\nthe first step takes %.3f times as long as the second\n", first_step(c));
+    if (f.first_step > 0) printf("\nthe first step takes %.3f times as long as the second\n", f.first_step);
 }
 
 static json_t *all_json(const cold_bench *c)
 {
-    const double           empty = median(c, CONTEXT, -1), clip = median(c, CLIP, -1);
+    const facts            f = facts_of(c);
     const cold_part *const p = &c->turn[CLIP][0];
-    json_t                *pieces = json_array();
+    json_t                *j =
+        json_pack("{s:s, s:i, s:f}", "device", f.device, "turns", c->turns, "first_step_over_second", f.first_step);
+    json_t *pieces = json_array();
+    for (int i = 0; i < 4; i++) sg_json_set(&j, f.row[i].key, json_real(f.row[i].seconds));
     for (int i = 0; i < p->pieces; i++)
         sg_json_append(&pieces, json_pack("{s:s, s:f}", "piece", p->name[i], "seconds", median(c, CLIP, i)));
-    return json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:o}", "device", device_of(c), "turns", c->turns,
-                     "context_seconds", empty, "backend_seconds", median(c, BACKEND, -1), "clip_seconds", clip,
-                     "above_context_seconds", clip - empty, "first_step_over_second", first_step(c), "pieces", pieces);
+    sg_json_set(&j, "pieces", pieces);
+    return j;
 }
 
 /* ---- the work ---- */

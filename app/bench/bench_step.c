@@ -103,18 +103,15 @@ static double floor_of(const sg_bench *b, const sg_trace_row *r)
 /* "F32 2304x384 = 2304x1152, 384x1152, BF16 384": output, then inputs, a dtype where it changes. */
 static const char *tensors_text(char *text, size_t size, const sg_trace_row *r)
 {
-    size_t at = 0;
-    int    type = -1;
+    int type = -1;
     text[0] = '\0';
-    for (int i = 0; i < r->tensors && at < size; i++) {
+    for (int i = 0; i < r->tensors; i++) {
         const sg_tensor *const t = &r->t[i];
         if (t->rank == 0) continue;
-        at += (size_t)snprintf(text + at, size - at, "%s", i == 0 ? "" : i > 1 ? ", " : r->adds ? " += " : " = ");
-        if (at < size && (int)t->dtype != type)
-            at += (size_t)snprintf(text + at, size - at, "%s ", sg_dtype_name(t->dtype));
+        sg_text_append(text, size, "%s", i == 0 ? "" : i > 1 ? ", " : r->adds ? " += " : " = ");
+        if ((int)t->dtype != type) sg_text_append(text, size, "%s ", sg_dtype_name(t->dtype));
         type = (int)t->dtype;
-        for (int k = 0; k < t->rank && at < size; k++)
-            at += (size_t)snprintf(text + at, size - at, k ? "x%lld" : "%lld", (long long)t->dim[k]);
+        for (int k = 0; k < t->rank; k++) sg_text_append(text, size, k ? "x%lld" : "%lld", (long long)t->dim[k]);
     }
     return text;
 }
@@ -128,8 +125,8 @@ static int by_seconds(const void *a, const void *b)
 typedef struct sums {
     int64_t calls;
     double  seconds, floor, flops, bytes; /* of all ops */
-    double  matmul_seconds,
-        matmul_ceiling; /* matrix products and attention: time, and time at the ceilings of their dtypes */
+    /* Of matrix products and attention: time, and time at the ceilings of their dtypes. */
+    double matmul_seconds, matmul_ceiling;
 } sums;
 
 static sums sums_of(const sg_bench *b, const series *p)

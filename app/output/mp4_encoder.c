@@ -135,49 +135,29 @@ static bool takes_a_frame(const AVCodec *encoder, const sg_clip *clip)
     return taken;
 }
 
-static bool in_list(const char *name, const char *const *list)
+/* The first usual one that takes a frame. */
+static const AVCodec *find(const sg_clip *clip)
 {
-    while (*list && strcmp(*list, name) != 0) list++;
-    return *list;
-}
-
-static const AVCodec *find_other(const char *const *list, const sg_clip *clip)
-{
-    void          *at = NULL;
-    const AVCodec *c;
-    while ((c = av_codec_iterate(&at)) != NULL)
-        if (c->id == AV_CODEC_ID_H264 && av_codec_is_encoder(c) && !in_list(c->name, list) && takes_a_frame(c, clip))
-            return c;
-    return NULL;
-}
-
-static const AVCodec *find(const char *const *list, const sg_clip *clip)
-{
-    const AVCodec *found = NULL;
     av_log_set_level(AV_LOG_QUIET);
-    for (const char *const *name = list; *name && !found; name++) {
-        const AVCodec *const c = avcodec_find_encoder_by_name(*name);
-        if (strcmp(*name, OTHERS) == 0)
-            found = find_other(list, clip);
-        else if (c && takes_a_frame(c, clip))
-            found = c;
+    for (const char *const *name = usual; *name; name++) {
+        void          *at = NULL;
+        const bool     others = strcmp(*name, OTHERS) == 0;
+        const AVCodec *c = others ? av_codec_iterate(&at) : avcodec_find_encoder_by_name(*name);
+        for (; c; c = others ? av_codec_iterate(&at) : NULL)
+            if ((!others || (c->id == AV_CODEC_ID_H264 && av_codec_is_encoder(c))) && takes_a_frame(c, clip)) return c;
     }
-    return found;
+    return NULL;
 }
 
 const AVCodec *sg_mp4_encoder_find(const sg_clip *clip)
 {
-    static pthread_mutex_t    mutex = PTHREAD_MUTEX_INITIALIZER;
-    static const char *const *list; /* these are of the last answer; NULL: there is none */
-    static sg_clip            of;
-    static const AVCodec     *found;
-    const char *const *const  asked = clip->encoders ? clip->encoders : usual;
-    sg_clip                   sized = *clip;
-    if (!clip->width) sized = (sg_clip){.width = 640, .height = 480, .fps = 16};
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static sg_clip         of; /* these are of the last answer */
+    static const AVCodec  *found;
+    const sg_clip          sized = clip->width ? *clip : (sg_clip){.width = 640, .height = 480, .fps = 16};
     pthread_mutex_lock(&mutex);
-    if (list != asked || of.width != sized.width || of.height != sized.height || of.fps != sized.fps) {
-        found = find(asked, &sized);
-        list = asked;
+    if (of.width != sized.width || of.height != sized.height || of.fps != sized.fps) {
+        found = find(&sized);
         of = sized;
     }
     const AVCodec *const answer = found;

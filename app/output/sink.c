@@ -1,5 +1,6 @@
 /* sink.c - the formats, and the queue between whoever renders and whoever writes. */
 #include "sink.h"
+#include "base/text.h"
 #include "base/thread.h"
 
 #include <pthread.h>
@@ -40,19 +41,13 @@ struct sg_sink {
 
 const char *sg_sink_default_name(int frames) { return frames == 1 ? "out.png" : SG_FFMPEG ? "out.mp4" : "out.y4m"; }
 
-static bool has_ending(const char *path, const char *ending, size_t n)
-{
-    const size_t length = strlen(path);
-    return length > n && strncasecmp(path + length - n, ending, n) == 0;
-}
-
+/* endings: parted by blanks. */
 static bool has_one_of(const char *path, const char *endings)
 {
-    while (*endings) {
-        const size_t n = strcspn(endings, " ");
-        if (has_ending(path, endings, n)) return true;
-        endings += n;
-        endings += strspn(endings, " ");
+    const size_t length = strlen(path);
+    for (size_t n; *endings; endings += n + (endings[n] == ' ')) {
+        n = strcspn(endings, " ");
+        if (length > n && strncasecmp(path + length - n, endings, n) == 0) return true;
     }
     return false;
 }
@@ -68,12 +63,12 @@ static const sg_sink_type *find_type(const char *path)
 /* Those of `among`, or all where it is NULL. */
 static const char *list_endings(char *text, size_t size, const char *among)
 {
-    size_t n = 0;
-    for (int i = 0; i < TYPES && n < size; i++) {
+    *text = '\0';
+    for (int i = 0; i < TYPES; i++) {
         const char *const ending = types[i]->endings;
         const size_t      length = strcspn(ending, " ");
         if (!among || memmem(among, strlen(among), ending, length))
-            n += (size_t)snprintf(text + n, size - n, "%s%.*s", n ? ", " : "", (int)length, ending);
+            sg_text_append(text, size, "%s%.*s", *text ? ", " : "", (int)length, ending);
     }
     return text;
 }

@@ -100,8 +100,10 @@ typedef struct job {
     const char     *name;
     png_structp     png;
     png_infop       info;
-    sg_output_file *out; /* writing */
-    FILE           *in;  /* reading */
+    sg_output_file *out; /* writing these */
+    const sg_clip  *clip;
+    const uint8_t  *rgb;
+    FILE           *in; /* reading */
     sg_error        error;
     jmp_buf         jump;
 } job;
@@ -138,20 +140,15 @@ static void open_info(job *j)
     longjmp(j->jump, 1);
 }
 
-static void put_settings(job *j, const char *settings)
+static void write_picture(job *j)
 {
-    char      keyword[] = KEYWORD, software_key[] = "Software", software[] = "sparge-gen " SG_VERSION;
-    png_text  text[2] = {{.compression = PNG_TEXT_COMPRESSION_NONE, .key = software_key, .text = software}};
-    const int n = settings ? 2 : 1;
-    /* libpng declares the text as writable, but only reads it. */
-    text[1] =
-        (png_text){.compression = PNG_ITXT_COMPRESSION_NONE, .key = keyword, .text = (png_charp)(uintptr_t)settings};
-    png_set_text(j->png, j->info, text, n);
-}
-
-static void write_picture(job *j, const sg_clip *clip, const uint8_t *rgb)
-{
-    const int level = clip->has_png_level ? clip->png_level : USUAL_LEVEL;
+    const sg_clip *const clip = j->clip;
+    const int            level = clip->has_png_level ? clip->png_level : USUAL_LEVEL;
+    char                 keyword[] = KEYWORD, software_key[] = "Software", software[] = "sparge-gen " SG_VERSION;
+    const png_text       text[] = {
+              {.compression = PNG_TEXT_COMPRESSION_NONE, .key = software_key, .text = software},
+              /* libpng declares the text as writable, but only reads it */
+              {.compression = PNG_ITXT_COMPRESSION_NONE, .key = keyword, .text = (png_charp)(uintptr_t)clip->settings}};
     j->png = png_create_write_struct(PNG_LIBPNG_VER_STRING, j, on_error, on_warning);
     open_info(j);
     png_set_write_fn(j->png, j, on_write, on_flush);
@@ -161,24 +158,24 @@ static void write_picture(job *j, const sg_clip *clip, const uint8_t *rgb)
     png_set_compression_strategy(j->png, levels[level].strategy);
     png_set_filter(j->png, PNG_FILTER_TYPE_BASE, levels[level].filters);
     png_set_sRGB(j->png, j->info, PNG_sRGB_INTENT_PERCEPTUAL);
-    put_settings(j, clip->settings);
+    png_set_text(j->png, j->info, text, clip->settings ? 2 : 1);
     png_write_info(j->png, j->info);
-    for (int y = 0; y < clip->height; y++) png_write_row(j->png, rgb + (size_t)y * (size_t)clip->width * 3);
+    for (int y = 0; y < clip->height; y++) png_write_row(j->png, j->rgb + sg_image_bytes(clip->width, y));
     png_write_end(j->png, j->info);
 }
 
 /* Only this frame holds the jump's target, and it changes no local after setting it. */
-static void write_picture_caught(job *j, const sg_clip *clip, const uint8_t *rgb)
+static void caught(job *j, void (*work)(job *j))
 {
-    if (setjmp(j->jump) == 0) write_picture(j, clip, rgb);
+    if (setjmp(j->jump) == 0) work(j);
 }
 
 static sg_status png_write(void *state, const sg_clip *clip, sg_output_file *file, int index, const uint8_t *rgb,
                            sg_error *e)
 {
-    job j = {.name = clip->path, .out = file};
+    job j = {.name = clip->path, .out = file, .clip = clip, .rgb = rgb};
     (void)state, (void)index;
-    write_picture_caught(&j, clip, rgb);
+    caught(&j, write_picture);
     png_destroy_write_struct(&j.png, &j.info);
     return sg_error_copy(e, &j.error);
 }
@@ -191,16 +188,11 @@ static void read_head(job *j)
     png_read_info(j->png, j->info);
 }
 
-static void read_head_caught(job *j)
-{
-    if (setjmp(j->jump) == 0) read_head(j);
-}
-
 static sg_status png_read(const char *path, const sg_map *file, char **out, sg_error *e)
 {
     job j = {.name = path, .in = fmemopen((void *)(uintptr_t)file->data, file->size, "rb")};
     if (!j.in) return sg_error_memory(e, path);
-    read_head_caught(&j);
+    caught(&j, read_head);
     png_textp text = NULL;
     int       n = 0;
     if (j.error.code == SG_OK) png_get_text(j.png, j.info, &text, &n);

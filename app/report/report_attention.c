@@ -39,14 +39,14 @@ static void add(sum *t, const sg_attention_count *c)
     if (n == 1 || kept > t->most) t->most = kept;
 }
 
-/* Of one layer of one step, over its passes; -1: of all layers. */
-static sum of_step(const sg_attention_record *r, int step, int layer)
+/* Over the passes of a step or, for -1, of all; of a layer or, for -1, of all. */
+static sum sum_of(const sg_attention_record *r, int step, int layer)
 {
-    sum t = {0};
-    for (int p = 0; p < r->passes; p++)
-        for (int l = 0; l < r->layers; l++)
-            if (layer < 0 || l == layer)
-                add(&t, &r->count[((size_t)step * (size_t)r->passes + (size_t)p) * (size_t)r->layers + (size_t)l]);
+    sum       t = {0};
+    const int entries = r->passes * r->layers, end = step < 0 ? r->steps : step + 1;
+    for (int i = step < 0 ? 0 : step; i < end; i++)
+        for (int k = 0; k < entries; k++)
+            if (layer < 0 || k % r->layers == layer) add(&t, &r->count[(size_t)i * (size_t)entries + (size_t)k]);
     return t;
 }
 
@@ -67,11 +67,6 @@ static sg_attention_why why_of(const sum *t)
     return SG_WHY_POLICY;
 }
 
-static size_t entries_of(const sg_attention_record *r)
-{
-    return (size_t)r->steps * (size_t)r->passes * (size_t)r->layers;
-}
-
 /* ---- for people ---- */
 
 /* The layers of a step that were named to be dense. */
@@ -85,14 +80,14 @@ static void append_layers(char *text, size_t size, const sum *t, const sg_attent
 
 const char *sg_attention_summary(char *text, size_t size, const sg_attention_record *r)
 {
-    sum all = {0}, last = {0};
-    int steps[3] = {0};
+    const sum all = sum_of(r, -1, -1);
+    sum       last = {0};
+    int       steps[3] = {0};
     *text = '\0';
     for (int i = 0; i < r->steps; i++) {
-        last = of_step(r, i, -1);
+        last = sum_of(r, i, -1);
         steps[kind_of(&last)]++;
     }
-    for (size_t k = 0; k < entries_of(r); k++) add(&all, &r->count[k]);
     const sg_attention_kind kind = kind_of(&all);
     if (kind == SG_ATTENTION_DENSE) return text;
     if (kind == SG_ATTENTION_SPARGE)
@@ -112,7 +107,7 @@ const char *sg_attention_step_text(char *text, size_t size, const sg_attention_r
 {
     static const char *const why[] = {"", "the sequence is short", "one of the first steps", "",
                                       "the backend knows no other"};
-    const sum                t = of_step(r, step, -1);
+    const sum                t = sum_of(r, step, -1);
     const sg_attention_kind  kind = kind_of(&t);
     const sg_attention_why   reason = why_of(&t);
     snprintf(text, size, "step %*d  %-6s", r->steps > 99 ? 3 : 2, step + 1, sg_attention_names[kind]);
@@ -211,15 +206,13 @@ static json_t *stage_seconds(const sg_trace *trace)
 
 json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, const sg_trace *trace)
 {
-    json_t *entries = json_array(), *totals;
-    sum     all = {0};
-    for (size_t k = 0; k < entries_of(r); k++) add(&all, &r->count[k]);
+    const sum all = sum_of(r, -1, -1);
+    json_t   *entries = json_array(), *totals = counts(&all);
     for (int i = 0; i < r->steps; i++)
         for (int l = 0; l < r->layers; l++) {
-            const sum t = of_step(r, i, l);
+            const sum t = sum_of(r, i, l);
             if (t.entries) sg_json_append(&entries, entry(i, l, &t));
         }
-    totals = counts(&all);
     for (int k = 0; k < 3; k++) /* layers, of each pass */
         sg_json_set(&totals, sg_attention_names[k], json_integer(all.of_kind[k]));
     return json_pack("{s:o, s:o, s:o, s:o*}", "policy", sg_report_policy(p), "totals", totals, "layers", entries,

@@ -1,50 +1,45 @@
 /* report_result.c - see report_result.h. */
 #include "report_result.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdio.h>
 
 static const char *clip(const sg_result *r) { return r->images ? "image" : "clip"; }
 
-static const char *plural(int n) { return n == 1 ? "" : "s"; }
-
 /* "attention 2.10x as fast, clip 1.27x" */
-static int add_time(char *text, size_t size, const sg_result *r)
+static void add_time(char *text, const sg_result *r)
 {
     const bool part = !isnan(r->part_speed.mean), whole = !isnan(r->clip_speed.mean);
-    char       of_part[96] = "", of_clip[64];
-    if (!part && !whole) return snprintf(text, size, "not distinguishable in time");
     if (part)
-        snprintf(of_part, sizeof of_part, "%.20s %.2fx as fast, ", r->part, r->part_speed.mean);
-    else if (!isnan(r->part_speed.low))
-        snprintf(of_part, sizeof of_part, "%.20s not distinguishable in time, ", r->part);
+        sg_text_append(text, SG_RESULT_TEXT, "%.20s %.2fx as fast, ", r->part, r->part_speed.mean);
+    else if (whole && !isnan(r->part_speed.low))
+        sg_text_append(text, SG_RESULT_TEXT, "%.20s not distinguishable in time, ", r->part);
     if (whole)
-        snprintf(of_clip, sizeof of_clip, "%s %.2fx%s", clip(r), r->clip_speed.mean, part ? "" : " as fast");
+        sg_text_append(text, SG_RESULT_TEXT, "%s %.2fx%s", clip(r), r->clip_speed.mean, part ? "" : " as fast");
     else
-        snprintf(of_clip, sizeof of_clip, "%s not distinguishable in time", clip(r));
-    return snprintf(text, size, "%s%s", of_part, of_clip);
+        sg_text_append(text, SG_RESULT_TEXT, "%s%snot distinguishable in time", part ? clip(r) : "", part ? " " : "");
 }
 
 const char *sg_result_text(char *text, const sg_result *r)
 {
-    const size_t size = SG_RESULT_TEXT;
-    int          n = snprintf(text, size, "%.120s: ", r->arm);
+    const bool same = isinf(r->psnr);
+    const int  counted = r->clips - (same ? 0 : r->identical);
+    snprintf(text, SG_RESULT_TEXT, "%.120s: ", r->arm);
     if (isnan(r->psnr)) {
-        snprintf(text + n, size - (size_t)n, "nothing was compared with %.120s", r->first);
+        sg_text_append(text, SG_RESULT_TEXT, "nothing was compared with %.120s", r->first);
         return text;
     }
-    n += add_time(text + n, size - (size_t)n, r);
-    if (isinf(r->psnr))
-        n += snprintf(text + n, size - (size_t)n, ", every %s equal to that of %.120s", r->images ? "image" : "frame",
-                      r->first);
+    add_time(text, r);
+    if (same)
+        sg_text_append(text, SG_RESULT_TEXT, ", every %s equal to that of %.120s", r->images ? "image" : "frame",
+                       r->first);
     else
-        n += snprintf(text + n, size - (size_t)n, ", %.1f dB to %.120s", r->psnr, r->first);
-    const int counted = r->clips - (isinf(r->psnr) ? 0 : r->identical);
+        sg_text_append(text, SG_RESULT_TEXT, ", %.1f dB to %.120s", r->psnr, r->first);
     if (counted > 0)
-        n += snprintf(text + n, size - (size_t)n, " %s %d %s%s", isinf(r->psnr) ? "in" : "over", counted, clip(r),
-                      plural(counted));
-    if (isfinite(r->psnr) && r->identical)
-        snprintf(text + n, size - (size_t)n, ", %d equal %.20s%s not counted", r->identical,
-                 r->images ? "image" : r->what, plural(r->identical));
+        sg_text_append(text, SG_RESULT_TEXT, " %s %d %s%s", same ? "in" : "over", counted, clip(r), sg_plural(counted));
+    if (!same && r->identical)
+        sg_text_append(text, SG_RESULT_TEXT, ", %d equal %.20s%s not counted", r->identical,
+                       r->images ? "image" : r->what, sg_plural(r->identical));
     return text;
 }
