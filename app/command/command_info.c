@@ -90,25 +90,25 @@ static sg_status settings_info(const char *path, char *text, const sg_settings *
     }
     doubt_thresholds(doubt, sizeof doubt, settings, "cache_threshold", s);
     doubt_thresholds(doubt, sizeof doubt, settings, "tuned", s);
-    sg_status status = SG_OK;
     if (s->info_json) {
         if (*doubt) sg_json_set(&settings, "doubt", sg_report_name(doubt));
-        status = sg_report_save("-", settings, e);
-    } else {
-        const char *key;
-        json_t     *value;
-        json_object_foreach(settings, key, value)
-        {
-            sg_print_escaped(stdout, key, "");
-            printf("%*s ", strlen(key) < 16 ? (int)(16 - strlen(key)) : 0, "");
-            sg_print_value(stdout, value);
-            putchar('\n');
-        }
-        if (*doubt) sg_print(stdout, "%-16s %s\n", "doubt", doubt);
-        print_command(settings, path);
+        return sg_report_take("-", settings, e);
     }
+    const char *key;
+    json_t     *value;
+    json_object_foreach(settings, key, value)
+    {
+        sg_print_escaped(stdout, key, "");
+        printf("%*s ", strlen(key) < 16 ? (int)(16 - strlen(key)) : 0, "");
+        sg_print_value(stdout, value);
+        putchar('
+');
+    }
+    if (*doubt) sg_print(stdout, "%-16s %s
+", "doubt", doubt);
+    print_command(settings, path);
     json_decref(settings);
-    return status;
+    return SG_OK;
 }
 
 /* ---- a model ---- */
@@ -124,34 +124,26 @@ static bool holds_weights(const char *path)
            (n == sizeof b && (memcmp(b, "GGUF", 4) == 0 || memcmp(b, "PK\3\4", 4) == 0 || (b[8] == '{' && b[7] == 0)));
 }
 
-static const char *bytes_text(char *text, size_t size, double bytes)
+static const char *scaled(char text[32], double v, double step, const char *const *unit)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    int                      i = 0;
-    while (bytes >= 1000 && i < 4) bytes /= 1024, i++;
-    snprintf(text, size, i == 0 || bytes >= 100 ? "%.0f %s" : "%.1f %s", bytes, units[i]);
+    int i = 0;
+    for (; v >= 1000 && unit[i + 1]; i++) v /= step;
+    snprintf(text, 32, i == 0 || v >= 100 ? "%.0f%s" : "%.1f%s", v, unit[i]);
     return text;
 }
 
-static const char *count_text(char *text, size_t size, double n)
-{
-    static const char *const units[] = {"", " K", " M", " G"};
-    int                      i = 0;
-    while (n >= 1000 && i < 3) n /= 1000, i++;
-    snprintf(text, size, i == 0 || n >= 100 ? "%.0f%s" : "%.1f%s", n, units[i]);
-    return text;
-}
+static const char *const bytes_units[] = {" B", " KiB", " MiB", " GiB", " TiB", NULL};
+static const char *const count_units[] = {"", " K", " M", " G", NULL};
+#define BYTES(n) scaled((char[32]){0}, (double)(n), 1024, bytes_units)
+#define COUNT(n) scaled((char[32]){0}, (double)(n), 1000, count_units)
 
 static void print_components(const sg_model_info *info)
 {
     printf("%-15s %-30s %10s %10s %6s %-6s %s\n", "component", "class", "numbers", "on disk", "files", "type", "");
     for (int i = 0; i < info->components; i++) {
         const sg_component_info *c = &info->component[i];
-        char                     numbers[32] = "", size[32] = "", files[16] = "";
-        if (c->parameters) count_text(numbers, sizeof numbers, (double)c->parameters);
-        if (c->bytes) bytes_text(size, sizeof size, (double)c->bytes);
-        if (c->files) snprintf(files, sizeof files, "%d", c->files);
-        sg_print(stdout, "%-15s %-30s %10s %10s %6s %-6s %s\n", c->name, c->class_name, numbers, size, files, c->dtype,
+        sg_print(stdout, "%-15s %-30s %10s %10s %6.0d %-6s %s\n", c->name, c->class_name,
+                 c->parameters ? COUNT(c->parameters) : "", c->bytes ? BYTES(c->bytes) : "", c->files, c->dtype,
                  c->summary);
     }
 }
@@ -223,8 +215,7 @@ static void print_phase(const sg_phase_plan *p)
     if (strcmp(name, "text") == 0) name = "prompt";
     snprintf(text, sizeof text, p->number > 1 ? "%s %d" : "%s", name, p->number);
     printf("%-10s", text);
-    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
-        printf(" %10s", bytes_text((char[32]){0}, 32, (double)bytes[i]));
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) printf(" %10s", BYTES(bytes[i]));
     printf(" %10.3g\n", p->flops * 1e-12);
 }
 
@@ -279,7 +270,6 @@ static void print_render(const model_summary *t)
 
 static void print_model(const model_summary *t)
 {
-    char                 text[4][32];
     const sg_plan *const p = &t->now.plan;
     sg_print(stdout, "%s: %s\n%s\n", t->session.model.name, t->session.info.family, t->session.model.dir);
     if (t->world) sg_print(stdout, "%s\n", t->world);
@@ -295,17 +285,14 @@ static void print_model(const model_summary *t)
     printf("%-10s %10s %10s %10s %10s %10s %10s\n", "phase", "weights", "from file", "packed", "work", "peak", "TFLOP");
     for (int i = 0; i < p->phases; i++) print_phase(&p->phase[i]);
     printf("peak       %s, with %s of program and libraries and %s of output; %s of %s must be free%s\n",
-           bytes_text(text[0], sizeof text[0], (double)p->peak), bytes_text(text[1], sizeof text[1], (double)p->base),
-           bytes_text(text[2], sizeof text[2], (double)p->output), bytes_text(text[3], sizeof text[3], (double)p->need),
-           bytes_text((char[32]){0}, 32, (double)p->available), p->need > p->available ? ": does not fit" : "");
+           BYTES(p->peak), BYTES(p->base), BYTES(p->output), BYTES(p->need), BYTES(p->available),
+           p->need > p->available ? ": does not fit" : "");
     if (p->untiled)
-        printf("decoding   in tiles, since whole frames would take %s of work (--vae-tiling)\n",
-               bytes_text(text[0], sizeof text[0], (double)p->untiled));
+        printf("decoding   in tiles, since whole frames would take %s of work (--vae-tiling)\n", BYTES(p->untiled));
     for (int i = 0; i < p->phases; i++)
         if (p->phase[i].host)
             printf("offload    %s of the %s stay on the host, all but two blocks at a time; %s are free there\n",
-                   bytes_text(text[0], sizeof text[0], (double)p->phase[i].host), sg_offloaded_part(&p->phase[i]),
-                   bytes_text(text[1], sizeof text[1], (double)p->host_free));
+                   BYTES(p->phase[i].host), sg_offloaded_part(&p->phase[i]), BYTES(p->host_free));
 }
 
 static json_t *component_json(const sg_component_info *c)

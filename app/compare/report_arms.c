@@ -230,10 +230,9 @@ static json_t *side_json(const sg_comparison *c)
 static json_t *sheet_json(const sg_comparison *c)
 {
     const sg_collage collage = collage_of(c);
-    int              column[SG_COLLAGE_COLUMNS];
+    const int        count = sg_collage_columns(collage.frames);
     json_t          *columns = json_array();
-    for (int i = 0, count = sg_collage_columns(column, collage.frames); i < count; i++)
-        sg_json_append(&columns, json_integer(column[i]));
+    for (int i = 0; i < count; i++) sg_json_append(&columns, json_integer(sg_collage_frame(i, count, collage.frames)));
     return json_pack("{s:s, s:i, s:i, s:i, s:o}", "file", c->sheet, "width", c->sheet_size[0], "height",
                      c->sheet_size[1], "picture_height", sg_collage_sheet_picture(&collage), "columns", columns);
 }

@@ -89,42 +89,39 @@ void sg_collage_side(const sg_image *on, const sg_collage *c, int i, sg_caption 
 
 /* ---- the contact sheet ---- */
 
+/* Pictures in columns: how many, and the size of one, shrunk by a whole number. */
 typedef struct sheet {
-    int columns, shrink, width, height, strip; /* width and height of one picture */
-    int frame[SG_COLLAGE_COLUMNS];
+    int columns, shrink, width, height;
 } sheet;
 
-static int spread(int *column, int most, int frames)
+static sheet sheet_of(const sg_collage *c, int columns, int shrink)
 {
-    const int count = frames < most ? frames : most;
-    for (int k = 0; k < count; k++) column[k] = count > 1 ? (int)((int64_t)k * (frames - 1) / (count - 1)) : 0;
-    return count;
+    return (sheet){columns, shrink, c->width / shrink, c->height / shrink};
 }
 
-int sg_collage_columns(int column[SG_COLLAGE_COLUMNS], int frames)
+int sg_collage_columns(int frames) { return frames < SG_COLLAGE_COLUMNS ? frames : SG_COLLAGE_COLUMNS; }
+
+int sg_collage_frame(int k, int count, int frames)
 {
-    return spread(column, SG_COLLAGE_COLUMNS, frames);
+    return count > 1 ? (int)((int64_t)k * (frames - 1) / (count - 1)) : 0;
 }
 
-static sheet sheet_of(const sg_collage *c)
+static sheet contact_of(const sg_collage *c)
 {
-    sheet s = {.shrink = 1};
-    s.columns = sg_collage_columns(s.frame, c->frames);
-    while (s.columns * (c->width / s.shrink) > WIDEST) s.shrink++;
-    s.width = c->width / s.shrink;
-    s.height = c->height / s.shrink;
-    s.strip = strip_height(s.width, SHEET_LINES);
-    return s;
+    const int columns = sg_collage_columns(c->frames);
+    int       shrink = 1;
+    while (columns * (c->width / shrink) > WIDEST) shrink++;
+    return sheet_of(c, columns, shrink);
 }
 
 void sg_collage_sheet_size(const sg_collage *c, int *width, int *height)
 {
-    const sheet s = sheet_of(c);
+    const sheet s = contact_of(c);
     *width = s.columns * s.width;
-    *height = c->arms * (s.height + s.strip);
+    *height = c->arms * (s.height + strip_height(s.width, SHEET_LINES));
 }
 
-int sg_collage_sheet_picture(const sg_collage *c) { return sheet_of(c).height; }
+int sg_collage_sheet_picture(const sg_collage *c) { return contact_of(c).height; }
 
 /* Each pixel is the mean of shrink x shrink. */
 static void shrink(const sg_image *on, const sg_collage *c, const sheet *s, int x, int y, const uint8_t *from)
@@ -143,16 +140,18 @@ static void shrink(const sg_image *on, const sg_collage *c, const sheet *s, int 
 
 void sg_collage_sheet(const sg_image *on, const sg_collage *c, const char *const *line)
 {
-    const sheet s = sheet_of(c);
+    const sheet s = contact_of(c);
+    const int   strip = strip_height(s.width, SHEET_LINES);
     clear(on);
     for (int arm = 0; arm < c->arms; arm++) {
-        const int y = arm * (s.height + s.strip);
+        const int y = arm * (s.height + strip);
         draw_line(on, 0, y, on->width, s.width, 0, line[arm]);
         for (int k = 0; k < s.columns; k++) {
-            char text[32];
-            snprintf(text, sizeof text, "frame %d", s.frame[k] + 1);
+            char      text[32];
+            const int frame = sg_collage_frame(k, s.columns, c->frames);
+            snprintf(text, sizeof text, "frame %d", frame + 1);
             draw_line(on, k * s.width, y, s.width, s.width, 1, text);
-            shrink(on, c, &s, k * s.width, y + s.strip, frame_of(c, arm, s.frame[k]));
+            shrink(on, c, &s, k * s.width, y + strip, frame_of(c, arm, frame));
         }
     }
 }
@@ -163,32 +162,24 @@ enum { GAP = 4 };
 
 static int grid_side(int count, int side) { return count * side + (count - 1) * GAP; }
 
-static sheet grid_of(const sg_collage *c, int *down)
+static sheet grid_of(const sg_collage *c, int *width, int *height)
 {
     sheet s = {.columns = 1};
     while (s.columns * s.columns < c->arms) s.columns++;
-    *down = (c->arms + s.columns - 1) / s.columns;
     do {
-        s.shrink++;
-        s.width = c->width / s.shrink;
-        s.height = c->height / s.shrink;
-    } while (s.width > 1 && s.height > 1 &&
-             (grid_side(s.columns, s.width) > SG_COLLAGE_GRID || grid_side(*down, s.height) > SG_COLLAGE_GRID));
+        s = sheet_of(c, s.columns, s.shrink + 1);
+        *width = grid_side(s.columns, s.width);
+        *height = grid_side((c->arms + s.columns - 1) / s.columns, s.height);
+    } while (s.width > 1 && s.height > 1 && (*width > SG_COLLAGE_GRID || *height > SG_COLLAGE_GRID));
     return s;
 }
 
-void sg_collage_grid_size(const sg_collage *c, int *width, int *height)
-{
-    int         down;
-    const sheet s = grid_of(c, &down);
-    *width = grid_side(s.columns, s.width);
-    *height = grid_side(down, s.height);
-}
+void sg_collage_grid_size(const sg_collage *c, int *width, int *height) { (void)grid_of(c, width, height); }
 
 void sg_collage_grid_put(const sg_image *on, const sg_collage *c, int k, const uint8_t *picture)
 {
-    int         down;
-    const sheet s = grid_of(c, &down);
+    int         width, height;
+    const sheet s = grid_of(c, &width, &height);
     shrink(on, c, &s, k % s.columns * (s.width + GAP), k / s.columns * (s.height + GAP), picture);
 }
 
@@ -196,12 +187,8 @@ void sg_collage_grid_put(const sg_image *on, const sg_collage *c, int k, const u
 
 static sheet strip_of(const sg_collage *c)
 {
-    sheet s = {.shrink = (c->height + SG_COLLAGE_STRIP_HEIGHT - 1) / SG_COLLAGE_STRIP_HEIGHT};
-    s.columns = spread(s.frame, SG_COLLAGE_STRIP, c->frames);
-    if (s.shrink > c->width) s.shrink = c->width;
-    s.width = c->width / s.shrink;
-    s.height = c->height / s.shrink;
-    return s;
+    const int by = (c->height + SG_COLLAGE_STRIP_HEIGHT - 1) / SG_COLLAGE_STRIP_HEIGHT;
+    return sheet_of(c, c->frames < SG_COLLAGE_STRIP ? c->frames : SG_COLLAGE_STRIP, by < c->width ? by : c->width);
 }
 
 void sg_collage_strip_size(const sg_collage *c, int *width, int *height)
@@ -214,5 +201,6 @@ void sg_collage_strip_size(const sg_collage *c, int *width, int *height)
 void sg_collage_strip(const sg_image *on, const sg_collage *c)
 {
     const sheet s = strip_of(c);
-    for (int k = 0; k < s.columns; k++) shrink(on, c, &s, k * s.width, 0, frame_of(c, 0, s.frame[k]));
+    for (int k = 0; k < s.columns; k++)
+        shrink(on, c, &s, k * s.width, 0, frame_of(c, 0, sg_collage_frame(k, s.columns, c->frames)));
 }

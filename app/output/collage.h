@@ -26,8 +26,11 @@ void sg_collage_side(const sg_image *on, const sg_collage *c, int i, sg_caption 
 /* Where in it the picture of the difference of arm k, 1 or more, to arm 0 has its upper left corner. */
 void sg_collage_difference(const sg_collage *c, int k, int *x, int *y);
 
-/* The frames that are columns of the contact sheet, from 0: count of them, SG_COLLAGE_COLUMNS at most. */
-int sg_collage_columns(int column[SG_COLLAGE_COLUMNS], int frames);
+/* How many columns the contact sheet of so many frames has. */
+int sg_collage_columns(int frames);
+
+/* Which of the frames, from 0, the k-th is, where count of them are shown, from the first to the last. */
+int sg_collage_frame(int k, int count, int frames);
 
 /* The size of the contact sheet: a row for each arm, a column for each of up to SG_COLLAGE_COLUMNS frames from the first to
  * the last; pictures are shrunk by a whole number until it is no wider than 4096 pixels. */

@@ -2,6 +2,7 @@
 #include "preview_file.h"
 #include "base/path.h"
 #include "base/thread.h"
+#include "collage.h"
 #include "sink.h"
 
 #include <math.h>
@@ -79,8 +80,8 @@ static sg_status write_strip(const sg_preview_file *f, sg_sink *sink, sg_error *
     const sg_image          strip = {count * p->width, p->height, malloc((size_t)count * frame)};
     if (!strip.rgb) return sg_error_memory(e, f->path);
     for (int i = 0; i < count; i++) {
-        const int from = count > 1 ? (int)((int64_t)i * (p->frames - 1) / (count - 1)) : 0;
-        sg_image_put(&strip, i * p->width, 0, p->width, p->height, p->rgb + (size_t)from * frame);
+        const uint8_t *const from = p->rgb + (size_t)sg_collage_frame(i, count, p->frames) * frame;
+        sg_image_put(&strip, i * p->width, 0, p->width, p->height, from);
     }
     const sg_status status = sg_sink_write(sink, 0, strip.rgb, e);
     free(strip.rgb);

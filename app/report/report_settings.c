@@ -51,12 +51,8 @@ static json_t *option_json(const sg_settings *s, const sg_option *o, bool paths)
     case SG_OPTION_CHOICE:
         if (!o->files) return sg_report_name(*(const char *const *)at);
         return file_json(*(const char *const *)at, sg_settings_hash(s, o), paths);
-    case SG_OPTION_HEADING:
-    case SG_OPTION_LIST:
-    case SG_OPTION_SIZE:
-    case SG_OPTION_BYTES: break;
+    default: return NULL;
     }
-    return NULL;
 }
 
 /* A seed is always there. LoRAs are with the engine, which has read them. */
@@ -246,20 +242,16 @@ static void print_text(FILE *f, const sg_option *o, const char *text)
 static void print_option(FILE *f, const sg_settings *s, const sg_option *o)
 {
     const void *const at = sg_settings_value(s, o);
-    switch (o->kind) {
-    case SG_OPTION_FLAG: fprintf(f, " --%s", o->name); break;
-    case SG_OPTION_INT: fprintf(f, " --%s %d", o->name, *(const int *)at); break;
-    case SG_OPTION_INT64: fprintf(f, " --%s %lld", o->name, (long long)*(const int64_t *)at); break;
-    case SG_OPTION_REAL: fprintf(f, " --%s %.15g", o->name, *(const double *)at); break;
-    case SG_OPTION_TEXT:
-    case SG_OPTION_CHOICE: print_text(f, o, *(const char *const *)at); break;
-    case SG_OPTION_LIST:
+    if (o->kind == SG_OPTION_TEXT || o->kind == SG_OPTION_CHOICE) {
+        print_text(f, o, *(const char *const *)at);
+    } else if (o->kind == SG_OPTION_LIST) {
         for (int i = 0; i < ((const sg_text_list *)at)->count; i++)
             print_text(f, o, ((const sg_text_list *)at)->item[i]);
-        break;
-    case SG_OPTION_HEADING:
-    case SG_OPTION_SIZE:
-    case SG_OPTION_BYTES: break;
+    } else {
+        json_t *const v = o->kind == SG_OPTION_FLAG ? NULL : option_json(s, o, true);
+        fprintf(f, " --%s%s", o->name, v ? " " : "");
+        if (v) sg_print_value(f, v);
+        json_decref(v);
     }
 }
 

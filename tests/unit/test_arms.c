@@ -260,7 +260,7 @@ static void contact_sheets(void **state)
     uint8_t          *rgb[] = {clip(0), clip(1)};
     const sg_collage  c = {W, H, FRAMES, 2, (const uint8_t *const *)rgb};
     const char *const line[] = {"", "one"};
-    int               width, height, column[SG_COLLAGE_COLUMNS];
+    int               width, height;
     sg_collage_sheet_size(&c, &width, &height);
     assert_int_equal(width, FRAMES * W);
     const int      row = height / 2;
@@ -270,10 +270,11 @@ static void contact_sheets(void **state)
         for (int i = 0; i < FRAMES; i++) assert_int_equal(red(&on, i * W + 3, (k + 1) * row - 4), k * 20 + i);
     free(on.rgb);
 
-    assert_int_equal(sg_collage_columns(column, 1), 1);
+    assert_int_equal(sg_collage_columns(1), 1);
     assert_int_equal(column[0], 0);
-    assert_int_equal(sg_collage_columns(column, 33), SG_COLLAGE_COLUMNS);
-    assert_true(column[0] == 0 && column[1] == 4 && column[SG_COLLAGE_COLUMNS - 1] == 32);
+    assert_int_equal(sg_collage_columns(33), SG_COLLAGE_COLUMNS);
+    assert_true(sg_collage_frame(0, SG_COLLAGE_COLUMNS, 33) == 0 && sg_collage_frame(1, SG_COLLAGE_COLUMNS, 33) == 4 &&
+                sg_collage_frame(SG_COLLAGE_COLUMNS - 1, SG_COLLAGE_COLUMNS, 33) == 32);
     for (int k = 0; k < 2; k++) free(rgb[k]);
 }
 
