@@ -72,77 +72,68 @@ static void place(int64_t x, int64_t n, int g, int *at, float *w)
 /* Tokens of the grid. */
 static int64_t cells_of(const sg_bench_input *in) { return in->n - in->text_prefix - in->text_suffix; }
 
-/* out[d] = the coarse grid's vectors, interpolated between the eight around cell i. */
-static void interpolate(float *out, const float *coarse, const int g[3], const sg_bench_input *in, int64_t i)
+/* What a field of a head is made of. */
+typedef struct field {
+    int    g[3];                    /* sides of the coarse grid */
+    size_t cells, all;              /* numbers of coarse and of noise */
+    float *coarse, *noise, *smooth; /* the grid's vectors, and behind them one of each token of text; [n, d]; [d] */
+} field;
+
+/* smooth = what is smooth of a token: interpolated between the eight of the coarse grid around its cell, or its own. */
+static void take_smooth(const field *f, const sg_bench_input *in, int64_t token)
 {
-    const int64_t x[3] = {i / (in->grid[1] * in->grid[2]), i / in->grid[2] % in->grid[1], i % in->grid[2]};
-    int           at[3];
-    float         w[3];
-    for (int a = 0; a < 3; a++) place(x[a], in->grid[a], g[a], &at[a], &w[a]);
-    memset(out, 0, (size_t)in->d * sizeof *out);
-    for (int corner = 0; corner < 8; corner++) {
+    const int64_t *const grid = in->grid, cells = cells_of(in), cell = token - in->text_prefix;
+    const int64_t        x[3] = {cell / (grid[1] * grid[2]), cell / grid[2] % grid[1], cell % grid[2]};
+    const bool           text = cell < 0 || cell >= cells;
+    int                  at[3];
+    float                w[3];
+    for (int a = 0; a < 3 && !text; a++) place(x[a], grid[a], f->g[a], &at[a], &w[a]);
+    memset(f->smooth, 0, (size_t)in->d * sizeof *f->smooth);
+    for (int corner = 0; corner < (text ? 1 : 8); corner++) {
         float   weight = 1;
-        int64_t cell = 0;
-        for (int a = 0; a < 3; a++) {
+        int64_t from = text ? (int64_t)f->g[0] * f->g[1] * f->g[2] + (cell < 0 ? token : token - cells) : 0;
+        for (int a = 0; a < 3 && !text; a++) {
             const int side = corner >> a & 1;
             weight *= side ? w[a] : 1 - w[a];
-            cell = cell * g[a] + at[a] + side;
+            from = from * f->g[a] + at[a] + side;
         }
-        for (int k = 0; k < in->d; k++) out[k] += weight * coarse[cell * in->d + k];
+        for (int k = 0; k < in->d; k++) f->smooth[k] += weight * f->coarse[from * in->d + k];
     }
 }
 
-/* out[d] = what is smooth of a token: that of its cell, or of text a vector of its own, behind the coarse grid's. */
-static void take_smooth(float *out, const float *coarse, const int g[3], const sg_bench_input *in, int64_t token)
+/* Adds, for head h, scale (1.6 smooth + 0.6 noise) to out [n, h, d]. */
+static void add_field(const field *f, const sg_bench_input *in, const int32_t *token, float *out, int h, float scale,
+                      uint64_t seed)
 {
-    const int64_t cells = cells_of(in), cell = token - in->text_prefix;
-    if (cell >= 0 && cell < cells) {
-        interpolate(out, coarse, g, in, cell);
-        return;
-    }
-    const int64_t text = (int64_t)g[0] * g[1] * g[2] + (cell < 0 ? token : token - cells);
-    memcpy(out, coarse + text * in->d, (size_t)in->d * sizeof *out);
-}
-
-/* Adds, for head h, scale (1.6 smooth + 0.6 noise) to out [n, h, d]. False: no memory. */
-static bool add_field(const sg_bench_input *in, const int32_t *token, float *out, int h, float scale, uint64_t seed)
-{
-    int g[3];
-    for (int a = 0; a < 3; a++) g[a] = (int)fmax(2, (double)(in->grid[a] / (a ? 5 : 3)));
-    const size_t texts = (size_t)(in->text_prefix + in->text_suffix);
-    const size_t cells = ((size_t)g[0] * (size_t)g[1] * (size_t)g[2] + texts) * (size_t)in->d;
-    const size_t all = (size_t)in->n * (size_t)in->d;
-    float *const coarse = malloc((cells + all + (size_t)in->d) * sizeof *coarse);
-    if (!coarse) return false;
-    float *const noise = coarse + cells, *const smooth = noise + all;
-    sg_randn(coarse, cells, 2 * seed);
-    sg_randn(noise, all, 2 * seed + 1);
+    sg_randn(f->coarse, f->cells, 2 * seed);
+    sg_randn(f->noise, f->all, 2 * seed + 1);
     for (int64_t i = 0; i < in->n; i++) {
-        take_smooth(smooth, coarse, g, in, token[i]);
+        take_smooth(f, in, token[i]);
         float *const       row = out + (i * in->h + h) * in->d;
-        const float *const extra = noise + (int64_t)token[i] * in->d;
-        for (int k = 0; k < in->d; k++) row[k] += scale * (1.6F * smooth[k] + 0.6F * extra[k]);
+        const float *const extra = f->noise + (int64_t)token[i] * in->d;
+        for (int k = 0; k < in->d; k++) row[k] += scale * (1.6F * f->smooth[k] + 0.6F * extra[k]);
     }
-    free(coarse);
-    return true;
 }
 
+/* False: no memory. */
 static bool make_head(const sg_bench_input *in, const int32_t *token, int h)
 {
     const uint64_t seed = 4 * (uint64_t)h + 1;
-    float *const   shared = malloc((size_t)in->d * sizeof *shared);
-    if (!shared || !add_field(in, token, in->host[0], h, 1, seed) ||
-        !add_field(in, token, in->host[1], h, 0.7F, seed + 1) || !add_field(in, token, in->host[2], h, 1, seed + 2)) {
-        free(shared);
-        return false;
-    }
-    sg_randn(shared, (size_t)in->d, 2 * seed + 6);
+    field          f = {.all = (size_t)in->n * (size_t)in->d};
+    for (int a = 0; a < 3; a++) f.g[a] = (int)fmax(2, (double)(in->grid[a] / (a ? 5 : 3)));
+    f.cells = ((size_t)f.g[0] * (size_t)f.g[1] * (size_t)f.g[2] + (size_t)(in->n - cells_of(in))) * (size_t)in->d;
+    f.coarse = malloc((f.cells + f.all + (size_t)in->d) * sizeof *f.coarse);
+    if (!f.coarse) return false;
+    f.noise = f.coarse + f.cells;
+    f.smooth = f.noise + f.all;
+    for (int i = 0; i < 3; i++) add_field(&f, in, token, in->host[i], h, i == 1 ? 0.7F : 1, seed + (uint64_t)i);
+    sg_randn(f.smooth, (size_t)in->d, 2 * seed + 6); /* the vector for all keys */
     for (int64_t i = 0; i < in->n; i++)
         for (int k = 0; k < in->d; k++) {
             const int64_t at = (i * in->h + h) * in->d + k;
-            in->host[1][at] += 0.7F * in->host[0][at] + 2 * shared[k];
+            in->host[1][at] += 0.7F * in->host[0][at] + 2 * f.smooth[k];
         }
-    free(shared);
+    free(f.coarse);
     return true;
 }
 

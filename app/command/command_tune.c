@@ -22,6 +22,7 @@ typedef struct job {
     const sg_settings    *settings;
     double                bound[2];
     sg_tune_renders       render;
+    sg_progress          *progress; /* the renders' session's */
     sg_tune              *tune;
     sg_cache_search       cache;        /* with --cache, in place of tune */
     bool                  beside_model; /* thresholds go beside the model */
@@ -44,7 +45,7 @@ static sg_status check_size(job *j, sg_error *e)
                             j->render.now.request.width, j->render.now.request.height, j->render.now.request.frames,
                             sg_plural(j->render.now.request.frames), (long long)plan.tokens, sg_plural(plan.tokens),
                             SG_NAMED_TOKENS);
-    if (j->render.prompts->count == 1) sg_notice_cut(&j->render.session.progress, &plan, NULL);
+    if (j->render.prompts->count == 1) sg_notice_cut(j->progress, &plan, NULL);
     return sg_plan_fits(&plan, e);
 }
 
@@ -188,96 +189,87 @@ static void say_end(job *j, const char *path)
     char                        took[32];
     sg_duration(took, sizeof took, j->render.seconds);
     if (j->settings->tune_cache) {
-        sg_progress_say(&j->render.session.progress,
+        sg_progress_say(j->progress,
                         "%s: threshold %.4g: %.0f %% of %.0f steps extrapolated, error %.4f; %d render%s in %s", name,
                         f->threshold, 100 * f->skipped, f->steps, f->reached, j->render.renders,
                         sg_plural(j->render.renders), took);
         return;
     }
     const means m = mean_of_all(j);
-    sg_progress_say(
-        &j->render.session.progress, "%s: %.1f %% of blocks skipped, error %.4f; %s, of which looking %.0f %%", name,
-        100 * (1 - m.of[DENSITY]), m.of[L1_CHECKED], took, 100 * sg_tune_seconds(j->tune) / j->render.seconds);
+    sg_progress_say(j->progress, "%s: %.1f %% of blocks skipped, error %.4f; %s, of which looking %.0f %%", name,
+                    100 * (1 - m.of[DENSITY]), m.of[L1_CHECKED], took,
+                    100 * sg_tune_seconds(j->tune) / j->render.seconds);
 }
 
 /* ---- files ---- */
 
-static void copy_thresholds(sg_thresholds *to, const sg_thresholds *from)
+/* What came of tune; the values stay its own. */
+static sg_status fill_file(const job *j, sg_thresholds_file *f, sg_error *e)
 {
-    const size_t count = (size_t)from->buckets * (size_t)from->layers * (size_t)from->heads;
-    memcpy(to->from, from->from, (size_t)from->buckets * sizeof *to->from);
-    memcpy(to->amount, from->amount, count * sizeof *to->amount);
-    memcpy(to->theta, from->theta, count * sizeof *to->theta);
-    memcpy(to->pv_threshold, from->pv_threshold, count * sizeof *to->pv_threshold);
-    to->rule = from->rule;
-}
-
-static sg_status add_prompts(const job *j, sg_thresholds_file *f, sg_error *e)
-{
+    SG_TRY(sg_thresholds_new(f, 0, 0, 0, e));
     for (int i = 0; i < j->render.prompts->count; i++)
         SG_TRY(sg_thresholds_add_prompt(f, j->render.prompts->prompt[i].text, e));
-    return SG_OK;
-}
-
-static sg_status fill_attention(const job *j, sg_thresholds_file *f, sg_error *e)
-{
+    if (j->settings->tune_cache) return SG_OK;
     const means m = mean_of_all(j);
-    SG_TRY(sg_thresholds_new(f, j->found->buckets, j->found->layers, j->found->heads, e));
-    copy_thresholds(&f->values, j->found);
+    f->values = *j->found;
     memcpy(f->bound, j->bound, sizeof f->bound);
     f->reached[0] = m.of[L1_CHECKED];
     f->reached[1] = m.of[L2_CHECKED];
     f->density = m.of[DENSITY];
     f->has_policy = true;
     f->policy = j->render.now.request.attention;
-    return add_prompts(j, f, e);
+    return SG_OK;
 }
 
-/* What is not looked for stays as a file there has it, unless that is another model's. */
-static sg_status fill_file(const job *j, sg_thresholds_file *f, const char *path, sg_error *e)
+/* What was not looked for stays as the file `there` has it, unless that is another model's. */
+static sg_status join_files(const job *j, sg_thresholds_file *f, sg_thresholds_file *there, sg_error *e)
 {
-    sg_thresholds_file there = {0};
-    sg_error           why = {0};
-    char               hash[sizeof f->model];
-    SG_TRY(sg_thresholds_hash(hash, j->render.session.model.dir, &j->render.session.model.parts, e));
-    bool kept = strcmp(path, "-") != 0 && access(path, F_OK) == 0 && sg_thresholds_read(&there, path, &why) == SG_OK;
-    kept = kept && (!*there.model || strcmp(there.model, hash) == 0);
-    sg_status status = SG_OK;
+    const sg_model_path *const model = &j->render.session.model;
+    SG_TRY(sg_thresholds_hash(f->model, model->dir, &model->parts, e));
+    const bool kept = !*there->model || strcmp(there->model, f->model) == 0;
     if (!j->settings->tune_cache) {
-        status = fill_attention(j, f, e);
-        if (kept) f->cache = there.cache;
-    } else if (kept && there.values.layers) {
-        *f = there;
-        there = (sg_thresholds_file){0};
-        *f->written = '\0';
-    } else {
-        status = sg_thresholds_new(f, 0, 0, 0, e);
-        if (status == SG_OK) status = add_prompts(j, f, e);
+        if (kept) f->cache = there->cache;
+        return SG_OK;
     }
-    if (j->settings->tune_cache) f->cache = j->cache.found;
-    memcpy(f->model, hash, sizeof hash);
-    sg_thresholds_free(&there);
-    return status;
+    if (kept && there->values.layers) {
+        const sg_thresholds_file now = *f;
+        *f = *there;
+        *there = now;
+        memcpy(f->model, now.model, sizeof f->model);
+        *f->written = '\0';
+    }
+    f->cache = j->cache.found;
+    return SG_OK;
 }
 
 /* A file in the usual place is dated, so that the next tune knows it for its own. */
-static sg_status write_thresholds(const job *j, const char *path, sg_error *e)
+static sg_status write_text(const job *j, sg_thresholds_file *f, const char *path, sg_error *e)
 {
-    sg_thresholds_file f = {0};
-    sg_output_file    *file = NULL;
-    char              *text = NULL;
-    struct timespec    now = {0};
-    sg_status          status = fill_file(j, &f, path, e);
+    sg_output_file *file = NULL;
+    char           *text = NULL;
+    struct timespec now = {0};
     clock_gettime(CLOCK_REALTIME, &now);
-    if (j->beside_model) sg_thresholds_date(&f, now);
-    if (status == SG_OK) status = sg_thresholds_text(&text, &f, e);
-    if (status == SG_OK) status = sg_output_file_open(&file, path, e);
+    if (j->beside_model) sg_thresholds_date(f, now);
+    SG_TRY(sg_thresholds_text(&text, f, e));
+    sg_status status = sg_output_file_open(&file, path, e);
     if (status == SG_OK) status = sg_output_file_write(file, text, strlen(text), e);
     if (status == SG_OK && j->beside_model) sg_output_file_set_time(file, now);
     if (status == SG_OK) status = sg_output_file_publish(&file, e);
     sg_output_file_discard(&file);
     free(text);
+    return status;
+}
+
+static sg_status write_thresholds(const job *j, const char *path, sg_error *e)
+{
+    sg_thresholds_file f = {0}, there = {0};
+    if (strcmp(path, "-") != 0 && sg_thresholds_read(&there, path, &(sg_error){0}) != SG_OK) sg_thresholds_free(&there);
+    sg_status status = fill_file(j, &f, e);
+    if (status == SG_OK) status = join_files(j, &f, &there, e);
+    if (status == SG_OK) status = write_text(j, &f, path, e);
+    if (!j->settings->tune_cache) f.values = (sg_thresholds){0}; /* are not the file's to free */
     sg_thresholds_free(&f);
+    sg_thresholds_free(&there);
     return status;
 }
 
@@ -355,8 +347,7 @@ static sg_status look_at_attention(job *j, sg_error *e)
     const sg_prompt_set *const set = j->render.prompts;
     sg_report                  report = {0};
     for (int i = 0; i < set->count; i++) {
-        if (set->count > 1)
-            sg_progress_say(&j->render.session.progress, "%d/%d: %s", i + 1, set->count, set->prompt[i].text);
+        if (set->count > 1) sg_progress_say(j->progress, "%d/%d: %s", i + 1, set->count, set->prompt[i].text);
         SG_TRY(sg_tune_render(&j->render, i, set->count, &report, e));
     }
     return sg_tune_choose(j->tune, &j->found, &j->figure, e);
@@ -427,7 +418,8 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     sg_settings   s = *given;
     sg_prompt_set prompts = {0};
     char          path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1];
-    job           j = {.settings = &s, .render = {.prompts = &prompts, .now.settings = s}};
+    job           j = {
+                  .settings = &s, .render = {.prompts = &prompts, .now.settings = s}, .progress = &j.render.session.progress};
     j.bound[0] = isnan(s.l1) ? 0.05 : s.l1;
     j.bound[1] = isnan(s.l2) ? j.bound[0] : s.l2;
     SG_TRY(check_inputs(&j, e));

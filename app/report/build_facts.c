@@ -22,68 +22,44 @@ static build_facts facts(void)
     return f;
 }
 
-/* The next of CMake's names of architectures from *at on: "80" is machine code and PTX, "80-real" and "80-virtual" are one of
- * them. False past the last. */
-static bool next_target(char *name, size_t size, bool *code, bool *ptx, const char **at)
+/* From CMake's names of architectures: "80" is machine code and PTX, "80-real" and "80-virtual" are one of them. */
+static json_t *cuda_json(const sg_build *build)
 {
-    const size_t whole = strcspn(*at, ","), n = strcspn(*at, ",-");
-    if (!whole) return false;
-    *code = strncmp(*at + n, "-virtual", 8) != 0;
-    *ptx = strncmp(*at + n, "-real", 5) != 0;
-    snprintf(name, size, "%.*s", (int)n, *at);
-    *at += whole + ((*at)[whole] == ',');
-    return true;
+    if (!build->cuda) return json_null();
+    json_t *codes = json_array(), *ptxs = json_array();
+    for (const char *at = build->cuda_targets; *at; at += strcspn(at, ","), at += *at == ',') {
+        const size_t n = strcspn(at, ",-");
+        if (strncmp(at + n, "-virtual", 8) != 0) sg_json_append(&codes, json_stringn(at, n));
+        if (strncmp(at + n, "-real", 5) != 0) sg_json_append(&ptxs, json_stringn(at, n));
+    }
+    return json_pack("{s:s, s:o, s:o}", "toolkit", build->cuda, "machine_code", codes, "ptx", ptxs);
 }
 
-/* "machine code for 80, 90", "PTX of 80": one of both. */
-static void add_targets(sg_textbuf *b, const char *targets, bool machine)
+/* ", machine code for 80, 90" */
+static void append_targets(char *text, size_t size, const char *what, const json_t *targets)
 {
-    char name[32];
-    bool code, ptx;
-    int  count = 0;
-    while (next_target(name, sizeof name, &code, &ptx, &targets))
-        if (machine ? code : ptx)
-            sg_textbuf_printf(b, "%s%s", count++ ? ", " : machine ? ", machine code for " : ", PTX of ", name);
+    size_t  i;
+    json_t *v;
+    json_array_foreach(targets, i, v) sg_text_append(text, size, "%s%s", i ? ", " : what, json_string_value(v));
 }
 
 const char *sg_build_facts_text(char *text, size_t size, const char *indent)
 {
     const build_facts f = facts();
-    sg_textbuf        b = {0};
-    if (f.kernels.cuda) {
-        sg_textbuf_printf(&b, "CUDA %s", f.kernels.cuda);
-        add_targets(&b, f.kernels.cuda_targets, true);
-        add_targets(&b, f.kernels.cuda_targets, false);
-    } else {
-        sg_textbuf_printf(&b, "without CUDA: runs on the CPU");
-    }
-    if (*f.kernels.onednn)
-        sg_textbuf_printf(&b, "\n%soneDNN %s", indent, f.kernels.onednn);
-    else
-        sg_textbuf_printf(&b, "\n%swithout oneDNN: products by plain C code", indent);
+    json_t *const     cuda = cuda_json(&f.kernels);
+    snprintf(text, size, f.kernels.cuda ? "CUDA %s" : "without CUDA: runs on the CPU", f.kernels.cuda);
+    append_targets(text, size, ", machine code for ", json_object_get(cuda, "machine_code"));
+    append_targets(text, size, ", PTX of ", json_object_get(cuda, "ptx"));
+    json_decref(cuda);
+    sg_text_append(text, size, *f.kernels.onednn ? "\n%soneDNN %s" : "\n%swithout oneDNN: products by plain C code",
+                   indent, f.kernels.onednn);
     if (!f.ffmpeg)
-        sg_textbuf_printf(&b, "\n%swithout FFmpeg: no MP4, MKV or WebP; clips are Y4M or PNG", indent);
+        sg_text_append(text, size, "\n%swithout FFmpeg: no MP4, MKV or WebP; clips are Y4M or PNG", indent);
     else if (f.encoder)
-        sg_textbuf_printf(&b, "\n%sFFmpeg %s, MP4 holds %s by %s", indent, f.ffmpeg, f.mp4, f.encoder);
+        sg_text_append(text, size, "\n%sFFmpeg %s, MP4 holds %s by %s", indent, f.ffmpeg, f.mp4, f.encoder);
     else
-        sg_textbuf_printf(&b, "\n%sFFmpeg %s, which has no encoder for MP4 that opens", indent, f.ffmpeg);
-    snprintf(text, size, "%s", b.failed ? "" : b.data);
-    sg_textbuf_free(&b);
+        sg_text_append(text, size, "\n%sFFmpeg %s, which has no encoder for MP4 that opens", indent, f.ffmpeg);
     return text;
-}
-
-static json_t *cuda_json(const sg_build *build)
-{
-    char        name[32];
-    bool        code, ptx;
-    const char *at = build->cuda_targets;
-    if (!build->cuda) return json_null();
-    json_t *codes = json_array(), *ptxs = json_array();
-    while (next_target(name, sizeof name, &code, &ptx, &at)) {
-        if (code) sg_json_append(&codes, json_string(name));
-        if (ptx) sg_json_append(&ptxs, json_string(name));
-    }
-    return json_pack("{s:s, s:o, s:o}", "toolkit", build->cuda, "machine_code", codes, "ptx", ptxs);
 }
 
 json_t *sg_build_facts_json(void)
