@@ -156,14 +156,6 @@ static void take_stages(const sg_trace *t, kernel *k)
     }
 }
 
-static sg_status take_count(sg_stream *s, kernel *k, sg_error *e)
-{
-    sg_attention_count count[SG_BENCH_BATCH];
-    const sg_status    status = sg_attention_counts(k->bound, s, 0, count);
-    k->count = count[0];
-    return status ? sg_error_set(e, status, "bench: what was kept cannot be read") : SG_OK;
-}
-
 /* Runs k for the whole batch. best, median and stages are those of the runs that have an index, from 0 on. */
 static sg_status run(work *w, sg_stream *s, kernel *k, int index, sg_error *e)
 {
@@ -179,7 +171,10 @@ static sg_status run(work *w, sg_stream *s, kernel *k, int index, sg_error *e)
     if (index > 0 && k->seconds[index] >= k->best) return SG_OK;
     k->best = k->seconds[index];
     take_stages(&w->trace, k);
-    return take_count(s, k, e);
+    sg_attention_count count[SG_BENCH_BATCH];
+    const sg_status    status = sg_attention_counts(k->bound, s, 0, count);
+    k->count = count[0];
+    return status ? sg_error_set(e, status, "bench: what was kept cannot be read") : SG_OK;
 }
 
 /* The tokens of the first operand of a layer put in order, twice: once there, once back. */

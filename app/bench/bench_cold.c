@@ -133,9 +133,8 @@ static sg_status run_part(cold_part *p, const sg_settings *s, const char *name, 
 /* ---- what came out ---- */
 
 typedef struct cold_bench {
-    const sg_settings *settings;
-    int                turns;
-    cold_part         *turn[PARTS]; /* turns of each */
+    int        turns;
+    cold_part *turn[PARTS]; /* turns of each */
 } cold_bench;
 
 /* Over the turns of the seconds of a part, or of piece i of it; 0 where there is none. */
@@ -210,30 +209,25 @@ static json_t *all_json(const cold_bench *c)
 
 /* ---- the work ---- */
 
-/* Part after part in each turn, so that other load falls on all of them. The turn that does not count reads the files
- * into memory. */
-static sg_status measure(cold_bench *c, sg_error *e)
-{
-    for (int k = -1; k < c->turns; k++)
-        for (int i = 0; i < PARTS; i++) SG_TRY(run_part(&c->turn[i][k < 0 ? 0 : k], c->settings, sg_cold_parts[i], e));
-    return SG_OK;
-}
-
-static sg_status run_part_here(const sg_settings *s, sg_error *e)
-{
-    mark("start");
-    if (strcmp(s->part, sg_cold_parts[CLIP]) == 0) return render_clip(s, e);
-    return open_backend(s, strcmp(s->part, sg_cold_parts[BACKEND]) == 0, e);
-}
-
 sg_status sg_command_bench_cold(const sg_settings *s, sg_error *e)
 {
-    if (s->part) return run_part_here(s, e);
-    cold_bench       c = {.settings = s, .turns = s->repeat ? s->repeat : TURNS};
+    if (s->part) {
+        mark("start");
+        return strcmp(s->part, sg_cold_parts[CLIP]) == 0
+                   ? render_clip(s, e)
+                   : open_backend(s, strcmp(s->part, sg_cold_parts[BACKEND]) == 0, e);
+    }
+    cold_bench       c = {.turns = s->repeat ? s->repeat : TURNS};
     cold_part *const all = calloc((size_t)(PARTS * c.turns), sizeof *all);
     if (!all) return sg_error_memory(e, "bench");
     for (int i = 0; i < PARTS; i++) c.turn[i] = all + i * c.turns;
-    sg_status status = measure(&c, e);
+    /* Part after part in each turn, so that other load falls on all of them. The turn that does not count reads the
+     * files into memory. */
+    sg_status status = SG_OK;
+    for (int i = -PARTS; i < c.turns * PARTS && status == SG_OK; i++) {
+        const int part = (i + PARTS) % PARTS;
+        status = run_part(&c.turn[part][i < 0 ? 0 : i / PARTS], s, sg_cold_parts[part], e);
+    }
     if (status == SG_OK && !(s->json && strcmp(s->json, "-") == 0)) print_all(&c);
     if (status == SG_OK && s->json) status = sg_report_take(s->json, all_json(&c), e);
     free(all);

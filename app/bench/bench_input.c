@@ -199,9 +199,11 @@ static sg_status read_order(sg_bench_input *in, sg_error *e)
     return SG_OK;
 }
 
-static sg_status read_shapes(sg_bench_input *in, sg_error *e)
+static sg_status open_file(sg_bench_input *in, const char *path, sg_error *e)
 {
     sg_tensor t[3];
+    in->name = path;
+    SG_TRY(sg_setup_safetensors(&in->file, path, "--qkv", e));
     for (int i = 0; i < 3; i++) {
         t[i] = sg_source_find(in->file, names[i]);
         const bool real = t[i].dtype == SG_F32 || t[i].dtype == SG_F16 || t[i].dtype == SG_BF16;
@@ -223,13 +225,6 @@ static sg_status read_shapes(sg_bench_input *in, sg_error *e)
     SG_TRY(read_count(in, "text_suffix", &in->text_suffix, e));
     SG_TRY(read_order(in, e));
     return read_grid(in, e);
-}
-
-static sg_status open_file(sg_bench_input *in, const char *path, sg_error *e)
-{
-    in->name = path;
-    SG_TRY(sg_setup_safetensors(&in->file, path, "--qkv", e));
-    return read_shapes(in, e);
 }
 
 /* Row i of t, its first heads, becomes row `at` of x. In the file numbers may lie at any address. */

@@ -36,12 +36,6 @@ static bool is_traced(const series *p, int unit)
     return unit >= p->warm && (p->measured == 1 || (unit - p->warm) % 2 == 1);
 }
 
-static void unit_begins(step_bench *t, const series *p, int unit)
-{
-    sg_trace_clear(&t->session.trace);
-    t->session.trace.paused = !is_traced(p, unit);
-}
-
 static void unit_ends(step_bench *t, series *p, int unit, double seconds)
 {
     const bool    traced = is_traced(p, unit);
@@ -55,25 +49,24 @@ static void unit_ends(step_bench *t, series *p, int unit, double seconds)
     p->rows = rows;
 }
 
-/* The decoder's first two chunks are unlike the rest; a short clip has no others. */
-static void chunks_begin(step_bench *t, int total)
-{
-    const int most = 2 * t->base->repeat;
-    t->chunk.warm = total > 2 ? 2 : total - 1;
-    t->chunk.measured = total - t->chunk.warm < most ? total - t->chunk.warm : most;
-}
-
 /* Non-zero ends the render: after Ctrl-C, or when enough was decoded. */
 static int on_progress(void *context, sg_stage stage, int done, int total)
 {
     step_bench *const t = context;
+    const int         most = 2 * t->base->repeat;
     const double      seconds = sg_seconds() - t->since;
     series *const     p = stage == SG_STAGE_DENOISE ? &t->step : stage == SG_STAGE_DECODE ? &t->chunk : NULL;
     sg_progress_update(&t->session.progress, stage, done, total);
-    if (p == &t->chunk && done == 0) chunks_begin(t, total);
+    if (p == &t->chunk && done == 0) { /* the decoder's first two are unlike the rest; a short clip has no others */
+        p->warm = total > 2 ? 2 : total - 1;
+        p->measured = total - p->warm < most ? total - p->warm : most;
+    }
     if (p && done > 0) unit_ends(t, p, done - 1, seconds);
     if (p == &t->chunk && done == p->warm + p->measured) return 1;
-    if (p) unit_begins(t, p, done);
+    if (p) {
+        sg_trace_clear(&t->session.trace);
+        t->session.trace.paused = !is_traced(p, done);
+    }
     t->frames[0] = t->frames[1];
     t->since = sg_seconds();
     return sg_interrupt_asked();

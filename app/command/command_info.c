@@ -101,11 +101,9 @@ static sg_status settings_info(const char *path, char *text, const sg_settings *
         sg_print_escaped(stdout, key, "");
         printf("%*s ", strlen(key) < 16 ? (int)(16 - strlen(key)) : 0, "");
         sg_print_value(stdout, value);
-        putchar('
-');
+        putchar('\n');
     }
-    if (*doubt) sg_print(stdout, "%-16s %s
-", "doubt", doubt);
+    if (*doubt) sg_print(stdout, "%-16s %s\n", "doubt", doubt);
     print_command(settings, path);
     json_decref(settings);
     return SG_OK;
@@ -151,10 +149,7 @@ static void print_components(const sg_model_info *info)
 /* Which part is in which file, of a model that is not just a Diffusers folder. */
 static void print_files(const sg_model_info *info, const sg_model_path *model)
 {
-    const sg_model_parts *const p = &model->parts;
-    if (sg_checkpoint_is(model->dir) && !p->diffusion_model && !p->high_noise_diffusion_model && !p->vae &&
-        !p->text_encoder && !p->clip_vision && !p->clip_l && !p->clip_g)
-        return;
+    if (sg_checkpoint_is(model->dir) && memcmp(&model->parts, &(sg_model_parts){0}, sizeof model->parts) == 0) return;
     putchar('\n');
     for (int i = 0; i < info->components; i++)
         sg_print(stdout, "%-15s %s: %s\n", info->component[i].name, info->component[i].place, info->component[i].types);
@@ -295,13 +290,6 @@ static void print_model(const model_summary *t)
                    BYTES(p->phase[i].host), sg_offloaded_part(&p->phase[i]), BYTES(p->host_free));
 }
 
-static json_t *component_json(const sg_component_info *c)
-{
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:i}", "name", c->name, "class", c->class_name,
-                     "summary", c->summary, "dtype", c->dtype, "types", c->types, "file", sg_report_name(c->place),
-                     "parameters", (json_int_t)c->parameters, "bytes", (json_int_t)c->bytes, "files", c->files);
-}
-
 static json_t *attention_json(const model_summary *t)
 {
     char        forecast[512];
@@ -322,7 +310,12 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
     const sg_model_info *const info = &t->session.info;
     const sg_settings          kept = sg_rendering_kept(&t->now);
     json_t                    *components = json_array(), *words = t->word ? json_array() : NULL;
-    for (int i = 0; i < info->components; i++) sg_json_append(&components, component_json(&info->component[i]));
+    for (const sg_component_info *c = info->component; c < info->component + info->components; c++)
+        sg_json_append(&components,
+                       json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:i}", "name", c->name, "class",
+                                 c->class_name, "summary", c->summary, "dtype", c->dtype, "types", c->types, "file",
+                                 sg_report_name(c->place), "parameters", (json_int_t)c->parameters, "bytes",
+                                 (json_int_t)c->bytes, "files", c->files));
     for (int i = 0; i < t->words; i++) sg_json_append(&words, json_string(t->word[i]));
     json_t *j = json_pack(
         "{s:o, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s*}", "model",
@@ -372,11 +365,12 @@ static sg_status model_info(const sg_settings *s, sg_error *e)
 sg_status sg_command_info(const sg_settings *s, sg_error *e)
 {
     struct stat st;
-    const bool  file = s->operand && stat(s->operand, &st) == 0 && !S_ISDIR(st.st_mode);
-    char       *text = NULL;
-    if (file) SG_TRY(latents_settings(s->operand, &text, e));
-    if (file && !text && !holds_weights(s->operand)) SG_TRY(sg_sink_read_settings(s->operand, &text, e));
-    if (text) return settings_info(s->operand, text, s, e);
+    if (s->operand && stat(s->operand, &st) == 0 && !S_ISDIR(st.st_mode)) {
+        char *text;
+        SG_TRY(latents_settings(s->operand, &text, e));
+        if (!text && !holds_weights(s->operand)) SG_TRY(sg_sink_read_settings(s->operand, &text, e));
+        if (text) return settings_info(s->operand, text, s, e);
+    }
     if (s->operand && s->model)
         return sg_error_set(e, SG_E_ARG, "info takes a model's folder or file, or --model, not both");
     sg_settings with = *s;

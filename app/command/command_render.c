@@ -211,13 +211,6 @@ static sg_clip clip_of(const job *j, const char *path)
 
 /* ---- what is said ---- */
 
-static void say_prompts(job *j, const sg_prompt_set *prompts)
-{
-    const sg_settings *const s = j->settings;
-    if (s->prompt_file) sg_notice_comments(j->progress, s->prompt_file, prompts);
-    sg_notice_prompts(j->progress, j->session.engine, j->session.model.name, prompts);
-}
-
 static void say_start(job *j, const sg_prompt_set *prompts)
 {
     const sg_request *const r = &j->now.request;
@@ -228,7 +221,8 @@ static void say_start(job *j, const sg_prompt_set *prompts)
         if (drawn && many && j->settings->quiet) /* random seeds are printed even then */
             fprintf(stderr, "sparge-gen: seeds %llu to %llu\n", (unsigned long long)r->seed,
                     (unsigned long long)((r->seed + (uint64_t)batch_of(j) - 1) & INT64_MAX));
-        say_prompts(j, prompts);
+        if (j->settings->prompt_file) sg_notice_comments(j->progress, j->settings->prompt_file, prompts);
+        sg_notice_prompts(j->progress, j->session.engine, j->session.model.name, prompts);
         return;
     }
     sg_progress_say_device(j->progress, j->session.model.name, &j->session.info);
@@ -384,37 +378,27 @@ static sg_status render_to(job *j, const clip_paths *path, json_t *settings, sg_
     return status;
 }
 
-/* Before the first clip of each prompt. */
-static void say_cut(job *j, int i)
-{
-    char which[48];
-    snprintf(which, sizeof which, "--prompt-file: prompt %d", i / batch_of(j) + 1);
-    if (i % batch_of(j) == 0) sg_notice_cut(j->progress, &j->now.plan, j->settings->prompt_file ? which : NULL);
-}
-
-/* The grid's settings are those of its first image, with the number of images. */
-static sg_status keep_for_grid(job *j, json_t *settings, sg_error *e)
-{
-    json_t *own = json_copy(settings);
-    sg_json_set(&own, "batch", json_integer(j->clips));
-    const sg_status status = sg_report_text(&j->grid.settings, own, e);
-    json_decref(own);
-    return status;
-}
-
 static sg_status render_one(job *j, int i, const clip_paths *path, sg_error *e)
 {
+    const sg_request *const r = &j->now.request;
+    sg_status               status = SG_OK;
+    char                    which[48];
     SG_TRY(sg_rendering_plan(&j->now, j->session.engine, e));
     sg_progress_render(j->progress, i, j->clips, &j->now.plan);
-    say_cut(j, i);
-    json_t *const settings = make_settings(j, false);
-    sg_status     status = SG_OK;
-    if (j->grid.path && i == 0 && batch_of(j) == j->clips) status = keep_for_grid(j, settings, e);
+    snprintf(which, sizeof which, "--prompt-file: prompt %d", i / batch_of(j) + 1);
+    if (i % batch_of(j) == 0) sg_notice_cut(j->progress, &j->now.plan, j->settings->prompt_file ? which : NULL);
+    json_t *settings = make_settings(j, false);
+    if (j->grid.path && i == 0 && batch_of(j) == j->clips) { /* the grid has those of its first image */
+        json_t *own = json_copy(settings);
+        sg_json_set(&own, "batch", json_integer(j->clips));
+        status = sg_report_text(&j->grid.settings, own, e);
+        json_decref(own);
+    }
     if (status == SG_OK) status = render_to(j, path, settings, e);
     json_decref(settings);
-    if (status != SG_OK && j->now.request.latents_out && access(j->now.request.latents_out, F_OK) == 0)
+    if (status != SG_OK && r->latents_out && access(r->latents_out, F_OK) == 0)
         sg_progress_say(j->progress, "the latents are in %s; the same command without its prompt decodes them",
-                        j->now.request.latents_out);
+                        r->latents_out);
     return status;
 }
 

@@ -49,15 +49,6 @@ static sg_status check_size(job *j, sg_error *e)
     return sg_plan_fits(&plan, e);
 }
 
-static sg_status open_engine(job *j, sg_error *e)
-{
-    sg_session *const x = &j->render.session;
-    SG_TRY(sg_session_open(x, &(sg_session_options){0}, e));
-    SG_TRY(sg_session_resolve(x, &j->render.now, e));
-    sg_notice_request(&x->progress, x->engine, j->settings, &j->render.now);
-    return sg_session_give(x, &j->render.now.request, e);
-}
-
 static sg_status open_tune(job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
@@ -353,24 +344,24 @@ static sg_status look_at_attention(job *j, sg_error *e)
     return sg_tune_choose(j->tune, &j->found, &j->figure, e);
 }
 
-static sg_status look_at_cache(job *j, sg_error *e)
-{
-    const double bound = isnan(j->settings->cache_error) ? CACHE_ERROR : j->settings->cache_error;
-    j->cache = (sg_cache_search){.render = &j->render, .bound = bound};
-    return sg_cache_search_run(&j->cache, e);
-}
-
 static sg_status run(job *j, const char *path, sg_error *e)
 {
-    const char *const json = j->settings->json;
-    const bool        cache = j->settings->tune_cache;
-    SG_TRY(open_engine(j, e));
+    const sg_settings *const s = j->settings;
+    const char *const        json = s->json;
+    const bool               cache = s->tune_cache;
+    sg_session *const        x = &j->render.session;
+    SG_TRY(sg_session_open(x, &(sg_session_options){0}, e));
+    SG_TRY(sg_session_resolve(x, &j->render.now, e));
+    sg_notice_request(&x->progress, x->engine, s, &j->render.now);
+    SG_TRY(sg_session_give(x, &j->render.now.request, e));
     if (!cache) SG_TRY(open_tune(j, e));
-    sg_session *const x = &j->render.session;
-    sg_progress_say_start(&x->progress, x->model.name, &x->info, &j->render.now.request, 0, j->settings->seed < 0);
-    if (j->settings->prompt_file) sg_notice_comments(&x->progress, j->settings->prompt_file, j->render.prompts);
+    sg_progress_say_start(&x->progress, x->model.name, &x->info, &j->render.now.request, 0, s->seed < 0);
+    if (s->prompt_file) sg_notice_comments(&x->progress, s->prompt_file, j->render.prompts);
     sg_notice_prompts(&x->progress, x->engine, x->model.name, j->render.prompts);
-    SG_TRY(cache ? look_at_cache(j, e) : look_at_attention(j, e));
+    if (cache)
+        j->cache =
+            (sg_cache_search){.render = &j->render, .bound = isnan(s->cache_error) ? CACHE_ERROR : s->cache_error};
+    SG_TRY(cache ? sg_cache_search_run(&j->cache, e) : look_at_attention(j, e));
     SG_TRY(write_thresholds(j, path, e));
     if (json) SG_TRY(write_report(j, path, e));
     const bool free_stdout = strcmp(path, "-") != 0 && (!json || strcmp(json, "-") != 0);

@@ -17,7 +17,6 @@ enum { STRIP_WIDTH = 16384 };
 typedef struct picture {
     sg_preview p;
     uint8_t   *rgb;
-    size_t     room;
 } picture;
 
 struct sg_preview_file {
@@ -149,12 +148,9 @@ static sg_status take(sg_preview_file *f, const sg_preview *p, sg_error *e)
 {
     const size_t bytes = (size_t)p->frames * sg_image_bytes(p->width, p->height);
     SG_TRY(failure_of(f, e));
-    if (f->next.room < bytes) {
-        free(f->next.rgb);
-        f->next.rgb = malloc(bytes);
-        f->next.room = f->next.rgb ? bytes : 0;
-        if (!f->next.rgb) return sg_error_set(e, SG_E_MEMORY, "--preview: no memory for %d frames", p->frames);
-    }
+    uint8_t *const rgb = realloc(f->next.rgb, bytes);
+    if (!rgb) return sg_error_set(e, SG_E_MEMORY, "--preview: no memory for %d frames", p->frames);
+    f->next.rgb = rgb;
     memcpy(f->next.rgb, p->rgb, bytes);
     f->next.p = *p;
     f->next.p.rgb = f->next.rgb;

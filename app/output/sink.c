@@ -122,9 +122,10 @@ sg_status sg_sink_check(const sg_clip *clip, sg_error *e)
 size_t sg_sink_bytes(const sg_clip *clip)
 {
     const sg_sink_type *type = find_type(clip->path);
-    const size_t        frame = sg_image_bytes(clip->width, clip->height);
+    const size_t        pixels = (size_t)clip->width * (size_t)clip->height;
     const size_t        slots = clip->frames < SLOTS ? (size_t)clip->frames : SLOTS; /* others are never written */
-    return type ? slots * frame + (type->bytes ? type->bytes(clip) : 0) : 0;
+    if (!type) return 0;
+    return type->code + (slots * 3 + type->pixel) * pixels + (type->bytes ? type->bytes(clip) : 0);
 }
 
 const char *sg_sink_encoder(const sg_clip *clip, const char **what)
@@ -220,19 +221,15 @@ sg_status sg_sink_write(sg_sink *s, int index, const uint8_t *rgb, sg_error *e)
                             s->written, s->clip.frames);
     pthread_mutex_lock(&s->mutex);
     while (s->full[index % SLOTS]) pthread_cond_wait(&s->changed, &s->mutex);
-    if (s->error.code != SG_OK) {
-        (void)sg_error_copy(e, &s->error);
-        pthread_mutex_unlock(&s->mutex);
-        return s->error.code;
+    const sg_status status = sg_error_copy(e, &s->error);
+    if (status == SG_OK) {
+        memcpy(s->slot[index % SLOTS], rgb, s->frame_bytes);
+        s->full[index % SLOTS] = true;
+        s->written++;
+        pthread_cond_broadcast(&s->changed);
     }
     pthread_mutex_unlock(&s->mutex);
-    memcpy(s->slot[index % SLOTS], rgb, s->frame_bytes);
-    pthread_mutex_lock(&s->mutex);
-    s->full[index % SLOTS] = true;
-    s->written++;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->mutex);
-    return SG_OK;
+    return status;
 }
 
 static void join(sg_sink *s)
@@ -256,7 +253,7 @@ sg_status sg_sink_complete(sg_sink *s, sg_error *e)
     join(s);
     if (whole && !s->complete && s->error.code == SG_OK) (void)finish(s, &s->error);
     s->complete = true;
-    if (s->error.code != SG_OK) return sg_error_copy(e, &s->error);
+    SG_TRY(sg_error_copy(e, &s->error));
     if (whole) return SG_OK;
     return sg_error_set(e, SG_E_SHAPE, "%s: %d of %d frames came", s->clip.path, s->written, s->clip.frames);
 }

@@ -38,7 +38,9 @@ typedef struct sg_sink_type {
     const char *format;                 /* FFmpeg's name of it; NULL: FFmpeg does not write it */
     bool        has_crf, has_png_level; /* a clip's have an effect */
     size_t      state_size;
-    /* Memory that the format takes for this clip, its libraries' included. NULL: next to none. */
+    /* The memory that the format takes, its libraries' included: bytes of its code, bytes a pixel, and what depends on
+     * more of the clip; NULL: nothing does. */
+    size_t code, pixel;
     size_t (*bytes)(const sg_clip *clip);
     /* What the format needs of the clip and of its libraries; before anything is opened. SG_E_ARG, SG_E_UNSUPPORTED. */
     sg_status (*check)(const sg_clip *clip, sg_error *e);

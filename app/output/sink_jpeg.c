@@ -36,13 +36,8 @@ static sg_status jpeg_check(const sg_clip *clip, sg_error *e)
                         MAX_SIDE, clip->width, clip->height);
 }
 
-/* libjpeg's code and tables, its rows, and the file, whose memory doubles as it grows: noise takes as much as its
- * samples. */
-static size_t jpeg_bytes(const sg_clip *clip)
-{
-    enum { CODE = 320 << 10, ROW = 100 };
-    return CODE + sizeof(state) + (size_t)clip->width * ROW + 2 * sg_image_bytes(clip->width, clip->height);
-}
+/* libjpeg's rows. */
+static size_t jpeg_bytes(const sg_clip *clip) { return (size_t)clip->width * 100; }
 
 static _Noreturn void on_error(j_common_ptr j)
 {
@@ -100,7 +95,7 @@ static sg_status jpeg_write(void *context, const sg_clip *clip, sg_output_file *
     if (setjmp(s->jump) == 0) compress(s, to, rgb);
     jpeg_destroy_compress(&s->jpeg);
     const bool whole = fclose(to) == 0;
-    if (s->error.code != SG_OK) return sg_error_copy(e, &s->error);
+    SG_TRY(sg_error_copy(e, &s->error));
     if (!whole) return sg_error_memory(e, clip->path);
     return sg_output_file_write(file, s->bytes, s->size, e);
 }
@@ -146,6 +141,8 @@ const sg_sink_type sg_sink_jpeg = {
     .name = "JPEG",
     .endings = ".jpg .jpeg",
     .state_size = sizeof(state),
+    .code = (320 << 10) + sizeof(state), /* and libjpeg's tables */
+    .pixel = 6, /* the file, whose memory doubles as it grows: noise takes as much as its samples */
     .bytes = jpeg_bytes,
     .check = jpeg_check,
     .write = jpeg_write,

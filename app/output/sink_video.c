@@ -296,14 +296,6 @@ static sg_status mkv_check(const sg_clip *clip, sg_error *e)
                         "MKV: this FFmpeg has no FFV1 encoder; use .png, which loses nothing either");
 }
 
-/* The encoder's tables and room for the largest packets, and the part of the file that Matroska keeps back. Measured
- * from 64x64 to 832x480, within 6 MiB. */
-static size_t mkv_bytes(const sg_clip *clip)
-{
-    enum { CODE = 5 << 20, PIXEL = 150 };
-    return CODE + (size_t)clip->width * (size_t)clip->height * PIXEL;
-}
-
 static sg_status mkv_open(void *context, const sg_clip *clip, sg_output_file *file, sg_error *e)
 {
     video *const v = context;
@@ -322,7 +314,10 @@ const sg_sink_type sg_sink_mkv = {
     .endings = ".mkv",
     .format = "matroska",
     .state_size = sizeof(video),
-    .bytes = mkv_bytes,
+    /* The encoder's tables and room for the largest packets, and the part of the file that Matroska keeps back.
+     * Measured from 64x64 to 832x480, within 6 MiB. */
+    .code = 5 << 20,
+    .pixel = 150,
     .check = mkv_check,
     .open = mkv_open,
     .write = video_write,
@@ -349,14 +344,6 @@ static sg_status webp_check(const sg_clip *clip, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "--output: %s: WebP holds at most %d pixels a side, not %dx%d", clip->path,
                             MAX_SIDE, clip->width, clip->height);
     return SG_OK;
-}
-
-/* libwebp's code, pictures and tables, at most. */
-static size_t webp_bytes(const sg_clip *clip)
-{
-    enum { CODE = 5 << 20, PIXEL = 22 };
-    const size_t pixels = (size_t)clip->width * (size_t)clip->height;
-    return CODE + pixels * PIXEL;
 }
 
 static sg_status webp_open(void *context, const sg_clip *clip, sg_output_file *file, sg_error *e)
@@ -427,7 +414,8 @@ const sg_sink_type sg_sink_webp = {
     .endings = ".webp",
     .format = "webp",
     .state_size = sizeof(video),
-    .bytes = webp_bytes,
+    .code = 5 << 20, /* libwebp's, and its pictures and tables, at most */
+    .pixel = 22,
     .check = webp_check,
     .open = webp_open,
     .write = video_write,

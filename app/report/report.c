@@ -54,20 +54,16 @@ json_t *sg_report_plan(const sg_plan *p)
 
 static const char *const stage_keys[SG_STAGES] = {"load", "text", "encode", "denoise", "decode"};
 
-static json_t *seconds(const sg_report *r)
+/* Bytes are the most from the start of the process to the end of each stage. */
+static void add_stages(json_t **j, const sg_report *r)
 {
-    json_t *j = json_object();
-    for (int i = 0; i < SG_STAGES; i++) sg_json_set(&j, stage_keys[i], json_real(r->seconds[i]));
-    sg_json_set(&j, "total", json_real(r->total_seconds));
-    return j;
-}
-
-/* Bytes, the most from the start of the process to the end of each stage. */
-static json_t *stage_peaks(const sg_report *r)
-{
-    json_t *j = json_object();
-    for (int i = 0; i < SG_STAGES; i++) sg_json_set(&j, stage_keys[i], json_integer((json_int_t)r->stage_peak[i]));
-    return j;
+    json_t *seconds = json_pack("{s:f}", "total", r->total_seconds), *bytes = json_object();
+    for (int i = 0; i < SG_STAGES; i++) {
+        sg_json_set(&seconds, stage_keys[i], json_real(r->seconds[i]));
+        sg_json_set(&bytes, stage_keys[i], json_integer((json_int_t)r->stage_peak[i]));
+    }
+    sg_json_set(j, "seconds", seconds);
+    sg_json_set(j, "stage_peak_bytes", bytes);
 }
 
 sg_status sg_report_save(const char *path, const json_t *j, sg_error *e)
@@ -110,13 +106,14 @@ static void add_cache(json_t **j, const char *name, const sg_report *r)
 
 json_t *sg_report_render(json_t *settings, const char *clip, const sg_report *r)
 {
-    json_t *j = json_pack("{s:o, s:o, s:s, s:s, s:I, s:i, s:i, s:I, s:o, s:i, s:f, s:I, s:o, s:I, s:o}", "settings",
-                          settings, "output", sg_report_name(clip), "device", r->device, "dtype", r->dtype, "seed",
-                          (json_int_t)r->seed, "prompt_tokens", r->prompt_tokens, "negative_tokens", r->negative_tokens,
-                          "tokens", (json_int_t)r->plan.tokens, "seconds", seconds(r), "steps", r->steps_done,
-                          "seconds_per_step", r->steps_done ? r->seconds[SG_STAGE_DENOISE] / r->steps_done : 0.0,
-                          "peak_bytes", (json_int_t)r->peak_bytes, "stage_peak_bytes", stage_peaks(r), "held_bytes",
-                          (json_int_t)r->held_bytes, "plan", sg_report_plan(&r->plan));
+    json_t *j =
+        json_pack("{s:o, s:o, s:s, s:s, s:I, s:i, s:i, s:I, s:i, s:f, s:I, s:I, s:o}", "settings", settings, "output",
+                  sg_report_name(clip), "device", r->device, "dtype", r->dtype, "seed", (json_int_t)r->seed,
+                  "prompt_tokens", r->prompt_tokens, "negative_tokens", r->negative_tokens, "tokens",
+                  (json_int_t)r->plan.tokens, "steps", r->steps_done, "seconds_per_step",
+                  r->steps_done ? r->seconds[SG_STAGE_DENOISE] / r->steps_done : 0.0, "peak_bytes",
+                  (json_int_t)r->peak_bytes, "held_bytes", (json_int_t)r->held_bytes, "plan", sg_report_plan(&r->plan));
+    add_stages(&j, r);
     const char *const cache = json_string_value(json_object_get(json_object_get(j, "settings"), "cache"));
     /* tokens that the text encoder did not read */
     if (r->plan.cut[0]) sg_json_set(&j, "prompt_tokens_cut", json_integer(r->plan.cut[0]));

@@ -133,8 +133,6 @@ static json_t *decimal(float v)
     return json_real(strtod(text, NULL));
 }
 
-static json_t *text_or_null(const char *text) { return text ? json_string(text) : json_null(); }
-
 static json_t *tuned_json(const sg_thresholds *t)
 {
     if (!t) return json_null();
@@ -145,14 +143,14 @@ static json_t *tuned_json(const sg_thresholds *t)
 json_t *sg_report_policy(const sg_policy *p)
 {
     static const char *const rules[] = {"topk", "tau", "mask"};
-    return json_pack("{s:s, s:b, s:s, s:o, s:o, s:o, s:i, s:b, s:s, s:b, s:s, s:s, s:s, s:s*, s:f, s:s, s:o, s:o}",
+    return json_pack("{s:s, s:b, s:s, s:o, s:o, s:o, s:i, s:b, s:s, s:b, s:s, s:s, s:s, s:s*, s:f, s:s, s:s?, s:o}",
                      "attention", sg_attention_names[p->kind], "named", p->named, "rule", rules[p->rule], "amount",
                      decimal(p->amount), "sim", decimal(p->theta), "pv", decimal(p->pv_threshold), "sink", p->sink,
                      "causal", p->causal, "score", sg_score_names[p->score], "tail", p->tail, "tail_bias",
                      sg_tail_bias_names[p->tail_bias], "budget", p->heads ? "heads" : "row", "order",
                      sg_order_names[p->order], "pv_dtype", p->pv_dtype ? sg_pv_dtype_names[p->pv_dtype] : NULL,
                      "dense_steps", p->dense_steps, "dense_steps_kind", sg_attention_names[p->dense_steps_kind],
-                     "dense_layers", text_or_null(p->dense_layers), "tuned", tuned_json(p->tuned));
+                     "dense_layers", p->dense_layers, "tuned", tuned_json(p->tuned));
 }
 
 /* What was counted of sparse attention. */
