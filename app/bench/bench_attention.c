@@ -335,6 +335,8 @@ static sg_status work_on(work *w, sg_error *e)
 {
     size_t    bytes = 0;
     sg_stream s;
+    SG_TRY(list_kernels(w, e));
+    SG_TRY(sg_bench_input_open(&w->in, w->base->settings, e));
     SG_TRY(prepare(w, &bytes, e));
     SG_TRY(sg_bench_ceilings(w->base, e));
     SG_TRY(sg_bench_input_fill(&w->in, w->base->backend->threads, e));
@@ -479,9 +481,7 @@ static sg_status bench_attention(sg_bench *b, sg_error *e)
     const char *const dtype = b->settings->dtype ? b->settings->dtype : "auto";
     work              w = {.base = b, .in = {.dtype = b->backend->dtype}};
     if (strcmp(dtype, "auto") != 0) w.in.dtype = strcmp(dtype, "bf16") == 0 ? SG_BF16 : SG_F32;
-    sg_status status = list_kernels(&w, e);
-    if (!status) status = sg_bench_input_open(&w.in, b->settings, e);
-    if (!status) status = work_on(&w, e);
+    sg_status status = work_on(&w, e);
     if (!status && !b->silent) print_all(&w);
     if (!status && b->settings->json) status = sg_report_take(b->settings->json, all_json(&w), e);
     for (int i = 0; i < w.kernels; i++) {

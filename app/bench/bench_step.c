@@ -228,6 +228,8 @@ static sg_status render(step_bench *t, sg_error *e)
     sg_session *const  x = &t->session;
     sg_request *const  r = &t->now.request;
     sg_error           end = {0};
+    const char *const  json = t->base->settings->json;
+    SG_TRY(sg_session_inputs(x, t->base->settings, e));
     t->step.warm = 1;
     t->step.measured = 2 * t->base->repeat;
     SG_TRY(sg_session_open(x, &(sg_session_options){.traced = true}, e));
@@ -243,26 +245,19 @@ static sg_status render(step_bench *t, sg_error *e)
     const bool      enough = status == SG_E_CANCELLED && !sg_interrupt_asked();
     sg_progress_clear(&x->progress);
     if (status && !enough) return sg_error_set(e, status, "%s", end.text);
-    return sg_bench_ceilings(t->base, e); /* again, for the machine may have been busy */
-}
-
-static sg_status report(step_bench *t, sg_error *e)
-{
+    SG_TRY(sg_bench_ceilings(t->base, e)); /* again, for the machine may have been busy */
     qsort(t->step.rows.row, t->step.rows.rows, sizeof *t->step.rows.row, by_seconds);
     qsort(t->chunk.rows.row, t->chunk.rows.rows, sizeof *t->chunk.rows.row, by_seconds);
     if (!t->base->silent) print_all(t);
-    const char *const json = t->base->settings->json;
     return json ? sg_report_take(json, all_json(t), e) : SG_OK;
 }
 
 static sg_status bench_step(sg_bench *b, sg_error *e)
 {
-    step_bench t = {.base = b,
-                    .session.trace = {.paused = true, .synchronous = !b->backend->host_memory},
-                    .now.settings = *b->settings};
-    sg_status  status = sg_session_inputs(&t.session, b->settings, e);
-    if (!status) status = render(&t, e);
-    if (!status) status = report(&t, e);
+    step_bench      t = {.base = b,
+                         .session.trace = {.paused = true, .synchronous = !b->backend->host_memory},
+                         .now.settings = *b->settings};
+    const sg_status status = render(&t, e);
     sg_rendering_close(&t.now);
     sg_session_close(&t.session);
     sg_trace_free(&t.step.rows);

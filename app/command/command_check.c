@@ -18,12 +18,13 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
 
 static int round_up(int v, int multiple) { return (v + multiple - 1) / multiple * multiple; }
 
-static sg_status render(sg_session *x, sg_rendering *now, sg_error *e)
+static sg_status render(sg_session *x, sg_rendering *now, const sg_settings *asked, sg_error *e)
 {
-    const sg_settings *const asked = x->asked;
-    sg_settings *const       s = &now->settings;
-    sg_request *const        r = &now->request;
-    sg_report                report = {0};
+    sg_settings *const s = &now->settings;
+    sg_request *const  r = &now->request;
+    sg_report          report = {0};
+    SG_TRY(sg_session_inputs(x, asked, e));
+    SG_TRY(sg_session_open(x, &(sg_session_options){.check = true}, e));
     for (int i = 0; i < 2; i++)
         if (!s->size[i]) s->size[i] = round_up(SIDE, x->info.multiple);
     if (!s->frames) s->frames = CHUNKS * x->info.frames.step + 1;
@@ -48,11 +49,9 @@ static sg_status render(sg_session *x, sg_rendering *now, sg_error *e)
 
 sg_status sg_command_check(const sg_settings *s, sg_error *e)
 {
-    sg_session   x = {0};
-    sg_rendering now = {.settings = *s};
-    sg_status    status = sg_session_inputs(&x, s, e);
-    if (status == SG_OK) status = sg_session_open(&x, &(sg_session_options){.check = true}, e);
-    if (status == SG_OK) status = render(&x, &now, e);
+    sg_session      x = {0};
+    sg_rendering    now = {.settings = *s};
+    const sg_status status = render(&x, &now, s, e);
     sg_rendering_close(&now);
     sg_session_close(&x);
     return status;

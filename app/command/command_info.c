@@ -329,37 +329,24 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
     return sg_report_take("-", j, e);
 }
 
-static sg_status summarise(model_summary *t, sg_error *e)
+static sg_status summarise(model_summary *t, const sg_settings *s, sg_error *e)
 {
     sg_session *const x = &t->session;
     sg_request *const r = &t->now.request;
+    SG_TRY(sg_session_inputs(x, s, e));
     SG_TRY(sg_session_open(x, &(sg_session_options){0}, e));
     SG_TRY(sg_session_resolve(x, &t->now, e));
     if (*x->info.passed) sg_progress_say(&x->progress, "%s", x->info.passed);
     sg_notice_size(&x->progress, x->asked, &t->now.settings);
     t->world = sg_engine_world(x->engine);
     t->word = sg_engine_vocabulary(x->engine, &t->words);
-    r->output_bytes = sg_sink_bytes(&(sg_clip){.path = sg_sink_default_name(r->frames),
-                                               .width = r->width,
-                                               .height = r->height,
-                                               .frames = r->frames,
-                                               .fps = r->fps});
+    const sg_clip clip = sg_clip_of(r, sg_sink_default_name(r->frames));
+    r->output_bytes = sg_sink_bytes(&clip);
     SG_TRY(sg_rendering_plan(&t->now, x->engine, e));
     sg_doubt_thresholds(t->doubt, sizeof t->doubt, &t->now, &x->model);
     if (x->asked->info_json) return print_model_json(t, e);
     print_model(t);
     return SG_OK;
-}
-
-static sg_status model_info(const sg_settings *s, sg_error *e)
-{
-    model_summary t = {.now.settings = *s};
-    sg_status     status = sg_session_inputs(&t.session, s, e);
-    t.now.settings.command = SG_COMMAND_RENDER; /* what a render would have */
-    if (status == SG_OK) status = summarise(&t, e);
-    sg_rendering_close(&t.now);
-    sg_session_close(&t.session);
-    return status;
 }
 
 sg_status sg_command_info(const sg_settings *s, sg_error *e)
@@ -375,5 +362,10 @@ sg_status sg_command_info(const sg_settings *s, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "info takes a model's folder or file, or --model, not both");
     sg_settings with = *s;
     if (s->operand) with.model = s->operand;
-    return model_info(&with, e);
+    model_summary t = {.now.settings = with};
+    t.now.settings.command = SG_COMMAND_RENDER; /* what a render would have */
+    const sg_status status = summarise(&t, &with, e);
+    sg_rendering_close(&t.now);
+    sg_session_close(&t.session);
+    return status;
 }

@@ -198,15 +198,12 @@ static sg_status open_grid(job *j, sg_error *e)
 
 static sg_clip clip_of(const job *j, const char *path)
 {
-    return (sg_clip){.path = path,
-                     .width = j->now.request.width,
-                     .height = j->now.request.height,
-                     .frames = j->now.request.frames,
-                     .fps = j->now.request.fps,
-                     .has_crf = !isnan(j->settings->crf),
-                     .crf = j->settings->crf,
-                     .has_png_level = j->settings->png_level >= 0,
-                     .png_level = j->settings->png_level};
+    sg_clip clip = sg_clip_of(&j->now.request, path);
+    clip.crf = j->settings->crf;
+    clip.has_crf = !isnan(clip.crf);
+    clip.png_level = j->settings->png_level;
+    clip.has_png_level = clip.png_level >= 0;
+    return clip;
 }
 
 /* ---- what is said ---- */
@@ -353,22 +350,28 @@ typedef struct clip_paths {
     char *output, *report, *preview;
 } clip_paths;
 
+static sg_status write_clip(job *j, const clip_paths *path, const char *settings, sg_report *report, sg_error *e)
+{
+    const sg_callbacks callbacks = {.context = j, .progress = on_progress, .preview = on_preview, .frame = on_frame};
+    sg_clip            clip = clip_of(j, path->output);
+    clip.settings = j->now.request.latents_note = settings;
+    sg_trace_clear(&j->session.trace);
+    SG_TRY(sg_plan_fits(&j->now.plan, e)); /* before an encoder takes its memory */
+    mark(j, "plan");
+    SG_TRY(sg_sink_open(&j->sink, &clip, e));
+    if (path->preview) SG_TRY(sg_preview_file_open(&j->preview, path->preview, &j->now.request, e));
+    SG_TRY(sg_engine_render(j->session.engine, &j->now.request, &callbacks, report, e));
+    close_preview(j, true, &(sg_error){0});
+    return sg_sink_finish(j->sink, e);
+}
+
 static sg_status render_to(job *j, const clip_paths *path, json_t *settings, sg_error *e)
 {
-    char *text = NULL;
+    char     *text = NULL;
+    sg_report report = {0};
     SG_TRY(sg_report_text(&text, settings, e));
-    sg_clip clip = clip_of(j, path->output);
-    clip.settings = j->now.request.latents_note = text;
-    sg_report          report = {0};
-    const sg_callbacks callbacks = {.context = j, .progress = on_progress, .preview = on_preview, .frame = on_frame};
-    sg_trace_clear(&j->session.trace);
-    sg_status status = sg_plan_fits(&j->now.plan, e); /* before an encoder takes its memory */
-    mark(j, "plan");
-    if (status == SG_OK) status = sg_sink_open(&j->sink, &clip, e);
-    if (status == SG_OK && path->preview) status = sg_preview_file_open(&j->preview, path->preview, &j->now.request, e);
-    if (status == SG_OK) status = sg_engine_render(j->session.engine, &j->now.request, &callbacks, &report, e);
-    close_preview(j, status == SG_OK, &(sg_error){0});
-    if (status == SG_OK) status = sg_sink_finish(j->sink, e);
+    sg_status status = write_clip(j, path, text, &report, e);
+    close_preview(j, false, &(sg_error){0});
     mark(j, "file");
     sg_sink_close(&j->sink);
     sg_progress_clear(j->progress);
@@ -451,8 +454,11 @@ static sg_status check_sink(const job *j, const char *output, sg_error *e)
     return sg_outputs_check(j->settings, output, !j->decode_only, j->clips, e);
 }
 
-static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
+static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
 {
+    SG_TRY(check_inputs(j, e));
+    if (!j->decode_only) SG_TRY(sg_setup_prompts(prompts, j->settings, e));
+    SG_TRY(sg_session_inputs(&j->session, j->settings, e));
     const char *const asked = j->settings->output;
     const char       *output = asked ? asked : sg_sink_default_name(j->settings->frames);
     const int64_t clips = (int64_t)(prompts->count ? prompts->count : 1) * batch_of(j); /* without prompts: latents */
@@ -482,12 +488,9 @@ static sg_status run(job *j, const sg_prompt_set *prompts, sg_error *e)
 
 sg_status sg_command_render(const sg_settings *s, sg_error *e)
 {
-    job           j = {.settings = s, .now.settings = *s, .progress = &j.session.progress};
-    sg_prompt_set prompts = {0};
-    sg_status     status = check_inputs(&j, e);
-    if (status == SG_OK && !j.decode_only) status = sg_setup_prompts(&prompts, s, e);
-    if (status == SG_OK) status = sg_session_inputs(&j.session, s, e);
-    if (status == SG_OK) status = run(&j, &prompts, e);
+    job             j = {.settings = s, .now.settings = *s, .progress = &j.session.progress};
+    sg_prompt_set   prompts = {0};
+    const sg_status status = run(&j, &prompts, e);
     sg_prompt_set_close(&prompts);
     sg_rendering_close(&j.now);
     sg_session_close(&j.session);

@@ -350,6 +350,7 @@ static sg_status run(job *j, const char *path, sg_error *e)
     const char *const        json = s->json;
     const bool               cache = s->tune_cache;
     sg_session *const        x = &j->render.session;
+    SG_TRY(sg_session_inputs(x, s, e));
     SG_TRY(sg_session_open(x, &(sg_session_options){0}, e));
     SG_TRY(sg_session_resolve(x, &j->render.now, e));
     sg_notice_request(&x->progress, x->engine, s, &j->render.now);
@@ -417,8 +418,7 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     SG_TRY(sg_setup_model(&j.render.session.model, &s, e));
     SG_TRY(choose_output(&j, &s, path, sizeof path, e));
     SG_TRY(sg_setup_prompts(&prompts, &s, e));
-    sg_status status = sg_session_inputs(&j.render.session, &s, e);
-    if (status == SG_OK) status = run(&j, s.output, e);
+    const sg_status status = run(&j, s.output, e);
     sg_tune_close(&j.tune);
     sg_cache_search_close(&j.cache);
     sg_rendering_close(&j.render.now);

@@ -322,9 +322,9 @@ sg_settings sg_arm_kept(const sg_arm_result *r)
 
 sg_clip sg_arm_clip(const sg_arm_result *r, const char *path, const char *settings)
 {
-    const sg_request *const q = &r->now.request;
-    return (sg_clip){
-        .path = path, .width = q->width, .height = q->height, .frames = q->frames, .fps = q->fps, .settings = settings};
+    sg_clip clip = sg_clip_of(&r->now.request, path);
+    clip.settings = settings;
+    return clip;
 }
 
 double sg_arm_density(const sg_arm_result *r, int step, int layer)

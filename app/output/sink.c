@@ -39,6 +39,11 @@ struct sg_sink {
     sg_error            error; /* the threads' first */
 };
 
+sg_clip sg_clip_of(const sg_request *r, const char *path)
+{
+    return (sg_clip){.path = path, .width = r->width, .height = r->height, .frames = r->frames, .fps = r->fps};
+}
+
 const char *sg_sink_default_name(int frames) { return frames == 1 ? "out.png" : SG_FFMPEG ? "out.mp4" : "out.y4m"; }
 
 /* endings: parted by blanks. */

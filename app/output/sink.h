@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/image.h"
 #include "base/output_file.h"
+#include "engine.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,6 +64,9 @@ typedef struct sg_sink_type {
 } sg_sink_type;
 
 extern const sg_sink_type sg_sink_mp4, sg_sink_mkv, sg_sink_webp, sg_sink_png, sg_sink_jpeg, sg_sink_y4m;
+
+/* What r renders, as this file. */
+sg_clip sg_clip_of(const sg_request *r, const char *path);
 
 /* Of a clip without a name: one of one frame is an image. */
 const char *sg_sink_default_name(int frames);

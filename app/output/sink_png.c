@@ -2,7 +2,6 @@
  * The pattern is read here and never handed to printf. */
 #include "sink.h"
 
-#include <ctype.h>
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -25,16 +24,14 @@ static pattern find_pattern(const sg_clip *clip)
 {
     const char *const path = clip->path;
     pattern           p = {0};
-    for (size_t i = 0; path[i] && !clip->literal; i++) {
-        if (path[i] != '%') continue;
-        size_t     k = i + 1;
-        const bool zeros = path[k] == '0';
-        int        width = 0;
-        while (isdigit((unsigned char)path[k]) && width <= WIDEST) width = width * 10 + (path[k++] - '0');
-        if (path[k] != 'd' || width > WIDEST) continue;
-        if (p.found) p.twice = true;
-        if (!p.found) p = (pattern){.found = true, .before = i, .after = k + 1, .width = width, .zeros = zeros};
-        i = k;
+    for (const char *at = path; !clip->literal && (at = strchr(at, '%')) != NULL; at++) {
+        const char *const end = at + 1 + strspn(at + 1, "0123456789");
+        const long        width = end > at + 1 ? strtol(at + 1, NULL, 10) : 0;
+        if (*end != 'd' || width > WIDEST) continue;
+        if (p.found)
+            p.twice = true;
+        else
+            p = (pattern){true, false, (size_t)(at - path), (size_t)(end + 1 - path), (int)width, at[1] == '0'};
     }
     return p;
 }

@@ -175,11 +175,7 @@ void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const
 void sg_notice_encoder(sg_progress *p, const sg_request *r, const char *path, bool always)
 {
     const char       *what;
-    const sg_clip     clip = {.path = path ? path : sg_sink_default_name(r->frames),
-                              .width = r->width,
-                              .height = r->height,
-                              .frames = r->frames,
-                              .fps = r->fps};
+    const sg_clip     clip = sg_clip_of(r, path ? path : sg_sink_default_name(r->frames));
     const char *const encoder = sg_sink_encoder(&clip, &what);
     const bool        usual = encoder && strcmp(what, "H.264") == 0;
     if (encoder && (always || !usual))
