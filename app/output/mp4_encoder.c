@@ -135,11 +135,11 @@ static bool takes_a_frame(const AVCodec *encoder, const sg_clip *clip)
     return taken;
 }
 
-/* The first usual one that takes a frame. */
-static const AVCodec *find(const sg_clip *clip)
+/* The first of the list that takes a frame. */
+static const AVCodec *find(const char *const *name, const sg_clip *clip)
 {
     av_log_set_level(AV_LOG_QUIET);
-    for (const char *const *name = usual; *name; name++) {
+    for (; *name; name++) {
         void          *at = NULL;
         const bool     others = strcmp(*name, OTHERS) == 0;
         const AVCodec *c = others ? av_codec_iterate(&at) : avcodec_find_encoder_by_name(*name);
@@ -154,10 +154,11 @@ const AVCodec *sg_mp4_encoder_find(const sg_clip *clip)
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static sg_clip         of; /* these are of the last answer */
     static const AVCodec  *found;
-    const sg_clip          sized = clip->width ? *clip : (sg_clip){.width = 640, .height = 480, .fps = 16};
+    sg_clip                sized = clip->width ? *clip : (sg_clip){.width = 640, .height = 480, .fps = 16};
+    sized.encoders = clip->encoders ? clip->encoders : usual;
     pthread_mutex_lock(&mutex);
-    if (of.width != sized.width || of.height != sized.height || of.fps != sized.fps) {
-        found = find(&sized);
+    if (of.encoders != sized.encoders || of.width != sized.width || of.height != sized.height || of.fps != sized.fps) {
+        found = find(sized.encoders, &sized);
         of = sized;
     }
     const AVCodec *const answer = found;

@@ -8,7 +8,7 @@
 
 #include <libavcodec/avcodec.h>
 
-/* The first of the usual ones that takes a frame of the clip's size, or of 640x480 where the clip has no size yet. NULL: none does. The last answer is kept. Any thread may call. */
+/* The first of clip->encoders, or of the usual ones, that takes a frame of the clip's size, or of 640x480 where the clip has no size yet. NULL: none does. The last answer is kept. Any thread may call. */
 const AVCodec *sg_mp4_encoder_find(const sg_clip *clip);
 
 /* Whether --crf means anything to it. */

@@ -27,6 +27,8 @@ typedef struct sg_clip {
     double      crf;      /* of H.264 or AV1: 0 to 51, the lower the better */
     bool        has_png_level;
     int         png_level; /* 0, not compressed, to 9, the smallest file */
+    /* Of MP4: FFmpeg's names, NULL at the end, of which the first that opens is taken. NULL: the usual ones. */
+    const char *const *encoders;
 } sg_clip;
 
 /* A format. Calls come in order open, write for each frame, finish, close; close also comes after any failure, and
