@@ -1,9 +1,7 @@
 /* bench.c - see bench.h. */
 #include "bench.h"
-#include "base/output_file.h"
 #include "interrupt.h"
 #include "progress.h"
-#include "report.h"
 #include "rng.h"
 #include "setup.h"
 

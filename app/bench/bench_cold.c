@@ -1,7 +1,6 @@
 /* bench_cold.c - `sparge-gen bench cold`: what a render costs as a process of its own, beside programs that only open
  * its device. Each turn starts this program again for each of sg_cold_parts; such a process does its part and prints
  * when each piece of it was over, by the clock that all processes of a machine share. */
-#include "base/output_file.h"
 #include "base/path.h"
 #include "bench.h"
 #include "command.h"

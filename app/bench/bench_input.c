@@ -1,6 +1,5 @@
 /* bench_input.c - see bench_input.h. */
 #include "bench_input.h"
-#include "bench.h"
 #include "engine.h"
 #include "rng.h"
 #include "setup.h"

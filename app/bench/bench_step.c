@@ -5,7 +5,6 @@
 #include "json_build.h"
 #include "meta.h"
 #include "notices.h"
-#include "picture.h"
 #include "progress.h"
 #include "report.h"
 #include "session.h"

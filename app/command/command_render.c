@@ -1,7 +1,6 @@
 /* command_render.c - `sparge-gen --prompt`: everything that can be refused is refused before the model is opened or, at
  * the latest, before it works; then prompt after prompt becomes a clip. */
 #include "base/output_file.h"
-#include "base/path.h"
 #include "base/text.h"
 #include "command.h"
 #include "image_grid.h"

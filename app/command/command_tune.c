@@ -73,25 +73,18 @@ static sg_status open_tune(job *j, sg_error *e)
 
 enum { DENSITY, L1, L1_CHECKED, L1_WORST, L2, L2_CHECKED, SKIPPED, FIGURES };
 
-/* What is known of a head, and by which name its mean is told, if it is. */
+/* What is known of a head, in sg_tune_figure's order, and by which name its mean is told, if it is. */
 static const struct {
     const char *name, *mean;
-    size_t      at;
-} figures[FIGURES] = {
-    [DENSITY] = {"density", "density", offsetof(sg_tune_figure, density)},
-    [L1] = {"l1", NULL, offsetof(sg_tune_figure, l1)},
-    [L1_CHECKED] = {"l1_checked", "l1", offsetof(sg_tune_figure, l1_checked)},
-    [L1_WORST] = {"l1_worst", "l1_worst", offsetof(sg_tune_figure, l1_worst)},
-    [L2] = {"l2", NULL, offsetof(sg_tune_figure, l2)},
-    [L2_CHECKED] = {"l2_checked", "l2", offsetof(sg_tune_figure, l2_checked)},
-    [SKIPPED] = {"skipped", "skipped", offsetof(sg_tune_figure, skipped)},
-};
+} figures[FIGURES] = {{"density", "density"}, {"l1", NULL},         {"l1_checked", "l1"},  {"l1_worst", "l1_worst"},
+                      {"l2", NULL},           {"l2_checked", "l2"}, {"skipped", "skipped"}};
 
 static double figure_of(const sg_tune_figure *f, int i)
 {
-    float v;
-    memcpy(&v, (const char *)f + figures[i].at, sizeof v);
-    return (double)v;
+    float v[FIGURES];
+    _Static_assert(sizeof v == sizeof *f, "a name for each figure");
+    memcpy(v, f, sizeof v);
+    return (double)v[i];
 }
 
 /* Means over heads and all else that ran, but of L1_WORST the largest; NAN where nothing did. */

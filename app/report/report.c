@@ -1,12 +1,10 @@
 /* report.c - see report.h. */
 #include "report.h"
 #include "base/output_file.h"
-#include "base/path.h"
 #include "base/utf8.h"
 #include "json_build.h"
 #include "json_input.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,13 +22,6 @@ json_t *sg_report_name(const char *name)
     return j;
 }
 
-static json_t *phase(const sg_phase_plan *p)
-{
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "weight_bytes", (json_int_t)p->weights, "mapped_bytes",
-                     (json_int_t)p->mapped, "packed_bytes", (json_int_t)p->packed, "host_bytes", (json_int_t)p->host,
-                     "work_bytes", (json_int_t)p->work, "peak_bytes", (json_int_t)p->peak, "flops", p->flops);
-}
-
 json_t *sg_report_number(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 
 /* Each phase is under its name; the second text encoder's is "text_2". */
@@ -40,7 +31,11 @@ json_t *sg_report_plan(const sg_plan *p)
     for (const sg_phase_plan *k = p->phase; k < p->phase + p->phases; k++) {
         char key[SG_PHASE_NAME + 16];
         snprintf(key, sizeof key, k->number > 1 ? "%s_%d" : "%s", k->name, k->number);
-        sg_json_set(&j, key, phase(k));
+        sg_json_set(&j, key,
+                    json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "weight_bytes", (json_int_t)k->weights,
+                              "mapped_bytes", (json_int_t)k->mapped, "packed_bytes", (json_int_t)k->packed,
+                              "host_bytes", (json_int_t)k->host, "work_bytes", (json_int_t)k->work, "peak_bytes",
+                              (json_int_t)k->peak, "flops", k->flops));
     }
     sg_json_join(&j, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I,I,I], s:I}", "base_bytes",
                                (json_int_t)p->base, "input_bytes", (json_int_t)p->input, "output_bytes",

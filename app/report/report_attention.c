@@ -2,7 +2,6 @@
 #include "report_attention.h"
 #include "base/text.h"
 #include "json_build.h"
-#include "report.h"
 
 #include <stdio.h>
 #include <stdlib.h>
