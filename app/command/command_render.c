@@ -2,8 +2,8 @@
  * the latest, before it works; then prompt after prompt becomes a clip. */
 #include "base/output_file.h"
 #include "base/text.h"
+#include "collage.h"
 #include "command.h"
-#include "image_grid.h"
 #include "interrupt.h"
 #include "json_build.h"
 #include "notices.h"
@@ -33,7 +33,9 @@ typedef struct job {
     sg_rendering       now;      /* the clip at work */
     sg_sink           *sink;
     sg_preview_file   *preview;
-    sg_image_grid      grid;
+    sg_collage         collage; /* of --grid */
+    sg_image           grid;    /* zero: there is none */
+    char              *grid_settings;
     bool               decode_only;
     int                clips, clip; /* to be made; the one at work, from 0 */
     char              *note;        /* what the latents file tells of how it was made; or NULL */
@@ -67,7 +69,7 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 {
     job *j = context;
     if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
-    SG_TRY(sg_image_grid_put(&j->grid, j->clip, rgb, e));
+    if (j->grid.rgb) sg_collage_grid_put(&j->grid, &j->collage, j->clip, rgb);
     return sg_sink_write(j->sink, index, rgb, e);
 }
 
@@ -184,15 +186,21 @@ static sg_status open_engine(job *j, sg_error *e)
     return sg_session_give(&j->session, r, e);
 }
 
-static sg_status open_grid(job *j, sg_error *e)
+/* All images in one picture. */
+static sg_status open_grid(job *j, size_t *bytes, sg_error *e)
 {
     const sg_request *const r = &j->now.request;
-    if (!j->settings->grid) return SG_OK;
+    sg_clip                 clip = {.path = j->settings->grid, .frames = 1, .fps = 1};
+    *bytes = 0;
+    if (!clip.path) return SG_OK;
     if (r->frames > 1)
         return sg_error_set(e, SG_E_ARG, "--grid is of images, and the clips have %d frames; add --frames 1",
                             r->frames);
-    sg_image_grid_open(&j->grid, j->settings->grid, j->clips, r->width, r->height);
-    return SG_OK;
+    j->collage = (sg_collage){.width = r->width, .height = r->height, .frames = 1, .arms = j->clips};
+    sg_collage_grid_size(&j->collage, &clip.width, &clip.height);
+    *bytes = sg_image_bytes(clip.width, clip.height) + sg_sink_bytes(&clip);
+    j->grid = (sg_image){clip.width, clip.height, calloc(1, sg_image_bytes(clip.width, clip.height))};
+    return j->grid.rgb ? SG_OK : sg_error_memory(e, clip.path);
 }
 
 static sg_clip clip_of(const job *j, const char *path)
@@ -390,10 +398,10 @@ static sg_status render_one(job *j, int i, const clip_paths *path, sg_error *e)
     snprintf(which, sizeof which, "--prompt-file: prompt %d", i / batch_of(j) + 1);
     if (i % batch_of(j) == 0) sg_notice_cut(j->progress, &j->now.plan, j->settings->prompt_file ? which : NULL);
     json_t *settings = make_settings(j, false);
-    if (j->grid.path && i == 0 && batch_of(j) == j->clips) { /* the grid has those of its first image */
+    if (j->grid.rgb && i == 0 && batch_of(j) == j->clips) { /* the grid has those of its first image */
         json_t *own = json_copy(settings);
         sg_json_set(&own, "batch", json_integer(j->clips));
-        status = sg_report_text(&j->grid.settings, own, e);
+        status = sg_report_text(&j->grid_settings, own, e);
         json_decref(own);
     }
     if (status == SG_OK) status = render_to(j, path, settings, e);
@@ -440,9 +448,9 @@ static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *ou
         j->now.request.seed = (seed + (uint64_t)(i % batch)) & INT64_MAX;
         status = render_clip(j, i, output, e);
     }
-    if (status != SG_OK || !j->grid.path) return status;
-    SG_TRY(sg_image_grid_save(&j->grid, e));
-    sg_progress_say(j->progress, "%s: all %d images", j->grid.path, j->clips);
+    if (status != SG_OK || !j->grid.rgb) return status;
+    SG_TRY(sg_sink_save_picture(j->settings->grid, &j->grid, j->grid_settings, e));
+    sg_progress_say(j->progress, "%s: all %d images", j->settings->grid, j->clips);
     return SG_OK;
 }
 
@@ -461,19 +469,22 @@ static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
     const char *const asked = j->settings->output;
     const char       *output = asked ? asked : sg_sink_default_name(j->settings->frames);
     const int64_t clips = (int64_t)(prompts->count ? prompts->count : 1) * batch_of(j); /* without prompts: latents */
+    size_t        grid_bytes;
     SG_TRY(check_many(j->settings, output, clips, e));
     if (strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
         return sg_error_set(e, SG_E_ARG, "-o - writes video, and stdout is a terminal: send it to a file or a pipe");
     j->clips = (int)clips;
-    if (j->settings->grid) SG_TRY(sg_image_grid_check(j->settings->grid, j->clips, e));
+    if (j->settings->grid) SG_TRY(sg_sink_check_ending(j->settings->grid, "--grid", ".png .jpg .jpeg .webp", e));
+    if (j->settings->grid && clips < 2)
+        return sg_error_set(e, SG_E_ARG, "--grid is of several images: add --batch N, or a --prompt-file");
     SG_TRY(check_sink(j, output, e)); /* what needs no model to be seen */
     SG_TRY(open_engine(j, e));
     mark(j, "opening");
     if (!asked) output = sg_sink_default_name(j->now.request.frames);
     SG_TRY(check_sink(j, output, e));
-    SG_TRY(open_grid(j, e));
+    SG_TRY(open_grid(j, &grid_bytes, e));
     const sg_clip clip = clip_of(j, output);
-    j->now.request.output_bytes = sg_sink_bytes(&clip) + sg_image_grid_bytes(&j->grid);
+    j->now.request.output_bytes = sg_sink_bytes(&clip) + grid_bytes;
     j->now.request.prompt = prompts->count ? prompts->prompt[0].text : NULL;
     say_start(j, prompts);
     SG_TRY(sg_rendering_plan(&j->now, j->session.engine, e));
@@ -494,7 +505,8 @@ sg_status sg_command_render(const sg_settings *s, sg_error *e)
     sg_rendering_close(&j.now);
     sg_session_close(&j.session);
     mark(&j, "closing");
-    sg_image_grid_close(&j.grid);
+    sg_image_close(&j.grid);
+    free(j.grid_settings);
     free(j.note);
     return status;
 }
