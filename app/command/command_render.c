@@ -1,6 +1,7 @@
 /* command_render.c - `sparge-gen --prompt`: everything that can be refused is refused before the model is opened or, at
  * the latest, before it works; then prompt after prompt becomes a clip. */
 #include "base/output_file.h"
+#include "base/path.h"
 #include "base/text.h"
 #include "collage.h"
 #include "command.h"
@@ -10,7 +11,6 @@
 #include "option_rules.h"
 #include "preview_file.h"
 #include "prompt_set.h"
-#include "render_outputs.h"
 #include "report.h"
 #include "report_attention.h"
 #include "report_settings.h"
@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { CLIPS_MOST = 1000000 };
@@ -211,6 +212,65 @@ static sg_clip clip_of(const job *j, const char *path)
     clip.png_level = j->settings->png_level;
     clip.has_png_level = clip.png_level >= 0;
     return clip;
+}
+
+/* ---- the names of what is written ---- */
+
+/* With several clips ball.mp4 becomes ball-0001.mp4, ball-0002.mp4, ... The caller frees; NULL: no memory, or no path. */
+static char *output_numbered(const char *path, int index, int count)
+{
+    char *name;
+    if (!path || count == 1) return path ? strdup(path) : NULL;
+    const char *const extension = sg_path_extension(path);
+    return asprintf(&name, "%.*s-%04d%s", (int)(extension - path), path, index + 1, extension) < 0 ? NULL : name;
+}
+
+/* The same of reports; but stdout, a device or a pipe takes those of all clips, one after the other. */
+static char *report_numbered(const char *path, int index, int count)
+{
+    struct stat st;
+    const bool  stream = !path || strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
+    return output_numbered(path, index, stream ? 1 : count);
+}
+
+static sg_status check_different(const char *a, const char *option_a, const char *b, const char *option_b, sg_error *e)
+{
+    if (!a || !b || !sg_output_file_same(a, b)) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "%s and %s are one file, %s", option_a, option_b, a);
+}
+
+/* One file of several; takes its name. */
+static sg_status check_one(char *name, const char *option, const char *grid, sg_error *e)
+{
+    if (!name) return sg_error_memory(e, option);
+    sg_status status = sg_output_file_check(name, option, e);
+    if (status == SG_OK) status = check_different(grid, "--grid", name, option, e);
+    free(name);
+    return status;
+}
+
+/* Whether the clip, and what else is written, may all be, without and with numbers: none takes another's place. */
+static sg_status check_outputs(const job *j, const char *output, sg_error *e)
+{
+    const sg_settings *const s = j->settings;
+    const sg_clip            clip = clip_of(j, output);
+    const struct {
+        const char *option, *path;
+    } out[] = {{"--preview", s->preview},
+               {"--json", s->json},
+               {"--grid", s->grid},
+               {"--latents", j->decode_only ? NULL : s->latents},
+               {"--output", output}};
+    enum { OUTPUTS = sizeof out / sizeof *out };
+    SG_TRY(sg_sink_check(&clip, e));
+    for (int b = 1; b < OUTPUTS; b++)
+        for (int a = 0; a < b; a++) SG_TRY(check_different(out[a].path, out[a].option, out[b].path, out[b].option, e));
+    for (int i = 0; i < j->clips && j->clips > 1; i++) {
+        SG_TRY(check_one(output_numbered(output, i, j->clips), "--output", s->grid, e));
+        if (s->preview) SG_TRY(check_one(output_numbered(s->preview, i, j->clips), "--preview", s->grid, e));
+        if (s->json) SG_TRY(check_one(report_numbered(s->json, i, j->clips), "--json", s->grid, e));
+    }
+    return SG_OK;
 }
 
 /* ---- what is said ---- */
@@ -424,9 +484,9 @@ static void say_clip(job *j, int i)
 static sg_status render_clip(job *j, int i, const char *output, sg_error *e)
 {
     const sg_settings *const s = j->settings;
-    const clip_paths         path = {.output = sg_output_numbered(output, i, j->clips),
-                                     .report = sg_report_numbered(s->json, i, j->clips),
-                                     .preview = sg_output_numbered(s->preview, i, j->clips)};
+    const clip_paths         path = {.output = output_numbered(output, i, j->clips),
+                                     .report = report_numbered(s->json, i, j->clips),
+                                     .preview = output_numbered(s->preview, i, j->clips)};
     const bool               enough = path.output && !path.report == !s->json && !path.preview == !s->preview;
     if (enough) say_clip(j, i);
     const sg_status status = enough ? render_one(j, i, &path, e) : sg_error_set(e, SG_E_MEMORY, "out of memory");
@@ -454,13 +514,6 @@ static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *ou
     return SG_OK;
 }
 
-static sg_status check_sink(const job *j, const char *output, sg_error *e)
-{
-    const sg_clip clip = clip_of(j, output);
-    SG_TRY(sg_sink_check(&clip, e));
-    return sg_outputs_check(j->settings, output, !j->decode_only, j->clips, e);
-}
-
 static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
 {
     SG_TRY(check_inputs(j, e));
@@ -477,11 +530,11 @@ static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
     if (j->settings->grid) SG_TRY(sg_sink_check_ending(j->settings->grid, "--grid", ".png .jpg .jpeg .webp", e));
     if (j->settings->grid && clips < 2)
         return sg_error_set(e, SG_E_ARG, "--grid is of several images: add --batch N, or a --prompt-file");
-    SG_TRY(check_sink(j, output, e)); /* what needs no model to be seen */
+    SG_TRY(check_outputs(j, output, e)); /* what needs no model to be seen */
     SG_TRY(open_engine(j, e));
     mark(j, "opening");
     if (!asked) output = sg_sink_default_name(j->now.request.frames);
-    SG_TRY(check_sink(j, output, e));
+    SG_TRY(check_outputs(j, output, e));
     SG_TRY(open_grid(j, &grid_bytes, e));
     const sg_clip clip = clip_of(j, output);
     j->now.request.output_bytes = sg_sink_bytes(&clip) + grid_bytes;
