@@ -31,14 +31,14 @@ sg_status sg_bench_ceilings(sg_bench *b, sg_error *e) SG_MUST_USE;
 void      sg_bench_print_ceilings(const sg_bench *b);
 json_t   *sg_bench_ceilings_json(const sg_bench *b);
 
-/* The ceiling of matrix products of this dtype, flop/s. */
+/* Returns the ceiling of matrix products of this dtype, in flop/s. */
 double sg_bench_ceiling(const sg_bench *b, sg_dtype type);
 
-/* A stream of b's backend with this much scratch; sg_bench_stream_close frees it. */
+/* Opens a stream of b's backend with this much scratch, which sg_bench_stream_close frees. */
 sg_status sg_bench_stream_open(const sg_bench *b, sg_stream *s, size_t scratch, sg_error *e) SG_MUST_USE;
 void      sg_bench_stream_close(sg_stream *s);
 
-/* The stream's failure, if it has one. */
+/* Returns the stream's failure, if it has one. */
 sg_status sg_bench_failure(const sg_stream *s, sg_error *e) SG_MUST_USE;
 
 /* Waits for t, which the stream's last op writes. Returns the stream's failure; SG_E_CANCELLED after Ctrl-C. */

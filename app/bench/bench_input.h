@@ -29,13 +29,13 @@ typedef struct sg_bench_input {
     sg_source  *file;
 } sg_bench_input;
 
-/* All but host, from --shape, --heads and --qkv; dtype and order stay as they are. The caller closes, after a failure
- * too. */
+/* Fills all but host, from --shape, --heads and --qkv; dtype and order stay as they are. The caller closes, after a
+ * failure too. */
 sg_status sg_bench_input_open(sg_bench_input *in, const sg_settings *s, sg_error *e) SG_MUST_USE;
 sg_status sg_bench_input_fill(sg_bench_input *in, int threads, sg_error *e) SG_MUST_USE;
 void      sg_bench_input_close(sg_bench_input *in);
 
-/* at[i] = which token of the video stands in row i; the caller frees. NULL: no memory. */
+/* Returns at, of which at[i] is the token of the video that stands in row i; the caller frees. NULL means no memory. */
 int32_t *sg_bench_input_order(const sg_bench_input *in, sg_order order);
 
 #endif

@@ -17,39 +17,40 @@ typedef struct sg_collage {
 
 typedef char sg_caption[SG_COLLAGE_LINES][SG_COLLAGE_TEXT];
 
-/* The size of a frame with all of them side by side; both even where the clips' are. */
+/* Gives the size of a frame with all of them side by side; both even where the clips' are. */
 void sg_collage_side_size(const sg_collage *c, int *width, int *height);
 
-/* Frame i of all. on has that size; caption has the arms' first, then those of the differences of arm 1, 2, ... to arm 0. */
+/* Draws frame i of all. on has that size; caption has the arms' first, then those of the differences of arm 1, 2, ...
+ * to arm 0. */
 void sg_collage_side(const sg_image *on, const sg_collage *c, int i, sg_caption *caption);
 
-/* Where in it the picture of the difference of arm k, 1 or more, to arm 0 has its upper left corner. */
+/* Tells where in it the picture of the difference of arm k, 1 or more, to arm 0 has its upper left corner. */
 void sg_collage_difference(const sg_collage *c, int k, int *x, int *y);
 
-/* How many columns the contact sheet of so many frames has. */
+/* Returns how many columns the contact sheet of so many frames has. */
 int sg_collage_columns(int frames);
 
-/* Which of the frames, from 0, the k-th is, where count of them are shown, from the first to the last. */
+/* Returns which of the frames, from 0, the k-th is, where count of them are shown, from the first to the last. */
 int sg_collage_frame(int k, int count, int frames);
 
-/* The size of the contact sheet: a row for each arm, a column for each of up to SG_COLLAGE_COLUMNS frames from the first to
- * the last; pictures are shrunk by a whole number until it is no wider than 4096 pixels. */
+/* Gives the size of the contact sheet: a row for each arm, a column for each of up to SG_COLLAGE_COLUMNS frames from
+ * the first to the last; pictures are shrunk by a whole number until it is no wider than 4096 pixels. */
 void sg_collage_sheet_size(const sg_collage *c, int *width, int *height);
 
-/* The height of a picture there; pictures stand at the bottom of their arm's row. */
+/* Returns the height of a picture there; pictures stand at the bottom of their arm's row. */
 int sg_collage_sheet_picture(const sg_collage *c);
 
-/* line: one of each arm. */
+/* Draws the contact sheet; line has one of each arm. */
 void sg_collage_sheet(const sg_image *on, const sg_collage *c, const char *const *line);
 
-/* Pictures of one size in rows and about as many columns, with thin gaps; shrunk by a whole number until neither side has
- * more than SG_COLLAGE_GRID pixels. c has as many arms and one frame, and no rgb. */
+/* These put pictures of one size in rows and about as many columns, with thin gaps, shrunk by a whole number until
+ * neither side has more than SG_COLLAGE_GRID pixels. c has as many arms and one frame, and no rgb. */
 enum { SG_COLLAGE_GRID = 8192 };
 void sg_collage_grid_size(const sg_collage *c, int *width, int *height);
 void sg_collage_grid_put(const sg_image *on, const sg_collage *c, int k, const uint8_t *picture);
 
-/* Of one clip: up to SG_COLLAGE_STRIP frames from the first to the last next to each other, without text, shrunk by a whole
- * number to at most SG_COLLAGE_STRIP_HEIGHT pixels in height. c has one arm. */
+/* These put up to SG_COLLAGE_STRIP frames of a clip, from the first to the last, next to each other, without text,
+ * shrunk by a whole number to at most SG_COLLAGE_STRIP_HEIGHT pixels in height. c has one arm. */
 enum { SG_COLLAGE_STRIP = 5, SG_COLLAGE_STRIP_HEIGHT = 160 };
 void sg_collage_strip_size(const sg_collage *c, int *width, int *height);
 void sg_collage_strip(const sg_image *on, const sg_collage *c);

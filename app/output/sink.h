@@ -1,5 +1,6 @@
-/* sink.h - writes frames. The ending of the file's name selects the format. A thread, or two where each frame is a file of
- * its own, write from a short queue while the next frames are decoded. No file has its final name before sg_sink_finish. */
+/* sink.h - writes frames. The ending of the file's name selects the format. A thread, or two where each frame is a file
+ * of its own, write from a short queue while the next frames are decoded. No file has its final name before
+ * sg_sink_finish. */
 #ifndef SG_SINK_H
 #define SG_SINK_H
 
@@ -12,10 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes after a frame that a format may read, though not use: libswscale reads in vectors. */
+/* A format may read so many bytes after a frame, though not use them: libswscale reads in vectors. */
 enum { SG_SINK_SLACK = 64 };
 
-/* That write for a sink, at most. */
+/* At most so many threads write for a sink. */
 enum { SG_SINK_THREADS = 2 };
 
 typedef struct sg_clip {
@@ -27,13 +28,13 @@ typedef struct sg_clip {
     double      crf;      /* of H.264 or AV1: 0 to 51, the lower the better */
     bool        has_png_level;
     int         png_level; /* 0, not compressed, to 9, the smallest file */
-    /* Of MP4: FFmpeg's names, NULL at the end, of which the first that opens is taken. NULL: the usual ones. */
+    /* An MP4 is written by the first of these that opens: FFmpeg's names, NULL at the end. NULL: the usual ones. */
     const char *const *encoders;
 } sg_clip;
 
-/* A format. Calls come in order open, write for each frame, finish, close; close also comes after any failure, and
- * must stand a half-opened state (zeroed before open). write runs in a thread of the sink's, all others in the
- * caller's. The sink opens the file, and completes, publishes or discards it. NULL stands for a function that does
+/* These make a format. Calls come in order open, write for each frame, finish, close; close also comes after any
+ * failure, and must stand a half-opened state (zeroed before open). write runs in a thread of the sink's, all others in
+ * the caller's. The sink opens the file, and completes, publishes or discards it. NULL stands for a function that does
  * nothing. */
 typedef struct sg_sink_type {
     const char *name;
@@ -45,11 +46,13 @@ typedef struct sg_sink_type {
      * more of the clip; NULL: nothing does. */
     size_t code, pixel;
     size_t (*bytes)(const sg_clip *clip);
-    /* What the format needs of the clip and of its libraries; before anything is opened. SG_E_ARG, SG_E_UNSUPPORTED. */
+    /* Checks what the format needs of the clip and of its libraries, before anything is opened. SG_E_ARG,
+     * SG_E_UNSUPPORTED. */
     sg_status (*check)(const sg_clip *clip, sg_error *e);
-    /* FFmpeg's name of the encoder that the clip will be written by, and in *what what it makes. NULL: there is but one. */
+    /* Returns FFmpeg's name of the encoder that the clip will be written by, and in *what what that makes. NULL: there
+     * is one. */
     const char *(*encoder)(const sg_clip *clip, const char **what);
-    /* The file of a frame, the caller's to free; NULL: no memory. Where each frame is a file of its own,
+    /* Returns the file of a frame, the caller's to free; NULL: no memory. Where each frame is a file of its own,
      * SG_SINK_THREADS threads write, each another frame, in any order. NULL: all frames are in the one file. */
     char *(*file_name)(const sg_clip *clip, int index);
     /* clip and file stay until close. */
@@ -58,43 +61,43 @@ typedef struct sg_sink_type {
                        sg_error *e);
     sg_status (*finish)(void *state, sg_error *e);
     void (*close)(void *state);
-    /* How a file of this format begins, but for so many bytes; NULL: it keeps no settings. */
+    /* A file of this format begins so, but for so many bytes; NULL: it keeps no settings. */
     const char *magic;
     size_t      magic_at;
-    /* The settings kept in a file: *out is the caller's to free, NULL when the file has none. */
+    /* Reads the settings kept in a file: *out is the caller's to free, NULL when the file has none. */
     sg_status (*read)(const char *path, const sg_map *file, char **out, sg_error *e);
 } sg_sink_type;
 
 extern const sg_sink_type sg_sink_mp4, sg_sink_mkv, sg_sink_webp, sg_sink_png, sg_sink_jpeg, sg_sink_y4m;
 
-/* What r renders, as this file. */
+/* Returns the clip that r renders, as this file. */
 sg_clip sg_clip_of(const sg_request *r, const char *path);
 
-/* Of a clip without a name: one of one frame is an image. */
+/* Returns the file of a clip that was given none: a clip of one frame is an image. */
 const char *sg_sink_default_name(int frames);
 
-/* ".mp4, .mkv, .webp, .png, .jpg, .y4m": what this build writes. Returns text. */
+/* Lists what this build writes: ".mp4, .mkv, .webp, .png, .jpg, .y4m". Returns text. */
 const char *sg_sink_endings(char *text, size_t size);
 
-/* What is seen of a file without a clip: its ending is one of these, parted by blanks, that this build writes, and
- * its folder is writable. what names the option in messages. SG_E_ARG, SG_E_FILE. */
+/* Checks what is seen of a file without a clip: its ending is one of these, parted by blanks, that this build writes,
+ * and its folder is writable. what names the option in messages. SG_E_ARG, SG_E_FILE. */
 sg_status sg_sink_check_ending(const char *path, const char *what, const char *endings, sg_error *e) SG_MUST_USE;
 
 /* Checks the clip: a known ending, a format that can hold it, a writable folder. SG_E_ARG, SG_E_FILE, or
  * SG_E_UNSUPPORTED where a library lacks the format. */
 sg_status sg_sink_check(const sg_clip *clip, sg_error *e) SG_MUST_USE;
 
-/* The same without the folder, which may not be there yet. */
+/* Does the same without the folder, which may not be there yet. */
 sg_status sg_sink_check_format(const sg_clip *clip, sg_error *e) SG_MUST_USE;
 
-/* Memory that a sink for this clip takes. */
+/* Returns the memory that a sink for this clip takes. */
 size_t sg_sink_bytes(const sg_clip *clip);
 
-/* The encoder that the clip will be written by, where its format has several: FFmpeg's name of it, and in *what "H.264" or
- * "AV1". NULL: the format has but one, or none opens. A clip without a size is tried at a usual one. */
+/* Returns the encoder that the clip will be written by, where its format has several: FFmpeg's name, and in *what
+ * "H.264" or "AV1". NULL: the format has but one, or none opens. A clip without a size is tried at a usual one. */
 const char *sg_sink_encoder(const sg_clip *clip, const char **what);
 
-/* FFmpeg's version. NULL: this build has none. */
+/* Returns FFmpeg's version; NULL: this build has none. */
 const char *sg_sink_ffmpeg(void);
 
 typedef struct sg_sink sg_sink;
@@ -105,22 +108,22 @@ sg_status sg_sink_open(sg_sink **out, const sg_clip *clip, sg_error *e) SG_MUST_
 /* rgb [height, width, 3] is copied. An error of an earlier frame may be returned by a later call. */
 sg_status sg_sink_write(sg_sink *s, int index, const uint8_t *rgb, sg_error *e) SG_MUST_USE;
 
-/* Waits for the last frame: the file is whole, but has no name yet, so that several can appear together. Fewer frames than
- * announced are a failure. */
+/* Waits for the last frame: the file is whole, but has no name yet, so that several can appear together. Fewer frames
+ * than announced are a failure. */
 sg_status sg_sink_complete(sg_sink *s, sg_error *e) SG_MUST_USE;
 
 /* Completes, unless that was done, and gives the file its name. */
 sg_status sg_sink_finish(sg_sink *s, sg_error *e) SG_MUST_USE;
 
-/* Unless finished, nothing remains. */
+/* Closes it. Unless it was finished, nothing remains. */
 void sg_sink_close(sg_sink **s);
 
-/* One picture in the format of its name's ending, which has its name when it is whole. settings as of
- * sg_clip. */
+/* Writes one picture in the format of its name's ending, which has its name when it is whole. settings are as
+ * sg_clip's. */
 sg_status sg_sink_save_picture(const char *path, const sg_image *picture, const char *settings,
                                sg_error *e) SG_MUST_USE;
 
-/* The settings kept in a clip or picture of ours; *out is the caller's to free. SG_E_FORMAT if there are none. */
+/* Reads the settings kept in a clip or picture of ours; *out is the caller's to free. SG_E_FORMAT if there are none. */
 sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e) SG_MUST_USE;
 
 #endif

@@ -7,10 +7,11 @@
 
 enum { SG_BUILD_TEXT = 512 };
 
-/* A line each of CUDA, oneDNN and FFmpeg, which begins with indent, but the first. What is not there is said. Returns text. */
+/* Writes a line each about CUDA, oneDNN and FFmpeg, all but the first after indent. It says what is not there. Returns
+ * text. */
 const char *sg_build_facts_text(char *text, size_t size, const char *indent);
 
-/* The same; null for what is not there. NULL: no memory. */
+/* Returns the same facts, null for what is not there; NULL when memory runs out. */
 json_t *sg_build_facts_json(void);
 
 #endif

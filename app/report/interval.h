@@ -1,5 +1,5 @@
-/* interval.h - means with intervals that hold 95 %: mean +- t s / sqrt(n) over n values, t of Student's distribution with
- * n - 1 degrees of freedom and s their standard deviation. */
+/* interval.h - means with intervals that hold 95 %: mean +- t s / sqrt(n) over n values, t of Student's distribution
+ * with n - 1 degrees of freedom and s their standard deviation. */
 #ifndef SG_INTERVAL_H
 #define SG_INTERVAL_H
 
@@ -7,11 +7,12 @@ typedef struct sg_interval {
     double mean, low, high; /* NAN: unknown */
 } sg_interval;
 
-/* |T| <= t with a probability of 0.95, T of Student's distribution with so many degrees of freedom, 1 at least; above
- * 10,000 it is that of 10,000, larger by 0.01 % at most. Formula: Abramowitz and Stegun, 26.7.3 and 26.7.4. */
+/* Returns t so that |T| <= t with a probability of 0.95, T of Student's distribution with so many degrees of freedom, 1
+ * at least; above 10,000 it is that of 10,000, larger by 0.01 % at most. Formula: Abramowitz and Stegun, 26.7.3 and
+ * 26.7.4. */
 double sg_student_t(int freedom);
 
-/* Mean and sum of squared deviations so far: Welford, Technometrics 4 (1962). Zero to begin with. */
+/* Holds the mean and the sum of squared deviations so far: Welford, Technometrics 4 (1962). It begins as zero. */
 typedef struct sg_running {
     int    count;
     double mean, squares;
@@ -19,11 +20,11 @@ typedef struct sg_running {
 
 void sg_running_add(sg_running *r, double v);
 
-/* Of what was added; no interval for fewer than two. */
+/* Returns the interval of what was added; of fewer than two values it has the mean alone. */
 sg_interval sg_running_interval(const sg_running *r);
 
-/* v of figures that lie within -1 and 1, as SSIM: its half-width, taken to Fisher's z = atanh by the slope there, 1 / (1 - mean^2),
- * and back, so that both ends lie within -1 and 1 too. The mean stays. */
+/* Bounds v, of figures that lie within -1 and 1, as SSIM does. The half-width is taken to Fisher's z = atanh by the
+ * slope there, 1 / (1 - mean^2), and back, so that both ends lie within -1 and 1 too. The mean stays. */
 sg_interval sg_interval_bounded(sg_interval v);
 
 #endif

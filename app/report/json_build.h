@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-/* Takes value, as these all do. */
+/* All of these take what they add. */
 void sg_json_append(json_t **array, json_t *value);
 void sg_json_set(json_t **object, const char *key, json_t *value);
 

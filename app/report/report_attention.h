@@ -8,24 +8,24 @@
 
 #include <jansson.h>
 
-/* What attention did in the last render. */
+/* Holds what attention did in the last render. */
 typedef struct sg_attention_record {
     const sg_attention_count *count; /* [steps][passes][layers] */
     int                       steps, passes, layers;
 } sg_attention_record;
 
-/* "62 % of blocks skipped in 8 of 12 steps (4 dense: the first)". "" when all ran dense. Returns text. */
+/* Writes "62 % of blocks skipped in 8 of 12 steps (4 dense: the first)", or "" when all ran dense. Returns text. */
 const char *sg_attention_summary(char *text, size_t size, const sg_attention_record *r);
 
-/* One step: what ran how, how much of it, and why. Returns text. */
+/* Writes what ran how in one step, how much of it, and why. Returns text. */
 const char *sg_attention_step_text(char *text, size_t size, const sg_attention_record *r, int step);
 
-/* Every member of the policy, each layer of each step, totals, and the seconds of the stages if there is a trace. NULL: no
- * memory. */
+/* Returns every member of the policy, each layer of each step, totals, and the seconds of the stages if there is a
+ * trace; NULL when memory runs out. */
 json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, const sg_trace *trace);
 json_t *sg_report_policy(const sg_policy *p);
 
-/* Seconds of all attention so far, that to the prompt too. */
+/* Returns the seconds of all attention so far, that to the prompt too. */
 double sg_attention_trace_seconds(const sg_trace *trace);
 
 #endif

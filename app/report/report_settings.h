@@ -1,6 +1,7 @@
-/* report_settings.h - settings as JSON, which clips keep, and as the command that makes the same again. Both are loops over the
- * option table: a key is an option's name with underscores. A file is {file: its name, hash: of its bytes; of a model, of its
- * tensors; path: the whole one, for the owner's eyes}, or its name alone; a LoRA has its strength too. Beside options there are
+/* report_settings.h - settings as JSON, which clips keep, and as the command that makes the same again. Both are loops
+ * over the option table: a key is an option's name with underscores. A file is {file: its name, hash: of its bytes; of
+ * a model, of its tensors; path: the whole one, for the owner's eyes}, or its name alone; a LoRA has its strength too.
+ * Beside options there are
  *
  *   program          that made it, with its version
  *   device           what computed it, for people
@@ -21,35 +22,37 @@ void sg_settings_put(json_t **j, const sg_settings *s, unsigned phases, bool pat
 /* Adds this option, if s has it. */
 void sg_settings_put_option(json_t **j, const sg_settings *s, const sg_option *o, bool paths);
 
-/* What `kept` has in phases that are kept, and what a clip keeps beside. NULL: no memory. */
+/* Returns what `kept` has in phases that are kept, and what a clip keeps beside; NULL when memory runs out. */
 json_t *sg_report_settings(const sg_settings *kept, const sg_request *r, const sg_model_info *info, bool paths);
 
-/* Settings of a clip whose latents, r's latents_in, were read and decoded: note is what their file tells of them; NULL: it
- * tells nothing. */
+/* Returns the settings of a clip whose latents, r's latents_in, were read and decoded. note is what their file tells of
+ * them; NULL: it tells nothing. */
 json_t *sg_report_decoding(const sg_settings *kept, const sg_request *r, const char *note, const sg_model_info *info,
                            bool paths);
 
-/* Settings as sg_report_settings has them, or a program before it had them, which may be hostile: what is of another type
- * than its option is passed over. Strings are borrowed from j, which gets some. s is empty but for its command. */
+/* Reads settings as sg_report_settings has them, or a program before it had them. They may be hostile: what is of
+ * another type than its option is passed over. Strings are borrowed from j, which gets some. s is empty but for its
+ * command. */
 void sg_settings_get(sg_settings *s, json_t *j);
 
-/* "sparge-gen COMMAND --name value ...": the command of settings. Options that would have no effect are left out. output:
- * for -o, or for --grid where the settings are those of a grid. */
+/* Prints the command of settings, "sparge-gen COMMAND --name value ...", without options that would have no effect.
+ * output is for -o, or for --grid where the settings are those of a grid. */
 void sg_settings_print(FILE *f, json_t *settings, sg_command command, const char *output);
 
-/* The same as JSON; NULL: no memory. */
+/* Returns the same as JSON; NULL when memory runs out. */
 json_t *sg_settings_command(json_t *settings, sg_command command, const char *output);
 
-/* As one line of text, the caller's to free. SG_E_MEMORY, also where settings is NULL. */
+/* Makes settings one line of text, the caller's to free. Returns SG_E_MEMORY, also where settings is NULL. */
 sg_status sg_report_text(char **out, const json_t *settings, sg_error *e) SG_MUST_USE;
 
-/* text with the control characters that could steer a terminal as \n, \t or \xNN, and those of `more` behind a backslash. */
+/* Prints text with the control characters that could steer a terminal as \n, \t or \xNN, and those of `more` behind a
+ * backslash. */
 void sg_print_escaped(FILE *f, const char *text, const char *more);
 
-/* A word for a shell: as it is, 'in quotes', or $'escaped' where control characters make it necessary. */
+/* Prints a word for a shell: as it is, 'in quotes', or $'escaped' where control characters make it necessary. */
 void sg_print_word(FILE *f, const char *word);
 
-/* A value for a reader: a string escaped, all others as JSON has them. */
+/* Prints a value for a reader: a string escaped, all others as JSON has them. */
 void sg_print_value(FILE *f, const json_t *v);
 
 #endif
