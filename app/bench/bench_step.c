@@ -243,7 +243,7 @@ static sg_status render(step_bench *t, sg_error *e)
     const sg_status status = sg_engine_render(x->engine, r, &cb, &t->report, &end);
     const bool      enough = status == SG_E_CANCELLED && !sg_interrupt_asked();
     sg_progress_clear(&x->progress);
-    if (status && !enough) return sg_error_set(e, status, "%s", end.text);
+    if (status && !enough) return sg_error_copy(e, &end);
     SG_TRY(sg_bench_ceilings(t->base, e)); /* again, for the machine may have been busy */
     qsort(t->step.rows.row, t->step.rows.rows, sizeof *t->step.rows.row, by_seconds);
     qsort(t->chunk.rows.row, t->chunk.rows.rows, sizeof *t->chunk.rows.row, by_seconds);

@@ -86,22 +86,21 @@ static sg_status render(job *j, int prompt, int of, sg_report *report, sg_error 
     j->renders++;
     j->seconds += report->seconds[SG_STAGE_DENOISE];
     if (status == SG_OK || (status == SG_E_CANCELLED && j->seen && !sg_interrupt_asked())) return SG_OK;
-    return sg_error_set(e, status, "%s", why.text);
+    return sg_error_copy(e, &why);
 }
 
 /* Of a render that skips blocks: what cannot render so cannot be tuned. */
 static sg_status check_size(job *j, sg_error *e)
 {
-    sg_request *const r = &j->now.request;
-    sg_request        sparse = j->now.request;
-    sg_plan           plan;
+    sg_request sparse = j->now.request;
+    sg_plan    plan;
     sparse.attention.kind = SG_ATTENTION_SPARGE;
     sparse.attention.named = true;
     SG_TRY(sg_engine_plan(j->session.engine, &sparse, &plan, e));
     if (plan.tokens < SG_NAMED_TOKENS)
         return sg_error_set(e, SG_E_ARG, "%dx%d with %d frame%s are %lld token%s: no blocks are skipped below %d",
-                            r->width, r->height, r->frames, sg_plural(r->frames), (long long)plan.tokens,
-                            sg_plural(plan.tokens), SG_NAMED_TOKENS);
+                            sparse.width, sparse.height, sparse.frames, sg_plural(sparse.frames),
+                            (long long)plan.tokens, sg_plural(plan.tokens), SG_NAMED_TOKENS);
     if (j->prompts->count == 1) sg_notice_cut(j->progress, &plan, NULL);
     return sg_plan_fits(&plan, e);
 }

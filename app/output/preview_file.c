@@ -70,8 +70,7 @@ sg_status sg_preview_file_plan(const char *path, const sg_request *r, const int 
     return SG_OK;
 }
 
-/* The strip takes the place of the frames. */
-static sg_status write_strip(const sg_preview_file *f, sg_sink *sink, sg_error *e)
+static sg_status write_strip(const sg_preview_file *f, sg_error *e)
 {
     const sg_preview *const p = &f->now.p;
     const int               count = strip_frames(p);
@@ -82,21 +81,19 @@ static sg_status write_strip(const sg_preview_file *f, sg_sink *sink, sg_error *
         const uint8_t *const from = p->rgb + (size_t)sg_collage_frame(i, count, p->frames) * frame;
         sg_image_put(&strip, i * p->width, 0, p->width, p->height, from);
     }
-    const sg_status status = sg_sink_write(sink, 0, strip.rgb, e);
+    const sg_status status = sg_sink_save_picture(f->path, &strip, NULL, e);
     free(strip.rgb);
     return status;
 }
 
-static sg_status write_now(const sg_preview_file *f, sg_error *e)
+static sg_status write_clip(const sg_preview_file *f, sg_error *e)
 {
     const sg_preview *const p = &f->now.p;
     const sg_clip           clip = clip_of(f->path, f->request, p);
     const size_t            frame = sg_image_bytes(p->width, p->height);
     sg_sink                *sink = NULL;
-    SG_TRY(sg_sink_open(&sink, &clip, e));
-    sg_status status = SG_OK;
-    if (is_strip(f->path)) status = write_strip(f, sink, e);
-    for (int i = 0; i < p->frames && !is_strip(f->path) && status == SG_OK; i++)
+    sg_status               status = sg_sink_open(&sink, &clip, e);
+    for (int i = 0; i < p->frames && status == SG_OK; i++)
         status = sg_sink_write(sink, i, p->rgb + (size_t)i * frame, e);
     if (status == SG_OK) status = sg_sink_finish(sink, e);
     sg_sink_close(&sink);
@@ -116,7 +113,7 @@ static void *write_previews(void *context)
         f->next = written;
         f->waits = false;
         pthread_mutex_unlock(&f->mutex);
-        (void)write_now(f, &e);
+        (void)(is_strip(f->path) ? write_strip(f, &e) : write_clip(f, &e));
         pthread_mutex_lock(&f->mutex);
         f->error = e;
     }
@@ -141,13 +138,11 @@ sg_status sg_preview_file_open(sg_preview_file **out, const char *path, const sg
     return sg_error_set(e, SG_E_MEMORY, "--preview: no thread for writing: %s", strerror(failure));
 }
 
-static sg_status failure_of(const sg_preview_file *f, sg_error *e) { return sg_error_copy(e, &f->error); }
-
 /* Locked. */
 static sg_status take(sg_preview_file *f, const sg_preview *p, sg_error *e)
 {
     const size_t bytes = (size_t)p->frames * sg_image_bytes(p->width, p->height);
-    SG_TRY(failure_of(f, e));
+    SG_TRY(sg_error_copy(e, &f->error));
     uint8_t *const rgb = realloc(f->next.rgb, bytes);
     if (!rgb) return sg_error_set(e, SG_E_MEMORY, "--preview: no memory for %d frames", p->frames);
     f->next.rgb = rgb;
@@ -177,7 +172,7 @@ void sg_preview_file_close(sg_preview_file **file, bool all, sg_error *e)
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->mutex);
     pthread_join(f->thread, NULL);
-    (void)failure_of(f, e);
+    (void)sg_error_copy(e, &f->error);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->mutex);
     free(f->next.rgb);

@@ -8,19 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* FFmpeg and what it writes MP4 by, of what is not in kernels/. */
-typedef struct build_facts {
-    sg_build    kernels;
-    const char *ffmpeg;        /* its version; NULL: not there */
-    const char *encoder, *mp4; /* FFmpeg's name and what it makes; NULL: none opens */
-} build_facts;
-
-static build_facts facts(void)
-{
-    build_facts f = {.kernels = sg_backend_build(), .ffmpeg = sg_sink_ffmpeg()};
-    if (f.ffmpeg) f.encoder = sg_sink_encoder(&(sg_clip){.path = "a.mp4"}, &f.mp4);
-    return f;
-}
+static const sg_clip an_mp4 = {.path = "a.mp4"}; /* FFmpeg's encoder of it is told */
 
 /* From CMake's names of architectures: "80" is machine code and PTX, "80-real" and "80-virtual" are one of them. */
 static json_t *cuda_json(const sg_build *build)
@@ -45,26 +33,30 @@ static void append_targets(char *text, size_t size, const char *what, const json
 
 const char *sg_build_facts_text(char *text, size_t size, const char *indent)
 {
-    const build_facts f = facts();
-    json_t *const     cuda = cuda_json(&f.kernels);
-    snprintf(text, size, f.kernels.cuda ? "CUDA %s" : "without CUDA: runs on the CPU", f.kernels.cuda);
+    const sg_build    build = sg_backend_build();
+    const char *const ffmpeg = sg_sink_ffmpeg();
+    const char *what, *const encoder = sg_sink_encoder(&an_mp4, &what);
+    json_t *const cuda = cuda_json(&build);
+    snprintf(text, size, build.cuda ? "CUDA %s" : "without CUDA: runs on the CPU", build.cuda);
     append_targets(text, size, ", machine code for ", json_object_get(cuda, "machine_code"));
     append_targets(text, size, ", PTX of ", json_object_get(cuda, "ptx"));
     json_decref(cuda);
-    sg_text_append(text, size, *f.kernels.onednn ? "\n%soneDNN %s" : "\n%swithout oneDNN: products by plain C code",
-                   indent, f.kernels.onednn);
-    if (!f.ffmpeg)
+    sg_text_append(text, size, *build.onednn ? "\n%soneDNN %s" : "\n%swithout oneDNN: products by plain C code", indent,
+                   build.onednn);
+    if (!ffmpeg)
         sg_text_append(text, size, "\n%swithout FFmpeg: no MP4, MKV or WebP; clips are Y4M or PNG", indent);
-    else if (f.encoder)
-        sg_text_append(text, size, "\n%sFFmpeg %s, MP4 holds %s by %s", indent, f.ffmpeg, f.mp4, f.encoder);
+    else if (encoder)
+        sg_text_append(text, size, "\n%sFFmpeg %s, MP4 holds %s by %s", indent, ffmpeg, what, encoder);
     else
-        sg_text_append(text, size, "\n%sFFmpeg %s, which has no encoder for MP4 that opens", indent, f.ffmpeg);
+        sg_text_append(text, size, "\n%sFFmpeg %s, which has no encoder for MP4 that opens", indent, ffmpeg);
     return text;
 }
 
 json_t *sg_build_facts_json(void)
 {
-    const build_facts f = facts();
-    return json_pack("{s:o, s:s?, s:s?, s:s?}", "cuda", cuda_json(&f.kernels), "onednn",
-                     *f.kernels.onednn ? f.kernels.onednn : NULL, "ffmpeg", f.ffmpeg, "mp4_encoder", f.encoder);
+    const sg_build build = sg_backend_build();
+    const char    *what;
+    return json_pack("{s:o, s:s?, s:s?, s:s?}", "cuda", cuda_json(&build), "onednn",
+                     *build.onednn ? build.onednn : NULL, "ffmpeg", sg_sink_ffmpeg(), "mp4_encoder",
+                     sg_sink_encoder(&an_mp4, &what));
 }

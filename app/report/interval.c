@@ -41,8 +41,7 @@ void sg_running_add(sg_running *r, double v)
 
 sg_interval sg_running_interval(const sg_running *r)
 {
-    if (r->count == 0) return (sg_interval){NAN, NAN, NAN};
-    if (r->count == 1) return (sg_interval){r->mean, NAN, NAN};
+    if (r->count < 2) return (sg_interval){r->count ? r->mean : NAN, NAN, NAN};
     const double half = sg_student_t(r->count - 1) * sqrt(r->squares / (r->count - 1) / r->count);
     return (sg_interval){r->mean, r->mean - half, r->mean + half};
 }

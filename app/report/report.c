@@ -90,12 +90,13 @@ json_t *sg_report_skipped_steps(const sg_report *r)
 /* With a cache: the steps that it skipped; of --cache shadow their errors, too. */
 static void add_cache(json_t **j, const char *name, const sg_report *r)
 {
-    json_t *cache = json_pack("{s:o}", "skipped_steps", sg_report_skipped_steps(r)), *errors = json_array();
-    for (int i = 0; i < r->steps_done; i++)
-        if (r->skipped[i]) sg_json_append(&errors, json_real((double)r->skip_error[i]));
-    if (strcmp(name, sg_cache_names[SG_CACHE_SHADOW]) == 0)
-        sg_json_join(&cache, json_pack("{s:O, s:f}", "errors", errors, "latent_error", r->latent_error));
-    json_decref(errors);
+    json_t *cache = json_pack("{s:o}", "skipped_steps", sg_report_skipped_steps(r));
+    if (strcmp(name, sg_cache_names[SG_CACHE_SHADOW]) == 0) {
+        json_t *errors = json_array();
+        for (int i = 0; i < r->steps_done; i++)
+            if (r->skipped[i]) sg_json_append(&errors, json_real((double)r->skip_error[i]));
+        sg_json_join(&cache, json_pack("{s:o, s:f}", "errors", errors, "latent_error", r->latent_error));
+    }
     sg_json_set(j, "cache", cache);
 }
 

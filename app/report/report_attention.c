@@ -174,37 +174,26 @@ static const struct {
     {"pool", "predict"},  {"self_similarity", "predict"}, {"score", "predict"},        {"tail_bias", "predict"},
     {"select", "select"}, {"quantise", "quantise"},       {"attend_blocks", "attend"}, {"attend", "other"}};
 
-static double op_seconds(const sg_trace *trace, const char *op)
+/* Seconds of what the ops of a stage are for, or of all where it is NULL; "other" is all attention that is dense, that to
+ * the prompt and the text encoder's too. */
+static double stage_seconds(const sg_trace *trace, const char *stage)
 {
     double seconds = 0;
-    for (size_t k = 0; k < trace->rows; k++)
-        if (strcmp(trace->row[k].op, op) == 0) seconds += trace->row[k].seconds;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        for (size_t k = 0; k < trace->rows; k++)
+            if ((!stage || strcmp(stages[i].stage, stage) == 0) && strcmp(trace->row[k].op, stages[i].op) == 0)
+                seconds += trace->row[k].seconds;
     return seconds;
 }
 
-double sg_attention_trace_seconds(const sg_trace *trace)
-{
-    double seconds = 0;
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) seconds += op_seconds(trace, stages[i].op);
-    return seconds;
-}
-
-/* Seconds of a render by what the ops of sparse attention are for; "other" is all attention that is dense, that to the
- * prompt and the text encoder's too. */
-static json_t *stage_seconds(const sg_trace *trace)
-{
-    json_t *j = json_object();
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
-        const double seconds = json_real_value(json_object_get(j, stages[i].stage)) + op_seconds(trace, stages[i].op);
-        sg_json_set(&j, stages[i].stage, json_real(seconds));
-    }
-    return j;
-}
+double sg_attention_trace_seconds(const sg_trace *trace) { return stage_seconds(trace, NULL); }
 
 json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, const sg_trace *trace)
 {
     const sum all = sum_of(r, -1, -1);
-    json_t   *entries = json_array(), *totals = counts(&all);
+    json_t   *entries = json_array(), *totals = counts(&all), *seconds = trace && trace->rows ? json_object() : NULL;
+    for (size_t i = 0; seconds && i < sizeof stages / sizeof *stages; i++)
+        sg_json_set(&seconds, stages[i].stage, json_real(stage_seconds(trace, stages[i].stage)));
     for (int i = 0; i < r->steps; i++)
         for (int l = 0; l < r->layers; l++) {
             const sum t = sum_of(r, i, l);
@@ -213,5 +202,5 @@ json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, co
     for (int k = 0; k < 3; k++) /* layers, of each pass */
         sg_json_set(&totals, sg_attention_names[k], json_integer(all.of_kind[k]));
     return json_pack("{s:o, s:o, s:o, s:o*}", "policy", sg_report_policy(p), "totals", totals, "layers", entries,
-                     "seconds", trace && trace->rows ? stage_seconds(trace) : NULL);
+                     "seconds", seconds);
 }

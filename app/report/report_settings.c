@@ -79,10 +79,10 @@ static void put_loras(json_t **j, const char *key, const sg_model_info *info, bo
             sg_json_append(&list,
                            json_pack("{s:o, s:f, s:o, s:o*}", "file", sg_report_name(l->name), "strength", l->strength,
                                      "hash", hexadecimal(l->hash), "fast", l->fast ? json_true() : NULL));
-    if (list && !json_array_size(list))
-        json_decref(list);
-    else
+    if (!list || json_array_size(list))
         sg_json_set(j, key, list);
+    else
+        json_decref(list);
 }
 
 static json_t *start(const sg_model_info *info)
