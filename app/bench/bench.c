@@ -83,17 +83,18 @@ static sg_status run(const sg_bench *b, sg_stream *s, const work *k, sg_error *e
     return sg_bench_wait(b, s, k->y, e);
 }
 
-/* Seconds of the fastest of at least three runs and of a third of a second, after one that does not count. */
-static sg_status fastest(const sg_bench *b, sg_stream *s, const work *k, double *best, sg_error *e)
+/* Raises the ceiling to so much work by the seconds of the fastest of at least three runs and of a third of a second, after one
+ * that does not count. */
+static sg_status raise_ceiling(const sg_bench *b, sg_stream *s, const work *k, double amount, double *ceiling,
+                               sg_error *e)
 {
     double all = 0;
-    *best = INFINITY;
-    SG_TRY(run(b, s, k, e));
-    for (int i = 0; i < 3 || all < 0.33; i++) {
+    for (int i = -1; i < 3 || all < 0.33; i++) {
         const double start = sg_seconds();
         SG_TRY(run(b, s, k, e));
         const double took = sg_seconds() - start;
-        *best = fmin(*best, took);
+        if (i < 0) continue;
+        *ceiling = fmax(*ceiling, amount / took);
         all += took;
     }
     return SG_OK;
@@ -107,28 +108,21 @@ static void fill(sg_stream *s, sg_tensor t, const float *noise)
     for (int64_t i = 0; i < rows; i++) sg_upload(s, sg_rows(table, i, 1), noise);
 }
 
-static void raise_to(double *ceiling, double rate) { *ceiling = fmax(*ceiling, rate); }
-
 static sg_status measure(sg_bench *b, sg_stream *s, int64_t n, const float *noise, sg_error *e)
 {
-    double     best;
     const work f32 = {sg_new(s, SG_F32, n, n), sg_new(s, SG_F32, n, n), sg_new(s, SG_F32, n, n)};
     const work bf16 = {sg_new(s, SG_BF16, n, n), sg_new(s, SG_BF16, n, n), sg_new(s, SG_BF16, n, n)};
     fill(s, f32.x, noise);
     fill(s, f32.w, noise);
     sg_copy(s, .y = bf16.x, .x = f32.x);
     sg_copy(s, .y = bf16.w, .x = f32.w);
-    const work *const matmul[2] = {&f32, &bf16};
-    for (int i = 0; i < 2; i++) {
-        SG_TRY(fastest(b, s, matmul[i], &best, e));
-        raise_to(&b->ceilings.matmul[i], 2.0 * (double)n * (double)n * (double)n / best);
-    }
+    const double flops = 2.0 * (double)n * (double)n * (double)n;
+    SG_TRY(raise_ceiling(b, s, &f32, flops, &b->ceilings.matmul[0], e));
+    SG_TRY(raise_ceiling(b, s, &bf16, flops, &b->ceilings.matmul[1], e));
     s->scratch.used = 0;
     const work copy = {.y = sg_new(s, SG_F32, COPY_ROWS, ROW), .x = sg_new(s, SG_F32, COPY_ROWS, ROW)};
     fill(s, copy.x, noise);
-    SG_TRY(fastest(b, s, &copy, &best, e));
-    raise_to(&b->ceilings.copy, 2.0 * (double)sg_bytes(copy.x) / best);
-    return SG_OK;
+    return raise_ceiling(b, s, &copy, 2.0 * (double)sg_bytes(copy.x), &b->ceilings.copy, e);
 }
 
 sg_status sg_bench_ceilings(sg_bench *b, sg_error *e)

@@ -157,49 +157,52 @@ static double piece_of(const cold_bench *c, const char *name)
     return 0;
 }
 
-/* What both reports tell of the processes. */
-typedef struct facts {
-    const char *device; /* as the backend names it, after the start of its process */
-    struct {
-        const char *what, *key;
-        double      seconds;
-    } row[4];
-    double first_step; /* over the second; 0 where there is none */
-} facts;
+/* What is told of the processes. */
+static const struct {
+    const char *what, *key;
+    int         part;
+    bool        above; /* that of the empty one is taken off */
+} rows[] = {{"opens the device and does nothing", "context_seconds", CONTEXT, false},
+            {"opens the backend with its libraries", "backend_seconds", BACKEND, false},
+            {"renders a clip", "clip_seconds", CLIP, false},
+            {"renders a clip, above doing nothing", "above_context_seconds", CLIP, true}};
+enum { ROWS = sizeof rows / sizeof *rows };
 
-static facts facts_of(const cold_bench *c)
+static double row_seconds(const cold_bench *c, int i)
 {
-    const double empty = median(c, CONTEXT, -1), clip = median(c, CLIP, -1), second = piece_of(c, "second step");
-    return (facts){c->turn[BACKEND][0].name[1],
-                   {{"opens the device and does nothing", "context_seconds", empty},
-                    {"opens the backend with its libraries", "backend_seconds", median(c, BACKEND, -1)},
-                    {"renders a clip", "clip_seconds", clip},
-                    {"renders a clip, above doing nothing", "above_context_seconds", clip - empty}},
-                   second > 0 ? piece_of(c, "first step") / second : 0};
+    return median(c, rows[i].part, -1) - (rows[i].above ? median(c, CONTEXT, -1) : 0);
 }
+
+/* The first step over the second; 0 where there is none. */
+static double first_step(const cold_bench *c)
+{
+    const double second = piece_of(c, "second step");
+    return second > 0 ? piece_of(c, "first step") / second : 0;
+}
+
+/* As the backend names it, after the start of its process. */
+static const char *device_of(const cold_bench *c) { return c->turn[BACKEND][0].name[1]; }
 
 static void print_row(const char *name, double seconds) { printf("%-40s %10.1f\n", name, seconds * 1e3); }
 
 static void print_all(const cold_bench *c)
 {
-    const facts            f = facts_of(c);
     const cold_part *const p = &c->turn[CLIP][0];
-    sg_print(stdout, "on %s, median of %d turn%s\n\n", f.device, c->turns, sg_plural(c->turns));
+    sg_print(stdout, "on %s, median of %d turn%s\n\n", device_of(c), c->turns, sg_plural(c->turns));
     printf("%-40s %10s\n", "process", "ms");
-    for (int i = 0; i < 4; i++) print_row(f.row[i].what, f.row[i].seconds);
+    for (int i = 0; i < ROWS; i++) print_row(rows[i].what, row_seconds(c, i));
     printf("\n%-40s %10s\n", "of the clip", "ms");
     for (int i = 0; i < p->pieces; i++) print_row(p->name[i], median(c, CLIP, i));
-    if (f.first_step > 0) printf("\nthe first step takes %.3f times as long as the second\n", f.first_step);
+    if (first_step(c) > 0) printf("\nthe first step takes %.3f times as long as the second\n", first_step(c));
 }
 
 static json_t *all_json(const cold_bench *c)
 {
-    const facts            f = facts_of(c);
     const cold_part *const p = &c->turn[CLIP][0];
-    json_t                *j =
-        json_pack("{s:s, s:i, s:f}", "device", f.device, "turns", c->turns, "first_step_over_second", f.first_step);
+    json_t *j = json_pack("{s:s, s:i, s:f}", "device", device_of(c), "turns", c->turns, "first_step_over_second",
+                          first_step(c));
     json_t *pieces = json_array();
-    for (int i = 0; i < 4; i++) sg_json_set(&j, f.row[i].key, json_real(f.row[i].seconds));
+    for (int i = 0; i < ROWS; i++) sg_json_set(&j, rows[i].key, json_real(row_seconds(c, i)));
     for (int i = 0; i < p->pieces; i++)
         sg_json_append(&pieces, json_pack("{s:s, s:f}", "piece", p->name[i], "seconds", median(c, CLIP, i)));
     sg_json_set(&j, "pieces", pieces);

@@ -47,23 +47,21 @@ static void fill(const sg_image *on, int x0, int y0, int x1, int y1)
         memset(on->rgb + 3 * ((size_t)y * (size_t)on->width + (size_t)x0), 255, 3 * (size_t)(x1 - x0));
 }
 
-/* One character; returns the dots that it takes in width. */
-static int draw(const sg_image *on, int x, int y, int scale, char c)
-{
-    char      text[2] = {c, '\0'};
-    vertex    corner[4 * STROKES];
-    const int strokes = stb_easy_font_print(0, 0, text, NULL, corner, sizeof corner);
-    for (int i = 0; i < strokes; i++) {
-        const vertex *const from = &corner[4 * i], *const to = &corner[4 * i + 2];
-        fill(on, x + (int)from->x * scale, y + (int)from->y * scale, x + (int)to->x * scale, y + (int)to->y * scale);
-    }
-    return stb_easy_font_width(text);
-}
-
+/* Character after character: all strokes of a text would take much memory. */
 void sg_caption_draw(const sg_image *on, int x, int y, int width, int scale, const char *text)
 {
-    char plain[LONGEST];
+    char   plain[LONGEST];
+    vertex corner[4 * STROKES];
     printable(plain, text);
     shorten(plain, width / scale);
-    for (const char *c = plain; *c; c++) x += draw(on, x, y, scale, *c) * scale;
+    for (const char *c = plain; *c; c++) {
+        char      one[2] = {*c, '\0'};
+        const int strokes = stb_easy_font_print(0, 0, one, NULL, corner, sizeof corner);
+        for (int i = 0; i < strokes; i++) {
+            const vertex *const from = &corner[4 * i], *const to = &corner[4 * i + 2];
+            fill(on, x + (int)from->x * scale, y + (int)from->y * scale, x + (int)to->x * scale,
+                 y + (int)to->y * scale);
+        }
+        x += stb_easy_font_width(one) * scale;
+    }
 }
