@@ -108,7 +108,10 @@ static sg_status check_type(const sg_sink_type **type, const sg_clip *clip, sg_e
         return sg_error_set(e, SG_E_ARG, "--crf has no effect on %s: it is for .mp4", t->name);
     if (clip->has_png_level && !t->has_png_level)
         return sg_error_set(e, SG_E_ARG, "--png-level has no effect on %s: it is for .png", t->name);
-    return t->check ? t->check(clip, e) : SG_OK;
+    if (t->check) SG_TRY(t->check(clip, e));
+    if (!t->max_side || (clip->width <= t->max_side && clip->height <= t->max_side)) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "--output: %s: %s holds at most %d pixels a side, not %dx%d", clip->path, t->name,
+                        t->max_side, clip->width, clip->height);
 }
 
 sg_status sg_sink_check_format(const sg_clip *clip, sg_error *e)

@@ -41,6 +41,7 @@ typedef struct sg_sink_type {
     const char *endings;                /* parted by blanks, the first is the usual one */
     const char *format;                 /* FFmpeg's name of it; NULL: FFmpeg does not write it */
     bool        has_crf, has_png_level; /* a clip's have an effect */
+    int         max_side;               /* pixels; 0: any number */
     size_t      state_size;
     /* The memory that the format takes, its libraries' included: bytes of its code, bytes a pixel, and what depends on
      * more of the clip; NULL: nothing does. */

@@ -10,7 +10,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-enum { QUALITY = 95, MAX_SIDE = 65500, MAX_COMMENT = 65533, MAX_SETTINGS = 16 << 20 };
+enum { QUALITY = 95, MAX_COMMENT = 65533, MAX_SETTINGS = 16 << 20 };
 enum { START = 0xD8, TEMPORARY = 0x01, RESTART_0 = 0xD0, END = 0xD9, SCAN = 0xDA }; /* markers */
 
 /* A picture on its way through libjpeg, which leaves by a jump when it fails: what must survive the jump lies here. */
@@ -31,9 +31,7 @@ static sg_status jpeg_check(const sg_clip *clip, sg_error *e)
     if (clip->frames > 1)
         return sg_error_set(e, SG_E_ARG, "--output: %s is one picture, but the clip has %d frames; add --frames 1",
                             clip->path, clip->frames);
-    if (clip->width <= MAX_SIDE && clip->height <= MAX_SIDE) return SG_OK;
-    return sg_error_set(e, SG_E_ARG, "--output: %s: JPEG holds at most %d pixels a side, not %dx%d", clip->path,
-                        MAX_SIDE, clip->width, clip->height);
+    return SG_OK;
 }
 
 /* libjpeg's rows. */
@@ -140,6 +138,7 @@ static sg_status jpeg_read(const char *path, const sg_map *file, char **out, sg_
 const sg_sink_type sg_sink_jpeg = {
     .name = "JPEG",
     .endings = ".jpg .jpeg",
+    .max_side = 65500,
     .state_size = sizeof(state),
     .code = (320 << 10) + sizeof(state), /* and libjpeg's tables */
     .pixel = 6, /* the file, whose memory doubles as it grows: noise takes as much as its samples */

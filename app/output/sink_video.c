@@ -1,6 +1,7 @@
 /* sink_video.c - what FFmpeg's libraries write: MP4 with H.264, or with AV1 where no encoder of H.264 opens,
  * yuv420p, BT.709 in limited range and tagged so, the index in front; Matroska with FFV1, the pixels as they are,
  * nothing lost; WebP, an animation that repeats, or one picture. */
+#include "base/bytes.h"
 #include "mp4_encoder.h"
 
 #include <libavformat/avformat.h>
@@ -333,17 +334,14 @@ const sg_sink_type sg_sink_mkv = {
  * keeps no settings in a WebP: they are a chunk at its end, which others leave alone (RFC 9649, section 2.7.1.6). */
 #define WEBP_ENCODER "libwebp"
 #define SETTINGS_CHUNK "sgen"
-enum { MAX_SIDE = 16383, QUALITY = 90, RIFF_HEAD = 12, CHUNK_HEAD = 8, MAX_SETTINGS = 16 << 20 };
+enum { QUALITY = 90, RIFF_HEAD = 12, CHUNK_HEAD = 8, MAX_SETTINGS = 16 << 20 };
 
 static sg_status webp_check(const sg_clip *clip, sg_error *e)
 {
-    if (!avcodec_find_encoder_by_name(WEBP_ENCODER))
-        return sg_error_set(e, SG_E_UNSUPPORTED,
-                            "WebP: this FFmpeg has no " WEBP_ENCODER " encoder; use .mkv, .y4m or .png");
-    if (clip->width > MAX_SIDE || clip->height > MAX_SIDE)
-        return sg_error_set(e, SG_E_ARG, "--output: %s: WebP holds at most %d pixels a side, not %dx%d", clip->path,
-                            MAX_SIDE, clip->width, clip->height);
-    return SG_OK;
+    (void)clip;
+    if (avcodec_find_encoder_by_name(WEBP_ENCODER)) return SG_OK;
+    return sg_error_set(e, SG_E_UNSUPPORTED,
+                        "WebP: this FFmpeg has no " WEBP_ENCODER " encoder; use .mkv, .y4m or .png");
 }
 
 static sg_status webp_open(void *context, const sg_clip *clip, sg_output_file *file, sg_error *e)
@@ -358,11 +356,6 @@ static sg_status webp_open(void *context, const sg_clip *clip, sg_output_file *f
 static void put_u32(uint8_t *out, uint32_t n)
 {
     for (int i = 0; i < 4; i++) out[i] = (uint8_t)(n >> 8 * i);
-}
-
-static uint32_t get_u32(const uint8_t *in)
-{
-    return in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
 }
 
 /* Puts the chunk behind all others, and the new size of them all into the head. */
@@ -396,7 +389,7 @@ static sg_status webp_read(const char *path, const sg_map *file, char **out, sg_
     for (size_t at = RIFF_HEAD, n; at < file->size; at += n + n % 2) {
         const uint8_t *const head = file->data + at;
         at += CHUNK_HEAD;
-        n = at <= file->size ? get_u32(head + 4) : 0;
+        n = at <= file->size ? (size_t)sg_little_endian(head + 4, 4) : 0;
         if (at > file->size || n > file->size - at)
             return sg_error_set(e, SG_E_FORMAT, "%s: broken WebP: it ends within a chunk", path);
         if (memcmp(head, SETTINGS_CHUNK, 4) != 0) continue;
@@ -413,6 +406,7 @@ const sg_sink_type sg_sink_webp = {
     .name = "WebP",
     .endings = ".webp",
     .format = "webp",
+    .max_side = 16383,
     .state_size = sizeof(video),
     .code = 5 << 20, /* libwebp's, and its pictures and tables, at most */
     .pixel = 22,
