@@ -313,8 +313,8 @@ static sg_status prepare(work *w, size_t *bytes, sg_error *e)
     sg_plan_totals totals = {0};
     sg_stream      plan = sg_plan_stream(&totals);
     place(w, &plan);
-    w->y.data = w->q.data = w->k.data = w->v.data =
-        NULL; /* or the plans of the kernels would find them in their scratch */
+    /* or the plans of the kernels would find them in their scratch */
+    w->y.data = w->q.data = w->k.data = w->v.data = NULL;
     const sg_attend_args args = args_of(w);
     for (int i = 0; i < w->kernels; i++) {
         kernel *const k = &w->kernel[i];

@@ -292,13 +292,11 @@ static void print_model(const model_summary *t)
 
 static json_t *attention_json(const model_summary *t)
 {
-    char        forecast[512];
-    const char *doubt = *t->doubt ? t->doubt : NULL;
     return json_pack("{s:o, s:i, s:i, s:s, s:s?}", "policy", sg_report_policy(&t->now.request.attention), "steps",
                      t->now.forecast.last, "of", t->now.forecast.steps, "text",
-                     sg_attention_forecast_text(forecast, sizeof forecast, &t->now.request.attention, &t->now.forecast,
+                     sg_attention_forecast_text((char[512]){0}, 512, &t->now.request.attention, &t->now.forecast,
                                                 t->now.plan.tokens),
-                     "doubt", doubt);
+                     "doubt", *t->doubt ? t->doubt : NULL);
 }
 
 static sg_status print_model_json(const model_summary *t, sg_error *e)

@@ -472,23 +472,17 @@ static sg_status render_one(job *j, int i, const clip_paths *path, sg_error *e)
     return status;
 }
 
-/* "2/6: seed 8: a red ball" */
-static void say_clip(job *j, int i)
-{
-    char seed[40] = "";
-    if (j->clips == 1) return;
-    if (j->settings->batch > 1) snprintf(seed, sizeof seed, "seed %llu: ", (unsigned long long)j->now.request.seed);
-    sg_progress_say(j->progress, "%d/%d: %s%s", i + 1, j->clips, seed, j->now.request.prompt);
-}
-
 static sg_status render_clip(job *j, int i, const char *output, sg_error *e)
 {
     const sg_settings *const s = j->settings;
     const clip_paths         path = {.output = output_numbered(output, i, j->clips),
                                      .report = report_numbered(s->json, i, j->clips),
                                      .preview = output_numbered(s->preview, i, j->clips)};
+    char                     seed[40] = "";
     const bool               enough = path.output && !path.report == !s->json && !path.preview == !s->preview;
-    if (enough) say_clip(j, i);
+    if (enough && s->batch > 1) snprintf(seed, sizeof seed, "seed %llu: ", (unsigned long long)j->now.request.seed);
+    if (enough && j->clips > 1) /* "2/6: seed 8: a red ball" */
+        sg_progress_say(j->progress, "%d/%d: %s%s", i + 1, j->clips, seed, j->now.request.prompt);
     const sg_status status = enough ? render_one(j, i, &path, e) : sg_error_set(e, SG_E_MEMORY, "out of memory");
     free(path.output);
     free(path.report);

@@ -22,8 +22,6 @@ static void draw_line(const sg_image *on, int x, int y, int width, int cell, int
                     width - 2 * MARGIN * scale, scale, text);
 }
 
-static void clear(const sg_image *on) { memset(on->rgb, 0, sg_image_bytes(on->width, on->height)); }
-
 static const uint8_t *frame_of(const sg_collage *c, int arm, int i)
 {
     return c->rgb[arm] + (size_t)i * sg_image_bytes(c->width, c->height);
@@ -74,7 +72,7 @@ static void subtract(const sg_image *on, const sg_collage *c, int x, int y, cons
 void sg_collage_side(const sg_image *on, const sg_collage *c, int i, sg_caption *caption)
 {
     const int strip = strip_height(c->width, SG_COLLAGE_LINES);
-    clear(on);
+    memset(on->rgb, 0, sg_image_bytes(on->width, on->height));
     for (int k = 0; k < 2 * c->arms - 1; k++) {
         int x, y;
         place(c, k, &x, &y);
@@ -142,7 +140,7 @@ void sg_collage_sheet(const sg_image *on, const sg_collage *c, const char *const
 {
     const sheet s = contact_of(c);
     const int   strip = strip_height(s.width, SHEET_LINES);
-    clear(on);
+    memset(on->rgb, 0, sg_image_bytes(on->width, on->height));
     for (int arm = 0; arm < c->arms; arm++) {
         const int y = arm * (s.height + strip);
         draw_line(on, 0, y, on->width, s.width, 0, line[arm]);

@@ -123,11 +123,7 @@ static _Noreturn void on_error(png_structp png, png_const_charp text)
     longjmp(j->jump, 1);
 }
 
-static void on_warning(png_structp png, png_const_charp text)
-{
-    (void)png;
-    (void)text;
-}
+static void on_warning(png_structp png, png_const_charp text) { (void)png, (void)text; }
 
 static void open_info(job *j)
 {

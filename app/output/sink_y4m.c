@@ -5,16 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-typedef struct state {
-    uint8_t *planes; /* y, u, v, each [height, width] */
-} state;
-
 static sg_status y4m_open(void *context, const sg_clip *clip, sg_output_file *file, sg_error *e)
 {
-    state *const s = context;
-    char         header[128];
-    s->planes = malloc(sg_image_bytes(clip->width, clip->height));
-    if (!s->planes) return sg_error_set(e, SG_E_MEMORY, "%s: no memory for a frame", clip->path);
+    uint8_t **const planes = context; /* y, u, v, each [height, width] */
+    char            header[128];
+    *planes = malloc(sg_image_bytes(clip->width, clip->height));
+    if (!*planes) return sg_error_set(e, SG_E_MEMORY, "%s: no memory for a frame", clip->path);
     const int n = snprintf(header, sizeof header, "YUV4MPEG2 W%d H%d F%d:1 Ip A1:1 C444 XCOLORRANGE=LIMITED\n",
                            clip->width, clip->height, clip->fps);
     return sg_output_file_write(file, header, (size_t)n, e);
@@ -27,7 +23,7 @@ static uint8_t quantise(double v) { return (uint8_t)(v + 0.5); }
 static sg_status y4m_write(void *context, const sg_clip *clip, sg_output_file *file, int index, const uint8_t *rgb,
                            sg_error *e)
 {
-    uint8_t *const y4m = ((state *)context)->planes;
+    uint8_t *const y4m = *(uint8_t **)context;
     const size_t   n = (size_t)clip->width * (size_t)clip->height;
     (void)index;
     for (size_t i = 0; i < n; i++) {
@@ -41,12 +37,12 @@ static sg_status y4m_write(void *context, const sg_clip *clip, sg_output_file *f
     return sg_output_file_write(file, y4m, 3 * n, e);
 }
 
-static void y4m_close(void *context) { free(((state *)context)->planes); }
+static void y4m_close(void *context) { free(*(uint8_t **)context); }
 
 const sg_sink_type sg_sink_y4m = {
     .name = "Y4M",
     .endings = ".y4m",
-    .state_size = sizeof(state),
+    .state_size = sizeof(uint8_t *),
     .open = y4m_open,
     .write = y4m_write,
     .close = y4m_close,
