@@ -281,7 +281,7 @@ static uint64_t frames_of(const char *path)
     for (;;) {
         if (sg_clip_reader_next(r, &frame, &e) != SG_OK) fail_msg("%s: %s", path, e.text);
         if (!frame) break;
-        const double time = sg_clip_reader_time(r);
+        const double time = r->last.time;
         h = sg_hash(h, &time, sizeof time);
         h = sg_hash(h, &frame->width, sizeof frame->width);
         h = sg_hash(h, frame->rgb, sg_image_bytes(frame->width, frame->height));
