@@ -1,6 +1,7 @@
 /* clip_names.c - see clip_names.h. */
 #include "clip_names.h"
 #include "base/utf8.h"
+#include "json_build.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,65 +47,32 @@ void sg_clip_name_write(char out[SG_CLIP_NAME], const sg_clip_name *n, int k, co
 
 /* ---- those of a set ---- */
 
-typedef struct named {
-    const char *stem, *prompt;
-    int         entry;
-    int         leader; /* the first entry of this prompt */
-} named;
-
-static int by_prompt(const void *a, const void *b)
+/* first: by prompt the index after the clips that it has so far. stems: by stem its prompts, each with its twin. */
+static void name_entry(sg_clip_name *n, const sg_prompt *p, int per_prompt, json_t **first, json_t **stems)
 {
-    const named *const x = a, *const y = b;
-    const int order = strcmp(x->prompt, y->prompt);
-    return order ? order : x->entry - y->entry;
-}
-
-static int by_stem(const void *a, const void *b)
-{
-    const named *const x = a, *const y = b;
-    const int order = strcmp(x->stem, y->stem);
-    return order ? order : x->leader != y->leader ? x->leader - y->leader : x->entry - y->entry;
-}
-
-/* Counts clips of the same prompt on, and prompts of the same stem. */
-static void number_twins(named *all, sg_clip_name *names, int count, int per_prompt)
-{
-    qsort(all, (size_t)count, sizeof *all, by_prompt);
-    for (int i = 0; i < count; i++) {
-        const bool again = i && strcmp(all[i].prompt, all[i - 1].prompt) == 0;
-        all[i].leader = again ? all[i - 1].leader : all[i].entry;
-        names[all[i].entry].first = again ? names[all[i - 1].entry].first + per_prompt : 0;
-    }
-    qsort(all, (size_t)count, sizeof *all, by_stem);
-    for (int i = 0; i < count; i++) {
-        const bool          same_stem = i && strcmp(all[i].stem, all[i - 1].stem) == 0;
-        const bool          again = same_stem && all[i].leader == all[i - 1].leader;
-        sg_clip_name *const n = &names[all[i].entry];
-        if (!same_stem) continue;
-        const sg_clip_name *const before = &names[all[i - 1].entry];
-        n->twin = again ? before->twin : before->twin ? before->twin + 1 : 2;
-    }
+    if (p->image_id < 0)
+        sg_clip_stem(n->stem, p->text);
+    else
+        snprintf(n->stem, sizeof n->stem, "%" PRId64, p->image_id);
+    if (!json_object_get(*stems, n->stem)) sg_json_set(stems, n->stem, json_object());
+    json_t *const twins = json_object_get(*stems, n->stem), *const known = json_object_get(twins, p->text);
+    const int others = (int)json_object_size(twins);
+    n->twin = known ? (int)json_integer_value(known) : others ? others + 1 : 0;
+    if (json_object_set_new(twins, p->text, json_integer(n->twin)) != 0) sg_json_join(stems, NULL);
+    n->first = (int)json_integer_value(json_object_get(*first, p->text));
+    sg_json_set(first, p->text, json_integer(n->first + per_prompt));
 }
 
 sg_status sg_clip_names_make(sg_clip_name **out, const sg_prompt_set *set, int per_prompt, sg_error *e)
 {
-    const size_t        count = (size_t)set->count;
-    sg_clip_name *const names = *out = calloc(count, sizeof *names);
-    named *const        all = names ? calloc(count, sizeof *all) : NULL;
-    if (!all) {
-        free(names);
-        *out = NULL;
-        return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    }
-    for (int i = 0; i < set->count; i++) {
-        const sg_prompt *const p = &set->prompt[i];
-        if (p->image_id < 0)
-            sg_clip_stem(names[i].stem, p->text);
-        else
-            snprintf(names[i].stem, sizeof names[i].stem, "%" PRId64, p->image_id);
-        all[i] = (named){.stem = names[i].stem, .prompt = set->prompt[i].text, .entry = i};
-    }
-    number_twins(all, names, set->count, per_prompt);
-    free(all);
-    return SG_OK;
+    sg_clip_name *const names = calloc((size_t)set->count, sizeof *names);
+    json_t             *first = json_object(), *stems = json_object();
+    for (int i = 0; names && i < set->count; i++) name_entry(&names[i], &set->prompt[i], per_prompt, &first, &stems);
+    const bool whole = names && first && stems;
+    json_decref(first);
+    json_decref(stems);
+    *out = whole ? names : NULL;
+    if (whole) return SG_OK;
+    free(names);
+    return sg_error_set(e, SG_E_MEMORY, "out of memory");
 }

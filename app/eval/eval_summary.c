@@ -8,6 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool sg_eval_in_group(const sg_eval_summary *s, const sg_eval_clip *c, int group)
+{
+    size_t        i;
+    const json_t *name;
+    json_array_foreach(c->groups, i, name) if (strcmp(s->group[group], json_string_value(name)) == 0) return true;
+    return group == 0;
+}
+
 /* ---- the columns ---- */
 
 static sg_eval_column column(const sg_eval_figure *f, sg_eval_kind k, int part)
@@ -113,7 +121,7 @@ static void fill_row(const sg_eval_summary *s, const sg_eval_results *r, int arm
     row->measure = &s->measure[(size_t)(arm * s->groups + group) * (size_t)s->columns];
     for (int i = 0; i < r->count; i++) {
         const sg_eval_clip *const c = &r->clip[i];
-        if (c->arm != arm || !s->in[(size_t)i * (size_t)s->groups + (size_t)group]) continue;
+        if (c->arm != arm || !sg_eval_in_group(s, c, group)) continue;
         row->failed += !c->done;
         if (!c->done) continue;
         if (c->prompt != prompt) {
@@ -157,17 +165,6 @@ static sg_status list_groups(sg_eval_summary *s, const sg_eval_results *r, sg_er
     return SG_OK;
 }
 
-static void mark_groups(bool *in, const sg_eval_summary *s, const sg_eval_clip *c)
-{
-    size_t        k;
-    const json_t *text;
-    in[0] = true;
-    json_array_foreach(c->groups, k, text)
-    {
-        for (int g = 1; g < s->groups; g++) in[g] |= strcmp(s->group[g], json_string_value(text)) == 0;
-    }
-}
-
 sg_status sg_eval_summary_make(sg_eval_summary *out, const sg_eval_results *r, int arms, sg_error *e)
 {
     sg_eval_summary *const s = out;
@@ -178,9 +175,7 @@ sg_status sg_eval_summary_make(sg_eval_summary *out, const sg_eval_results *r, i
     sums *const  of = calloc(columns, sizeof *of);
     s->row = calloc(rows, sizeof *s->row);
     s->measure = calloc(rows, columns * sizeof *s->measure);
-    s->in = calloc((size_t)r->count + 1, (size_t)s->groups * sizeof *s->in);
-    const bool whole = of && s->row && s->measure && s->in;
-    for (int i = 0; whole && i < r->count; i++) mark_groups(&s->in[(size_t)i * (size_t)s->groups], s, &r->clip[i]);
+    const bool whole = of && s->row && s->measure;
     for (int i = 0; whole && i < (int)rows; i++) {
         memset(of, 0, columns * sizeof *of);
         fill_row(s, r, i / s->groups, i % s->groups, of);
@@ -201,6 +196,5 @@ void sg_eval_summary_close(sg_eval_summary *s)
     free(s->column);
     free(s->measure);
     free(s->row);
-    free(s->in);
     *s = (sg_eval_summary){0};
 }

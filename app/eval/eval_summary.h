@@ -45,13 +45,15 @@ typedef struct sg_eval_summary {
     sg_eval_column *column;
     sg_eval_row    *row;     /* [arms][groups] */
     sg_interval    *measure; /* [arms][groups][columns] */
-    bool           *in;      /* [clips of the results][groups] */
 } sg_eval_summary;
 
 /* The results' arms lie below arms, and are borrowed. SG_E_FORMAT for more than SG_EVAL_GROUPS groups, SG_E_MEMORY. The
  * caller closes, after a failure too. */
 sg_status sg_eval_summary_make(sg_eval_summary *out, const sg_eval_results *r, int arms, sg_error *e) SG_MUST_USE;
 void      sg_eval_summary_close(sg_eval_summary *s);
+
+/* Tells whether a clip belongs to a group. */
+bool sg_eval_in_group(const sg_eval_summary *s, const sg_eval_clip *c, int group);
 
 /* Returns the measure of an arm over a group in the column with this name, which must be there. */
 const sg_interval *sg_eval_summary_find(const sg_eval_summary *s, int arm, int group, const char *name);

@@ -24,6 +24,18 @@ json_t *sg_report_name(const char *name)
 
 json_t *sg_report_number(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 
+json_t *sg_report_interval(const sg_interval *v)
+{
+    return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(v->mean), "low", sg_report_number(v->low), "high",
+                     sg_report_number(v->high));
+}
+
+json_t *sg_report_summary(const sg_summary *s)
+{
+    return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(s->mean), "minimum", sg_report_number(s->minimum),
+                     "p5", sg_report_number(s->p5));
+}
+
 /* Each phase is under its name; the second text encoder's is "text_2". */
 json_t *sg_report_plan(const sg_plan *p)
 {

@@ -3,6 +3,8 @@
 #define SG_REPORT_H
 
 #include "engine.h"
+#include "interval.h"
+#include "metrics.h"
 
 #include <jansson.h>
 
@@ -18,6 +20,10 @@ json_t *sg_report_skipped_steps(const sg_report *r);
 
 /* Returns a number; null for infinity and NaN, which JSON has not. */
 json_t *sg_report_number(double v);
+
+/* These return {mean, low, high} and {mean, minimum, p5}. */
+json_t *sg_report_interval(const sg_interval *v);
+json_t *sg_report_summary(const sg_summary *s);
 
 /* Returns bytes and work of each phase, under its name, and of the whole. */
 json_t *sg_report_plan(const sg_plan *p);
