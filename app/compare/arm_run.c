@@ -91,11 +91,15 @@ void sg_arm_run_close(sg_arm_run *x)
     sg_arms_close(&x->arms);
 }
 
+const char *sg_arms_why_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b)
+{
+    const sg_rendering *const more = b->now.request.attention.kind >= a->now.request.attention.kind ? &b->now : &a->now;
+    return sg_attention_forecast_text(why, size, &more->request.attention, &more->forecast, more->plan.tokens);
+}
+
 const char *sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b)
 {
     const sg_rendering *const of[] = {&a->now, &b->now};
-    /* the one that asks for more tells why it does the same */
-    const sg_rendering *const more = of[b->now.request.attention.kind >= a->now.request.attention.kind];
     sg_settings               kept[2];
     for (int i = 0; i < 2; i++) {
         kept[i] = sg_rendering_kept(of[i]);
@@ -105,7 +109,7 @@ const char *sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a
     }
     *why = '\0';
     if (sg_settings_difference(&kept[0], &kept[1], SG_OPTION_RENDER)) return why;
-    return sg_attention_forecast_text(why, size, &more->request.attention, &more->forecast, more->plan.tokens);
+    return sg_arms_why_same(why, size, a, b);
 }
 
 void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan)
@@ -343,12 +347,6 @@ double sg_arm_density(const sg_arm_result *r, int step, int layer)
     return blocks ? (double)kept / (double)blocks : NAN;
 }
 
-static json_t *score_json(const sg_summary *s)
-{
-    return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(s->mean), "minimum", sg_report_number(s->minimum),
-                     "p5", sg_report_number(s->p5));
-}
-
 /* Weights come in once for all clips. */
 static json_t *seconds_json(const sg_arm_result *r)
 {
@@ -370,8 +368,8 @@ json_t *sg_arm_json(const sg_arm_result *r, bool first)
                           sg_report_number(sg_arm_density(r, -1, -1)), "sharpness", own->sharpness, "flicker",
                           sg_report_number(own->flicker), "black", own->black, "frozen", own->frozen);
     if (first) return j;
-    sg_json_set(&j, "psnr", score_json(&r->total.psnr));
-    sg_json_set(&j, "ssim", score_json(&r->total.ssim));
-    sg_json_set(&j, "ms_ssim", score_json(&r->total.ms_ssim));
+    sg_json_set(&j, "psnr", sg_report_summary(&r->total.psnr));
+    sg_json_set(&j, "ssim", sg_report_summary(&r->total.ssim));
+    sg_json_set(&j, "ms_ssim", sg_report_summary(&r->total.ms_ssim));
     return j;
 }

@@ -24,9 +24,9 @@ typedef struct sg_arm_result {
     sg_clip_totals      total;
     sg_attention_error  error; /* of attention, in the first round */
     sg_arm_times        times;
-    sg_arm_speed        speed;                /* to the first arm */
-    float              *latents;              /* the last step's; NULL: not kept */
-    double             *relative_l2, *cosine; /* to the first arm's latents, [steps]; NAN: there is nothing to compare with */
+    sg_arm_speed        speed;    /* to the first arm */
+    float              *latents;  /* the last step's; NULL: not kept */
+    double *relative_l2, *cosine; /* to the first arm's latents, [steps]; NAN: there is nothing to compare with */
 } sg_arm_result;
 
 typedef struct sg_arm_run {
@@ -34,7 +34,7 @@ typedef struct sg_arm_run {
     sg_arms       arms;
     sg_rendering  shared; /* what they have in common; its request is the prompt's */
     sg_arm_result arm[SG_ARMS_MAX];
-    int           rounds; /* each arm renders once in each; 0: without times */
+    int           rounds;  /* each arm renders once in each; 0: without times */
     float        *latents; /* the first arm's, [steps, c, f, y, x]; owned; NULL: none are kept */
     sg_report     warm_up;
 
@@ -43,9 +43,9 @@ typedef struct sg_arm_run {
     size_t         round;
     sg_sink       *sink;        /* NULL: no file is wanted */
     bool           errors_only; /* nothing counts but the errors of attention */
-    double         last_unit;   /* when the last step or chunk was over, by a clock that stands still while arms are compared */
-    double         attention;   /* seconds of attention until then */
-    double         aside;       /* seconds that were spent on comparing, not on the render */
+    double last_unit; /* when the last step or chunk was over, by a clock that stands still while arms are compared */
+    double attention; /* seconds of attention until then */
+    double aside;     /* seconds that were spent on comparing, not on the render */
 } sg_arm_run;
 
 /* Opens the engine and sets up the arms of list, after the session's inputs, if there are some. A size that asked leaves open
@@ -53,6 +53,9 @@ typedef struct sg_arm_run {
  * caller closes, after a failure too. */
 sg_status sg_arm_run_open(sg_arm_run *x, const sg_session_options *o, sg_error *e) SG_MUST_USE;
 void      sg_arm_run_close(sg_arm_run *x);
+
+/* Says why arms a and b run the same, by the words of the one that asks for more. Returns why. */
+const char *sg_arms_why_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b);
 
 /* Why arms a and b would run the same kernels on the same blocks, or "" if they would not. Returns why. */
 const char *sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b);

@@ -164,12 +164,6 @@ static void print_table(const pair *p)
     if (a->frozen || b->frozen) printf("frozen pairs         %8d  %8d\n", a->frozen, b->frozen);
 }
 
-static json_t *summary(const sg_summary *s)
-{
-    return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(s->mean), "minimum", sg_report_number(s->minimum),
-                     "p5", sg_report_number(s->p5));
-}
-
 static json_t *figures(const pair *p, int clip)
 {
     const sg_clip_figures *const f = &p->total.of[clip];
@@ -196,11 +190,11 @@ static sg_status save(const char *path, const pair *p, sg_error *e)
         sg_json_append(&frames, json_pack("{s:i, s:o, s:o, s:o, s:f, s:f}", "frame", i, "a", frame_path(p, 0, i), "b",
                                           frame_path(p, 1, i), "psnr", sg_report_number(s->psnr[i]), "ssim", s->ssim[i],
                                           "ms_ssim", s->ms_ssim[i]));
-    json_t *const j =
-        json_pack("{s:s, s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:o}", "format", FORMAT, "version", VERSION,
-                  "measured", sg_clip_loss_names[loss(p)], "frames", s->count, "identical", s->identical, "psnr",
-                  summary(&p->total.psnr), "ssim", summary(&p->total.ssim), "ms_ssim", summary(&p->total.ms_ssim),
-                  "ms_ssim_scales", s->scales, "a", figures(p, 0), "b", figures(p, 1), "each", frames);
+    json_t *const j = json_pack("{s:s, s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:o}", "format", FORMAT,
+                                "version", VERSION, "measured", sg_clip_loss_names[loss(p)], "frames", s->count,
+                                "identical", s->identical, "psnr", sg_report_summary(&p->total.psnr), "ssim",
+                                sg_report_summary(&p->total.ssim), "ms_ssim", sg_report_summary(&p->total.ms_ssim),
+                                "ms_ssim_scales", s->scales, "a", figures(p, 0), "b", figures(p, 1), "each", frames);
     if (!j) return sg_error_set(e, SG_E_MEMORY, "--json: out of memory");
     const sg_status status = sg_report_save(path, j, e);
     json_decref(j);

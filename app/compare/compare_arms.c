@@ -3,6 +3,7 @@
  * turns, --repeat rounds of them, and each round begins with another arm: an engine has one render at work at a time, so
  * arms cannot take turns by step. */
 #include "compare_arms.h"
+#include "base/output_file.h"
 #include "compare_files.h"
 #include "notices.h"
 #include "report_attention.h"
@@ -12,48 +13,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct job {
-    const sg_settings *settings;
-    sg_compare_files   files;
-    sg_comparison      all;
-    uint8_t           *rgb; /* frames of all arms */
-} job;
-
-static size_t clip_bytes(const job *j)
+static size_t clip_bytes(const sg_comparison *c)
 {
-    const sg_request *const r = &j->all.run.shared.request;
-    return (size_t)r->frames * sg_image_bytes(r->width, r->height);
+    return (size_t)c->collage.frames * sg_image_bytes(c->collage.width, c->collage.height);
 }
 
-static size_t latent_count(const job *j)
+static size_t latent_count(const sg_comparison *c)
 {
-    const int64_t *const d = j->all.plan.latent;
+    const int64_t *const d = c->plan.latent;
     return (size_t)(d[0] * d[1] * d[2] * d[3]);
 }
 
 /* ---- before the work ---- */
 
 /* The bytes of frames, latents and encoders. */
-static size_t output_bytes(const job *j)
+static size_t output_bytes(const sg_comparison *c)
 {
-    const size_t arms = (size_t)j->all.run.arms.count, steps = (size_t)j->all.run.arm->steps;
-    return arms * clip_bytes(j) + (steps + arms) * latent_count(j) * sizeof(float) +
-           sg_compare_files_bytes(&j->files, &j->all);
+    const size_t arms = (size_t)c->run.arms.count, steps = (size_t)c->run.arm->steps;
+    return arms * clip_bytes(c) + (steps + arms) * latent_count(c) * sizeof(float) + sg_compare_files_bytes(c);
 }
 
 /* The need of each arm, frames and encoders included. */
-static sg_status plan_arms(job *j, sg_error *e)
+static sg_status plan_arms(sg_comparison *c, sg_error *e)
 {
-    sg_arm_run *const x = &j->all.run;
-    j->all.plan = x->arm->now.plan; /* for sizes that are the same in all */
-    const size_t bytes = output_bytes(j);
+    sg_arm_run *const x = &c->run;
+    c->plan = x->arm->now.plan; /* for sizes that are the same in all */
+    const size_t bytes = output_bytes(c);
     for (int i = 0; i < x->arms.count; i++) {
         sg_rendering *const now = &x->arm[i].now;
         now->request.output_bytes = bytes;
         SG_TRY(sg_engine_plan(x->session.engine, &now->request, &now->plan, e));
-        if (now->plan.need > j->all.plan.need) j->all.plan = now->plan;
+        if (now->plan.need > c->plan.need) c->plan = now->plan;
     }
-    return sg_plan_fits(&j->all.plan, e);
+    return sg_plan_fits(&c->plan, e);
 }
 
 /* What only a render shows, as thresholds that happen to keep all blocks, is reported at the end. */
@@ -69,43 +61,43 @@ static sg_status refuse_same(const sg_arm_run *x, sg_error *e)
     return SG_OK;
 }
 
-static void make_settings(job *j, const char *list)
+static void make_settings(sg_comparison *c, const char *list)
 {
-    sg_arm_run *const          x = &j->all.run;
+    sg_arm_run *const          x = &c->run;
     const sg_model_info *const info = &x->session.info;
     sg_settings                all = x->shared.settings;
     all.arms = list;
-    j->all.settings = sg_report_settings(&all, &x->shared.request, info, false);
+    c->settings = sg_report_settings(&all, &x->shared.request, info, false);
     for (int i = 0; i < x->arms.count; i++) {
         const sg_settings kept = sg_arm_kept(&x->arm[i]);
-        j->all.arm_settings[i] = sg_report_settings(&kept, &x->arm[i].now.request, info, false);
+        c->arm_settings[i] = sg_report_settings(&kept, &x->arm[i].now.request, info, false);
     }
 }
 
-static sg_status reserve(job *j, sg_error *e)
+static sg_status reserve(sg_comparison *c, sg_error *e)
 {
-    sg_arm_run *const x = &j->all.run;
-    const size_t      n = latent_count(j);
-    bool              enough = (x->latents = malloc((size_t)x->arm->steps * n * sizeof(float))) != NULL;
-    enough = (j->rgb = malloc((size_t)x->arms.count * clip_bytes(j))) != NULL && enough;
+    sg_arm_run *const x = &c->run;
+    const size_t      n = latent_count(c);
+    x->latents = malloc((size_t)x->arm->steps * n * sizeof(float));
+    c->frames = malloc((size_t)x->arms.count * clip_bytes(c));
+    bool enough = x->latents && c->frames;
     for (int i = 0; i < x->arms.count && enough; i++) {
         sg_arm_result *const r = &x->arm[i];
         const size_t         steps = (size_t)r->steps;
-        r->rgb = j->rgb + (size_t)i * clip_bytes(j);
+        c->rgb[i] = r->rgb = c->frames + (size_t)i * clip_bytes(c);
         r->latents = malloc(n * sizeof(float));
         r->relative_l2 = calloc(steps, sizeof(double));
         r->cosine = calloc(steps, sizeof(double));
         enough = r->latents && r->relative_l2 && r->cosine;
-        SG_TRY(sg_arm_times_make(&r->times, x->rounds, r->steps, j->all.plan.chunks, e));
+        SG_TRY(sg_arm_times_make(&r->times, x->rounds, r->steps, c->plan.chunks, e));
     }
     return enough ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for the frames of %d arms", x->arms.count);
 }
 
-static sg_status open_all(job *j, sg_error *e)
+static sg_status open_all(sg_comparison *c, const sg_settings *s, sg_error *e)
 {
-    sg_arm_run *const        x = &j->all.run;
-    const sg_settings *const s = j->settings;
-    const char *const        list = s->arms ? s->arms : SG_ARMS_DEFAULT;
+    sg_arm_run *const x = &c->run;
+    const char *const list = s->arms ? s->arms : SG_ARMS_DEFAULT;
     SG_TRY(sg_arms_open(&x->arms, list, s, e));
     if (x->arms.count < 2) return sg_error_set(e, SG_E_ARG, "--arms: '%s' is one arm; it takes two to compare", list);
     SG_TRY(sg_session_inputs(&x->session, s, e));
@@ -115,42 +107,41 @@ static sg_status open_all(job *j, sg_error *e)
         r->now.request.attention.on_end = sg_attention_error_hook;
         r->now.request.attention.on_end_context = &r->error;
     }
-    SG_TRY(sg_compare_files_name(&j->files, &j->all, s->output, e));
-    SG_TRY(plan_arms(j, e));
+    SG_TRY(sg_compare_files_name(c, s->output, e));
+    SG_TRY(plan_arms(c, e));
     SG_TRY(refuse_same(x, e));
     x->session.trace.paused = !x->session.info.synchronous; /* a device's steps run as in any render */
-    make_settings(j, list);
+    make_settings(c, list);
     return SG_OK;
 }
 
 /* ---- the renders ---- */
 
 /* Arm i, the nth of this round. */
-static sg_status render_arm(job *j, int i, int nth, sg_error *e)
+static sg_status render_arm(sg_comparison *c, int i, int nth, sg_error *e)
 {
-    sg_arm_run *const    x = &j->all.run;
+    sg_arm_run *const    x = &c->run;
     sg_arm_result *const r = &x->arm[i];
     char                 round[48] = "";
     if (x->rounds > 1) snprintf(round, sizeof round, ", round %zu of %d", x->round + 1, x->rounds);
     sg_progress_say(&x->session.progress, "%d/%d: %s%s", i + 1, x->arms.count, r->arm->name, round);
-    sg_progress_render(&x->session.progress, (int)x->round * x->arms.count + nth, x->rounds * x->arms.count,
-                       &j->all.plan);
+    sg_progress_render(&x->session.progress, (int)x->round * x->arms.count + nth, x->rounds * x->arms.count, &c->plan);
     SG_TRY(sg_arm_run_render(x, r, e));
     if (x->round > 0) return SG_OK;
     const sg_attention_record record = {r->count, r->steps, r->passes, r->layers};
     const bool                timed = x->session.info.synchronous;
-    j->all.attention[i] = sg_report_attention(&r->now.request.attention, &record, timed ? &x->session.trace : NULL);
-    if (!j->all.attention[i]) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    c->attention[i] = sg_report_attention(&r->now.request.attention, &record, timed ? &x->session.trace : NULL);
+    if (!c->attention[i]) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     return sg_arm_score(r, i ? x->arm->rgb : NULL, e);
 }
 
 /* The first round is in the order of the list, for the others to be compared with the first. */
-static sg_status render_all(job *j, sg_error *e)
+static sg_status render_all(sg_comparison *c, sg_error *e)
 {
-    sg_arm_run *const x = &j->all.run;
+    sg_arm_run *const x = &c->run;
     const int         count = x->arms.count;
     for (x->round = 0; x->round < (size_t)x->rounds; x->round++)
-        for (int i = 0; i < count; i++) SG_TRY(render_arm(j, (int)((x->round + (size_t)i) % (size_t)count), i, e));
+        for (int i = 0; i < count; i++) SG_TRY(render_arm(c, (int)((x->round + (size_t)i) % (size_t)count), i, e));
     return SG_OK;
 }
 
@@ -164,39 +155,36 @@ static sg_status report_same(const sg_comparison *c, sg_error *e)
                         c->run.arms.arm[s->b].name, s->why);
 }
 
-static sg_status run(job *j, sg_error *e)
+static sg_status run(sg_comparison *c, const sg_settings *s, sg_error *e)
 {
-    const char *const    json = j->settings->json;
-    sg_comparison *const c = &j->all;
-    SG_TRY(open_all(j, e));
+    SG_TRY(open_all(c, s, e));
     sg_arm_run_say(&c->run, &c->plan);
-    SG_TRY(sg_compare_files_open(&j->files, e));
-    SG_TRY(reserve(j, e));
+    SG_TRY(sg_output_folder_make(c->folder, &c->made, "--output", e));
+    SG_TRY(reserve(c, e));
     SG_TRY(sg_arm_run_warm_up(&c->run, &c->run.shared.request, e));
-    SG_TRY(render_all(j, e));
+    SG_TRY(render_all(c, e));
     sg_arms_find_same(c);
     sg_arms_find_speed(c);
-    SG_TRY(sg_compare_files_write(&j->files, c, json, e));
-    if (!json || strcmp(json, "-") != 0) sg_report_arms_table(c);
-    sg_progress_say(&c->run.session.progress, "%s: %s%s%s, report.json, report.html", j->files.folder, c->side,
-                    c->sheet ? ", " : "", c->sheet ? c->sheet : "");
+    SG_TRY(sg_compare_files_write(c, s->json, e));
+    if (!s->json || strcmp(s->json, "-") != 0) sg_report_arms_table(c);
+    sg_progress_say(&c->run.session.progress, "%s: %s%s%s, report.json, report.html", c->folder, c->side->name,
+                    c->sheet ? ", " : "", c->sheet ? c->sheet->name : "");
     return report_same(c, e);
 }
 
 sg_status sg_compare_arms(const sg_settings *s, sg_error *e)
 {
-    job *const j = calloc(1, sizeof *j);
-    if (!j) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    j->settings = s;
-    const sg_status status = run(j, e);
-    sg_compare_files_close(&j->files);
+    sg_comparison *const c = calloc(1, sizeof *c);
+    if (!c) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    const sg_status status = run(c, s, e);
+    sg_compare_files_close(c);
     for (int i = 0; i < SG_ARMS_MAX; i++) {
-        json_decref(j->all.arm_settings[i]);
-        json_decref(j->all.attention[i]);
+        json_decref(c->arm_settings[i]);
+        json_decref(c->attention[i]);
     }
-    json_decref(j->all.settings);
-    sg_arm_run_close(&j->all.run);
-    free(j->rgb);
-    free(j);
+    json_decref(c->settings);
+    sg_arm_run_close(&c->run);
+    free(c->frames);
+    free(c);
     return status;
 }

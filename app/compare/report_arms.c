@@ -2,7 +2,6 @@
 #include "report_arms.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "collage.h"
 #include "json_build.h"
 #include "report_result.h"
 #include "report_settings.h"
@@ -61,12 +60,8 @@ void sg_arms_find_same(sg_comparison *c)
             const bool            kernels = same_kernels(x, y);
             if (!kernels && memcmp(x->latents, y->latents, bytes) != 0) continue;
             *same = (sg_same_kernel){.a = a, .b = b};
-            /* The arm that asked for more says why it had no effect. */
-            const sg_rendering *const more =
-                y->now.request.attention.kind >= x->now.request.attention.kind ? &y->now : &x->now;
             if (kernels)
-                sg_attention_forecast_text(same->why, sizeof same->why, &more->request.attention, &more->forecast,
-                                           more->plan.tokens);
+                sg_arms_why_same(same->why, sizeof same->why, x, y);
             else
                 snprintf(same->why, sizeof same->why, "their latents are equal, bit for bit");
             c->same_count++;
@@ -113,20 +108,15 @@ static void add_times(json_t **seconds, const sg_arm_result *r)
     sg_json_set(seconds, "rounds", rounds);
 }
 
-static json_t *interval(const sg_interval *v)
-{
-    return json_pack("{s:o, s:o, s:o}", "mean", sg_report_number(v->mean), "low", sg_report_number(v->low), "high",
-                     sg_report_number(v->high));
-}
-
 static json_t *speedup(const sg_arm_result *r)
 {
     const sg_arm_speed *const s = &r->speed;
     json_t                   *steps = json_array();
     for (int i = 0; i < r->steps; i++)
         if (r->times.shared[i]) sg_json_append(&steps, json_integer(i));
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "total", interval(&s->total), "denoise", interval(&s->denoise),
-                     "attention", interval(&s->attention), "shared_steps", steps, "noise", sg_report_number(s->noise));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "total", sg_report_interval(&s->total), "denoise",
+                     sg_report_interval(&s->denoise), "attention", sg_report_interval(&s->attention), "shared_steps",
+                     steps, "noise", sg_report_number(s->noise));
 }
 
 /* [[of layer 0, 1, ...] of step 0, 1, ...] */
@@ -185,7 +175,7 @@ static json_t *arm_json(const sg_comparison *c, int k)
     json_t                    *j = sg_arm_json(r, k == 0), *seconds = json_incref(json_object_get(j, "seconds"));
     add_times(&seconds, r);
     json_decref(seconds);
-    sg_json_join(&j, json_pack("{s:s, s:s, s:O, s:o, s:o, s:O, s:I}", "name", r->arm->name, "file", c->file[k],
+    sg_json_join(&j, json_pack("{s:s, s:s, s:O, s:o, s:o, s:O, s:I}", "name", r->arm->name, "file", c->file[k].name,
                                "settings", c->arm_settings[k], "densities", by_layer(r, sg_arm_density),
                                "attention_error", attention_error(r), "attention", c->attention[k], "peak_bytes",
                                (json_int_t)r->report.peak_bytes));
@@ -208,33 +198,35 @@ static json_t *same_json(const sg_comparison *c)
     return a;
 }
 
-static sg_collage collage_of(const sg_comparison *c)
-{
-    const sg_request *const r = &c->run.shared.request;
-    return (sg_collage){.width = r->width, .height = r->height, .frames = r->frames, .arms = c->run.arms.count};
-}
-
 static json_t *side_json(const sg_comparison *c)
 {
-    json_t          *places = json_array();
-    const sg_collage collage = collage_of(c);
+    json_t *places = json_array();
     for (int k = 1; k < c->run.arms.count; k++) {
         int x, y;
-        sg_collage_difference(&collage, k, &x, &y);
+        sg_collage_difference(&c->collage, k, &x, &y);
         sg_json_append(&places, json_pack("[i, i]", x, y));
     }
-    return json_pack("{s:s, s:i, s:i, s:o}", "file", c->side, "width", c->side_size[0], "height", c->side_size[1],
-                     "differences", places);
+    return json_pack("{s:s, s:i, s:i, s:o}", "file", c->side->name, "width", c->side->clip.width, "height",
+                     c->side->clip.height, "differences", places);
 }
 
 static json_t *sheet_json(const sg_comparison *c)
 {
-    const sg_collage collage = collage_of(c);
-    const int        count = sg_collage_columns(collage.frames);
-    json_t          *columns = json_array();
-    for (int i = 0; i < count; i++) sg_json_append(&columns, json_integer(sg_collage_frame(i, count, collage.frames)));
-    return json_pack("{s:s, s:i, s:i, s:i, s:o}", "file", c->sheet, "width", c->sheet_size[0], "height",
-                     c->sheet_size[1], "picture_height", sg_collage_sheet_picture(&collage), "columns", columns);
+    const int count = sg_collage_columns(c->collage.frames);
+    json_t   *columns = json_array();
+    for (int i = 0; i < count; i++)
+        sg_json_append(&columns, json_integer(sg_collage_frame(i, count, c->collage.frames)));
+    return json_pack("{s:s, s:i, s:i, s:i, s:o}", "file", c->sheet->name, "width", c->sheet->clip.width, "height",
+                     c->sheet->clip.height, "picture_height", sg_collage_sheet_picture(&c->collage), "columns",
+                     columns);
+}
+
+static json_t *pictures_json(const sg_comparison *c)
+{
+    json_t *j = json_object();
+    for (int i = 0; i < SG_IMAGES; i++)
+        if (c->picture[i]) sg_json_set(&j, sg_picture_keys[i], json_string(c->picture[i]->name));
+    return j;
 }
 
 sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
@@ -242,7 +234,7 @@ sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
     const sg_report *const w = &c->run.warm_up;
     const int64_t *const   d = c->plan.latent;
     *out = json_pack("{s:s, s:i, s:o, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f, s:f}, s:o, s:o, "
-                     "s:{s:s*, s:s*}, s:i, s:o, s:o}",
+                     "s:o, s:i, s:o, s:o}",
                      "format", "sparge-gen compare", "version", 3, "command",
                      sg_settings_command(c->settings, SG_COMMAND_COMPARE, "again"), "settings", c->settings, "repeat",
                      c->run.rounds, "measured", "before compression", "tokens", (json_int_t)c->plan.tokens, "latent",
@@ -251,8 +243,7 @@ sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
                      w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT], "encode",
                      w->seconds[SG_STAGE_ENCODE], "warm_up", w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE],
                      "side", side_json(c), "sheet", c->sheet ? sheet_json(c) : json_null(), "pictures",
-                     sg_picture_keys[0], c->picture[0], sg_picture_keys[1], c->picture[1], "gain", SG_COLLAGE_GAIN,
-                     "same_kernel", same_json(c), "arms", arms_json(c));
+                     pictures_json(c), "gain", SG_COLLAGE_GAIN, "same_kernel", same_json(c), "arms", arms_json(c));
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "report.json: out of memory");
 }
 
