@@ -14,20 +14,17 @@
 static void say_set(sg_eval *v)
 {
     const sg_prompt_set *const set = &v->set;
-    if (set->skipped)
-        sg_progress_say(&v->run.session.progress, "%d left out; the first: %s", set->skipped, set->first_skipped.text);
+    if (set->skipped) sg_progress_say(v->progress, "%d left out; the first: %s", set->skipped, set->first_skipped.text);
     if (*set->unread)
-        sg_progress_say(&v->run.session.progress, "%s: %s is not known and passed over", v->settings->prompts,
-                        set->unread);
-    sg_notice_comments(&v->run.session.progress, v->settings->prompts, set);
+        sg_progress_say(v->progress, "%s: %s is not known and passed over", v->settings->prompts, set->unread);
+    sg_notice_comments(v->progress, v->settings->prompts, set);
     if (v->moved)
         sg_progress_say(
-            &v->run.session.progress,
+            v->progress,
             "--prompts: %d entr%s a size that the model cannot render, the nearest is taken; the first is %s", v->moved,
             v->moved == 1 ? "y has" : "ies have", v->first_moved);
-    sg_notice_prompts(&v->run.session.progress, v->run.session.engine, v->run.session.model.name, set);
-    if (v->log.cut)
-        sg_progress_say(&v->run.session.progress, "%s: the last line was cut short, and is taken off", v->log.path);
+    sg_notice_prompts(v->progress, v->run.session.engine, v->run.session.model.name, set);
+    if (v->log.cut) sg_progress_say(v->progress, "%s: the last line was cut short, and is taken off", v->log.path);
 }
 
 /* Of clips that do not have a size of their own. */
@@ -37,7 +34,7 @@ static void say_same(sg_eval *v)
     for (int b = 1; b < v->run.arms.count; b++)
         for (int a = 0; a < b; a++) {
             if (*sg_arms_would_be_same(why, sizeof why, &v->run.arm[a], &v->run.arm[b]))
-                sg_progress_say(&v->run.session.progress, "%s and %s run the same kernels throughout (%s): %s",
+                sg_progress_say(v->progress, "%s and %s run the same kernels throughout (%s): %s",
                                 v->run.arms.arm[a].name, v->run.arms.arm[b].name,
                                 sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, &v->run.shared.request), why);
         }
@@ -51,7 +48,7 @@ static void say_start(sg_eval *v)
     sg_arm_run_say(&v->run, &v->run.arm->now.plan);
     say_same(v);
     if (v->rank.size > 1) snprintf(part, sizeof part, " (part %d of %d)", v->rank.rank + 1, v->rank.size);
-    sg_progress_say(&v->run.session.progress, "%d prompt%s%s, %d each, by %d arm%s: %lld %s%s to be made", v->set.count,
+    sg_progress_say(v->progress, "%d prompt%s%s, %d each, by %d arm%s: %lld %s%s to be made", v->set.count,
                     sg_plural(v->set.count), part, v->per_prompt, v->run.arms.count, sg_plural(v->run.arms.count),
                     (long long)v->due, noun(v), sg_plural(v->due));
 }
@@ -60,13 +57,11 @@ static void say_end(sg_eval *v)
 {
     char took[32];
     sg_duration(took, sizeof took, v->start > 0 ? sg_seconds() - v->start : 0);
-    sg_progress_say(&v->run.session.progress, "%s: %lld %s%s made, %lld failed, in %s", v->folder, (long long)v->done,
-                    noun(v), sg_plural(v->done), (long long)v->failed, took);
+    sg_progress_say(v->progress, "%s: %lld %s%s made, %lld failed, in %s", v->folder, (long long)v->done, noun(v),
+                    sg_plural(v->done), (long long)v->failed, took);
 }
 
 /* ---- the work ---- */
-
-static int64_t units(const sg_eval *v) { return (int64_t)v->set.count * v->per_prompt; }
 
 static sg_status warm_up(sg_eval *v, int prompt, int clip, sg_error *e)
 {
@@ -79,20 +74,20 @@ static sg_status warm_up(sg_eval *v, int prompt, int clip, sg_error *e)
 
 static sg_status make_all(sg_eval *v, sg_error *e)
 {
-    for (int64_t u = 0; u < units(v); u++) {
-        const int prompt = (int)(u / v->per_prompt), clip = (int)(u % v->per_prompt);
-        if (!sg_rank_takes(&v->rank, u) || sg_eval_log_done(&v->log, prompt, clip)) continue;
-        if (v->start == 0) {
-            SG_TRY(warm_up(v, prompt, clip, e));
-            v->start = sg_seconds();
+    for (int prompt = 0; prompt < v->set.count; prompt++)
+        for (int clip = 0; clip < v->per_prompt; clip++) {
+            if (!sg_eval_takes(v, prompt, clip) || sg_eval_log_done(&v->log, prompt, clip)) continue;
+            if (v->start == 0) {
+                SG_TRY(warm_up(v, prompt, clip, e));
+                v->start = sg_seconds();
+            }
+            SG_TRY(sg_eval_unit(v, prompt, clip, e));
         }
-        SG_TRY(sg_eval_unit(v, prompt, clip, e));
-    }
     return SG_OK;
 }
 
 /* The engine is not needed any more, and its memory may be. */
-static sg_status score_all(sg_eval *v, sg_eval_scoring *w, sg_error *e)
+static sg_status score_all(sg_eval *v, sg_eval_scored *out, sg_error *e)
 {
     if (!v->clip) return SG_OK;
     sg_engine_close(&v->run.session.engine);
@@ -100,34 +95,28 @@ static sg_status score_all(sg_eval *v, sg_eval_scoring *w, sg_error *e)
         free(v->rgb[i]);
         v->rgb[i] = NULL;
     }
-    *w = (sg_eval_scoring){.settings = v->settings,
-                           .folder = v->folder,
-                           .log = &v->log,
-                           .rank = v->rank,
-                           .per_prompt = v->per_prompt,
-                           .threads = v->threads,
-                           .progress = &v->run.session.progress};
-    return sg_eval_similarity_make(w, e);
+    return sg_eval_similarity_make(v, out, e);
 }
 
 /* Whoever finds that nothing is missing any more is the last. */
 static sg_status finish(sg_eval *v, sg_error *e)
 {
     const char *const made = noun(v); /* the engine that tells it closes before clips are scored */
-    sg_eval_scoring   w = {0};
+    sg_eval_scored    scored = {0};
     say_end(v);
-    SG_TRY(score_all(v, &w, e));
+    SG_TRY(score_all(v, &scored, e));
     SG_TRY(sg_eval_log_read(&v->log, v->folder, e));
     const size_t missing = sg_eval_log_count(&v->log, SG_EVAL_MISSING);
-    if (missing || w.left) {
-        sg_progress_say(&v->run.session.progress, "%zu %s%s of other ranks still %s; the last of them makes the report",
-                        missing ? missing : (size_t)w.left, made, sg_plural(missing ? (int64_t)missing : w.left),
+    if (missing || scored.left) {
+        sg_progress_say(v->progress, "%zu %s%s of other ranks still %s; the last of them makes the report",
+                        missing ? missing : (size_t)scored.left, made,
+                        sg_plural(missing ? (int64_t)missing : scored.left),
                         missing ? "missing" : "without CLIP's scores");
     } else {
-        SG_TRY(sg_eval_report_say(v->folder, &v->run.session.progress, e));
-        sg_progress_say(&v->run.session.progress, "%s: report.html, summary.csv", v->folder);
+        SG_TRY(sg_eval_report_say(v->folder, v->progress, e));
+        sg_progress_say(v->progress, "%s: report.html, summary.csv", v->folder);
     }
-    if (!v->failed) return sg_eval_similarity_status(&w, e);
+    if (!v->failed) return sg_eval_similarity_status(v, &scored, e);
     return sg_error_set(e, v->failure == SG_E_ARG ? SG_E_MISMATCH : v->failure,
                         "%s: %lld %s%s failed; the same command tries again", v->folder, (long long)v->failed, made,
                         sg_plural(v->failed));
@@ -146,14 +135,16 @@ static sg_status run(sg_eval *v, sg_error *e)
 
 sg_status sg_command_eval(const sg_settings *s, sg_error *e)
 {
-    if (s->merge && s->clip) return sg_eval_similarity_merge(s, e);
-    if (s->merge) return sg_eval_report(s->merge, e); /* without a model: of what is there */
+    if (s->merge && !s->clip) return sg_eval_report(s->merge, e); /* without a model: of what is there */
     sg_eval *const v = calloc(1, sizeof *v);
     if (!v) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     v->settings = s;
+    v->progress = &v->run.session.progress;
+    v->log.fd = -1;
+    v->pictures.of = -1;
     v->list = s->arms ? s->arms : SG_ARMS_DEFAULT;
     v->per_prompt = s->per_prompt ? s->per_prompt : 1;
-    const sg_status status = run(v, e);
+    const sg_status status = s->merge ? sg_eval_similarity_merge(v, e) : run(v, e);
     sg_eval_close(v);
     free(v);
     return status;

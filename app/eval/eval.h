@@ -11,21 +11,19 @@
 #define SG_EVAL_FORMAT "sparge-gen eval"
 #define SG_EVAL_MANIFEST "manifest.json"
 
-typedef struct sg_eval_hashes {
-    uint64_t image[SG_IMAGES], video;
-} sg_eval_hashes; /* of the files; 0: none */
+/* What clips may be made from: the pictures of sg_pictures, and a video. */
+enum { SG_EVAL_VIDEO = SG_IMAGES, SG_EVAL_INPUTS };
 
-/* Of the entry at work, and what is known of all: eval_pictures.h. */
+/* The inputs of the entry at work, and what is known of all: eval_pictures.h. */
 typedef struct sg_eval_pictures {
-    sg_pictures     now;
-    char            path[SG_IMAGES][PATH_MAX]; /* where they were read; empty: none */
-    bool            read;                      /* these are there, whole */
-    sg_video_input  video;
-    char            video_path[PATH_MAX]; /* where it was read */
-    int             video_size[3];        /* width, height and frames that it was read for */
-    int             of;                   /* the entry that took them; -1: none */
-    sg_eval_hashes *hash;                 /* [set.count]; owned */
-    bool            any, any_start;       /* an entry has a picture; a video, or a picture, to start from */
+    sg_pictures    now;
+    sg_video_input video;
+    char           path[SG_EVAL_INPUTS][PATH_MAX]; /* where they were read; empty: none */
+    bool           read;                           /* the pictures are there, whole */
+    int            video_size[3];                  /* width, height and frames that the video was read for */
+    int            of;                             /* the entry that took them; -1: none */
+    uint64_t (*hash)[SG_EVAL_INPUTS];              /* of the files, [set.count]; owned; 0: none */
+    bool any, any_start;                           /* an entry has a picture; a video, or a picture, to start from */
 } sg_eval_pictures;
 
 typedef struct sg_eval {
@@ -38,7 +36,8 @@ typedef struct sg_eval {
     sg_clip_name      *names; /* [set.count]; owned */
     int                per_prompt;
     const char        *list; /* of arms */
-    sg_arm_run         run;  /* whose session has no pictures, which come with entries; its shared request is of all entries */
+    sg_arm_run   run; /* whose session has no pictures, which come with entries; its shared request is of all entries */
+    sg_progress *progress; /* the run's */
     sg_eval_pictures pictures;
     sg_eval_log      log;
     uint8_t         *rgb[2];            /* frames of the first arm, and of the arm at work; owned */
@@ -51,7 +50,7 @@ typedef struct sg_eval {
 } sg_eval;
 
 /* Does everything before the first render: reads, checks and opens, and creates the folders. v is zero but for
- * settings, list and per_prompt. The caller closes, after a failure too. */
+ * settings, list, per_prompt, progress, log.fd and pictures.of. The caller closes, after a failure too. */
 sg_status sg_eval_open(sg_eval *v, sg_error *e) SG_MUST_USE;
 void      sg_eval_close(sg_eval *v);
 
@@ -66,6 +65,9 @@ int sg_eval_frames(const sg_eval *v, int prompt);
 
 /* Whether all entries have clips of one frame. */
 bool sg_eval_makes_images(const sg_eval *v);
+
+/* Whether this rank makes such clips of all arms. */
+bool sg_eval_takes(const sg_eval *v, int prompt, int clip);
 
 /* Renders the missing clips of a unit. A failure of one clip is logged and is no failure of the unit, but SG_E_FILE,
  * SG_E_DEVICE and SG_E_CANCELLED end the run. */

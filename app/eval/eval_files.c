@@ -39,101 +39,103 @@ sg_status sg_eval_files_check(const sg_eval *v, sg_error *e)
     return SG_OK;
 }
 
-static void path_of(char path[PATH_MAX], const char **inside, const sg_eval *v, const char *folder, int place[3],
-                    const char *ending)
+static const char *path_of(char path[PATH_MAX], const sg_eval *v, const char *folder, const char *arm, int prompt,
+                           int clip, const char *ending)
 {
-    char      name[SG_CLIP_NAME];
-    const int n = snprintf(path, PATH_MAX, "%s/", v->folder);
-    sg_clip_name_write(name, &v->names[place[0]], place[1], ending);
-    *inside = path + n;
-    snprintf(path + n, (size_t)(PATH_MAX - n), "%s%s/%s", folder, v->run.arms.arm[place[2]].file, name);
+    char name[SG_CLIP_NAME];
+    sg_clip_name_write(name, &v->names[prompt], clip, ending);
+    snprintf(path, PATH_MAX, "%s/%s%s/%s", v->folder, folder, arm, name);
+    return path + strlen(v->folder) + 1;
 }
 
-void sg_eval_clip_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int clip, int arm)
+const char *sg_eval_clip_path(char path[PATH_MAX], const sg_eval *v, int prompt, int clip, int arm)
 {
     const char *const name = sg_sink_default_name(sg_eval_frames(v, prompt));
-    path_of(path, inside, v, "", (int[]){prompt, clip, arm}, sg_path_extension(name));
+    return path_of(path, v, "", v->run.arms.arm[arm].file, prompt, clip, sg_path_extension(name));
 }
 
-void sg_eval_picture_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int clip, int arm)
+const char *sg_eval_picture_path(char path[PATH_MAX], const sg_eval *v, int prompt, int clip, int arm)
 {
-    path_of(path, inside, v, PICTURES "/", (int[]){prompt, clip, arm}, ".png");
+    return path_of(path, v, PICTURES "/", v->run.arms.arm[arm].file, prompt, clip, ".png");
+}
+
+const char *sg_eval_image_path(char path[PATH_MAX], const sg_eval *v, int prompt, int image)
+{
+    return path_of(path, v, sg_picture_keys[image], "", prompt, 0, ".png");
+}
+
+static sg_status make_folder(const sg_eval *v, const char *name, const char *arm, sg_error *e)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s%s", v->folder, name, arm);
+    return sg_output_folder_make(path, NULL, "--out", e);
 }
 
 sg_status sg_eval_folders_make(const sg_eval *v, sg_error *e)
 {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/" PICTURES, v->folder);
-    SG_TRY(sg_output_folder_make(path, NULL, "--out", e));
+    SG_TRY(make_folder(v, PICTURES, "", e));
     for (int i = 0; i < v->run.arms.count; i++) {
-        snprintf(path, sizeof path, "%s/%s", v->folder, v->run.arms.arm[i].file);
-        SG_TRY(sg_output_folder_make(path, NULL, "--out", e));
-        snprintf(path, sizeof path, "%s/" PICTURES "/%s", v->folder, v->run.arms.arm[i].file);
-        SG_TRY(sg_output_folder_make(path, NULL, "--out", e));
+        SG_TRY(make_folder(v, "", v->run.arms.arm[i].file, e));
+        SG_TRY(make_folder(v, PICTURES "/", v->run.arms.arm[i].file, e));
+    }
+    for (int i = 0; i < SG_IMAGES; i++) {
+        bool some = false;
+        for (int p = 0; p < v->set.count; p++) some = some || v->pictures.hash[p][i];
+        if (some) SG_TRY(make_folder(v, sg_picture_keys[i], "", e));
     }
     return SG_OK;
 }
 
 /* ---- what kills leave ---- */
 
-typedef void path_maker(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int clip, int arm);
+typedef const char *path_maker(char path[PATH_MAX], const sg_eval *v, int prompt, int clip, int arm);
 
 /* Is name ".CLIP.1234abcd.part" of a clip that this rank is to make? */
-static bool is_ours(const sg_eval *v, path_maker *make, int arm, const char *name)
+static bool is_part(const sg_eval *v, path_maker *make, int arm, const char *name)
 {
-    const size_t n = strlen(name), tail = strlen(".1234abcd" PART);
-    for (int64_t u = 0; u < (int64_t)v->set.count * v->per_prompt; u++) {
-        char        path[PATH_MAX];
-        const char *inside;
-        const int   prompt = (int)(u / v->per_prompt), clip = (int)(u % v->per_prompt);
-        if (!sg_rank_takes(&v->rank, u) || *sg_eval_log_state(&v->log, prompt, clip, arm) == SG_EVAL_DONE) continue;
-        make(path, &inside, v, prompt, clip, arm);
-        const char *const own = sg_path_name(path);
-        const size_t      stem = strlen(own) < PART_STEM ? strlen(own) : PART_STEM;
-        if (n == 1 + stem + tail && strncmp(name + 1, own, stem) == 0) return true;
-    }
+    for (int p = 0; *name == '.' && sg_text_ends(name, PART) && p < v->set.count; p++)
+        for (int k = 0; k < v->per_prompt; k++) {
+            char path[PATH_MAX], own[NAME_MAX];
+            if (!sg_eval_takes(v, p, k) || *sg_eval_log_state(&v->log, p, k, arm) == SG_EVAL_DONE) continue;
+            make(path, v, p, k, arm);
+            const size_t n = (size_t)snprintf(own, sizeof own, ".%.*s", PART_STEM, sg_path_name(path));
+            if (strncmp(name, own, n) == 0 && strlen(name + n) == strlen(".1234abcd" PART)) return true;
+        }
     return false;
 }
 
-static void clean_folder(const sg_eval *v, path_maker *make, int arm)
+/* Is it the frames of a unit that is done, or such a file on its way? */
+static bool is_frames(const sg_eval *v, const char *name)
 {
-    char        path[PATH_MAX];
-    const char *inside;
-    make(path, &inside, v, 0, 0, arm);
-    path[sg_path_name(path) - path - 1] = '\0';
-    DIR *const d = opendir(path);
-    if (!d) return;
-    for (const struct dirent *f; (f = readdir(d)) != NULL;) {
-        const char *const name = f->d_name;
-        if (name[0] == '.' && sg_text_ends(name, PART) && is_ours(v, make, arm, name)) unlinkat(dirfd(d), name, 0);
-    }
-    closedir(d);
+    int         prompt, clip, n = 0;
+    const bool  part = strncmp(name, "." FRAMES, strlen("." FRAMES)) == 0;
+    const char *own = name + part;
+    if (sscanf(own, FRAMES "%9d-%9d%n", &prompt, &clip, &n) != 2 || prompt < 0 || prompt >= v->set.count || clip < 0 ||
+        clip >= v->per_prompt || (own[n] != '\0') != part)
+        return false;
+    return part ? sg_eval_takes(v, prompt, clip) : sg_eval_log_done(&v->log, prompt, clip);
 }
 
-static void clean_frames(const sg_eval *v)
+/* make: of the parts in its folder; NULL: of frames. */
+static void clean(const sg_eval *v, path_maker *make, int arm)
 {
-    DIR *const d = opendir(v->folder);
-    if (!d) return;
-    for (const struct dirent *f; (f = readdir(d)) != NULL;) {
-        int         prompt, clip, n = 0;
-        const bool  part = strncmp(f->d_name, "." FRAMES, strlen("." FRAMES)) == 0; /* of such a file on its way */
-        const char *name = f->d_name + part;
-        if (sscanf(name, FRAMES "%9d-%9d%n", &prompt, &clip, &n) != 2 || prompt < 0 || prompt >= v->set.count ||
-            clip < 0 || clip >= v->per_prompt || (name[n] != '\0') != part)
-            continue;
-        const bool ours = sg_rank_takes(&v->rank, (int64_t)prompt * v->per_prompt + clip);
-        if (part ? ours : sg_eval_log_done(&v->log, prompt, clip)) unlinkat(dirfd(d), f->d_name, 0);
-    }
-    closedir(d);
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/", v->folder);
+    if (make) make(path, v, 0, 0, arm);
+    path[sg_path_name(path) - path - 1] = '\0';
+    DIR *const d = opendir(path);
+    for (const struct dirent *f; d && (f = readdir(d)) != NULL;)
+        if (make ? is_part(v, make, arm, f->d_name) : is_frames(v, f->d_name)) unlinkat(dirfd(d), f->d_name, 0);
+    if (d) closedir(d);
 }
 
 void sg_eval_files_clean(const sg_eval *v)
 {
     for (int i = 0; i < v->run.arms.count; i++) {
-        clean_folder(v, sg_eval_clip_path, i);
-        clean_folder(v, sg_eval_picture_path, i);
+        clean(v, sg_eval_clip_path, i);
+        clean(v, sg_eval_picture_path, i);
     }
-    clean_frames(v);
+    clean(v, NULL, 0);
 }
 
 /* ---- the first arm's frames ---- */

@@ -16,9 +16,12 @@ enum { SG_EVAL_NAME_BYTES = SG_ARM_NAME + SG_CLIP_NAME + 64 }; /* of a name with
 /* SG_E_ARG if an arm's folder would have another file's name. */
 sg_status sg_eval_files_check(const sg_eval *v, sg_error *e) SG_MUST_USE;
 
-/* Full paths; the name within the folder starts at *inside. */
-void sg_eval_clip_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int clip, int arm);
-void sg_eval_picture_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int clip, int arm);
+/* These write full paths. They return the name within the evaluation's folder, which is the end of path. */
+const char *sg_eval_clip_path(char path[PATH_MAX], const sg_eval *v, int prompt, int clip, int arm);
+const char *sg_eval_picture_path(char path[PATH_MAX], const sg_eval *v, int prompt, int clip, int arm);
+
+/* The same of the picture that an entry's clips begin or end with. */
+const char *sg_eval_image_path(char path[PATH_MAX], const sg_eval *v, int prompt, int image);
 
 /* Creates the folders of all arms. SG_E_FILE. */
 sg_status sg_eval_folders_make(const sg_eval *v, sg_error *e) SG_MUST_USE;

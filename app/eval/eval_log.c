@@ -120,11 +120,12 @@ static sg_status write_line(sg_eval_log *l, const char *text, size_t bytes, sg_e
     return failed(l, "cannot be written", e);
 }
 
-sg_status sg_eval_log_add(sg_eval_log *l, const json_t *line, sg_error *e)
+sg_status sg_eval_log_add(sg_eval_log *l, json_t *line, sg_error *e)
 {
     char *const  text = sg_json_text(line, JSON_COMPACT | JSON_REAL_PRECISION(15));
     const size_t bytes = text ? strlen(text) : 0;
     sg_eval_clip c = {0};
+    json_decref(line);
     if (!text) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", l->path);
     sg_status status = sg_eval_line_read(&c, text, bytes, l->path, 0, e); /* as it will be read */
     text[bytes] = '\n';                                                   /* in place of its NUL */
@@ -133,6 +134,12 @@ sg_status sg_eval_log_add(sg_eval_log *l, const json_t *line, sg_error *e)
     sg_eval_clip_free(&c);
     free(text);
     return status;
+}
+
+json_t *sg_eval_line(const char *arm, int arm_index, int prompt, int clip, const char *status, const char *text)
+{
+    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s}", "version", SG_EVAL_LINE_VERSION, "arm", arm, "arm_index",
+                     arm_index, "prompt", prompt, "clip", clip, "status", status, "text", text);
 }
 
 void sg_eval_log_close(sg_eval_log *l)

@@ -32,8 +32,12 @@ sg_status sg_eval_log_read(sg_eval_log *l, const char *folder, sg_error *e) SG_M
  * SG_E_FILE. */
 sg_status sg_eval_log_open(sg_eval_log *l, const char *folder, const sg_rank *r, sg_error *e) SG_MUST_USE;
 
-/* Writes the line of a clip and flushes it to the disk. After SG_E_FILE none of it is written. SG_E_MEMORY. */
-sg_status sg_eval_log_add(sg_eval_log *l, const json_t *line, sg_error *e) SG_MUST_USE;
+/* Returns what every line begins with. NULL: no memory. */
+json_t *sg_eval_line(const char *arm, int arm_index, int prompt, int clip, const char *status, const char *text);
+
+/* Takes the line of a clip, writes it and flushes it to the disk. After SG_E_FILE none of it is written. SG_E_MEMORY, also
+ * where line is NULL. */
+sg_status sg_eval_log_add(sg_eval_log *l, json_t *line, sg_error *e) SG_MUST_USE;
 
 uint8_t *sg_eval_log_state(const sg_eval_log *l, int prompt, int clip, int arm);
 bool     sg_eval_log_done(const sg_eval_log *l, int prompt, int clip); /* by all arms */

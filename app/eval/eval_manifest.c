@@ -27,16 +27,16 @@ static uint64_t hash_prompts(const sg_eval *v)
     const sg_prompt_set *const set = &v->set;
     uint64_t                   hash = SG_HASH;
     for (const sg_prompt *p = set->prompt; p < set->prompt + set->count; p++) {
-        const sg_eval_hashes *const own = &v->pictures.hash[p - set->prompt];
-        char                        numbers[96];
+        const uint64_t *const own = v->pictures.hash[p - set->prompt];
+        char                  numbers[96];
         snprintf(numbers, sizeof numbers, "%lld %dx%d %d %d %d", (long long)p->seed, p->width, p->height, p->frames,
                  p->negative != NULL, p->groups);
         hash = hash_text(hash_text(hash, p->text), numbers);
         if (p->negative) hash = hash_text(hash, p->negative);
         for (int i = 0; i < p->groups; i++) hash = hash_text(hash, set->group[set->member[p->first_group + i]]);
-        if (v->pictures.any) hash = sg_hash(hash, own->image, sizeof own->image);
+        if (v->pictures.any) hash = sg_hash(hash, own, SG_IMAGES * sizeof *own);
         if (!v->pictures.any_start) continue;
-        snprintf(numbers, sizeof numbers, "%016" PRIx64 " %.17g", own->video, p->strength);
+        snprintf(numbers, sizeof numbers, "%016" PRIx64 " %.17g", own[SG_EVAL_VIDEO], p->strength);
         hash = hash_text(hash, numbers);
     }
     return hash;

@@ -110,6 +110,19 @@ static sg_status check_entries(sg_eval *v, sg_error *e)
 /* ---- the folder ---- */
 
 /* A folder with results must say what they are. */
+static sg_status check_empty(sg_eval *v, sg_error *e)
+{
+    SG_TRY(sg_eval_log_read(&v->log, v->folder, e));
+    const size_t known = sg_eval_log_count(&v->log, SG_EVAL_DONE) + sg_eval_log_count(&v->log, SG_EVAL_FAILED);
+    return known ? sg_error_set(e, SG_E_ARG, "--out: %s has results, but no " SG_EVAL_MANIFEST, v->folder) : SG_OK;
+}
+
+static sg_status check_manifest(const sg_eval *v, const json_t *there, const json_t *now, sg_error *e)
+{
+    SG_TRY(sg_eval_manifest_compare(there, now, v->folder, e));
+    return v->clip ? sg_eval_manifest_add_clip(v->folder, v->clip, v->settings->clip, e) : SG_OK;
+}
+
 static sg_status settle_manifest(sg_eval *v, sg_error *e)
 {
     char    path[PATH_MAX];
@@ -117,49 +130,32 @@ static sg_status settle_manifest(sg_eval *v, sg_error *e)
     SG_TRY(sg_output_folder_make(v->folder, NULL, "--out", e));
     SG_TRY(sg_eval_report_check(v->folder, e));
     SG_TRY(sg_path_join(path, sizeof path, v->folder, SG_EVAL_MANIFEST, e));
-    sg_status           status = access(path, F_OK) == 0 ? sg_eval_manifest_read(&there, v->folder, e) : SG_OK;
+    if (access(path, F_OK) == 0) SG_TRY(sg_eval_manifest_read(&there, v->folder, e));
     const json_t *const seed = json_object_get(there, "seed");
     if (v->settings->seed < 0 && json_is_integer(seed)) {
         v->run.shared.settings.seed = json_integer_value(seed);
         v->run.shared.request.seed = (uint64_t)v->run.shared.settings.seed;
     }
-    if (status == SG_OK) status = sg_eval_manifest_make(&now, v, e);
-    if (status == SG_OK && there) status = sg_eval_manifest_compare(there, now, v->folder, e);
-    if (status == SG_OK && there && v->clip)
-        status = sg_eval_manifest_add_clip(v->folder, v->clip, v->settings->clip, e);
-    if (status == SG_OK && !there) {
-        status = sg_eval_log_read(&v->log, v->folder, e);
-        if (status == SG_OK &&
-            sg_eval_log_count(&v->log, SG_EVAL_DONE) + sg_eval_log_count(&v->log, SG_EVAL_FAILED) > 0)
-            status = sg_error_set(e, SG_E_ARG, "--out: %s has results, but no " SG_EVAL_MANIFEST, v->folder);
-        if (status == SG_OK) status = sg_report_save(path, now, e);
-    }
+    sg_status status = sg_eval_manifest_make(&now, v, e);
+    if (status == SG_OK) status = there ? check_manifest(v, there, now, e) : check_empty(v, e);
+    if (status == SG_OK && !there) status = sg_report_save(path, now, e);
     json_decref(now);
     json_decref(there);
     return status;
 }
 
-/* A clip whose file has gone is to be made again. */
-static void forget_gone(sg_eval *v)
+/* Counts the clips that this rank is to make. One whose file has gone is to be made again. */
+static void count_due(sg_eval *v)
 {
     for (int p = 0; p < v->set.count; p++)
         for (int k = 0; k < v->per_prompt; k++)
             for (int i = 0; i < v->run.arms.count; i++) {
                 char           path[PATH_MAX];
-                const char    *inside;
                 uint8_t *const state = sg_eval_log_state(&v->log, p, k, i);
-                if (*state != SG_EVAL_DONE) continue;
-                sg_eval_clip_path(path, &inside, v, p, k, i);
-                if (access(path, F_OK) != 0 && errno == ENOENT) *state = SG_EVAL_MISSING;
+                sg_eval_clip_path(path, v, p, k, i);
+                if (*state == SG_EVAL_DONE && access(path, F_OK) != 0 && errno == ENOENT) *state = SG_EVAL_MISSING;
+                v->due += *state != SG_EVAL_DONE && sg_eval_takes(v, p, k);
             }
-}
-
-static void count_due(sg_eval *v)
-{
-    for (int64_t u = 0; u < (int64_t)v->set.count * v->per_prompt; u++) {
-        const uint8_t *const state = sg_eval_log_state(&v->log, (int)(u / v->per_prompt), (int)(u % v->per_prompt), 0);
-        for (int i = 0; i < v->run.arms.count && sg_rank_takes(&v->rank, u); i++) v->due += state[i] != SG_EVAL_DONE;
-    }
 }
 
 static sg_status open_folder(sg_eval *v, sg_error *e)
@@ -167,12 +163,10 @@ static sg_status open_folder(sg_eval *v, sg_error *e)
     SG_TRY(sg_eval_log_make(&v->log, v->set.count, v->per_prompt, v->run.arms.count, e));
     SG_TRY(settle_manifest(v, e));
     SG_TRY(sg_eval_folders_make(v, e));
-    SG_TRY(sg_eval_pictures_folders(v, e));
     SG_TRY(sg_eval_log_open(&v->log, v->folder, &v->rank, e));
     SG_TRY(sg_eval_log_read(&v->log, v->folder, e));
-    forget_gone(v);
-    sg_eval_files_clean(v);
     count_due(v);
+    sg_eval_files_clean(v);
     return SG_OK;
 }
 
@@ -187,8 +181,6 @@ static sg_status check_memory(sg_eval *v, sg_error *e)
 
 sg_status sg_eval_open(sg_eval *v, sg_error *e)
 {
-    v->log.fd = -1;
-    v->pictures.of = -1;
     SG_TRY(check_inputs(v, e));
     v->threads = threads_of(v);
     if (v->settings->clip) SG_TRY(sg_eval_similarity_check(&v->clip, v->settings, e));

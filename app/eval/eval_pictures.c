@@ -2,6 +2,7 @@
 #include "eval_pictures.h"
 #include "base/output_file.h"
 #include "base/path.h"
+#include "eval_files.h"
 #include "file_options.h"
 #include "json_build.h"
 #include "sink.h"
@@ -14,48 +15,36 @@
 
 /* ---- where they are ---- */
 
-static sg_status place(char path[PATH_MAX], const sg_eval *v, const char *name, const char *ending, sg_error *e)
+/* A path is empty where there is no such input. */
+static sg_status find(char path[SG_EVAL_INPUTS][PATH_MAX], const sg_eval *v, const sg_prompt *p, sg_error *e)
 {
     const sg_settings *const s = v->settings;
-    const int                folder = (int)(sg_path_name(s->prompts) - s->prompts);
-    int                      n;
-    if (*name == '/' && !*ending)
-        n = snprintf(path, PATH_MAX, "%s", name);
-    else if (s->image_folder)
-        n = snprintf(path, PATH_MAX, "%s/%s%s", s->image_folder, name, ending);
-    else
-        n = snprintf(path, PATH_MAX, "%.*s%s", folder, s->prompts, name);
-    return n < PATH_MAX ? SG_OK : sg_error_set(e, SG_E_ARG, "the path of a picture or video is too long");
-}
-
-/* Both are empty where there is none. */
-static sg_status find(char path[SG_IMAGES][PATH_MAX], const sg_eval *v, const sg_prompt *p, sg_error *e)
-{
-    const sg_settings *const s = v->settings;
-    const char *const own[SG_IMAGES] = {p->image, p->last_image}, *const usual[] = {s->image, s->last_image};
-    for (int i = 0; i < SG_IMAGES; i++) {
-        *path[i] = '\0';
-        if (own[i])
-            SG_TRY(place(path[i], v, own[i], "", e));
-        else if (i == SG_IMAGE_FIRST && s->image_folder)
-            SG_TRY(place(path[i], v, p->text, ".jpg", e));
-        else if (usual[i] && snprintf(path[i], PATH_MAX, "%s", usual[i]) >= PATH_MAX)
-            return sg_error_set(e, SG_E_ARG, "the path of a picture is too long");
+    const char *const own[] = {p->image, p->last_image, p->video}, *const usual[] = {s->image, s->last_image, s->video};
+    for (int i = 0; i < SG_EVAL_INPUTS; i++) {
+        const bool  by_prompt = !own[i] && i == SG_IMAGE_FIRST && s->image_folder;
+        const char *name = by_prompt ? p->text : own[i];
+        int         n;
+        if (!name || (*name == '/' && !by_prompt))
+            n = snprintf(path[i], PATH_MAX, "%s", name ? name : usual[i] ? usual[i] : "");
+        else if (s->image_folder)
+            n = snprintf(path[i], PATH_MAX, "%s/%s%s", s->image_folder, name, by_prompt ? ".jpg" : "");
+        else
+            n = snprintf(path[i], PATH_MAX, "%.*s%s", (int)(sg_path_name(s->prompts) - s->prompts), s->prompts, name);
+        if (n >= PATH_MAX) return sg_error_set(e, SG_E_ARG, "the path of a picture or video is too long");
     }
     return SG_OK;
 }
 
-/* Reads those of p, unless they are at hand. */
-static sg_status fetch(sg_eval *v, const sg_prompt *p, sg_error *e)
+/* Reads the pictures, unless they are at hand. */
+static sg_status fetch_pictures(sg_eval *v, char path[SG_EVAL_INPUTS][PATH_MAX], sg_error *e)
 {
     sg_eval_pictures *const at = &v->pictures;
-    char                    path[SG_IMAGES][PATH_MAX];
+    const size_t            bytes = SG_IMAGES * sizeof *path;
     bool                    same = at->read;
-    SG_TRY(find(path, v, p, e));
     for (int i = 0; i < SG_IMAGES; i++) same = same && strcmp(path[i], at->path[i]) == 0;
     if (same) return SG_OK;
     sg_pictures_close(&at->now);
-    memcpy(at->path, path, sizeof path);
+    memcpy(at->path, path, bytes);
     at->now = (sg_pictures){.fit = v->settings->fit ? v->settings->fit : sg_picture_fits[0], .of_entry = true};
     for (int i = 0; i < SG_IMAGES; i++) at->now.path[i] = *path[i] ? at->path[i] : NULL;
     const sg_status status = sg_pictures_read(&at->now, e);
@@ -69,28 +58,26 @@ static bool starts(const sg_eval *v)
     return v->pictures.now.path[SG_IMAGE_FIRST] && v->run.session.info.image[SG_IMAGE_FIRST] == SG_IMAGE_START;
 }
 
-/* The same of its video, of which the first frame is read; r has the size of its clips. */
-static sg_status fetch_video(sg_eval *v, const sg_prompt *p, const sg_request *r, sg_error *e)
+/* Reads what entry p has, of its video the first frame, unless it is at hand; r has the size of its clips. */
+static sg_status fetch(sg_eval *v, const sg_prompt *p, const sg_request *r, sg_error *e)
 {
     sg_eval_pictures *const at = &v->pictures;
-    const char *const       usual = v->settings->video;
     const int               size[] = {r->width, r->height, r->frames};
-    char                    path[PATH_MAX] = "";
-    if (p->video)
-        SG_TRY(place(path, v, p->video, "", e));
-    else if (usual && snprintf(path, PATH_MAX, "%s", usual) >= PATH_MAX)
-        return sg_error_set(e, SG_E_ARG, "the path of a video is too long");
-    if (p->strength > 0 && !*path && !starts(v))
+    char                    path[SG_EVAL_INPUTS][PATH_MAX];
+    SG_TRY(find(path, v, p, e));
+    SG_TRY(fetch_pictures(v, path, e));
+    const char *const video = path[SG_EVAL_VIDEO];
+    char *const       there = at->path[SG_EVAL_VIDEO];
+    if (p->strength > 0 && !*video && !starts(v))
         return sg_error_set(e, SG_E_ARG, "strength has no effect: there is no video of its own and no --video");
-    if (at->video.rgb && strcmp(path, at->video_path) == 0 && memcmp(size, at->video_size, sizeof size) == 0)
-        return SG_OK;
+    if (at->video.rgb && strcmp(video, there) == 0 && memcmp(size, at->video_size, sizeof size) == 0) return SG_OK;
     sg_video_input_close(&at->video);
-    memcpy(at->video_path, path, sizeof path);
+    memcpy(there, video, PATH_MAX);
     memcpy(at->video_size, size, sizeof size);
-    return sg_video_input_open(&at->video, *path ? at->video_path : NULL, "video", e);
+    return sg_video_input_open(&at->video, *there ? there : NULL, "video", e);
 }
 
-/* All of it, unless it is at hand; before, whether there is memory for the clip. */
+/* Reads all of the video, unless it is at hand; before, whether there is memory for the clip. */
 static sg_status read_video(sg_eval *v, sg_request *r, sg_error *e)
 {
     sg_video_input *const in = &v->pictures.video;
@@ -108,6 +95,11 @@ static sg_status read_video(sg_eval *v, sg_request *r, sg_error *e)
 
 /* ---- before the first render ---- */
 
+static uint64_t hash_of(const sg_eval_pictures *at, int i)
+{
+    return i == SG_EVAL_VIDEO ? at->video.hash : at->now.hash[i];
+}
+
 /* No output takes the place of what an entry names. */
 static sg_status protect(const sg_eval_pictures *at, sg_error *e)
 {
@@ -121,8 +113,7 @@ sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, con
     sg_eval_pictures *const at = &v->pictures;
     if (!at->hash && !(at->hash = calloc((size_t)v->set.count, sizeof *at->hash)))
         return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    SG_TRY(fetch(v, p, e));
-    SG_TRY(fetch_video(v, p, r, e));
+    SG_TRY(fetch(v, p, r, e));
     SG_TRY(protect(at, e));
     sg_request of = *r;
     for (int i = 0; i < v->run.arms.count; i++) { /* a strength may leave too few steps of an arm's */
@@ -132,63 +123,31 @@ sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, con
         SG_TRY(sg_pictures_check(&at->now, v->run.session.engine, &arm, e));
     }
     SG_TRY(read_video(v, &of, e));
-    at->hash[prompt] = (sg_eval_hashes){.video = at->video.path ? at->video.hash : 0};
-    for (int i = 0; i < SG_IMAGES; i++) {
-        at->hash[prompt].image[i] = at->now.path[i] ? at->now.hash[i] : 0;
-        at->any = at->any || at->now.path[i];
+    for (int i = 0; i < SG_EVAL_INPUTS; i++) {
+        at->hash[prompt][i] = *at->path[i] ? hash_of(at, i) : 0;
+        at->any = at->any || (i < SG_IMAGES && *at->path[i]);
     }
     at->any_start = at->any_start || at->video.path || starts(v);
     return SG_OK;
 }
 
-static void folder_path(char path[PATH_MAX], const sg_eval *v, int i)
-{
-    snprintf(path, PATH_MAX, "%s/%s", v->folder, sg_picture_keys[i]);
-}
-
-sg_status sg_eval_pictures_folders(const sg_eval *v, sg_error *e)
-{
-    char path[PATH_MAX];
-    for (int i = 0; i < SG_IMAGES; i++) {
-        bool some = false;
-        for (int p = 0; p < v->set.count; p++) some = some || v->pictures.hash[p].image[i];
-        folder_path(path, v, i);
-        if (some) SG_TRY(sg_output_folder_make(path, NULL, "--out", e));
-    }
-    return SG_OK;
-}
-
 /* ---- for a clip ---- */
-
-/* Of picture i of an entry; its name within the folder starts at *inside. */
-static void file_path(char path[PATH_MAX], const char **inside, const sg_eval *v, int prompt, int i)
-{
-    char      name[SG_CLIP_NAME];
-    const int n = snprintf(path, PATH_MAX, "%s/", v->folder);
-    sg_clip_name_write(name, &v->names[prompt], 0, ".png");
-    *inside = path + n;
-    snprintf(path + n, (size_t)(PATH_MAX - n), "%s/%s", sg_picture_keys[i], name);
-}
 
 static sg_status take(sg_eval *v, int prompt, sg_request *r, sg_error *e)
 {
     sg_eval_pictures *const at = &v->pictures;
-    SG_TRY(fetch(v, &v->set.prompt[prompt], e));
+    SG_TRY(fetch(v, &v->set.prompt[prompt], r, e));
     SG_TRY(sg_pictures_fit(&at->now, v->run.session.engine, r, e));
-    for (int i = 0; i < SG_IMAGES; i++) {
-        char        path[PATH_MAX];
-        const char *inside;
-        if (!at->now.path[i]) continue;
-        if (at->now.hash[i] != at->hash[prompt].image[i])
-            return sg_error_set(e, SG_E_FORMAT, "%s: %s: has changed since this run began", sg_picture_keys[i],
-                                at->path[i]);
-        file_path(path, &inside, v, prompt, i);
-        if (access(path, F_OK) == 0) continue;
-        SG_TRY(sg_sink_save_picture(path, &at->now.fitted[i], NULL, e));
+    for (int i = 0; i < SG_EVAL_INPUTS; i++) {
+        char path[PATH_MAX];
+        if (!*at->path[i]) continue;
+        if (hash_of(at, i) != at->hash[prompt][i])
+            return sg_error_set(e, SG_E_FORMAT, "%s: %s: has changed since this run began",
+                                i == SG_EVAL_VIDEO ? "video" : sg_picture_keys[i], at->path[i]);
+        if (i == SG_EVAL_VIDEO) break;
+        sg_eval_image_path(path, v, prompt, i);
+        if (access(path, F_OK) != 0) SG_TRY(sg_sink_save_picture(path, &at->now.fitted[i], NULL, e));
     }
-    SG_TRY(fetch_video(v, &v->set.prompt[prompt], r, e));
-    if (at->video.path && at->video.hash != at->hash[prompt].video)
-        return sg_error_set(e, SG_E_FORMAT, "video: %s: has changed since this run began", at->video_path);
     return read_video(v, r, e);
 }
 
@@ -220,12 +179,9 @@ void sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line)
 {
     const sg_eval_pictures *const at = &v->pictures;
     for (int i = 0; i < SG_IMAGES && at->of == prompt; i++) {
-        char        path[PATH_MAX];
-        const char *inside;
-        json_t     *picture = json_incref(json_object_get(line, sg_picture_keys[i]));
-        if (!picture) continue;
-        file_path(path, &inside, v, prompt, i);
-        sg_json_set(&picture, "picture", sg_report_name(inside));
+        char    path[PATH_MAX];
+        json_t *picture = json_incref(json_object_get(line, sg_picture_keys[i]));
+        if (picture) sg_json_set(&picture, "picture", sg_report_name(sg_eval_image_path(path, v, prompt, i)));
         json_decref(picture);
     }
 }

@@ -15,9 +15,6 @@
 sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, const sg_request *r,
                                  sg_error *e) SG_MUST_USE;
 
-/* Creates the folders of those that there are. SG_E_FILE. */
-sg_status sg_eval_pictures_folders(const sg_eval *v, sg_error *e) SG_MUST_USE;
-
 /* Gives those of this entry to r, which borrows them until the next call, and writes them into the folder unless they are
  * there. SG_E_FORMAT where they cannot be read any more or have changed, SG_E_MEMORY. */
 sg_status sg_eval_pictures_take(sg_eval *v, int prompt, sg_request *r, sg_error *e) SG_MUST_USE;

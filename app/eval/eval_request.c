@@ -17,6 +17,11 @@ sg_request sg_eval_sized(const sg_eval *v, const sg_prompt *p)
 
 int sg_eval_frames(const sg_eval *v, int prompt) { return sg_eval_sized(v, &v->set.prompt[prompt]).frames; }
 
+bool sg_eval_takes(const sg_eval *v, int prompt, int clip)
+{
+    return sg_rank_takes(&v->rank, (int64_t)prompt * v->per_prompt + clip);
+}
+
 bool sg_eval_makes_images(const sg_eval *v)
 {
     int i = 0;

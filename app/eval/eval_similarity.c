@@ -8,6 +8,7 @@
 #include "eval_report.h"
 #include "eval_results.h"
 #include "interrupt.h"
+#include "json_build.h"
 #include "setup.h"
 
 #include <inttypes.h>
@@ -17,14 +18,15 @@
 
 /* At work. */
 typedef struct work {
-    sg_eval_scoring *w;
-    sg_clip_model   *model;
-    float           *text;          /* row of the prompt at work; owned */
-    int              prompt;        /* that; -1: none */
-    int              cut;           /* its tokens that were not read */
-    int              long_texts;    /* prompts with such */
-    int              first_long[2]; /* the first of them: its number, and how many tokens */
-    int              due;
+    sg_eval        *v;
+    sg_eval_scored *out;
+    sg_clip_model  *model;
+    float          *text;          /* row of the prompt at work; owned */
+    int             prompt;        /* that; -1: none */
+    int             cut;           /* its tokens that were not read */
+    int             long_texts;    /* prompts with such */
+    int             first_long[2]; /* the first of them: its number, and how many tokens */
+    int             due;
 } work;
 
 /* ---- one clip ---- */
@@ -59,7 +61,7 @@ static sg_status measure(work *k, const sg_eval_clip *c, sg_similarity_totals *o
 {
     char               path[PATH_MAX];
     sg_clip_similarity g = {.model = k->model, .text = k->text};
-    SG_TRY(sg_path_join(path, sizeof path, k->w->folder, c->file, e));
+    SG_TRY(sg_path_join(path, sizeof path, k->v->folder, c->file, e));
     SG_TRY(read_text(k, c, e));
     const sg_status status = watch(&g, path, e);
     if (status == SG_OK) *out = sg_clip_similarity_total(&g);
@@ -69,33 +71,29 @@ static sg_status measure(work *k, const sg_eval_clip *c, sg_similarity_totals *o
 
 static sg_status log_scores(const work *k, const sg_eval_clip *c, const sg_similarity_totals *s, sg_error *e)
 {
-    json_t *const line =
-        json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:o, s:o, s:o, s:i}", "version", SG_EVAL_LINE_VERSION, "arm",
-                  c->name, "arm_index", c->arm, "prompt", c->prompt, "clip", c->clip, "status", "scored", "text",
-                  c->text, "clipsim", sg_report_number(s->clipsim), "clip_t", sg_report_number(s->clip_t), "clip_score",
-                  sg_report_number(s->clip_score), "cut_tokens", k->cut);
-    const sg_status status =
-        line ? sg_eval_log_add(k->w->log, line, e) : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", c->file);
-    json_decref(line);
-    return status;
+    json_t *line = sg_eval_line(c->name, c->arm, c->prompt, c->clip, "scored", c->text);
+    sg_json_join(&line, json_pack("{s:o, s:o, s:o, s:i}", "clipsim", sg_report_number(s->clipsim), "clip_t",
+                                  sg_report_number(s->clip_t), "clip_score", sg_report_number(s->clip_score),
+                                  "cut_tokens", k->cut));
+    return sg_eval_log_add(&k->v->log, line, e);
 }
 
 static bool ends_the_run(sg_status s) { return s == SG_E_DEVICE || s == SG_E_CANCELLED || s == SG_E_MEMORY; }
 
 static sg_status score(work *k, const sg_eval_clip *c, sg_error *e)
 {
-    sg_eval_scoring *const w = k->w;
-    sg_similarity_totals   s;
-    sg_error               why = {0};
-    sg_progress_row(w->progress, false, "CLIP: %d/%d clips: %.40s", w->scored + w->failed, k->due, c->name);
+    sg_eval_scored *const out = k->out;
+    sg_similarity_totals  s;
+    sg_error              why = {0};
+    sg_progress_row(k->v->progress, false, "CLIP: %d/%d clips: %.40s", out->scored + out->failed, k->due, c->name);
     const sg_status status = measure(k, c, &s, &why);
     if (status == SG_OK) {
-        w->scored++;
+        out->scored++;
         return log_scores(k, c, &s, e);
     }
     if (ends_the_run(status)) return sg_error_set(e, status, "%s", why.text);
-    if (!w->failed++) w->first = why;
-    sg_progress_say(w->progress, "failed: CLIP: %s", why.text);
+    if (!out->failed++) out->first = why;
+    sg_progress_say(k->v->progress, "failed: CLIP: %s", why.text);
     return SG_OK;
 }
 
@@ -103,16 +101,11 @@ static sg_status score(work *k, const sg_eval_clip *c, sg_error *e)
 
 static bool is_due(const sg_eval_clip *c) { return c->done && !c->scored; }
 
-static bool is_ours(const sg_eval_scoring *w, const sg_eval_clip *c)
-{
-    return sg_rank_takes(&w->rank, (int64_t)c->prompt * w->per_prompt + c->clip);
-}
-
 static void say_long(const work *k)
 {
     if (k->long_texts)
         sg_progress_say(
-            k->w->progress,
+            k->v->progress,
             "--clip: %d prompt%s more tokens than the %d that CLIP reads; of prompt %d it does not read the "
             "last %d",
             k->long_texts, k->long_texts == 1 ? " has" : "s have", sg_clip_model_describe(k->model).tokens,
@@ -121,30 +114,28 @@ static void say_long(const work *k)
 
 static sg_status score_all(work *k, const sg_eval_results *r, sg_error *e)
 {
-    sg_eval_scoring *const w = k->w;
-    SG_TRY(sg_setup_clip(&k->model, w->settings, w->threads, e));
+    sg_progress *const p = k->v->progress;
+    SG_TRY(sg_setup_clip(&k->model, k->v->settings, k->v->threads, e));
     const sg_clip_model_info info = sg_clip_model_describe(k->model);
     k->text = malloc((size_t)info.pooled * sizeof *k->text);
     if (!k->text) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    sg_progress_say(w->progress, "CLIP scores %d clip%s on %s (%s)", k->due, sg_plural(k->due), info.device, info.text);
+    sg_progress_say(p, "CLIP scores %d clip%s on %s (%s)", k->due, sg_plural(k->due), info.device, info.text);
     sg_status status = SG_OK;
     for (const sg_eval_clip *c = r->clip; status == SG_OK && c < r->clip + r->count; c++)
-        if (is_due(c) && is_ours(w, c)) status = score(k, c, e);
-    sg_progress_clear(w->progress);
+        if (is_due(c) && sg_eval_takes(k->v, c->prompt, c->clip)) status = score(k, c, e);
+    sg_progress_clear(p);
     say_long(k);
     return status;
 }
 
-sg_status sg_eval_similarity_make(sg_eval_scoring *w, sg_error *e)
+sg_status sg_eval_similarity_make(sg_eval *v, sg_eval_scored *out, sg_error *e)
 {
     sg_eval_results r = {0};
-    work            k = {.w = w, .prompt = -1};
-    sg_status       status = sg_eval_results_open(&r, w->folder, e);
-    w->scored = w->failed = w->left = 0;
-    for (const sg_eval_clip *c = r.clip; status == SG_OK && c < r.clip + r.count; c++) {
-        k.due += is_due(c) && is_ours(w, c);
-        w->left += is_due(c) && !is_ours(w, c);
-    }
+    work            k = {.v = v, .out = out, .prompt = -1};
+    sg_status       status = sg_eval_results_open(&r, v->folder, e);
+    *out = (sg_eval_scored){0};
+    for (const sg_eval_clip *c = r.clip; status == SG_OK && c < r.clip + r.count; c++)
+        if (is_due(c)) ++*(sg_eval_takes(v, c->prompt, c->clip) ? &k.due : &out->left);
     if (status == SG_OK && k.due) status = score_all(&k, &r, e);
     sg_clip_model_close(&k.model);
     free(k.text);
@@ -152,12 +143,12 @@ sg_status sg_eval_similarity_make(sg_eval_scoring *w, sg_error *e)
     return status;
 }
 
-sg_status sg_eval_similarity_status(const sg_eval_scoring *w, sg_error *e)
+sg_status sg_eval_similarity_status(const sg_eval *v, const sg_eval_scored *s, sg_error *e)
 {
-    if (!w->failed) return SG_OK;
+    if (!s->failed) return SG_OK;
     return sg_error_set(e, SG_E_FORMAT,
-                        "%s: %d clip%s could not be scored; the same command tries again; the first: %s", w->folder,
-                        w->failed, sg_plural(w->failed), w->first.text);
+                        "%s: %d clip%s could not be scored; the same command tries again; the first: %s", v->folder,
+                        s->failed, sg_plural(s->failed), s->first.text);
 }
 
 /* ---- the commands ---- */
@@ -173,31 +164,19 @@ sg_status sg_eval_similarity_check(json_t **out, const sg_settings *s, sg_error 
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "--clip: out of memory");
 }
 
-static sg_status merge(const sg_settings *s, sg_eval_scoring *w, json_t *clip, sg_error *e)
+sg_status sg_eval_similarity_merge(sg_eval *v, sg_error *e)
 {
-    SG_TRY(sg_eval_manifest_add_clip(s->merge, clip, s->clip, e));
-    SG_TRY(sg_eval_log_open(w->log, s->merge, &w->rank, e));
-    SG_TRY(sg_eval_similarity_make(w, e));
-    SG_TRY(sg_eval_report_say(s->merge, w->progress, e));
-    return sg_eval_similarity_status(w, e);
-}
-
-sg_status sg_eval_similarity_merge(const sg_settings *s, sg_error *e)
-{
-    sg_progress     p;
-    sg_eval_log     log = {.fd = -1};
-    sg_eval_scoring w = {.settings = s,
-                         .folder = s->merge,
-                         .log = &log,
-                         .rank = {.size = 1},
-                         .per_prompt = 1,
-                         .threads = s->threads,
-                         .progress = &p};
-    json_t         *clip = NULL;
-    sg_progress_init(&p, s->quiet);
-    SG_TRY(sg_eval_similarity_check(&clip, s, e));
-    const sg_status status = merge(s, &w, clip, e);
-    sg_eval_log_close(&log);
-    json_decref(clip);
-    return status;
+    const sg_settings *const s = v->settings;
+    sg_eval_scored           scored;
+    v->rank.size = 1;
+    v->threads = s->threads;
+    v->folder = strdup(s->merge);
+    if (!v->folder) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    sg_progress_init(v->progress, s->quiet);
+    SG_TRY(sg_eval_similarity_check(&v->clip, s, e));
+    SG_TRY(sg_eval_manifest_add_clip(v->folder, v->clip, s->clip, e));
+    SG_TRY(sg_eval_log_open(&v->log, v->folder, &v->rank, e));
+    SG_TRY(sg_eval_similarity_make(v, &scored, e));
+    SG_TRY(sg_eval_report_say(v->folder, v->progress, e));
+    return sg_eval_similarity_status(v, &scored, e);
 }

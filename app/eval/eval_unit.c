@@ -58,7 +58,7 @@ static sg_status grow_frames(sg_eval *v, const sg_request *r, sg_error *e)
 static sg_status render(work *w, sg_error *e)
 {
     w->r->rgb = w->v->rgb[w->arm > 0];
-    sg_progress_render(&w->v->run.session.progress, 0, 0, NULL);
+    sg_progress_render(w->v->progress, 0, 0, NULL);
     return sg_arm_run_render(&w->v->run, w->r, e);
 }
 
@@ -97,10 +97,9 @@ static json_t *start_line(const work *w, const char *status)
     const sg_eval *const     v = w->v;
     const sg_request *const  r = &w->r->now.request;
     const sg_settings        kept = kept_of(w);
-    json_t                  *line = json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:o, s:I, s:i, s:i, s:i}", "version",
-                                              SG_EVAL_LINE_VERSION, "arm", w->r->arm->name, "arm_index", w->arm, "prompt", w->prompt,
-                                              "clip", w->clip, "status", status, "text", r->prompt, "groups", groups_json(v, w->prompt),
-                                              "seed", (json_int_t)r->seed, "width", r->width, "height", r->height, "frames", r->frames);
+    json_t                  *line = sg_eval_line(w->r->arm->name, w->arm, w->prompt, w->clip, status, r->prompt);
+    sg_json_join(&line, json_pack("{s:o, s:I, s:i, s:i, s:i}", "groups", groups_json(v, w->prompt), "seed",
+                                  (json_int_t)r->seed, "width", r->width, "height", r->height, "frames", r->frames));
     for (size_t i = 0; i < sizeof made_from / sizeof *made_from; i++)
         sg_settings_put_option(&line, &kept, sg_option_find(made_from[i], strlen(made_from[i]), kept.command), false);
     sg_eval_pictures_add(v, w->prompt, line);
@@ -128,7 +127,7 @@ static void say_cut(sg_eval *v, int prompt, const sg_plan *plan)
 {
     char which[48];
     snprintf(which, sizeof which, "--prompts: line %d", v->set.prompt[prompt].line);
-    sg_notice_cut(&v->run.session.progress, plan, which);
+    sg_notice_cut(v->progress, plan, which);
 }
 
 /* Renders and scores; what is done is on the disk before its line is. */
@@ -150,22 +149,13 @@ static sg_status make_clip(work *w, sg_error *e)
     return status == SG_OK ? write_picture(w, e) : status;
 }
 
-/* Takes the line. */
-static sg_status add_line(const work *w, json_t *line, sg_error *e)
-{
-    const sg_status status =
-        line ? sg_eval_log_add(&w->v->log, line, e) : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", w->file);
-    json_decref(line);
-    return status;
-}
-
 static sg_status log_done(const work *w, sg_error *e)
 {
     json_t *line = start_line(w, "done");
     sg_json_join(&line, sg_arm_json(w->r, w->arm == 0));
     sg_json_join(&line, json_pack("{s:o, s:o, s:i}", "file", sg_report_name(w->file), "picture",
                                   sg_report_name(w->picture_file), "non_finite", 0));
-    return add_line(w, line, e);
+    return sg_eval_log_add(&w->v->log, line, e);
 }
 
 static bool ends_the_run(sg_status s) { return s == SG_E_FILE || s == SG_E_DEVICE || s == SG_E_CANCELLED; }
@@ -178,10 +168,10 @@ static sg_status log_failed(const work *w, const sg_error *why, sg_error *e)
     json_t *line = start_line(w, "failed");
     sg_json_join(&line,
                  json_pack("{s:o, s:i}", "error", sg_report_name(why->text), "non_finite", why->code == SG_E_NUMERIC));
-    const sg_status status = add_line(w, line, e);
+    const sg_status status = sg_eval_log_add(&v->log, line, e);
     v->failed++;
     v->failure = why->code;
-    sg_progress_say(&v->run.session.progress, "failed: %s: %s", w->file, why->text);
+    sg_progress_say(v->progress, "failed: %s: %s", w->file, why->text);
     return status;
 }
 
@@ -195,9 +185,9 @@ static void say_row(sg_eval *v, int prompt, int arm)
         snprintf(
             left, sizeof left, ", %s left",
             sg_duration(duration, sizeof duration, (sg_seconds() - v->start) / (double)made * (double)(v->due - made)));
-    sg_progress_row(&v->run.session.progress, false, "%lld/%lld %ss, %lld failed%s: %.40s, %s", (long long)made,
-                    (long long)v->due, sg_clip_noun(v->run.shared.request.frames), (long long)v->failed, left,
-                    v->run.arms.arm[arm].name, sg_show_(text, sizeof text, v->set.prompt[prompt].text));
+    sg_progress_row(v->progress, false, "%lld/%lld %ss, %lld failed%s: %.40s, %s", (long long)made, (long long)v->due,
+                    sg_clip_noun(v->run.shared.request.frames), (long long)v->failed, left, v->run.arms.arm[arm].name,
+                    sg_show_(text, sizeof text, v->set.prompt[prompt].text));
 }
 
 /* After a failure all is there but the pictures and the video. */
@@ -207,8 +197,8 @@ static sg_status start_work(work *w, sg_eval *v, int prompt, int clip, int arm, 
     *w = (work){.v = v, .prompt = prompt, .clip = clip, .arm = arm, .r = &v->run.arm[arm]};
     const sg_status status = sg_eval_request(&shared, v, prompt, clip, e);
     sg_rendering_request(&w->r->now.request, &shared, &w->r->now);
-    sg_eval_clip_path(w->path, &w->file, v, prompt, clip, arm);
-    sg_eval_picture_path(w->picture, &w->picture_file, v, prompt, clip, arm);
+    w->file = sg_eval_clip_path(w->path, v, prompt, clip, arm);
+    w->picture_file = sg_eval_picture_path(w->picture, v, prompt, clip, arm);
     return status;
 }
 
@@ -221,7 +211,7 @@ static sg_status fetch_first(sg_eval *v, int prompt, int clip, sg_error *e)
     SG_TRY(check_fits(&w, e));
     SG_TRY(grow_frames(v, &w.r->now.request, e));
     if (sg_eval_frames_load(v, prompt, clip, &w.r->now.request, v->rgb[0], &why) == SG_OK) return SG_OK;
-    sg_progress_say(&v->run.session.progress, "%s; %s is rendered again, to be compared with", why.text, w.file);
+    sg_progress_say(v->progress, "%s; %s is rendered again, to be compared with", why.text, w.file);
     return render(&w, e);
 }
 

@@ -45,7 +45,6 @@ static void add(sg_eval_log *l, int prompt, int clip, int arm, bool done)
     sg_error      e = {0};
     json_t *const j = line_of(prompt, clip, arm, done);
     assert_int_equal(sg_eval_log_add(l, j, &e), SG_OK);
-    json_decref(j);
 }
 
 static void open_log(sg_eval_log *l, const sg_rank *r)
