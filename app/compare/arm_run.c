@@ -356,8 +356,8 @@ static json_t *seconds_json(const sg_arm_result *r)
     return json_pack("{s:f, s:f, s:f, s:f, s:f}", "total",
                      timed ? sg_arm_times_total(t) : r->report.total_seconds - s[SG_STAGE_LOAD], "text",
                      s[SG_STAGE_TEXT], "encode", s[SG_STAGE_ENCODE], "denoise",
-                     timed ? sg_arm_times_step(t, -1) : s[SG_STAGE_DENOISE], "decode",
-                     timed ? sg_arm_times_decode(t) : s[SG_STAGE_DECODE]);
+                     timed ? sg_arm_times_mean(t, t->step, t->steps, -1) : s[SG_STAGE_DENOISE], "decode",
+                     timed ? sg_arm_times_mean(t, t->decode, t->chunks, -1) : s[SG_STAGE_DECODE]);
 }
 
 json_t *sg_arm_json(const sg_arm_result *r, bool first)

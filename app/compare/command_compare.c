@@ -49,18 +49,16 @@ static sg_status as_many(const pair *p, int first, int second, sg_error *e)
 /* Frames pair up by place. Where the first names differ and one is in the other folder too, a frame is missing. */
 static sg_status check_names(const pair *p, sg_error *e)
 {
-    const sg_frame_list *const a = sg_clip_reader_list(p->clip[0]), *const b = sg_clip_reader_list(p->clip[1]);
-    if (!a || !b) return SG_OK;
-    const int least = a->count < b->count ? a->count : b->count;
+    const sg_frame_list *const l[] = {sg_clip_reader_list(p->clip[0]), sg_clip_reader_list(p->clip[1])};
+    if (!l[0] || !l[1]) return SG_OK;
+    const int least = l[0]->count < l[1]->count ? l[0]->count : l[1]->count;
     int       i = 0;
-    while (i < least && strcmp(sg_frame_list_name(a, i), sg_frame_list_name(b, i)) == 0) i++;
-    if (i < least && holds(b, sg_frame_list_name(a, i)))
-        return sg_error_set(e, SG_E_SHAPE, "%s has no %s, and %s has", p->path[0], sg_show(sg_frame_list_name(b, i)),
-                            p->path[1]);
-    if (i < least && holds(a, sg_frame_list_name(b, i)))
-        return sg_error_set(e, SG_E_SHAPE, "%s has no %s, and %s has", p->path[1], sg_show(sg_frame_list_name(a, i)),
-                            p->path[0]);
-    return as_many(p, a->count, b->count, e);
+    while (i < least && strcmp(sg_frame_list_name(l[0], i), sg_frame_list_name(l[1], i)) == 0) i++;
+    for (int k = 0; k < 2 && i < least; k++)
+        if (holds(l[!k], sg_frame_list_name(l[k], i)))
+            return sg_error_set(e, SG_E_SHAPE, "%s has no %s, and %s has", p->path[k],
+                                sg_show(sg_frame_list_name(l[!k], i)), p->path[!k]);
+    return as_many(p, l[0]->count, l[1]->count, e);
 }
 
 /* The next frame of each, NULL after its last. */
@@ -201,6 +199,17 @@ static sg_status save(const char *path, const pair *p, sg_error *e)
     return status;
 }
 
+static sg_status run(pair *p, const sg_settings *s, sg_error *e)
+{
+    for (int i = 0; i < 2; i++) SG_TRY(sg_clip_reader_open(&p->clip[i], p->path[i], e));
+    SG_TRY(check_names(p, e));
+    SG_TRY(open_judge(p, s, e));
+    SG_TRY(score_all(p, e));
+    if (s->json) SG_TRY(save(s->json, p, e));
+    if (!s->json || strcmp(s->json, "-") != 0) print_table(p);
+    return SG_OK;
+}
+
 sg_status sg_command_compare(const sg_settings *s, sg_error *e)
 {
     if (!s->operand && s->prompt) return sg_compare_arms(s, e);
@@ -208,19 +217,14 @@ sg_status sg_command_compare(const sg_settings *s, sg_error *e)
         return sg_error_set(
             e, SG_E_ARG,
             "compare takes a prompt, or two pictures, videos or folders of frames: sparge-gen compare A B");
-    pair      p = {.path = {s->operand, s->second_operand}};
-    sg_status status = sg_clip_reader_open(&p.clip[0], p.path[0], e);
-    if (status == SG_OK) status = sg_clip_reader_open(&p.clip[1], p.path[1], e);
-    if (status == SG_OK) status = check_names(&p, e);
-    if (status == SG_OK) status = open_judge(&p, s, e);
-    if (status == SG_OK) status = score_all(&p, e);
-    if (status == SG_OK && s->json) status = save(s->json, &p, e);
-    if (status == SG_OK && (!s->json || strcmp(s->json, "-") != 0)) print_table(&p);
-    for (int i = 0; i < 2; i++) sg_clip_similarity_close(&p.similarity[i]);
+    pair            p = {.path = {s->operand, s->second_operand}};
+    const sg_status status = run(&p, s, e);
+    for (int i = 0; i < 2; i++) {
+        sg_clip_similarity_close(&p.similarity[i]);
+        sg_clip_reader_close(&p.clip[i]);
+    }
     free(p.text);
     sg_clip_model_close(&p.judge);
     sg_clip_scores_close(&p.scores);
-    sg_clip_reader_close(&p.clip[1]);
-    sg_clip_reader_close(&p.clip[0]);
     return status;
 }

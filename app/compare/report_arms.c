@@ -97,13 +97,13 @@ static void add_times(json_t **seconds, const sg_arm_result *r)
 {
     const sg_arm_times *const t = &r->times;
     json_t                   *steps = json_array(), *rounds = json_array();
-    for (int i = 0; i < t->steps; i++) sg_json_append(&steps, json_real(sg_arm_times_step(t, i)));
+    for (int i = 0; i < t->steps; i++) sg_json_append(&steps, json_real(sg_arm_times_mean(t, t->step, t->steps, i)));
     for (int n = 0; n < t->rounds; n++)
         sg_json_append(&rounds, json_pack("{s:f, s:o, s:o}", "total", t->total[n], "steps",
                                           numbers(t->step + (size_t)n * (size_t)t->steps, t->steps), "decode",
                                           numbers(t->decode + (size_t)n * (size_t)t->chunks, t->chunks)));
     sg_json_set(seconds, "load", json_real(r->report.seconds[SG_STAGE_LOAD]));
-    sg_json_set(seconds, "attention", sg_report_number(sg_arm_times_attention(t)));
+    sg_json_set(seconds, "attention", sg_report_number(sg_arm_times_mean(t, t->attention, t->steps, -1)));
     sg_json_set(seconds, "steps", steps);
     sg_json_set(seconds, "rounds", rounds);
 }

@@ -67,13 +67,6 @@ double sg_pace_noise(const sg_pace *p)
     return noise(p, &times_t);
 }
 
-double sg_pace_half(const sg_pace *p)
-{
-    double times_t;
-    (void)noise(p, &times_t);
-    return times_t / sqrt(p->rounds);
-}
-
 static double ratio_of(const sg_pace *p, double shared, double y)
 {
     const double own = sqrt(p->own[0] * p->own[1]);
@@ -89,8 +82,10 @@ sg_interval sg_speedup_clear(sg_interval v)
 
 sg_interval sg_speedup_of(const sg_pace *p, double shared_seconds)
 {
-    const double      half = sg_pace_half(p);
     const sg_interval nothing = {NAN, NAN, NAN};
+    double            half;
+    (void)noise(p, &half);
+    half /= sqrt(p->rounds);
     if (isnan(half) || !isfinite(shared_seconds) || shared_seconds < 0) return nothing;
     const double      x = log(p->own[0] / p->own[1]);
     const sg_interval v = {ratio_of(p, shared_seconds, x), ratio_of(p, shared_seconds, x - half),
@@ -111,62 +106,33 @@ const char *sg_speedup_text(char *text, size_t size, const sg_interval *v)
 
 sg_status sg_arm_times_make(sg_arm_times *t, int rounds, int steps, int chunks, sg_error *e)
 {
-    const size_t n = (size_t)rounds;
+    const size_t n = (size_t)rounds, units = n * (size_t)steps;
     *t = (sg_arm_times){.rounds = rounds, .steps = steps, .chunks = chunks};
-    t->total = calloc(n, sizeof *t->total);
-    t->step = calloc(n * (size_t)steps, sizeof *t->step);
-    t->attention = calloc(n * (size_t)steps, sizeof *t->attention);
-    t->decode = calloc(n * (size_t)chunks, sizeof *t->decode);
+    t->total = calloc(n + 2 * units + n * (size_t)chunks, sizeof *t->total);
     t->shared = calloc((size_t)steps, sizeof *t->shared);
-    if (t->total && t->step && t->attention && t->decode && t->shared) return SG_OK;
-    return sg_error_set(e, SG_E_MEMORY, "no memory for the times of %d steps", steps);
+    if (!t->total || !t->shared) return sg_error_set(e, SG_E_MEMORY, "no memory for the times of %d steps", steps);
+    t->step = t->total + n;
+    t->attention = t->step + units;
+    t->decode = t->attention + units;
+    return SG_OK;
 }
 
 void sg_arm_times_free(sg_arm_times *t)
 {
     free(t->total);
-    free(t->step);
-    free(t->attention);
-    free(t->decode);
     free(t->shared);
     *t = (sg_arm_times){0};
 }
 
-static double mean(const double *v, int count, size_t stride)
+double sg_arm_times_mean(const sg_arm_times *t, const double *of, int units, int unit)
 {
     double sum = 0;
-    for (size_t i = 0; i < (size_t)count; i++) sum += v[i * stride];
-    return count ? sum / count : 0;
+    for (int i = 0; i < t->rounds * units; i++)
+        if (unit < 0 || i % units == unit) sum += of[i];
+    return t->rounds ? sum / t->rounds : 0;
 }
 
-double sg_arm_times_total(const sg_arm_times *t) { return mean(t->total, t->rounds, 1); }
-
-static double mean_of_step(const sg_arm_times *t, const double *of, int step)
-{
-    return mean(of + step, t->rounds, (size_t)t->steps);
-}
-
-double sg_arm_times_step(const sg_arm_times *t, int step)
-{
-    double sum = 0;
-    if (step >= 0) return mean_of_step(t, t->step, step);
-    for (int i = 0; i < t->steps; i++) sum += mean_of_step(t, t->step, i);
-    return sum;
-}
-
-double sg_arm_times_attention(const sg_arm_times *t)
-{
-    double sum = 0;
-    for (int i = 0; i < t->steps; i++) sum += mean_of_step(t, t->attention, i);
-    return sum;
-}
-
-double sg_arm_times_decode(const sg_arm_times *t)
-{
-    double sum = 0;
-    for (int i = 0; i < t->chunks; i++) sum += mean(t->decode + i, t->rounds, (size_t)t->chunks);
-    return sum;
-}
+double sg_arm_times_total(const sg_arm_times *t) { return sg_arm_times_mean(t, t->total, 1, -1); }
 
 /* Seconds of the steps that arm k shares with the first, each a mean over the arms that share it. */
 static double shared_seconds(const sg_arm_times *const *arm, int count, int k, bool attention)
@@ -176,7 +142,8 @@ static double shared_seconds(const sg_arm_times *const *arm, int count, int k, b
         sg_running of = {0};
         for (int c = 0; c < count && arm[k]->shared[i]; c++)
             if (arm[c]->steps == arm[k]->steps && arm[c]->shared[i])
-                sg_running_add(&of, mean_of_step(arm[c], attention ? arm[c]->attention : arm[c]->step, i));
+                sg_running_add(
+                    &of, sg_arm_times_mean(arm[c], attention ? arm[c]->attention : arm[c]->step, arm[c]->steps, i));
         sum += of.mean;
     }
     return sum;
@@ -186,7 +153,8 @@ static double shared_seconds(const sg_arm_times *const *arm, int count, int k, b
 static double rest(const sg_arm_times *const *arm, int count)
 {
     sg_running of = {0};
-    for (int c = 0; c < count; c++) sg_running_add(&of, sg_arm_times_total(arm[c]) - sg_arm_times_step(arm[c], -1));
+    for (int c = 0; c < count; c++)
+        sg_running_add(&of, sg_arm_times_total(arm[c]) - sg_arm_times_mean(arm[c], arm[c]->step, arm[c]->steps, -1));
     return of.mean;
 }
 
@@ -217,39 +185,30 @@ static void add_parts(sg_pace *p, const sg_arm_times *const arm[2], const double
     free(part);
 }
 
-static void add_steps(sg_pace *steps, sg_pace *attention, const sg_arm_times *a, const sg_arm_times *b)
+/* Of the steps, or of their attention. */
+static sg_pace pace_of(const sg_arm_times *a, const sg_arm_times *b, bool attention)
 {
-    const size_t stride = (size_t)b->steps;
-    if (a->steps != b->steps) {
-        add_parts(steps, (const sg_arm_times *const[]){a, b}, (const double *const[]){a->step, b->step});
-        add_parts(attention, (const sg_arm_times *const[]){a, b}, (const double *const[]){a->attention, b->attention});
-        return;
-    }
-    for (int i = 0; i < b->steps; i++)
-        if (b->shared[i]) {
-            sg_pace_add_shared(steps, a->step + i, b->step + i, stride);
-            sg_pace_add_shared(attention, a->step + i, b->step + i, stride);
-        } else {
-            sg_pace_add_own(steps, a->step + i, b->step + i, stride);
-            sg_pace_add_own(attention, a->attention + i, b->attention + i, stride);
-        }
+    const double *const own[] = {attention ? a->attention : a->step, attention ? b->attention : b->step};
+    const size_t        stride = (size_t)b->steps;
+    sg_pace             p = {.rounds = b->rounds};
+    if (a->steps != b->steps) add_parts(&p, (const sg_arm_times *const[]){a, b}, own);
+    for (int i = 0; i < b->steps && a->steps == b->steps; i++)
+        if (b->shared[i])
+            sg_pace_add_shared(&p, a->step + i, b->step + i, stride);
+        else
+            sg_pace_add_own(&p, own[0] + i, own[1] + i, stride);
+    for (int i = 0; i < b->chunks; i++) sg_pace_add_shared(&p, a->decode + i, b->decode + i, (size_t)b->chunks);
+    return p;
 }
 
 sg_arm_speed sg_arm_speed_of(const sg_arm_times *const *arm, int count, int k)
 {
-    const sg_arm_times *const a = arm[0], *const b = arm[k];
-    sg_pace      steps = {.rounds = b->rounds}, attention = {.rounds = b->rounds};
-    sg_arm_speed out = {.noise = NAN};
-    for (int i = 0; i < b->steps; i++) out.shared_steps += b->shared[i];
-    add_steps(&steps, &attention, a, b);
-    for (int i = 0; i < b->chunks; i++) {
-        sg_pace_add_shared(&steps, a->decode + i, b->decode + i, (size_t)b->chunks);
-        sg_pace_add_shared(&attention, a->decode + i, b->decode + i, (size_t)b->chunks);
-    }
-    const double dense = shared_seconds(arm, count, k, false);
-    out.noise = sg_pace_noise(&steps);
-    out.denoise = sg_speedup_of(&steps, dense);
-    out.total = sg_speedup_of(&steps, dense + fmax(rest(arm, count), 0));
-    out.attention = sg_speedup_of(&attention, shared_seconds(arm, count, k, true));
+    const sg_pace steps = pace_of(arm[0], arm[k], false), attention = pace_of(arm[0], arm[k], true);
+    const double  dense = shared_seconds(arm, count, k, false);
+    sg_arm_speed  out = {.noise = sg_pace_noise(&steps),
+                         .denoise = sg_speedup_of(&steps, dense),
+                         .total = sg_speedup_of(&steps, dense + fmax(rest(arm, count), 0)),
+                         .attention = sg_speedup_of(&attention, shared_seconds(arm, count, k, true))};
+    for (int i = 0; i < arm[k]->steps; i++) out.shared_steps += arm[k]->shared[i];
     return out;
 }

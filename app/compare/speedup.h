@@ -52,7 +52,6 @@ typedef struct sg_pace {
 void sg_pace_add_own(sg_pace *p, const double *first, const double *arm, size_t stride);
 void sg_pace_add_shared(sg_pace *p, const double *first, const double *arm, size_t stride);
 
-double sg_pace_half(const sg_pace *p);  /* NAN: unknown */
 double sg_pace_noise(const sg_pace *p); /* q; NAN: unknown */
 
 /* Of own work with so many seconds of shared work. mean: NAN where there is no speed-up; low and high: NAN where the noise is
@@ -89,10 +88,10 @@ typedef struct sg_arm_speed {
  * the first shares none. Nothing is known where memory is short. */
 sg_arm_speed sg_arm_speed_of(const sg_arm_times *const *arm, int count, int k);
 
-/* Means over the rounds. */
+/* Returns the mean over the rounds of a unit's seconds; unit -1: of their sum over all units. of: [rounds][units], of t. */
+double sg_arm_times_mean(const sg_arm_times *t, const double *of, int units, int unit);
+
+/* The same of a whole render. */
 double sg_arm_times_total(const sg_arm_times *t);
-double sg_arm_times_step(const sg_arm_times *t, int step); /* -1: of all, their sum */
-double sg_arm_times_decode(const sg_arm_times *t);
-double sg_arm_times_attention(const sg_arm_times *t); /* of all steps; NAN: unknown */
 
 #endif

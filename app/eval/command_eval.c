@@ -113,7 +113,7 @@ static sg_status finish(sg_eval *v, sg_error *e)
                         sg_plural(missing ? (int64_t)missing : scored.left),
                         missing ? "missing" : "without CLIP's scores");
     } else {
-        SG_TRY(sg_eval_report_say(v->folder, v->progress, e));
+        SG_TRY(sg_eval_report(v->folder, v->progress, e));
         sg_progress_say(v->progress, "%s: report.html, summary.csv", v->folder);
     }
     if (!v->failed) return sg_eval_similarity_status(v, &scored, e);

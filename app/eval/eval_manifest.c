@@ -132,16 +132,17 @@ static const char *shown(char text[64], const json_t *v)
 
 static void note(differences *d, const char *name, const json_t *there, const json_t *now)
 {
-    char         a[64], b[64];
-    const size_t n = strlen(d->text);
+    char a[64], b[64];
     if (d->count++ < SHOWN)
-        snprintf(d->text + n, sizeof d->text - n, "\n  %.120s: %s -> %s", name, shown(a, there), shown(b, now));
+        sg_text_append(d->text, sizeof d->text, "\n  %.120s: %s -> %s", name, shown(a, there), shown(b, now));
 }
 
 static bool for_people(const char *name)
 {
-    return strcmp(name, "device") == 0 || strcmp(name, "prompts.file") == 0 || strcmp(name, "command") == 0 ||
-           strcmp(name, "clip.name") == 0 || strcmp(name, "program") == 0 || strcmp(name, "threads") == 0;
+    static const char *const names[] = {"device", "prompts.file", "command", "clip.name", "program", "threads"};
+    size_t                   i = 0;
+    while (i < sizeof names / sizeof *names && strcmp(name, names[i]) != 0) i++;
+    return i < sizeof names / sizeof *names;
 }
 
 /* To the 15 digits that a report has. */
@@ -153,17 +154,13 @@ static void compare_members(differences *d, const char *name, json_t *there, jso
 {
     const char *key;
     json_t     *value;
-    char        member[256];
-    json_object_foreach(there, key, value)
-    {
-        snprintf(member, sizeof member, "%s%s%s", name, *name ? "." : "", key);
-        compare(d, member, value, json_object_get(now, key));
-    }
-    json_object_foreach(now, key, value)
-    {
-        snprintf(member, sizeof member, "%s%s%s", name, *name ? "." : "", key);
-        if (!json_object_get(there, key)) compare(d, member, NULL, value);
-    }
+    for (int more = 0; more < 2; more++) json_object_foreach(more ? now : there, key, value)
+        {
+            char member[256];
+            if (more && json_object_get(there, key)) continue;
+            snprintf(member, sizeof member, "%s%s%s", name, *name ? "." : "", key);
+            compare(d, member, more ? NULL : value, json_object_get(now, key));
+        }
 }
 
 static void compare(differences *d, const char *name, const json_t *there, const json_t *now)
@@ -207,22 +204,17 @@ sg_status sg_eval_manifest_compare(const json_t *there, const json_t *now, const
 
 /* ---- scores that come later ---- */
 
-/* What is there, and the option behind it. */
-static bool add_option(json_t *manifest, const char *dir)
+/* The command that is there, and the option behind it. NULL: no memory. */
+static json_t *with_option(const char *there, const char *dir)
 {
-    const char *const there = json_string_value(json_object_get(manifest, "command"));
-    char             *text = NULL;
-    size_t            size;
-    FILE *const       f = open_memstream(&text, &size);
-    if (f && there) {
-        fputs(there, f);
-        fputs(" --clip ", f);
-        sg_print_word(f, dir);
-    }
-    bool whole = f && fclose(f) == 0;
-    if (whole && there) whole = json_object_set_new(manifest, "command", sg_report_name(text)) == 0;
+    char       *text = NULL;
+    size_t      size;
+    FILE *const f = open_memstream(&text, &size);
+    if (f) fprintf(f, "%s --clip ", there);
+    if (f) sg_print_word(f, dir);
+    json_t *const j = f && fclose(f) == 0 ? sg_report_name(text) : NULL;
     free(text);
-    return whole;
+    return j;
 }
 
 sg_status sg_eval_manifest_add_clip(const char *folder, json_t *clip, const char *dir, sg_error *e)
@@ -231,9 +223,11 @@ sg_status sg_eval_manifest_add_clip(const char *folder, json_t *clip, const char
     json_t *there = NULL;
     SG_TRY(sg_path_join(path, sizeof path, folder, SG_EVAL_MANIFEST, e));
     SG_TRY(sg_eval_manifest_read(&there, folder, e));
-    json_t *const now = json_copy(there);
-    const bool    whole = now && json_object_set(now, "clip", clip) == 0 && add_option(now, dir);
-    sg_status     status = whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    const char *const command = json_string_value(json_object_get(there, "command"));
+    json_t           *now = json_copy(there);
+    sg_json_set(&now, "clip", json_incref(clip));
+    if (command) sg_json_set(&now, "command", with_option(command, dir));
+    sg_status status = now ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
     if (status == SG_OK) status = sg_eval_manifest_compare(there, now, folder, e);
     if (status == SG_OK && !json_object_get(there, "clip")) status = sg_report_save(path, now, e);
     json_decref(now);

@@ -371,24 +371,26 @@ static void say_clip(sg_progress *p, const evaluation *v, int arm)
     if (*text) sg_progress_say(p, "%s%s%s: %s", v->arm[arm], arm ? " to " : "", arm ? v->arm[0] : "", text);
 }
 
-static sg_status report(const char *directory, sg_progress *p, sg_error *e)
+static sg_status make(evaluation *v, const char *directory, sg_error *e)
 {
-    evaluation v = {0};
-    char       text[SG_RESULT_TEXT];
-    sg_status  status = read_manifest(&v, directory, e);
-    if (status == SG_OK) status = sg_eval_results_open(&v.results, directory, e);
-    if (status == SG_OK) status = check_arms(&v, directory, e);
-    if (status == SG_OK) status = sg_eval_summary_make(&v.summary, &v.results, v.arms, e);
-    if (status == SG_OK) status = write_all(directory, &v, e);
-    for (int i = 1; status == SG_OK && p && i < v.arms; i++) sg_progress_say(p, "%s", result_text(text, &v, i));
-    for (int i = 1; status == SG_OK && p && i < v.arms; i++) say_arm(p, &v, i);
-    for (int i = 0; status == SG_OK && p && i < v.arms; i++) say_clip(p, &v, i);
+    SG_TRY(read_manifest(v, directory, e));
+    SG_TRY(sg_eval_results_open(&v->results, directory, e));
+    SG_TRY(check_arms(v, directory, e));
+    SG_TRY(sg_eval_summary_make(&v->summary, &v->results, v->arms, e));
+    return write_all(directory, v, e);
+}
+
+sg_status sg_eval_report(const char *directory, sg_progress *p, sg_error *e)
+{
+    evaluation      v = {0};
+    char            text[SG_RESULT_TEXT];
+    const sg_status status = make(&v, directory, e);
+    const int       said = status == SG_OK && p ? v.arms : 0;
+    for (int i = 1; i < said; i++) sg_progress_say(p, "%s", result_text(text, &v, i));
+    for (int i = 1; i < said; i++) say_arm(p, &v, i);
+    for (int i = 0; i < said; i++) say_clip(p, &v, i);
     sg_eval_summary_close(&v.summary);
     sg_eval_results_close(&v.results);
     json_decref(v.manifest);
     return status;
 }
-
-sg_status sg_eval_report(const char *directory, sg_error *e) { return report(directory, NULL, e); }
-
-sg_status sg_eval_report_say(const char *directory, sg_progress *p, sg_error *e) { return report(directory, p, e); }

@@ -1,7 +1,6 @@
 /* eval_results.c - see eval_results.h. */
 #include "eval_results.h"
 #include "base/array.h"
-#include "base/file.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "json_input.h"
@@ -13,6 +12,7 @@
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
+#include <regex.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,18 +30,12 @@ enum {
 
 bool sg_eval_path_stays(const char *path)
 {
-    size_t scheme = 0;
-    if (isalpha((unsigned char)*path))
-        while (isalnum((unsigned char)path[scheme]) || (path[scheme] && strchr("+.-", path[scheme]))) scheme++;
-    if (scheme && path[scheme] == ':') return false;
-    for (const char *p = path; *p; p++)
-        if (iscntrl((unsigned char)*p) || *p == '\\') return false;
-    for (const char *part = path;; part++) {
-        const size_t n = strcspn(part, "/");
-        if (n == 0 || (n == 1 && *part == '.') || (n == 2 && part[0] == '.' && part[1] == '.')) return false;
-        part += n;
-        if (!*part) return true;
-    }
+    static const char leaves[] = "^[A-Za-z][A-Za-z0-9+.-]*:|[[:cntrl:]\\\\]|(^|/)\\.{0,2}(/|$)";
+    regex_t           r;
+    if (regcomp(&r, leaves, REG_EXTENDED | REG_NOSUB) != 0) return false;
+    const bool stays = regexec(&r, path, 0, NULL, 0) != 0;
+    regfree(&r);
+    return stays;
 }
 
 /* ---- one line ---- */
@@ -291,34 +285,40 @@ void sg_eval_clip_free(sg_eval_clip *c)
 
 /* ---- a file ---- */
 
-static sg_status read_text(sg_eval_results *r, int source, const char *text, size_t size, const char *path, sg_error *e)
+static sg_status read_lines(sg_eval_results *r, int source, FILE *f, const char *path, sg_error *e)
 {
-    const char *const end = text + size;
-    int               line = 0;
-    for (const char *newline; text < end && (newline = memchr(text, '\n', (size_t)(end - text))); text = newline + 1) {
-        const char *last = newline;
-        if (++line == INT_MAX || r->count == INT_MAX) return sg_error_set(e, SG_E_FORMAT, "%s: too many lines", path);
-        while (last > text && isspace((unsigned char)last[-1])) last--;
-        if (last == text) continue;
-        if (!sg_array_reserve(r->clip, r->room, (size_t)r->count + 1))
-            return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
-        sg_eval_clip *const c = &r->clip[r->count++];
-        SG_TRY(sg_eval_line_read(c, text, (size_t)(last - text), path, line, e));
-        c->source = source;
+    sg_status status = SG_OK;
+    char     *text = NULL;
+    size_t    room = 0;
+    int       line = 0;
+    for (ssize_t n; status == SG_OK && (n = getline(&text, &room, f)) > 0 && text[n - 1] == '\n';) {
+        while (n > 0 && isspace((unsigned char)text[n - 1])) n--;
+        if (++line == INT_MAX || r->count == INT_MAX)
+            status = sg_error_set(e, SG_E_FORMAT, "%s: too many lines", path);
+        else if (n && !sg_array_push(r->clip, r->count, r->room, (sg_eval_clip){0}))
+            status = sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+        else if (n) {
+            sg_eval_clip *const c = &r->clip[r->count - 1];
+            status = sg_eval_line_read(c, text, (size_t)n, path, line, e);
+            c->source = source;
+        }
     }
-    return SG_OK;
+    free(text);
+    if (status != SG_OK || !ferror(f)) return status;
+    return sg_error_set(e, SG_E_FILE, "%s: cannot be read: %s", path, strerror(errno));
 }
 
 static sg_status read_file(sg_eval_results *r, int source, const char *directory, sg_error *e)
 {
     char        path[PATH_MAX];
     struct stat st;
-    sg_map      m;
     SG_TRY(sg_path_join(path, sizeof path, directory, r->source[source]->d_name, e));
-    if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0) return SG_OK;
-    SG_TRY(sg_map_open(&m, path, e));
-    const sg_status status = read_text(r, source, (const char *)m.data, m.size, path, e);
-    sg_map_close(&m);
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* a FIFO must not hold us up */
+        return sg_error_set(e, SG_E_FILE, "%s: is not a regular file", path);
+    FILE *const f = fopen(path, "re");
+    if (!f) return sg_error_set(e, SG_E_FILE, "%s: cannot be opened: %s", path, strerror(errno));
+    const sg_status status = read_lines(r, source, f, path, e);
+    fclose(f);
     return status;
 }
 
@@ -328,21 +328,19 @@ bool sg_eval_results_owns(const char *name) { return fnmatch("results*.jsonl", n
 
 static int is_source(const struct dirent *f) { return sg_eval_results_owns(f->d_name); }
 
-static int order(int a, int b) { return (a > b) - (a < b); }
-
-static int by_place(const void *x, const void *y)
+/* By the first so many of their numbers. */
+static int order(const sg_eval_clip *a, const sg_eval_clip *b, int numbers)
 {
-    const sg_eval_clip *const a = x, *const b = y;
-    const int prompt = order(a->prompt, b->prompt), clip = order(a->clip, b->clip);
-    return prompt ? prompt : clip ? clip : order(a->arm, b->arm);
+    const int x[] = {a->prompt, a->clip, a->arm, a->source, a->line};
+    const int y[] = {b->prompt, b->clip, b->arm, b->source, b->line};
+    int       i = 0;
+    while (i < numbers - 1 && x[i] == y[i]) i++;
+    return (x[i] > y[i]) - (x[i] < y[i]);
 }
 
-static int by_place_and_line(const void *x, const void *y)
-{
-    const sg_eval_clip *const a = x, *const b = y;
-    const int place = by_place(a, b), source = order(a->source, b->source);
-    return place ? place : source ? source : order(a->line, b->line);
-}
+static int by_place(const void *a, const void *b) { return order(a, b, 3); }
+
+static int by_place_and_line(const void *a, const void *b) { return order(a, b, 5); }
 
 static void take_scores(sg_eval_clip *to, const sg_eval_clip *from)
 {

@@ -177,6 +177,6 @@ sg_status sg_eval_similarity_merge(sg_eval *v, sg_error *e)
     SG_TRY(sg_eval_manifest_add_clip(v->folder, v->clip, s->clip, e));
     SG_TRY(sg_eval_log_open(&v->log, v->folder, &v->rank, e));
     SG_TRY(sg_eval_similarity_make(v, &scored, e));
-    SG_TRY(sg_eval_report_say(v->folder, v->progress, e));
+    SG_TRY(sg_eval_report(v->folder, v->progress, e));
     return sg_eval_similarity_status(v, &scored, e);
 }

@@ -309,7 +309,7 @@ enum { REPORT_FILES = sizeof report_files / sizeof *report_files };
 static sg_status report_evaluation(sg_error *e)
 {
     static const char *const made[] = {"e/summary.csv", "e/summary.json", "e/report.html"};
-    const sg_status          status = sg_eval_report("e", e);
+    const sg_status          status = sg_eval_report("e", NULL, e);
     for (int i = 0; i < 3; i++) unlink(made[i]); /* each is whole, so those before a failure stay */
     return status;
 }

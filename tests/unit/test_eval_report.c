@@ -397,7 +397,7 @@ static void test_files(void **state)
     sg_error e = {0};
     write_text("results.jsonl", lines);
     write_text("manifest.json", manifest);
-    assert_int_equal(sg_eval_report(".", &e), SG_OK);
+    assert_int_equal(sg_eval_report(".", NULL, &e), SG_OK);
     char *const csv = read_file("summary.csv", NULL);
     int         rows = 0;
     assert_memory_equal(csv, "arm,group,prompts,done,failed,paired,identical,psnr,psnr_low,psnr_high,psnr_minimum,",
@@ -481,7 +481,7 @@ static void test_identical(void **state)
     sg_error e = {0};
     write_text("results.jsonl", equal);
     write_text("manifest.json", manifest);
-    assert_int_equal(sg_eval_report(".", &e), SG_OK);
+    assert_int_equal(sg_eval_report(".", NULL, &e), SG_OK);
     char *const csv = read_file("summary.csv", NULL);
     assert_non_null(strstr(csv, "\r\n\"a,\"\"b\"\"\",\"all\",1,1,0,1,1,inf,,,inf,inf,"));
     free(csv);
@@ -499,7 +499,7 @@ static void refused(const char *settings, const char *results, const char *why)
     sg_error e = {0};
     if (settings) write_text("manifest.json", settings);
     write_text("results.jsonl", results);
-    assert_refused(sg_eval_report(".", &e), settings ? SG_E_FORMAT : SG_E_FILE, &e, why);
+    assert_refused(sg_eval_report(".", NULL, &e), settings ? SG_E_FORMAT : SG_E_FILE, &e, why);
     assert_int_not_equal(access("summary.csv", F_OK), 0);
     assert_int_not_equal(access("report.html", F_OK), 0);
     remove_files();
