@@ -85,6 +85,7 @@ void sg_arm_run_close(sg_arm_run *x)
         free(r->relative_l2);
         free(r->cosine);
     }
+    free(x->frames);
     free(x->latents);
     sg_rendering_close(&x->shared);
     sg_session_close(&x->session);
@@ -174,6 +175,19 @@ sg_status sg_arm_run_warm_up(sg_arm_run *x, const sg_request *r, sg_error *e)
 static size_t frame_bytes(const sg_arm_result *r)
 {
     return sg_image_bytes(r->now.request.width, r->now.request.height);
+}
+
+sg_status sg_arm_run_reserve(sg_arm_run *x, int clips, const sg_request *r, sg_error *e)
+{
+    const size_t clip = (size_t)r->frames * sg_image_bytes(r->width, r->height), bytes = (size_t)clips * clip;
+    if (x->frames_bytes < bytes) {
+        free(x->frames);
+        x->frames = malloc(bytes);
+        x->frames_bytes = x->frames ? bytes : 0;
+    }
+    if (!x->frames) return sg_error_set(e, SG_E_MEMORY, "no memory for %d frames", clips * r->frames);
+    for (int i = 0; i < x->arms.count; i++) x->arm[i].rgb = x->frames + (size_t)(i < clips ? i : clips - 1) * clip;
+    return SG_OK;
 }
 
 /* The seconds of a step or chunk of latent frames, which is over. */
@@ -293,19 +307,20 @@ sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e)
 
 /* ---- what came of it ---- */
 
-sg_status sg_arm_score(sg_arm_result *r, const uint8_t *first, sg_error *e)
+sg_status sg_arm_run_score(const sg_arm_run *x, sg_arm_result *r, sg_error *e)
 {
     const sg_request *const q = &r->now.request;
+    const bool              first = r == x->arm;
     sg_clip_scores_close(&r->scores);
     for (int i = 0; i < q->frames; i++) {
         const size_t   at = (size_t)i * frame_bytes(r);
         const sg_image frame = {q->width, q->height, r->rgb + at};
-        const sg_image of_first = {q->width, q->height, first ? (uint8_t *)(uintptr_t)(first + at) : NULL};
+        const sg_image of_first = {q->width, q->height, x->arm->rgb + at};
         if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
-        SG_TRY(first ? sg_clip_scores_add(&r->scores, &of_first, &frame, e)
-                     : sg_clip_watch_add(&r->scores.watch[1], &frame, e));
+        SG_TRY(first ? sg_clip_watch_add(&r->scores.watch[1], &frame, e)
+                     : sg_clip_scores_add(&r->scores, &of_first, &frame, e));
     }
-    if (first) return sg_clip_scores_total(&r->scores, &r->total, e);
+    if (!first) return sg_clip_scores_total(&r->scores, &r->total, e);
     r->total.of[1] = sg_clip_watch_figures(&r->scores.watch[1]);
     return SG_OK;
 }

@@ -34,7 +34,9 @@ typedef struct sg_arm_run {
     sg_arms       arms;
     sg_rendering  shared; /* what they have in common; its request is the prompt's */
     sg_arm_result arm[SG_ARMS_MAX];
-    int           rounds;  /* each arm renders once in each; 0: without times */
+    int           rounds; /* each arm renders once in each; 0: without times */
+    uint8_t      *frames; /* that arms render into; owned */
+    size_t        frames_bytes;
     float        *latents; /* the first arm's, [steps, c, f, y, x]; owned; NULL: none are kept */
     sg_report     warm_up;
 
@@ -67,12 +69,16 @@ void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan);
  * weights and encodes r's texts. SG_E_CANCELLED on an interrupt. */
 sg_status sg_arm_run_warm_up(sg_arm_run *x, const sg_request *r, sg_error *e) SG_MUST_USE;
 
+/* Gives the arms memory for clips of r's size: the first so many have their own, all others the last of these. What was
+ * rendered is lost where there was too little. SG_E_MEMORY. */
+sg_status sg_arm_run_reserve(sg_arm_run *x, int clips, const sg_request *r, sg_error *e) SG_MUST_USE;
+
 /* Renders arm r into its rgb, and into the sink. In the first round it keeps what attention did. */
 sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e) SG_MUST_USE;
 
-/* Compares r's frames with those of first, which are of the same size; of the first arm itself, whose first is NULL, only what
- * its clip shows is found. SG_E_CANCELLED, SG_E_MEMORY. */
-sg_status sg_arm_score(sg_arm_result *r, const uint8_t *first, sg_error *e) SG_MUST_USE;
+/* Compares r's frames with the first arm's; of the first arm itself only what its clip shows is found. SG_E_CANCELLED,
+ * SG_E_MEMORY. */
+sg_status sg_arm_run_score(const sg_arm_run *x, sg_arm_result *r, sg_error *e) SG_MUST_USE;
 
 /* What a clip of r keeps of how it was made. */
 sg_settings sg_arm_kept(const sg_arm_result *r);

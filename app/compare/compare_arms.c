@@ -13,11 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t clip_bytes(const sg_comparison *c)
-{
-    return (size_t)c->collage.frames * sg_image_bytes(c->collage.width, c->collage.height);
-}
-
 static size_t latent_count(const sg_comparison *c)
 {
     const int64_t *const d = c->plan.latent;
@@ -29,8 +24,10 @@ static size_t latent_count(const sg_comparison *c)
 /* The bytes of frames, latents and encoders. */
 static size_t output_bytes(const sg_comparison *c)
 {
-    const size_t arms = (size_t)c->run.arms.count, steps = (size_t)c->run.arm->steps;
-    return arms * clip_bytes(c) + (steps + arms) * latent_count(c) * sizeof(float) + sg_compare_files_bytes(c);
+    const size_t            arms = (size_t)c->run.arms.count, steps = (size_t)c->run.arm->steps;
+    const sg_collage *const of = &c->collage;
+    return arms * (size_t)of->frames * sg_image_bytes(of->width, of->height) +
+           (steps + arms) * latent_count(c) * sizeof(float) + sg_compare_files_bytes(c);
 }
 
 /* The need of each arm, frames and encoders included. */
@@ -79,19 +76,19 @@ static sg_status reserve(sg_comparison *c, sg_error *e)
     sg_arm_run *const x = &c->run;
     const size_t      n = latent_count(c);
     x->latents = malloc((size_t)x->arm->steps * n * sizeof(float));
-    c->frames = malloc((size_t)x->arms.count * clip_bytes(c));
-    bool enough = x->latents && c->frames;
+    bool enough = x->latents != NULL;
+    SG_TRY(sg_arm_run_reserve(x, x->arms.count, &x->shared.request, e));
     for (int i = 0; i < x->arms.count && enough; i++) {
         sg_arm_result *const r = &x->arm[i];
         const size_t         steps = (size_t)r->steps;
-        c->rgb[i] = r->rgb = c->frames + (size_t)i * clip_bytes(c);
+        c->rgb[i] = r->rgb;
         r->latents = malloc(n * sizeof(float));
         r->relative_l2 = calloc(steps, sizeof(double));
         r->cosine = calloc(steps, sizeof(double));
         enough = r->latents && r->relative_l2 && r->cosine;
         SG_TRY(sg_arm_times_make(&r->times, x->rounds, r->steps, c->plan.chunks, e));
     }
-    return enough ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for the frames of %d arms", x->arms.count);
+    return enough ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for the latents of %d arms", x->arms.count);
 }
 
 static sg_status open_all(sg_comparison *c, const sg_settings *s, sg_error *e)
@@ -132,7 +129,7 @@ static sg_status render_arm(sg_comparison *c, int i, int nth, sg_error *e)
     const bool                timed = x->session.info.synchronous;
     c->attention[i] = sg_report_attention(&r->now.request.attention, &record, timed ? &x->session.trace : NULL);
     if (!c->attention[i]) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    return sg_arm_score(r, i ? x->arm->rgb : NULL, e);
+    return sg_arm_run_score(x, r, e);
 }
 
 /* The first round is in the order of the list, for the others to be compared with the first. */
@@ -184,7 +181,6 @@ sg_status sg_compare_arms(const sg_settings *s, sg_error *e)
     }
     json_decref(c->settings);
     sg_arm_run_close(&c->run);
-    free(c->frames);
     free(c);
     return status;
 }

@@ -91,10 +91,8 @@ static sg_status score_all(sg_eval *v, sg_eval_scored *out, sg_error *e)
 {
     if (!v->clip) return SG_OK;
     sg_engine_close(&v->run.session.engine);
-    for (int i = 0; i < 2; i++) {
-        free(v->rgb[i]);
-        v->rgb[i] = NULL;
-    }
+    free(v->run.frames);
+    v->run.frames = NULL;
     return sg_eval_similarity_make(v, out, e);
 }
 
@@ -135,7 +133,7 @@ static sg_status run(sg_eval *v, sg_error *e)
 
 sg_status sg_command_eval(const sg_settings *s, sg_error *e)
 {
-    if (s->merge && !s->clip) return sg_eval_report(s->merge, e); /* without a model: of what is there */
+    if (s->merge && !s->clip) return sg_eval_report(s->merge, NULL, e); /* without a model: of what is there */
     sg_eval *const v = calloc(1, sizeof *v);
     if (!v) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     v->settings = s;

@@ -40,8 +40,6 @@ typedef struct sg_eval {
     sg_progress *progress; /* the run's */
     sg_eval_pictures pictures;
     sg_eval_log      log;
-    uint8_t         *rgb[2];            /* frames of the first arm, and of the arm at work; owned */
-    size_t           rgb_bytes;         /* that each holds */
     int64_t          due, done, failed; /* clips of this run: to be made when it began, and made since */
     double           start;             /* of the first of them, seconds */
     int              moved;             /* entries whose size the model cannot render, so that the nearest is taken */

@@ -1,6 +1,7 @@
 /* eval_open.c - what an evaluation does before its first render: everything that can be refused is refused here. */
 #include "base/output_file.h"
 #include "base/path.h"
+#include "base/text.h"
 #include "eval.h"
 #include "eval_files.h"
 #include "eval_manifest.h"
@@ -64,16 +65,14 @@ static void note_moved(sg_eval *v, const sg_prompt *p, const sg_request *r)
 {
     const bool size = (p->width && p->width != r->width) || (p->height && p->height != r->height);
     const bool frames = p->frames && p->frames != r->frames;
-    if (!size && !frames) return;
-    if (v->moved++) return;
-    const int n = snprintf(v->first_moved, sizeof v->first_moved, "line %d: ", p->line);
-    char     *at = v->first_moved + n;
+    if ((!size && !frames) || v->moved++) return;
+    snprintf(v->first_moved, sizeof v->first_moved, "line %d: ", p->line);
     if (size)
-        snprintf(at, sizeof v->first_moved - (size_t)n, "%dx%d becomes %dx%d", p->width ? p->width : r->width,
-                 p->height ? p->height : r->height, r->width, r->height);
+        sg_text_append(v->first_moved, sizeof v->first_moved, "%dx%d becomes %dx%d", p->width ? p->width : r->width,
+                       p->height ? p->height : r->height, r->width, r->height);
     else
-        snprintf(at, sizeof v->first_moved - (size_t)n, "%d frame%s become %d", p->frames, sg_plural(p->frames),
-                 r->frames);
+        sg_text_append(v->first_moved, sizeof v->first_moved, "%d frame%s become %d", p->frames, sg_plural(p->frames),
+                       r->frames);
 }
 
 /* Entries that the model cannot make are refused with their line, or left out. */
@@ -194,7 +193,6 @@ sg_status sg_eval_open(sg_eval *v, sg_error *e)
 
 void sg_eval_close(sg_eval *v)
 {
-    for (int i = 0; i < 2; i++) free(v->rgb[i]);
     sg_eval_log_close(&v->log);
     sg_eval_pictures_close(v);
     json_decref(v->clip);

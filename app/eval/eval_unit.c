@@ -41,23 +41,8 @@ static sg_status check_fits(work *w, sg_error *e)
     return sg_plan_fits(&now->plan, e);
 }
 
-static sg_status grow_frames(sg_eval *v, const sg_request *r, sg_error *e)
-{
-    const size_t bytes = (size_t)r->frames * sg_image_bytes(r->width, r->height);
-    if (v->rgb_bytes >= bytes) return SG_OK;
-    v->rgb_bytes = 0;
-    for (int i = 0; i < 2; i++) {
-        free(v->rgb[i]);
-        v->rgb[i] = malloc(bytes);
-    }
-    if (!v->rgb[0] || !v->rgb[1]) return sg_error_set(e, SG_E_MEMORY, "no memory for %d frames", r->frames);
-    v->rgb_bytes = bytes;
-    return SG_OK;
-}
-
 static sg_status render(work *w, sg_error *e)
 {
-    w->r->rgb = w->v->rgb[w->arm > 0];
     sg_progress_render(w->v->progress, 0, 0, NULL);
     return sg_arm_run_render(&w->v->run, w->r, e);
 }
@@ -137,12 +122,12 @@ static sg_status make_clip(work *w, sg_error *e)
     char          *settings = NULL;
     SG_TRY(check_fits(w, e));
     if (w->arm == 0 && w->clip == 0) say_cut(v, w->prompt, &w->r->now.plan);
-    SG_TRY(grow_frames(v, &w->r->now.request, e));
+    SG_TRY(sg_arm_run_reserve(&v->run, 2, &w->r->now.request, e));
     SG_TRY(make_settings(w, &settings, e));
     const sg_clip clip = sg_arm_clip(w->r, w->path, settings);
     sg_status     status = sg_sink_open(&v->run.sink, &clip, e);
     if (status == SG_OK) status = render(w, e);
-    if (status == SG_OK) status = sg_arm_score(w->r, w->arm ? v->rgb[0] : NULL, e);
+    if (status == SG_OK) status = sg_arm_run_score(&v->run, w->r, e);
     if (status == SG_OK) status = sg_sink_finish(v->run.sink, e);
     sg_sink_close(&v->run.sink);
     free(settings);
@@ -209,8 +194,8 @@ static sg_status fetch_first(sg_eval *v, int prompt, int clip, sg_error *e)
     sg_error why = {0};
     SG_TRY(start_work(&w, v, prompt, clip, 0, e));
     SG_TRY(check_fits(&w, e));
-    SG_TRY(grow_frames(v, &w.r->now.request, e));
-    if (sg_eval_frames_load(v, prompt, clip, &w.r->now.request, v->rgb[0], &why) == SG_OK) return SG_OK;
+    SG_TRY(sg_arm_run_reserve(&v->run, 2, &w.r->now.request, e));
+    if (sg_eval_frames_load(v, prompt, clip, &w.r->now.request, w.r->rgb, &why) == SG_OK) return SG_OK;
     sg_progress_say(v->progress, "%s; %s is rendered again, to be compared with", why.text, w.file);
     return render(&w, e);
 }
