@@ -6,7 +6,7 @@
 #include "clip_scores.h"
 #include "clip_similarity.h"
 #include "command.h"
-#include "compare_arms.h"
+#include "compare.h"
 #include "interrupt.h"
 #include "json_build.h"
 #include "progress.h"

@@ -1,9 +1,10 @@
-/* compare_files.c - see compare_files.h. */
-#include "compare_files.h"
+/* compare_files.c - the files of a comparison: see compare.h. */
 #include "base/output_file.h"
 #include "base/path.h"
 #include "base/text.h"
+#include "compare.h"
 #include "interrupt.h"
+#include "report_arms.h"
 #include "report_page.h"
 #include "report_settings.h"
 

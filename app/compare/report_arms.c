@@ -265,10 +265,10 @@ static void print_number(int width, int digits, double v)
         printf(" %*.*f", width, digits, v);
 }
 
-static void print_speed(int width, const sg_interval *v, bool first)
+static void print_speed(int width, const sg_interval *v)
 {
     char text[64] = "-";
-    if (!first && !isnan(v->mean)) sg_speedup_text(text, sizeof text, v);
+    if (!isnan(v->mean)) sg_speedup_text(text, sizeof text, v);
     printf("  %*s", -width, text);
 }
 
@@ -313,9 +313,9 @@ void sg_report_arms_table(const sg_comparison *c)
         print_name(r, widest);
         print_number(7, 3, sg_arm_density(r, -1, -1));
         print_number(8, 2, sg_arm_times_total(&r->times));
-        print_speed(21, &r->speed.total, i == 0);
-        print_speed(21, &r->speed.denoise, i == 0);
-        print_speed(0, &r->speed.attention, i == 0);
+        print_speed(21, &r->speed.total);
+        print_speed(21, &r->speed.denoise);
+        print_speed(0, &r->speed.attention);
         printf("\n");
     }
     print_doubt(c);

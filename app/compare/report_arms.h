@@ -60,43 +60,7 @@
 #ifndef SG_REPORT_ARMS_H
 #define SG_REPORT_ARMS_H
 
-#include "arm_run.h"
-#include "collage.h"
-
-#include <limits.h>
-
-typedef struct sg_same_kernel {
-    int  a, b; /* places of arms */
-    char why[512];
-} sg_same_kernel;
-
-/* A clip or a picture of the folder on its way. */
-typedef struct sg_compare_file {
-    char            name[SG_ARM_NAME + 8]; /* in the folder */
-    char            path[PATH_MAX];
-    sg_clip         clip;     /* path and settings are those here */
-    const sg_image *picture;  /* what it shows; NULL: frames of arms */
-    char           *settings; /* owned */
-    sg_sink        *sink;
-} sg_compare_file;
-
-typedef struct sg_comparison {
-    sg_arm_run       run;
-    sg_plan          plan;     /* of the arm that needs most */
-    json_t          *settings; /* of all arms; owned, as the next are */
-    json_t          *arm_settings[SG_ARMS_MAX];
-    json_t          *attention[SG_ARMS_MAX]; /* sg_report_attention of the first round */
-    uint8_t         *frames;                 /* of all arms */
-    char            *folder;
-    bool             made; /* the folder was created, and is removed unless it is filled */
-    int              files;
-    sg_compare_file  file[SG_ARMS_MAX + 2 + SG_IMAGES]; /* the arms' come first */
-    sg_compare_file *side, *sheet, *picture[SG_IMAGES]; /* those of file; NULL: there is none */
-    const uint8_t   *rgb[SG_ARMS_MAX];                  /* frames of an arm */
-    sg_collage       collage;                           /* of these */
-    int              same_count;
-    sg_same_kernel   same[SG_ARMS_MAX * (SG_ARMS_MAX - 1) / 2];
-} sg_comparison;
+#include "compare.h"
 
 /* Fills same: pairs whose layers all ran the same kernel without leaving anything out, or whose latents are equal. */
 void sg_arms_find_same(sg_comparison *c);
