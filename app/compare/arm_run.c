@@ -132,44 +132,6 @@ void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan)
     }
 }
 
-/* ---- warming up ---- */
-
-typedef struct warming {
-    sg_progress *progress;
-    bool         warm; /* enough was done */
-} warming;
-
-static int on_warm_up(void *context, sg_stage stage, int done, int total)
-{
-    warming *const w = context;
-    sg_progress_update(w->progress, stage, done, total);
-    w->warm = stage == SG_STAGE_DECODE && done > 0;
-    return w->warm || sg_interrupt_asked();
-}
-
-sg_status sg_arm_run_warm_up(sg_arm_run *x, const sg_request *r, sg_error *e)
-{
-    sg_session *const  s = &x->session;
-    warming            w = {.progress = &s->progress};
-    const sg_callbacks callbacks = {.context = &w, .progress = on_warm_up};
-    sg_request         request;
-    sg_error           why = {0};
-    sg_rendering_request(&request, r, &x->arm[0].now);
-    request.attention.on_end = NULL;
-    request.sigmas.count = 0; /* a list has more */
-    request.slg_scale = 0;    /* which is for later steps */
-    request.strength = 1;     /* of a part of so few steps none may be left */
-    request.steps = 1;
-    if (sg_engine_check_request(s->engine, &request, &why)) request.steps = 2; /* a schedule may begin with two */
-    why = (sg_error){0};
-    sg_progress_say(&s->progress, "warming up: a step and a latent frame that count for no arm");
-    sg_progress_render(&s->progress, 0, 0, NULL);
-    const sg_status status = sg_engine_render(s->engine, &request, &callbacks, &x->warm_up, &why);
-    sg_progress_clear(&s->progress);
-    if (status == SG_OK || (status == SG_E_CANCELLED && w.warm && !sg_interrupt_asked())) return SG_OK;
-    return sg_error_set(e, status, "%s", why.text);
-}
-
 /* ---- one render ---- */
 
 static size_t frame_bytes(const sg_arm_result *r)
@@ -209,8 +171,8 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
     sg_arm_run *const x = context;
     const double      start = sg_seconds(), time = start - x->now->error.seconds - x->aside;
     sg_progress_update(&x->session.progress, stage, done, total);
-    if (x->errors_only && stage == SG_STAGE_DECODE) return 1;
-    if (done > 0 && x->rounds && !x->errors_only) note_unit(x, stage, (size_t)done - 1, time - x->last_unit);
+    if (x->part && stage == SG_STAGE_DECODE && done >= (x->part == SG_ARM_CHUNK)) return 1;
+    if (done > 0 && x->rounds && !x->part) note_unit(x, stage, (size_t)done - 1, time - x->last_unit);
     x->last_unit = time;
     x->aside += sg_seconds() - start;
     return sg_interrupt_asked();
@@ -252,18 +214,39 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
     return x->sink ? sg_sink_write(x->sink, index, rgb, e) : SG_OK;
 }
 
-/* looking: at the errors of attention, too. */
-static sg_status render(sg_arm_run *x, bool looking, sg_report *report, sg_error *e)
+static sg_status render_part(sg_arm_run *x, const sg_request *r, sg_arm_part part, sg_report *report, sg_error *e)
 {
-    const sg_callbacks callbacks = {
-        .context = x, .progress = on_progress, .latents = x->latents ? on_latents : NULL, .frame = on_frame};
-    sg_request request = x->now->now.request;
-    if (!looking) request.attention.on_end = NULL;
+    const bool         whole = part == SG_ARM_WHOLE;
+    const sg_callbacks callbacks = {.context = x,
+                                    .progress = on_progress,
+                                    .latents = whole && x->latents ? on_latents : NULL,
+                                    .frame = whole ? on_frame : NULL};
+    sg_error           why = {0};
     sg_trace_clear(&x->session.trace);
     x->aside = x->attention = 0;
-    const sg_status status = sg_engine_render(x->session.engine, &request, &callbacks, report, e);
+    x->part = part;
+    const sg_status status = sg_engine_render(x->session.engine, r, &callbacks, report, &why);
     sg_progress_clear(&x->session.progress);
-    return status;
+    if (status == SG_OK || (!whole && status == SG_E_CANCELLED && !sg_interrupt_asked())) return SG_OK;
+    return sg_error_set(e, status, "%s", why.text);
+}
+
+sg_status sg_arm_run_warm_up(sg_arm_run *x, const sg_request *r, sg_error *e)
+{
+    sg_session *const s = &x->session;
+    sg_request        request;
+    sg_error          why = {0};
+    sg_rendering_request(&request, r, &x->arm[0].now);
+    request.attention.on_end = NULL;
+    request.sigmas.count = 0; /* a list has more */
+    request.slg_scale = 0;    /* which is for later steps */
+    request.strength = 1;     /* of a part of so few steps none may be left */
+    request.steps = 1;
+    if (sg_engine_check_request(s->engine, &request, &why)) request.steps = 2; /* a schedule may begin with two */
+    sg_progress_say(&s->progress, "warming up: a step and a latent frame that count for no arm");
+    sg_progress_render(&s->progress, 0, 0, NULL);
+    x->now = x->arm;
+    return render_part(x, &request, SG_ARM_CHUNK, &x->warm_up, e);
 }
 
 static sg_status keep_counts(sg_arm_result *r, const sg_engine *engine, sg_error *e)
@@ -277,32 +260,23 @@ static sg_status keep_counts(sg_arm_result *r, const sg_engine *engine, sg_error
     return SG_OK;
 }
 
-/* To look is to wait for the device, which keeps it from replaying steps: errors are of a render that is not timed. */
-static sg_status measure_errors(sg_arm_run *x, sg_error *e)
-{
-    sg_report report;
-    sg_error  why = {0};
-    if (!x->now->now.request.attention.on_end || x->session.info.synchronous || x->now->now.forecast.last == 0)
-        return SG_OK;
-    sg_progress_say(&x->session.progress, "%s once more, for the error of its attention", x->now->arm->name);
-    sg_progress_render(&x->session.progress, 0, 0, &x->now->now.plan);
-    x->errors_only = true;
-    const sg_status status = render(x, true, &report, &why);
-    x->errors_only = false;
-    if (status == SG_OK || (status == SG_E_CANCELLED && !sg_interrupt_asked())) return SG_OK;
-    return sg_error_set(e, status, "%s", why.text);
-}
-
 sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e)
 {
-    sg_report report;
+    const bool first = x->round == 0, synchronous = x->session.info.synchronous;
+    sg_request request = r->now.request;
+    sg_report  report;
     x->now = r;
-    SG_TRY(render(x, x->session.info.synchronous && x->round == 0, &report, e));
-    if (x->rounds) r->times.total[x->round] = report.total_seconds - (x->round == 0 ? r->error.seconds : 0) - x->aside;
-    if (x->round > 0) return SG_OK;
+    if (!first || !synchronous) request.attention.on_end = NULL;
+    SG_TRY(render_part(x, &request, SG_ARM_WHOLE, &report, e));
+    if (x->rounds) r->times.total[x->round] = report.total_seconds - (first ? r->error.seconds : 0) - x->aside;
+    if (!first) return SG_OK;
     r->report = report;
     SG_TRY(keep_counts(r, x->session.engine, e));
-    return measure_errors(x, e);
+    if (!r->now.request.attention.on_end || synchronous || r->now.forecast.last == 0) return SG_OK;
+    /* To look is to wait for the device, which keeps it from replaying steps: errors are of a render that is not timed. */
+    sg_progress_say(&x->session.progress, "%s once more, for the error of its attention", r->arm->name);
+    sg_progress_render(&x->session.progress, 0, 0, &r->now.plan);
+    return render_part(x, &r->now.request, SG_ARM_STEPS, &report, e);
 }
 
 /* ---- what came of it ---- */

@@ -29,6 +29,9 @@ typedef struct sg_arm_result {
     double *relative_l2, *cosine; /* to the first arm's latents, [steps]; NAN: there is nothing to compare with */
 } sg_arm_result;
 
+/* How far a render goes that counts for no arm: to the decoder, or to its first latent frame. */
+typedef enum sg_arm_part { SG_ARM_WHOLE, SG_ARM_STEPS, SG_ARM_CHUNK } sg_arm_part;
+
 typedef struct sg_arm_run {
     sg_session    session;
     sg_arms       arms;
@@ -43,8 +46,8 @@ typedef struct sg_arm_run {
     /* at work */
     sg_arm_result *now;
     size_t         round;
-    sg_sink       *sink;        /* NULL: no file is wanted */
-    bool           errors_only; /* nothing counts but the errors of attention */
+    sg_sink       *sink; /* NULL: no file is wanted */
+    sg_arm_part    part;
     double last_unit; /* when the last step or chunk was over, by a clock that stands still while arms are compared */
     double attention; /* seconds of attention until then */
     double aside;     /* seconds that were spent on comparing, not on the render */
