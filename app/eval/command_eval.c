@@ -48,17 +48,17 @@ static void say_start(sg_eval *v)
     sg_arm_run_say(&v->run, &v->run.arm->now.plan);
     say_same(v);
     if (v->rank.size > 1) snprintf(part, sizeof part, " (part %d of %d)", v->rank.rank + 1, v->rank.size);
-    sg_progress_say(v->progress, "%d prompt%s%s, %d each, by %d arm%s: %lld %s%s to be made", v->set.count,
+    sg_progress_say(v->progress, "%d prompt%s%s, %d each, by %d arm%s: %d %s%s to be made", v->set.count,
                     sg_plural(v->set.count), part, v->per_prompt, v->run.arms.count, sg_plural(v->run.arms.count),
-                    (long long)v->due, noun(v), sg_plural(v->due));
+                    v->due, noun(v), sg_plural(v->due));
 }
 
 static void say_end(sg_eval *v)
 {
     char took[32];
     sg_duration(took, sizeof took, v->start > 0 ? sg_seconds() - v->start : 0);
-    sg_progress_say(v->progress, "%s: %lld %s%s made, %lld failed, in %s", v->folder, (long long)v->done, noun(v),
-                    sg_plural(v->done), (long long)v->failed, took);
+    sg_progress_say(v->progress, "%s: %d %s%s made, %d failed, in %s", v->folder, v->done, noun(v), sg_plural(v->done),
+                    v->failed, took);
 }
 
 /* ---- the work ---- */
@@ -116,7 +116,7 @@ static sg_status finish(sg_eval *v, sg_error *e)
     }
     if (!v->failed) return sg_eval_similarity_status(v, &scored, e);
     return sg_error_set(e, v->failure == SG_E_ARG ? SG_E_MISMATCH : v->failure,
-                        "%s: %lld %s%s failed; the same command tries again", v->folder, (long long)v->failed, made,
+                        "%s: %d %s%s failed; the same command tries again", v->folder, v->failed, made,
                         sg_plural(v->failed));
 }
 

@@ -40,7 +40,7 @@ typedef struct sg_eval {
     sg_progress *progress; /* the run's */
     sg_eval_pictures pictures;
     sg_eval_log      log;
-    int64_t          due, done, failed; /* clips of this run: to be made when it began, and made since */
+    int              due, done, failed; /* clips of this run: to be made when it began, and made since */
     double           start;             /* of the first of them, seconds */
     int              moved;             /* entries whose size the model cannot render, so that the nearest is taken */
     char             first_moved[160];  /* what became of the first of them */

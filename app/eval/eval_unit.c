@@ -164,14 +164,14 @@ static sg_status log_failed(const work *w, const sg_error *why, sg_error *e)
 
 static void say_row(sg_eval *v, int prompt, int arm)
 {
-    const int64_t made = v->done + v->failed;
-    char          left[48] = "", duration[32], text[48];
+    const int made = v->done + v->failed;
+    char      left[48] = "", duration[32], text[48];
     if (made)
         snprintf(
             left, sizeof left, ", %s left",
             sg_duration(duration, sizeof duration, (sg_seconds() - v->start) / (double)made * (double)(v->due - made)));
-    sg_progress_row(v->progress, false, "%lld/%lld %ss, %lld failed%s: %.40s, %s", (long long)made, (long long)v->due,
-                    sg_clip_noun(v->run.shared.request.frames), (long long)v->failed, left, v->run.arms.arm[arm].name,
+    sg_progress_row(v->progress, false, "%d/%d %ss, %d failed%s: %.40s, %s", made, v->due,
+                    sg_clip_noun(v->run.shared.request.frames), v->failed, left, v->run.arms.arm[arm].name,
                     sg_show_(text, sizeof text, v->set.prompt[prompt].text));
 }
 
