@@ -30,7 +30,6 @@ typedef struct sg_comparison {
     json_t          *settings; /* of all arms; owned, as the next are */
     json_t          *arm_settings[SG_ARMS_MAX];
     json_t          *attention[SG_ARMS_MAX]; /* sg_report_attention of the first round */
-    uint8_t         *frames;                 /* of all arms */
     char            *folder;
     bool             made; /* the folder was created, and is removed unless it is filled */
     int              files;
