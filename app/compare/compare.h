@@ -9,45 +9,49 @@
 
 #include <limits.h>
 
+/* a and b are places of arms that ran the same. */
 typedef struct sg_same_kernel {
-    int  a, b; /* places of arms */
+    int  a, b;
     char why[512];
 } sg_same_kernel;
 
-/* A clip or a picture of the folder on its way. */
+/* This is a clip or a picture of the folder on its way. name is within the folder; clip borrows path and settings from here.
+ * picture is what it shows, or NULL where it shows frames of arms. */
 typedef struct sg_compare_file {
-    char            name[SG_ARM_NAME + 8]; /* in the folder */
+    char            name[SG_ARM_NAME + 8];
     char            path[PATH_MAX];
-    sg_clip         clip;     /* path and settings are those here */
-    const sg_image *picture;  /* what it shows; NULL: frames of arms */
-    char           *settings; /* owned */
+    sg_clip         clip;
+    const sg_image *picture;
+    char           *settings;
     sg_sink        *sink;
 } sg_compare_file;
 
+/* plan is that of the arm that needs most. settings are what all arms have, arm_settings what an arm has; attention is
+ * sg_report_attention of the first round. These and folder are owned. made says that the folder was created here, and is
+ * removed unless it is filled. file has the clips of the arms first; side, sheet and picture point into it, and are NULL where
+ * there is none. rgb has each arm's frames, of which the collage is made. */
 typedef struct sg_comparison {
     sg_arm_run       run;
-    sg_plan          plan;     /* of the arm that needs most */
-    json_t          *settings; /* of all arms; owned, as the next are */
-    json_t          *arm_settings[SG_ARMS_MAX];
-    json_t          *attention[SG_ARMS_MAX]; /* sg_report_attention of the first round */
+    sg_plan          plan;
+    json_t          *settings, *arm_settings[SG_ARMS_MAX], *attention[SG_ARMS_MAX];
     char            *folder;
-    bool             made; /* the folder was created, and is removed unless it is filled */
+    bool             made;
     int              files;
-    sg_compare_file  file[SG_ARMS_MAX + 2 + SG_IMAGES]; /* the arms' come first */
-    sg_compare_file *side, *sheet, *picture[SG_IMAGES]; /* those of file; NULL: there is none */
-    const uint8_t   *rgb[SG_ARMS_MAX];                  /* frames of an arm */
-    sg_collage       collage;                           /* of these */
+    sg_compare_file  file[SG_ARMS_MAX + 2 + SG_IMAGES];
+    sg_compare_file *side, *sheet, *picture[SG_IMAGES];
+    const uint8_t   *rgb[SG_ARMS_MAX];
+    sg_collage       collage;
     int              same_count;
     sg_same_kernel   same[SG_ARMS_MAX * (SG_ARMS_MAX - 1) / 2];
 } sg_comparison;
 
 /* Writes a clip of each arm, side.mp4, frames.png, report.json (report_arms.h) and report.html into s->output, all at the
- * end. SG_E_ARG, before any heavy work, if two arms would run the same kernels throughout. SG_E_MISMATCH, after all
- * files are written, if two arms turn out to have done so. */
+ * end. Returns SG_E_ARG, before any heavy work, if two arms would run the same kernels throughout, and SG_E_MISMATCH, after
+ * all files are written, if two arms turn out to have done so. */
 sg_status sg_compare_arms(const sg_settings *s, sg_error *e) SG_MUST_USE;
 
-/* Chooses and checks all names. c has request and arms; it gets the folder, the files and the collage. folder NULL:
- * "compare-" and the seed. SG_E_ARG or SG_E_FILE. */
+/* Chooses and checks all names. c has request and arms; it gets the folder, the files and the collage. Where folder is NULL
+ * its name is "compare-" and the seed. Returns SG_E_ARG or SG_E_FILE. */
 sg_status sg_compare_files_name(sg_comparison *c, const char *folder, sg_error *e) SG_MUST_USE;
 
 /* Returns the memory that writing takes. */
@@ -57,7 +61,7 @@ size_t sg_compare_files_bytes(const sg_comparison *c);
  * whole before the first of them takes its name. */
 sg_status sg_compare_files_write(sg_comparison *c, const char *json, sg_error *e) SG_MUST_USE;
 
-/* Removes the folder if it was made and not filled. */
-void sg_compare_files_close(sg_comparison *c); /* zero is fine */
+/* Removes the folder if it was made and not filled. c may be zero. */
+void sg_compare_files_close(sg_comparison *c);
 
 #endif

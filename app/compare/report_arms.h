@@ -62,16 +62,16 @@
 
 #include "compare.h"
 
-/* Fills same: pairs whose layers all ran the same kernel without leaving anything out, or whose latents are equal. */
+/* Fills same with the pairs whose layers all ran the same kernel without leaving anything out, or whose latents are equal. */
 void sg_arms_find_same(sg_comparison *c);
 
 /* Fills speed of all arms, and times.shared, from times and count. */
 void sg_arms_find_speed(sg_comparison *c);
 
-/* The caller owns *out. SG_E_MEMORY. */
+/* Makes the report, which the caller owns. Returns SG_E_MEMORY. */
 sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e) SG_MUST_USE;
 
-/* On stdout: a sentence for each arm but the first, then a table. */
+/* Prints a sentence for each arm but the first, then a table, on stdout. */
 void sg_report_arms_table(const sg_comparison *c);
 
 #endif

@@ -36,62 +36,67 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Of an arm and the first. Zero but for rounds to begin with. */
+/* This compares an arm with the first; it is zero but for rounds to begin with. own is the seconds of own steps of the first
+ * arm and of this one. shared_squares is the sum of w r^2, weight and weights_squared are the sums of w and of w^2. own_squares
+ * is that of own steps around their means over the rounds, and ratio is over own steps: r, a mean over the rounds. unknown says
+ * that an own step has no time. */
 typedef struct sg_pace {
     int        rounds;
     int        own_steps, shared_units;
-    double     own[2];                  /* seconds of the first arm and of this one */
-    double     shared_squares;          /* sum of w r^2 */
-    double     weight, weights_squared; /* sums of w and of w^2 */
-    double     own_squares;             /* around their means over the rounds */
-    sg_running ratio;                   /* of own steps: r, a mean over the rounds */
-    bool       unknown;                 /* an own step without a time */
+    double     own[2];
+    double     shared_squares, weight, weights_squared, own_squares;
+    sg_running ratio;
+    bool       unknown;
 } sg_pace;
 
 /* Takes up the seconds of one unit in each round: first[0], first[stride], ... A shared unit without a time is left out. */
 void sg_pace_add_own(sg_pace *p, const double *first, const double *arm, size_t stride);
 void sg_pace_add_shared(sg_pace *p, const double *first, const double *arm, size_t stride);
 
-double sg_pace_noise(const sg_pace *p); /* q; NAN: unknown */
+/* Returns q, or NAN where it is unknown. */
+double sg_pace_noise(const sg_pace *p);
 
-/* Of own work with so many seconds of shared work. mean: NAN where there is no speed-up; low and high: NAN where the noise is
- * unknown. */
+/* Returns the speed-up of own work with so many seconds of shared work. Its mean is NAN where there is no speed-up, and low and
+ * high are NAN where the noise is unknown. */
 sg_interval sg_speedup_of(const sg_pace *p, double shared_seconds);
 
-/* v, with no mean where 1.00 lies within it or it has no bounds. */
+/* Returns v, with no mean where 1.00 lies within it or it has no bounds. */
 sg_interval sg_speedup_clear(sg_interval v);
 
-/* "1.32x, 1.27 to 1.38" or "not distinguishable in time". Returns text. */
+/* Writes "1.32x, 1.27 to 1.38" or "not distinguishable in time". Returns text. */
 const char *sg_speedup_text(char *text, size_t size, const sg_interval *v);
 
 /* ---- the renders of one arm ---- */
 
+/* total, [rounds], step and attention, [rounds][steps], and decode, [rounds][chunks], are seconds; chunks are of latent frames.
+ * attention is NAN where it is unknown. shared, [steps], says which steps ran the first arm's kernels; in the first arm all
+ * did. */
 typedef struct sg_arm_times {
-    int     rounds, steps, chunks; /* chunks: of latent frames */
-    double *total;                 /* [rounds]; seconds, as all below */
-    double *step, *attention;      /* [rounds][steps]; attention: NAN: unknown */
-    double *decode;                /* [rounds][chunks] */
-    bool   *shared;                /* [steps]: it ran the first arm's kernels; of the first arm itself true */
+    int     rounds, steps, chunks;
+    double *total, *step, *attention, *decode;
+    bool   *shared;
 } sg_arm_times;
 
-/* All zero. SG_E_MEMORY; the caller frees, after a failure too. */
+/* Makes room for times, which are all zero. Returns SG_E_MEMORY. The caller frees, after a failure too; t may be zero then. */
 sg_status sg_arm_times_make(sg_arm_times *t, int rounds, int steps, int chunks, sg_error *e) SG_MUST_USE;
-void      sg_arm_times_free(sg_arm_times *t); /* zero is fine */
+void      sg_arm_times_free(sg_arm_times *t);
 
+/* noise is q of the total, or NAN where it is unknown; shared_steps counts the steps that ran the first arm's kernels. */
 typedef struct sg_arm_speed {
     sg_interval total, denoise, attention;
-    double      noise;        /* q of total; NAN: unknown */
-    int         shared_steps; /* steps that ran the first arm's kernels */
+    double      noise;
+    int         shared_steps;
 } sg_arm_speed;
 
-/* Of arm k of count, of which 0 is the first; rounds and chunks are the same in all. An arm with another number of steps than
+/* Compares arm k of count with arm 0, the first; rounds and chunks are the same in all. An arm with another number of steps than
  * the first shares none. Nothing is known where memory is short. */
 sg_arm_speed sg_arm_speed_of(const sg_arm_times *const *arm, int count, int k);
 
-/* Returns the mean over the rounds of a unit's seconds; unit -1: of their sum over all units. of: [rounds][units], of t. */
+/* Returns the mean over the rounds of a unit's seconds or, of unit -1, of their sum over all units. `of`, [rounds][units], is a
+ * member of t. */
 double sg_arm_times_mean(const sg_arm_times *t, const double *of, int units, int unit);
 
-/* The same of a whole render. */
+/* Does the same for the whole render. */
 double sg_arm_times_total(const sg_arm_times *t);
 
 #endif

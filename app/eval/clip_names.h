@@ -11,22 +11,23 @@
 
 #include "prompt_set.h"
 
-enum { SG_CLIP_STEM = 224, SG_CLIP_NAME = 256 }; /* bytes of a prompt in a name; of a whole name with its NUL */
+/* These are the bytes of a prompt in a name, and of a whole name with its NUL. */
+enum { SG_CLIP_STEM = 224, SG_CLIP_NAME = 256 };
 
+/* twin is 0, or the number among those of the same name, from 2; first is the index of the first clip. */
 typedef struct sg_clip_name {
     char stem[SG_CLIP_STEM + 1];
-    int  twin;  /* 0, or its number among those of the same name, from 2 */
-    int  first; /* index of its first clip */
+    int  twin, first;
 } sg_clip_name;
 
-/* Names for per_prompt clips, at most 1000, of each entry, [set->count]. They depend on the whole set and on nothing
- * else, so all ranks agree. SG_E_MEMORY. The caller frees. */
+/* Makes names for per_prompt clips, at most 1000, of each entry, [set->count]. They depend on the whole set and on nothing
+ * else, so all ranks agree. Returns SG_E_MEMORY. The caller frees. */
 sg_status sg_clip_names_make(sg_clip_name **out, const sg_prompt_set *set, int per_prompt, sg_error *e) SG_MUST_USE;
 
-/* The name of clip k < per_prompt; ending is at most 8 bytes, as ".mp4". */
+/* Writes the name of clip k < per_prompt; ending is at most 8 bytes, as ".mp4". */
 void sg_clip_name_write(char out[SG_CLIP_NAME], const sg_clip_name *n, int k, const char *ending);
 
-/* A prompt's safe stem alone. Bytes that are not UTF-8 become "_". */
+/* Writes a prompt's safe stem alone. Bytes that are not UTF-8 become "_". */
 void sg_clip_stem(char out[SG_CLIP_STEM + 1], const char *prompt);
 
 #endif

@@ -11,40 +11,50 @@
 #define SG_EVAL_FORMAT "sparge-gen eval"
 #define SG_EVAL_MANIFEST "manifest.json"
 
-/* What clips may be made from: the pictures of sg_pictures, and a video. */
+/* A clip may be made from these: the pictures of sg_pictures, and a video. */
 enum { SG_EVAL_VIDEO = SG_IMAGES, SG_EVAL_INPUTS };
 
-/* The inputs of the entry at work, and what is known of all: eval_pictures.h. */
+/* now and video are inputs of the entry at work, and hash and what follows it tells of all entries (eval_pictures.h). path is
+ * where they were read, or empty where there is none. read says that the pictures are there, whole. video_size is the width,
+ * height and frames that the video was read for. `of` is the entry that took them; -1 means none. hash, [set.count], is of the
+ * files, and 0 where there is none; it is owned. any says that an entry has a picture, and any_start that one has a video, or a
+ * picture, to start from. */
 typedef struct sg_eval_pictures {
     sg_pictures    now;
     sg_video_input video;
-    char           path[SG_EVAL_INPUTS][PATH_MAX]; /* where they were read; empty: none */
-    bool           read;                           /* the pictures are there, whole */
-    int            video_size[3];                  /* width, height and frames that the video was read for */
-    int            of;                             /* the entry that took them; -1: none */
-    uint64_t (*hash)[SG_EVAL_INPUTS];              /* of the files, [set.count]; owned; 0: none */
-    bool any, any_start;                           /* an entry has a picture; a video, or a picture, to start from */
+    char           path[SG_EVAL_INPUTS][PATH_MAX];
+    bool           read;
+    int            video_size[3];
+    int            of;
+    uint64_t (*hash)[SG_EVAL_INPUTS];
+    bool any, any_start;
 } sg_eval_pictures;
 
+/* folder is that of --out, and clip is what the manifest says of --clip, or NULL where it was not asked for; both are owned,
+ * and so is names, [set.count]. list is that of the arms. The run's session has no pictures, which come with entries, and its
+ * shared request is of all entries; progress is the session's. due clips are to be made when the run begins, and done and
+ * failed were made since; start is when the first of them began, in seconds. moved counts the entries whose size the model
+ * cannot render, so that the nearest is taken, and first_moved tells what became of the first of them. failure is that of the
+ * clip that failed last. */
 typedef struct sg_eval {
     const sg_settings *settings;
-    char              *folder; /* --out; owned */
+    char              *folder;
     sg_rank            rank;
     int                threads;
-    json_t            *clip; /* what the manifest says of --clip; owned; NULL: not asked for */
+    json_t            *clip;
     sg_prompt_set      set;
-    sg_clip_name      *names; /* [set.count]; owned */
+    sg_clip_name      *names;
     int                per_prompt;
-    const char        *list; /* of arms */
-    sg_arm_run   run; /* whose session has no pictures, which come with entries; its shared request is of all entries */
-    sg_progress *progress; /* the run's */
-    sg_eval_pictures pictures;
-    sg_eval_log      log;
-    int              due, done, failed; /* clips of this run: to be made when it began, and made since */
-    double           start;             /* of the first of them, seconds */
-    int              moved;             /* entries whose size the model cannot render, so that the nearest is taken */
-    char             first_moved[160];  /* what became of the first of them */
-    sg_status        failure;           /* of the last that failed */
+    const char        *list;
+    sg_arm_run         run;
+    sg_progress       *progress;
+    sg_eval_pictures   pictures;
+    sg_eval_log        log;
+    int                due, done, failed;
+    double             start;
+    int                moved;
+    char               first_moved[160];
+    sg_status          failure;
 } sg_eval;
 
 /* Does everything before the first render: reads, checks and opens, and creates the folders. v is zero but for
@@ -52,19 +62,20 @@ typedef struct sg_eval {
 sg_status sg_eval_open(sg_eval *v, sg_error *e) SG_MUST_USE;
 void      sg_eval_close(sg_eval *v);
 
-/* The request of this clip, without the attention. Its pictures stay until the next call; where they fail, all else is set. */
+/* Makes the request of this clip, without the attention. Its pictures stay until the next call; where they fail, all else is
+ * set. */
 sg_status sg_eval_request(sg_request *out, sg_eval *v, int prompt, int clip, sg_error *e) SG_MUST_USE;
 
-/* The size of p's clips, its frames and strength; all else as usual. */
+/* Returns a request with the size, the frames and the strength of p's clips; all else is as usual. */
 sg_request sg_eval_sized(const sg_eval *v, const sg_prompt *p);
 
-/* Of the clips of this entry. */
+/* Returns how many frames the clips of this entry have. */
 int sg_eval_frames(const sg_eval *v, int prompt);
 
-/* Whether all entries have clips of one frame. */
+/* Tells whether all entries have clips of one frame. */
 bool sg_eval_makes_images(const sg_eval *v);
 
-/* Whether this rank makes such clips of all arms. */
+/* Tells whether this rank makes the clips of this unit. */
 bool sg_eval_takes(const sg_eval *v, int prompt, int clip);
 
 /* Renders the missing clips of a unit. A failure of one clip is logged and is no failure of the unit, but SG_E_FILE,

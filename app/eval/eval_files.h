@@ -11,29 +11,31 @@
 
 #include <limits.h>
 
-enum { SG_EVAL_NAME_BYTES = SG_ARM_NAME + SG_CLIP_NAME + 64 }; /* of a name within the folder */
+/* A name within the folder has fewer bytes. */
+enum { SG_EVAL_NAME_BYTES = SG_ARM_NAME + SG_CLIP_NAME + 64 };
 
-/* SG_E_ARG if an arm's folder would have another file's name. */
+/* Returns SG_E_ARG if an arm's folder would have another file's name. */
 sg_status sg_eval_files_check(const sg_eval *v, sg_error *e) SG_MUST_USE;
 
 /* These write full paths. They return the name within the evaluation's folder, which is the end of path. */
 const char *sg_eval_clip_path(char path[PATH_MAX], const sg_eval *v, int prompt, int clip, int arm);
 const char *sg_eval_picture_path(char path[PATH_MAX], const sg_eval *v, int prompt, int clip, int arm);
 
-/* The same of the picture that an entry's clips begin or end with. */
+/* Does the same for the picture that an entry's clips begin or end with. */
 const char *sg_eval_image_path(char path[PATH_MAX], const sg_eval *v, int prompt, int image);
 
-/* Creates the folders of all arms. SG_E_FILE. */
+/* Creates the folders of all arms, and those of the entries' pictures. Returns SG_E_FILE. */
 sg_status sg_eval_folders_make(const sg_eval *v, sg_error *e) SG_MUST_USE;
 
 /* Removes files that a killed run left, of units that this rank renders or that are done: temporary files of clips, and
  * frames. */
 void sg_eval_files_clean(const sg_eval *v);
 
-/* The frames of a unit's first arm, of r's size. SG_E_FILE. */
+/* Writes the frames of a unit's first arm, which have r's size. Returns SG_E_FILE. */
 sg_status sg_eval_frames_save(const sg_eval *v, int prompt, int clip, const sg_request *r, const uint8_t *rgb,
                               sg_error *e) SG_MUST_USE;
-/* SG_E_FILE or SG_E_FORMAT when they are not there, of another size, or damaged. */
+
+/* Reads them. Returns SG_E_FILE or SG_E_FORMAT when they are not there, of another size, or damaged. */
 sg_status sg_eval_frames_load(const sg_eval *v, int prompt, int clip, const sg_request *r, uint8_t *rgb,
                               sg_error *e) SG_MUST_USE;
 void      sg_eval_frames_remove(const sg_eval *v, int prompt, int clip);

@@ -13,35 +13,40 @@
 
 typedef enum sg_eval_state { SG_EVAL_MISSING, SG_EVAL_FAILED, SG_EVAL_DONE } sg_eval_state;
 
+/* state is [prompts][per_prompt][arms], of sg_eval_state. fd and path are the own file's; fd is -1 where there is none, and
+ * before all else. cut says that an incomplete last line was removed. */
 typedef struct sg_eval_log {
     int      prompts, per_prompt, arms;
-    uint8_t *state; /* [prompts][per_prompt][arms], sg_eval_state */
-    int      fd;    /* of the own file; -1: none */
+    uint8_t *state;
+    int      fd;
     char     path[PATH_MAX];
-    bool     cut; /* an incomplete last line was removed */
-} sg_eval_log;    /* .fd is -1 before all else */
+    bool     cut;
+} sg_eval_log;
 
-/* Of so many clips, all missing. SG_E_ARG for more than 2^28, SG_E_MEMORY. The caller closes, after a failure too. */
+/* Makes the log of so many clips, all missing. Returns SG_E_ARG for more than 2^28, or SG_E_MEMORY. The caller closes, after a
+ * failure too. */
 sg_status sg_eval_log_make(sg_eval_log *l, int prompts, int per_prompt, int arms, sg_error *e) SG_MUST_USE;
 
-/* Reads the states from all files in the folder. SG_E_FORMAT, with file and line, for a line that is not of this
- * evaluation; SG_E_FILE, SG_E_MEMORY. */
+/* Reads the states from all files in the folder. Returns SG_E_FORMAT, with file and line, for a line that is not of this
+ * evaluation, SG_E_FILE or SG_E_MEMORY. */
 sg_status sg_eval_log_read(sg_eval_log *l, const char *folder, sg_error *e) SG_MUST_USE;
 
 /* Opens the rank's own file for writing, which no other process may have open, and removes an incomplete last line.
- * SG_E_FILE. */
+ * Returns SG_E_FILE. */
 sg_status sg_eval_log_open(sg_eval_log *l, const char *folder, const sg_rank *r, sg_error *e) SG_MUST_USE;
 
-/* Returns what every line begins with. NULL: no memory. */
+/* Returns what every line begins with, or NULL where there is no memory. */
 json_t *sg_eval_line(const char *arm, int arm_index, int prompt, int clip, const char *status, const char *text);
 
-/* Takes the line of a clip, writes it and flushes it to the disk. After SG_E_FILE none of it is written. SG_E_MEMORY, also
- * where line is NULL. */
+/* Takes the line of a clip, writes it and flushes it to the disk. After SG_E_FILE none of it is written. Returns
+ * SG_E_MEMORY also where line is NULL. */
 sg_status sg_eval_log_add(sg_eval_log *l, json_t *line, sg_error *e) SG_MUST_USE;
 
 uint8_t *sg_eval_log_state(const sg_eval_log *l, int prompt, int clip, int arm);
-bool     sg_eval_log_done(const sg_eval_log *l, int prompt, int clip); /* by all arms */
-size_t   sg_eval_log_count(const sg_eval_log *l, sg_eval_state s);
-void     sg_eval_log_close(sg_eval_log *l);
+
+/* Tells whether all arms have done this clip. */
+bool   sg_eval_log_done(const sg_eval_log *l, int prompt, int clip);
+size_t sg_eval_log_count(const sg_eval_log *l, sg_eval_state s);
+void   sg_eval_log_close(sg_eval_log *l);
 
 #endif

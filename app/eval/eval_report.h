@@ -28,14 +28,14 @@
 #include "progress.h"
 #include "status.h"
 
-/* Whether DIR/summary.csv, DIR/summary.json and DIR/report.html may be written: SG_E_FILE; SG_E_ARG where one of them is an
- * input. */
+/* Checks whether DIR/summary.csv, DIR/summary.json and DIR/report.html may be written. Returns SG_E_FILE, or SG_E_ARG where one of
+ * them is an input. */
 sg_status sg_eval_report_check(const char *directory, sg_error *e) SG_MUST_USE;
 
 /* Reads DIR/manifest.json, of which format and arms have to be there, and all DIR/results*.jsonl; writes DIR/summary.csv,
  * DIR/summary.json and DIR/report.html, each whole or not at all. To p, unless it is NULL, it says what each arm but the first
- * is over all prompts: a sentence for each, then a line of score and one of time for each. SG_E_FORMAT with file, line and
- * member for what is not sound, SG_E_FILE, SG_E_MEMORY. */
+ * is over all prompts: a sentence for each, then a line of score and one of time for each. Returns SG_E_FORMAT with file, line
+ * and member for what is not sound, SG_E_FILE or SG_E_MEMORY. */
 sg_status sg_eval_report(const char *directory, sg_progress *p, sg_error *e) SG_MUST_USE;
 
 #endif

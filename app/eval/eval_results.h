@@ -37,11 +37,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-    SG_EVAL_LINE_VERSION = 2,
-    SG_EVAL_PLACES = 1 << 20, /* prompts, and clips of each, at most */
-    SG_EVAL_GROUPS = 256      /* at most */
-};
+/* There are at most so many prompts and clips of each, and so many groups. */
+enum { SG_EVAL_LINE_VERSION = 2, SG_EVAL_PLACES = 1 << 20, SG_EVAL_GROUPS = 256 };
 
 /* These are over the frames of a clip. INFINITY means that frames are equal. */
 typedef struct sg_eval_score {
@@ -59,23 +56,23 @@ typedef struct sg_eval_picture {
 } sg_eval_picture;
 
 /* This is a clip by one arm. Unknown numbers are NAN, an unknown seed is -1, unknown strings are NULL; strings are
- * UTF-8, and held holds them. A clip that is not done failed. Once it is scored, what CLIP says of such clips is
- * known. */
+ * UTF-8, and held holds them. name is the arm's, and version is that of the line. groups is a list of strings, or NULL. A clip
+ * that is not done failed. Once it is scored, what CLIP says of such clips is known. steps_computed are those that the step cache
+ * did not extrapolate. The clip stands in file `source`, in this line, from 1. */
 typedef struct sg_eval_clip {
-    int             version; /* of its line */
+    int             version;
     int             prompt, clip, arm;
     bool            done, scored;
-    const char     *name; /* of the arm */
-    const char     *text, *file, *picture, *error;
+    const char     *name, *text, *file, *picture, *error;
     sg_eval_picture image[SG_IMAGES], video;
-    const json_t   *groups; /* a list of strings, or NULL */
+    const json_t   *groups;
     int64_t         seed;
     double          width, height, frames, black, frozen, non_finite, strength;
     sg_eval_seconds seconds;
     sg_eval_score   psnr, ssim, ms_ssim;
     double          flicker, sharpness, clipsim, clip_t, clip_score, density;
-    double          steps, steps_computed; /* computed: those that the step cache did not extrapolate */
-    int             source, line;          /* where it stands: a file, and its line from 1 */
+    double          steps, steps_computed;
+    int             source, line;
     json_t         *held;
 } sg_eval_clip;
 
@@ -97,13 +94,13 @@ typedef enum sg_eval_kind { SG_EVAL_NONE, SG_EVAL_MEAN, SG_EVAL_CHANGE, SG_EVAL_
 
 /* key is that of lines, summary and page; "a.b" is member b of member a. Lines of version 1 may have `was` instead.
  * at is the offset in sg_eval_clip of a double or an sg_eval_score; a line with a value beyond lo and hi is refused.
- * Scores and judgements have a name for people, with so many digits and a unit, which begins with its space. */
+ * flags are of sg_eval_flag. Scores and judgements have a name for people, with so many digits and a unit, which begins with its space. */
 typedef struct sg_eval_figure {
     const char  *key;
     size_t       at;
     double       lo, hi;
     sg_eval_kind kinds;
-    unsigned     flags; /* of sg_eval_flag */
+    unsigned     flags;
     const char  *name;
     int          digits;
     const char  *unit, *was;
@@ -115,22 +112,22 @@ extern const sg_eval_figure sg_eval_figures[];
 /* This is where the clip has the figure: one double, or three of a score. */
 const double *sg_eval_values(const sg_eval_figure *f, const sg_eval_clip *c);
 
-/* clip[count] is sorted by prompt, clip and arm, and has each once; source[sources] is sorted by d_name. Zero is
- * none. */
+/* clip[count] is sorted by prompt, clip and arm, and has each once; source[sources] is sorted by d_name. There is room
+ * for so many clips. Zero is none. */
 typedef struct sg_eval_results {
     int             count, sources;
-    size_t          room; /* for clips */
+    size_t          room;
     sg_eval_clip   *clip;
     struct dirent **source;
 } sg_eval_results;
 
-/* Is this the name of such a file: results*.jsonl? */
+/* Tells whether such a file has this name, which matches results*.jsonl. */
 bool sg_eval_results_owns(const char *name);
 
 /* Reads all of them in a folder, sorted by name; none is no error. Of several lines for one clip of one arm the last
  * that is done counts, or the last; and the last that is scored, unless the same file has the clip done again after
- * it. SG_E_FORMAT tells file, line and member: of JSON that is not sound, a value of another type or out of bounds, a
- * path that leaves the folder; SG_E_FILE, SG_E_MEMORY. Takes memory in proportion to the files. The caller closes,
+ * it. Returns SG_E_FORMAT, with file, line and member, for JSON that is not sound, a value of another type or out of bounds, or
+ * a path that leaves the folder, SG_E_FILE or SG_E_MEMORY. Takes memory in proportion to the files. The caller closes,
  * after a failure too. */
 sg_status sg_eval_results_open(sg_eval_results *out, const char *directory, sg_error *e) SG_MUST_USE;
 void      sg_eval_results_close(sg_eval_results *r);
@@ -138,14 +135,14 @@ void      sg_eval_results_close(sg_eval_results *r);
 /* Returns the clip's place in the results, or -1. */
 int sg_eval_results_find(const sg_eval_results *r, int prompt, int clip, int arm);
 
-/* Reads one line without its newline, of so many bytes; messages name file and line. *out is to be freed in any case.
- * */
+/* Reads one line without its newline, of so many bytes; messages name file and line. *out is to be freed in any
+ * case. */
 sg_status sg_eval_line_read(sg_eval_clip *out, const char *text, size_t size, const char *file, int line,
                             sg_error *e) SG_MUST_USE;
 void      sg_eval_clip_free(sg_eval_clip *c);
 
-/* Does a relative path stay within its folder, read as a file's or as an address: no empty part, "." or "..", no control
- * character or backslash, no scheme. */
+/* Tells whether a relative path stays within its folder, read as a file's or as an address: it has no empty part, "." or "..",
+ * no control character or backslash, and no scheme. */
 bool sg_eval_path_stays(const char *path);
 
 #endif

@@ -10,7 +10,7 @@
 #include "eval_results.h"
 #include "interval.h"
 
-/* A column is of clips that are done: a figure of the table (eval_results.h), or a part of it, of one kind.
+/* A column is a figure of the table (eval_results.h), or a part of a score, of one kind, over the clips that are done.
  *
  *   mean      "psnr", "psnr_minimum", "psnr_p5": mean over the frames, the worst frame, the 5th percentile. Infinite
  *             PSNR, as of identical clips, is left out; where all are, the mean is infinite
@@ -25,30 +25,30 @@ typedef struct sg_eval_column {
     char                  name[48];
     const sg_eval_figure *figure;
     sg_eval_kind          kind;
-    int                   part; /* of a score */
+    int                   part;
     bool                  interval;
 } sg_eval_column;
 
 /* All but prompts counts clips. The prompts have a clip that is done. Of those done: paired are those that the first
  * arm has too, identical those whose every frame equals that one's, and black to non_finite those with such a frame.
- * */
+ * measure is [columns]. */
 typedef struct sg_eval_row {
     int          prompts, done, failed, paired, identical, black, frozen, non_finite;
-    sg_interval *measure; /* [columns] */
+    sg_interval *measure;
 } sg_eval_row;
 
 /* The groups are "all", then those of the results in the order in which they come; the columns are sorted by kind,
- * then as in the table. */
+ * then as in the table. row is [arms][groups], and measure [arms][groups][columns]. */
 typedef struct sg_eval_summary {
     int             arms, groups, columns;
     const char     *group[1 + SG_EVAL_GROUPS];
     sg_eval_column *column;
-    sg_eval_row    *row;     /* [arms][groups] */
-    sg_interval    *measure; /* [arms][groups][columns] */
+    sg_eval_row    *row;
+    sg_interval    *measure;
 } sg_eval_summary;
 
-/* The results' arms lie below arms, and are borrowed. SG_E_FORMAT for more than SG_EVAL_GROUPS groups, SG_E_MEMORY. The
- * caller closes, after a failure too. */
+/* Makes the summary of results whose arms lie below arms, and borrows them. Returns SG_E_FORMAT for more than SG_EVAL_GROUPS
+ * groups, or SG_E_MEMORY. The caller closes, after a failure too. */
 sg_status sg_eval_summary_make(sg_eval_summary *out, const sg_eval_results *r, int arms, sg_error *e) SG_MUST_USE;
 void      sg_eval_summary_close(sg_eval_summary *s);
 
