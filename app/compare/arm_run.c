@@ -178,8 +178,8 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
     return sg_interrupt_asked();
 }
 
-/* Which step of the first arm's stands where step does in the arm at work; -1: none. Of another number of steps only the
- * last ones are of the same noise. */
+/* Which step of the first arm's stands where step does in the arm at work; -1: none. Of another number of steps only
+ * the last ones are of the same noise. */
 static int step_of_first(const sg_arm_run *x, int step)
 {
     const int steps = x->now->steps, first = x->arm->steps;
@@ -273,7 +273,7 @@ sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e)
     r->report = report;
     SG_TRY(keep_counts(r, x->session.engine, e));
     if (!r->now.request.attention.on_end || synchronous || r->now.forecast.last == 0) return SG_OK;
-    /* To look is to wait for the device, which keeps it from replaying steps: errors are of a render that is not timed. */
+    /* To look is to wait for the device, which keeps it from replaying steps: errors are of a render without times. */
     sg_progress_say(&x->session.progress, "%s once more, for the error of its attention", r->arm->name);
     sg_progress_render(&x->session.progress, 0, 0, &r->now.plan);
     return render_part(x, &r->now.request, SG_ARM_STEPS, &report, e);

@@ -1,6 +1,6 @@
-/* arm_run.h - runs the arms of a prompt for the commands that have some: it sets them up, renders one arm after the other, times
- * and scores each render, and tells what came of it. The arms start from the same noise, and the others are compared with the
- * first arm's frames. */
+/* arm_run.h - runs the arms of a prompt for the commands that have some: it sets them up, renders one arm after the
+ * other, times and scores each render, and tells what came of it. The arms start from the same noise, and the others
+ * are compared with the first arm's frames. */
 #ifndef SG_ARM_RUN_H
 #define SG_ARM_RUN_H
 
@@ -12,11 +12,11 @@
 #include "sink.h"
 #include "speedup.h"
 
-/* An arm has settings and a clip, which is at work or was done last: they are in now. count is [steps][passes][layers] of that
- * clip, and report is what the engine says of it. rgb is [frames, height, width, 3] and borrowed; other arrays are owned. error
- * is how far attention was from dense attention in the first round. speed compares the arm with the first. latents are those
- * of the last step, or NULL where none are kept. relative_l2 and cosine, [steps], compare latents with the first arm's; NAN
- * means that there is nothing to compare with. */
+/* An arm has settings and a clip, which is at work or was done last: they are in now. count is [steps][passes][layers]
+ * of that clip, and report is what the engine says of it. rgb is [frames, height, width, 3] and borrowed; other arrays
+ * are owned. error is how far attention was from dense attention in the first round. speed compares the arm with the
+ * first. latents are those of the last step, or NULL where none are kept. relative_l2 and cosine, [steps], compare
+ * latents with the first arm's; NAN means that there is nothing to compare with. */
 typedef struct sg_arm_result {
     const sg_arm       *arm;
     sg_rendering        now;
@@ -36,13 +36,13 @@ typedef struct sg_arm_result {
 /* A render that counts for no arm stops before the decoder, or after its first chunk of latent frames. */
 typedef enum sg_arm_part { SG_ARM_WHOLE, SG_ARM_STEPS, SG_ARM_CHUNK } sg_arm_part;
 
-/* shared is what the arms have in common; its request is the prompt's. Each arm renders once in each of the rounds; 0 rounds
- * mean that nothing is timed. The arms render into frames. latents are the first arm's, [steps, c, f, y, x], or NULL where
- * none are kept. Both are owned.
+/* shared is what the arms have in common; its request is the prompt's. Each arm renders once in each of the rounds; 0
+ * rounds mean that nothing is timed. The arms render into frames. latents are the first arm's, [steps, c, f, y, x], or
+ * NULL where none are kept. Both are owned.
  *
- * At work, frames also go to the sink unless it is NULL. last_unit is when the last step or chunk was over, by a clock that
- * stands still while arms are compared; attention is the seconds of attention until then. aside is the seconds that were spent
- * on comparing and not on the render. */
+ * At work, frames also go to the sink unless it is NULL. last_unit is when the last step or chunk was over, by a clock
+ * that stands still while arms are compared; attention is the seconds of attention until then. aside is the seconds
+ * that were spent on comparing and not on the render. */
 typedef struct sg_arm_run {
     sg_session    session;
     sg_arms       arms;
@@ -62,9 +62,9 @@ typedef struct sg_arm_run {
     double         last_unit, attention, aside;
 } sg_arm_run;
 
-/* Opens the engine and sets up x's arms, after the session's inputs, if there are some. A size that was not asked for is the
- * model's, doubled until there are tokens to skip. Returns SG_E_ARG, SG_E_FILE or SG_E_FORMAT, which name the option or the
- * arm. The caller closes, after a failure too. */
+/* Opens the engine and sets up x's arms, after the session's inputs, if there are some. A size that was not asked for
+ * is the model's, doubled until there are tokens to skip. Returns SG_E_ARG, SG_E_FILE or SG_E_FORMAT, which name the
+ * option or the arm. The caller closes, after a failure too. */
 sg_status sg_arm_run_open(sg_arm_run *x, const sg_session_options *o, sg_error *e) SG_MUST_USE;
 void      sg_arm_run_close(sg_arm_run *x);
 
@@ -77,12 +77,12 @@ const char *sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a
 /* Prints what renders: the model, the size, each arm's attention and warnings about its thresholds. */
 void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan);
 
-/* Runs a step and a latent frame of the first arm, for r, that count for no arm: this reads the weights' pages, packs the
- * weights and encodes r's texts. Returns SG_E_CANCELLED on an interrupt. */
+/* Runs a step and a latent frame of the first arm, for r, that count for no arm: this reads the weights' pages, packs
+ * the weights and encodes r's texts. Returns SG_E_CANCELLED on an interrupt. */
 sg_status sg_arm_run_warm_up(sg_arm_run *x, const sg_request *r, sg_error *e) SG_MUST_USE;
 
-/* Gives the arms memory for so many clips of r's size: the first arms have one each, and all others share the last. What was
- * rendered is lost where there was too little. Returns SG_E_MEMORY. */
+/* Gives the arms memory for so many clips of r's size: the first arms have one each, and all others share the last.
+ * What was rendered is lost where there was too little. Returns SG_E_MEMORY. */
 sg_status sg_arm_run_reserve(sg_arm_run *x, int clips, const sg_request *r, sg_error *e) SG_MUST_USE;
 
 /* Renders arm r into its rgb, and into the sink. In the first round it keeps what attention did. */
@@ -98,13 +98,13 @@ sg_settings sg_arm_kept(const sg_arm_result *r);
 /* Returns the clip at path that has r's size and rate, and these settings. */
 sg_clip sg_arm_clip(const sg_arm_result *r, const char *path, const char *settings);
 
-/* Returns the share of the pairs of blocks that arm r computed in this layer of this step, where -1 stands for all. It is NAN
- * where nothing ran. */
+/* Returns the share of the pairs of blocks that arm r computed in this layer of this step, where -1 stands for all. It
+ * is NAN where nothing ran. */
 double sg_arm_density(const sg_arm_result *r, int step, int layer);
 
-/* Returns {seconds {total, text, encode, denoise, decode}, steps, skipped_steps [step, ...], density, sharpness, flicker, black, frozen},
- * and of an arm that was compared psnr, ssim, ms_ssim {mean, minimum, p5}: eval_results.h tells more. It is NULL where there
- * is no memory. */
+/* Returns {seconds {total, text, encode, denoise, decode}, steps, skipped_steps [step, ...], density, sharpness,
+ * flicker, black, frozen}, and of an arm that was compared psnr, ssim, ms_ssim {mean, minimum, p5}: eval_results.h
+ * tells more. It is NULL where there is no memory. */
 json_t *sg_arm_json(const sg_arm_result *r, bool first);
 
 #endif

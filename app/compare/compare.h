@@ -1,6 +1,6 @@
-/* compare.h - `sparge-gen compare --prompt`: each arm renders from the same noise, and one folder shows them: a clip of each
- * arm, side.mp4, frames.png, report.json, report.html; image.png and last-image.png where the clips begin and end with a
- * picture. */
+/* compare.h - `sparge-gen compare --prompt`: each arm renders from the same noise, and one folder shows them: a clip of
+ * each arm, side.mp4, frames.png, report.json, report.html; image.png and last-image.png where the clips begin and end
+ * with a picture. */
 #ifndef SG_COMPARE_H
 #define SG_COMPARE_H
 
@@ -15,8 +15,8 @@ typedef struct sg_same_kernel {
     char why[512];
 } sg_same_kernel;
 
-/* This is a clip or a picture of the folder on its way. name is within the folder; clip borrows path and settings from here.
- * picture is what it shows, or NULL where it shows frames of arms. */
+/* This is a clip or a picture of the folder on its way. name is within the folder; clip borrows path and settings from
+ * here. picture is what it shows, or NULL where it shows frames of arms. */
 typedef struct sg_compare_file {
     char            name[SG_ARM_NAME + 8];
     char            path[PATH_MAX];
@@ -27,9 +27,9 @@ typedef struct sg_compare_file {
 } sg_compare_file;
 
 /* plan is that of the arm that needs most. settings are what all arms have, arm_settings what an arm has; attention is
- * sg_report_attention of the first round. These and folder are owned. made says that the folder was created here, and is
- * removed unless it is filled. file has the clips of the arms first; side, sheet and picture point into it, and are NULL where
- * there is none. rgb has each arm's frames, of which the collage is made. */
+ * sg_report_attention of the first round. These and folder are owned. made says that the folder was created here, and
+ * is removed unless it is filled. file has the clips of the arms first; side, sheet and picture point into it, and are
+ * NULL where there is none. rgb has each arm's frames, of which the collage is made. */
 typedef struct sg_comparison {
     sg_arm_run       run;
     sg_plan          plan;
@@ -45,13 +45,13 @@ typedef struct sg_comparison {
     sg_same_kernel   same[SG_ARMS_MAX * (SG_ARMS_MAX - 1) / 2];
 } sg_comparison;
 
-/* Writes a clip of each arm, side.mp4, frames.png, report.json (report_arms.h) and report.html into s->output, all at the
- * end. Returns SG_E_ARG, before any heavy work, if two arms would run the same kernels throughout, and SG_E_MISMATCH, after
- * all files are written, if two arms turn out to have done so. */
+/* Writes a clip of each arm, side.mp4, frames.png, report.json (report_arms.h) and report.html into s->output, all at
+ * the end. Returns SG_E_ARG, before any heavy work, if two arms would run the same kernels throughout, and
+ * SG_E_MISMATCH, after all files are written, if two arms turn out to have done so. */
 sg_status sg_compare_arms(const sg_settings *s, sg_error *e) SG_MUST_USE;
 
-/* Chooses and checks all names. c has request and arms; it gets the folder, the files and the collage. Where folder is NULL
- * its name is "compare-" and the seed. Returns SG_E_ARG or SG_E_FILE. */
+/* Chooses and checks all names. c has request and arms; it gets the folder, the files and the collage. Where folder is
+ * NULL its name is "compare-" and the seed. Returns SG_E_ARG or SG_E_FILE. */
 sg_status sg_compare_files_name(sg_comparison *c, const char *folder, sg_error *e) SG_MUST_USE;
 
 /* Returns the memory that writing takes. */

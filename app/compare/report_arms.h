@@ -1,7 +1,7 @@
 /* report_arms.h - what `compare` found, for machines and for people.
  *
- * report.json, from which everything else can be made. Files are names in its own folder; a list of arms has the first arm,
- * to which the others are compared, first. Numbers that are infinite or unknown are null.
+ * report.json, from which everything else can be made. Files are names in its own folder; a list of arms has the first
+ * arm, to which the others are compared, first. Numbers that are infinite or unknown are null.
  *
  *   format             "sparge-gen compare"
  *   version            3; grows when a member changes its meaning or goes
@@ -55,14 +55,14 @@
  *     identical        frames that equal those of the first arm
  *     latents          {relative_l2 [after each step], cosine [...]}: not of the first arm; of an arm with another number of
  *                      steps all but the last are null
- *   ]
- */
+ *   ] */
 #ifndef SG_REPORT_ARMS_H
 #define SG_REPORT_ARMS_H
 
 #include "compare.h"
 
-/* Fills same with the pairs whose layers all ran the same kernel without leaving anything out, or whose latents are equal. */
+/* Fills same with the pairs whose layers all ran the same kernel without leaving anything out, or whose latents are
+ * equal. */
 void sg_arms_find_same(sg_comparison *c);
 
 /* Fills speed of all arms, and times.shared, from times and count. */

@@ -1,9 +1,10 @@
 /* speedup.h - how much faster an arm is than the first arm, with an interval that holds 95 %.
  *
- * Renders on a machine that does other things differ in time although they do the same work. So a render is taken apart into
- * units: denoising steps and decoded chunks of latent frames. A unit is shared where the arm ran the first arm's kernels in it (the dense
- * first steps, all of the decoder): its true ratio is 1, and what it shows is noise. The other steps are the arm's own. With
- * r the logarithm of first / arm of a unit in a round, a round being one render of each arm:
+ * Renders on a machine that does other things differ in time although they do the same work. So a render is taken apart
+ * into units: denoising steps and decoded chunks of latent frames. A unit is shared where the arm ran the first arm's
+ * kernels in it (the dense first steps, all of the decoder): its true ratio is 1, and what it shows is noise. The other
+ * steps are the arm's own. With r the logarithm of first / arm of a unit in a round, a round being one render of each
+ * arm:
  *
  *   x    = log(sum over own steps of first / sum over own steps of arm), of geometric means over the rounds
  *   q    = the larger of two standard deviations of r, each with its t of Student's distribution:
@@ -13,20 +14,20 @@
  *          of one round around their mean over the steps, steps - 1 degrees (what the arm itself does to steps is in it)
  *   half = t q / sqrt(rounds)
  *
- * q is not divided by the number of units: a busy machine slows whole renders and runs of steps, so the noise of one unit
- * may be that of all. Only rounds, in which the arms take turns, are taken as independent. Where the noise is independent
- * from step to step the interval holds more than 95 %.
+ * q is not divided by the number of units: a busy machine slows whole renders and runs of steps, so the noise of one
+ * unit may be that of all. Only rounds, in which the arms take turns, are taken as independent. Where the noise is
+ * independent from step to step the interval holds more than 95 %.
  *
- * The speed-up of a whole (denoising, or a clip) is (s + g e^(y/2)) / (s + g e^(-y/2)), y in [x - half, x + half], with s the
- * seconds of shared work, a mean over all arms that did it and all rounds, and g the geometric mean of the two arms' own
- * seconds: what happened to an arm in shared work is not its doing. It is 1 at y = 0 whatever s is.
+ * The speed-up of a whole (denoising, or a clip) is (s + g e^(y/2)) / (s + g e^(-y/2)), y in [x - half, x + half], with
+ * s the seconds of shared work, a mean over all arms that did it and all rounds, and g the geometric mean of the two
+ * arms' own seconds: what happened to an arm in shared work is not its doing. It is 1 at y = 0 whatever s is.
  *
- * An arm with another number of steps than the first has no steps in common with it. Denoising, of both, is then cut into as
- * many equal parts as the arm with fewer steps has steps, a step's seconds being spread evenly over it: these parts are the
- * own units.
+ * An arm with another number of steps than the first has no steps in common with it. Denoising, of both, is then cut
+ * into as many equal parts as the arm with fewer steps has steps, a step's seconds being spread evenly over it: these
+ * parts are the own units.
  *
- * There is no speed-up where 1.00 lies within the interval, both of its ends rounded to two decimals, and where the noise is
- * unknown: with fewer than two shared units, or with a single own step in a single round. */
+ * There is no speed-up where 1.00 lies within the interval, both of its ends rounded to two decimals, and where the
+ * noise is unknown: with fewer than two shared units, or with a single own step in a single round. */
 #ifndef SG_SPEEDUP_H
 #define SG_SPEEDUP_H
 
@@ -36,10 +37,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* This compares an arm with the first; it is zero but for rounds to begin with. own is the seconds of own steps of the first
- * arm and of this one. shared_squares is the sum of w r^2, weight and weights_squared are the sums of w and of w^2. own_squares
- * is that of own steps around their means over the rounds, and ratio is over own steps: r, a mean over the rounds. unknown says
- * that an own step has no time. */
+/* This compares an arm with the first; it is zero but for rounds to begin with. own is the seconds of own steps of the
+ * first arm and of this one. shared_squares is the sum of w r^2, weight and weights_squared are the sums of w and of
+ * w^2. own_squares is that of own steps around their means over the rounds, and ratio is over own steps: r, a mean over
+ * the rounds. unknown says that an own step has no time. */
 typedef struct sg_pace {
     int        rounds;
     int        own_steps, shared_units;
@@ -49,15 +50,16 @@ typedef struct sg_pace {
     bool       unknown;
 } sg_pace;
 
-/* Takes up the seconds of one unit in each round: first[0], first[stride], ... A shared unit without a time is left out. */
+/* Takes up the seconds of one unit in each round: first[0], first[stride], ... A shared unit without a time is left
+ * out. */
 void sg_pace_add_own(sg_pace *p, const double *first, const double *arm, size_t stride);
 void sg_pace_add_shared(sg_pace *p, const double *first, const double *arm, size_t stride);
 
 /* Returns q, or NAN where it is unknown. */
 double sg_pace_noise(const sg_pace *p);
 
-/* Returns the speed-up of own work with so many seconds of shared work. Its mean is NAN where there is no speed-up, and low and
- * high are NAN where the noise is unknown. */
+/* Returns the speed-up of own work with so many seconds of shared work. Its mean is NAN where there is no speed-up, and
+ * low and high are NAN where the noise is unknown. */
 sg_interval sg_speedup_of(const sg_pace *p, double shared_seconds);
 
 /* Returns v, with no mean where 1.00 lies within it or it has no bounds. */
@@ -68,32 +70,34 @@ const char *sg_speedup_text(char *text, size_t size, const sg_interval *v);
 
 /* ---- the renders of one arm ---- */
 
-/* total, [rounds], step and attention, [rounds][steps], and decode, [rounds][chunks], are seconds; chunks are of latent frames.
- * attention is NAN where it is unknown. shared, [steps], says which steps ran the first arm's kernels; in the first arm all
- * did. */
+/* total, [rounds], step and attention, [rounds][steps], and decode, [rounds][chunks], are seconds; chunks are of latent
+ * frames. attention is NAN where it is unknown. shared, [steps], says which steps ran the first arm's kernels; in the
+ * first arm all did. */
 typedef struct sg_arm_times {
     int     rounds, steps, chunks;
     double *total, *step, *attention, *decode;
     bool   *shared;
 } sg_arm_times;
 
-/* Makes room for times, which are all zero. Returns SG_E_MEMORY. The caller frees, after a failure too; t may be zero then. */
+/* Makes room for times, which are all zero. Returns SG_E_MEMORY. The caller frees, after a failure too; t may be zero
+ * then. */
 sg_status sg_arm_times_make(sg_arm_times *t, int rounds, int steps, int chunks, sg_error *e) SG_MUST_USE;
 void      sg_arm_times_free(sg_arm_times *t);
 
-/* noise is q of the total, or NAN where it is unknown; shared_steps counts the steps that ran the first arm's kernels. */
+/* noise is q of the total, or NAN where it is unknown; shared_steps counts the steps that ran the first arm's
+ * kernels. */
 typedef struct sg_arm_speed {
     sg_interval total, denoise, attention;
     double      noise;
     int         shared_steps;
 } sg_arm_speed;
 
-/* Compares arm k of count with arm 0, the first; rounds and chunks are the same in all. An arm with another number of steps than
- * the first shares none. Nothing is known where memory is short. */
+/* Compares arm k of count with arm 0, the first; rounds and chunks are the same in all. An arm with another number of
+ * steps than the first shares none. Nothing is known where memory is short. */
 sg_arm_speed sg_arm_speed_of(const sg_arm_times *const *arm, int count, int k);
 
-/* Returns the mean over the rounds of a unit's seconds or, of unit -1, of their sum over all units. `of`, [rounds][units], is a
- * member of t. */
+/* Returns the mean over the rounds of a unit's seconds or, of unit -1, of their sum over all units. `of`,
+ * [rounds][units], is a member of t. */
 double sg_arm_times_mean(const sg_arm_times *t, const double *of, int units, int unit);
 
 /* Does the same for the whole render. */

@@ -20,8 +20,8 @@ typedef struct sg_clip_name {
     int  twin, first;
 } sg_clip_name;
 
-/* Makes names for per_prompt clips, at most 1000, of each entry, [set->count]. They depend on the whole set and on nothing
- * else, so all ranks agree. Returns SG_E_MEMORY. The caller frees. */
+/* Makes names for per_prompt clips, at most 1000, of each entry, [set->count]. They depend on the whole set and on
+ * nothing else, so all ranks agree. Returns SG_E_MEMORY. The caller frees. */
 sg_status sg_clip_names_make(sg_clip_name **out, const sg_prompt_set *set, int per_prompt, sg_error *e) SG_MUST_USE;
 
 /* Writes the name of clip k < per_prompt; ending is at most 8 bytes, as ".mp4". */

@@ -1,5 +1,5 @@
-/* eval.h - `sparge-gen eval`: what its files share. A unit is one clip of one prompt, with all arms after one another: they
- * start from the same noise, and the first arm's frames are what the others are compared with. */
+/* eval.h - `sparge-gen eval`: what its files share. A unit is one clip of one prompt, with all arms after one another:
+ * they start from the same noise, and the first arm's frames are what the others are compared with. */
 #ifndef SG_EVAL_H
 #define SG_EVAL_H
 
@@ -14,11 +14,11 @@
 /* A clip may be made from these: the pictures of sg_pictures, and a video. */
 enum { SG_EVAL_VIDEO = SG_IMAGES, SG_EVAL_INPUTS };
 
-/* now and video are inputs of the entry at work, and hash and what follows it tells of all entries (eval_pictures.h). path is
- * where they were read, or empty where there is none. read says that the pictures are there, whole. video_size is the width,
- * height and frames that the video was read for. `of` is the entry that took them; -1 means none. hash, [set.count], is of the
- * files, and 0 where there is none; it is owned. any says that an entry has a picture, and any_start that one has a video, or a
- * picture, to start from. */
+/* now and video are inputs of the entry at work, and hash and what follows it tells of all entries (eval_pictures.h).
+ * path is where they were read, or empty where there is none. read says that the pictures are there, whole. video_size
+ * is the width, height and frames that the video was read for. `of` is the entry that took them; -1 means none. hash,
+ * [set.count], is of the files, and 0 where there is none; it is owned. any says that an entry has a picture, and
+ * any_start that one has a video, or a picture, to start from. */
 typedef struct sg_eval_pictures {
     sg_pictures    now;
     sg_video_input video;
@@ -30,12 +30,12 @@ typedef struct sg_eval_pictures {
     bool any, any_start;
 } sg_eval_pictures;
 
-/* folder is that of --out, and clip is what the manifest says of --clip, or NULL where it was not asked for; both are owned,
- * and so is names, [set.count]. list is that of the arms. The run's session has no pictures, which come with entries, and its
- * shared request is of all entries; progress is the session's. due clips are to be made when the run begins, and done and
- * failed were made since; start is when the first of them began, in seconds. moved counts the entries whose size the model
- * cannot render, so that the nearest is taken, and first_moved tells what became of the first of them. failure is that of the
- * clip that failed last. */
+/* folder is that of --out, and clip is what the manifest says of --clip, or NULL where it was not asked for; both are
+ * owned, and so is names, [set.count]. list is that of the arms. The run's session has no pictures, which come with
+ * entries, and its shared request is of all entries; progress is the session's. due clips are to be made when the run
+ * begins, and done and failed were made since; start is when the first of them began, in seconds. moved counts the
+ * entries whose size the model cannot render, so that the nearest is taken, and first_moved tells what became of the
+ * first of them. failure is that of the clip that failed last. */
 typedef struct sg_eval {
     const sg_settings *settings;
     char              *folder;
@@ -62,8 +62,8 @@ typedef struct sg_eval {
 sg_status sg_eval_open(sg_eval *v, sg_error *e) SG_MUST_USE;
 void      sg_eval_close(sg_eval *v);
 
-/* Makes the request of this clip, without the attention. Its pictures stay until the next call; where they fail, all else is
- * set. */
+/* Makes the request of this clip, without the attention. Its pictures stay until the next call; where they fail, all
+ * else is set. */
 sg_status sg_eval_request(sg_request *out, sg_eval *v, int prompt, int clip, sg_error *e) SG_MUST_USE;
 
 /* Returns a request with the size, the frames and the strength of p's clips; all else is as usual. */

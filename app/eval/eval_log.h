@@ -13,8 +13,8 @@
 
 typedef enum sg_eval_state { SG_EVAL_MISSING, SG_EVAL_FAILED, SG_EVAL_DONE } sg_eval_state;
 
-/* state is [prompts][per_prompt][arms], of sg_eval_state. fd and path are the own file's; fd is -1 where there is none, and
- * before all else. cut says that an incomplete last line was removed. */
+/* state is [prompts][per_prompt][arms], of sg_eval_state. fd and path are the own file's; fd is -1 where there is none,
+ * and before all else. cut says that an incomplete last line was removed. */
 typedef struct sg_eval_log {
     int      prompts, per_prompt, arms;
     uint8_t *state;
@@ -23,12 +23,12 @@ typedef struct sg_eval_log {
     bool     cut;
 } sg_eval_log;
 
-/* Makes the log of so many clips, all missing. Returns SG_E_ARG for more than 2^28, or SG_E_MEMORY. The caller closes, after a
- * failure too. */
+/* Makes the log of so many clips, all missing. Returns SG_E_ARG for more than 2^28, or SG_E_MEMORY. The caller closes,
+ * after a failure too. */
 sg_status sg_eval_log_make(sg_eval_log *l, int prompts, int per_prompt, int arms, sg_error *e) SG_MUST_USE;
 
-/* Reads the states from all files in the folder. Returns SG_E_FORMAT, with file and line, for a line that is not of this
- * evaluation, SG_E_FILE or SG_E_MEMORY. */
+/* Reads the states from all files in the folder. Returns SG_E_FORMAT, with file and line, for a line that is not of
+ * this evaluation, SG_E_FILE or SG_E_MEMORY. */
 sg_status sg_eval_log_read(sg_eval_log *l, const char *folder, sg_error *e) SG_MUST_USE;
 
 /* Opens the rank's own file for writing, which no other process may have open, and removes an incomplete last line.

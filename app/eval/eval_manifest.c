@@ -84,8 +84,8 @@ static sg_settings kept_of(const sg_eval *v)
     return s;
 }
 
-/* The command makes all of it again, in a folder of its own: in this one nothing is left to do. It has names as they were
- * typed. */
+/* The command makes all of it again, in a folder of its own: in this one nothing is left to do. It has names as they
+ * were typed. */
 sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
 {
     const sg_settings kept = kept_of(v);

@@ -24,7 +24,8 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e) SG_
 /* Reads the folder's manifest, which the caller owns. Returns SG_E_FILE or SG_E_FORMAT. */
 sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e) SG_MUST_USE;
 
-/* Adds `clip`, that of the folder dir, to the manifest of a folder, if it has none. Returns SG_E_ARG if it has another one. */
+/* Adds `clip`, that of the folder dir, to the manifest of a folder, if it has none. Returns SG_E_ARG if it has another
+ * one. */
 sg_status sg_eval_manifest_add_clip(const char *folder, json_t *clip, const char *dir, sg_error *e) SG_MUST_USE;
 
 /* Compares the two, of which one may have no clip. Returns SG_E_ARG, with every difference as "name: there -> now". */

@@ -16,11 +16,11 @@
  *                             the mean is empty where 1.00 lies between low and high
  *   black, frozen, non_finite clips that have such frames
  *
- * summary.json: {format "sparge-gen eval", version 3, measured "before compression", settings: the manifest,
- * arms [name, ...], results [null, sentence, ...]: each arm but the first over all prompts (report_result.h), groups ["all", name, ...], rows
- * [{the same columns, group and arm as numbers from 0; a mean with its interval is {mean, low, high}; null: unknown, or
- * infinite}, ...], pictures [{prompt: from 0, image, last_image: {file, hash, picture}, video: {file, hash, strength}}, ...]:
- * what the clips of a prompt begin and end with and are made from, of those that do}.
+ * summary.json: {format "sparge-gen eval", version 3, measured "before compression", settings: the manifest, arms
+ * [name, ...], results [null, sentence, ...]: each arm but the first over all prompts (report_result.h), groups ["all",
+ * name, ...], rows [{the same columns, group and arm as numbers from 0; a mean with its interval is {mean, low, high};
+ * null: unknown, or infinite}, ...], pictures [{prompt: from 0, image, last_image: {file, hash, picture}, video: {file,
+ * hash, strength}}, ...]: what the clips of a prompt begin and end with and are made from, of those that do}.
  * report.html: the same with every clip, worst first. */
 #ifndef SG_EVAL_REPORT_H
 #define SG_EVAL_REPORT_H
@@ -28,14 +28,14 @@
 #include "progress.h"
 #include "status.h"
 
-/* Checks whether DIR/summary.csv, DIR/summary.json and DIR/report.html may be written. Returns SG_E_FILE, or SG_E_ARG where one of
- * them is an input. */
+/* Checks whether DIR/summary.csv, DIR/summary.json and DIR/report.html may be written. Returns SG_E_FILE, or SG_E_ARG
+ * where one of them is an input. */
 sg_status sg_eval_report_check(const char *directory, sg_error *e) SG_MUST_USE;
 
-/* Reads DIR/manifest.json, of which format and arms have to be there, and all DIR/results*.jsonl; writes DIR/summary.csv,
- * DIR/summary.json and DIR/report.html, each whole or not at all. To p, unless it is NULL, it says what each arm but the first
- * is over all prompts: a sentence for each, then a line of score and one of time for each. Returns SG_E_FORMAT with file, line
- * and member for what is not sound, SG_E_FILE or SG_E_MEMORY. */
+/* Reads DIR/manifest.json, of which format and arms have to be there, and all DIR/results*.jsonl; writes
+ * DIR/summary.csv, DIR/summary.json and DIR/report.html, each whole or not at all. To p, unless it is NULL, it says
+ * what each arm but the first is over all prompts: a sentence for each, then a line of score and one of time for each.
+ * Returns SG_E_FORMAT with file, line and member for what is not sound, SG_E_FILE or SG_E_MEMORY. */
 sg_status sg_eval_report(const char *directory, sg_progress *p, sg_error *e) SG_MUST_USE;
 
 #endif

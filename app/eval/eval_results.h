@@ -22,9 +22,9 @@
  *   clipsim, clip_t, clip_score, cut_tokens  of a line that is "scored": what the clip's file has, and how many tokens of the
  *                 text CLIP did not read
  *
- * version to text are in every line, file and seconds.total in those that are done; whatever else is missing is unknown.
- * Members of other names are passed over. Who appends a line ends it with its newline: what follows the last newline of a
- * file was torn by a kill and does not count, so cut it off before appending. */
+ * version to text are in every line, file and seconds.total in those that are done; whatever else is missing is
+ * unknown. Members of other names are passed over. Who appends a line ends it with its newline: what follows the last
+ * newline of a file was torn by a kill and does not count, so cut it off before appending. */
 #ifndef SG_EVAL_RESULTS_H
 #define SG_EVAL_RESULTS_H
 
@@ -56,9 +56,9 @@ typedef struct sg_eval_picture {
 } sg_eval_picture;
 
 /* This is a clip by one arm. Unknown numbers are NAN, an unknown seed is -1, unknown strings are NULL; strings are
- * UTF-8, and held holds them. name is the arm's, and version is that of the line. groups is a list of strings, or NULL. A clip
- * that is not done failed. Once it is scored, what CLIP says of such clips is known. steps_computed are those that the step cache
- * did not extrapolate. The clip stands in file `source`, in this line, from 1. */
+ * UTF-8, and held holds them. name is the arm's, and version is that of the line. groups is a list of strings, or NULL.
+ * A clip that is not done failed. Once it is scored, what CLIP says of such clips is known. steps_computed are those
+ * that the step cache did not extrapolate. The clip stands in file `source`, in this line, from 1. */
 typedef struct sg_eval_clip {
     int             version;
     int             prompt, clip, arm;
@@ -92,9 +92,10 @@ typedef enum sg_eval_flag {
  * and, of seconds, how many times as fast. */
 typedef enum sg_eval_kind { SG_EVAL_NONE, SG_EVAL_MEAN, SG_EVAL_CHANGE, SG_EVAL_SPEEDUP, SG_EVAL_KINDS } sg_eval_kind;
 
-/* key is that of lines, summary and page; "a.b" is member b of member a. Lines of version 1 may have `was` instead.
- * at is the offset in sg_eval_clip of a double or an sg_eval_score; a line with a value beyond lo and hi is refused.
- * flags are of sg_eval_flag. Scores and judgements have a name for people, with so many digits and a unit, which begins with its space. */
+/* key is that of lines, summary and page; "a.b" is member b of member a. Lines of version 1 may have `was` instead. at
+ * is the offset in sg_eval_clip of a double or an sg_eval_score; a line with a value beyond lo and hi is refused. flags
+ * are of sg_eval_flag. Scores and judgements have a name for people, with so many digits and a unit, which begins with
+ * its space. */
 typedef struct sg_eval_figure {
     const char  *key;
     size_t       at;
@@ -125,10 +126,10 @@ typedef struct sg_eval_results {
 bool sg_eval_results_owns(const char *name);
 
 /* Reads all of them in a folder, sorted by name; none is no error. Of several lines for one clip of one arm the last
- * that is done counts, or the last; and the last that is scored, unless the same file has the clip done again after
- * it. Returns SG_E_FORMAT, with file, line and member, for JSON that is not sound, a value of another type or out of bounds, or
- * a path that leaves the folder, SG_E_FILE or SG_E_MEMORY. Takes memory in proportion to the files. The caller closes,
- * after a failure too. */
+ * that is done counts, or the last; and the last that is scored, unless the same file has the clip done again after it.
+ * Returns SG_E_FORMAT, with file, line and member, for JSON that is not sound, a value of another type or out of
+ * bounds, or a path that leaves the folder, SG_E_FILE or SG_E_MEMORY. Takes memory in proportion to the files. The
+ * caller closes, after a failure too. */
 sg_status sg_eval_results_open(sg_eval_results *out, const char *directory, sg_error *e) SG_MUST_USE;
 void      sg_eval_results_close(sg_eval_results *r);
 
@@ -141,8 +142,8 @@ sg_status sg_eval_line_read(sg_eval_clip *out, const char *text, size_t size, co
                             sg_error *e) SG_MUST_USE;
 void      sg_eval_clip_free(sg_eval_clip *c);
 
-/* Tells whether a relative path stays within its folder, read as a file's or as an address: it has no empty part, "." or "..",
- * no control character or backslash, and no scheme. */
+/* Tells whether a relative path stays within its folder, read as a file's or as an address: it has no empty part, "."
+ * or "..", no control character or backslash, and no scheme. */
 bool sg_eval_path_stays(const char *path);
 
 #endif

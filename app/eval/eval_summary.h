@@ -1,9 +1,9 @@
 /* eval_summary.h - figures of each arm for each group of prompts, with intervals that hold 95 %.
  *
  * A figure is the mean over prompts of the mean over their clips, so that each prompt weighs the same. Its interval is
- * mean +- t s / sqrt(n) over the n prompts (interval.h): clips of one prompt are not independent, so they are not counted as
- * if they were. Fewer than two prompts have no interval. Those of SSIM and MS-SSIM, which are 1 at most, are taken on Fisher's z
- * (sg_interval_bounded), so that they end below 1. */
+ * mean +- t s / sqrt(n) over the n prompts (interval.h): clips of one prompt are not independent, so they are not
+ * counted as if they were. Fewer than two prompts have no interval. Those of SSIM and MS-SSIM, which are 1 at most, are
+ * taken on Fisher's z (sg_interval_bounded), so that they end below 1. */
 #ifndef SG_EVAL_SUMMARY_H
 #define SG_EVAL_SUMMARY_H
 
@@ -47,8 +47,8 @@ typedef struct sg_eval_summary {
     sg_interval    *measure;
 } sg_eval_summary;
 
-/* Makes the summary of results whose arms lie below arms, and borrows them. Returns SG_E_FORMAT for more than SG_EVAL_GROUPS
- * groups, or SG_E_MEMORY. The caller closes, after a failure too. */
+/* Makes the summary of results whose arms lie below arms, and borrows them. Returns SG_E_FORMAT for more than
+ * SG_EVAL_GROUPS groups, or SG_E_MEMORY. The caller closes, after a failure too. */
 sg_status sg_eval_summary_make(sg_eval_summary *out, const sg_eval_results *r, int arms, sg_error *e) SG_MUST_USE;
 void      sg_eval_summary_close(sg_eval_summary *s);
 
