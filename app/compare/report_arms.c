@@ -300,12 +300,10 @@ void sg_report_arms_table(const sg_comparison *c)
 {
     int widest = 3;
     for (int i = 0; i < c->run.arms.count; i++) {
+        char      text[SG_RESULT_TEXT];
         const int n = columns_of(c->run.arm[i].arm->name);
         if (n > widest) widest = n;
-    }
-    for (int k = 1; k < c->run.arms.count; k++) {
-        char text[SG_RESULT_TEXT];
-        printf("%s\n", result_text(text, c, &c->run.arm[k]));
+        if (i) printf("%s\n", result_text(text, c, &c->run.arm[i]));
     }
     printf("\n%-*s density  seconds  %-21s  %-21s  %s\n", widest, "arm", "speed-up", "denoising", "attention");
     for (int i = 0; i < c->run.arms.count; i++) {

@@ -15,7 +15,7 @@
 enum { SG_EVAL_VIDEO = SG_IMAGES, SG_EVAL_INPUTS };
 
 /* now and video are inputs of the entry at work, and hash and what follows it tells of all entries (eval_pictures.h).
- * path is where they were read, or empty where there is none. read says that the pictures are there, whole. video_size
+ * path is where they were read, or empty where there is none. read says that all are there. video_size
  * is the width, height and frames that the video was read for. `of` is the entry that took them; -1 means none. hash,
  * [set.count], is of the files, and 0 where there is none; it is owned. any says that an entry has a picture, and
  * any_start that one has a video, or a picture, to start from. */

@@ -35,27 +35,10 @@ static sg_status find(char path[SG_EVAL_INPUTS][PATH_MAX], const sg_eval *v, con
     return SG_OK;
 }
 
-/* Reads the pictures, unless they are at hand. */
-static sg_status fetch_pictures(sg_eval *v, char path[SG_EVAL_INPUTS][PATH_MAX], sg_error *e)
+/* Do clips start from this picture, as others from a video? */
+static bool starts(const sg_eval *v, const char *path)
 {
-    sg_eval_pictures *const at = &v->pictures;
-    const size_t            bytes = SG_IMAGES * sizeof *path;
-    bool                    same = at->read;
-    for (int i = 0; i < SG_IMAGES; i++) same = same && strcmp(path[i], at->path[i]) == 0;
-    if (same) return SG_OK;
-    sg_pictures_close(&at->now);
-    memcpy(at->path, path, bytes);
-    at->now = (sg_pictures){.fit = v->settings->fit ? v->settings->fit : sg_picture_fits[0], .of_entry = true};
-    for (int i = 0; i < SG_IMAGES; i++) at->now.path[i] = *path[i] ? at->path[i] : NULL;
-    const sg_status status = sg_pictures_read(&at->now, e);
-    at->read = status == SG_OK;
-    return status;
-}
-
-/* From its picture, as others from a video. */
-static bool starts(const sg_eval *v)
-{
-    return v->pictures.now.path[SG_IMAGE_FIRST] && v->run.session.info.image[SG_IMAGE_FIRST] == SG_IMAGE_START;
+    return *path && v->run.session.info.image[SG_IMAGE_FIRST] == SG_IMAGE_START;
 }
 
 /* Reads what entry p has, of its video the first frame, unless it is at hand; r has the size of its clips. */
@@ -63,18 +46,24 @@ static sg_status fetch(sg_eval *v, const sg_prompt *p, const sg_request *r, sg_e
 {
     sg_eval_pictures *const at = &v->pictures;
     const int               size[] = {r->width, r->height, r->frames};
-    char                    path[SG_EVAL_INPUTS][PATH_MAX];
+    char path[SG_EVAL_INPUTS][PATH_MAX], *const video = at->path[SG_EVAL_VIDEO];
+    bool same = at->read && memcmp(size, at->video_size, sizeof size) == 0;
     SG_TRY(find(path, v, p, e));
-    SG_TRY(fetch_pictures(v, path, e));
-    const char *const video = path[SG_EVAL_VIDEO];
-    char *const       there = at->path[SG_EVAL_VIDEO];
-    if (p->strength > 0 && !*video && !starts(v))
+    if (p->strength > 0 && !*path[SG_EVAL_VIDEO] && !starts(v, path[SG_IMAGE_FIRST]))
         return sg_error_set(e, SG_E_ARG, "strength has no effect: there is no video of its own and no --video");
-    if (at->video.rgb && strcmp(video, there) == 0 && memcmp(size, at->video_size, sizeof size) == 0) return SG_OK;
+    for (int i = 0; i < SG_EVAL_INPUTS; i++) same = same && strcmp(path[i], at->path[i]) == 0;
+    if (same) return SG_OK;
+    sg_pictures_close(&at->now);
     sg_video_input_close(&at->video);
-    memcpy(there, video, PATH_MAX);
+    memcpy(at->path, path, sizeof path);
     memcpy(at->video_size, size, sizeof size);
-    return sg_video_input_open(&at->video, *there ? there : NULL, "video", e);
+    at->read = false;
+    at->now = (sg_pictures){.fit = v->settings->fit ? v->settings->fit : sg_picture_fits[0], .of_entry = true};
+    for (int i = 0; i < SG_IMAGES; i++) at->now.path[i] = *path[i] ? at->path[i] : NULL;
+    SG_TRY(sg_pictures_read(&at->now, e));
+    SG_TRY(sg_video_input_open(&at->video, *video ? video : NULL, "video", e));
+    at->read = true;
+    return SG_OK;
 }
 
 /* Reads all of the video, unless it is at hand; before, whether there is memory for the clip. */
@@ -88,9 +77,10 @@ static sg_status read_video(sg_eval *v, sg_request *r, sg_error *e)
     if (in->rgb) return SG_OK;
     SG_TRY(sg_engine_plan(v->run.session.engine, r, &plan, e));
     if (sg_plan_fits(&plan, &why) != SG_OK) return sg_error_set(e, SG_E_ARG, "video: %s", why.text);
-    const sg_status status = sg_video_input_read(in, v->run.session.engine, r, v->pictures.now.fit, e);
-    if (status != SG_OK) sg_video_input_close(in);
-    return status;
+    v->pictures.read = false;
+    SG_TRY(sg_video_input_read(in, v->run.session.engine, r, v->pictures.now.fit, e));
+    v->pictures.read = true;
+    return SG_OK;
 }
 
 /* ---- before the first render ---- */
@@ -127,7 +117,7 @@ sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, con
         at->hash[prompt][i] = *at->path[i] ? hash_of(at, i) : 0;
         at->any = at->any || (i < SG_IMAGES && *at->path[i]);
     }
-    at->any_start = at->any_start || at->video.path || starts(v);
+    at->any_start = at->any_start || at->video.path || starts(v, at->path[SG_IMAGE_FIRST]);
     return SG_OK;
 }
 
@@ -172,7 +162,7 @@ void sg_eval_pictures_note(const sg_eval *v, int prompt, sg_settings *s)
     s->hash.last_image = at->now.hash[SG_IMAGE_LAST];
     s->hash.video = at->video.hash;
     s->fit = s->image || s->last_image || s->video ? at->now.fit : NULL;
-    if (!s->video && !starts(v)) s->strength = NAN;
+    if (!s->video && !starts(v, at->path[SG_IMAGE_FIRST])) s->strength = NAN;
 }
 
 void sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line)
