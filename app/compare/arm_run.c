@@ -141,7 +141,7 @@ static size_t frame_bytes(const sg_arm_result *r)
 
 sg_status sg_arm_run_reserve(sg_arm_run *x, int clips, const sg_request *r, sg_error *e)
 {
-    const size_t clip = (size_t)r->frames * sg_image_bytes(r->width, r->height), bytes = (size_t)clips * clip;
+    const size_t clip = sg_arm_clip_bytes(r), bytes = (size_t)clips * clip;
     if (x->frames_bytes < bytes) {
         free(x->frames);
         x->frames = malloc(bytes);

@@ -81,6 +81,12 @@ void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan);
  * the weights and encodes r's texts. Returns SG_E_CANCELLED on an interrupt. */
 sg_status sg_arm_run_warm_up(sg_arm_run *x, const sg_request *r, sg_error *e) SG_MUST_USE;
 
+/* Returns the bytes of all frames of r's clip. */
+static inline size_t sg_arm_clip_bytes(const sg_request *r)
+{
+    return (size_t)r->frames * sg_image_bytes(r->width, r->height);
+}
+
 /* Gives the arms memory for so many clips of r's size: the first arms have one each, and all others share the last.
  * What was rendered is lost where there was too little. Returns SG_E_MEMORY. */
 sg_status sg_arm_run_reserve(sg_arm_run *x, int clips, const sg_request *r, sg_error *e) SG_MUST_USE;

@@ -20,21 +20,14 @@ static size_t latent_count(const sg_comparison *c)
 
 /* ---- before the work ---- */
 
-/* The bytes of frames, latents and encoders. */
-static size_t output_bytes(const sg_comparison *c)
-{
-    const size_t            arms = (size_t)c->run.arms.count, steps = (size_t)c->run.arm->steps;
-    const sg_collage *const of = &c->collage;
-    return arms * (size_t)of->frames * sg_image_bytes(of->width, of->height) +
-           (steps + arms) * latent_count(c) * sizeof(float) + sg_compare_files_bytes(c);
-}
-
-/* The need of each arm, frames and encoders included. */
+/* The need of each arm; frames, latents and encoders are included. */
 static sg_status plan_arms(sg_comparison *c, sg_error *e)
 {
     sg_arm_run *const x = &c->run;
     c->plan = x->arm->now.plan; /* for sizes that are the same in all */
-    const size_t bytes = output_bytes(c);
+    const size_t arms = (size_t)x->arms.count, latents = ((size_t)x->arm->steps + arms) * latent_count(c);
+    const size_t bytes =
+        arms * sg_arm_clip_bytes(&x->shared.request) + latents * sizeof(float) + sg_compare_files_bytes(c);
     for (int i = 0; i < x->arms.count; i++) {
         sg_rendering *const now = &x->arm[i].now;
         now->request.output_bytes = bytes;

@@ -145,13 +145,11 @@ static void frames_path(char path[PATH_MAX], const sg_eval *v, int prompt, int c
     snprintf(path, PATH_MAX, "%s/" FRAMES "%d-%d", v->folder, prompt, clip);
 }
 
-static size_t bytes_of(const sg_request *r) { return (size_t)r->frames * sg_image_bytes(r->width, r->height); }
-
 static void make_head(char head[HEAD], const sg_request *r, const uint8_t *rgb)
 {
     memset(head, 0, HEAD);
     snprintf(head, HEAD, "sparge-gen frames %dx%d, %d of them, seed %" PRIu64 ", hash %016" PRIx64 "\n", r->width,
-             r->height, r->frames, r->seed, sg_hash(SG_HASH, rgb, bytes_of(r)));
+             r->height, r->frames, r->seed, sg_hash(SG_HASH, rgb, sg_arm_clip_bytes(r)));
 }
 
 sg_status sg_eval_frames_save(const sg_eval *v, int prompt, int clip, const sg_request *r, const uint8_t *rgb,
@@ -163,7 +161,7 @@ sg_status sg_eval_frames_save(const sg_eval *v, int prompt, int clip, const sg_r
     make_head(head, r, rgb);
     sg_status status = sg_output_file_open(&f, path, e);
     if (status == SG_OK) status = sg_output_file_write(f, head, HEAD, e);
-    if (status == SG_OK) status = sg_output_file_write(f, rgb, bytes_of(r), e);
+    if (status == SG_OK) status = sg_output_file_write(f, rgb, sg_arm_clip_bytes(r), e);
     if (status == SG_OK) status = sg_output_file_publish(&f, e);
     sg_output_file_discard(&f);
     return status;
@@ -175,7 +173,7 @@ sg_status sg_eval_frames_load(const sg_eval *v, int prompt, int clip, const sg_r
     frames_path(path, v, prompt, clip);
     FILE *const f = fopen(path, "rbe");
     if (!f) return sg_error_set(e, SG_E_FILE, "%s: %s", path, strerror(errno));
-    const size_t n = bytes_of(r);
+    const size_t n = sg_arm_clip_bytes(r);
     const bool   whole = fread(head, 1, HEAD, f) == HEAD && fread(rgb, 1, n, f) == n && fgetc(f) == EOF;
     fclose(f);
     if (whole) make_head(wanted, r, rgb);

@@ -185,11 +185,9 @@ static void set_figure(json_t **j, const sg_eval_figure *f, const sg_eval_clip *
 /* prompt: its place in the page's list. A seed may be more than what JavaScript takes for a number. */
 static json_t *clip_json(const sg_eval_clip *c, size_t prompt)
 {
-    char seed[32];
-    snprintf(seed, sizeof seed, "%lld", (long long)c->seed);
-    json_t *j = json_pack("{s:i, s:I, s:i, s:s*, s:s*, s:s*, s:s*}", "arm", c->arm, "prompt", (json_int_t)prompt,
-                          "clip", c->clip, "error", c->error, "file", c->file, "picture", c->picture, "seed",
-                          c->seed < 0 ? NULL : seed);
+    json_t *j = json_pack("{s:i, s:I, s:i, s:s*, s:s*, s:s*}", "arm", c->arm, "prompt", (json_int_t)prompt, "clip",
+                          c->clip, "error", c->error, "file", c->file, "picture", c->picture);
+    if (c->seed >= 0) sg_json_set(&j, "seed", json_sprintf("%lld", (long long)c->seed));
     if (!c->done) sg_json_set(&j, "failed", json_true());
     for (const sg_eval_figure *f = sg_eval_figures; f->key; f++)
         if (f->flags & SG_EVAL_PAGE) set_figure(&j, f, c);

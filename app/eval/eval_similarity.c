@@ -155,11 +155,11 @@ sg_status sg_eval_similarity_status(const sg_eval *v, const sg_eval_scored *s, s
 
 sg_status sg_eval_similarity_check(json_t **out, const sg_settings *s, sg_error *e)
 {
-    char           room[PATH_MAX], hash[17];
+    char           room[PATH_MAX];
     sg_clip_model *m = NULL;
     SG_TRY(sg_setup_clip(&m, s, s->threads, e));
-    snprintf(hash, sizeof hash, "%016" PRIx64, sg_clip_model_describe(m).hash);
-    *out = json_pack("{s:o, s:s}", "name", sg_report_name(sg_setup_own_name(room, s->clip)), "hash", hash);
+    *out = json_pack("{s:o, s:o}", "name", sg_report_name(sg_setup_own_name(room, s->clip)), "hash",
+                     json_sprintf("%016" PRIx64, sg_clip_model_describe(m).hash));
     sg_clip_model_close(&m);
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "--clip: out of memory");
 }

@@ -35,8 +35,7 @@ static sg_status check_fits(work *w, sg_error *e)
 {
     sg_rendering *const now = &w->r->now;
     const sg_clip       clip = sg_arm_clip(w->r, w->path, NULL);
-    now->request.output_bytes =
-        2 * (size_t)clip.frames * sg_image_bytes(clip.width, clip.height) + sg_sink_bytes(&clip);
+    now->request.output_bytes = 2 * sg_arm_clip_bytes(&now->request) + sg_sink_bytes(&clip);
     SG_TRY(sg_rendering_plan(now, w->v->run.session.engine, e));
     return sg_plan_fits(&now->plan, e);
 }
