@@ -9,12 +9,6 @@
 
 #include <limits.h>
 
-/* a and b are places of arms that ran the same. */
-typedef struct sg_same_kernel {
-    int  a, b;
-    char why[512];
-} sg_same_kernel;
-
 /* This is a clip or a picture of the folder on its way. name is within the folder; clip borrows path and settings from
  * here. picture is what it shows, or NULL where it shows frames of arms. */
 typedef struct sg_compare_file {
@@ -29,7 +23,8 @@ typedef struct sg_compare_file {
 /* plan is that of the arm that needs most. settings are what all arms have, arm_settings what an arm has; attention is
  * sg_report_attention of the first round. These and folder are owned. made says that the folder was created here, and
  * is removed unless it is filled. file has the clips of the arms first; side, sheet and picture point into it, and are
- * NULL where there is none. rgb has each arm's frames, of which the collage is made. */
+ * NULL where there is none. rgb has each arm's frames, of which the collage is made. same is a
+ * list of {a, b: names of arms that ran the same, why}; it is owned. */
 typedef struct sg_comparison {
     sg_arm_run       run;
     sg_plan          plan;
@@ -41,8 +36,7 @@ typedef struct sg_comparison {
     sg_compare_file *side, *sheet, *picture[SG_IMAGES];
     const uint8_t   *rgb[SG_ARMS_MAX];
     sg_collage       collage;
-    int              same_count;
-    sg_same_kernel   same[SG_ARMS_MAX * (SG_ARMS_MAX - 1) / 2];
+    json_t          *same;
 } sg_comparison;
 
 /* Writes a clip of each arm, side.mp4, frames.png, report.json (report_arms.h) and report.html into s->output, all at

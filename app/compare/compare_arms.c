@@ -138,10 +138,9 @@ static sg_status render_all(sg_comparison *c, sg_error *e)
 
 static sg_status report_same(const sg_comparison *c, sg_error *e)
 {
-    const sg_same_kernel *const s = c->same;
-    if (!c->same_count) return SG_OK;
-    return sg_error_set(e, SG_E_MISMATCH, "%s and %s ran the same kernel throughout: %s", c->run.arms.arm[s->a].name,
-                        c->run.arms.arm[s->b].name, s->why);
+    const char *a, *b, *why;
+    if (json_unpack(json_array_get(c->same, 0), "{s:s, s:s, s:s}", "a", &a, "b", &b, "why", &why) != 0) return SG_OK;
+    return sg_error_set(e, SG_E_MISMATCH, "%s and %s ran the same kernel throughout: %s", a, b, why);
 }
 
 static sg_status run(sg_comparison *c, const sg_settings *s, sg_error *e)
@@ -172,6 +171,7 @@ sg_status sg_compare_arms(const sg_settings *s, sg_error *e)
         json_decref(c->attention[i]);
     }
     json_decref(c->settings);
+    json_decref(c->same);
     sg_arm_run_close(&c->run);
     free(c);
     return status;

@@ -52,19 +52,16 @@ void sg_arms_find_same(sg_comparison *c)
 {
     const int64_t *const d = c->plan.latent;
     const size_t         bytes = (size_t)(d[0] * d[1] * d[2] * d[3]) * sizeof(float);
-    c->same_count = 0;
+    c->same = json_array();
     for (int b = 1; b < c->run.arms.count; b++)
         for (int a = 0; a < b; a++) {
             const sg_arm_result *const x = &c->run.arm[a], *const y = &c->run.arm[b];
-            sg_same_kernel *const same = &c->same[c->same_count];
-            const bool            kernels = same_kernels(x, y);
-            if (!kernels && memcmp(x->latents, y->latents, bytes) != 0) continue;
-            *same = (sg_same_kernel){.a = a, .b = b};
-            if (kernels)
-                sg_arms_why_same(same->why, sizeof same->why, x, y);
-            else
-                snprintf(same->why, sizeof same->why, "their latents are equal, bit for bit");
-            c->same_count++;
+            char why[512] = "their latents are equal, bit for bit";
+            if (same_kernels(x, y))
+                sg_arms_why_same(why, sizeof why, x, y);
+            else if (memcmp(x->latents, y->latents, bytes) != 0)
+                continue;
+            sg_json_append(&c->same, json_pack("{s:s, s:s, s:s}", "a", x->arm->name, "b", y->arm->name, "why", why));
         }
 }
 
@@ -189,15 +186,6 @@ static json_t *arms_json(const sg_comparison *c)
     return a;
 }
 
-static json_t *same_json(const sg_comparison *c)
-{
-    json_t *a = json_array();
-    for (const sg_same_kernel *s = c->same; s < c->same + c->same_count; s++)
-        sg_json_append(&a, json_pack("{s:s, s:s, s:s}", "a", c->run.arm[s->a].arm->name, "b",
-                                     c->run.arm[s->b].arm->name, "why", s->why));
-    return a;
-}
-
 static json_t *side_json(const sg_comparison *c)
 {
     json_t *places = json_array();
@@ -234,7 +222,7 @@ sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
     const sg_report *const w = &c->run.warm_up;
     const int64_t *const   d = c->plan.latent;
     *out = json_pack("{s:s, s:i, s:o, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f, s:f}, s:o, s:o, "
-                     "s:o, s:i, s:o, s:o}",
+                     "s:o, s:i, s:O, s:o}",
                      "format", "sparge-gen compare", "version", 3, "command",
                      sg_settings_command(c->settings, SG_COMMAND_COMPARE, "again"), "settings", c->settings, "repeat",
                      c->run.rounds, "measured", "before compression", "tokens", (json_int_t)c->plan.tokens, "latent",
@@ -243,7 +231,7 @@ sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
                      w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT], "encode",
                      w->seconds[SG_STAGE_ENCODE], "warm_up", w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE],
                      "side", side_json(c), "sheet", c->sheet ? sheet_json(c) : json_null(), "pictures",
-                     pictures_json(c), "gain", SG_COLLAGE_GAIN, "same_kernel", same_json(c), "arms", arms_json(c));
+                     pictures_json(c), "gain", SG_COLLAGE_GAIN, "same_kernel", c->same, "arms", arms_json(c));
     return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "report.json: out of memory");
 }
 

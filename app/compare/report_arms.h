@@ -61,7 +61,7 @@
 
 #include "compare.h"
 
-/* Fills same with the pairs whose layers all ran the same kernel without leaving anything out, or whose latents are
+/* Fills same, with the pairs whose layers all ran the same kernel without leaving anything out, or whose latents are
  * equal. */
 void sg_arms_find_same(sg_comparison *c);
 

@@ -1,6 +1,5 @@
 /* eval_request.c - what an entry of the set asks for: its own, and the options for the rest. */
 #include "eval.h"
-#include "eval_pictures.h"
 
 sg_request sg_eval_sized(const sg_eval *v, const sg_prompt *p)
 {
@@ -27,15 +26,4 @@ bool sg_eval_makes_images(const sg_eval *v)
     int i = 0;
     while (i < v->set.count && sg_eval_frames(v, i) == 1) i++;
     return i == v->set.count;
-}
-
-sg_status sg_eval_request(sg_request *out, sg_eval *v, int prompt, int clip, sg_error *e)
-{
-    const sg_prompt *const p = &v->set.prompt[prompt];
-    *out = sg_eval_sized(v, p);
-    out->prompt = p->text;
-    if (p->negative) out->negative_prompt = p->negative;
-    if (p->seed >= 0) out->seed = (uint64_t)p->seed;
-    out->seed = (out->seed + (uint64_t)(v->names[prompt].first + clip)) & INT64_MAX;
-    return sg_eval_pictures_take(v, prompt, out, e);
 }

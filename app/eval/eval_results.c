@@ -291,7 +291,8 @@ static sg_status read_lines(sg_eval_results *r, int source, FILE *f, const char 
     char     *text = NULL;
     size_t    room = 0;
     int       line = 0;
-    for (ssize_t n; status == SG_OK && (n = getline(&text, &room, f)) > 0 && text[n - 1] == '\n';) {
+    ssize_t   n = 0;
+    while (status == SG_OK && (n = getline(&text, &room, f)) > 0 && text[n - 1] == '\n') {
         while (n > 0 && isspace((unsigned char)text[n - 1])) n--;
         if (++line == INT_MAX || r->count == INT_MAX)
             status = sg_error_set(e, SG_E_FORMAT, "%s: too many lines", path);
@@ -304,8 +305,8 @@ static sg_status read_lines(sg_eval_results *r, int source, FILE *f, const char 
         }
     }
     free(text);
-    if (status != SG_OK || !ferror(f)) return status;
-    return sg_error_set(e, SG_E_FILE, "%s: cannot be read: %s", path, strerror(errno));
+    if (status != SG_OK || n >= 0 || feof(f)) return status;
+    return sg_error_set(e, errno == ENOMEM ? SG_E_MEMORY : SG_E_FILE, "%s: cannot be read: %s", path, strerror(errno));
 }
 
 static sg_status read_file(sg_eval_results *r, int source, const char *directory, sg_error *e)

@@ -19,6 +19,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+sg_status sg_eval_request(sg_request *out, sg_eval *v, int prompt, int clip, sg_error *e)
+{
+    const sg_prompt *const p = &v->set.prompt[prompt];
+    *out = sg_eval_sized(v, p);
+    out->prompt = p->text;
+    if (p->negative) out->negative_prompt = p->negative;
+    if (p->seed >= 0) out->seed = (uint64_t)p->seed;
+    out->seed = (out->seed + (uint64_t)(v->names[prompt].first + clip)) & INT64_MAX;
+    return sg_eval_pictures_take(v, prompt, out, e);
+}
+
 /* A clip on its way, of arm r. */
 typedef struct work {
     sg_eval       *v;
