@@ -24,13 +24,12 @@ void sg_clip_stem(char out[SG_CLIP_STEM + 1], const char *prompt)
     size_t n = 0;
     for (const char *p = prompt; *p;) {
         int32_t      c;
-        const size_t got = sg_utf8_next(p, 4, &c), bytes = got && !is_unsafe(c) ? got : 0;
-        if (n + (bytes ? bytes : 1) > SG_CLIP_STEM) break;
-        if (bytes)
-            memcpy(out + n, p, bytes);
-        else
-            out[n] = '_';
-        n += bytes ? bytes : 1;
+        const size_t got = sg_utf8_next(p, 4, &c);
+        const bool   safe = got && !is_unsafe(c);
+        const size_t bytes = safe ? got : 1;
+        if (n + bytes > SG_CLIP_STEM) break;
+        memcpy(out + n, safe ? p : "_", bytes);
+        n += bytes;
         p += got ? got : 1;
     }
     out[n] = '\0';

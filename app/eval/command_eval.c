@@ -33,12 +33,11 @@ static void say_same(sg_eval *v)
 {
     char why[512];
     for (int b = 1; b < v->run.arms.count; b++)
-        for (int a = 0; a < b; a++) {
+        for (int a = 0; a < b; a++)
             if (*sg_arms_would_be_same(why, sizeof why, &v->run.arm[a], &v->run.arm[b]))
                 sg_progress_say(v->progress, "%s and %s run the same kernels throughout (%s): %s",
                                 v->run.arms.arm[a].name, v->run.arms.arm[b].name,
                                 sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, &v->run.shared.request), why);
-        }
 }
 
 static const char *noun(const sg_eval *v) { return sg_eval_makes_images(v) ? "image" : "clip"; }

@@ -114,9 +114,7 @@ static sg_status write_line(sg_eval_log *l, const char *text, size_t bytes, sg_e
     const ssize_t n = write(l->fd, text, bytes);
     const int     cause = n < 0 ? errno : ENOSPC;
     if (n == (ssize_t)bytes && (fsync(l->fd) == 0 || errno == EINVAL || errno == ENOTSUP)) return SG_OK;
-    if (n == (ssize_t)bytes) return failed(l, "cannot be written", e);
-    if (n > 0 && ftruncate(l->fd, before) != 0) return failed(l, "cannot be written", e);
-    errno = cause;
+    if (n != (ssize_t)bytes && (n <= 0 || ftruncate(l->fd, before) == 0)) errno = cause;
     return failed(l, "cannot be written", e);
 }
 
