@@ -324,15 +324,13 @@ double sg_arm_density(const sg_arm_result *r, int step, int layer)
 {
     int64_t   kept = 0, blocks = 0;
     const int first = step < 0 ? 0 : step, last = step < 0 ? r->steps - 1 : step;
-    for (int i = first; i <= last; i++)
-        for (int p = 0; p < r->passes; p++)
-            for (int l = 0; l < r->layers; l++) {
-                const sg_attention_count *const c =
-                    &r->count[((size_t)i * (size_t)r->passes + (size_t)p) * (size_t)r->layers + (size_t)l];
-                if (layer >= 0 && l != layer) continue;
-                blocks += c->blocks;
-                kept += c->kept;
-            }
+    for (int pass = first * r->passes; pass < (last + 1) * r->passes; pass++)
+        for (int l = 0; l < r->layers; l++) {
+            const sg_attention_count *const c = &r->count[(size_t)pass * (size_t)r->layers + (size_t)l];
+            if (layer >= 0 && l != layer) continue;
+            blocks += c->blocks;
+            kept += c->kept;
+        }
     return blocks ? (double)kept / (double)blocks : NAN;
 }
 
