@@ -60,7 +60,8 @@ const sg_command_row sg_command_table[] = {
      .name = "info",
      .usage = {"info [DIR|FILE] [options]"},
      .effect = {"show what a model needs, or how a clip was made"},
-     .text = "Of a clip it also tells whether the thresholds beside the model that made it, as --model names it, changed.",
+     .text =
+         "Of a clip it also tells whether the thresholds beside the model that made it, as --model names it, changed.",
      .example = {"sparge-gen info path/to/model --size 832x480 --frames 81", "sparge-gen info ball.mp4"}},
     {.command = SG_COMMAND_BENCH_STEP,
      .name = "bench step",
