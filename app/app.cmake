@@ -11,8 +11,8 @@ target_sources(sparge-gen PRIVATE
   app/main.c
   app/options/arms.c app/options/command_table.c app/options/help.c app/options/option_rules.c
   app/options/option_table.c app/options/options.c app/options/settings.c app/options/shell_completion.c
-  app/output/caption.c app/output/collage.c app/output/preview_file.c app/output/sink.c app/output/sink_jpeg.c
-  app/output/sink_png.c app/output/sink_y4m.c
+  app/output/caption.c app/output/collage.c app/output/preview_file.c app/output/writer.c app/output/writer_jpeg.c
+  app/output/writer_png.c app/output/writer_y4m.c
   app/session/clip_reader.c app/session/clip_y4m.c app/session/file_options.c app/session/forecast.c
   app/session/frame_list.c app/session/image_reader.c app/session/interrupt.c app/session/notices.c
   app/session/picture.c app/session/progress.c app/session/rank.c app/session/resolve.c app/session/session.c
@@ -27,7 +27,7 @@ target_sources(sparge-gen PRIVATE
   app/eval/eval_open.c app/eval/eval_pictures.c app/eval/eval_report.c app/eval/eval_request.c app/eval/eval_results.c
   app/eval/eval_similarity.c app/eval/eval_summary.c app/eval/eval_unit.c)
 if(SG_FFMPEG)
-  target_sources(sparge-gen PRIVATE app/output/mp4_encoder.c app/output/sink_video.c app/session/clip_video.c)
+  target_sources(sparge-gen PRIVATE app/output/mp4_encoder.c app/output/writer_video.c app/session/clip_video.c)
 endif()
 target_compile_definitions(sparge-gen PRIVATE
   SG_FFMPEG=$<BOOL:${SG_FFMPEG}> SG_VERSION="${PROJECT_VERSION}"

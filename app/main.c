@@ -6,7 +6,7 @@
 #include "help.h"
 #include "interrupt.h"
 #include "progress.h"
-#include "sink.h"
+#include "writer.h"
 
 #include <malloc.h>
 #include <poll.h>
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
     if (status == SG_OK && s.help)
         sg_help(stdout, s.command, s.topic);
     else if (status == SG_OK && s.version)
-        printf("sparge-gen " SG_VERSION ", writes %s\n%s\nLicense: Apache-2.0\n", sg_sink_endings((char[80]){0}, 80),
+        printf("sparge-gen " SG_VERSION ", writes %s\n%s\nLicense: Apache-2.0\n", sg_writer_endings((char[80]){0}, 80),
                sg_build_facts_text((char[SG_BUILD_TEXT]){0}, SG_BUILD_TEXT, ""));
     else if (status == SG_OK)
         status = run(&s, &e);

@@ -13,8 +13,8 @@
 #include "report_attention.h"
 #include "report_settings.h"
 #include "session.h"
-#include "sink.h"
 #include "tensor_source.h"
+#include "writer.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -338,8 +338,8 @@ static sg_status summarise(model_summary *t, const sg_settings *s, sg_error *e)
     sg_notice_size(&x->progress, x->asked, &t->now.settings);
     t->world = sg_engine_world(x->engine);
     t->word = sg_engine_vocabulary(x->engine, &t->words);
-    const sg_clip clip = sg_clip_of(r, sg_sink_default_name(r->frames));
-    r->output_bytes = sg_sink_bytes(&clip);
+    const sg_clip clip = sg_clip_of(r, sg_writer_default_name(r->frames));
+    r->output_bytes = sg_writer_bytes(&clip);
     SG_TRY(sg_rendering_plan(&t->now, x->engine, e));
     sg_doubt_thresholds(t->doubt, sizeof t->doubt, &t->now, &x->model);
     if (x->asked->info_json) return print_model_json(t, e);
@@ -353,7 +353,7 @@ sg_status sg_command_info(const sg_settings *s, sg_error *e)
     if (s->operand && stat(s->operand, &st) == 0 && !S_ISDIR(st.st_mode)) {
         char *text;
         SG_TRY(latents_settings(s->operand, &text, e));
-        if (!text && !holds_weights(s->operand)) SG_TRY(sg_sink_read_settings(s->operand, &text, e));
+        if (!text && !holds_weights(s->operand)) SG_TRY(sg_writer_read_settings(s->operand, &text, e));
         if (text) return settings_info(s->operand, text, s, e);
     }
     if (s->operand && s->model)

@@ -16,7 +16,7 @@
 #include "report_settings.h"
 #include "session.h"
 #include "settings.h"
-#include "sink.h"
+#include "writer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ typedef struct job {
     sg_session         session;
     sg_progress       *progress; /* the session's */
     sg_rendering       now;      /* the clip at work */
-    sg_sink           *sink;
+    sg_writer         *writer;
     sg_preview_file   *preview;
     sg_collage         collage; /* of --grid */
     sg_image           grid;    /* zero: there is none */
@@ -71,7 +71,7 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
     job *j = context;
     if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
     if (j->grid.rgb) sg_collage_grid_put(&j->grid, &j->collage, j->clip, rgb);
-    return sg_sink_write(j->sink, index, rgb, e);
+    return sg_writer_write(j->writer, index, rgb, e);
 }
 
 /* A preview that cannot be written is no reason to give up the render: there are no more. */
@@ -199,7 +199,7 @@ static sg_status open_grid(job *j, size_t *bytes, sg_error *e)
                             r->frames);
     j->collage = (sg_collage){.width = r->width, .height = r->height, .frames = 1, .arms = j->clips};
     sg_collage_grid_size(&j->collage, &clip.width, &clip.height);
-    *bytes = sg_image_bytes(clip.width, clip.height) + sg_sink_bytes(&clip);
+    *bytes = sg_image_bytes(clip.width, clip.height) + sg_writer_bytes(&clip);
     j->grid = (sg_image){clip.width, clip.height, calloc(1, sg_image_bytes(clip.width, clip.height))};
     return j->grid.rgb ? SG_OK : sg_error_memory(e, clip.path);
 }
@@ -262,7 +262,7 @@ static sg_status check_outputs(const job *j, const char *output, sg_error *e)
                {"--latents", j->decode_only ? NULL : s->latents},
                {"--output", output}};
     enum { OUTPUTS = sizeof out / sizeof *out };
-    SG_TRY(sg_sink_check(&clip, e));
+    SG_TRY(sg_writer_check(&clip, e));
     for (int b = 1; b < OUTPUTS; b++)
         for (int a = 0; a < b; a++) SG_TRY(check_different(out[a].path, out[a].option, out[b].path, out[b].option, e));
     for (int i = 0; i < j->clips && j->clips > 1; i++) {
@@ -425,11 +425,11 @@ static sg_status write_clip(job *j, const clip_paths *path, const char *settings
     sg_trace_clear(&j->session.trace);
     SG_TRY(sg_plan_fits(&j->now.plan, e)); /* before an encoder takes its memory */
     mark(j, "plan");
-    SG_TRY(sg_sink_open(&j->sink, &clip, e));
+    SG_TRY(sg_writer_open(&j->writer, &clip, e));
     if (path->preview) SG_TRY(sg_preview_file_open(&j->preview, path->preview, &j->now.request, e));
     SG_TRY(sg_engine_render(j->session.engine, &j->now.request, &callbacks, report, e));
     close_preview(j, true, &(sg_error){0});
-    return sg_sink_finish(j->sink, e);
+    return sg_writer_finish(j->writer, e);
 }
 
 static sg_status render_to(job *j, const clip_paths *path, json_t *settings, sg_error *e)
@@ -440,7 +440,7 @@ static sg_status render_to(job *j, const clip_paths *path, json_t *settings, sg_
     sg_status status = write_clip(j, path, text, &report, e);
     close_preview(j, false, &(sg_error){0});
     mark(j, "file");
-    sg_sink_close(&j->sink);
+    sg_writer_close(&j->writer);
     sg_progress_clear(j->progress);
     if (status == SG_OK) status = finish_report(j, path->output, path->report, &report, e);
     j->now.request.latents_note = NULL;
@@ -503,7 +503,7 @@ static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *ou
         status = render_clip(j, i, output, e);
     }
     if (status != SG_OK || !j->grid.rgb) return status;
-    SG_TRY(sg_sink_save_picture(j->settings->grid, &j->grid, j->grid_settings, e));
+    SG_TRY(sg_writer_save_picture(j->settings->grid, &j->grid, j->grid_settings, e));
     sg_progress_say(j->progress, "%s: all %d images", j->settings->grid, j->clips);
     return SG_OK;
 }
@@ -514,24 +514,24 @@ static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
     if (!j->decode_only) SG_TRY(sg_setup_prompts(prompts, j->settings, e));
     SG_TRY(sg_session_inputs(&j->session, j->settings, e));
     const char *const asked = j->settings->output;
-    const char       *output = asked ? asked : sg_sink_default_name(j->settings->frames);
+    const char       *output = asked ? asked : sg_writer_default_name(j->settings->frames);
     const int64_t clips = (int64_t)(prompts->count ? prompts->count : 1) * batch_of(j); /* without prompts: latents */
     size_t        grid_bytes;
     SG_TRY(check_many(j->settings, output, clips, e));
     if (strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
         return sg_error_set(e, SG_E_ARG, "-o - writes video, and stdout is a terminal: send it to a file or a pipe");
     j->clips = (int)clips;
-    if (j->settings->grid) SG_TRY(sg_sink_check_ending(j->settings->grid, "--grid", ".png .jpg .jpeg .webp", e));
+    if (j->settings->grid) SG_TRY(sg_writer_check_ending(j->settings->grid, "--grid", ".png .jpg .jpeg .webp", e));
     if (j->settings->grid && clips < 2)
         return sg_error_set(e, SG_E_ARG, "--grid is of several images: add --batch N, or a --prompt-file");
     SG_TRY(check_outputs(j, output, e)); /* what needs no model to be seen */
     SG_TRY(open_engine(j, e));
     mark(j, "opening");
-    if (!asked) output = sg_sink_default_name(j->now.request.frames);
+    if (!asked) output = sg_writer_default_name(j->now.request.frames);
     SG_TRY(check_outputs(j, output, e));
     SG_TRY(open_grid(j, &grid_bytes, e));
     const sg_clip clip = clip_of(j, output);
-    j->now.request.output_bytes = sg_sink_bytes(&clip) + grid_bytes;
+    j->now.request.output_bytes = sg_writer_bytes(&clip) + grid_bytes;
     j->now.request.prompt = prompts->count ? prompts->prompt[0].text : NULL;
     say_start(j, prompts);
     SG_TRY(sg_rendering_plan(&j->now, j->session.engine, e));

@@ -211,7 +211,7 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
     if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
     memcpy(x->now->rgb + (size_t)index * frame_bytes(x->now), rgb, frame_bytes(x->now));
     x->aside += sg_seconds() - start;
-    return x->sink ? sg_sink_write(x->sink, index, rgb, e) : SG_OK;
+    return x->writer ? sg_writer_write(x->writer, index, rgb, e) : SG_OK;
 }
 
 static sg_status render_part(sg_arm_run *x, const sg_request *r, sg_arm_part part, sg_report *report, sg_error *e)

@@ -9,8 +9,8 @@
 #include "clip_scores.h"
 #include "report.h"
 #include "session.h"
-#include "sink.h"
 #include "speedup.h"
+#include "writer.h"
 
 /* An arm has settings and a clip, which is at work or was done last: they are in now. count is [steps][passes][layers]
  * of that clip, and report is what the engine says of it. rgb is [frames, height, width, 3] and borrowed; other arrays
@@ -40,7 +40,7 @@ typedef enum sg_arm_part { SG_ARM_WHOLE, SG_ARM_STEPS, SG_ARM_CHUNK } sg_arm_par
  * rounds mean that nothing is timed. The arms render into frames. latents are the first arm's, [steps, c, f, y, x], or
  * NULL where none are kept. Both are owned.
  *
- * At work, frames also go to the sink unless it is NULL. last_unit is when the last step or chunk was over, by a clock
+ * At work, frames also go to the writer unless it is NULL. last_unit is when the last step or chunk was over, by a clock
  * that stands still while arms are compared; attention is the seconds of attention until then. aside is the seconds
  * that were spent on comparing and not on the render. */
 typedef struct sg_arm_run {
@@ -57,7 +57,7 @@ typedef struct sg_arm_run {
     /* at work */
     sg_arm_result *now;
     size_t         round;
-    sg_sink       *sink;
+    sg_writer     *writer;
     sg_arm_part    part;
     double         last_unit, attention, aside;
 } sg_arm_run;
@@ -91,7 +91,7 @@ static inline size_t sg_arm_clip_bytes(const sg_request *r)
  * What was rendered is lost where there was too little. Returns SG_E_MEMORY. */
 sg_status sg_arm_run_reserve(sg_arm_run *x, int clips, const sg_request *r, sg_error *e) SG_MUST_USE;
 
-/* Renders arm r into its rgb, and into the sink. In the first round it keeps what attention did. */
+/* Renders arm r into its rgb, and into the writer. In the first round it keeps what attention did. */
 sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e) SG_MUST_USE;
 
 /* Compares r's frames with the first arm's; of the first arm itself only what its clip shows is found. Returns

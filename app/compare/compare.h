@@ -17,7 +17,7 @@ typedef struct sg_compare_file {
     sg_clip         clip;
     const sg_image *picture;
     char           *settings;
-    sg_sink        *sink;
+    sg_writer      *writer;
 } sg_compare_file;
 
 /* plan is that of the arm that needs most. settings are what all arms have, arm_settings what an arm has; attention is

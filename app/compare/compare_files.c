@@ -47,7 +47,7 @@ static sg_status check_files(const sg_comparison *c, sg_error *e)
             return sg_error_set(e, SG_E_ARG, "--arms: %d of %dx%d make %s %dx%d, and %d is the most a side",
                                 c->run.arms.count, r->width, r->height, f->name, f->clip.width, f->clip.height,
                                 SG_IMAGE_MAX_SIDE);
-        SG_TRY(there ? sg_sink_check(&f->clip, e) : sg_sink_check_format(&f->clip, e));
+        SG_TRY(there ? sg_writer_check(&f->clip, e) : sg_writer_check_format(&f->clip, e));
     }
     for (size_t i = 0; there && i < sizeof report / sizeof *report; i++) {
         report_path(path, c, report[i]);
@@ -59,7 +59,7 @@ static sg_status check_files(const sg_comparison *c, sg_error *e)
 sg_status sg_compare_files_name(sg_comparison *c, const char *folder, sg_error *e)
 {
     const sg_request *const r = &c->run.shared.request;
-    const char *const       ending = sg_path_extension(sg_sink_default_name(r->frames));
+    const char *const       ending = sg_path_extension(sg_writer_default_name(r->frames));
     const int               own[] = {r->width, r->height};
     char                    usual[48];
     int                     size[2];
@@ -83,7 +83,7 @@ size_t sg_compare_files_bytes(const sg_comparison *c)
 {
     size_t bytes = 0;
     for (const sg_compare_file *f = c->file; f < c->file + c->files; f++)
-        bytes += sg_sink_bytes(&f->clip) + (is_drawn(c, f) ? sg_image_bytes(f->clip.width, f->clip.height) : 0);
+        bytes += sg_writer_bytes(&f->clip) + (is_drawn(c, f) ? sg_image_bytes(f->clip.width, f->clip.height) : 0);
     return bytes;
 }
 
@@ -168,7 +168,7 @@ static sg_status write_frames(const sg_comparison *c, const sg_compare_file *f, 
         if (sg_interrupt_asked())
             status = sg_error_set(e, SG_E_CANCELLED, "interrupted");
         else
-            status = sg_sink_write(f->sink, i, from + (on.rgb ? 0 : (size_t)i * bytes), e);
+            status = sg_writer_write(f->writer, i, from + (on.rgb ? 0 : (size_t)i * bytes), e);
     }
     free(on.rgb);
     return status;
@@ -180,9 +180,9 @@ static sg_status write_file(const sg_comparison *c, sg_compare_file *f, sg_error
     const ptrdiff_t k = f - c->file;
     SG_TRY(sg_report_text(&f->settings, k < c->run.arms.count ? c->arm_settings[k] : c->settings, e));
     f->clip.settings = f->settings;
-    SG_TRY(sg_sink_open(&f->sink, &f->clip, e));
+    SG_TRY(sg_writer_open(&f->writer, &f->clip, e));
     SG_TRY(write_frames(c, f, e));
-    return sg_sink_complete(f->sink, e);
+    return sg_writer_complete(f->writer, e);
 }
 
 static sg_status save_reports(const sg_comparison *c, const char *json, sg_error *e)
@@ -208,14 +208,14 @@ sg_status sg_compare_files_write(sg_comparison *c, const char *json, sg_error *e
     if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
     SG_TRY(save_reports(c, json, e));
     c->made = false;
-    for (int k = 0; k < c->files; k++) SG_TRY(sg_sink_finish(c->file[k].sink, e));
+    for (int k = 0; k < c->files; k++) SG_TRY(sg_writer_finish(c->file[k].writer, e));
     return SG_OK;
 }
 
 void sg_compare_files_close(sg_comparison *c)
 {
     for (sg_compare_file *f = c->file; f < c->file + c->files; f++) {
-        sg_sink_close(&f->sink);
+        sg_writer_close(&f->writer);
         free(f->settings);
     }
     if (c->made) rmdir(c->folder);

@@ -5,7 +5,7 @@
 #include "base/path.h"
 #include "base/text.h"
 #include "eval_results.h"
-#include "sink.h"
+#include "writer.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -50,7 +50,7 @@ static const char *path_of(char path[PATH_MAX], const sg_eval *v, const char *fo
 
 const char *sg_eval_clip_path(char path[PATH_MAX], const sg_eval *v, int prompt, int clip, int arm)
 {
-    const char *const name = sg_sink_default_name(sg_eval_frames(v, prompt));
+    const char *const name = sg_writer_default_name(sg_eval_frames(v, prompt));
     return path_of(path, v, "", v->run.arms.arm[arm].file, prompt, clip, sg_path_extension(name));
 }
 

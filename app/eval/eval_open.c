@@ -9,7 +9,7 @@
 #include "eval_report.h"
 #include "eval_similarity.h"
 #include "notices.h"
-#include "sink.h"
+#include "writer.h"
 
 #include <errno.h>
 #include <math.h>

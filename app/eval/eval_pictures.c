@@ -5,7 +5,7 @@
 #include "eval_files.h"
 #include "file_options.h"
 #include "json_build.h"
-#include "sink.h"
+#include "writer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -136,7 +136,7 @@ static sg_status take(sg_eval *v, int prompt, sg_request *r, sg_error *e)
                                 i == SG_EVAL_VIDEO ? "video" : sg_picture_keys[i], at->path[i]);
         if (i == SG_EVAL_VIDEO) break;
         sg_eval_image_path(path, v, prompt, i);
-        if (access(path, F_OK) != 0) SG_TRY(sg_sink_save_picture(path, &at->now.fitted[i], NULL, e));
+        if (access(path, F_OK) != 0) SG_TRY(sg_writer_save_picture(path, &at->now.fitted[i], NULL, e));
     }
     return read_video(v, r, e);
 }

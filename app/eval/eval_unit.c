@@ -12,7 +12,7 @@
 #include "notices.h"
 #include "option_table.h"
 #include "report_settings.h"
-#include "sink.h"
+#include "writer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ static sg_status check_fits(work *w, sg_error *e)
 {
     sg_rendering *const now = &w->r->now;
     const sg_clip       clip = sg_arm_clip(w->r, w->path, NULL);
-    now->request.output_bytes = 2 * sg_arm_clip_bytes(&now->request) + sg_sink_bytes(&clip);
+    now->request.output_bytes = 2 * sg_arm_clip_bytes(&now->request) + sg_writer_bytes(&clip);
     SG_TRY(sg_rendering_plan(now, w->v->run.session.engine, e));
     return sg_plan_fits(&now->plan, e);
 }
@@ -113,7 +113,7 @@ static sg_status write_picture(work *w, sg_error *e)
     on.rgb = malloc(sg_image_bytes(on.width, on.height));
     if (!on.rgb) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", w->picture);
     sg_collage_strip(&on, &collage);
-    const sg_status status = sg_sink_save_picture(w->picture, &on, NULL, e);
+    const sg_status status = sg_writer_save_picture(w->picture, &on, NULL, e);
     free(on.rgb);
     return status;
 }
@@ -135,11 +135,11 @@ static sg_status make_clip(work *w, sg_error *e)
     SG_TRY(sg_arm_run_reserve(&v->run, 2, &w->r->now.request, e));
     SG_TRY(make_settings(w, &settings, e));
     const sg_clip clip = sg_arm_clip(w->r, w->path, settings);
-    sg_status     status = sg_sink_open(&v->run.sink, &clip, e);
+    sg_status     status = sg_writer_open(&v->run.writer, &clip, e);
     if (status == SG_OK) status = render(w, e);
     if (status == SG_OK) status = sg_arm_run_score(&v->run, w->r, e);
-    if (status == SG_OK) status = sg_sink_finish(v->run.sink, e);
-    sg_sink_close(&v->run.sink);
+    if (status == SG_OK) status = sg_writer_finish(v->run.writer, e);
+    sg_writer_close(&v->run.writer);
     free(settings);
     return status == SG_OK ? write_picture(w, e) : status;
 }

@@ -4,7 +4,7 @@
 #ifndef SG_MP4_ENCODER_H
 #define SG_MP4_ENCODER_H
 
-#include "sink.h"
+#include "writer.h"
 
 #include <libavcodec/avcodec.h>
 

@@ -3,7 +3,7 @@
 #include "base/path.h"
 #include "base/thread.h"
 #include "collage.h"
-#include "sink.h"
+#include "writer.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -34,7 +34,7 @@ static bool is_strip(const char *path) { return strcasecmp(sg_path_extension(pat
 
 sg_status sg_preview_file_check(const char *path, sg_error *e)
 {
-    return sg_sink_check_ending(path, "--preview", ".png .mp4 .webp", e);
+    return sg_writer_check_ending(path, "--preview", ".png .mp4 .webp", e);
 }
 
 /* Frames of a strip: as many as there are, or as fit into STRIP_WIDTH, from the first to the last. */
@@ -64,8 +64,8 @@ sg_status sg_preview_file_plan(const char *path, const sg_request *r, const int 
         return sg_error_set(e, SG_E_ARG,
                             "--preview: %s: MP4 needs even sizes, and previews are %dx%d; .png does without", path,
                             size[2], size[1]);
-    SG_TRY(sg_sink_check(&clip, e));
-    *bytes = 2 * (size_t)p.frames * sg_image_bytes(p.width, p.height) + sg_sink_bytes(&clip);
+    SG_TRY(sg_writer_check(&clip, e));
+    *bytes = 2 * (size_t)p.frames * sg_image_bytes(p.width, p.height) + sg_writer_bytes(&clip);
     if (is_strip(path)) *bytes += sg_image_bytes(clip.width, clip.height);
     return SG_OK;
 }
@@ -81,7 +81,7 @@ static sg_status write_strip(const sg_preview_file *f, sg_error *e)
         const uint8_t *const from = p->rgb + (size_t)sg_collage_frame(i, count, p->frames) * frame;
         sg_image_put(&strip, i * p->width, 0, p->width, p->height, from);
     }
-    const sg_status status = sg_sink_save_picture(f->path, &strip, NULL, e);
+    const sg_status status = sg_writer_save_picture(f->path, &strip, NULL, e);
     free(strip.rgb);
     return status;
 }
@@ -91,12 +91,12 @@ static sg_status write_clip(const sg_preview_file *f, sg_error *e)
     const sg_preview *const p = &f->now.p;
     const sg_clip           clip = clip_of(f->path, f->request, p);
     const size_t            frame = sg_image_bytes(p->width, p->height);
-    sg_sink                *sink = NULL;
-    sg_status               status = sg_sink_open(&sink, &clip, e);
+    sg_writer              *writer = NULL;
+    sg_status               status = sg_writer_open(&writer, &clip, e);
     for (int i = 0; i < p->frames && status == SG_OK; i++)
-        status = sg_sink_write(sink, i, p->rgb + (size_t)i * frame, e);
-    if (status == SG_OK) status = sg_sink_finish(sink, e);
-    sg_sink_close(&sink);
+        status = sg_writer_write(writer, i, p->rgb + (size_t)i * frame, e);
+    if (status == SG_OK) status = sg_writer_finish(writer, e);
+    sg_writer_close(&writer);
     return status;
 }
 

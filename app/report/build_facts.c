@@ -3,7 +3,7 @@
 #include "backend.h"
 #include "base/text.h"
 #include "json_build.h"
-#include "sink.h"
+#include "writer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,8 +34,8 @@ static void append_targets(char *text, size_t size, const char *what, const json
 const char *sg_build_facts_text(char *text, size_t size, const char *indent)
 {
     const sg_build    build = sg_backend_build();
-    const char *const ffmpeg = sg_sink_ffmpeg();
-    const char *what, *const encoder = sg_sink_encoder(&an_mp4, &what);
+    const char *const ffmpeg = sg_writer_ffmpeg();
+    const char *what, *const encoder = sg_writer_encoder(&an_mp4, &what);
     json_t *const cuda = cuda_json(&build);
     snprintf(text, size, build.cuda ? "CUDA %s" : "without CUDA: runs on the CPU", build.cuda);
     append_targets(text, size, ", machine code for ", json_object_get(cuda, "machine_code"));
@@ -57,6 +57,6 @@ json_t *sg_build_facts_json(void)
     const sg_build build = sg_backend_build();
     const char    *what;
     return json_pack("{s:o, s:s?, s:s?, s:s?}", "cuda", cuda_json(&build), "onednn",
-                     *build.onednn ? build.onednn : NULL, "ffmpeg", sg_sink_ffmpeg(), "mp4_encoder",
-                     sg_sink_encoder(&an_mp4, &what));
+                     *build.onednn ? build.onednn : NULL, "ffmpeg", sg_writer_ffmpeg(), "mp4_encoder",
+                     sg_writer_encoder(&an_mp4, &what));
 }

@@ -1,7 +1,7 @@
 /* clip_reader.h - the frames of a clip one by one, from a picture, a folder of pictures, a Y4M, or a video by FFmpeg.
  * One frame is held at a time. The format is found by a file's first bytes, not by its name.
  *
- * Y4M: 4:4:4 in 8 bits and limited range, converted by BT.709: what sg_sink_y4m writes. Any other, such as 4:2:0, is
+ * Y4M: 4:4:4 in 8 bits and limited range, converted by BT.709: what sg_writer_y4m writes. Any other, such as 4:2:0, is
  * read by FFmpeg as a video. Without FFmpeg 4:2:0 in 8 bits and limited range is read in the same way as 4:4:4, a
  * chroma sample for each of its four pixels.
  *

@@ -1,4 +1,4 @@
-/* clip_y4m.c - frames out of YUV4MPEG2, see clip_reader.h and sink_y4m.c. */
+/* clip_y4m.c - frames out of YUV4MPEG2, see clip_reader.h and writer_y4m.c. */
 #include "base/file.h"
 #include "base/number.h"
 #include "base/text.h"
@@ -106,7 +106,7 @@ static sg_status y4m_open(void *context, const char *path, sg_error *e)
 
 static uint8_t quantise(double v) { return (uint8_t)(v <= 0 ? 0 : v >= 255 ? 255 : v + 0.5); }
 
-/* The formulas of sink_y4m.c solved for r, g, b. */
+/* The formulas of writer_y4m.c solved for r, g, b. */
 static void to_rgb(state *s, const uint8_t *planes)
 {
     const size_t         width = (size_t)s->frame.width, height = (size_t)s->frame.height, half = (size_t)s->half;

@@ -2,8 +2,8 @@
 #include "notices.h"
 #include "base/text.h"
 #include "checkpoint.h"
-#include "sink.h"
 #include "thresholds.h"
+#include "writer.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -175,8 +175,8 @@ void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const
 void sg_notice_encoder(sg_progress *p, const sg_request *r, const char *path, bool always)
 {
     const char       *what;
-    const sg_clip     clip = sg_clip_of(r, path ? path : sg_sink_default_name(r->frames));
-    const char *const encoder = sg_sink_encoder(&clip, &what);
+    const sg_clip     clip = sg_clip_of(r, path ? path : sg_writer_default_name(r->frames));
+    const char *const encoder = sg_writer_encoder(&clip, &what);
     const bool        usual = encoder && strcmp(what, "H.264") == 0;
     if (encoder && (always || !usual))
         sg_progress_say(p, "MP4: %s by %s%s", what, encoder, usual ? "" : ", since no encoder of H.264 opens here");

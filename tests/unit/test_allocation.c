@@ -12,10 +12,10 @@
 #include "eval_report.h"
 #include "lora_file.h"
 #include "prompt_set.h"
-#include "sink.h"
 #include "t5_tokenizer.h"
 #include "tensor_source.h"
 #include "unit.h"
+#include "writer.h"
 
 #include <dirent.h>
 #include <jansson.h>
@@ -192,7 +192,7 @@ static sg_engine *engine; /* opened while nothing fails */
 
 static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
 {
-    return sg_sink_write(context, index, rgb, e);
+    return sg_writer_write(context, index, rgb, e);
 }
 
 static sg_request small_request(void)
@@ -211,14 +211,15 @@ static sg_status render(sg_error *e)
 {
     sg_request    r = small_request();
     sg_report     report;
-    sg_sink      *sink = NULL;
+    sg_writer    *writer = NULL;
     const sg_clip clip = {.path = "a.y4m", .width = r.width, .height = r.height, .frames = r.frames, .fps = 16};
     r.latents_out = "a.safetensors";
     r.latents_note = "{}";
-    SG_TRY(sg_sink_open(&sink, &clip, e));
-    sg_status status = sg_engine_render(engine, &r, &(sg_callbacks){.context = sink, .frame = take_frame}, &report, e);
-    if (status == SG_OK) status = sg_sink_finish(sink, e);
-    sg_sink_close(&sink);
+    SG_TRY(sg_writer_open(&writer, &clip, e));
+    sg_status status =
+        sg_engine_render(engine, &r, &(sg_callbacks){.context = writer, .frame = take_frame}, &report, e);
+    if (status == SG_OK) status = sg_writer_finish(writer, e);
+    sg_writer_close(&writer);
     unlink("a.safetensors"); /* complete, it stays when decoding fails */
     if (status == SG_OK) unlink("a.y4m");
     return status;
@@ -236,24 +237,24 @@ static sg_status decode(sg_error *e)
     return sg_engine_render(engine, &r, NULL, &report, e);
 }
 
-static const char *sink_path;
+static const char *writer_path;
 
 static sg_status write_clip(sg_error *e)
 {
     enum { SIDE = 32, FRAMES = 3 };
     static const uint8_t rgb[SIDE * SIDE * 3];
     const sg_clip        clip = {
-               .path = sink_path, .width = SIDE, .height = SIDE, .frames = FRAMES, .fps = 16, .settings = "{\"a\": \"b\"}"};
-    sg_sink  *s = NULL;
-    sg_status status = sg_sink_open(&s, &clip, e);
-    for (int i = 0; i < FRAMES && status == SG_OK; i++) status = sg_sink_write(s, i, rgb, e);
-    if (status == SG_OK) status = sg_sink_finish(s, e);
-    sg_sink_close(&s);
+               .path = writer_path, .width = SIDE, .height = SIDE, .frames = FRAMES, .fps = 16, .settings = "{\"a\": \"b\"}"};
+    sg_writer *s = NULL;
+    sg_status  status = sg_writer_open(&s, &clip, e);
+    for (int i = 0; i < FRAMES && status == SG_OK; i++) status = sg_writer_write(s, i, rgb, e);
+    if (status == SG_OK) status = sg_writer_finish(s, e);
+    sg_writer_close(&s);
     if (status != SG_OK) return status;
     for (int i = 0; i < FRAMES; i++) {
         char name[32];
         snprintf(name, sizeof name, "a-%04d.png", i + 1);
-        unlink(strchr(sink_path, '%') ? name : sink_path);
+        unlink(strchr(writer_path, '%') ? name : writer_path);
     }
     return SG_OK;
 }
@@ -261,7 +262,7 @@ static sg_status write_clip(sg_error *e)
 static sg_status read_settings(sg_error *e)
 {
     char           *text = NULL;
-    const sg_status status = sg_sink_read_settings(sink_path, &text, e);
+    const sg_status status = sg_writer_read_settings(writer_path, &text, e);
     free(text);
     return status;
 }
@@ -469,13 +470,13 @@ static void evaluations(void **state)
     assert_int_equal(rmdir("e"), 0); /* nothing else is left in it */
 }
 
-static void sinks(void **state)
+static void writers(void **state)
 {
     char        known[80];
-    const bool  mp4 = strstr(sg_sink_endings(known, sizeof known), ".mp4") != NULL;
+    const bool  mp4 = strstr(sg_writer_endings(known, sizeof known), ".mp4") != NULL;
     const char *path[] = {"a.y4m", "a-%04d.png", "a.mp4", "a.mkv", "a.webp"};
     for (int i = 0; i < 2 + 3 * mp4; i++) {
-        sink_path = path[i];
+        writer_path = path[i];
         fail_each(path[i], 1, write_clip);
     }
 }
@@ -484,17 +485,17 @@ static sg_status write_picture(sg_error *e)
 {
     static uint8_t rgb[4 * 4 * 3];
     const sg_image picture = {4, 4, rgb};
-    return sg_sink_save_picture(sink_path, &picture, "{}", e);
+    return sg_writer_save_picture(writer_path, &picture, "{}", e);
 }
 
 static void settings(void **state)
 {
     static const char *const path[] = {"b.png", "b.jpg"};
     for (int i = 0; i < 2; i++) {
-        sink_path = path[i];
+        writer_path = path[i];
         fail_each(path[i], 1, write_picture);
         fail_each("settings of a picture", 1, read_settings);
-        unlink(sink_path);
+        unlink(writer_path);
     }
 }
 
@@ -513,16 +514,16 @@ static void comparisons(void **state)
     enum { SIDE = 24 };
     static const uint8_t rgb[SIDE * SIDE * 3];
     char                 known[80];
-    const bool           mp4 = strstr(sg_sink_endings(known, sizeof known), ".mp4") != NULL;
+    const bool           mp4 = strstr(sg_writer_endings(known, sizeof known), ".mp4") != NULL;
     char                *path[] = {"c.png", "c.y4m", "c.mp4"};
     sg_error             e = {0};
     for (int i = 0; i < 2 + mp4; i++) {
         const sg_clip clip = {.path = path[i], .width = SIDE, .height = SIDE, .frames = 1, .fps = 1};
-        sg_sink      *s = NULL;
-        assert_int_equal(sg_sink_open(&s, &clip, &e), SG_OK);
-        assert_int_equal(sg_sink_write(s, 0, rgb, &e), SG_OK);
-        assert_int_equal(sg_sink_finish(s, &e), SG_OK);
-        sg_sink_close(&s);
+        sg_writer    *s = NULL;
+        assert_int_equal(sg_writer_open(&s, &clip, &e), SG_OK);
+        assert_int_equal(sg_writer_write(s, 0, rgb, &e), SG_OK);
+        assert_int_equal(sg_writer_finish(s, &e), SG_OK);
+        sg_writer_close(&s);
         scored[0] = path[i];
         scored[1] = path[0];
         exhaust(path[i], 1, score_command);
@@ -540,7 +541,7 @@ static int write_prompts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(constructors), cmocka_unit_test(evaluations),
-                                       cmocka_unit_test(sinks),        cmocka_unit_test(settings),
+                                       cmocka_unit_test(writers),      cmocka_unit_test(settings),
                                        cmocka_unit_test(comparisons),  cmocka_unit_test(renders),
                                        cmocka_unit_test(commands)};
     const char *const       step = getenv("ALLOCATION_STEP");

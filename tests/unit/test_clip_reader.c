@@ -1,16 +1,16 @@
-/* test_clip_reader.c - frames written by a sink come back from the file; damaged files are refused. */
+/* test_clip_reader.c - frames written by a writer come back from the file; damaged files are refused. */
 #include "clip_reader.h"
 #include "image_reader.h"
 #include "metrics.h"
-#include "sink.h"
 #include "unit.h"
+#include "writer.h"
 
 enum { WIDTH = 96, HEIGHT = 64, FRAMES = 12, BYTES = WIDTH * HEIGHT * 3 };
 
 static bool has_mp4(void)
 {
     char known[80];
-    return strstr(sg_sink_endings(known, sizeof known), ".mp4") != NULL;
+    return strstr(sg_writer_endings(known, sizeof known), ".mp4") != NULL;
 }
 
 /* Six flat patches, far apart under a wrong matrix or range. */
@@ -40,15 +40,15 @@ static void write_clip(const char *path, void (*draw)(uint8_t *rgb, int frame))
 {
     static uint8_t rgb[BYTES];
     const sg_clip  clip = {.path = path, .width = WIDTH, .height = HEIGHT, .frames = FRAMES, .fps = 8};
-    sg_sink       *s = NULL;
+    sg_writer     *s = NULL;
     sg_error       e = {0};
-    sg_status      status = sg_sink_open(&s, &clip, &e);
+    sg_status      status = sg_writer_open(&s, &clip, &e);
     for (int i = 0; i < FRAMES && status == SG_OK; i++) {
         draw(rgb, i);
-        status = sg_sink_write(s, i, rgb, &e);
+        status = sg_writer_write(s, i, rgb, &e);
     }
-    if (status == SG_OK) status = sg_sink_finish(s, &e);
-    sg_sink_close(&s);
+    if (status == SG_OK) status = sg_writer_finish(s, &e);
+    sg_writer_close(&s);
     if (status != SG_OK) fail_msg("%s", e.text);
 }
 
@@ -109,8 +109,8 @@ static void mp4_comes_back(void **state)
 
 enum { PICTURES = 23 };
 
-/* Opens a sink of PICTURES frames for name and writes the first count of them; the first failure. */
-static sg_status write_pictures(sg_sink **s, const char *name, int level, int count, sg_error *e)
+/* Opens a writer of PICTURES frames for name and writes the first count of them; the first failure. */
+static sg_status write_pictures(sg_writer **s, const char *name, int level, int count, sg_error *e)
 {
     static uint8_t rgb[BYTES];
     const sg_clip  clip = {.path = name,
@@ -121,10 +121,10 @@ static sg_status write_pictures(sg_sink **s, const char *name, int level, int co
                            .settings = "{\"seed\": 7}",
                            .has_png_level = level >= 0,
                            .png_level = level};
-    SG_TRY(sg_sink_open(s, &clip, e));
+    SG_TRY(sg_writer_open(s, &clip, e));
     for (int i = 0; i < count; i++) {
         waves(rgb, i);
-        SG_TRY(sg_sink_write(*s, i, rgb, e));
+        SG_TRY(sg_writer_write(*s, i, rgb, e));
     }
     return SG_OK;
 }
@@ -139,12 +139,12 @@ static void every_picture_has_its_number(void **state)
 {
     static uint8_t drawn[BYTES];
     for (int level = -1; level <= 9; level++) {
-        sg_sink *s = NULL;
-        sg_error e = {0};
+        sg_writer *s = NULL;
+        sg_error   e = {0};
         assert_int_equal(mkdir("numbers", 0700), 0);
         if (write_pictures(&s, "numbers/%02d.png", level, PICTURES, &e) != SG_OK) fail_msg("%s", e.text);
-        if (sg_sink_finish(s, &e) != SG_OK) fail_msg("%s", e.text);
-        sg_sink_close(&s);
+        if (sg_writer_finish(s, &e) != SG_OK) fail_msg("%s", e.text);
+        sg_writer_close(&s);
         for (int i = 0; i < PICTURES; i++) {
             char     name[32], *settings = NULL;
             sg_image read = {0};
@@ -154,7 +154,7 @@ static void every_picture_has_its_number(void **state)
             assert_true(read.width == WIDTH && read.height == HEIGHT);
             assert_memory_equal(read.rgb, drawn, BYTES);
             sg_image_close(&read);
-            assert_int_equal(sg_sink_read_settings(name, &settings, &e), SG_OK);
+            assert_int_equal(sg_writer_read_settings(name, &settings, &e), SG_OK);
             assert_string_equal(settings, "{\"seed\": 7}");
             free(settings);
             unlink(name);
@@ -168,17 +168,17 @@ static void a_failed_picture_fails_the_clip(void **state)
 {
     static const int failing[] = {0, 1, 9, PICTURES - 1};
     for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
-        char     name[32];
-        sg_sink *s = NULL;
-        sg_error e = {0};
+        char       name[32];
+        sg_writer *s = NULL;
+        sg_error   e = {0};
         assert_int_equal(mkdir("failed", 0700), 0);
         snprintf(name, sizeof name, "failed/%d.png", failing[i]);
         assert_int_equal(mkdir(name, 0700), 0);
         sg_status status = write_pictures(&s, "failed/%d.png", -1, PICTURES, &e);
-        if (s && status == SG_OK) status = sg_sink_complete(s, &e);
+        if (s && status == SG_OK) status = sg_writer_complete(s, &e);
         assert_refused(status, SG_E_FILE, &e, name);
-        if (s) assert_int_equal(sg_sink_finish(s, NULL), SG_E_FILE);
-        sg_sink_close(&s);
+        if (s) assert_int_equal(sg_writer_finish(s, NULL), SG_E_FILE);
+        sg_writer_close(&s);
         assert_int_equal(rmdir(name), 0);
         expect_empty("failed");
     }
@@ -187,12 +187,12 @@ static void a_failed_picture_fails_the_clip(void **state)
 static void given_up_leaves_no_picture(void **state)
 {
     for (int count = 0; count < PICTURES; count += 3) {
-        sg_sink *s = NULL;
-        sg_error e = {0};
+        sg_writer *s = NULL;
+        sg_error   e = {0};
         assert_int_equal(mkdir("given_up", 0700), 0);
         assert_int_equal(write_pictures(&s, "given_up/%d.png", 9, count, &e), SG_OK);
-        if (count % 2) assert_int_equal(sg_sink_complete(s, &e), SG_E_SHAPE);
-        sg_sink_close(&s);
+        if (count % 2) assert_int_equal(sg_writer_complete(s, &e), SG_E_SHAPE);
+        sg_writer_close(&s);
         expect_empty("given_up");
     }
 }

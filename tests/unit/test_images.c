@@ -2,8 +2,8 @@
 #include "base/output_file.h"
 #include "collage.h"
 #include "image_reader.h"
-#include "sink.h"
 #include "unit.h"
+#include "writer.h"
 
 /* ---- JPEG ---- */
 
@@ -21,8 +21,8 @@ static void a_jpeg_keeps_colours_and_settings(void **state)
     double         sum = 0;
     for (int i = 0; i < WIDTH * HEIGHT; i++) rgb[3 * i + 2 * (i % 2)] = 200;
     for (int i = 0; i < LONG; i++) settings[i] = (char)('a' + i % 23);
-    if (sg_sink_save_picture("a.jpg", &picture, settings, &e)) fail_msg("%s", e.text);
-    if (sg_sink_read_settings("a.jpg", &kept, &e)) fail_msg("%s", e.text);
+    if (sg_writer_save_picture("a.jpg", &picture, settings, &e)) fail_msg("%s", e.text);
+    if (sg_writer_read_settings("a.jpg", &kept, &e)) fail_msg("%s", e.text);
     assert_string_equal(kept, settings);
     free(kept);
     if (sg_image_read(&again, "a.jpg", &e)) fail_msg("%s", e.text);
@@ -35,12 +35,12 @@ static void a_jpeg_keeps_colours_and_settings(void **state)
 static void a_jpeg_is_one_picture(void **state)
 {
     sg_error e = {0};
-    assert_refused(sg_sink_check(&(sg_clip){.path = "a.jpeg", .width = 8, .height = 8, .frames = 2, .fps = 1}, &e),
+    assert_refused(sg_writer_check(&(sg_clip){.path = "a.jpeg", .width = 8, .height = 8, .frames = 2, .fps = 1}, &e),
                    SG_E_ARG, &e, "--output: a.jpeg|2 frames|--frames 1");
-    assert_int_equal(sg_sink_check(&(sg_clip){.path = "a.jpg", .width = 65501, .height = 8, .frames = 1}, &e),
+    assert_int_equal(sg_writer_check(&(sg_clip){.path = "a.jpg", .width = 65501, .height = 8, .frames = 1}, &e),
                      SG_E_ARG);
-    assert_string_equal(sg_sink_default_name(1), "out.png");
-    assert_string_not_equal(sg_sink_default_name(2), "out.png");
+    assert_string_equal(sg_writer_default_name(1), "out.png");
+    assert_string_not_equal(sg_writer_default_name(2), "out.png");
 }
 
 #define HEAD "\xff\xd8\xff\xe0\0\4ab"
@@ -70,7 +70,7 @@ static void comments_are_found(void **state)
         char    *kept = NULL;
         sg_error e = {0};
         write_bytes("b.jpg", cases[i].bytes, cases[i].size);
-        const sg_status status = sg_sink_read_settings("b.jpg", &kept, &e);
+        const sg_status status = sg_writer_read_settings("b.jpg", &kept, &e);
         if (cases[i].kept) {
             if (status) fail_msg("case %zu: %s", i, e.text);
             assert_string_equal(kept, cases[i].kept);

@@ -8,7 +8,7 @@
 #include "json_input.h"
 #include "report_settings.h"
 #include "settings.h"
-#include "sink.h"
+#include "writer.h"
 
 #include <jansson.h>
 
@@ -312,7 +312,7 @@ static char *command_of(const char *path, const char *output)
     char    *text = NULL, *line = NULL;
     size_t   size;
     sg_error e = {0};
-    if (sg_sink_read_settings(path, &text, &e) != SG_OK) fail_msg("%s: %s", path, e.text);
+    if (sg_writer_read_settings(path, &text, &e) != SG_OK) fail_msg("%s: %s", path, e.text);
     json_t *const j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(j);
     FILE *const f = open_memstream(&line, &size);
@@ -389,7 +389,7 @@ static bool can_be_written(const row *r)
     char       path[16];
     snprintf(path, sizeof path, "a%s", r->ending ? r->ending : ".png");
     const sg_clip clip = {.path = path, .width = 32, .height = 32, .frames = 1, .fps = 16, .has_crf = crf, .crf = 45};
-    if (sg_sink_check_format(&clip, &e) == SG_OK) return true;
+    if (sg_writer_check_format(&clip, &e) == SG_OK) return true;
     print_message("%s is not tried: %s\n", r->set, e.text);
     return false;
 }

@@ -1,13 +1,13 @@
 /* test_mp4_encoder.c - MP4 by whichever encoder opens here: frames come back, the next takes the place of one that does not. */
 #include "clip_reader.h"
-#include "sink.h"
 #include "unit.h"
+#include "writer.h"
 
 enum { SIDE = 96, FRAMES = 11 };
 
 static const char path[] = "a.mp4";
 
-static bool has_mp4(void) { return strstr(sg_sink_endings((char[80]){0}, 80), ".mp4") != NULL; }
+static bool has_mp4(void) { return strstr(sg_writer_endings((char[80]){0}, 80), ".mp4") != NULL; }
 
 /* A slope of colour that moves, for which a chroma sample for four pixels is enough. */
 static uint8_t sample(int frame, int y, int x, int c)
@@ -30,14 +30,14 @@ static void write_clip(const sg_clip *clip)
 {
     static uint8_t rgb[SIDE * SIDE * 3];
     sg_error       e = {0};
-    sg_sink       *s = NULL;
-    if (sg_sink_open(&s, clip, &e)) fail_msg("%s", e.text);
+    sg_writer     *s = NULL;
+    if (sg_writer_open(&s, clip, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < FRAMES; i++) {
         for (int k = 0; k < SIDE * SIDE * 3; k++) rgb[k] = sample(i, k / 3 / SIDE, k / 3 % SIDE, k % 3);
-        if (sg_sink_write(s, i, rgb, &e)) fail_msg("%s", e.text);
+        if (sg_writer_write(s, i, rgb, &e)) fail_msg("%s", e.text);
     }
-    if (sg_sink_finish(s, &e)) fail_msg("%s", e.text);
-    sg_sink_close(&s);
+    if (sg_writer_finish(s, &e)) fail_msg("%s", e.text);
+    sg_writer_close(&s);
 }
 
 /* Wrong colours, by another matrix or range, would differ by far more. */
@@ -58,7 +58,7 @@ static void expect_frames(const char *encoder)
     if (sg_clip_reader_next(r, &f, &e)) fail_msg("%s: %s", encoder, e.text);
     assert_null(f);
     sg_clip_reader_close(&r);
-    if (sg_sink_read_settings(path, &kept, &e)) fail_msg("%s", e.text);
+    if (sg_writer_read_settings(path, &kept, &e)) fail_msg("%s", e.text);
     assert_string_equal(kept, "{\"a\": 1}");
     free(kept);
 }
@@ -68,7 +68,7 @@ static const char *found(const char *const *encoders)
 {
     const char   *what;
     const sg_clip clip = clip_by(encoders);
-    return sg_sink_encoder(&clip, &what);
+    return sg_writer_encoder(&clip, &what);
 }
 
 static void what_opens_writes_frames_that_come_back(void **state)
@@ -79,16 +79,16 @@ static void what_opens_writes_frames_that_come_back(void **state)
     if (!has_mp4()) skip();
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
         const sg_clip clip = clip_by(name[i]);
-        const char *what = NULL, *const encoder = sg_sink_encoder(&clip, &what);
+        const char *what = NULL, *const encoder = sg_writer_encoder(&clip, &what);
         sg_error e = {0};
         if (!encoder) {
-            assert_refused(sg_sink_check(&clip, &e), SG_E_UNSUPPORTED, &e, "H.264|AV1|this size");
+            assert_refused(sg_writer_check(&clip, &e), SG_E_UNSUPPORTED, &e, "H.264|AV1|this size");
             continue;
         }
         opened++;
         assert_string_equal(encoder, name[i][0]);
         assert_string_equal(what, i < 3 ? "H.264" : "AV1");
-        if (sg_sink_check(&clip, &e)) fail_msg("%s", e.text);
+        if (sg_writer_check(&clip, &e)) fail_msg("%s", e.text);
         write_clip(&clip);
         expect_frames(encoder);
     }
@@ -109,8 +109,8 @@ static void one_that_does_not_open_is_passed_over(void **state)
     const sg_clip clip = clip_by(all), unsized = {.path = "a.mp4"};
     write_clip(&clip);
     expect_frames(found(all));
-    assert_non_null(sg_sink_encoder(&unsized, &what));
-    assert_null(sg_sink_encoder(&(sg_clip){.path = "a.mkv"}, &what));
+    assert_non_null(sg_writer_encoder(&unsized, &what));
+    assert_null(sg_writer_encoder(&(sg_clip){.path = "a.mkv"}, &what));
     if (strcmp(found(good), "libx264") == 0) assert_non_null(found(others));
 }
 
@@ -125,7 +125,7 @@ static void crf_is_refused_where_the_encoder_has_none(void **state)
         if (!found(clip.encoders)) continue;
         clip.has_crf = true;
         clip.crf = 51;
-        const sg_status status = sg_sink_check(&clip, &e);
+        const sg_status status = sg_writer_check(&clip, &e);
         if (i < 3 && status) fail_msg("%s", e.text);
         if (i < 3) continue;
         assert_refused(status, SG_E_UNSUPPORTED, &e, "--crf: ", clip.encoders[0]);
@@ -143,10 +143,10 @@ static void a_clip_without_a_frame_can_be_given_up(void **state)
     for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
         const sg_clip clip = clip_by(name[i]);
         sg_error      e = {0};
-        sg_sink      *s = NULL;
+        sg_writer    *s = NULL;
         if (!found(name[i])) continue;
-        if (sg_sink_open(&s, &clip, &e)) fail_msg("%s", e.text);
-        sg_sink_close(&s);
+        if (sg_writer_open(&s, &clip, &e)) fail_msg("%s", e.text);
+        sg_writer_close(&s);
         assert_int_equal(files_in("."), 0);
     }
     alarm(0);

@@ -3,7 +3,7 @@
 #include "unit.h"
 
 #include "image_reader.h"
-#include "sink.h"
+#include "writer.h"
 
 static const char path[] = "p-%d.png"; /* a name, no pattern */
 
@@ -96,7 +96,7 @@ static void names_and_sizes_are_refused(void **state)
     assert_true(bytes >= 3 * 9 * 32 * 48 * 3);
     assert_int_equal(sg_preview_file_plan(path, &request, (const int[]){1, 512, 512}, &bytes, NULL), SG_OK);
     assert_true(bytes < 6 * 512 * 512 * 3); /* two previews, the strip, one frame on its way, and the encoder */
-    if (strcmp(sg_sink_default_name(2), "out.mp4") != 0) return; /* a build without FFmpeg */
+    if (strcmp(sg_writer_default_name(2), "out.mp4") != 0) return; /* a build without FFmpeg */
     e = (sg_error){0};
     assert_refused(sg_preview_file_plan("/tmp/p.mp4", &request, (const int[]){9, 31, 48}, &bytes, &e), SG_E_ARG, &e,
                    "48x31");

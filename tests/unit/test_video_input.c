@@ -1,8 +1,8 @@
 /* test_video_input.c - which frames of a video are those of a clip of another rate, and where a video is too short. */
 #include "picture.h"
-#include "sink.h"
 #include "unit.h"
 #include "video_input.h"
+#include "writer.h"
 
 enum { SIDE = 8, GREY = 10 }; /* the second: from a frame to the next */
 
@@ -12,15 +12,15 @@ static void write_video(const char *path, int frames, int fps)
 {
     const sg_clip clip = {.path = path, .width = SIDE, .height = SIDE, .frames = frames, .fps = fps};
     uint8_t       rgb[SIDE * SIDE * 3];
-    sg_sink      *s = NULL;
+    sg_writer    *s = NULL;
     sg_error      e = {0};
-    sg_status     status = sg_sink_open(&s, &clip, &e);
+    sg_status     status = sg_writer_open(&s, &clip, &e);
     for (int i = 0; i < frames && status == SG_OK; i++) {
         memset(rgb, GREY * i, sizeof rgb);
-        status = sg_sink_write(s, i, rgb, &e);
+        status = sg_writer_write(s, i, rgb, &e);
     }
-    if (status == SG_OK) status = sg_sink_finish(s, &e);
-    sg_sink_close(&s);
+    if (status == SG_OK) status = sg_writer_finish(s, &e);
+    sg_writer_close(&s);
     if (status != SG_OK) fail_msg("%s", e.text);
 }
 
@@ -44,7 +44,7 @@ static const char *taken(const char *path, int frames, int fps)
     return text;
 }
 
-static bool reads_videos(void) { return strstr(sg_sink_endings((char[80]){0}, 80), ".mkv") != NULL; }
+static bool reads_videos(void) { return strstr(sg_writer_endings((char[80]){0}, 80), ".mkv") != NULL; }
 
 static void nearest_frames(void **state)
 {

@@ -1,8 +1,8 @@
-/* sink.h - writes frames. The ending of the file's name selects the format. A thread, or two where each frame is a file
+/* writer.h - writes frames. The ending of the file's name selects the format. A thread, or two where each frame is a file
  * of its own, write from a short queue while the next frames are decoded. No file has its final name before
- * sg_sink_finish. */
-#ifndef SG_SINK_H
-#define SG_SINK_H
+ * sg_writer_finish. */
+#ifndef SG_WRITER_H
+#define SG_WRITER_H
 
 #include "base/file.h"
 #include "base/image.h"
@@ -14,10 +14,10 @@
 #include <stdint.h>
 
 /* A format may read so many bytes after a frame, though not use them: libswscale reads in vectors. */
-enum { SG_SINK_SLACK = 64 };
+enum { SG_WRITER_SLACK = 64 };
 
-/* At most so many threads write for a sink. */
-enum { SG_SINK_THREADS = 2 };
+/* At most so many threads write for a writer. */
+enum { SG_WRITER_THREADS = 2 };
 
 typedef struct sg_clip {
     const char *path; /* "-": Y4M on stdout */
@@ -33,10 +33,10 @@ typedef struct sg_clip {
 } sg_clip;
 
 /* These make a format. Calls come in order open, write for each frame, finish, close; close also comes after any
- * failure, and must stand a half-opened state (zeroed before open). write runs in a thread of the sink's, all others in
- * the caller's. The sink opens the file, and completes, publishes or discards it. NULL stands for a function that does
+ * failure, and must stand a half-opened state (zeroed before open). write runs in a thread of the writer's, all others in
+ * the caller's. The writer opens the file, and completes, publishes or discards it. NULL stands for a function that does
  * nothing. */
-typedef struct sg_sink_type {
+typedef struct sg_writer_type {
     const char *name;
     const char *endings;                /* parted by blanks, the first is the usual one */
     const char *format;                 /* FFmpeg's name of it; NULL: FFmpeg does not write it */
@@ -54,7 +54,7 @@ typedef struct sg_sink_type {
      * is one. */
     const char *(*encoder)(const sg_clip *clip, const char **what);
     /* Returns the file of a frame, the caller's to free; NULL: no memory. Where each frame is a file of its own,
-     * SG_SINK_THREADS threads write, each another frame, in any order. NULL: all frames are in the one file. */
+     * SG_WRITER_THREADS threads write, each another frame, in any order. NULL: all frames are in the one file. */
     char *(*file_name)(const sg_clip *clip, int index);
     /* clip and file stay until close. */
     sg_status (*open)(void *state, const sg_clip *clip, sg_output_file *file, sg_error *e);
@@ -67,64 +67,64 @@ typedef struct sg_sink_type {
     size_t      magic_at;
     /* Reads the settings kept in a file: *out is the caller's to free, NULL when the file has none. */
     sg_status (*read)(const char *path, const sg_map *file, char **out, sg_error *e);
-} sg_sink_type;
+} sg_writer_type;
 
-extern const sg_sink_type sg_sink_mp4, sg_sink_mkv, sg_sink_webp, sg_sink_png, sg_sink_jpeg, sg_sink_y4m;
+extern const sg_writer_type sg_writer_mp4, sg_writer_mkv, sg_writer_webp, sg_writer_png, sg_writer_jpeg, sg_writer_y4m;
 
 /* Returns the clip that r renders, as this file. */
 sg_clip sg_clip_of(const sg_request *r, const char *path);
 
 /* Returns the file of a clip that was given none: a clip of one frame is an image. */
-const char *sg_sink_default_name(int frames);
+const char *sg_writer_default_name(int frames);
 
 /* Lists what this build writes: ".mp4, .mkv, .webp, .png, .jpg, .y4m". Returns text. */
-const char *sg_sink_endings(char *text, size_t size);
+const char *sg_writer_endings(char *text, size_t size);
 
 /* Checks what is seen of a file without a clip: its ending is one of these, parted by blanks, that this build writes,
  * and its folder is writable. what names the option in messages. SG_E_ARG, SG_E_FILE. */
-sg_status sg_sink_check_ending(const char *path, const char *what, const char *endings, sg_error *e) SG_MUST_USE;
+sg_status sg_writer_check_ending(const char *path, const char *what, const char *endings, sg_error *e) SG_MUST_USE;
 
 /* Checks the clip: a known ending, a format that can hold it, a writable folder. SG_E_ARG, SG_E_FILE, or
  * SG_E_UNSUPPORTED where a library lacks the format. */
-sg_status sg_sink_check(const sg_clip *clip, sg_error *e) SG_MUST_USE;
+sg_status sg_writer_check(const sg_clip *clip, sg_error *e) SG_MUST_USE;
 
 /* Does the same without the folder, which may not be there yet. */
-sg_status sg_sink_check_format(const sg_clip *clip, sg_error *e) SG_MUST_USE;
+sg_status sg_writer_check_format(const sg_clip *clip, sg_error *e) SG_MUST_USE;
 
-/* Returns the memory that a sink for this clip takes. */
-size_t sg_sink_bytes(const sg_clip *clip);
+/* Returns the memory that a writer for this clip takes. */
+size_t sg_writer_bytes(const sg_clip *clip);
 
 /* Returns the encoder that the clip will be written by, where its format has several: FFmpeg's name, and in *what
  * "H.264" or "AV1". NULL: the format has but one, or none opens. A clip without a size is tried at a usual one. */
-const char *sg_sink_encoder(const sg_clip *clip, const char **what);
+const char *sg_writer_encoder(const sg_clip *clip, const char **what);
 
 /* Returns FFmpeg's version; NULL: this build has none. */
-const char *sg_sink_ffmpeg(void);
+const char *sg_writer_ffmpeg(void);
 
-typedef struct sg_sink sg_sink;
+typedef struct sg_writer sg_writer;
 
 /* clip is copied but for its strings, which must live until close. */
-sg_status sg_sink_open(sg_sink **out, const sg_clip *clip, sg_error *e) SG_MUST_USE;
+sg_status sg_writer_open(sg_writer **out, const sg_clip *clip, sg_error *e) SG_MUST_USE;
 
 /* rgb [height, width, 3] is copied. An error of an earlier frame may be returned by a later call. */
-sg_status sg_sink_write(sg_sink *s, int index, const uint8_t *rgb, sg_error *e) SG_MUST_USE;
+sg_status sg_writer_write(sg_writer *s, int index, const uint8_t *rgb, sg_error *e) SG_MUST_USE;
 
 /* Waits for the last frame: the file is whole, but has no name yet, so that several can appear together. Fewer frames
  * than announced are a failure. */
-sg_status sg_sink_complete(sg_sink *s, sg_error *e) SG_MUST_USE;
+sg_status sg_writer_complete(sg_writer *s, sg_error *e) SG_MUST_USE;
 
 /* Completes, unless that was done, and gives the file its name. */
-sg_status sg_sink_finish(sg_sink *s, sg_error *e) SG_MUST_USE;
+sg_status sg_writer_finish(sg_writer *s, sg_error *e) SG_MUST_USE;
 
 /* Closes it. Unless it was finished, nothing remains. */
-void sg_sink_close(sg_sink **s);
+void sg_writer_close(sg_writer **s);
 
 /* Writes one picture in the format of its name's ending, which has its name when it is whole. settings are as
  * sg_clip's. */
-sg_status sg_sink_save_picture(const char *path, const sg_image *picture, const char *settings,
-                               sg_error *e) SG_MUST_USE;
+sg_status sg_writer_save_picture(const char *path, const sg_image *picture, const char *settings,
+                                 sg_error *e) SG_MUST_USE;
 
 /* Reads the settings kept in a clip or picture of ours; *out is the caller's to free. SG_E_FORMAT if there are none. */
-sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e) SG_MUST_USE;
+sg_status sg_writer_read_settings(const char *path, char **out, sg_error *e) SG_MUST_USE;
 
 #endif

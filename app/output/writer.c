@@ -1,5 +1,5 @@
-/* sink.c - the formats, and the queue between whoever renders and whoever writes. */
-#include "sink.h"
+/* writer.c - the formats, and the queue between whoever renders and whoever writes. */
+#include "writer.h"
 #include "base/text.h"
 #include "base/thread.h"
 
@@ -9,33 +9,33 @@
 #include <strings.h>
 
 #if !SG_FFMPEG
-const char *sg_sink_ffmpeg(void) { return NULL; }
+const char *sg_writer_ffmpeg(void) { return NULL; }
 #endif
 
-static const sg_sink_type *const types[] = {
+static const sg_writer_type *const types[] = {
 #if SG_FFMPEG
-    &sg_sink_mp4, &sg_sink_mkv,  &sg_sink_webp,
+    &sg_writer_mp4, &sg_writer_mkv,  &sg_writer_webp,
 #endif
-    &sg_sink_png, &sg_sink_jpeg, &sg_sink_y4m,
+    &sg_writer_png, &sg_writer_jpeg, &sg_writer_y4m,
 };
 enum { TYPES = sizeof types / sizeof *types, SLOTS = 4 };
 
-struct sg_sink {
-    const sg_sink_type *type;
-    void               *state;
-    sg_clip             clip;
-    sg_output_file    **file; /* [files] */
-    int                 files;
-    size_t              frame_bytes;
-    uint8_t            *slot[SLOTS];
-    bool                full[SLOTS];
-    int                 written, taken; /* frames put into slots, only by the caller, and given to a thread */
-    bool                ended, complete;
-    int                 threads; /* that run */
-    pthread_t           thread[SG_SINK_THREADS];
-    pthread_mutex_t     mutex; /* guards full, written, taken, ended, error */
-    pthread_cond_t      changed;
-    sg_error            error; /* the threads' first */
+struct sg_writer {
+    const sg_writer_type *type;
+    void                 *state;
+    sg_clip               clip;
+    sg_output_file      **file; /* [files] */
+    int                   files;
+    size_t                frame_bytes;
+    uint8_t              *slot[SLOTS];
+    bool                  full[SLOTS];
+    int                   written, taken; /* frames put into slots, only by the caller, and given to a thread */
+    bool                  ended, complete;
+    int                   threads; /* that run */
+    pthread_t             thread[SG_WRITER_THREADS];
+    pthread_mutex_t       mutex; /* guards full, written, taken, ended, error */
+    pthread_cond_t        changed;
+    sg_error              error; /* the threads' first */
 };
 
 sg_clip sg_clip_of(const sg_request *r, const char *path)
@@ -43,7 +43,7 @@ sg_clip sg_clip_of(const sg_request *r, const char *path)
     return (sg_clip){.path = path, .width = r->width, .height = r->height, .frames = r->frames, .fps = r->fps};
 }
 
-const char *sg_sink_default_name(int frames) { return frames == 1 ? "out.png" : SG_FFMPEG ? "out.mp4" : "out.y4m"; }
+const char *sg_writer_default_name(int frames) { return frames == 1 ? "out.png" : SG_FFMPEG ? "out.mp4" : "out.y4m"; }
 
 /* endings: parted by blanks. */
 static bool has_one_of(const char *path, const char *endings)
@@ -56,9 +56,9 @@ static bool has_one_of(const char *path, const char *endings)
     return false;
 }
 
-static const sg_sink_type *find_type(const char *path)
+static const sg_writer_type *find_type(const char *path)
 {
-    if (strcmp(path, "-") == 0) return &sg_sink_y4m;
+    if (strcmp(path, "-") == 0) return &sg_writer_y4m;
     for (int i = 0; i < TYPES; i++)
         if (has_one_of(path, types[i]->endings)) return types[i];
     return NULL;
@@ -77,7 +77,7 @@ static const char *list_endings(char *text, size_t size, const char *among)
     return text;
 }
 
-const char *sg_sink_endings(char *text, size_t size) { return list_endings(text, size, NULL); }
+const char *sg_writer_endings(char *text, size_t size) { return list_endings(text, size, NULL); }
 
 static sg_status no_ending(const char *path, const char *what, const char *among, sg_error *e)
 {
@@ -86,16 +86,16 @@ static sg_status no_ending(const char *path, const char *what, const char *among
                         SG_FFMPEG || !among ? "" : " in this build, which has no FFmpeg");
 }
 
-sg_status sg_sink_check_ending(const char *path, const char *what, const char *endings, sg_error *e)
+sg_status sg_writer_check_ending(const char *path, const char *what, const char *endings, sg_error *e)
 {
     if (!find_type(path) || !has_one_of(path, endings)) return no_ending(path, what, endings, e);
     return sg_output_file_check(path, what, e);
 }
 
-static sg_status check_type(const sg_sink_type **type, const sg_clip *clip, sg_error *e)
+static sg_status check_type(const sg_writer_type **type, const sg_clip *clip, sg_error *e)
 {
-    const char *const         path = clip->path;
-    const sg_sink_type *const t = *type = find_type(path);
+    const char *const           path = clip->path;
+    const sg_writer_type *const t = *type = find_type(path);
     if (!t && !SG_FFMPEG && has_one_of(path, ".mp4 .m4v .mkv .webp"))
         return sg_error_set(e, SG_E_ARG,
                             "--output: '%s': this build has no FFmpeg; use .y4m, .png or, for one frame, .jpg", path);
@@ -114,35 +114,35 @@ static sg_status check_type(const sg_sink_type **type, const sg_clip *clip, sg_e
                         t->max_side, clip->width, clip->height);
 }
 
-sg_status sg_sink_check_format(const sg_clip *clip, sg_error *e)
+sg_status sg_writer_check_format(const sg_clip *clip, sg_error *e)
 {
-    const sg_sink_type *type;
+    const sg_writer_type *type;
     return check_type(&type, clip, e);
 }
 
-sg_status sg_sink_check(const sg_clip *clip, sg_error *e)
+sg_status sg_writer_check(const sg_clip *clip, sg_error *e)
 {
-    SG_TRY(sg_sink_check_format(clip, e));
+    SG_TRY(sg_writer_check_format(clip, e));
     return sg_output_file_check(clip->path, "--output", e);
 }
 
-size_t sg_sink_bytes(const sg_clip *clip)
+size_t sg_writer_bytes(const sg_clip *clip)
 {
-    const sg_sink_type *type = find_type(clip->path);
-    const size_t        pixels = (size_t)clip->width * (size_t)clip->height;
-    const size_t        slots = clip->frames < SLOTS ? (size_t)clip->frames : SLOTS; /* others are never written */
+    const sg_writer_type *type = find_type(clip->path);
+    const size_t          pixels = (size_t)clip->width * (size_t)clip->height;
+    const size_t          slots = clip->frames < SLOTS ? (size_t)clip->frames : SLOTS; /* others are never written */
     if (!type) return 0;
     return type->code + (slots * 3 + type->pixel) * pixels + (type->bytes ? type->bytes(clip) : 0);
 }
 
-const char *sg_sink_encoder(const sg_clip *clip, const char **what)
+const char *sg_writer_encoder(const sg_clip *clip, const char **what)
 {
-    const sg_sink_type *const type = find_type(clip->path);
+    const sg_writer_type *const type = find_type(clip->path);
     return type && type->encoder ? type->encoder(clip, what) : NULL;
 }
 
 /* Opens the file of a frame, or only checks that it may be written. */
-static sg_status open_file(sg_sink *s, int index, bool only_check, sg_error *e)
+static sg_status open_file(sg_writer *s, int index, bool only_check, sg_error *e)
 {
     char *const name = s->type->file_name ? s->type->file_name(&s->clip, index) : strdup(s->clip.path);
     if (!name) return sg_error_memory(e, s->clip.path);
@@ -152,7 +152,7 @@ static sg_status open_file(sg_sink *s, int index, bool only_check, sg_error *e)
     return status;
 }
 
-static sg_status write_frame(sg_sink *s, int index, sg_error *e)
+static sg_status write_frame(sg_writer *s, int index, sg_error *e)
 {
     const uint8_t *const rgb = s->slot[index % SLOTS];
     if (!s->type->file_name) return s->type->write(s->state, &s->clip, s->file[0], index, rgb, e);
@@ -163,8 +163,8 @@ static sg_status write_frame(sg_sink *s, int index, sg_error *e)
 
 static void *write_frames(void *context)
 {
-    sg_sink *s = context;
-    sg_error e = {0};
+    sg_writer *s = context;
+    sg_error   e = {0};
     pthread_mutex_lock(&s->mutex);
     for (;;) {
         while (s->taken == s->written && !s->ended) pthread_cond_wait(&s->changed, &s->mutex);
@@ -183,9 +183,9 @@ static void *write_frames(void *context)
 }
 
 /* Before the first file is opened, all are checked. */
-static sg_status start(sg_sink *s, sg_error *e)
+static sg_status start(sg_writer *s, sg_error *e)
 {
-    const int threads = s->files > 1 ? SG_SINK_THREADS : 1;
+    const int threads = s->files > 1 ? SG_WRITER_THREADS : 1;
     int       failure = 0;
     for (int i = 0; s->type->file_name && i < s->files; i++) SG_TRY(open_file(s, i, true, e));
     SG_TRY(open_file(s, 0, false, e));
@@ -195,12 +195,12 @@ static sg_status start(sg_sink *s, sg_error *e)
     return sg_error_set(e, SG_E_MEMORY, "%s: no thread for writing: %s", s->clip.path, strerror(failure));
 }
 
-sg_status sg_sink_open(sg_sink **out, const sg_clip *clip, sg_error *e)
+sg_status sg_writer_open(sg_writer **out, const sg_clip *clip, sg_error *e)
 {
     *out = NULL;
-    const sg_sink_type *type;
+    const sg_writer_type *type;
     SG_TRY(check_type(&type, clip, e));
-    sg_sink *s = calloc(1, sizeof *s);
+    sg_writer *s = calloc(1, sizeof *s);
     if (!s) return sg_error_memory(e, clip->path);
     s->type = type;
     s->clip = *clip;
@@ -211,17 +211,18 @@ sg_status sg_sink_open(sg_sink **out, const sg_clip *clip, sg_error *e)
     s->file = calloc((size_t)s->files, sizeof *s->file);
     s->state = calloc(1, type->state_size + 1);
     bool enough = s->file && s->state;
-    for (int i = 0; i < SLOTS; i++) enough = (s->slot[i] = calloc(1, s->frame_bytes + SG_SINK_SLACK)) != NULL && enough;
+    for (int i = 0; i < SLOTS; i++)
+        enough = (s->slot[i] = calloc(1, s->frame_bytes + SG_WRITER_SLACK)) != NULL && enough;
     const sg_status status =
         enough ? start(s, e) : sg_error_set(e, SG_E_MEMORY, "%s: no memory for %d frames", clip->path, SLOTS);
     if (status != SG_OK)
-        sg_sink_close(&s);
+        sg_writer_close(&s);
     else
         *out = s;
     return status;
 }
 
-sg_status sg_sink_write(sg_sink *s, int index, const uint8_t *rgb, sg_error *e)
+sg_status sg_writer_write(sg_writer *s, int index, const uint8_t *rgb, sg_error *e)
 {
     if (index != s->written || index >= s->clip.frames)
         return sg_error_set(e, SG_E_ARG, "%s: frame %d comes where frame %d of %d is due", s->clip.path, index,
@@ -239,7 +240,7 @@ sg_status sg_sink_write(sg_sink *s, int index, const uint8_t *rgb, sg_error *e)
     return status;
 }
 
-static void join(sg_sink *s)
+static void join(sg_writer *s)
 {
     pthread_mutex_lock(&s->mutex);
     s->ended = true;
@@ -248,13 +249,13 @@ static void join(sg_sink *s)
     while (s->threads > 0) pthread_join(s->thread[--s->threads], NULL);
 }
 
-static sg_status finish(sg_sink *s, sg_error *e)
+static sg_status finish(sg_writer *s, sg_error *e)
 {
     if (s->type->finish) SG_TRY(s->type->finish(s->state, e));
     return sg_output_file_complete(s->file[0], e); /* files of a frame each are complete */
 }
 
-sg_status sg_sink_complete(sg_sink *s, sg_error *e)
+sg_status sg_writer_complete(sg_writer *s, sg_error *e)
 {
     const bool whole = s->written == s->clip.frames;
     join(s);
@@ -265,16 +266,16 @@ sg_status sg_sink_complete(sg_sink *s, sg_error *e)
     return sg_error_set(e, SG_E_SHAPE, "%s: %d of %d frames came", s->clip.path, s->written, s->clip.frames);
 }
 
-sg_status sg_sink_finish(sg_sink *s, sg_error *e)
+sg_status sg_writer_finish(sg_writer *s, sg_error *e)
 {
-    SG_TRY(sg_sink_complete(s, e));
+    SG_TRY(sg_writer_complete(s, e));
     for (int i = 0; i < s->files; i++) SG_TRY(sg_output_file_publish(&s->file[i], e));
     return SG_OK;
 }
 
-void sg_sink_close(sg_sink **sink)
+void sg_writer_close(sg_writer **writer)
 {
-    sg_sink *s = *sink;
+    sg_writer *s = *writer;
     if (!s) return;
     join(s);
     if (s->state && s->type->close) s->type->close(s->state);
@@ -285,10 +286,10 @@ void sg_sink_close(sg_sink **sink)
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->mutex);
     free(s);
-    *sink = NULL;
+    *writer = NULL;
 }
 
-sg_status sg_sink_save_picture(const char *path, const sg_image *picture, const char *settings, sg_error *e)
+sg_status sg_writer_save_picture(const char *path, const sg_image *picture, const char *settings, sg_error *e)
 {
     const sg_clip clip = {.path = path,
                           .width = picture->width,
@@ -297,19 +298,19 @@ sg_status sg_sink_save_picture(const char *path, const sg_image *picture, const 
                           .fps = 1,
                           .settings = settings,
                           .literal = true};
-    sg_sink      *s = NULL;
-    sg_status     status = sg_sink_open(&s, &clip, e);
-    if (status == SG_OK) status = sg_sink_write(s, 0, picture->rgb, e);
-    if (status == SG_OK) status = sg_sink_finish(s, e);
-    sg_sink_close(&s);
+    sg_writer    *s = NULL;
+    sg_status     status = sg_writer_open(&s, &clip, e);
+    if (status == SG_OK) status = sg_writer_write(s, 0, picture->rgb, e);
+    if (status == SG_OK) status = sg_writer_finish(s, e);
+    sg_writer_close(&s);
     return status;
 }
 
 static sg_status read_settings(const char *path, const sg_map *file, char **out, sg_error *e)
 {
     for (int i = 0; i < TYPES; i++) {
-        const sg_sink_type *const t = types[i];
-        const size_t              n = t->magic ? strlen(t->magic) : 0;
+        const sg_writer_type *const t = types[i];
+        const size_t                n = t->magic ? strlen(t->magic) : 0;
         if (!n || file->size < t->magic_at + n || memcmp(file->data + t->magic_at, t->magic, n) != 0) continue;
         SG_TRY(t->read(path, file, out, e));
         if (*out) return SG_OK;
@@ -323,7 +324,7 @@ static sg_status read_settings(const char *path, const sg_map *file, char **out,
                                   : " (.png, .jpg; .mp4, .mkv and .webp need a build with FFmpeg)");
 }
 
-sg_status sg_sink_read_settings(const char *path, char **out, sg_error *e)
+sg_status sg_writer_read_settings(const char *path, char **out, sg_error *e)
 {
     sg_map file;
     *out = NULL;

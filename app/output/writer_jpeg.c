@@ -1,6 +1,6 @@
-/* sink_jpeg.c - JPEG by libjpeg: one picture, 4:4:4, its settings as comments, which hold so many bytes each. */
+/* writer_jpeg.c - JPEG by libjpeg: one picture, 4:4:4, its settings as comments, which hold so many bytes each. */
 #include "base/text.h"
-#include "sink.h"
+#include "writer.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -135,7 +135,7 @@ static sg_status jpeg_read(const char *path, const sg_map *file, char **out, sg_
     return status;
 }
 
-const sg_sink_type sg_sink_jpeg = {
+const sg_writer_type sg_writer_jpeg = {
     .name = "JPEG",
     .endings = ".jpg .jpeg",
     .max_side = 65500,

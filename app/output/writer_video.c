@@ -1,4 +1,4 @@
-/* sink_video.c - what FFmpeg's libraries write: MP4 with H.264, or with AV1 where no encoder of H.264 opens,
+/* writer_video.c - what FFmpeg's libraries write: MP4 with H.264, or with AV1 where no encoder of H.264 opens,
  * yuv420p, BT.709 in limited range and tagged so, the index in front; Matroska with FFV1, the pixels as they are,
  * nothing lost; WebP, an animation that repeats, or one picture. */
 #include "base/bytes.h"
@@ -49,7 +49,7 @@ static char *url_of(const char *name)
 }
 
 /* An empty container in the file. */
-static sg_status open_container(video *v, const sg_sink_type *type, const sg_clip *clip, sg_output_file *file,
+static sg_status open_container(video *v, const sg_writer_type *type, const sg_clip *clip, sg_output_file *file,
                                 sg_error *e)
 {
     const char *const now = sg_output_file_name_now(file);
@@ -210,7 +210,7 @@ static void video_close(void *context)
 /* Of an MP4 or a Matroska. */
 static sg_status video_read(const char *path, const sg_map *file, char **out, sg_error *e)
 {
-    const bool       mkv = memcmp(file->data, sg_sink_mkv.magic, 4) == 0;
+    const bool       mkv = memcmp(file->data, sg_writer_mkv.magic, 4) == 0;
     AVFormatContext *in = NULL;
     char *const      url = url_of(path);
     if (!url) return sg_error_memory(e, path);
@@ -225,7 +225,7 @@ static sg_status video_read(const char *path, const sg_map *file, char **out, sg
     return found && !*out ? sg_error_memory(e, path) : SG_OK;
 }
 
-const char *sg_sink_ffmpeg(void) { return av_version_info(); }
+const char *sg_writer_ffmpeg(void) { return av_version_info(); }
 
 /* ---- MP4 ---- */
 
@@ -263,13 +263,13 @@ static sg_status mp4_open(void *context, const sg_clip *clip, sg_output_file *fi
 {
     video *const         v = context;
     const AVCodec *const codec = sg_mp4_encoder_find(clip);
-    SG_TRY(open_container(v, &sg_sink_mp4, clip, file, e));
+    SG_TRY(open_container(v, &sg_writer_mp4, clip, file, e));
     const int av = codec ? sg_mp4_encoder_open(&v->codec, codec, clip) : AVERROR_ENCODER_NOT_FOUND;
     if (av < 0) return refused(v, codec ? codec->name : "of MP4", av, e);
     return begin(v, "movflags", "+faststart+write_colr", e);
 }
 
-const sg_sink_type sg_sink_mp4 = {
+const sg_writer_type sg_writer_mp4 = {
     .name = "MP4",
     .endings = ".mp4 .m4v",
     .format = "mp4",
@@ -300,7 +300,7 @@ static sg_status mkv_check(const sg_clip *clip, sg_error *e)
 static sg_status mkv_open(void *context, const sg_clip *clip, sg_output_file *file, sg_error *e)
 {
     video *const v = context;
-    SG_TRY(open_container(v, &sg_sink_mkv, clip, file, e));
+    SG_TRY(open_container(v, &sg_writer_mkv, clip, file, e));
     v->format->flags |= AVFMT_FLAG_BITEXACT; /* no random numbers, which Matroska would have as names of its parts */
     SG_TRY(open_rgb(v, "ffv1", AV_PIX_FMT_BGR0, e));
     v->codec->level = 3; /* the version of RFC 9043 */
@@ -310,7 +310,7 @@ static sg_status mkv_open(void *context, const sg_clip *clip, sg_output_file *fi
     return begin(v, NULL, NULL, e);
 }
 
-const sg_sink_type sg_sink_mkv = {
+const sg_writer_type sg_writer_mkv = {
     .name = "MKV",
     .endings = ".mkv",
     .format = "matroska",
@@ -347,7 +347,7 @@ static sg_status webp_check(const sg_clip *clip, sg_error *e)
 static sg_status webp_open(void *context, const sg_clip *clip, sg_output_file *file, sg_error *e)
 {
     video *const v = context;
-    SG_TRY(open_container(v, &sg_sink_webp, clip, file, e));
+    SG_TRY(open_container(v, &sg_writer_webp, clip, file, e));
     SG_TRY(open_rgb(v, WEBP_ENCODER, AV_PIX_FMT_BGRA, e));
     av_opt_set_double(v->codec->priv_data, "quality", QUALITY, 0);
     return begin(v, "loop", "0", e); /* without end */
@@ -402,7 +402,7 @@ static sg_status webp_read(const char *path, const sg_map *file, char **out, sg_
     return SG_OK;
 }
 
-const sg_sink_type sg_sink_webp = {
+const sg_writer_type sg_writer_webp = {
     .name = "WebP",
     .endings = ".webp",
     .format = "webp",

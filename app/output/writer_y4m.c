@@ -1,6 +1,6 @@
-/* sink_y4m.c - YUV4MPEG2, 4:4:4, BT.709 in limited range: raw video that every player and encoder reads, and that needs
+/* writer_y4m.c - YUV4MPEG2, 4:4:4, BT.709 in limited range: raw video that every player and encoder reads, and that needs
  * no library. The format has no field for the matrix; 4:4:4 at least loses no chroma. */
-#include "sink.h"
+#include "writer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static sg_status y4m_write(void *context, const sg_clip *clip, sg_output_file *f
 
 static void y4m_close(void *context) { free(*(uint8_t **)context); }
 
-const sg_sink_type sg_sink_y4m = {
+const sg_writer_type sg_writer_y4m = {
     .name = "Y4M",
     .endings = ".y4m",
     .state_size = sizeof(uint8_t *),

@@ -1,6 +1,6 @@
-/* sink_png.c - PNG by libpng: one picture, or one a frame where the name holds a number's pattern as in frame-%04d.png.
+/* writer_png.c - PNG by libpng: one picture, or one a frame where the name holds a number's pattern as in frame-%04d.png.
  * The pattern is read here and never handed to printf. */
-#include "sink.h"
+#include "writer.h"
 
 #include <png.h>
 #include <setjmp.h>
@@ -62,7 +62,7 @@ static const struct {
 static size_t png_bytes(const sg_clip *clip)
 {
     enum { CODE = 320 << 10, ROWS = 4 };
-    const size_t threads = clip->frames > 1 ? SG_SINK_THREADS : 1;
+    const size_t threads = clip->frames > 1 ? SG_WRITER_THREADS : 1;
     return threads * (CODE + ROWS * sg_image_bytes(clip->width, 1));
 }
 
@@ -196,7 +196,7 @@ static sg_status png_read(const char *path, const sg_map *file, char **out, sg_e
     return sg_error_copy(e, &j.error);
 }
 
-const sg_sink_type sg_sink_png = {
+const sg_writer_type sg_writer_png = {
     .name = "PNG",
     .endings = ".png",
     .has_png_level = true,
