@@ -62,7 +62,8 @@ static bool first_line(char *out, size_t size, const char *root, const char *pat
     return true;
 }
 
-/* The first word with a dot that begins with a digit: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu ...". */
+/* The first word with a dot that begins with a digit: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu
+ * ...". */
 static void take_version(char *out, size_t size, char *line)
 {
     char *rest = NULL;

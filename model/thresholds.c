@@ -36,7 +36,7 @@ sg_status sg_thresholds_new(sg_thresholds_file *f, int buckets, int layers, int 
     v->theta = calloc(n, sizeof *v->theta);
     v->pv_threshold = calloc(n, sizeof *v->pv_threshold);
     if (v->from && v->amount && v->theta && v->pv_threshold) return SG_OK;
-    return sg_error_set(e, SG_E_MEMORY, "thresholds: out of memory");
+    return sg_error_memory(e, "thresholds");
 }
 
 void sg_thresholds_free(sg_thresholds_file *f)
@@ -54,8 +54,7 @@ sg_status sg_thresholds_add_prompt(sg_thresholds_file *f, const char *prompt, sg
 {
     char **const more = realloc(f->prompt, ((size_t)f->prompts + 1) * sizeof *more);
     if (more) f->prompt = more;
-    if (!more || !(f->prompt[f->prompts] = strdup(prompt)))
-        return sg_error_set(e, SG_E_MEMORY, "thresholds: out of memory");
+    if (!more || !(f->prompt[f->prompts] = strdup(prompt))) return sg_error_memory(e, "thresholds");
     f->prompts++;
     return SG_OK;
 }
@@ -409,7 +408,7 @@ sg_status sg_thresholds_text(char **out, const sg_thresholds_file *f, sg_error *
     sg_textbuf_printf(&t, "\n}\n");
     *out = t.failed ? NULL : t.data;
     if (t.failed) sg_textbuf_free(&t);
-    return t.failed ? sg_error_set(e, SG_E_MEMORY, "thresholds: out of memory") : SG_OK;
+    return t.failed ? sg_error_memory(e, "thresholds") : SG_OK;
 }
 
 /* ---- whose file ---- */

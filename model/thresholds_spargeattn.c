@@ -113,7 +113,7 @@ sg_status sg_spargeattn_read(sg_thresholds *t, const sg_spargeattn *x, sg_error 
 sg_status sg_spargeattn_open(sg_spargeattn *out, const sg_source *s, sg_error *e)
 {
     *out = (sg_spargeattn){.source = s, .list = calloc(sg_source_count(s) + 1, sizeof *out->list)};
-    if (!out->list) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_source_path(s));
+    if (!out->list) return sg_error_memory(e, sg_source_path(s));
     SG_TRY(find_lists(out, e));
     return check_lists(out, e);
 }

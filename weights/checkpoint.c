@@ -32,7 +32,7 @@ sg_status sg_checkpoint_open(sg_checkpoint **out, const char *path, sg_error *e)
     if (strlen(path) >= SG_PATH_BYTES)
         return sg_error_set(e, SG_E_ARG, "the path of the model is longer than %d bytes", SG_PATH_BYTES - 1);
     sg_checkpoint *const c = calloc(1, sizeof *c);
-    if (!c) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!c) return sg_error_memory(e, path);
     memcpy(c->path, path, strlen(path) + 1);
     c->diffusers = true;
     *out = c;

@@ -114,7 +114,7 @@ static sg_status config_beside(sg_config **out, const char *path, sg_error *e)
     *out = NULL;
     if (!sg_checkpoint_beside(path, "config.json", config, sizeof config) || access(config, R_OK) != 0) return SG_OK;
     if (sg_config_open(out, config, NULL) != SG_E_MEMORY) return SG_OK;
-    return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", config);
+    return sg_error_memory(e, config);
 }
 
 static sg_status describe_part(sg_textbuf *json, const sg_checkpoint *c, const sg_place *p, sg_config *beside,
@@ -135,7 +135,7 @@ static sg_status describe_part(sg_textbuf *json, const sg_checkpoint *c, const s
 static sg_status add_text(sg_checkpoint *c, const sg_place *p, const sg_textbuf *json, sg_error *e)
 {
     sg_config *one = NULL;
-    if (json->failed) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", p->path);
+    if (json->failed) return sg_error_memory(e, p->path);
     SG_TRY(sg_config_parse(&one, p->path, json->data, e));
     const sg_status status = sg_config_update(c->made, NULL, one, NULL, e);
     sg_config_close(&one);

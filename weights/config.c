@@ -25,7 +25,7 @@ static sg_status config_new(sg_config **out, const char *path, sg_error *e)
     sg_config *const c = *out = calloc(1, sizeof *c);
     if (!c || !(c->path = strdup(path))) {
         sg_config_close(out);
-        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+        return sg_error_memory(e, path);
     }
     c->e = e;
     return SG_OK;
@@ -60,7 +60,7 @@ sg_status sg_config_member(sg_config **out, const sg_config *c, const char *key,
     (*out)->root = value ? json_incref(value) : json_object();
     if ((*out)->root) return SG_OK;
     sg_config_close(out);
-    return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    return sg_error_memory(e, path);
 }
 
 sg_status sg_config_update(sg_config *c, const char *as, const sg_config *over, const char *key, sg_error *e)
@@ -71,7 +71,7 @@ sg_status sg_config_update(sg_config *c, const char *as, const sg_config *over, 
     json_t *const one = as ? json_pack("{s:O}", as, value) : json_incref(value);
     const bool    done = one && json_object_update_recursive(c->root, one) == 0;
     json_decref(one);
-    return done ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", c->path);
+    return done ? SG_OK : sg_error_memory(e, c->path);
 }
 
 void sg_config_close(sg_config **c)

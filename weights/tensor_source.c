@@ -22,7 +22,7 @@ static int by_name(const void *a, const void *b, void *source)
 static sg_status sort_names(sg_source *s, sg_error *e)
 {
     s->by_name = malloc((s->count ? s->count : 1) * sizeof *s->by_name);
-    if (!s->by_name) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_source_path(s));
+    if (!s->by_name) return sg_error_memory(e, sg_source_path(s));
     for (size_t i = 0; i < s->count; i++) s->by_name[i] = i;
     qsort_r(s->by_name, s->count, sizeof *s->by_name, by_name, s);
     for (size_t i = 1; i < s->count; i++) {
@@ -40,7 +40,7 @@ sg_status sg_source_new(sg_source **out, const sg_source_ops *ops, void *of, sg_
 {
     sg_source *const s = *out = calloc(1, sizeof *s);
     if (!s) {
-        const sg_status status = sg_error_set(e, SG_E_MEMORY, "%s: out of memory", ops->path(of));
+        const sg_status status = sg_error_memory(e, ops->path(of));
         ops->close(of);
         return status;
     }

@@ -83,8 +83,8 @@ static sg_status run(const sg_bench *b, sg_stream *s, const work *k, sg_error *e
     return sg_bench_wait(b, s, k->y, e);
 }
 
-/* Raises the ceiling to so much work by the seconds of the fastest of at least three runs and of a third of a second, after one
- * that does not count. */
+/* Raises the ceiling to so much work by the seconds of the fastest of at least three runs and of a third of a second,
+ * after one that does not count. */
 static sg_status raise_ceiling(const sg_bench *b, sg_stream *s, const work *k, double amount, double *ceiling,
                                sg_error *e)
 {

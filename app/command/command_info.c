@@ -52,8 +52,8 @@ static sg_status latents_settings(const char *path, char **out, sg_error *e)
     return whole ? SG_OK : sg_error_memory(e, path);
 }
 
-/* Doubts, in text, that the thresholds by which a clip was made are still beside its model: that which s opens, if it is
- * called as the clip's was. key: where its settings keep the file and hash of the thresholds. */
+/* Doubts, in text, that the thresholds by which a clip was made are still beside its model: that which s opens, if it
+ * is called as the clip's was. key: where its settings keep the file and hash of the thresholds. */
 static void doubt_thresholds(char *text, size_t size, const json_t *settings, const char *key, const sg_settings *s)
 {
     char              path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1], now[17];

@@ -216,7 +216,8 @@ static sg_clip clip_of(const job *j, const char *path)
 
 /* ---- the names of what is written ---- */
 
-/* With several clips ball.mp4 becomes ball-0001.mp4, ball-0002.mp4, ... The caller frees; NULL: no memory, or no path. */
+/* With several clips ball.mp4 becomes ball-0001.mp4, ball-0002.mp4, ... The caller frees; NULL: no memory, or no
+ * path. */
 static char *output_numbered(const char *path, int index, int count)
 {
     char *name;

@@ -73,7 +73,8 @@ static sg_status on_latents(void *context, int step, const float *latents, const
     return SG_OK;
 }
 
-/* Renders a prompt, of so many that each are rendered once, or 0. The frames are of no use: it ends with the last step. */
+/* Renders a prompt, of so many that each are rendered once, or 0. The frames are of no use: it ends with the last
+ * step. */
 static sg_status render(job *j, int prompt, int of, sg_report *report, sg_error *e)
 {
     const sg_callbacks callbacks = {.context = j, .progress = on_progress, .latents = j->latents ? on_latents : NULL};
@@ -543,8 +544,8 @@ static sg_status check_inputs(const job *j, sg_error *e)
     return SG_OK;
 }
 
-/* Without --output thresholds go to path[size], beside the model that the user named. The one that comes with the program, and
- * perhaps for all users, keeps its own. */
+/* Without --output thresholds go to path[size], beside the model that the user named. The one that comes with the
+ * program, and perhaps for all users, keeps its own. */
 static sg_status choose_output(job *j, sg_settings *s, char *path, size_t size, sg_error *e)
 {
     j->beside_model = !s->output;

@@ -40,9 +40,9 @@ typedef enum sg_arm_part { SG_ARM_WHOLE, SG_ARM_STEPS, SG_ARM_CHUNK } sg_arm_par
  * rounds mean that nothing is timed. The arms render into frames. latents are the first arm's, [steps, c, f, y, x], or
  * NULL where none are kept. Both are owned.
  *
- * At work, frames also go to the writer unless it is NULL. last_unit is when the last step or chunk was over, by a clock
- * that stands still while arms are compared; attention is the seconds of attention until then. aside is the seconds
- * that were spent on comparing and not on the render. */
+ * At work, frames also go to the writer unless it is NULL. last_unit is when the last step or chunk was over, by a
+ * clock that stands still while arms are compared; attention is the seconds of attention until then. aside is the
+ * seconds that were spent on comparing and not on the render. */
 typedef struct sg_arm_run {
     sg_session    session;
     sg_arms       arms;

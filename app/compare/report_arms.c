@@ -232,7 +232,7 @@ sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
                      w->seconds[SG_STAGE_ENCODE], "warm_up", w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE],
                      "side", side_json(c), "sheet", c->sheet ? sheet_json(c) : json_null(), "pictures",
                      pictures_json(c), "gain", SG_COLLAGE_GAIN, "same_kernel", c->same, "arms", arms_json(c));
-    return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "report.json: out of memory");
+    return *out ? SG_OK : sg_error_memory(e, "report.json");
 }
 
 /* ---- for people ---- */

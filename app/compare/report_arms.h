@@ -30,8 +30,8 @@
  *     name, file       of its clip
  *     result           the arm in one sentence (report_result.h); not of the first arm, which has none of what compares
  *     settings         as of a render with this arm alone: what is kept in its clip
- *     seconds          {load, text, encode: of the first round; denoise, decode, total; attention: in the steps, all of it, null on a
- *                      device; steps [seconds, ...]}: means over the rounds
+ *     seconds          {load, text, encode: of the first round; denoise, decode, total; attention: in the steps, all
+ *                      of it, null on a device; steps [seconds, ...]}: means over the rounds
  *       rounds         [{total, steps [...], decode [of each chunk of latent frames]}, ...]: what the means are of
  *     speedup          not of the first arm (speedup.h has the formula)
  *       total, denoise, attention  {mean, low, high}: low to high holds 95 %; mean is null where 1.00 lies within; all
@@ -53,8 +53,8 @@
  *     ms_ssim_scales   how many fitted
  *     sharpness, flicker, black, frozen: of the clip by itself (clip_figures.h)
  *     identical        frames that equal those of the first arm
- *     latents          {relative_l2 [after each step], cosine [...]}: not of the first arm; of an arm with another number of
- *                      steps all but the last are null
+ *     latents          {relative_l2 [after each step], cosine [...]}: not of the first arm; of an arm with another
+ *                      number of steps all but the last are null
  *   ] */
 #ifndef SG_REPORT_ARMS_H
 #define SG_REPORT_ARMS_H

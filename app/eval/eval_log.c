@@ -124,7 +124,7 @@ sg_status sg_eval_log_add(sg_eval_log *l, json_t *line, sg_error *e)
     const size_t bytes = text ? strlen(text) : 0;
     sg_eval_clip c = {0};
     json_decref(line);
-    if (!text) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", l->path);
+    if (!text) return sg_error_memory(e, l->path);
     sg_status status = sg_eval_line_read(&c, text, bytes, l->path, 0, e); /* as it will be read */
     text[bytes] = '\n';                                                   /* in place of its NUL */
     if (status == SG_OK) status = write_line(l, text, bytes + 1, e);

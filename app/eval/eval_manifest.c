@@ -92,7 +92,7 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
                                names_json(v), "arm_settings", arm_settings_json(v), "clip", v->clip));
     json_decref(typed);
     *out = j;
-    return j ? SG_OK : sg_error_set(e, SG_E_MEMORY, "manifest.json: out of memory");
+    return j ? SG_OK : sg_error_memory(e, "manifest.json");
 }
 
 /* ---- the one that is there ---- */
@@ -220,7 +220,7 @@ sg_status sg_eval_manifest_add_clip(const char *folder, json_t *clip, const char
     json_t           *now = json_copy(there);
     sg_json_set(&now, "clip", json_incref(clip));
     if (command) sg_json_set(&now, "command", with_option(command, dir));
-    sg_status status = now ? SG_OK : sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    sg_status status = now ? SG_OK : sg_error_memory(e, path);
     if (status == SG_OK) status = sg_eval_manifest_compare(there, now, folder, e);
     if (status == SG_OK && !json_object_get(there, "clip")) status = sg_report_save(path, now, e);
     json_decref(now);

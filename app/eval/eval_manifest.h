@@ -4,7 +4,8 @@
  *   prompts            {file, count, hash: of the texts, what each entry asks for, its pictures and video, in hexadecimal}
  *   arms               [name, ...]
  *   arm_settings       of each of them: {folder: of its clips, and its options of sampling and attention}
- *   program, model, width, height, ...: settings as report_settings.h has them, where an entry and an arm say nothing else
+ *   program, model, width, height, ...: settings as report_settings.h has them, where an entry and an arm say nothing
+ *                      else
  *   fit                of pictures and videos; absent: no entry has one
  *   strength           of videos whose entry says nothing else; absent: no entry has a video
  *   backend, cpumask, gpumask, threads: as asked for

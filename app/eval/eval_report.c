@@ -294,8 +294,7 @@ static sg_status write_csv(const char *path, const evaluation *v, sg_error *e)
     csv_heading(&b, s);
     for (int i = 0; i < s->arms * s->groups; i++)
         csv_row(&b, s, &s->row[i], v->arm[i / s->groups], s->group[i % s->groups]);
-    const sg_status status = b.failed ? sg_error_set(e, SG_E_MEMORY, "summary.csv: out of memory")
-                                      : sg_output_file_save(path, b.data, b.len, e);
+    const sg_status status = b.failed ? sg_error_memory(e, "summary.csv") : sg_output_file_save(path, b.data, b.len, e);
     sg_textbuf_free(&b);
     return status;
 }
@@ -307,7 +306,7 @@ static sg_status write_json(char path[FILES][PATH_MAX], const evaluation *v, sg_
     sg_output_file *page = NULL;
     sg_status       status = j ? sg_report_save(path[JSON], j, e) : SG_E_MEMORY;
     if (status == SG_OK) sg_json_join(&j, page_json(v));
-    if (!j) return sg_error_set(e, SG_E_MEMORY, "report.html: out of memory");
+    if (!j) return sg_error_memory(e, "report.html");
     if (status == SG_OK) status = sg_report_page_open(&page, path[PAGE], sg_report_eval_page, j, e);
     if (status == SG_OK) status = sg_output_file_publish(&page, e);
     json_decref(j);

@@ -219,7 +219,7 @@ static const struct string {
 static sg_status hold(const reader *r, sg_eval_clip *c, json_t *v)
 {
     if (!v || json_array_append(c->held, v) == 0) return SG_OK;
-    return sg_error_set(r->e, SG_E_MEMORY, "%s: out of memory", r->file);
+    return sg_error_memory(r->e, r->file);
 }
 
 static sg_status read_string(const reader *r, const json_t *line, const struct string *s, sg_eval_clip *c)
@@ -266,7 +266,7 @@ sg_status sg_eval_line_read(sg_eval_clip *out, const char *text, size_t size, co
     json_t       *j;
     sg_json_fault f;
     *out = (sg_eval_clip){.line = line, .held = json_array()};
-    if (!out->held) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", file);
+    if (!out->held) return sg_error_memory(e, file);
     if (size > MAX_BYTES) return wrong(&r, "", "has more than %d bytes", MAX_BYTES);
     sg_status status = sg_json_parse(&j, text, size, MAX_VALUES, JSON_DECODE_ANY, &f);
     if (status == SG_E_MEMORY) return sg_error_set(e, status, "%s: %s", file, f.text);
@@ -297,7 +297,7 @@ static sg_status read_lines(sg_eval_results *r, int source, FILE *f, const char 
         if (++line == INT_MAX || r->count == INT_MAX)
             status = sg_error_set(e, SG_E_FORMAT, "%s: too many lines", path);
         else if (n && !sg_array_push(r->clip, r->count, r->room, (sg_eval_clip){0}))
-            status = sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+            status = sg_error_memory(e, path);
         else if (n) {
             sg_eval_clip *const c = &r->clip[r->count - 1];
             status = sg_eval_line_read(c, text, (size_t)n, path, line, e);

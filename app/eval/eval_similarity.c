@@ -161,7 +161,7 @@ sg_status sg_eval_similarity_check(json_t **out, const sg_settings *s, sg_error 
     *out = json_pack("{s:o, s:o}", "name", sg_report_name(sg_setup_own_name(room, s->clip)), "hash",
                      json_sprintf("%016" PRIx64, sg_clip_model_describe(m).hash));
     sg_clip_model_close(&m);
-    return *out ? SG_OK : sg_error_set(e, SG_E_MEMORY, "--clip: out of memory");
+    return *out ? SG_OK : sg_error_memory(e, "--clip");
 }
 
 sg_status sg_eval_similarity_merge(sg_eval *v, sg_error *e)

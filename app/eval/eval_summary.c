@@ -35,8 +35,7 @@ static sg_status list_columns(sg_eval_summary *s, sg_error *e)
     for (sg_eval_kind k = SG_EVAL_MEAN; k < SG_EVAL_KINDS; k++)
         for (const sg_eval_figure *f = sg_eval_figures; f->key; f++)
             for (int i = 0; k <= f->kinds && i < (k == SG_EVAL_MEAN && f->flags & SG_EVAL_SCORE ? 3 : 1); i++)
-                if (!sg_array_push(s->column, s->columns, room, column(f, k, i)))
-                    return sg_error_set(e, SG_E_MEMORY, "summary: out of memory");
+                if (!sg_array_push(s->column, s->columns, room, column(f, k, i))) return sg_error_memory(e, "summary");
     return SG_OK;
 }
 
@@ -181,7 +180,7 @@ sg_status sg_eval_summary_make(sg_eval_summary *out, const sg_eval_results *r, i
         fill_row(s, r, i / s->groups, i % s->groups, of);
     }
     free(of);
-    return whole ? SG_OK : sg_error_set(e, SG_E_MEMORY, "summary: out of memory");
+    return whole ? SG_OK : sg_error_memory(e, "summary");
 }
 
 const sg_interval *sg_eval_summary_find(const sg_eval_summary *s, int arm, int group, const char *name)

@@ -15,9 +15,9 @@
  *   mean      "psnr", "psnr_minimum", "psnr_p5": mean over the frames, the worst frame, the 5th percentile. Infinite
  *             PSNR, as of identical clips, is left out; where all are, the mean is infinite
  *   change    "flicker_change": of clips of the same prompt and number that both arms have, this arm minus the first
- *   speed-up  "speedup" of "seconds", "denoiser_speedup" of "denoiser_seconds": exp of the mean of log(first / this), of
- *             the same clips: paired, so that what is slow for both arms is no noise; no mean where 1.00 lies within its
- *             interval or it has none (sg_speedup_clear)
+ *   speed-up  "speedup" of "seconds", "denoiser_speedup" of "denoiser_seconds": exp of the mean of log(first / this),
+ *             of the same clips: paired, so that what is slow for both arms is no noise; no mean where 1.00 lies within
+ *             its interval or it has none (sg_speedup_clear)
  *
  * In changes and speed-ups what is no denoising is the same work in all arms and counts with the same time in both, its
  * mean. */

@@ -111,7 +111,7 @@ static sg_status write_picture(work *w, sg_error *e)
     sg_image                on = {0};
     sg_collage_strip_size(&collage, &on.width, &on.height);
     on.rgb = malloc(sg_image_bytes(on.width, on.height));
-    if (!on.rgb) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", w->picture);
+    if (!on.rgb) return sg_error_memory(e, w->picture);
     sg_collage_strip(&on, &collage);
     const sg_status status = sg_writer_save_picture(w->picture, &on, NULL, e);
     free(on.rgb);

@@ -60,7 +60,8 @@ static void forget_rule(sg_settings *s, const char *key, bool *ruled)
     *ruled = *ruled || rule;
 }
 
-/* The option of an arm of this name, or NULL; hint gets the one that was probably meant. Its kind of attention is none. */
+/* The option of an arm of this name, or NULL; hint gets the one that was probably meant. Its kind of attention is
+ * none. */
 static const sg_option *option_of(const sg_settings *s, const char *key, char hint[SG_HINT_TEXT])
 {
     const char      *names[96] = {"name"};
@@ -163,7 +164,7 @@ static size_t arm_length(const char *text)
 sg_status sg_arms_open(sg_arms *out, const char *list, const sg_settings *base, sg_error *e)
 {
     *out = (sg_arms){.text = strdup(list)};
-    if (!out->text) return sg_error_set(e, SG_E_MEMORY, "--arms: out of memory");
+    if (!out->text) return sg_error_memory(e, "--arms");
     SG_TRY(sg_prompt_check(list, "--arms", e));
     for (const char *p = list; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 127)

@@ -13,9 +13,10 @@
 static const char *const usual[] = {"libx264",   "libopenh264", "h264_nvenc", OTHERS,
                                     "libsvtav1", "libaom-av1",  "librav1e",   NULL};
 
-/* How an encoder is asked for quality, about the same of all: 42 dB of a clip that has 41.6 by x264. What has no crf gets a bit
- * rate. The usual 40 frames that x264 looks ahead would leave most of a short clip to encode when its last frame has been
- * decoded. Memory of those of AV1, measured from 64x64 to 1280x720 with 33 frames, on two cores: code, and bytes a pixel. */
+/* How an encoder is asked for quality, about the same of all: 42 dB of a clip that has 41.6 by x264. What has no crf
+ * gets a bit rate. The usual 40 frames that x264 looks ahead would leave most of a short clip to encode when its last
+ * frame has been decoded. Memory of those of AV1, measured from 64x64 to 1280x720 with 33 frames, on two cores: code,
+ * and bytes a pixel. */
 static const struct settings {
     const char *name;
     double      crf;

@@ -1,5 +1,5 @@
-/* writer.h - writes frames. The ending of the file's name selects the format. A thread, or two where each frame is a file
- * of its own, write from a short queue while the next frames are decoded. No file has its final name before
+/* writer.h - writes frames. The ending of the file's name selects the format. A thread, or two where each frame is a
+ * file of its own, write from a short queue while the next frames are decoded. No file has its final name before
  * sg_writer_finish. */
 #ifndef SG_WRITER_H
 #define SG_WRITER_H
@@ -33,9 +33,9 @@ typedef struct sg_clip {
 } sg_clip;
 
 /* These make a format. Calls come in order open, write for each frame, finish, close; close also comes after any
- * failure, and must stand a half-opened state (zeroed before open). write runs in a thread of the writer's, all others in
- * the caller's. The writer opens the file, and completes, publishes or discards it. NULL stands for a function that does
- * nothing. */
+ * failure, and must stand a half-opened state (zeroed before open). write runs in a thread of the writer's, all others
+ * in the caller's. The writer opens the file, and completes, publishes or discards it. NULL stands for a function that
+ * does nothing. */
 typedef struct sg_writer_type {
     const char *name;
     const char *endings;                /* parted by blanks, the first is the usual one */

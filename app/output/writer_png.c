@@ -1,5 +1,5 @@
-/* writer_png.c - PNG by libpng: one picture, or one a frame where the name holds a number's pattern as in frame-%04d.png.
- * The pattern is read here and never handed to printf. */
+/* writer_png.c - PNG by libpng: one picture, or one a frame where the name holds a number's pattern as in
+ * frame-%04d.png. The pattern is read here and never handed to printf. */
 #include "writer.h"
 
 #include <png.h>

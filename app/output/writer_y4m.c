@@ -1,5 +1,5 @@
-/* writer_y4m.c - YUV4MPEG2, 4:4:4, BT.709 in limited range: raw video that every player and encoder reads, and that needs
- * no library. The format has no field for the matrix; 4:4:4 at least loses no chroma. */
+/* writer_y4m.c - YUV4MPEG2, 4:4:4, BT.709 in limited range: raw video that every player and encoder reads, and that
+ * needs no library. The format has no field for the matrix; 4:4:4 at least loses no chroma. */
 #include "writer.h"
 
 #include <stdio.h>

@@ -174,8 +174,8 @@ static const struct {
     {"pool", "predict"},  {"self_similarity", "predict"}, {"score", "predict"},        {"tail_bias", "predict"},
     {"select", "select"}, {"quantise", "quantise"},       {"attend_blocks", "attend"}, {"attend", "other"}};
 
-/* Seconds of what the ops of a stage are for, or of all where it is NULL; "other" is all attention that is dense, that to
- * the prompt and the text encoder's too. */
+/* Seconds of what the ops of a stage are for, or of all where it is NULL; "other" is all attention that is dense, that
+ * to the prompt and the text encoder's too. */
 static double stage_seconds(const sg_trace *trace, const char *stage)
 {
     double seconds = 0;

@@ -51,7 +51,7 @@ static void close_state(sg_clip_reader *r)
 static sg_status open_as(sg_clip_reader *r, const sg_clip_type *type, sg_error *e)
 {
     r->type = type;
-    if (!(r->state = calloc(1, type->state_size))) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", r->path);
+    if (!(r->state = calloc(1, type->state_size))) return sg_error_memory(e, r->path);
     return type->open(r->state, r->path, e);
 }
 
@@ -74,7 +74,7 @@ static sg_status open_clip(sg_clip_reader *r, sg_error *e)
 sg_status sg_clip_reader_open(sg_clip_reader **out, const char *path, sg_error *e)
 {
     sg_clip_reader *r = *out = calloc(1, sizeof *r);
-    if (!r) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!r) return sg_error_memory(e, path);
     r->path = path;
     const sg_status status = open_clip(r, e);
     if (status != SG_OK) sg_clip_reader_close(out);

@@ -238,8 +238,8 @@ static sg_status take_frame(state *s, sg_error *e)
     return SG_OK;
 }
 
-/* Where the container says how long its video is, as Matroska does, frames until then must have come. FFmpeg drops the part of
- * a frame at the end of a Y4M. */
+/* Where the container says how long its video is, as Matroska does, frames until then must have come. FFmpeg drops the
+ * part of a frame at the end of a Y4M. */
 static bool ends_early(const state *s)
 {
     if (s->packets && strcmp(s->format->iformat->name, "yuv4mpegpipe") == 0)

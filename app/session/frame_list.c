@@ -40,7 +40,7 @@ sg_status sg_frame_list_open(sg_frame_list *out, const char *path, sg_error *e)
     free(entry);
     if (fits && count) return SG_OK;
     sg_frame_list_close(out);
-    if (!fits) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!fits) return sg_error_memory(e, path);
     return sg_error_set(e, SG_E_FILE, "%s: holds no .png, .jpg or .jpeg", path);
 }
 

@@ -1,4 +1,5 @@
-/* image_reader.c - see image_reader.h. libpng and libjpeg leave by longjmp; whatever must outlive that lies in a source. */
+/* image_reader.c - see image_reader.h. libpng and libjpeg leave by longjmp; whatever must outlive that lies in a
+ * source. */
 #include "image_reader.h"
 
 #include <setjmp.h>
@@ -242,7 +243,7 @@ sg_status sg_image_decode(sg_image *out, const sg_map *file, const char *name, b
 {
     *out = (sg_image){0};
     source *const s = calloc(1, sizeof *s);
-    if (!s) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", name);
+    if (!s) return sg_error_memory(e, name);
     s->data = file->data;
     s->size = file->size;
     s->upright = upright;

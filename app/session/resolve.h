@@ -36,8 +36,8 @@ sg_status sg_resolve_attention(sg_rendering *r, sg_error *e) SG_MUST_USE;
 /* Makes the plan of r's request, and the forecast of its attention. */
 sg_status sg_rendering_plan(sg_rendering *r, sg_engine *engine, sg_error *e) SG_MUST_USE;
 
-/* Returns what is kept of r, whose plan is made: attention is what will run; options without effect on it, and a negative
- * prompt without guidance, are not given. */
+/* Returns what is kept of r, whose plan is made: attention is what will run; options without effect on it, and a
+ * negative prompt without guidance, are not given. */
 sg_settings sg_rendering_kept(const sg_rendering *r);
 
 /* Makes *out the shared request, rendered as r says: what options of RENDER set is r's. */

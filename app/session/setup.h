@@ -30,8 +30,8 @@ typedef struct sg_model_path {
     enum { SG_MODEL_OF_OPTION, SG_MODEL_OF_ENVIRONMENT, SG_MODEL_BUNDLED } from;
 } sg_model_path;
 
-/* Returns the own name of a file or folder: the last of path, even if it is a link's, since a cache of downloads has links to
- * files that are named by their hash; of "." the folder's. The result lies in room. */
+/* Returns the own name of a file or folder: the last of path, even if it is a link's, since a cache of downloads has
+ * links to files that are named by their hash; of "." the folder's. The result lies in room. */
 const char *sg_setup_own_name(char room[PATH_MAX], const char *path);
 
 /* Finds the model that s asks for. */

@@ -27,9 +27,9 @@ void sg_map_drop(const void *data, size_t bytes);
 /* *hash goes on (hash.h) with the bytes of a file. Fails as sg_map_open. */
 sg_status sg_file_hash(uint64_t *hash, const char *path, sg_error *e) SG_MUST_USE;
 
-/* From now on SIGBUS calls lost, which may call only what a signal handler may, with the path of the mapped file whose page
- * could not be read, its control characters as "?", or NULL where no file is mapped there. If lost returns, the process ends
- * by the signal. */
+/* From now on SIGBUS calls lost, which may call only what a signal handler may, with the path of the mapped file whose
+ * page could not be read, its control characters as "?", or NULL where no file is mapped there. If lost returns, the
+ * process ends by the signal. */
 void sg_map_watch(void (*lost)(const char *path));
 
 #endif

@@ -53,7 +53,7 @@ sg_status sg_output_file_protect(const char *path, const char *what, sg_error *e
     struct stat st;
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || reader_of(&st)) return SG_OK;
     struct input *const more = realloc(inputs, (input_count + 1) * sizeof *more);
-    if (!more) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", what);
+    if (!more) return sg_error_memory(e, what);
     inputs = more;
     struct input *const one = &inputs[input_count++];
     *one = (struct input){.device = st.st_dev, .number = st.st_ino};
@@ -74,7 +74,7 @@ static sg_status check_folder(const char *path, const char *what, sg_error *e)
     struct stat       st;
     sg_status         status = SG_OK;
     if (!folder)
-        status = sg_error_set(e, SG_E_MEMORY, "%s: out of memory", what);
+        status = sg_error_memory(e, what);
     else if (stat(folder, &st) != 0 && errno == ENOENT)
         status = sg_error_set(e, SG_E_FILE, "%s: %s: there is no folder %s", what, path, folder);
     else if (stat(folder, &st) != 0)
@@ -213,7 +213,7 @@ static sg_status name_neighbour(sg_output_file *f, sg_error *e)
     const char *const base = sg_path_name(f->name);
     const int         folder = (int)(base - f->name);
     const size_t      size = strlen(f->name) + 32;
-    if (!(f->temporary = malloc(size))) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->name);
+    if (!(f->temporary = malloc(size))) return sg_error_memory(e, f->name);
     for (int i = 0; i < TRIES; i++) {
         uint32_t tag = (uint32_t)getpid() + (uint32_t)i;
         if (getrandom(&tag, sizeof tag, GRND_NONBLOCK) != sizeof tag) tag = tag * 2654435761u;
@@ -232,7 +232,7 @@ static sg_status name_neighbour(sg_output_file *f, sg_error *e)
 static sg_status open_neighbour(sg_output_file *f, sg_error *e)
 {
     char *folder = sg_path_folder(f->name);
-    if (!folder) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->name);
+    if (!folder) return sg_error_memory(e, f->name);
     f->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, first_mode(f));
     free(folder);
     snprintf(f->alias, sizeof f->alias, "/proc/self/fd/%d", f->fd);
@@ -258,7 +258,7 @@ static sg_status open_named(sg_output_file *f, const char *path, sg_error *e)
 static sg_status open_stdout(sg_output_file *f, sg_error *e)
 {
     f->in_place = true;
-    if (!(f->name = strdup("stdout"))) return sg_error_set(e, SG_E_MEMORY, "stdout: out of memory");
+    if (!(f->name = strdup("stdout"))) return sg_error_memory(e, "stdout");
     const int mode = fcntl(STDOUT_FILENO, F_GETFL);
     if (mode >= 0 && (mode & O_ACCMODE) == O_RDONLY) /* what stands in for a closed one */
         errno = EBADF;
@@ -271,7 +271,7 @@ sg_status sg_output_file_open(sg_output_file **out, const char *path, sg_error *
 {
     *out = NULL;
     sg_output_file *f = node();
-    if (!f) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!f) return sg_error_memory(e, path);
     const sg_status status = strcmp(path, "-") == 0 ? open_stdout(f, e) : open_named(f, path, e);
     if (status != SG_OK)
         sg_output_file_discard(&f);
@@ -365,7 +365,7 @@ sg_status sg_output_folder_check(char **out, const char *path, size_t reserve, c
     if (strlen(path) + reserve >= PATH_MAX) return sg_error_set(e, SG_E_ARG, "%s: the path is too long", what);
     if (!*path) return sg_error_set(e, SG_E_ARG, "%s: the name is empty", what);
     char *const folder = *out = strdup(path);
-    if (!folder) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", what);
+    if (!folder) return sg_error_memory(e, what);
     for (size_t n = strlen(folder); n > 1 && folder[n - 1] == '/'; n--) folder[n - 1] = '\0';
     if (stat(folder, &st) != 0) return sg_output_file_check(folder, what, e);
     if (!S_ISDIR(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: %s is not a folder", what, folder);

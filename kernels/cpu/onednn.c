@@ -1,13 +1,13 @@
-/* onednn.c - linear and conv by oneDNN 2 or 3, the only file that calls it. What is said of 2.6 was measured with it; 3 is
- * treated likewise.
+/* onednn.c - linear and conv by oneDNN 2 or 3, the only file that calls it. What is said of 2.6 was measured with it; 3
+ * is treated likewise.
  *
  * Operands. BF16 by BF16 runs as such where the machine multiplies BF16. Every other pair is computed in F32: weights
  * are widened when packed, x is widened for the call, so nothing is rounded on the way. (Where BF16 is only emulated it
  * is five times slower than F32: 54 to 250 GFLOP/s on two cores of a Xeon at 2.5 GHz with AVX-512.) So are BF16 pairs
  * of odd depth: AVX512_BF16 multiplies numbers two by two, and 2.6 pads the last with zero times what lies behind it,
  * so that a neighbour's infinity becomes a NaN. And so are convolutions with a stride: of 90 random ones 2.6 got one
- * wrong by AMX, 64 to 33 channels with strides of 2. Convolutions of one channel with a stride along x go to the product
- * without library: 3.7 reads past the end of x where such a row ends in one place.
+ * wrong by AMX, 64 to 33 channels with strides of 2. Convolutions of one channel with a stride along x go to the
+ * product without library: 3.7 reads past the end of x where such a row ends in one place.
  *
  * Adding to y is left to oneDNN where y has the product's dtype; else the product goes to scratch and is added by
  * gate_add.

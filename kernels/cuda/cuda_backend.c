@@ -99,8 +99,8 @@ static unsigned built_features(int cc)
     return built & sg_gpu_features(cc);
 }
 
-/* The features of compute capability cc that o lets us use. Held below what the device has, it has no more shared memory than
- * the least of its kind, and cuDNN no say. */
+/* The features of compute capability cc that o lets us use. Held below what the device has, it has no more shared
+ * memory than the least of its kind, and cuDNN no say. */
 static sg_status take_features(sg_cuda *c, const sg_backend_options *o, const char *name, int cc, sg_error *e)
 {
     const unsigned all = sg_gpu_features(cc), own = built_features(cc), asked = o->gpu_mask ? o->gpu_mask : own;

@@ -161,7 +161,7 @@ static void hunyuan_close(void *model)
 static sg_status hunyuan_open(void **model, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
 {
     hunyuan *m = calloc(1, sizeof *m);
-    if (!m) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_checkpoint_path(from));
+    if (!m) return sg_error_memory(e, sg_checkpoint_path(from));
     const sg_status st = open_components(m, from, index, act, e);
     if (st) {
         hunyuan_close(m);

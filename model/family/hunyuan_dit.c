@@ -111,7 +111,7 @@ static sg_status bind_weights(sg_hunyuan_dit *d, const char *what, sg_error *e)
 {
     d->blocks.config = d->config.blocks;
     d->refiner = calloc((size_t)d->config.refiners + 1, sizeof *d->refiner);
-    if (!d->refiner) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", what);
+    if (!d->refiner) return sg_error_memory(e, what);
     SG_TRY(sg_mmdit_bind(&d->blocks, d->component.bind, d->component.act, what, e));
     bind_own(d);
     return sg_bind_check(d->component.bind, e);

@@ -96,7 +96,7 @@ sg_status sg_mmdit_bind(sg_mmdit *m, sg_bind *b, sg_dtype act, const char *what,
     m->act = act;
     m->block = calloc((size_t)c->layers + 1, sizeof *m->block);
     m->single = calloc((size_t)c->singles + 1, sizeof *m->single);
-    if (!m->block || !m->single) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", what);
+    if (!m->block || !m->single) return sg_error_memory(e, what);
     sg_mmdit_want_embedder(m, m->time, "time_text_embed.timestep_embedder", SG_MMDIT_WAVE);
     sg_mmdit_want_embedder(m, m->row, "time_text_embed.text_embedder", c->row_dim);
     if (c->guided) sg_mmdit_want_embedder(m, m->guidance, "time_text_embed.guidance_embedder", SG_MMDIT_WAVE);

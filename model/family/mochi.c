@@ -92,7 +92,7 @@ static void mochi_close(void *model)
 static sg_status mochi_open(void **model, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
 {
     mochi *m = calloc(1, sizeof *m);
-    if (!m) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_checkpoint_path(from));
+    if (!m) return sg_error_memory(e, sg_checkpoint_path(from));
     const sg_status st = open_components(m, from, index, act, e);
     if (st) {
         mochi_close(m);

@@ -143,7 +143,7 @@ static void sd3_close(void *model)
 static sg_status sd3_open(void **model, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
 {
     sd3 *m = calloc(1, sizeof *m);
-    if (!m) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_checkpoint_path(from));
+    if (!m) return sg_error_memory(e, sg_checkpoint_path(from));
     const sg_status st = open_components(m, from, index, act, e);
     if (st) {
         sd3_close(m);

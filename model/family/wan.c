@@ -226,7 +226,7 @@ static void wan_close(void *model)
 static sg_status wan_open(void **model, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
 {
     wan *w = calloc(1, sizeof *w);
-    if (!w) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_checkpoint_path(from));
+    if (!w) return sg_error_memory(e, sg_checkpoint_path(from));
     const sg_status st = open_components(w, from, index, act, e);
     if (st) {
         wan_close(w);

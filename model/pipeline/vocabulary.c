@@ -135,10 +135,10 @@ static sg_status take_words(sg_vocabulary *v, sg_config *c, const char **entry, 
         char *const  text = word ? realloc(v->text, used + n) : NULL;
         if (text) v->text = text, memcpy(text + used, word, n);
         free(word);
-        if (!text) return sg_error_set(e, SG_E_MEMORY, "vocabulary: out of memory");
+        if (!text) return sg_error_memory(e, "vocabulary");
         used += n;
     }
-    if (!v->word) return sg_error_set(e, SG_E_MEMORY, "vocabulary: out of memory");
+    if (!v->word) return sg_error_memory(e, "vocabulary");
     const char *at = v->text;
     for (int i = 0; i < count; i++, at += strlen(at) + 1) v->word[i] = at;
     v->count = count;
@@ -155,7 +155,7 @@ sg_status sg_vocabulary_read(sg_vocabulary *out, sg_config *c, sg_error *e)
     out->world = *world ? world : NULL;
     if (!sg_config_has(c, "vocabulary")) return SG_OK;
     const char **const entry = calloc(MOST_WORDS, sizeof *entry);
-    if (!entry) return sg_error_set(e, SG_E_MEMORY, "vocabulary: out of memory");
+    if (!entry) return sg_error_memory(e, "vocabulary");
     const int count = sg_config_strings(c, "vocabulary", entry, 1, MOST_WORDS);
     sg_status status = sg_config_status(c);
     if (status == SG_OK) status = take_words(out, c, entry, count, e);

@@ -275,7 +275,7 @@ static sg_status run_open(void **out, const sg_cogvideox_vae *v, const sg_cog_co
                           int64_t x, sg_error *e)
 {
     run *const r = *out = calloc(1, sizeof *r + (size_t)k->histories * sizeof *r->history);
-    if (!r) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", v->component.dir);
+    if (!r) return sg_error_memory(e, v->component.dir);
     r->vae = v;
     r->coder = k;
     keep_latent_map(r, s);

@@ -62,7 +62,7 @@ static sg_status decode_open(void **out, void *of, sg_stream *s, int64_t y, int6
     if (y < 1 || y > most || x < 1 || x > most)
         return sg_error_set(e, SG_E_ARG, "latents of %lld x %lld places cannot be decoded", (long long)x, (long long)y);
     run *const r = calloc(1, sizeof *r);
-    if (!r) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", v->component.dir);
+    if (!r) return sg_error_memory(e, v->component.dir);
     r->vae = v;
     keep_all(r, s, y, x);
     *out = r;

@@ -38,7 +38,7 @@ sg_status sg_hunyuan_vae_encode_open(void **out, void *of, sg_stream *s, int64_t
         width > SG_KL_SIDE || width % i.scale_space)
         return sg_error_set(e, SG_E_ARG, "frames of %lldx%lld cannot be encoded", (long long)width, (long long)height);
     run *const r = calloc(1, sizeof *r);
-    if (!r) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", v->component.dir);
+    if (!r) return sg_error_memory(e, v->component.dir);
     r->vae = v;
     for (int k = 0; k < i.z; k++) scale[k] = (float)v->scaling;
     r->scale = sg_new_keep(s, SG_F32, i.z);

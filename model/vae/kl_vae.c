@@ -122,7 +122,7 @@ static bool set_tiles(void *of, bool on)
 static sg_status run_open(void **out, const sg_kl_vae *v, sg_error *e)
 {
     run *const r = *out = calloc(1, sizeof *r);
-    if (!r) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", v->component.dir);
+    if (!r) return sg_error_memory(e, v->component.dir);
     r->vae = v;
     return SG_OK;
 }

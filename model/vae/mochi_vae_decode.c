@@ -29,7 +29,7 @@ static sg_status decode_open(void **run, void *of, sg_stream *s, int64_t y, int6
     if (y < 1 || y > PIXELS_MAX / scale || x < 1 || x > PIXELS_MAX / scale)
         return sg_error_set(e, SG_E_ARG, "latents of %lld x %lld places cannot be decoded", (long long)x, (long long)y);
     *run = sg_mochi_vae_run_open(s, v);
-    if (!*run) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", v->component.dir);
+    if (!*run) return sg_error_memory(e, v->component.dir);
     if (!v->tiled) sg_mochi_vae_run_begin(*run, s, y, x);
     return SG_OK;
 }

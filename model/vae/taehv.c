@@ -260,7 +260,7 @@ static sg_status decode_open(void **out, void *of, sg_stream *s, int64_t y, int6
     if (y < 1 || y > most || x < 1 || x > most)
         return sg_error_set(e, SG_E_ARG, "latents of %lld x %lld places cannot be decoded", (long long)x, (long long)y);
     run *const r = *out = calloc(1, sizeof *r);
-    if (!r) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", t->component.dir);
+    if (!r) return sg_error_memory(e, t->component.dir);
     r->of = t;
     for (int k = 0; k < STAGES; k++) {
         if (t->channels[k] > widest) widest = t->channels[k];
@@ -315,7 +315,7 @@ static const sg_vae_ops ops = {.component = component,
 sg_status sg_taehv_open(sg_vae *out, const char *path, const sg_vae_info *of, sg_dtype act, sg_error *e)
 {
     taehv *const t = calloc(1, sizeof *t);
-    if (!t) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!t) return sg_error_memory(e, path);
     snprintf(t->component.name, sizeof t->component.name, "preview decoder");
     snprintf(t->component.class_name, sizeof t->component.class_name, "TAEHV");
     snprintf(t->component.dir, sizeof t->component.dir, "%s", path);

@@ -405,7 +405,7 @@ static sg_status run_open(void **out, const sg_wan_vae *v, const sg_vae_coder *k
         free(zeros);
         free(r);
         *out = NULL;
-        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", v->component.dir);
+        return sg_error_memory(e, v->component.dir);
     }
     r->vae = v;
     r->coder = k;

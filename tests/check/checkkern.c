@@ -9,8 +9,8 @@
  * SPARGE_GEN_CPUMASK, keeps the whole process, oneDNN in it, at and below a level: the library can be limited only once,
  * before it first generates code, so that what it would do on a lesser machine takes a run of its own. The cuda backend's
  * levels are one after the other what the same device runs as, up to --gpumask, and without that cuDNN wherever it can.
- * --quick tries a part of the cases, as is tried of an entry that a higher level of this machine replaces; --all tries all,
- * those too that take long. --skip leaves out the ops that its one argument names.
+ * --quick tries a part of the cases, as is tried of an entry that a higher level of this machine replaces; --all tries
+ * all, those too that take long. --skip leaves out the ops that its one argument names.
  * --large tries attention on tensors of more than 2^31 elements, which takes 7 GB of the device's memory and of the host's.
  * One line an op; exit 1 when anything failed. */
 #include "checkkern.h"

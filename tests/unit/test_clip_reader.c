@@ -235,7 +235,8 @@ static sg_status read_all(const char *path, char *text, size_t size)
     return status;
 }
 
-/* 4:2:0 of odd sides: luma by pixel, chroma by four of them. The colours are so strong that the matrix does not matter. */
+/* 4:2:0 of odd sides: luma by pixel, chroma by four of them. The colours are so strong that the matrix does not
+ * matter. */
 static void subsampled_y4m(void **state)
 {
     enum { W = 33, H = 17, CW = 17, CH = 9, SIZE = W * H + 2 * CW * CH };

@@ -1,6 +1,6 @@
-/* test_kept.c - what a clip keeps is what made it. For every option of a render that is kept: a render with it, the settings in the
- * file, the command that info prints of them, and that command's clip, which is the same to the byte. A render without the option
- * shows that it had an effect. An option that is not in the table here fails the test. */
+/* test_kept.c - what a clip keeps is what made it. For every option of a render that is kept: a render with it, the
+ * settings in the file, the command that info prints of them, and that command's clip, which is the same to the byte. A
+ * render without the option shows that it had an effect. An option that is not in the table here fails the test. */
 #include "backend.h"
 #include "base/hash.h"
 #include "clip_reader.h"

@@ -1,4 +1,5 @@
-/* test_mp4_encoder.c - MP4 by whichever encoder opens here: frames come back, the next takes the place of one that does not. */
+/* test_mp4_encoder.c - MP4 by whichever encoder opens here: frames come back, the next takes the place of one that does
+ * not. */
 #include "clip_reader.h"
 #include "unit.h"
 #include "writer.h"

@@ -1,5 +1,5 @@
-/* test_sd3.c - SD3.5 in the engine: which layers of attention run in which pass, skip-layer guidance, what may be asked;
- * and the pass of skip-layer guidance in other families. */
+/* test_sd3.c - SD3.5 in the engine: which layers of attention run in which pass, skip-layer guidance, what may be
+ * asked; and the pass of skip-layer guidance in other families. */
 #include "engine_fixture.h"
 
 static const char medium[] = SG_FIXTURES "/sd35_medium";
@@ -129,7 +129,8 @@ static void take_output(void *context, const char *name, sg_stream *s, sg_tensor
     sg_download(s, to->of[skip], t);
 }
 
-/* A third pass has the prompt's text. It leaves out a block that there is not, so that its output is the first pass's again. */
+/* A third pass has the prompt's text. It leaves out a block that there is not, so that its output is the first pass's
+ * again. */
 static void a_third_pass_has_the_prompt(void **state)
 {
     static const char *const models[] = {"wan21_hd12", "cogvideox_2b", "mochi_hd16", "hunyuan_hd16", "flux_dev"};

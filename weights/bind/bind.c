@@ -18,7 +18,7 @@ sg_status sg_bind_open(sg_bind **out, const sg_source *w, const sg_name_map *map
     if (!b || !b->bound) {
         free(b);
         *out = NULL;
-        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_source_path(w));
+        return sg_error_memory(e, sg_source_path(w));
     }
     b->source = w;
     b->map = map;

@@ -210,7 +210,7 @@ static sg_status load(sg_bind *b, const sg_backend *backend, int (*progress)(voi
     if (backend->memory->stages && backend->memory->stages(&s, STAGING, l.kept))
         return load_all(b, &s, progress, context, NULL, e);
     void *const own = malloc(STAGING);
-    if (!own) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_source_path(b->source));
+    if (!own) return sg_error_memory(e, sg_source_path(b->source));
     const sg_status status = load_all(b, &s, progress, context, own, e);
     free(own);
     return status;

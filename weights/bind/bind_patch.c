@@ -117,7 +117,7 @@ sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e)
                                 "%s: the patch of tensor \"%s\" should be F32, F16, BF16 or FP8, its scale %g finite",
                                 p->path, sg_show(w->name), p->scale);
     if (!sg_array_push(b->patch, b->patches, b->patch_room, (sg_bound_patch){*p, at}))
-        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", p->path);
+        return sg_error_memory(e, p->path);
     w->patches++;
     return SG_OK;
 }

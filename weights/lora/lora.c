@@ -76,7 +76,7 @@ static sg_status open_all(sg_lora *l, const char *path, int threads, sg_error *e
     const size_t n = sg_source_count(l->source);
     if (n == 0 || n > MAX_KEYS) return sg_error_set(e, SG_E_FORMAT, "%s: has %zu tensors, which no LoRA has", path, n);
     l->used = calloc(n, sizeof *l->used);
-    if (!l->used) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!l->used) return sg_error_memory(e, path);
     SG_TRY(check_keys(l, e));
     SG_TRY(read_config(l, e));
     sum_hashes(l, threads);
@@ -86,7 +86,7 @@ static sg_status open_all(sg_lora *l, const char *path, int threads, sg_error *e
 sg_status sg_lora_open(sg_lora **out, const char *path, int threads, sg_error *e)
 {
     sg_lora *l = *out = calloc(1, sizeof *l);
-    if (!l) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!l) return sg_error_memory(e, path);
     const sg_status status = open_all(l, path, threads, e);
     if (status != SG_OK) sg_lora_close(out);
     return status;

@@ -24,10 +24,7 @@ typedef struct adding {
     bool         *patched; /* by tensor */
 } adding;
 
-static sg_status no_memory(const sg_lora *l, sg_error *e)
-{
-    return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", sg_source_path(l->source));
-}
+static sg_status no_memory(const sg_lora *l, sg_error *e) { return sg_error_memory(e, sg_source_path(l->source)); }
 
 /* ---- keys into groups ---- */
 

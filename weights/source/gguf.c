@@ -154,7 +154,7 @@ static sg_status take_value(header *h, key *k)
     SG_TRY(take_elements(h, type, &k->value));
     if (type != TEXT || k->array) return SG_OK;
     k->text = strndup((const char *)k->value.data + 8, (size_t)(h->at - k->value.data) - 8);
-    return k->text ? SG_OK : sg_error_set(h->e, SG_E_MEMORY, "%s: out of memory", h->path);
+    return k->text ? SG_OK : sg_error_memory(h->e, h->path);
 }
 
 static sg_status take_key(header *h, gguf *g)
@@ -171,7 +171,7 @@ static sg_status take_key(header *h, gguf *g)
         h->name = NULL;
         return SG_OK;
     }
-    if (status == SG_OK || !k.name) status = sg_error_set(h->e, SG_E_MEMORY, "%s: out of memory", h->path);
+    if (status == SG_OK || !k.name) status = sg_error_memory(h->e, h->path);
     free(k.name);
     free(k.text);
     return status;
@@ -331,7 +331,7 @@ static sg_status take_tensors(header *h, gguf *g, uint64_t count)
         return bad(h, "is one part of %llu: llama.cpp's gguf-split --merge makes one file of them",
                    (unsigned long long)parts);
     uint64_t *const offset = calloc(count ? (size_t)count : 1, sizeof *offset);
-    if (!offset) return sg_error_set(h->e, SG_E_MEMORY, "%s: out of memory", h->path);
+    if (!offset) return sg_error_memory(h->e, h->path);
     sg_status status = SG_OK;
     h->what = "tensor";
     for (h->number = 0; status == SG_OK && h->number < count; h->number++)
@@ -403,7 +403,7 @@ sg_status sg_gguf_source(sg_source **out, const char *path, sg_error *e)
 {
     gguf *const g = calloc(1, sizeof *g);
     *out = NULL;
-    if (!g) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!g) return sg_error_memory(e, path);
     sg_status status = sg_one_file_open(&g->file, path, e);
     if (status == SG_OK) status = read_header(g, e);
     if (status == SG_OK) return sg_source_new(out, &ops, g, e);

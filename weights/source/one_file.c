@@ -10,7 +10,7 @@
 sg_status sg_one_file_open(sg_one_file *f, const char *path, sg_error *e)
 {
     *f = (sg_one_file){.path = strdup(path)};
-    if (!f->path) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!f->path) return sg_error_memory(e, path);
     return sg_map_open(&f->map, path, e);
 }
 
@@ -35,7 +35,7 @@ sg_status sg_one_file_add(sg_one_file *f, sg_source_tensor t, const char *name, 
     t.file = sg_path_name(f->path);
     if (t.name && sg_array_push(f->tensor, f->count, f->room, t)) return SG_OK;
     free((char *)(uintptr_t)t.name);
-    return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->path);
+    return sg_error_memory(e, f->path);
 }
 
 size_t sg_one_file_count(const void *of) { return ((const sg_one_file *)of)->count; }

@@ -93,7 +93,7 @@ SG_PRINTF(2, 3) static sg_status bad(const machine *m, const char *fmt, ...)
     return sg_error_set(m->e, SG_E_FORMAT, "%s: data.pkl: byte %zu: %s", m->path, (size_t)(m->op - m->start), why);
 }
 
-static sg_status no_memory(const machine *m) { return sg_error_set(m->e, SG_E_MEMORY, "%s: out of memory", m->path); }
+static sg_status no_memory(const machine *m) { return sg_error_memory(m->e, m->path); }
 
 /* ---- the stack ---- */
 

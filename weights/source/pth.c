@@ -85,7 +85,7 @@ static sg_status copy(pth *p, sg_source_tensor *to, const sg_pickled_tensor *t, 
     uint8_t *const own = malloc(to->bytes ? to->bytes : 1);
     if (!own || !sg_array_push(p->copy, p->copies, p->room, own)) {
         free(own);
-        return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", p->file.path);
+        return sg_error_memory(e, p->file.path);
     }
     p->copied += to->bytes;
     if (to->bytes) copy_elements(own, to->data, t);
@@ -166,7 +166,7 @@ sg_status sg_pth_source(sg_source **out, const char *path, sg_error *e)
     sg_zip     z = {0};
     sg_pickled all = {0};
     *out = NULL;
-    if (!p) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!p) return sg_error_memory(e, path);
     sg_status status = sg_one_file_open(&p->file, path, e);
     if (status == SG_OK) status = sg_zip_open(&z, &p->file.map, p->file.path, e);
     if (status == SG_OK) status = read_tensors(p, &z, &all, e);

@@ -114,7 +114,7 @@ static sg_status read_metadata(sg_safetensors *f, const sg_member *m, sg_error *
     SG_TRY(sg_members_read(items, m->value, m->size, f->path, m->name, e));
     /* A decoded string and its NUL are shorter than the string in quotes. */
     char *at = f->metadata_text = malloc(m->size);
-    if (!at) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->path);
+    if (!at) return sg_error_memory(e, f->path);
     for (size_t i = 0; i < items->count; i++) {
         char *const end = sg_json_string(at, items->item[i].value, items->item[i].size, why);
         if (!end)
@@ -156,7 +156,7 @@ static sg_status check_cover(const sg_safetensors *f, const sg_map *data, sg_err
 static sg_status read_tensors(sg_safetensors *f, const sg_members *m, const sg_map *data, sg_error *e)
 {
     f->tensor = calloc(m->count ? m->count : 1, sizeof *f->tensor);
-    if (!f->tensor) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", f->path);
+    if (!f->tensor) return sg_error_memory(e, f->path);
     for (size_t i = 0; i < m->count; i++) {
         const sg_member *const item = &m->item[i];
         if (strcmp(item->name, "__metadata__") == 0)
@@ -192,7 +192,7 @@ sg_status sg_safetensors_open(sg_safetensors *f, const char *path, sg_error *e)
     sg_members m = {0};
     size_t     size = 0;
     *f = (sg_safetensors){.path = strdup(path)};
-    if (!f->path) return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
+    if (!f->path) return sg_error_memory(e, path);
     SG_TRY(sg_map_open(&f->map, path, e));
     SG_TRY(find_header(&f->map, path, &size, e));
     sg_status status = sg_members_read(&m, (const char *)f->map.data + 8, size, path, "header", e);

@@ -45,10 +45,7 @@ SG_PRINTF(1, 2) static char *print(const char *fmt, ...)
     return b.data;
 }
 
-static sg_status no_memory(const char *path, sg_error *e)
-{
-    return sg_error_set(e, SG_E_MEMORY, "%s: out of memory", path);
-}
+static sg_status no_memory(const char *path, sg_error *e) { return sg_error_memory(e, path); }
 
 /* ---- files into one list ---- */
 

@@ -139,7 +139,7 @@ static sg_status read_entry(sg_zip *z, const uint8_t *c, uint64_t left, uint64_t
     sg_zip_entry x = {.name = strndup((const char *)c + CENTRAL, (size_t)name)};
     if (!x.name || !sg_array_push(z->entry, z->count, z->room, x)) {
         free((char *)(uintptr_t)x.name);
-        return sg_error_set(p->e, SG_E_MEMORY, "%s: out of memory", p->path);
+        return sg_error_memory(p->e, p->path);
     }
     sg_zip_entry *const entry = &z->entry[z->count - 1];
     p->name = entry->name;
