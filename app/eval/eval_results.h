@@ -11,8 +11,8 @@
  *   image, last_image  {file: its name, hash: of it, picture: relative to DIR}: what the clip begins and ends with, if anything;
  *                 fit: how it was fitted, as a video
  *   video, strength  {file, hash} of what the clip was made from, if anything, and the share of the steps that were done
- *   seconds       {total, text, encode, denoise, decode}: total with text and encode (of pictures or a video), which are
- *                 0 where an earlier clip had the same encoded
+ *   seconds       {total, text, encode, denoise, decode}: total with text and encode (of pictures or a video), which
+ *                 are 0 where an earlier clip had the same encoded
  *   steps         of denoising; skipped_steps: [step, ...], from 0, those that the step cache extrapolated
  *   density       share of the pairs of blocks that were computed
  *   psnr, ssim, ms_ssim  {mean, minimum, p5} over the frames, to the clip of arm 0; null: infinite

@@ -237,14 +237,14 @@ static sg_status decode(sg_error *e)
     return sg_engine_render(engine, &r, NULL, &report, e);
 }
 
-static const char *writer_path;
+static const char *written;
 
 static sg_status write_clip(sg_error *e)
 {
     enum { SIDE = 32, FRAMES = 3 };
     static const uint8_t rgb[SIDE * SIDE * 3];
     const sg_clip        clip = {
-               .path = writer_path, .width = SIDE, .height = SIDE, .frames = FRAMES, .fps = 16, .settings = "{\"a\": \"b\"}"};
+               .path = written, .width = SIDE, .height = SIDE, .frames = FRAMES, .fps = 16, .settings = "{\"a\": \"b\"}"};
     sg_writer *s = NULL;
     sg_status  status = sg_writer_open(&s, &clip, e);
     for (int i = 0; i < FRAMES && status == SG_OK; i++) status = sg_writer_write(s, i, rgb, e);
@@ -254,7 +254,7 @@ static sg_status write_clip(sg_error *e)
     for (int i = 0; i < FRAMES; i++) {
         char name[32];
         snprintf(name, sizeof name, "a-%04d.png", i + 1);
-        unlink(strchr(writer_path, '%') ? name : writer_path);
+        unlink(strchr(written, '%') ? name : written);
     }
     return SG_OK;
 }
@@ -262,7 +262,7 @@ static sg_status write_clip(sg_error *e)
 static sg_status read_settings(sg_error *e)
 {
     char           *text = NULL;
-    const sg_status status = sg_writer_read_settings(writer_path, &text, e);
+    const sg_status status = sg_writer_read_settings(written, &text, e);
     free(text);
     return status;
 }
@@ -476,7 +476,7 @@ static void writers(void **state)
     const bool  mp4 = strstr(sg_writer_endings(known, sizeof known), ".mp4") != NULL;
     const char *path[] = {"a.y4m", "a-%04d.png", "a.mp4", "a.mkv", "a.webp"};
     for (int i = 0; i < 2 + 3 * mp4; i++) {
-        writer_path = path[i];
+        written = path[i];
         fail_each(path[i], 1, write_clip);
     }
 }
@@ -485,17 +485,17 @@ static sg_status write_picture(sg_error *e)
 {
     static uint8_t rgb[4 * 4 * 3];
     const sg_image picture = {4, 4, rgb};
-    return sg_writer_save_picture(writer_path, &picture, "{}", e);
+    return sg_writer_save_picture(written, &picture, "{}", e);
 }
 
 static void settings(void **state)
 {
     static const char *const path[] = {"b.png", "b.jpg"};
     for (int i = 0; i < 2; i++) {
-        writer_path = path[i];
+        written = path[i];
         fail_each(path[i], 1, write_picture);
         fail_each("settings of a picture", 1, read_settings);
-        unlink(writer_path);
+        unlink(written);
     }
 }
 
