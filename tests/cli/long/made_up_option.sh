@@ -7,9 +7,9 @@ top=$(cd "${LIB%/*}/../.." && pwd)
 { [[ -e $build/build.ninja ]] && type ninja; } >/dev/null || skip "no build by ninja beside the program"
 cp -r "$top/app" app
 member='    double         made_up;'
-row='    {.name = "made-up", .kind = SG_OPTION_REAL, .commands = SAMPLER, AT(made_up), PHASE(SAMPLING), .lo = 0, .hi = 1, .value = "X", .help = "nothing"},'
+row='    {REAL("made-up", SAMPLER, SAMPLING, made_up, 0, 1), .help = "nothing"},'
 sed -i "/^    double  *cfg_scale, /i\\$member" app/options/options.h
-sed -i "/^    {.name = \"flow-shift\"/i\\$row" app/options/option_table.c
+sed -i "/^    {REAL(\"flow-shift\"/i\\$row" app/options/option_table.c
 [[ $(diff -r "$top/app" app | grep -c '^[<>]') == 2 ]] || fail "$(diff -r "$top/app" app)"
 ninja -C "$build" -t commands sparge-gen | grep -F CMakeFiles/sparge-gen.dir/ |
     sed "s|$top/app|$PWD/app|g; s|CMakeFiles/sparge-gen.dir/|$PWD/objects/|g; s| -o sparge-gen | -o $PWD/program/sparge-gen |; s| && cd .*||" >commands
