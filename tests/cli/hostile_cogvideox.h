@@ -81,7 +81,7 @@ AT("pipeline with another encoder", set, INDEX, "text_encoder", "[\"transformers
 /* ---- wishes ---- */
 WISH("sampler of flow matching", 2,
     "sampler: unipc is not for this model; ddim and dpm are", COGVIDEOX " --sampler unipc")
-WISH("flow shift", 2, "--flow-shift is for models of flow matching|ddim", COGVIDEOX " --flow-shift 3")
+WISH("flow shift", 2, "--flow-shift|ddim", COGVIDEOX " --flow-shift 3")
 WISH("noise levels", 2, "--sigmas", SAY " --size 32x32 --frames 9 -q -o clip.y4m --sigmas 1,0.5")
 WISH("tiles", 2, "vae-tiling: |AutoencoderKLCogVideoX", COGVIDEOX " --vae-tiling on")
 WISH("frames between", 2, "frames: 3: this model makes ", COGVIDEOX " --strict --frames 3")
