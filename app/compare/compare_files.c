@@ -30,8 +30,10 @@ static void report_path(char path[PATH_MAX], const sg_comparison *c, const char 
 static sg_compare_file *add_file(sg_comparison *c, const char *stem, const char *ending, const int size[2], int frames)
 {
     sg_compare_file *const f = &c->file[c->files++];
-    snprintf(f->name, sizeof f->name, "%s%s", stem, ending);
-    report_path(f->path, c, f->name);
+    char                   name[sizeof f->name];
+    snprintf(name, sizeof name, "%s%s", stem, ending);
+    memcpy(f->name, name, sizeof name);
+    report_path(f->path, c, name);
     f->clip = (sg_clip){
         .path = f->path, .width = size[0], .height = size[1], .frames = frames, .fps = c->run.shared.request.fps};
     return f;
