@@ -100,7 +100,7 @@ static sg_status read_place(const reader *r, const json_t *j, sg_eval_clip *c)
     const char *const status = json_string_value(json_object_get(j, "status"));
     json_t *const     seed = member(j, "seed");
     for (size_t i = 0; i < sizeof place / sizeof *place; i++) {
-        int64_t v;
+        int64_t v = 0;
         SG_TRY(read_whole(r, member(j, place[i].key), place[i].key, place[i].lo, place[i].hi, &v));
         *place[i].to = (int)v;
     }
