@@ -120,7 +120,7 @@ static sg_status open_auto(sg_backend *b, const sg_backend_options *o, sg_error 
         say_passed(b, o, why.text);
         return open_cpu(b, o, e);
     }
-    return status ? sg_error_set(e, status, "%s", why.text) : SG_OK;
+    return sg_error_copy(e, &why);
 }
 
 static sg_status open_named(sg_backend *b, const char *name, const sg_backend_options *o, sg_error *e)

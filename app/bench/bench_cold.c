@@ -157,7 +157,7 @@ static double piece_of(const cold_bench *c, const char *name)
     return 0;
 }
 
-/* What is told of the processes. */
+/* The figures of the processes that are printed. */
 static const struct {
     const char *what, *key;
     int         part;

@@ -113,7 +113,7 @@ static sg_status check_latents(job *j, sg_error *e)
                             "--latents: %s does not exist, and without a prompt there is nothing to save there",
                             s->latents);
     for (size_t i = 0; j->decode_only && i < sizeof idle / sizeof *idle; i++)
-        if (sg_settings_has(s, sg_option_find(idle[i], strlen(idle[i]), s->command)))
+        if (sg_settings_has(s, sg_settings_option(s, idle[i])))
             return sg_error_set(e, SG_E_ARG, "--%s has no effect where --latents are only decoded", idle[i]);
     return SG_OK;
 }

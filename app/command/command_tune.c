@@ -247,7 +247,8 @@ static sg_status search_cache(job *j, sg_error *e)
 
 enum { DENSITY, L1, L1_CHECKED, L1_WORST, L2, L2_CHECKED, SKIPPED, FIGURES };
 
-/* What is known of a head, in sg_tune_figure's order, and by which name its mean is told, if it is. */
+/* The figures of a head, in sg_tune_figure's order. mean is the name under which their mean is reported; NULL: it is
+ * not. */
 static const struct {
     const char *name, *mean;
 } figures[FIGURES] = {{"density", "density"}, {"l1", NULL},         {"l1_checked", "l1"},  {"l1_worst", "l1_worst"},

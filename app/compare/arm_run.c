@@ -228,7 +228,7 @@ static sg_status render_part(sg_arm_run *x, const sg_request *r, sg_arm_part par
     const sg_status status = sg_engine_render(x->session.engine, r, &callbacks, report, &why);
     sg_progress_clear(&x->session.progress);
     if (status == SG_OK || (!whole && status == SG_E_CANCELLED && !sg_interrupt_asked())) return SG_OK;
-    return sg_error_set(e, status, "%s", why.text);
+    return sg_error_copy(e, &why);
 }
 
 sg_status sg_arm_run_warm_up(sg_arm_run *x, const sg_request *r, sg_error *e)

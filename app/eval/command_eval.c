@@ -69,7 +69,7 @@ static sg_status warm_up(sg_eval *v, int prompt, int clip, sg_error *e)
     sg_error   why = {0};
     sg_status  status = sg_eval_request(&r, v, prompt, clip, &why);
     if (status == SG_OK) status = sg_arm_run_warm_up(&v->run, &r, &why);
-    return status == SG_E_CANCELLED ? sg_error_set(e, status, "%s", why.text) : SG_OK; /* others tell with their clip */
+    return status == SG_E_CANCELLED ? sg_error_copy(e, &why) : SG_OK; /* others fail with their clip */
 }
 
 static sg_status make_all(sg_eval *v, sg_error *e)

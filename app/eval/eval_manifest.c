@@ -88,8 +88,8 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
     sg_json_join(&j, json_pack("{s:o, s:s, s:i, s:{s:o, s:i, s:o}, s:o, s:o, s:O*}", "command",
                                sg_settings_command(typed, SG_COMMAND_EVAL, "again"), "format", SG_EVAL_FORMAT,
                                "version", VERSION, "prompts", "file", sg_report_name(sg_path_name(kept.prompts)),
-                               "count", v->set.count, "hash", json_sprintf("%016" PRIx64, hash_prompts(v)), "arms",
-                               names_json(v), "arm_settings", arm_settings_json(v), "clip", v->clip));
+                               "count", v->set.count, "hash", sg_report_hash(hash_prompts(v)), "arms", names_json(v),
+                               "arm_settings", arm_settings_json(v), "clip", v->clip));
     json_decref(typed);
     *out = j;
     return j ? SG_OK : sg_error_memory(e, "manifest.json");

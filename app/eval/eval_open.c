@@ -86,7 +86,7 @@ static sg_status check_entries(sg_eval *v, sg_error *e)
         const sg_request r = sg_eval_sized(v, &p);
         sg_error         why = {0};
         const sg_status  status = sg_eval_pictures_check(v, &p, kept, &r, &why);
-        if (status == SG_E_MEMORY || status == SG_E_CANCELLED) return sg_error_set(e, status, "%s", why.text);
+        if (status == SG_E_MEMORY || status == SG_E_CANCELLED) return sg_error_copy(e, &why);
         if (status == SG_OK) {
             set->prompt[kept++] = p;
             note_moved(v, &p, &r);

@@ -11,7 +11,6 @@
 #include "json_build.h"
 #include "setup.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +90,7 @@ static sg_status score(work *k, const sg_eval_clip *c, sg_error *e)
         out->scored++;
         return log_scores(k, c, &s, e);
     }
-    if (ends_the_run(status)) return sg_error_set(e, status, "%s", why.text);
+    if (ends_the_run(status)) return sg_error_copy(e, &why);
     if (!out->failed++) out->first = why;
     sg_progress_say(k->v->progress, "failed: CLIP: %s", why.text);
     return SG_OK;
@@ -159,7 +158,7 @@ sg_status sg_eval_similarity_check(json_t **out, const sg_settings *s, sg_error 
     sg_clip_model *m = NULL;
     SG_TRY(sg_setup_clip(&m, s, s->threads, e));
     *out = json_pack("{s:o, s:o}", "name", sg_report_name(sg_setup_own_name(room, s->clip)), "hash",
-                     json_sprintf("%016" PRIx64, sg_clip_model_describe(m).hash));
+                     sg_report_hash(sg_clip_model_describe(m).hash));
     sg_clip_model_close(&m);
     return *out ? SG_OK : sg_error_memory(e, "--clip");
 }

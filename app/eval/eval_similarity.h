@@ -18,7 +18,7 @@ typedef struct sg_eval_scored {
 } sg_eval_scored;
 
 /* Scores the clips of the rank that are done and have no scores, and writes a line for each; v's log is open for
- * writing. A file that cannot be read is told and counted, and is no failure; SG_E_CANCELLED, SG_E_FILE of the log,
+ * writing. A file that cannot be read is reported and counted, and is no failure; SG_E_CANCELLED, SG_E_FILE of the log,
  * SG_E_MEMORY and SG_E_DEVICE are. */
 sg_status sg_eval_similarity_make(sg_eval *v, sg_eval_scored *out, sg_error *e) SG_MUST_USE;
 

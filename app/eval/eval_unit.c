@@ -10,8 +10,8 @@
 #include "eval_results.h"
 #include "json_build.h"
 #include "notices.h"
-#include "option_table.h"
 #include "report_settings.h"
+#include "settings.h"
 #include "writer.h"
 
 #include <math.h>
@@ -96,7 +96,7 @@ static json_t *start_line(const work *w, const char *status)
     sg_json_join(&line, json_pack("{s:o, s:I, s:i, s:i, s:i}", "groups", groups_json(v, w->prompt), "seed",
                                   (json_int_t)r->seed, "width", r->width, "height", r->height, "frames", r->frames));
     for (size_t i = 0; i < sizeof made_from / sizeof *made_from; i++)
-        sg_settings_put_option(&line, &kept, sg_option_find(made_from[i], strlen(made_from[i]), kept.command), false);
+        sg_settings_put_option(&line, &kept, sg_settings_option(&kept, made_from[i]), false);
     sg_eval_pictures_add(v, w->prompt, line);
     return line;
 }
@@ -159,7 +159,7 @@ static bool ends_the_run(sg_status s) { return s == SG_E_FILE || s == SG_E_DEVIC
 static sg_status log_failed(const work *w, const sg_error *why, sg_error *e)
 {
     sg_eval *const v = w->v;
-    if (ends_the_run(why->code)) return sg_error_set(e, why->code, "%s", why->text);
+    if (ends_the_run(why->code)) return sg_error_copy(e, why);
     json_t *line = start_line(w, "failed");
     sg_json_join(&line,
                  json_pack("{s:o, s:i}", "error", sg_report_name(why->text), "non_finite", why->code == SG_E_NUMERIC));
@@ -235,7 +235,7 @@ sg_status sg_eval_unit(sg_eval *v, int prompt, int clip, sg_error *e)
         if (state[0] != SG_EVAL_DONE)
             sg_error_set(&first, v->failure, "there is nothing to compare with: %s failed", v->run.arms.arm[0].name);
     } else if (others && fetch_first(v, prompt, clip, &first) != SG_OK && ends_the_run(first.code)) {
-        return sg_error_set(e, first.code, "%s", first.text);
+        return sg_error_copy(e, &first);
     }
     for (int i = 1; i < v->run.arms.count; i++)
         if (state[i] != SG_EVAL_DONE) SG_TRY(make_arm(v, prompt, clip, i, false, &first, e));

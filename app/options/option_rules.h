@@ -7,7 +7,7 @@
 /* Returns SG_E_ARG for options that exclude each other, and for options that others make ineffective. */
 sg_status sg_options_check(const sg_settings *s, sg_error *e) SG_MUST_USE;
 
-/* Returns SG_E_ARG where an option that was asked for has no effect by values that only the model told. */
+/* Returns SG_E_ARG where an option that was asked for has no effect by values that are known only from the model. */
 sg_status sg_options_check_effects(const sg_settings *asked, const sg_settings *resolved, sg_error *e) SG_MUST_USE;
 
 /* Unsets the options of these phases that do nothing in s, which is resolved. */

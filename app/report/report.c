@@ -5,6 +5,7 @@
 #include "json_build.h"
 #include "json_input.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,8 @@ json_t *sg_report_name(const char *name)
     free(legible);
     return j;
 }
+
+json_t *sg_report_hash(uint64_t hash) { return json_sprintf("%016" PRIx64, hash); }
 
 json_t *sg_report_number(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 

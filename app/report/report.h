@@ -15,6 +15,9 @@
  * below. */
 json_t *sg_report_name(const char *name);
 
+/* Returns a hash in 16 hexadecimal digits. */
+json_t *sg_report_hash(uint64_t hash);
+
 /* Returns the steps that the cache skipped, [step, ...], from 0. */
 json_t *sg_report_skipped_steps(const sg_report *r);
 

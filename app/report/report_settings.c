@@ -10,7 +10,6 @@
 #include "settings.h"
 #include "setup.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,15 +25,13 @@ static const char *key_of(char key[48], const sg_option *o)
     return key;
 }
 
-static json_t *hexadecimal(uint64_t hash) { return json_sprintf("%016" PRIx64, hash); }
-
 /* By its own name. */
 static json_t *file_json(const char *path, uint64_t hash, bool whole)
 {
     char    room[PATH_MAX];
     json_t *name = sg_report_name(whole && !hash ? path : sg_setup_own_name(room, path));
     if (!hash) return name;
-    return json_pack("{s:o, s:o, s:o*}", "file", name, "hash", hexadecimal(hash), "path",
+    return json_pack("{s:o, s:o, s:o*}", "file", name, "hash", sg_report_hash(hash), "path",
                      whole ? sg_report_name(path) : NULL);
 }
 
@@ -78,7 +75,7 @@ static void put_loras(json_t **j, const char *key, const sg_model_info *info, bo
         if ((l->denoisers == 1) == high_noise)
             sg_json_append(&list,
                            json_pack("{s:o, s:f, s:o, s:o*}", "file", sg_report_name(l->name), "strength", l->strength,
-                                     "hash", hexadecimal(l->hash), "fast", l->fast ? json_true() : NULL));
+                                     "hash", sg_report_hash(l->hash), "fast", l->fast ? json_true() : NULL));
     if (!list || json_array_size(list))
         sg_json_set(j, key, list);
     else
@@ -99,7 +96,7 @@ json_t *sg_report_settings(const sg_settings *kept, const sg_request *r, const s
     put_loras(&j, "high_noise_lora", info, true);
     if (threshold > 0)
         sg_json_set(&j, "cache_threshold",
-                    json_pack("{s:s, s:o, s:f}", "file", SG_THRESHOLDS_NAME, "hash", hexadecimal(info->thresholds),
+                    json_pack("{s:s, s:o, s:f}", "file", SG_THRESHOLDS_NAME, "hash", sg_report_hash(info->thresholds),
                               "threshold", threshold));
     return j;
 }
@@ -165,7 +162,10 @@ static void get_option(sg_settings *s, const sg_option *o, json_t *v)
     if (o->kind == SG_OPTION_INT64) *(int64_t *)at = n;
 }
 
-void sg_settings_get(sg_settings *s, json_t *j)
+/* Reads settings as sg_report_settings has them, or a program before it had them. They may be hostile: what is of
+ * another type than its option is passed over. Strings are borrowed from j, which gets some. s is empty but for its
+ * command. */
+static void get_settings(sg_settings *s, json_t *j)
 {
     const sg_option *o;
     char             key[48];
@@ -260,7 +260,7 @@ void sg_settings_print(FILE *f, json_t *settings, sg_command command, const char
     const char *const name = sg_command_row_of(command)->name;
     sg_settings       s = sg_options_empty(command);
     const sg_option  *o;
-    sg_settings_get(&s, settings);
+    get_settings(&s, settings);
     if (s.model && strcmp(sg_path_name(s.model), ours) == 0) s.model = NULL;
     sg_settings_drop_idle(&s, SG_OPTION_KEPT);
     fprintf(f, "sparge-gen%s%s", *name ? " " : "", name);

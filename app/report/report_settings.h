@@ -30,11 +30,6 @@ json_t *sg_report_settings(const sg_settings *kept, const sg_request *r, const s
 json_t *sg_report_decoding(const sg_settings *kept, const sg_request *r, const char *note, const sg_model_info *info,
                            bool paths);
 
-/* Reads settings as sg_report_settings has them, or a program before it had them. They may be hostile: what is of
- * another type than its option is passed over. Strings are borrowed from j, which gets some. s is empty but for its
- * command. */
-void sg_settings_get(sg_settings *s, json_t *j);
-
 /* Prints the command of settings, "sparge-gen COMMAND --name value ...", without options that would have no effect.
  * output is for -o, or for --grid where the settings are those of a grid. */
 void sg_settings_print(FILE *f, json_t *settings, sg_command command, const char *output);

@@ -43,8 +43,8 @@ sg_settings sg_rendering_kept(const sg_rendering *r);
 /* Makes *out the shared request, rendered as r says: what options of RENDER set is r's. */
 void sg_rendering_request(sg_request *out, const sg_request *shared, const sg_rendering *r);
 
-/* Commands that render clips by themselves do so many steps or more with SG_CACHE_USUAL, unless they are told
- * otherwise. */
+/* Commands that render clips by themselves do so many steps or more with SG_CACHE_USUAL, unless another
+ * cache is asked for. */
 enum { SG_CACHE_USUAL_FROM = 30 };
 
 #endif
