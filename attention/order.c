@@ -135,7 +135,7 @@ static int bits_of(int64_t n)
 }
 
 /* The layer of the cube at which time begins. A block is within eight layers. With 8 k + 1 frames from layer 0 the last
- * frame would be alone in flat blocks, which lose more (NOTES.md, "Orders"). */
+ * frame would be alone in flat blocks, which lose more (LOG.md, "time begins two layers into"). */
 static int64_t begin_of(int64_t t) { return t > 8 && t % 8 == 1 ? 2 : 0; }
 
 static sg_status sorted(int32_t *at, const int64_t n[AXES], bool curved)

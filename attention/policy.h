@@ -83,7 +83,7 @@ typedef struct sg_policy {
 
 enum { SG_TOKENS = 8192, SG_NAMED_TOKENS = 1024 };
 
-/* Returns sparge with top-k 0.5, 20 % of the steps dense, and the score, tail and budget that did best in NOTES.md. */
+/* Returns sparge with top-k 0.5, 20 % of the steps dense, and the score, tail and budget that did best in LOG.md. */
 sg_policy sg_policy_default(void);
 /* Returns SpargeAttn to the letter: scores are of block means, skipped blocks are dropped, top-k is 0.5, theta and
  * pv_threshold are off. */

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum { BUCKETS = 4, TRIALS = 32 };
-static const double LEAST = 0.2; /* attention/NOTES.md: what the eye finds below */
+static const double LEAST = 0.2; /* attention/LOG.md: what the eye finds below */
 static const double CACHE_ERROR = 0.01;
 
 /* A threshold that was tried. The first prompt with too large an error ended its trial. */

@@ -27,7 +27,7 @@
  * CTAs take rows in the order of blocks_order.cuh. Two CTAs share an SM, so that one's maxima run beside the other's
  * matmuls. The weights of the first 16 keys are computed before the mma with v, the others' between them; F8 ones all
  * before.
- * Roofline: NOTES.md, "the CUDA operator by mma.sync". */
+ * Roofline: LOG.md, "the CUDA operator by mma.sync". */
 #ifndef SG_BLOCKS_MMA_CUH
 #define SG_BLOCKS_MMA_CUH
 

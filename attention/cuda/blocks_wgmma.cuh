@@ -41,7 +41,7 @@
  * Roofline, cycles of a processor a step (both warpgroups, DK 128): products 512 (I8) + 512 (F8) or 1024 (BF16), powers of
  * two 1024 (16 a cycle), instructions about 2 x 550 a scheduler; L2 to shared memory 32 KiB (F8) or 48 KiB (BF16), at
  * 5.6 TB/s for the whole chip 760 or 1150. So 5958 steps, as every block of 12 x 32,760 x 128 has on each of 132
- * processors, take 3.5 ms (F8) or 5.2 (BF16) at 1.77 GHz at the least. What is taken, and by what: NOTES.md. */
+ * processors, take 3.5 ms (F8) or 5.2 (BF16) at 1.77 GHz at the least. What is taken, and by what: LOG.md. */
 #ifndef SG_BLOCKS_WGMMA_CUH
 #define SG_BLOCKS_WGMMA_CUH
 

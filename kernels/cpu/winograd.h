@@ -16,7 +16,7 @@ static inline bool sg_winograd_kernel(const int64_t *w, int rank)
     return rank > 3 && w[rank - 1] == 3 && w[rank - 2] == 3 && w[1] >= SG_WINOGRAD_CHANNELS;
 }
 
-/* Tells whether this is the faster way for a convolution: NOTES.md has the figures. The rows and columns of a picture
+/* Tells whether this is the faster way for a convolution: LOG.md has the figures. The rows and columns of a picture
  * at twice its size must begin with a pad of one, so that the middle two of the four places that a tile reads are one
  * place of x.
  *

@@ -239,7 +239,7 @@ static sg_status put_bias(sg_stream *s, const sg_conv_args *a)
 }
 
 /* cuDNN's engines want channels in packs: a decoder's last convolution takes 35 ms to 3 channels and 4 ms to 128
- * (kernels/NOTES.md). */
+ * (kernels/LOG.md). */
 static bool fills_channels(const sg_conv_args *a)
 {
     return a->w.dim[0] % SG_PACK && a->w.dim[1] % SG_PACK == 0 && a->y.dtype == SG_BF16 && a->x.dtype == SG_BF16 &&

@@ -3,7 +3,7 @@
  * The library is opened when an op is large enough to be worth it, not linked: opening it costs some tenths of a
  * second. An attention of a new shape is compiled, which costs about as much again, and so is the first product. It
  * need not be installed: what cuDNN does not do, or is not there to do, our own kernels do; sg_dnn_describe says so.
- * They also do strided convolutions, for which the engines that its heuristics name are slower (kernels/NOTES.md).
+ * They also do strided convolutions, for which the engines that its heuristics name are slower (kernels/LOG.md).
  *
  * Each shape has an execution plan: the best engine by the library's heuristics (mode B) whose sums are F32 and come
  * out the same each time. Of those for a product, on Hopper, the one of the kernel that was the fastest at every size
@@ -28,7 +28,7 @@ enum {
 };
 
 /* cublasLt is sooner done with added products deeper than this, without and with a gate, although that takes a pass of
- * our own (kernels/NOTES.md). */
+ * our own (kernels/LOG.md). */
 enum { DEPTH = 3072, GATED_DEPTH = 10240 };
 
 #define LIBRARY "libcudnn.so." SG_TEXT(CUDNN_GRAPH_MAJOR)

@@ -16,7 +16,7 @@
 
 #include <stdlib.h>
 
-enum { WORTH = 16 }; /* launches that save what capturing costs: kernels/NOTES.md */
+enum { WORTH = 16 }; /* launches that save what capturing costs: kernels/LOG.md */
 
 #define STEP_OPS(X) SG_OPS(X) X(fetch)
 

@@ -1,7 +1,7 @@
 /* cuda_memory.c - the device's memory, transfers, weights that come from the host, and scratch. */
 #include "cuda_memory.h"
 
-enum { STAGE_WORTH = 64 }; /* bytes sent without pinned memory in the time that it takes to pin one: kernels/NOTES.md */
+enum { STAGE_WORTH = 64 }; /* bytes sent without pinned memory in the time that it takes to pin one: kernels/LOG.md */
 
 /* On the device that the calling thread has entered. A refusal is the caller's to tell; the next launch shall not find
  * it. cudaFree waits for the device: nothing in flight still uses what it frees. */
