@@ -16,7 +16,7 @@ target_sources(sparge-gen PRIVATE
   app/session/clip_reader.c app/session/clip_y4m.c app/session/file_options.c app/session/forecast.c
   app/session/frame_list.c app/session/image_reader.c app/session/interrupt.c app/session/notices.c
   app/session/picture.c app/session/progress.c app/session/rank.c app/session/resolve.c app/session/session.c
-  app/session/setup.c app/session/video_input.c app/session/wait_policy.c
+  app/session/setup.c app/session/video_input.c app/session/vocabulary.c app/session/wait_policy.c
   app/report/build_facts.c app/report/interval.c app/report/json_build.c app/report/report.c
   app/report/report_attention.c app/report/report_page.c app/report/report_result.c app/report/report_settings.c
   app/command/command_check.c app/command/command_info.c app/command/command_render.c app/command/command_tune.c

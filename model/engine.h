@@ -195,15 +195,6 @@ int sg_request_steps(const sg_request *r);
  * strength is 0.8, with models of images 0.6. The strings live as long as engine. */
 sg_request sg_engine_defaults(const sg_engine *engine);
 
-/* These return what the owner of the model says of it in its sparge-gen.json: a sentence for people about what it
- * draws, or NULL; the words that it was trained with, sorted and folded, or NULL. They live as long as engine. */
-const char        *sg_engine_world(const sg_engine *engine);
-const char *const *sg_engine_vocabulary(const sg_engine *engine, int *count);
-
-/* Returns how many different words of text, UTF-8, the model was not trained with, by its vocabulary; it is 0 without
- * one. The first three, in quotes, become list. */
-int sg_engine_unknown_words(const sg_engine *engine, const char *text, char *list, size_t size);
-
 /* Returns the cache_threshold of r if its render goes by it, else 0. */
 double sg_request_cache_threshold(const sg_request *r);
 

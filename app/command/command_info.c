@@ -157,12 +157,9 @@ static void print_files(const sg_model_info *info, const sg_model_path *model)
 
 /* What info shows of a model. */
 typedef struct model_summary {
-    sg_session         session;
-    sg_rendering       now;
-    char               doubt[256]; /* about thresholds; or "" */
-    const char        *world;      /* or NULL */
-    const char *const *word;       /* its vocabulary; or NULL */
-    int                words;
+    sg_session   session;
+    sg_rendering now;
+    char         doubt[256]; /* about thresholds; or "" */
 } model_summary;
 
 /* What each LoRA changes, and every tensor of its file that changes nothing. */
@@ -267,8 +264,10 @@ static void print_model(const model_summary *t)
 {
     const sg_plan *const p = &t->now.plan;
     sg_print(stdout, "%s: %s\n%s\n", t->session.model.name, t->session.info.family, t->session.model.dir);
-    if (t->world) sg_print(stdout, "%s\n", t->world);
-    if (t->word) printf("its vocabulary has %d word%s; info --json lists them\n", t->words, sg_plural(t->words));
+    if (t->session.vocabulary.world) sg_print(stdout, "%s\n", t->session.vocabulary.world);
+    if (t->session.vocabulary.word)
+        printf("its vocabulary has %d word%s; info --json lists them\n", t->session.vocabulary.count,
+               sg_plural(t->session.vocabulary.count));
     putchar('\n');
     print_components(&t->session.info);
     print_files(&t->session.info, &t->session.model);
@@ -307,14 +306,15 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
                                         [SG_IMAGE_START] = "start"};
     const sg_model_info *const info = &t->session.info;
     const sg_settings          kept = sg_rendering_kept(&t->now);
-    json_t                    *components = json_array(), *words = t->word ? json_array() : NULL;
+    json_t                    *components = json_array(), *words = t->session.vocabulary.word ? json_array() : NULL;
     for (const sg_component_info *c = info->component; c < info->component + info->components; c++)
         sg_json_append(&components,
                        json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:i}", "name", c->name, "class",
                                  c->class_name, "summary", c->summary, "dtype", c->dtype, "types", c->types, "file",
                                  sg_report_name(c->place), "parameters", (json_int_t)c->parameters, "bytes",
                                  (json_int_t)c->bytes, "files", c->files));
-    for (int i = 0; i < t->words; i++) sg_json_append(&words, json_string(t->word[i]));
+    for (int i = 0; i < t->session.vocabulary.count; i++)
+        sg_json_append(&words, json_string(t->session.vocabulary.word[i]));
     json_t *j = json_pack(
         "{s:o, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s*}", "model",
         sg_report_name(t->session.model.name), "folder", sg_report_name(t->session.model.dir), "family", info->family,
@@ -322,8 +322,8 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
         "frame_multiple", info->frames.step, "frame_pairs", info->frames.pairs, sg_picture_keys[SG_IMAGE_FIRST],
         use[info->image[SG_IMAGE_FIRST]], sg_picture_keys[SG_IMAGE_LAST], use[info->image[SG_IMAGE_LAST]], "components",
         components, "defaults", sg_report_settings(&kept, &t->now.request, info, true), "attention", attention_json(t),
-        "loras", loras_json(t), "plan", sg_report_plan(&t->now.plan), "world", t->world);
-    if (t->word) sg_json_set(&j, "vocabulary", words);
+        "loras", loras_json(t), "plan", sg_report_plan(&t->now.plan), "world", t->session.vocabulary.world);
+    if (t->session.vocabulary.word) sg_json_set(&j, "vocabulary", words);
     return sg_report_take("-", j, e);
 }
 
@@ -336,8 +336,6 @@ static sg_status summarise(model_summary *t, const sg_settings *s, sg_error *e)
     SG_TRY(sg_session_resolve(x, &t->now, e));
     if (*x->info.passed) sg_progress_say(&x->progress, "%s", x->info.passed);
     sg_notice_size(&x->progress, x->asked, &t->now.settings);
-    t->world = sg_engine_world(x->engine);
-    t->word = sg_engine_vocabulary(x->engine, &t->words);
     const sg_clip clip = sg_clip_of(r, sg_writer_default_name(r->frames));
     r->output_bytes = sg_writer_bytes(&clip);
     SG_TRY(sg_rendering_plan(&t->now, x->engine, e));

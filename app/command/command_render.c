@@ -287,7 +287,7 @@ static void say_start(job *j, const sg_prompt_set *prompts)
             fprintf(stderr, "sparge-gen: seeds %llu to %llu\n", (unsigned long long)r->seed,
                     (unsigned long long)((r->seed + (uint64_t)batch_of(j) - 1) & INT64_MAX));
         if (j->settings->prompt_file) sg_notice_comments(j->progress, j->settings->prompt_file, prompts);
-        sg_notice_prompts(j->progress, j->session.engine, j->session.model.name, prompts);
+        sg_notice_prompts(j->progress, &j->session.vocabulary, j->session.model.name, prompts);
         return;
     }
     sg_progress_say_device(j->progress, j->session.model.name, &j->session.info);

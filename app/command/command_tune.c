@@ -519,7 +519,7 @@ static sg_status run(job *j, const char *path, sg_error *e)
     if (!cache) SG_TRY(open_tune(j, e));
     sg_progress_say_start(j->progress, x->model.name, &x->info, &j->now.request, 0, s->seed < 0);
     if (s->prompt_file) sg_notice_comments(j->progress, s->prompt_file, j->prompts);
-    sg_notice_prompts(j->progress, x->engine, x->model.name, j->prompts);
+    sg_notice_prompts(j->progress, &x->vocabulary, x->model.name, j->prompts);
     j->cache_bound = isnan(s->cache_error) ? CACHE_ERROR : s->cache_error;
     SG_TRY(cache ? search_cache(j, e) : look_at_attention(j, e));
     SG_TRY(write_thresholds(j, path, e));

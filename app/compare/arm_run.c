@@ -119,7 +119,7 @@ void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan)
     const sg_request *const r = &x->shared.request;
     sg_progress_say_start(&s->progress, s->model.name, &s->info, r, plan->tokens, s->asked->seed < 0);
     sg_progress_say_plan(&s->progress, plan);
-    sg_notice_prompt(&s->progress, s->engine, s->model.name, r->prompt);
+    sg_notice_prompt(&s->progress, &s->vocabulary, s->model.name, r->prompt);
     if (r->prompt) sg_notice_cut(&s->progress, plan, NULL);
     sg_notice_encoder(&s->progress, r, NULL, false);
     for (const sg_arm_result *a = x->arm; a < x->arm + x->arms.count; a++) {

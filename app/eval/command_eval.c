@@ -24,7 +24,7 @@ static void say_set(sg_eval *v)
             v->progress,
             "--prompts: %d entr%s a size that the model cannot render, the nearest is taken; the first is %s", v->moved,
             v->moved == 1 ? "y has" : "ies have", v->first_moved);
-    sg_notice_prompts(v->progress, v->run.session.engine, v->run.session.model.name, set);
+    sg_notice_prompts(v->progress, &v->run.session.vocabulary, v->run.session.model.name, set);
     if (v->log.cut) sg_progress_say(v->progress, "%s: the last line was cut short, and is taken off", v->log.path);
 }
 

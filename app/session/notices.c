@@ -63,36 +63,35 @@ void sg_notice_request(sg_progress *p, const sg_engine *engine, const sg_setting
                         r->request.cfg_scale);
 }
 
-void sg_notice_prompt(sg_progress *p, const sg_engine *engine, const char *model, const char *prompt)
+void sg_notice_prompt(sg_progress *p, const sg_vocabulary *words, const char *model, const char *prompt)
 {
-    char              list[320];
-    const char *const world = sg_engine_world(engine);
+    char list[320];
     if (!prompt) return;
     if (!prompt[strspn(prompt, " \t\v\f\r\n")])
         sg_progress_say(p, "--prompt is empty: nothing tells the model what to draw");
-    if (!sg_engine_unknown_words(engine, prompt, list, sizeof list)) return;
-    if (world)
-        sg_progress_say(p, "%s; it has never seen %s", world, list);
+    if (!sg_vocabulary_unknown(words, prompt, list, sizeof list)) return;
+    if (words->world)
+        sg_progress_say(p, "%s; it has never seen %s", words->world, list);
     else
         sg_progress_say(p, "%s has never seen %s", model, list);
 }
 
-void sg_notice_prompts(sg_progress *p, const sg_engine *engine, const char *model, const sg_prompt_set *set)
+void sg_notice_prompts(sg_progress *p, const sg_vocabulary *words, const char *model, const sg_prompt_set *set)
 {
-    char              list[320], first[320] = "";
-    int               count = 0;
-    const char *const world = sg_engine_world(engine);
+    char list[320], first[320] = "";
+    int  count = 0;
     if (set->count == 1) {
-        sg_notice_prompt(p, engine, model, set->prompt[0].text);
+        sg_notice_prompt(p, words, model, set->prompt[0].text);
         return;
     }
     for (int i = 0; i < set->count; i++) {
-        if (!sg_engine_unknown_words(engine, set->prompt[i].text, list, sizeof list)) continue;
+        if (!sg_vocabulary_unknown(words, set->prompt[i].text, list, sizeof list)) continue;
         if (count++ == 0) memcpy(first, list, sizeof first);
     }
     if (!count) return;
-    sg_progress_say(p, "%s; %d of %d prompt%s %s words that it has never seen, first %s", world ? world : model, count,
-                    set->count, sg_plural(set->count), count == 1 ? "has" : "have", first);
+    sg_progress_say(p, "%s; %d of %d prompt%s %s words that it has never seen, first %s",
+                    words->world ? words->world : model, count, set->count, sg_plural(set->count),
+                    count == 1 ? "has" : "have", first);
 }
 
 void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which)

@@ -18,10 +18,10 @@ void sg_notice_size(sg_progress *p, const sg_settings *asked, const sg_settings 
 void sg_notice_request(sg_progress *p, const sg_engine *engine, const sg_settings *asked, const sg_rendering *r);
 
 /* Tells of an empty prompt, and of words that the model was not trained with. */
-void sg_notice_prompt(sg_progress *p, const sg_engine *engine, const char *model, const char *prompt);
+void sg_notice_prompt(sg_progress *p, const sg_vocabulary *words, const char *model, const char *prompt);
 
 /* Tells the words of a set in one line, with the number of prompts that have them. */
-void sg_notice_prompts(sg_progress *p, const sg_engine *engine, const char *model, const sg_prompt_set *set);
+void sg_notice_prompts(sg_progress *p, const sg_vocabulary *words, const char *model, const sg_prompt_set *set);
 
 /* Tells of texts that the text encoder does not read to their end. which, "prompt 3" or NULL, tells apart those of a
  * file. */

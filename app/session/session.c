@@ -22,7 +22,7 @@ sg_status sg_session_open(sg_session *x, const sg_session_options *o, sg_error *
     if (o->threads) engine.threads = o->threads;
     engine.check = o->check;
     engine.given_bytes = sg_pictures_bytes(&x->pictures);
-    SG_TRY(sg_setup_engine(&x->engine, &x->model, &engine, e));
+    SG_TRY(sg_setup_engine(&x->engine, &x->vocabulary, &x->model, &engine, e));
     x->info = sg_engine_info(x->engine);
     return SG_OK;
 }
@@ -51,6 +51,7 @@ sg_status sg_session_give(sg_session *x, sg_request *r, sg_error *e)
 void sg_session_close(sg_session *x)
 {
     sg_engine_close(&x->engine);
+    sg_vocabulary_free(&x->vocabulary);
     sg_pictures_close(&x->pictures);
     sg_video_input_close(&x->video);
     sg_trace_free(&x->trace);

@@ -8,6 +8,7 @@
 #include "resolve.h"
 #include "setup.h"
 #include "video_input.h"
+#include "vocabulary.h"
 
 /* A session that is zero is closed. */
 typedef struct sg_session {
@@ -18,7 +19,8 @@ typedef struct sg_session {
     sg_model_path      model;
     sg_engine         *engine;
     sg_model_info      info;
-    sg_trace           trace; /* the engine's, if it has one */
+    sg_vocabulary      vocabulary; /* of the model */
+    sg_trace           trace;      /* the engine's, if it has one */
 } sg_session;
 
 /* Checks prompts, and reads the pictures of s and its video's first frame. Fails in the option's name. The caller

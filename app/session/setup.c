@@ -153,10 +153,15 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
 }
 
 /* Of a model that the environment names, who reads of a wrong path would else look for it on the command line. */
-sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_engine_options *o, sg_error *e)
+sg_status sg_setup_engine(sg_engine **out, sg_vocabulary *words, const sg_model_path *model, const sg_engine_options *o,
+                          sg_error *e)
 {
-    const sg_status status = sg_engine_open(out, o, e);
-    const bool      named = model->from == SG_MODEL_OF_ENVIRONMENT;
+    char      own[PATH_MAX];
+    sg_status status = sg_engine_open(out, o, e);
+    if (status == SG_OK && sg_checkpoint_beside(model->dir, "sparge-gen.json", own, sizeof own) &&
+        access(own, F_OK) == 0)
+        status = sg_vocabulary_read(words, own, e);
+    const bool named = model->from == SG_MODEL_OF_ENVIRONMENT;
     if (status == SG_OK || !named || strncmp(e->text, model->dir, strlen(model->dir)) != 0) return status;
     return sg_error_in(e, status, who_named(model));
 }

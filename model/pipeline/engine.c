@@ -79,8 +79,7 @@ static sg_status read_own_defaults(sg_engine *engine, sg_error *e)
     d->negative_prompt = sg_config_string(c, "negative_prompt", d->negative_prompt);
     sg_preview_read_rgb(engine, c);
     if (sg_config_has(c, "image_lora")) engine->image_file = file_beside(c, "image_lora", NULL);
-    SG_TRY(sg_config_status(c));
-    return sg_vocabulary_read(&engine->vocabulary, c, e);
+    return sg_config_status(c);
 }
 
 /* Attention and cache as they are without a word about them: by thresholds beside the model where there are some. */
@@ -266,7 +265,6 @@ void sg_engine_close(sg_engine **engine)
     sg_lora_close(&(*engine)->image_lora);
     sg_checkpoint_close(&(*engine)->checkpoint);
     sg_conditioning_free(&(*engine)->texts);
-    sg_vocabulary_free(&(*engine)->vocabulary);
     sg_config_close(&(*engine)->own);
     sg_thresholds_free(&(*engine)->tuned);
     free((*engine)->count);
@@ -277,19 +275,6 @@ void sg_engine_close(sg_engine **engine)
 }
 
 sg_request sg_engine_defaults(const sg_engine *engine) { return engine->defaults; }
-
-const char *sg_engine_world(const sg_engine *engine) { return engine->vocabulary.world; }
-
-const char *const *sg_engine_vocabulary(const sg_engine *engine, int *count)
-{
-    *count = engine->vocabulary.count;
-    return engine->vocabulary.word;
-}
-
-int sg_engine_unknown_words(const sg_engine *engine, const char *text, char *list, size_t size)
-{
-    return sg_vocabulary_unknown(&engine->vocabulary, text, list, size);
-}
 
 const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *steps, int *passes, int *layers)
 {

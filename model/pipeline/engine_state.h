@@ -6,7 +6,6 @@
 #include "family.h"
 #include "lora.h"
 #include "thresholds.h"
-#include "vocabulary.h"
 
 struct sg_engine {
     sg_checkpoint       *checkpoint;
@@ -29,7 +28,6 @@ struct sg_engine {
     sg_config           *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */
     sg_latent_rgb        own_rgb;      /* of sparge-gen.json; z 0: none */
     sg_vae               preview;      /* the decoder of previews; no ops: none */
-    sg_vocabulary        vocabulary;   /* of sparge-gen.json; or empty */
     sg_thresholds_file   tuned;        /* sparge-attention.json, which defaults point to; or empty */
     size_t               memory_limit; /* 0: none given */
     size_t               base_bytes; /* before any render: of this process, resident; of a device, what its ops hold */

@@ -2,16 +2,13 @@
 #include "unit.h"
 #include "vocabulary.h"
 
-static sg_config    *config;
 static sg_error      e;
 static sg_vocabulary v;
 
 static int open_text(const char *text)
 {
     write_text("own.json", text);
-    sg_status status = sg_config_open(&config, "own.json", &e);
-    if (status == SG_OK) status = sg_vocabulary_read(&v, config, &e);
-    return (int)status;
+    return (int)sg_vocabulary_read(&v, "own.json", &e);
 }
 
 static int open_sound(void **state)
@@ -26,7 +23,6 @@ static int open_empty(void **state) { return open_text("{}"); }
 static int close_it(void **state)
 {
     sg_vocabulary_free(&v);
-    sg_config_close(&config);
     return 0;
 }
 

@@ -146,9 +146,11 @@ static sg_status take_words(sg_vocabulary *v, sg_config *c, const char **entry, 
     return SG_OK;
 }
 
-sg_status sg_vocabulary_read(sg_vocabulary *out, sg_config *c, sg_error *e)
+sg_status sg_vocabulary_read(sg_vocabulary *out, const char *path, sg_error *e)
 {
     *out = (sg_vocabulary){0};
+    SG_TRY(sg_config_open(&out->own, path, e));
+    sg_config *const  c = out->own;
     const char *const world = sg_config_string(c, "world", "");
     if (sg_config_has(c, "world")) check_world(c, world);
     SG_TRY(sg_config_status(c));
@@ -165,6 +167,7 @@ sg_status sg_vocabulary_read(sg_vocabulary *out, sg_config *c, sg_error *e)
 
 void sg_vocabulary_free(sg_vocabulary *v)
 {
+    sg_config_close(&v->own);
     free(v->word);
     free(v->text);
     *v = (sg_vocabulary){0};
