@@ -23,3 +23,7 @@ add_library(sg_attention STATIC ${attention}/policy.c ${attention}/order.c ${att
   ${attention}/attention.c ${attention}/tune.c ${attention}/attention_error.c)
 target_include_directories(sg_attention PUBLIC ${attention} PRIVATE ${attention}/cpu)
 target_link_libraries(sg_attention PUBLIC sg_kernels PRIVATE sg_flags)
+
+# The files of tuned thresholds are no part of libspargegen: it needs no JSON.
+add_library(sg_thresholds STATIC ${attention}/thresholds/thresholds.c ${attention}/thresholds/thresholds_spargeattn.c)
+target_link_libraries(sg_thresholds PUBLIC sg_attention PRIVATE sg_weights PkgConfig::JANSSON sg_flags)

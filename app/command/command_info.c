@@ -339,7 +339,7 @@ static sg_status summarise(model_summary *t, const sg_settings *s, sg_error *e)
     const sg_clip clip = sg_clip_of(r, sg_writer_default_name(r->frames));
     r->output_bytes = sg_writer_bytes(&clip);
     SG_TRY(sg_rendering_plan(&t->now, x->engine, e));
-    sg_doubt_thresholds(t->doubt, sizeof t->doubt, &t->now, &x->model);
+    sg_doubt_thresholds(t->doubt, sizeof t->doubt, &t->now, x->engine);
     if (x->asked->info_json) return print_model_json(t, e);
     print_model(t);
     return SG_OK;

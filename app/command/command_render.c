@@ -317,12 +317,12 @@ static void say_doubts(job *j)
     char                   text[512];
     const sg_policy *const p = &j->now.request.attention;
     if (j->decode_only) return;
-    if (*sg_doubt_thresholds(text, sizeof text, &j->now, &j->session.model))
+    if (*sg_doubt_thresholds(text, sizeof text, &j->now, j->session.engine))
         sg_progress_say(j->progress, "attention: %s", text);
     if (p->named && p->kind != SG_ATTENTION_DENSE && j->now.forecast.last == 0 && !j->settings->verbose)
         sg_progress_say(j->progress, "attention: %s",
                         sg_attention_forecast_text(text, sizeof text, p, &j->now.forecast, j->now.plan.tokens));
-    sg_notice_cache(j->progress, &j->now.request, NULL, &j->session.model);
+    sg_notice_cache(j->progress, &j->now.request, NULL, j->session.engine);
 }
 
 /* The peaks are those so far, as planned and as the system tells. */

@@ -378,14 +378,13 @@ static sg_status fill_file(const job *j, sg_thresholds_file *f, sg_error *e)
 }
 
 /* What was not looked for stays as the file `there` has it, unless that is another model's. */
-static sg_status join_files(const job *j, sg_thresholds_file *f, sg_thresholds_file *there, sg_error *e)
+static void join_files(const job *j, sg_thresholds_file *f, sg_thresholds_file *there)
 {
-    const sg_model_path *const model = &j->session.model;
-    SG_TRY(sg_thresholds_hash(f->model, model->dir, &model->parts, e));
+    sg_engine_denoiser_hash(j->session.engine, f->model);
     const bool kept = !*there->model || strcmp(there->model, f->model) == 0;
     if (!j->settings->tune_cache) {
         if (kept) f->cache = there->cache;
-        return SG_OK;
+        return;
     }
     if (kept && there->values.layers) {
         const sg_thresholds_file now = *f;
@@ -395,7 +394,6 @@ static sg_status join_files(const job *j, sg_thresholds_file *f, sg_thresholds_f
         *f->written = '\0';
     }
     f->cache = j->cached;
-    return SG_OK;
 }
 
 /* A file in the usual place is dated, so that the next tune knows it for its own. */
@@ -421,7 +419,7 @@ static sg_status write_thresholds(const job *j, const char *path, sg_error *e)
     sg_thresholds_file f = {0}, there = {0};
     if (strcmp(path, "-") != 0 && sg_thresholds_read(&there, path, &(sg_error){0}) != SG_OK) sg_thresholds_free(&there);
     sg_status status = fill_file(j, &f, e);
-    if (status == SG_OK) status = join_files(j, &f, &there, e);
+    join_files(j, &f, &there);
     if (status == SG_OK) status = write_text(j, &f, path, e);
     if (!j->settings->tune_cache) f.values = (sg_thresholds){0}; /* are not the file's to free */
     sg_thresholds_free(&f);

@@ -126,9 +126,9 @@ void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan)
         char text[512];
         sg_attention_forecast_text(text, sizeof text, &a->now.request.attention, &a->now.forecast, a->now.plan.tokens);
         sg_progress_say(&s->progress, "%s: %s", a->arm->name, text);
-        if (*sg_doubt_thresholds(text, sizeof text, &a->now, &s->model))
+        if (*sg_doubt_thresholds(text, sizeof text, &a->now, s->engine))
             sg_progress_say(&s->progress, "%s: %s", a->arm->name, text);
-        sg_notice_cache(&s->progress, &a->now.request, a->arm->name, &s->model);
+        sg_notice_cache(&s->progress, &a->now.request, a->arm->name, s->engine);
     }
 }
 

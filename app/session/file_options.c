@@ -7,7 +7,7 @@
 #include "option_rules.h"
 #include "settings.h"
 #include "setup.h"
-#include "thresholds.h"
+#include "thresholds/thresholds.h"
 
 #include <stdio.h>
 #include <unistd.h>

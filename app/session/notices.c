@@ -1,11 +1,8 @@
 /* notices.c - see notices.h. */
 #include "notices.h"
 #include "base/text.h"
-#include "checkpoint.h"
-#include "thresholds.h"
 #include "writer.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -114,35 +111,24 @@ static const char *differs(const sg_policy *a, const sg_policy *b)
     return a->order != b->order ? "order" : NULL;
 }
 
-/* The engine has read the file before. The caller frees, after a failure too. */
-static bool read_own(sg_thresholds_file *own, const sg_model_path *model)
-{
-    char     path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1];
-    sg_error why = {0};
-    return sg_checkpoint_beside(model->dir, SG_THRESHOLDS_NAME, path, sizeof path) &&
-           sg_thresholds_read(own, path, &why) == SG_OK;
-}
-
 /* "another checkpoint (its hash; this is HASH)", or "" if t is of this model or does not say. */
-static const char *another(char text[80], const sg_thresholds_file *t, const sg_model_path *model)
+static const char *another(char text[80], const sg_thresholds_file *t, const sg_engine *engine)
 {
-    char     hash[17] = "";
-    sg_error why = {0};
+    char hash[17];
     *text = '\0';
-    if (*t->model && sg_thresholds_hash(hash, model->dir, &model->parts, &why) == SG_OK && strcmp(hash, t->model) != 0)
+    if (*t->model) sg_engine_denoiser_hash(engine, hash);
+    if (*t->model && strcmp(hash, t->model) != 0)
         snprintf(text, 80, "another checkpoint (%s; this is %s)", t->model, hash);
     return text;
 }
 
-const char *sg_doubt_thresholds(char *text, size_t size, const sg_rendering *r, const sg_model_path *model)
+const char *sg_doubt_thresholds(char *text, size_t size, const sg_rendering *r, const sg_engine *engine)
 {
     char                   of[80];
-    sg_thresholds_file     own = {0};
     const sg_policy *const p = &r->request.attention;
-    const bool             given = p->tuned == &r->tuned.values;
     *text = '\0';
-    if (p->tuned && (given || read_own(&own, model))) {
-        const sg_thresholds_file *const t = given ? &r->tuned : &own;
+    if (p->tuned) {
+        const sg_thresholds_file *const t = p->tuned == &r->tuned.values ? &r->tuned : sg_engine_thresholds(engine);
         const char *const               other = t->has_policy ? differs(p, &t->policy) : NULL;
         if (t->spargeattn)
             snprintf(
@@ -150,25 +136,22 @@ const char *sg_doubt_thresholds(char *text, size_t size, const sg_rendering *r, 
                 "the thresholds are SpargeAttn's own, found with --preset paper --order row; in blocks of %d queries "
                 "and %d keys, as here, or on Hopper of %d and %d",
                 SG_BLOCK_Q, SG_BLOCK_K, SG_BLOCK_K, SG_BLOCK_Q);
-        else if (*another(of, t, model))
+        else if (*another(of, t, engine))
             snprintf(text, size, "the thresholds were tuned for %s", of);
         else if (other)
             snprintf(text, size, "the thresholds were tuned with another --%s", other);
     }
-    sg_thresholds_free(&own);
     return text;
 }
 
-void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const sg_model_path *model)
+void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const sg_engine *engine)
 {
-    char               of[80];
-    sg_thresholds_file own = {0};
-    const double       threshold = sg_request_cache_threshold(r);
+    char         of[80];
+    const double threshold = sg_request_cache_threshold(r);
     if (!(threshold > 0)) return;
-    const bool doubt = read_own(&own, model) && *another(of, &own, model);
+    const bool doubt = *another(of, sg_engine_thresholds(engine), engine);
     sg_progress_say(p, "%s%scache: threshold %.4g, as " SG_THRESHOLDS_NAME " beside the model has it%s%s",
                     arm ? arm : "", arm ? ": " : "", threshold, doubt ? "; it was tuned for " : "", doubt ? of : "");
-    sg_thresholds_free(&own);
 }
 
 void sg_notice_encoder(sg_progress *p, const sg_request *r, const char *path, bool always)

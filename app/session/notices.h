@@ -29,11 +29,11 @@ void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which);
 
 /* Puts into text a doubt about the thresholds that r's attention goes by, --sparse-config's or those beside the model:
  * they are of another checkpoint, or for another way to choose blocks. "": there is none. Returns text. */
-const char *sg_doubt_thresholds(char *text, size_t size, const sg_rendering *r, const sg_model_path *model);
+const char *sg_doubt_thresholds(char *text, size_t size, const sg_rendering *r, const sg_engine *engine);
 
 /* Tells a threshold of the step cache that comes from the model's own file. arm names the one whose request r is, or is
  * NULL. */
-void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const sg_model_path *model);
+void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const sg_engine *engine);
 
 /* Tells by which encoder a clip of r becomes the MP4 path (NULL: the default name), if it is not H.264, which plays
  * everywhere, or always. Says nothing of other formats. */

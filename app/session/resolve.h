@@ -6,7 +6,7 @@
 #include "forecast.h"
 #include "options.h"
 #include "tensor_source.h"
-#include "thresholds.h"
+#include "thresholds/thresholds.h"
 
 enum { SG_SIGMAS_TEXT = SG_SIGMAS_MAX * 24 };
 

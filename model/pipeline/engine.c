@@ -6,6 +6,7 @@
 #include "render.h"
 #include "taehv.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -391,6 +392,16 @@ uint64_t sg_engine_hash(const sg_engine *engine)
                 sum += sg_source_hash(p->source, SG_HASH + number++);
     return sum;
 }
+
+void sg_engine_denoiser_hash(const sg_engine *engine, char out[17])
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < engine->components->denoisers; i++)
+        sum += sg_source_hash(engine->components->denoiser[i].component->source, SG_HASH + (uint64_t)i);
+    snprintf(out, 17, "%016" PRIx64, sum);
+}
+
+const sg_thresholds_file *sg_engine_thresholds(const sg_engine *engine) { return &engine->tuned; }
 
 /* ---- what may be asked ---- */
 

@@ -5,7 +5,6 @@
 #include "engine.h"
 #include "family.h"
 #include "lora.h"
-#include "thresholds.h"
 
 struct sg_engine {
     sg_checkpoint       *checkpoint;

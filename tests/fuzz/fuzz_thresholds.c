@@ -1,7 +1,7 @@
 /* fuzz_thresholds.c - any bytes as a file of tuned thresholds; what is taken is sound, and is the same once written and read
  * again. */
 #include "input_file.h"
-#include "thresholds.h"
+#include "thresholds/thresholds.h"
 
 #include <math.h>
 #include <string.h>

@@ -81,7 +81,7 @@ if [ -n "$build" ]; then
     done | circles)
     [ -z "$hits" ] || complain "sources that need each other:
 $hits"
-    for lib in kernels attention weights model prompts; do
+    for lib in kernels attention thresholds weights model prompts; do
         hits=$(nm -A "$build/libsg_$lib.a" 2>/dev/null | awk '{ split($1, at, ":") } $(NF - 1) == "U" { print at[2], "needs", $NF }
             $(NF - 1) ~ /[BCDRTVW]/ { print at[2], "has", $NF }' | circles)
         [ -z "$hits" ] || complain "sources of libsg_$lib that need each other:
@@ -121,6 +121,7 @@ sees() { # LIBRARY OBJECT-PATTERN FOLDER...
 if [ -f "$build/build.ninja" ]; then
     sees kernels 'CMakeFiles/sg_(kernels|cpu|cuda)[^ ]*' # attention's kernels are compiled with them, into them
     sees attention 'CMakeFiles/sg_attention.dir' kernels kernels/meta
+    sees attention 'CMakeFiles/sg_thresholds.dir' weights kernels kernels/meta
     sees weights 'CMakeFiles/sg_weights.dir' kernels kernels/meta
     sees model 'CMakeFiles/sg_model.dir' weights attention kernels kernels/meta
     sees prompts 'CMakeFiles/sg_prompts.dir' weights kernels kernels/meta

@@ -1,8 +1,10 @@
 /* test_thresholds.c - files of tuned thresholds: ours, SpargeAttn's, broken ones; and by what a model is known. */
+#include "base/hash.h"
+#include "engine.h"
 #include "safetensors_write.h"
 #include "tensor_source.h"
-#include "thresholds.h"
-#include "thresholds_spargeattn.h"
+#include "thresholds/thresholds.h"
+#include "thresholds/thresholds_spargeattn.h"
 #include "unit.h"
 
 static const char         path[] = "t.json";
@@ -353,34 +355,34 @@ static void what_torch_saved_is_read(void **state)
 
 static void a_model_is_known_by_names_shapes_and_numbers(void **state)
 {
-    static const char file[] = "transformer/diffusion_pytorch_model.safetensors";
-    float             x[6] = {1, 2, -3, 4, 5, 0.5F};
-    uint16_t          half[6];
-    char              hash[5][17];
-    sg_tensor         t = {.data = x, .dtype = SG_F32, .rank = 2, .dim = {2, 3}};
-    assert_int_equal(mkdir("transformer", 0700), 0);
+    float     x[6] = {1, 2, -3, 4, 5, 0.5F};
+    uint16_t  half[6];
+    uint64_t  hash[5];
+    sg_tensor t = {.data = x, .dtype = SG_F32, .rank = 2, .dim = {2, 3}};
     for (int i = 0; i < 6; i++) half[i] = sg_f32_to_bf16(x[i]);
     for (int i = 0; i < 5; i++) {
         if (i == 1) t.data = half, t.dtype = SG_BF16;
         if (i == 2) t.dim[0] = 3, t.dim[1] = 2;
         if (i == 4) half[5]++;
-        assert_done(sg_safetensors_write(file, i == 3 ? "y" : "x", t, NULL, &e), &e);
-        assert_done(sg_thresholds_hash(hash[i], ".", NULL, &e), &e);
-        assert_int_equal(strlen(hash[i]), 16);
-        assert_int_equal(strspn(hash[i], "0123456789abcdef"), 16);
+        sg_source *s = NULL;
+        assert_done(sg_safetensors_write("model.safetensors", i == 3 ? "y" : "x", t, NULL, &e), &e);
+        assert_done(sg_source_open(&s, "model.safetensors", &e), &e);
+        hash[i] = sg_source_hash(s, SG_HASH);
+        sg_source_close(&s);
         for (int k = 0; k < i; k++)
-            if ((strcmp(hash[i], hash[k]) == 0) != (i == 1 && k == 0)) fail_msg("%d and %d", i, k);
+            if ((hash[i] == hash[k]) != (i == 1 && k == 0)) fail_msg("%d and %d", i, k);
     }
-    shell("rm -r transformer theirs.safetensors");
-    assert_refused(sg_thresholds_hash(hash[0], ".", NULL, &e), SG_E_FILE, &e, "transformer");
+    shell("rm model.safetensors theirs.safetensors");
 }
 
 static void tiny_wan_is_known(void **state)
 {
-    char hash[17], again[17];
-    assert_int_equal(sg_thresholds_hash(hash, SG_TINY_WAN, NULL, &e), SG_OK);
-    assert_int_equal(sg_thresholds_hash(again, SG_TINY_WAN, NULL, &e), SG_OK);
-    assert_string_equal(hash, again);
+    sg_engine *g = NULL;
+    char       hash[17];
+    assert_done(sg_engine_open(&g, &(sg_engine_options){.model_dir = SG_TINY_WAN, .backend = "ref"}, &e), &e);
+    sg_engine_denoiser_hash(g, hash);
+    assert_string_equal(hash, "ec07bb2f70983794");
+    sg_engine_close(&g);
 }
 
 int main(void)

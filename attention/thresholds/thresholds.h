@@ -3,7 +3,7 @@
  *
  * The file is JSON:
  *   {"format": "sparge-gen thresholds", "version": 1,
- *    "model": "0123456789abcdef",               sg_thresholds_hash of the model that was tuned; may be missing
+ *    "model": "0123456789abcdef",               sg_engine_denoiser_hash of the model that was tuned; may be missing
  *    "rule": "topk",                            what amount means: "topk" or "tau"
  *    "layers": 2, "heads": 3,
  *    "buckets": [500, 0],                       bucket b: timesteps, of 1000, at or above this; falling, the last 0
@@ -28,7 +28,6 @@
 #ifndef SG_THRESHOLDS_H
 #define SG_THRESHOLDS_H
 
-#include "checkpoint.h"
 #include "policy.h"
 
 #include <time.h>
@@ -60,7 +59,7 @@ typedef struct sg_thresholds_file {
     char         **prompt; /* [prompts], owned */
     int            prompts;
     sg_cache_tuned cache;
-    uint64_t       hash; /* of the file that it was read from */
+    uint64_t       hash;                        /* of the file that it was read from */
     char           written[SG_THRESHOLDS_TIME]; /* "": missing */
 } sg_thresholds_file;
 
@@ -84,12 +83,6 @@ bool sg_thresholds_is_ours(const char *path);
 
 /* Notes the time in f->written, as it stands in the file. */
 void sg_thresholds_date(sg_thresholds_file *f, struct timespec time);
-
-/* Writes sixteen hexadecimal digits by which to know the denoiser of a checkpoint. They come from the names, shapes and
- * first numbers of its tensors in its files; model and parts are as sg_engine_options has them. How the tensors are cut
- * into files does not matter, nor whether they are F32 or the BF16 of it. Reads the headers and one page of each
- * tensor. */
-sg_status sg_thresholds_hash(char out[17], const char *model, const sg_model_parts *parts, sg_error *e) SG_MUST_USE;
 
 #ifdef __cplusplus
 }

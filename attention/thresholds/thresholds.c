@@ -3,12 +3,9 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "checkpoint.h"
-#include "family.h"
 #include "json_input.h"
 #include "thresholds_spargeattn.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
@@ -431,31 +428,4 @@ bool sg_thresholds_is_ours(const char *path)
     const bool own = strcmp(f.written, now.written) == 0;
     sg_thresholds_free(&f);
     return own;
-}
-
-/* ---- which model ---- */
-
-/* Adds the hash of one component, whose tensors may come in any order. */
-static sg_status add_component(uint64_t *sum, uint64_t start, const sg_checkpoint *c, const char *name, sg_error *e)
-{
-    sg_source         *s = NULL;
-    const sg_name_map *map;
-    SG_TRY(sg_checkpoint_source(c, name, &s, &map, e));
-    *sum += sg_source_hash(s, start);
-    sg_source_close(&s);
-    return SG_OK;
-}
-
-sg_status sg_thresholds_hash(char out[17], const char *model, const sg_model_parts *known, sg_error *e)
-{
-    static const char *const parts[] = {"transformer", "transformer_2"};
-    sg_checkpoint           *c = NULL;
-    uint64_t                 sum = 0;
-    SG_TRY(sg_checkpoint_open_parts(&c, model, known, sg_file_parts, e));
-    sg_status status = SG_OK;
-    for (size_t i = 0; status == SG_OK && i < 2; i++)
-        if (!i || sg_checkpoint_has(c, parts[i])) status = add_component(&sum, SG_HASH + i, c, parts[i], e);
-    sg_checkpoint_close(&c);
-    if (status == SG_OK) snprintf(out, 17, "%016" PRIx64, sum);
-    return status;
 }
