@@ -14,44 +14,32 @@
 
 enum { FIRST_CAPACITY = 1 << 16, MAX_BYTES = 256 << 20 };
 
-/* A pipe that nobody writes is empty rather than waited for; one that somebody writes is read to its end. */
-static FILE *open_text(const char *file)
+static sg_status read_all(sg_prompt_reader *r, int fd, size_t most, sg_error *e)
 {
-    const int   fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    FILE *const f = fd < 0 || fcntl(fd, F_SETFL, 0) != 0 ? NULL : fdopen(fd, "rb");
-    if (fd >= 0 && !f) close(fd);
-    return f;
-}
-
-static sg_status read_all(sg_prompt_reader *r, FILE *f, size_t most, size_t *size, sg_error *e)
-{
-    size_t n = 0, got, capacity = 0;
+    size_t  n = 0, capacity = 0;
+    ssize_t got;
     do {
         if (capacity - n < 2 && !sg_array_reserve(r->set->text, capacity, capacity ? 2 * capacity : FIRST_CAPACITY))
-            return sg_prompt_reader_fail(r, e, SG_E_MEMORY, "out of memory");
-        errno = 0;
-        n += got = fread(r->set->text + n, 1, capacity - n - 1, f);
+            return sg_error_set(e, SG_E_MEMORY, "out of memory");
+        if ((got = read(fd, r->set->text + n, capacity - n - 1)) < 0)
+            return sg_error_set(e, SG_E_FILE, "%s", strerror(errno));
+        n += (size_t)got;
     } while (got && n <= most);
-    if (ferror(f)) return sg_prompt_reader_fail(r, e, SG_E_FILE, "%s", strerror(errno));
-    *size = n;
-    return SG_OK;
-}
-
-static sg_status read_text(sg_prompt_reader *r, sg_error *e)
-{
-    const size_t most = r->options->max_bytes ? r->options->max_bytes : MAX_BYTES;
-    size_t       n = 0;
-    FILE *const  f = open_text(r->file);
-    if (!f) return sg_prompt_reader_fail(r, e, SG_E_FILE, "%s", strerror(errno));
-    const sg_status status = read_all(r, f, most, &n, e);
-    fclose(f);
-    if (status != SG_OK) return status;
-    if (n > most) return sg_prompt_reader_fail(r, e, SG_E_ARG, "more than %zu MiB cannot be prompts", most >> 20);
-    if (memchr(r->set->text, '\0', n))
-        return sg_prompt_reader_fail(r, e, SG_E_ARG, "has a zero byte, so it is no text");
+    if (n > most) return sg_error_set(e, SG_E_ARG, "more than %zu MiB cannot be prompts", most >> 20);
+    if (memchr(r->set->text, '\0', n)) return sg_error_set(e, SG_E_ARG, "has a zero byte, so it is no text");
     r->end = r->set->text + n;
     *r->end = '\0';
     return SG_OK;
+}
+
+/* A pipe that nobody writes is empty rather than waited for; one that somebody writes is read to its end. */
+static sg_status read_text(sg_prompt_reader *r, sg_error *e)
+{
+    const int fd = open(r->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fcntl(fd, F_SETFL, 0) != 0) return sg_error_set(e, SG_E_FILE, "%s", strerror(errno));
+    const sg_status status = read_all(r, fd, r->options->max_bytes ? r->options->max_bytes : MAX_BYTES, e);
+    close(fd);
+    return status;
 }
 
 static sg_status read_lines(sg_prompt_reader *r, char *text, sg_error *e)
@@ -60,7 +48,6 @@ static sg_status read_lines(sg_prompt_reader *r, char *text, sg_error *e)
     int              number = 0;
     while (text) {
         const char *const line = sg_prompt_line(&text);
-        sg_error          why = {0};
         number++;
         if (line[strspn(line, " \t\v\f")] == '\0') continue;
         if (*line == '#') {
@@ -69,8 +56,7 @@ static sg_status read_lines(sg_prompt_reader *r, char *text, sg_error *e)
         }
         sg_prompt_record_start(&c, number, 0);
         c.prompt.text = line;
-        const sg_status status = sg_prompt_check(line, c.where, &why);
-        SG_TRY(sg_prompt_record_done(r, &c, status, &why, e));
+        SG_TRY(sg_prompt_record_done(r, &c, sg_prompt_check(line, "the text", &c.why), e));
     }
     return SG_OK;
 }
@@ -101,17 +87,19 @@ static sg_status read_set(sg_prompt_reader *r, sg_error *e)
            : format == SG_PROMPTS_CSV   ? sg_prompt_read_csv(r, text, e)
                                         : sg_prompt_read_json(r, text, e));
     if (r->set->count) return SG_OK;
-    return sg_prompt_reader_fail(r, e, SG_E_ARG, "has no prompt in it%s%s",
-                                 r->set->skipped ? "; what was skipped first: " : "", r->set->first_skipped.text);
+    return sg_error_set(e, SG_E_ARG, "has no prompt in it%s%s", r->set->skipped ? "; what was skipped first: " : "",
+                        r->set->first_skipped.text);
 }
 
 sg_status sg_prompt_set_open(sg_prompt_set *out, const char *file, const sg_prompt_options *o, sg_error *e)
 {
     sg_prompt_reader r = {.set = out, .options = o, .file = file};
     *out = (sg_prompt_set){0};
-    const sg_status status = read_set(&r, e);
-    if (status != SG_OK) sg_prompt_set_close(out);
-    return status;
+    sg_error        why = {0};
+    const sg_status status = read_set(&r, &why);
+    if (status == SG_OK) return SG_OK;
+    sg_prompt_set_close(out);
+    return sg_error_set(e, status, "%s: %s: %s", o->what, file, why.text);
 }
 
 sg_status sg_prompt_set_single(sg_prompt_set *out, const char *text, const char *what, sg_error *e)

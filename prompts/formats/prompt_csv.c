@@ -78,48 +78,47 @@ static char *cut(char **at)
     return field;
 }
 
-static sg_status check_text(const row *w, const char *what, sg_error *e)
+static sg_status check(const row *w, sg_error *e)
 {
     const char kept = *w->end;
+    if (w->problem) return sg_error_set(e, SG_E_ARG, "%s", w->problem);
     *w->end = '\0';
-    const sg_status status = sg_prompt_check(w->start, what, e);
+    const sg_status status = sg_prompt_check(w->start, "the text", e);
     *w->end = kept;
     return status;
 }
 
-static sg_status read_header(sg_prompt_reader *r, columns *h, const row *w, sg_prompt_record *c, sg_error *e)
+static sg_status read_header(sg_prompt_reader *r, columns *h, const row *w, sg_error *e)
 {
     bool  has_text = false;
     char *at = w->start;
-    if (w->problem) return sg_prompt_record_refuse(c, e, "%s", w->problem);
-    SG_TRY(check_text(w, c->where, e));
+    SG_TRY(check(w, e));
     if (w->fields > MAX_COLUMNS)
-        return sg_prompt_record_refuse(c, e, "has %d columns; at most %d are read", w->fields, MAX_COLUMNS);
+        return sg_error_set(e, SG_E_ARG, "has %d columns; at most %d are read", w->fields, MAX_COLUMNS);
     for (h->count = 0; h->count < w->fields; h->count++) {
         const char *const     name = h->name[h->count] = cut(&at);
         const sg_prompt_field f = h->field[h->count] = sg_prompt_field_of(r, name);
         has_text = has_text || f == SG_PROMPT_TEXT;
         for (int i = 0; i < h->count; i++)
             if (f == h->field[i] && f != SG_PROMPT_FIELDS)
-                return sg_prompt_record_refuse(c, e, "columns '%s' and '%s' say the same", sg_show(h->name[i]),
-                                               sg_show(name));
+                return sg_error_set(e, SG_E_ARG, "columns '%s' and '%s' say the same", sg_show(h->name[i]),
+                                    sg_show(name));
     }
     if (has_text) return SG_OK;
-    return sg_prompt_record_refuse(c, e, "should name the columns, one of them 'prompt'");
+    return sg_error_set(e, SG_E_ARG, "should name the columns, one of them 'prompt'");
 }
 
-static sg_status read_row(const columns *h, const row *w, sg_prompt_record *c, sg_error *e)
+static sg_status read_row(const columns *h, const row *w, sg_prompt_record *c)
 {
-    char *at = w->start;
-    if (w->problem) return sg_prompt_record_refuse(c, e, "%s", w->problem);
-    SG_TRY(check_text(w, c->where, e));
+    sg_error *const e = &c->why;
+    char           *at = w->start;
+    SG_TRY(check(w, e));
     if (w->fields != h->count)
-        return sg_prompt_record_refuse(c, e, "has %d field%s, and the first line names %d", w->fields,
-                                       w->fields == 1 ? "" : "s", h->count);
+        return sg_error_set(e, SG_E_ARG, "has %d field%s, and the first line names %d", w->fields, sg_plural(w->fields),
+                            h->count);
     for (int i = 0; i < h->count; i++) {
         const char *const value = cut(&at);
-        if (*value && h->field[i] != SG_PROMPT_FIELDS)
-            SG_TRY(sg_prompt_record_set(c, h->field[i], h->name[i], value, e));
+        if (*value && h->field[i] != SG_PROMPT_FIELDS) SG_TRY(sg_prompt_record_set(c, h->field[i], h->name[i], value));
     }
     return SG_OK;
 }
@@ -134,19 +133,16 @@ sg_status sg_prompt_read_csv(sg_prompt_reader *r, char *text, sg_error *e)
     while (text < r->end) {
         const row   w = scan(text);
         const char *after = w.end;
-        sg_error    why = {0};
         text = w.end + (*after == '\n');
         const int start = line;
         line += w.lines + 1;
         if (is_blank(&w)) continue;
         sg_prompt_record_start(&c, start, 0);
         if (!h.count) { /* nothing can be read without it, so it is never skipped */
-            const sg_status status = read_header(r, &h, &w, &c, &why);
-            if (status != SG_OK) return sg_prompt_reader_fail(r, e, status, "%s", why.text);
+            SG_TRY(sg_error_in(e, read_header(r, &h, &w, e), c.where));
             continue;
         }
-        const sg_status status = read_row(&h, &w, &c, &why);
-        SG_TRY(sg_prompt_record_done(r, &c, status, &why, e));
+        SG_TRY(sg_prompt_record_done(r, &c, read_row(&h, &w, &c), e));
     }
     return SG_OK;
 }

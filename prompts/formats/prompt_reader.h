@@ -25,6 +25,17 @@ typedef enum sg_prompt_field {
     SG_PROMPT_FIELDS /* none of these */
 } sg_prompt_field;
 
+/* What a field holds. */
+typedef enum sg_prompt_kind {
+    SG_PROMPT_STRING,
+    SG_PROMPT_NAME,  /* of a file */
+    SG_PROMPT_ID,    /* a whole number from 0 on */
+    SG_PROMPT_COUNT, /* a whole number from 1 on */
+    SG_PROMPT_SHARE, /* a number up to 1 */
+    SG_PROMPT_PAIR,  /* "832x480" */
+    SG_PROMPT_LIST   /* of names */
+} sg_prompt_kind;
+
 typedef struct sg_prompt_reader {
     sg_prompt_set           *set;
     const sg_prompt_options *options;
@@ -41,6 +52,7 @@ typedef struct sg_prompt_record {
     const char *given[SG_PROMPT_FIELDS]; /* the names by which they were given; NULL: not */
     const char *group[SG_PROMPT_GROUPS];
     char        where[48]; /* "line 3" */
+    sg_error    why;       /* what is wrong with it */
 } sg_prompt_record;
 
 /* Starts a record of this line. entry is its number in a list; 0 where there is none. */
@@ -48,21 +60,15 @@ void sg_prompt_record_start(sg_prompt_record *c, int line, size_t entry);
 
 /* Returns the field of this name, or notes in the set that there was another. */
 sg_prompt_field sg_prompt_field_of(sg_prompt_reader *r, const char *name);
+sg_prompt_kind  sg_prompt_kind_of(sg_prompt_field f);
 
 /* Sets a field. The strings are borrowed until the record is done. Returns SG_E_ARG for a value that is none of this
- * field, and for a second one. */
-sg_status sg_prompt_record_set(sg_prompt_record *c, sg_prompt_field f, const char *name, const char *value,
-                               sg_error *e) SG_MUST_USE;
-sg_status sg_prompt_record_refuse(const sg_prompt_record *c, sg_error *e, const char *fmt, ...) SG_PRINTF(3, 4);
+ * field, and for a second one; `why` says it. */
+sg_status sg_prompt_record_set(sg_prompt_record *c, sg_prompt_field f, const char *name, const char *value) SG_MUST_USE;
 
-/* Puts the record into the set if status is SG_OK and it makes sense; otherwise tells or skips it. `why` says what is
- * wrong. */
-sg_status sg_prompt_record_done(sg_prompt_reader *r, sg_prompt_record *c, sg_status status, sg_error *why,
-                                sg_error *e) SG_MUST_USE;
-
-/* Fails in the words "--prompts: FILE: reason". */
-sg_status sg_prompt_reader_fail(const sg_prompt_reader *r, sg_error *e, sg_status code, const char *fmt, ...)
-    SG_PRINTF(4, 5);
+/* Puts the record into the set if status is SG_OK and it makes sense; otherwise tells or skips it, with its line before
+ * `why`. What the readers tell names no file: sg_prompt_set_open does. */
+sg_status sg_prompt_record_done(sg_prompt_reader *r, sg_prompt_record *c, sg_status status, sg_error *e) SG_MUST_USE;
 
 /* Returns the line at *at, without its end, and moves *at to the next one or NULL. */
 char *sg_prompt_line(char **at);
