@@ -1,22 +1,17 @@
-/* denoising.c - the steps of a render: which denoiser, its passes and their guidance, and what was not finite. */
+/* denoising.c - the loop of a render: its steps, the denoiser of each, its passes and their guidance, and what was not finite. */
 #include "render.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-int sg_denoiser_at(const sg_components *components, double timestep)
-{
-    int i = 0;
-    while (i + 1 < components->denoisers && timestep < components->denoiser[i].from) i++;
-    return i;
-}
-
-int sg_first_layer(const sg_components *components, int denoiser)
-{
-    int layers = 0;
-    for (int i = 0; i < denoiser; i++) layers += components->denoiser[i].layers;
-    return layers;
-}
+/* What all steps work on, in the keep arena. */
+typedef struct denoising {
+    sg_sampler_state state;
+    sg_tensor        v;          /* what the model predicts, as the latents lie */
+    sg_tensor        non_finite; /* I32: sg_pass's, for the denoiser of most layers */
+    size_t           mark;       /* of the arena: what a denoiser places comes after it */
+} denoising;
 
 static double guidance(const sg_render *render, int step, int denoiser)
 {
@@ -33,12 +28,13 @@ static bool skips_layers(const sg_render *render, int step)
     return sg_skips_layers(render->request, render->sampler.steps, step);
 }
 
-int sg_render_passes(const sg_render *render)
+int sg_denoising_passes(const sg_render *render)
 {
     return render->engine->texts.passes + (render->request->slg_scale > 0);
 }
 
-int sg_render_same_steps(const sg_render *render, int step)
+/* How many steps, from this one on and with it, issue the same ops on the same memory. */
+static int same_steps(const sg_render *render, int step)
 {
     const int same = sg_self_attention_same_steps(&render->self, step);
     int       n = 1;
@@ -101,9 +97,10 @@ static sg_step_rule cache_rule(const sg_request *r)
     return rule;
 }
 
-sg_denoising sg_render_allocate(sg_render *render, sg_stream *s)
+static denoising allocate(sg_render *render, sg_stream *s)
 {
-    sg_denoising d;
+    denoising d;
+    sg_preview_place(render, s);
     sg_self_attention_place(&render->self, s);
     render->engine->family->render_open(render->engine->model, s, &render->geometry, &render->self);
     d.non_finite = allocate_counters(render->engine->components, s);
@@ -116,13 +113,9 @@ sg_denoising sg_render_allocate(sg_render *render, sg_stream *s)
     return d;
 }
 
-void sg_render_hold(const sg_render *render, sg_stream *s, sg_tensor x)
-{
-    const sg_engine *const engine = render->engine;
-    if (engine->family->hold && render->geometry.images) engine->family->hold(engine->model, s, x);
-}
-
-void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser)
+/* d->v = the guided output of the model for d->state.x at this step. Taps "step.%d.v_cond", "step.%d.v_uncond",
+ * "step.%d.v_skip". */
+static void predict(sg_render *render, sg_stream *s, const denoising *d, int step, int denoiser)
 {
     const sg_components *const components = render->engine->components;
     const int                  passes = render->engine->texts.passes + skips_layers(render, step);
@@ -132,7 +125,7 @@ void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, i
     for (int k = 0; passes > 1 && k < passes; k++) out[k] = sg_alloc(s, &s->scratch, SG_F32, d->v.rank, d->v.dim);
     sg_upload(s, t, &(float){(float)render->sampler.timestep[step]});
     sg_self_attention_enter(&render->self, s, sg_sampler_of_1000(&render->sampler, step));
-    sg_step_begin(s, sg_render_same_steps(render, step));
+    sg_step_begin(s, same_steps(render, step));
     for (int k = 0; k < passes; k++)
         forward(render, s,
                 (sg_pass){.count = passes,
@@ -150,7 +143,8 @@ void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, i
     s->scratch.used = mark;
 }
 
-void sg_render_inspect(const sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser)
+/* Latches SG_E_NUMERIC, and names the first block whose result was not finite. */
+static void inspect(const sg_render *render, sg_stream *s, const denoising *d, int step, int denoiser)
 {
     const sg_denoiser *const of = &render->engine->components->denoiser[denoiser];
     const sg_tensor          counters = sg_rows(d->non_finite, 0, of->layers + 2);
@@ -186,7 +180,8 @@ static void note_error(sg_render *render, const float *computed, const float *ex
     r->latent_error += sg_sampler_weight(&render->sampler, step) * sqrt(off);
 }
 
-void sg_render_step(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser)
+/* d->v = the prediction of this step: the model's, or where the cache skips the step, the extrapolated one. */
+static void compute_step(sg_render *render, sg_stream *s, const denoising *d, int step, int denoiser)
 {
     const bool skips = sg_step_cache_skips(&render->cache, s, step, d->state.x);
     const bool shadow = skips && render->request->cache == SG_CACHE_SHADOW;
@@ -194,8 +189,8 @@ void sg_render_step(sg_render *render, sg_stream *s, const sg_denoising *d, int 
     sg_sampler_smooth(&render->sampler, step, smooth);
     render->report->distance[step] = (float)render->cache.moved;
     if (!skips || shadow) {
-        sg_render_predict(render, s, d, step, denoiser);
-        sg_render_inspect(render, s, d, step, denoiser);
+        predict(render, s, d, step, denoiser);
+        inspect(render, s, d, step, denoiser);
     }
     if (!skips) {
         sg_step_cache_keep(&render->cache, s, step, smooth, d->state.x, d->v);
@@ -208,4 +203,182 @@ void sg_render_step(sg_render *render, sg_stream *s, const sg_denoising *d, int 
     if (!shadow) return;
     sg_download(s, render->host_latents, d->v);
     if (!s->status) note_error(render, render->shadow, render->host_latents, step);
+}
+
+/* ---- the loop ---- */
+
+/* What all steps of this denoiser share, in place of what the one before it placed. */
+static void open_denoiser(const sg_render *render, sg_stream *s, const denoising *d, int denoiser)
+{
+    s->keep.used = d->mark;
+    render->engine->family->denoiser_open(render->engine->model, s, denoiser, &render->engine->texts);
+}
+
+static sg_status switch_denoiser(sg_render *render, sg_stream *s, const denoising *d, int from, int to)
+{
+    const sg_denoiser *const of = render->engine->components->denoiser;
+    if (from >= 0) sg_stage_release(render, of[from].component);
+    SG_TRY(sg_stage_load(render, of[to].component));
+    open_denoiser(render, s, d, to);
+    sg_step_cache_forget(&render->cache);
+    return from >= 0 ? SG_OK : sg_stage_progress(render, SG_STAGE_DENOISE, 0, render->sampler.steps);
+}
+
+static sg_status make_order(sg_render *render)
+{
+    const int64_t *const grid = render->geometry.grid;
+    const size_t         count = (size_t)(grid[0] * grid[1] * grid[2]);
+    if (!render->self.ordered) return SG_OK;
+    render->order = malloc(count * sizeof *render->order);
+    if (!render->order || sg_order_make(render->order, render->request->attention.order, grid[0], grid[1], grid[2]))
+        return sg_error_set(render->e, SG_E_MEMORY, "no memory for the order of %zu tokens", count);
+    render->self.order = render->capture.order = render->order;
+    return SG_OK;
+}
+
+/* Room for what attention does, for sg_engine_attention. */
+static sg_status open_counts(sg_render *render)
+{
+    sg_engine *const engine = render->engine;
+    const size_t     count = (size_t)render->self.steps * (size_t)render->self.passes * (size_t)render->self.layers;
+    engine->count = calloc(count, sizeof *engine->count);
+    if (!engine->count) return sg_error_set(render->e, SG_E_MEMORY, "no memory for counters of %zu layers", count);
+    engine->steps = render->self.steps;
+    engine->passes = render->self.passes;
+    engine->layers = render->self.layers;
+    return SG_OK;
+}
+
+/* The latents after a step, for a caller who wants them. */
+static sg_status show_latents(sg_render *render, sg_stream *s, int step, sg_tensor x)
+{
+    if (!render->cb || !render->cb->latents) return SG_OK;
+    sg_download(s, render->host_latents, x);
+    SG_TRY(sg_stage_status(s, "denoising", render->e));
+    return render->cb->latents(render->cb->context, step, render->host_latents, render->geometry.latent, render->e);
+}
+
+/* For a caller who wants them, if one is due. */
+static sg_status show_preview(const sg_render *render, sg_stream *s, const denoising *d, int step)
+{
+    sg_preview p = {.step = step, .rgb = render->preview.host};
+    int        size[3];
+    if (!sg_preview_due(render, step) || !render->cb || !render->cb->preview) return SG_OK;
+    SG_TRY(sg_preview_make(render, s, d->state.x, d->v, step));
+    SG_TRY(sg_stage_status(s, "preview", render->e));
+    SG_TRY(sg_engine_preview_size(render->engine, render->request, size, render->e));
+    p.frames = size[0];
+    p.height = size[1];
+    p.width = size[2];
+    return render->cb->preview(render->cb->context, &p, render->e);
+}
+
+/* What skipped steps change, so far an absolute error, becomes a share of the latents' norm. */
+static void relate_error(sg_render *render)
+{
+    const int64_t *const d = render->geometry.latent;
+    double               size = 0;
+    for (int64_t i = 0; i < d[0] * d[1] * d[2] * d[3]; i++)
+        size += (double)render->host_latents[i] * (double)render->host_latents[i];
+    if (size > 0) render->report->latent_error /= sqrt(size);
+}
+
+/* Takes the pad away: host_latents [c, f, y, x] are as decoded from here on. */
+static void drop_pad(sg_render *render)
+{
+    const int64_t *const d = render->geometry.latent;
+    const size_t         plane = (size_t)(d[2] * d[3]), all = (size_t)d[1] * plane;
+    const size_t         pad = (size_t)render->geometry.pad * plane, kept = all - pad;
+    for (size_t c = 0; pad && c < (size_t)d[0]; c++)
+        memmove(render->host_latents + c * kept, render->host_latents + c * all + pad,
+                kept * sizeof *render->host_latents);
+}
+
+/* One step, and what the caller sees of it. */
+static sg_status run_step(sg_render *render, sg_stream *s, denoising *d, int step, int denoiser)
+{
+    sg_report *const          r = render->report;
+    sg_attention_count *const counts = render->engine->count + step * render->self.passes * render->self.layers;
+    const double              start = sg_seconds();
+    compute_step(render, s, d, step, denoiser);
+    SG_TRY(show_preview(render, s, d, step));
+    for (int k = sg_sampler_draws(&render->sampler, step); k > 0; k--)
+        SG_TRY(sg_start_noise(render, s, d->state.noise));
+    sg_sampler_step(&render->sampler, &d->state, s, step, d->v);
+    sg_latents_hold(render, s, d->state.x);
+    sg_tap(s, d->state.x, "step.%d.latents", step);
+    sg_stage_note_peak(render, s); /* the denoiser's weights have come since it was opened */
+    sg_stage_end(render, SG_STAGE_DENOISE, start);
+    if (!r->skipped[step] && sg_self_attention_counts(&render->self, s, step, counts))
+        return sg_stage_status(s, "denoising", render->e);
+    r->steps_done = step + 1;
+    SG_TRY(show_latents(render, s, step, d->state.x));
+    return sg_stage_progress(render, SG_STAGE_DENOISE, step + 1, render->sampler.steps);
+}
+
+static sg_status run_steps(sg_render *render, sg_stream *s)
+{
+    const sg_components *const components = render->engine->components;
+    int                        denoiser = -1;
+    SG_TRY(make_order(render));
+    SG_TRY(open_counts(render));
+    denoising d = allocate(render, s);
+    SG_TRY(sg_start_make(render, s, &d.state));
+    for (int i = 0; i < render->sampler.steps; i++) {
+        const int want = sg_denoiser_at(components, render->sampler.timestep[i]);
+        if (want != denoiser) SG_TRY(switch_denoiser(render, s, &d, denoiser, want));
+        denoiser = want;
+        SG_TRY(run_step(render, s, &d, i, denoiser));
+    }
+    sg_download(s, render->host_latents, d.state.x);
+    sg_stage_release(render, components->denoiser[denoiser].component);
+    SG_TRY(sg_stage_status(s, "denoising", render->e));
+    relate_error(render);
+    drop_pad(render);
+    if (!render->request->capture_out) return SG_OK;
+    return sg_capture_write(&render->capture, render->request->capture_out, render->geometry.grid, render->e);
+}
+
+sg_status sg_denoising_run(sg_render *render, const sg_phase *phase)
+{
+    sg_engine *const    engine = render->engine;
+    sg_component *const preview = sg_preview_component(render);
+    sg_stream           s;
+    if (preview) SG_TRY(sg_stage_load(render, preview));
+    SG_TRY(sg_stage_open(render, &s, phase));
+    const sg_status st = run_steps(render, &s);
+    sg_stage_close(render, &s);
+    if (preview) sg_stage_release(render, preview);
+    if (render->cache.rule.threshold > 0 || render->preview.factor.rank)
+        sg_backend_drop_packed(engine->backend); /* filters and colours are gone */
+    if (st) {
+        free(engine->count); /* of some steps only */
+        engine->count = NULL;
+    }
+    return st;
+}
+
+/* A step stands for those after it that ask for the same, of the same denoiser. */
+sg_status sg_denoising_plan(sg_render *render, sg_stream *s, sg_plan_totals *t)
+{
+    denoising d = allocate(render, s);
+    int       last = -1, until = 0;
+    double    step_flops = 0;
+    for (int i = 0; i < render->sampler.steps; i++) {
+        const int at = sg_denoiser_at(render->engine->components, render->sampler.timestep[i]);
+        if (at != last) open_denoiser(render, s, &d, at);
+        if (at != last || i == until) {
+            const double before = t->flops;
+            until = i + same_steps(render, i);
+            predict(render, s, &d, i, at);
+            step_flops = t->flops - before;
+        } else {
+            t->flops += step_flops;
+        }
+        if (sg_preview_due(render, i)) SG_TRY(sg_preview_make(render, s, d.state.x, d.v, i));
+        if (i < 3) sg_sampler_step(&render->sampler, &d.state, s, i, d.v);
+        sg_latents_hold(render, s, d.state.x);
+        last = at;
+    }
+    return SG_OK;
 }

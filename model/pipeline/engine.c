@@ -1,22 +1,16 @@
-/* engine.c - opening a checkpoint, its defaults, and what may be asked of it. */
-#include "base/hash.h"
+/* engine.c - opening and closing an engine: its checkpoint, its family, its LoRAs and its defaults. */
 #include "base/path.h"
 #include "base/text.h"
+#include "conditioning.h"
 #include "engine_state.h"
-#include "render.h"
+#include "preview.h"
 #include "taehv.h"
 
-#include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-const char *const sg_tiling_names[] = {"auto", "off", "on", NULL};
-
-static bool makes_images(const sg_components *c) { return c->frames.step == 0; }
 
 static sg_status choose_family(sg_engine *engine, sg_config *index, sg_error *e)
 {
@@ -24,10 +18,10 @@ static sg_status choose_family(sg_engine *engine, sg_config *index, sg_error *e)
     char              known[256] = "";
     SG_TRY(sg_config_status(index));
     for (int i = 0; sg_families[i]; i++)
-        for (const char *const *class = sg_families[i]->class_names; *class; class ++) {
-            if (strcmp(*class, name) == 0) engine->family = sg_families[i];
+        for (const char *const *one = sg_families[i]->class_names; *one; one++) {
+            if (strcmp(*one, name) == 0) engine->family = sg_families[i];
             const size_t at = strlen(known);
-            snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", *class);
+            snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", *one);
         }
     if (engine->family) return SG_OK;
     return sg_error_set(e, SG_E_UNSUPPORTED,
@@ -169,11 +163,6 @@ static sg_status add_loras(sg_engine *engine, const sg_engine_options *o, sg_err
     return SG_OK;
 }
 
-const char *sg_engine_lora_unused(const sg_engine *engine, int lora, size_t *at)
-{
-    return sg_lora_unused(engine->lora[lora], at);
-}
-
 /* fast_lora and fast_preset of sparge-gen.json: the weights change, and the defaults follow. */
 static sg_status take_fast(sg_engine *engine, sg_error *e)
 {
@@ -236,7 +225,7 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     SG_TRY(check_used(engine, o, e));
     SG_TRY(add_loras(engine, o, e));
     engine->defaults = engine->family->defaults(engine->model);
-    engine->defaults.strength = makes_images(engine->components) ? 0.6 : 0.8; /* diffusers' */
+    engine->defaults.strength = engine->components->frames.step == 0 ? 0.6 : 0.8; /* diffusers' */
     engine->base_bytes =
         engine->backend->host_memory ? sg_resident_bytes() - o->given_bytes : sg_backend_packed_bytes(engine->backend);
     SG_TRY(read_attention(engine, e));
@@ -276,319 +265,3 @@ void sg_engine_close(sg_engine **engine)
 }
 
 sg_request sg_engine_defaults(const sg_engine *engine) { return engine->defaults; }
-
-const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *steps, int *passes, int *layers)
-{
-    *steps = engine->steps;
-    *passes = engine->passes;
-    *layers = engine->layers;
-    return engine->count;
-}
-
-enum { TYPES_MAX = 24 }; /* of one component that are counted one by one */
-
-typedef struct type_share {
-    const char *name;
-    uint64_t    bytes;
-} type_share;
-
-static int by_share(const void *a, const void *b)
-{
-    const uint64_t x = ((const type_share *)a)->bytes, y = ((const type_share *)b)->bytes;
-    return (x < y) - (x > y);
-}
-
-/* The types of the weights as they are on disk, most bytes first. */
-static void describe_types(sg_component_info *c, const sg_component *p)
-{
-    type_share type[TYPES_MAX] = {{0}};
-    int        types = 0;
-    for (size_t i = 0; i < sg_source_count(p->source); i++) {
-        const sg_source_tensor *const t = sg_source_at(p->source, i);
-        uint64_t                      n = 1;
-        int                           k = 0;
-        for (int d = 0; d < t->rank; d++) n *= (uint64_t)t->dim[d];
-        c->parameters += n;
-        while (k < types && strcmp(type[k].name, t->type->name) != 0) k++;
-        if (k == TYPES_MAX) continue;
-        if (k == types) type[types++].name = t->type->name;
-        type[k].bytes += t->bytes;
-    }
-    qsort(type, (size_t)types, sizeof *type, by_share);
-    if (types) snprintf(c->dtype, sizeof c->dtype, "%s", type[0].name);
-    size_t n = 0;
-    for (int k = 0; k < types && n < sizeof c->types; k++) {
-        const double mib = (double)type[k].bytes / 0x1p20;
-        const bool   large = mib >= 1000, small = mib < 1;
-        n += (size_t)snprintf(c->types + n, sizeof c->types - n, "%s%s %.3g %s", k ? ", " : "", type[k].name,
-                              large   ? mib / 1024
-                              : small ? mib * 1024
-                                      : mib,
-                              large   ? "GiB"
-                              : small ? "KiB"
-                                      : "MiB");
-    }
-}
-
-static sg_component_info describe(const sg_component *p)
-{
-    sg_component_info c = {.bytes = sg_source_bytes(p->source), .files = sg_source_files(p->source)};
-    snprintf(c.name, sizeof c.name, "%s", p->name);
-    snprintf(c.class_name, sizeof c.class_name, "%s", p->class_name);
-    snprintf(c.summary, sizeof c.summary, "%s", p->summary);
-    snprintf(c.place, sizeof c.place, "%s", sg_source_path(p->source));
-    describe_types(&c, p);
-    return c;
-}
-
-/* A VAE whose encoder has a phase of its own is listed once, as the decoder. */
-static bool encodes_and_decodes(const sg_components *components, const sg_phase *phase)
-{
-    return phase->kind == SG_PHASE_START ||
-           (phase->kind == SG_PHASE_ADDED && components->added[phase->index].component->source ==
-                                                 components->vae.ops->component(components->vae.of)->source);
-}
-
-sg_model_info sg_engine_info(const sg_engine *engine)
-{
-    const sg_components *const components = engine->components;
-    sg_model_info              info = {.multiple = components->size_multiple,
-                                       .frames = components->frames,
-                                       .image = {components->image[SG_IMAGE_FIRST], components->image[SG_IMAGE_LAST]}};
-    const sg_component        *p;
-    sg_phase                   phase[SG_PHASES_MAX];
-    const int                  phases = sg_render_phases(components, true, true, phase);
-    if (makes_images(components) && !info.image[SG_IMAGE_FIRST] && components->vae.ops->encode_open)
-        info.image[SG_IMAGE_FIRST] = SG_IMAGE_START;
-    _Static_assert(sizeof info.component / sizeof *info.component >= SG_TEXTS_MAX + SG_ADDED_MAX + SG_DENOISERS_MAX + 1,
-                   "there is room for every component");
-    for (int k = 0; k < phases; k++)
-        for (int i = 0; (p = sg_render_component(components, &phase[k], i)) != NULL; i++)
-            if (!encodes_and_decodes(components, &phase[k])) info.component[info.components++] = describe(p);
-    snprintf(info.family, sizeof info.family, "%s", engine->family->name);
-    info.backend = engine->backend->name;
-    info.threads = engine->backend->threads;
-    info.thresholds = engine->tuned.hash;
-    snprintf(info.device, sizeof info.device, "%s", engine->backend->device);
-    snprintf(info.passed, sizeof info.passed, "%s", engine->backend->passed);
-    snprintf(info.dtype, sizeof info.dtype, "%s", engine->act == SG_BF16 ? "bf16" : "f32");
-    info.experts = components->denoisers;
-    info.skips = engine->backend->values != SG_F32;
-    info.synchronous = engine->backend->host_memory;
-    info.loras = engine->loras;
-    memcpy(info.lora, engine->lora_info, sizeof info.lora);
-    return info;
-}
-
-uint64_t sg_engine_hash(const sg_engine *engine)
-{
-    sg_phase            phase[SG_PHASES_MAX];
-    const int           phases = sg_render_phases(engine->components, true, true, phase);
-    const sg_component *p;
-    uint64_t            sum = 0, number = 0;
-    for (int k = 0; k < phases; k++)
-        for (int i = 0; (p = sg_render_component(engine->components, &phase[k], i)) != NULL; i++)
-            if (!encodes_and_decodes(engine->components, &phase[k]) && p->source)
-                sum += sg_source_hash(p->source, SG_HASH + number++);
-    return sum;
-}
-
-void sg_engine_denoiser_hash(const sg_engine *engine, char out[17])
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < engine->components->denoisers; i++)
-        sum += sg_source_hash(engine->components->denoiser[i].component->source, SG_HASH + (uint64_t)i);
-    snprintf(out, 17, "%016" PRIx64, sum);
-}
-
-const sg_thresholds_file *sg_engine_thresholds(const sg_engine *engine) { return &engine->tuned; }
-
-/* ---- what may be asked ---- */
-
-/* The number nearest to v of m, 2 m, ... */
-static int nearest(int v, int m)
-{
-    const int n = v < m ? 0 : (int)(((int64_t)v - m + m / 2) / m), most = (INT_MAX - m) / m;
-    return m + (n > most ? most : n) * m;
-}
-
-static sg_status check_attention(const sg_engine *engine, const sg_request *r, sg_error *e)
-{
-    const int layers = sg_first_layer(engine->components, engine->components->denoisers);
-    SG_TRY(sg_policy_check(&r->attention, e));
-    if (r->attention.dense_layers) SG_TRY(sg_layers_check("dense-layers", r->attention.dense_layers, layers, e));
-    if (!r->capture_out) return SG_OK;
-    if (r->latents_in) return sg_error_set(e, SG_E_ARG, "capture-qkv: latents that are only decoded have no attention");
-    if (r->capture_layer < 0 || r->capture_layer >= layers)
-        return sg_error_set(e, SG_E_ARG, "capture-qkv: layer %d: this model has 0 to %d", r->capture_layer, layers - 1);
-    if (r->capture_step < 0 || r->capture_step >= sg_request_steps(r))
-        return sg_error_set(e, SG_E_ARG, "capture-qkv: step %d: this render has 0 to %d", r->capture_step,
-                            sg_request_steps(r) - 1);
-    return SG_OK;
-}
-
-/* Pictures that the model does not take, and pictures of no frame. */
-static sg_status check_images(const sg_engine *engine, const sg_request *r, sg_error *e)
-{
-    static const char *const name[SG_IMAGES] = {"image", "last-image"}, *const edge[SG_IMAGES] = {"begin", "end"};
-    for (int i = 0; i < SG_IMAGES; i++)
-        if (r->image[i].rgb && !engine->components->image[i])
-            return sg_error_set(e, SG_E_ARG, "%s: this model does not take a picture for the clip to %s with", name[i],
-                                edge[i]);
-    if (r->image[SG_IMAGE_LAST].rgb && !r->image[SG_IMAGE_FIRST].rgb)
-        return sg_error_set(e, SG_E_ARG, "last-image: it needs image too, the first frame");
-    if (r->image[SG_IMAGE_LAST].rgb && r->frames < 2)
-        return sg_error_set(e, SG_E_ARG, "last-image: a clip of one frame begins and ends with the same");
-    return SG_OK;
-}
-
-/* The most frames below r's whose latents this model does not pad; 0: there are none. */
-static int unpadded_frames(const sg_engine *engine, const sg_request *r)
-{
-    sg_request less = *r;
-    for (int i = r->frames - 1; i > 0; i--) {
-        less.frames = i;
-        sg_engine_nearest_size(engine, NULL, NULL, &less.frames);
-        if (less.frames < r->frames && !sg_geometry_of(engine->components, &less).pad) return less.frames;
-    }
-    return 0;
-}
-
-/* The start. */
-static sg_status check_start(const sg_engine *engine, const sg_request *r, sg_error *e)
-{
-    const sg_vae *const v = &engine->components->vae;
-    const double        strength = r->strength;
-    char                hint[48] = "";
-    if (r->start_image && r->start_video)
-        return sg_error_set(e, SG_E_ARG, "image and video: a render starts from one of them");
-    if (!sg_request_start(r)) return SG_OK;
-    if (!r->start_image == makes_images(engine->components))
-        return sg_error_set(e, SG_E_ARG, "%s: this model starts from %s", sg_start_name(r),
-                            r->start_image ? "a video" : "an image");
-    if (!v->ops->encode_open)
-        return sg_error_set(e, SG_E_ARG, "%s: this model starts from noise only: its VAE, %s, has no encoder here",
-                            sg_start_name(r), v->ops->component(v->of)->class_name);
-    if (!(strength > 0 && strength <= 1))
-        return sg_error_set(e, SG_E_ARG, "strength: %g is not above 0 and at most 1", strength);
-    if (sg_request_steps(r) < 1)
-        return sg_error_set(e, SG_E_ARG, "strength: %g of %d step%s is less than one step", strength, r->steps,
-                            r->steps == 1 ? "" : "s");
-    if (!sg_geometry_of(engine->components, r).pad) return SG_OK;
-    const int frames = unpadded_frames(engine, r);
-    if (frames) snprintf(hint, sizeof hint, "; %d frame%s would do", frames, sg_plural(frames));
-    return sg_error_set(e, SG_E_ARG, "video: latents of %d frame%s are padded by this model, which a video's are not%s",
-                        r->frames, sg_plural(r->frames), hint);
-}
-
-/* Skip-layer guidance. */
-static sg_status check_skipping(const sg_engine *engine, const sg_request *r, sg_error *e)
-{
-    const int steps = sg_request_steps(r), blocks = engine->components->skip_blocks;
-    int       step = 0;
-    if (!(r->slg_scale >= 0 && r->slg_scale <= 1000))
-        return sg_error_set(e, SG_E_ARG, "slg-scale: %g is not between 0 and 1000", r->slg_scale);
-    if (r->slg_scale == 0) return SG_OK;
-    if (!blocks)
-        return sg_error_set(e, SG_E_ARG, "slg-scale: models of family %s have no skip-layer guidance",
-                            engine->family->name);
-    if (!(r->cfg_scale > 1))
-        return sg_error_set(e, SG_E_ARG, "slg-scale: skip-layer guidance goes with a cfg-scale above 1, which is %g",
-                            r->cfg_scale);
-    SG_TRY(sg_layers_check("skip-layers", r->skip_layers ? r->skip_layers : "", blocks, e));
-    while (step < steps && !sg_skips_layers(r, steps, step)) step++;
-    if (step < steps) return SG_OK;
-    return sg_error_set(e, SG_E_ARG,
-                        "slg-scale: of %d step%s, counted from 0, none is above %g (skip-layer-start) and below %g "
-                        "(skip-layer-end) of them",
-                        steps, sg_plural(steps), r->skip_layer_start, r->skip_layer_end);
-}
-
-sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, sg_error *e)
-{
-    const sg_frame_rule frames = engine->components->frames;
-    const int           m = engine->components->size_multiple;
-    char                rule[48];
-    if (r->width < 1 || r->height < 1 || r->width > 1 << 16 || r->height > 1 << 16)
-        return sg_error_set(e, SG_E_ARG, "size: %dx%d is not between 1x1 and 65536x65536", r->width, r->height);
-    if (r->width % m || r->height % m)
-        return sg_error_set(e, SG_E_ARG,
-                            "size: %dx%d: width and height must be multiples of %d for this model; nearest "
-                            "is %dx%d",
-                            r->width, r->height, m, nearest(r->width, m), nearest(r->height, m));
-    if (r->frames < 1 || r->frames > 1 << 20)
-        return sg_error_set(e, SG_E_ARG, "frames: %d is not between 1 and %d", r->frames, 1 << 20);
-    if (sg_frame_rule_nearest(frames, r->frames) != r->frames)
-        return sg_error_set(e, SG_E_ARG, "frames: %d: this model makes %s; nearest is %d", r->frames,
-                            sg_frame_rule_text(rule, sizeof rule, frames), sg_frame_rule_nearest(frames, r->frames));
-    if (r->steps < 1 || r->steps > SG_STEPS_MAX)
-        return sg_error_set(e, SG_E_ARG, "steps: %d is not between 1 and %d", r->steps, SG_STEPS_MAX);
-    if (!(r->cfg_scale >= 0 && r->cfg_scale <= 1000))
-        return sg_error_set(e, SG_E_ARG, "cfg-scale: %g is not between 0 and 1000", r->cfg_scale);
-    if (!(r->cfg_scale_2 <= 1000)) return sg_error_set(e, SG_E_ARG, "cfg-scale-2: %g is above 1000", r->cfg_scale_2);
-    if (engine->components->guidance != SG_GUIDANCE_EMBEDDED && r->guidance != 0)
-        return sg_error_set(e, SG_E_ARG, "guidance: this model has no embedded guidance; cfg-scale guides it");
-    if (engine->components->guidance == SG_GUIDANCE_EMBEDDED && !(r->guidance > 0 && r->guidance <= 1000))
-        return sg_error_set(e, SG_E_ARG, "guidance: %g is not above 0 and up to 1000", r->guidance);
-    if (r->dynamic_cfg && !engine->family->dynamic_guidance)
-        return sg_error_set(e, SG_E_ARG, "dynamic-cfg: guidance of a model of family %s is the same in all steps",
-                            engine->family->name);
-    SG_TRY(check_skipping(engine, r, e));
-    const bool by_tokens = r->flow_shift == 0 && engine->components->sampler.by_tokens.on;
-    if (!by_tokens && !(r->flow_shift >= 0.001 && r->flow_shift <= 1000))
-        return sg_error_set(e, SG_E_ARG, "flow-shift: %g is not between 0.001 and 1000", r->flow_shift);
-    if (!(r->cache_threshold >= 0 && r->cache_threshold <= SG_CACHE_THRESHOLD_MAX))
-        return sg_error_set(e, SG_E_ARG, "cache: the threshold %g is not between 0 and %g", r->cache_threshold,
-                            SG_CACHE_THRESHOLD_MAX);
-    sg_sampler any;
-    SG_TRY(check_start(engine, r, e));
-    SG_TRY(sg_render_sampler(&any, engine, r, e));
-    SG_TRY(check_attention(engine, r, e));
-    SG_TRY(check_images(engine, r, e));
-    SG_TRY(sg_preview_check(engine, r, e));
-    return engine->family->check ? engine->family->check(engine->model, r, e) : SG_OK;
-}
-
-void sg_engine_nearest_size(const sg_engine *engine, int *width, int *height, int *frames)
-{
-    if (width) *width = nearest(*width, engine->components->size_multiple);
-    if (height) *height = nearest(*height, engine->components->size_multiple);
-    if (frames) *frames = sg_frame_rule_nearest(engine->components->frames, *frames);
-}
-
-/* ---- latents in a file ---- */
-
-sg_status sg_latents_open(const sg_engine *engine, const char *path, sg_source **source, sg_tensor *latents,
-                          sg_error *e)
-{
-    if (!sg_text_ends(path, ".safetensors"))
-        return sg_error_set(e, SG_E_ARG, "%s: a latents file is named *.safetensors", path);
-    SG_TRY(sg_source_open(source, path, e));
-
-    const int z = engine->components->vae.info.z;
-    *latents = sg_source_find(*source, "latents");
-    if (latents->rank == 4 && latents->dtype == SG_F32 && latents->dim[0] == z && sg_count(*latents) > 0) return SG_OK;
-    sg_source_close(source);
-    return sg_error_set(e, SG_E_FORMAT, "%s: there is no tensor \"latents\" of F32 [%d, f, y, x] in it", path, z);
-}
-
-sg_status sg_engine_fit_latents(const sg_engine *engine, const char *path, sg_request *r, char **note, sg_error *e)
-{
-    sg_source *source = NULL;
-    sg_tensor  t;
-    *note = NULL;
-    SG_TRY(sg_latents_open(engine, path, &source, &t, e));
-    const sg_frame_rule rule = engine->components->frames;
-    const int64_t       space = engine->components->vae.info.scale_space;
-    const int64_t       most = (1 << 20) / (rule.step ? rule.step : 1);
-    const bool          fits = t.dim[3] <= (1 << 16) / space && t.dim[2] <= (1 << 16) / space && t.dim[1] <= most;
-    if (fits) {
-        r->width = (int)(t.dim[3] * space);
-        r->height = (int)(t.dim[2] * space);
-        r->frames = (int)sg_frame_rule_count(rule, t.dim[1]);
-        const char *const text = sg_source_metadata(source, "settings");
-        *note = text ? strdup(text) : NULL;
-    }
-    sg_source_close(&source);
-    return fits ? SG_OK : sg_error_set(e, SG_E_FORMAT, "%s: latents of an absurd size", path);
-}

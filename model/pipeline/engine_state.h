@@ -1,10 +1,12 @@
-/* engine_state.h - what an open engine holds. It is for engine.c, pipeline.c and tests. */
+/* engine_state.h - what an open engine holds, for the files of this folder and for tests. engine.c opens it, engine_info.c
+ * describes it, request_check.c says what may be asked of it. */
 #ifndef SG_ENGINE_STATE_H
 #define SG_ENGINE_STATE_H
 
 #include "engine.h"
 #include "family.h"
 #include "lora.h"
+#include "weight_keeper.h"
 
 struct sg_engine {
     sg_checkpoint       *checkpoint;
@@ -18,6 +20,7 @@ struct sg_engine {
     const char          *image_file; /* "image_lora" of sparge-gen.json: a LoRA for renders with a picture; or NULL */
     sg_lora             *image_lora; /* that file while the denoisers have it; or NULL */
     size_t               patches[SG_DENOISERS_MAX]; /* of each denoiser without it */
+    sg_keeper            keeper;                    /* of all weights */
     sg_conditioning      texts;                     /* of the last render or plan */
     uint64_t             encoded[SG_ADDED_MAX];     /* hash of the pictures that an added phase has encoded; 0: none */
     float               *start; /* host: the latents of the image or video encoded last, as sg_vae_encode has them */
@@ -42,9 +45,5 @@ struct sg_engine {
 /* Adds image_file to the denoisers, which do not have it, or takes it back; nothing is loaded. After a failure they do not
  * have it. */
 sg_status sg_engine_set_image(sg_engine *engine, bool on, sg_error *e);
-
-/* Opens the latents file at path, whose tensor is F32 [c, f, y, x] with the model's c. *source owns the map. */
-sg_status sg_latents_open(const sg_engine *engine, const char *path, sg_source **source, sg_tensor *latents,
-                          sg_error *e);
 
 #endif

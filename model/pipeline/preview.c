@@ -85,18 +85,18 @@ void sg_preview_place(sg_render *render, sg_stream *s)
 }
 
 /* The clean sample F32 [f, y, x, c] as a decoder takes it. */
-static sg_tensor clean_sample(const sg_render *render, sg_stream *s, const sg_denoising *d, int step)
+static sg_tensor clean_sample(const sg_render *render, sg_stream *s, sg_tensor x, sg_tensor v, int step)
 {
     const int64_t *const n = render->geometry.latent;
     const int64_t        pad = render->geometry.pad;
     const sg_tensor      z = sg_new(s, SG_F32, n[1], n[2], n[3], n[0]);
     const size_t         mark = s->scratch.used;
-    const sg_tensor      x = sg_alloc(s, &s->scratch, SG_F32, 4, n);
+    const sg_tensor      clean = sg_alloc(s, &s->scratch, SG_F32, 4, n);
     double               a[2];
     sg_sampler_clean(&render->sampler, step, a);
-    sg_combine(s, .y = x, .x = {d->state.x, d->v}, .a = {(float)a[0], (float)a[1]}, .count = 2);
-    sg_render_hold(render, s, x);
-    sg_permute(s, .y = z, .x = x, .rank = 4, .dim = {n[0], n[1], n[2], n[3]}, .perm = {1, 2, 3, 0});
+    sg_combine(s, .y = clean, .x = {x, v}, .a = {(float)a[0], (float)a[1]}, .count = 2);
+    sg_latents_hold(render, s, clean);
+    sg_permute(s, .y = z, .x = clean, .rank = 4, .dim = {n[0], n[1], n[2], n[3]}, .perm = {1, 2, 3, 0});
     s->scratch.used = mark;
     return sg_rows(z, pad, n[1] - pad);
 }
@@ -141,11 +141,11 @@ bool sg_preview_due(const sg_render *render, int step)
     return wanted(render) && (last || (step + 1) % render->request->preview_every == 0);
 }
 
-sg_status sg_preview_make(const sg_render *render, sg_stream *s, const sg_denoising *d, int step)
+sg_status sg_preview_make(const sg_render *render, sg_stream *s, sg_tensor x, sg_tensor v, int step)
 {
     const size_t    mark = s->scratch.used;
     sg_status       st = SG_OK;
-    const sg_tensor z = clean_sample(render, s, d, step);
+    const sg_tensor z = clean_sample(render, s, x, v, step);
     if (render->engine->preview.ops)
         st = by_decoder(render, s, z, render->preview.host);
     else

@@ -1,31 +1,20 @@
-/* render.h - one render: what planning finds and the phases use. It is for render_plan.c and pipeline.c. */
+/* render.h - one render: what its files share, a section for each file.
+ *
+ * render.c owns a render: it checks the request, has it planned, and runs its phases in turn. render_plan.c plans.
+ * encoding.c, denoising.c, which has the loop of the steps, and decoding.c work on a phase, in memory and with progress
+ * by stage.c. What is loaded, and what of it stays for the next render, is weight_keeper.c's. */
 #ifndef SG_RENDER_H
 #define SG_RENDER_H
 
 #include "capture.h"
 #include "conditioning.h"
 #include "engine_state.h"
+#include "meta.h"
+#include "phase.h"
 #include "preview.h"
 #include "rng.h"
 #include "step_cache.h"
 
-typedef enum sg_phase_kind {
-    SG_PHASE_TEXT,
-    SG_PHASE_START, /* of renders that start from an image or a video */
-    SG_PHASE_ADDED,
-    SG_PHASE_DENOISE,
-    SG_PHASE_DECODE
-} sg_phase_kind;
-
-/* A phase of a render has memory of its own. */
-typedef struct sg_phase {
-    sg_phase_kind kind;
-    int           index;         /* of the text encoder, or of what the family adds */
-    size_t        keep, scratch; /* bytes of its arenas, as the plan found them */
-    int           units; /* of its work that progress tells of, as the plan found them; not of the last two kinds */
-} sg_phase;
-
-/* Holds one render. */
 typedef struct sg_render {
     sg_engine          *engine;
     const sg_request   *request;
@@ -44,93 +33,89 @@ typedef struct sg_render {
     float              *shadow;       /* with SG_CACHE_SHADOW: room for what a skipped step would have computed */
     sg_phase            phase[SG_PHASES_MAX];
     int                 phases;
-    size_t              frame_bytes;  /* of the most frames that come at once */
-    int                 chunks;       /* in which the latents are decoded */
-    bool                keep_weights; /* everything fits at once */
-    bool                tiled;        /* the VAE works in tiles */
-    size_t              held;         /* bytes of weights loaded now */
+    size_t packed_limit; /* bytes for weights in the layout that products want; the rest is packed at use */
+    size_t frame_bytes;  /* of the most frames that come at once */
+    int    chunks;       /* in which the latents are decoded */
+    bool   tiled;        /* the VAE works in tiles */
 } sg_render;
+
+/* ---- render_plan.c ---- */
 
 /* Makes the sampler that r asks for. Returns SG_E_ARG where there is none such. */
 sg_status sg_render_sampler(sg_sampler *out, const sg_engine *engine, const sg_request *r, sg_error *e);
 
-/* Finds out what a render needs. It tokenizes as well, since the length of the prompt is part of the plan. Leaves
- * render->self open, after a failure too. */
+/* Finds out what a render needs, by running its phases on streams that compute nothing, and what the keeper keeps. It
+ * tokenizes as well, since the length of the prompt is part of the plan. Leaves render->self open, after a failure
+ * too. */
 sg_status sg_render_plan(sg_render *render, sg_plan *out);
 
-/* Sets shape to that of the latents that are decoded, saved and read: the geometry's without its pad. */
-void sg_render_decoded(const sg_render *render, int64_t shape[4]);
+/* ---- stage.c: a phase at work ---- */
 
-/* Returns the bytes of the latents, which are F32. */
-size_t sg_render_latent_bytes(const sg_render *render);
+/* Tells the caller's progress. Returns SG_E_CANCELLED where that cancels. */
+sg_status sg_stage_progress(sg_render *render, sg_stage stage, int done, int total);
 
-/* Returns how many bytes the plan leaves for weights in the layout that products want; the rest is packed at every
- * use. */
-size_t sg_render_packed_limit(const sg_render *render, const sg_plan *p);
+/* Counts the seconds since start to this stage, and the memory of now. */
+void sg_stage_end(sg_render *render, sg_stage stage, double start);
 
-/* Makes the latents x hold what the family says, by sg_family's hold. */
-void sg_render_hold(const sg_render *render, sg_stream *s, sg_tensor x);
+/* Loads weights, and lets go of them after their work. */
+sg_status sg_stage_load(sg_render *render, sg_component *component);
+void      sg_stage_release(sg_render *render, sg_component *component);
 
-/* Holds what all steps of denoising work on, in the keep arena of s. */
-typedef struct sg_denoising {
-    sg_sampler_state state;
-    sg_tensor        v;          /* what the model predicts, as the latents lie */
-    sg_tensor        non_finite; /* I32: sg_pass's, for the denoiser of most layers */
-    size_t           mark;       /* of the keep arena: what a denoiser places comes after it */
-} sg_denoising;
+/* Opens a stream whose arenas have exactly what the plan found for this phase. */
+sg_status sg_stage_open(sg_render *render, sg_stream *s, const sg_phase *phase);
+void      sg_stage_close(sg_render *render, sg_stream *s);
 
-sg_denoising sg_render_allocate(sg_render *render, sg_stream *s);
+/* Notes all that is held while s is open. */
+void sg_stage_note_peak(sg_render *render, const sg_stream *s);
 
-/* Returns the passes of a step: those of the texts, and that of skip-layer guidance, which not every step has. */
-int sg_render_passes(const sg_render *render);
+/* Returns what has failed in s. */
+sg_status sg_stage_status(const sg_stream *s, const char *doing, sg_error *e);
 
-/* Returns how many steps, from this one on and with it, issue the same ops on the same memory. */
-int sg_render_same_steps(const sg_render *render, int step);
+/* ---- encoding.c: the texts, the start, what the family adds ---- */
 
-/* Returns the number of the denoiser that works at this timestep of the sampler. */
-int sg_denoiser_at(const sg_components *components, double timestep);
+/* Runs the encoder of a phase on s, on a plan too. Failures latch in s. */
+void sg_encoding_compute(sg_render *render, const sg_phase *phase, sg_stream *s, sg_watch watch);
 
-/* Returns how many layers of self-attention the denoisers before this one have. Where `denoiser` is the number of
- * denoisers, these are all of them. */
-int sg_first_layer(const sg_components *components, int denoiser);
+/* Does the phase. What the same tokens, pictures or frames have become before is not made again. */
+sg_status sg_encoding_run(sg_render *render, const sg_phase *phase);
 
-/* Sets d->v to the prediction of this step: the model's, or where the cache skips the step, the extrapolated one.
- * Latches SG_E_NUMERIC as sg_render_inspect does. */
-void sg_render_step(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
+/* ---- start.c: what denoising starts from ---- */
 
-/* Sets d->v to the guided output of the model for d->state.x at this step. Taps "step.%d.v_cond", "step.%d.v_uncond",
- * "step.%d.v_skip". */
-void sg_render_predict(sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
-
-/* Looks at the results of a step. Latches SG_E_NUMERIC, and names the first block whose result was not finite. */
-void sg_render_inspect(const sg_render *render, sg_stream *s, const sg_denoising *d, int step, int denoiser);
-
-/* The phases of every render of a model, with images or without, from noise alone or not, in the order of their work:
- * each text encoder, the start, what the family adds, denoising, decoding. Returns how many. */
-int sg_render_phases(const sg_components *components, bool images, bool starts, sg_phase phase[SG_PHASES_MAX]);
-
-/* "image" or "video": what r starts from, for names and messages. */
-const char *sg_start_name(const sg_request *r);
-
-/* The phase of what the render starts from, on a plan too: its latents become the engine's. Failures latch in s. */
-void sg_render_encode_start(const sg_render *render, sg_stream *s, sg_watch watch);
+/* Encodes what the render starts from, on a plan too: its latents become the engine's. Failures latch in s. */
+void sg_start_encode(const sg_render *render, sg_stream *s, sg_watch watch);
 
 /* Fills x with the next normals of the render's generator, as the model's latents are drawn. Taps "noise". */
-sg_status sg_render_noise(sg_render *render, sg_stream *s, sg_tensor x);
+sg_status sg_start_noise(sg_render *render, sg_stream *s, sg_tensor x);
 
 /* st->x = what the first step starts from: noise, or the latents of its start with noise. Taps "video", "noise". */
-sg_status sg_render_start(sg_render *render, sg_stream *s, sg_sampler_state *st);
+sg_status sg_start_make(sg_render *render, sg_stream *s, sg_sampler_state *st);
 
-/* Returns the stage in which the time and the progress of a phase are counted. */
-sg_stage sg_phase_stage(const sg_components *components, const sg_phase *phase);
+/* ---- denoising.c: the loop ---- */
 
-/* Tells whether a phase of this render has work: latents that are there already are only decoded. */
-bool sg_phase_runs(const sg_render *render, const sg_phase *phase);
+/* Returns the passes of a step: those of the texts, and that of skip-layer guidance, which not every step has. */
+int sg_denoising_passes(const sg_render *render);
 
-/* Returns the weights that a phase needs. i counts denoisers, of which one is loaded at a time, unless the plan keeps
- * all; any other phase has one. It is NULL past the last. */
-sg_component *sg_render_component(const sg_components *components, const sg_phase *phase, int i);
+sg_status sg_denoising_plan(sg_render *render, sg_stream *s, sg_plan_totals *t);
+sg_status sg_denoising_run(sg_render *render, const sg_phase *phase);
 
-sg_status sg_render_status(const sg_stream *s, const char *doing, sg_error *e);
+/* ---- decoding.c ---- */
+
+sg_status sg_decoding_plan(sg_render *render, sg_stream *s, sg_plan_totals *t);
+sg_status sg_decoding_run(sg_render *render, const sg_phase *phase);
+
+/* ---- latents.c: those between the phases, on the host and in files ---- */
+
+/* Sets shape to that of the latents that are decoded, saved and read: the geometry's without its pad. */
+void sg_latents_decoded(const sg_render *render, int64_t shape[4]);
+
+/* Returns the bytes of the latents, which are F32. */
+size_t sg_latents_bytes(const sg_render *render);
+
+/* Makes the latents x hold what the family says, by sg_family's hold. */
+void sg_latents_hold(const sg_render *render, sg_stream *s, sg_tensor x);
+
+/* Reads host_latents from the request's file, or writes them to it, where it has one. */
+sg_status sg_latents_read(sg_render *render);
+sg_status sg_latents_write(sg_render *render);
 
 #endif

@@ -1,97 +1,44 @@
 /* render_plan.c - what a render needs, found by running the model on streams that compute nothing. */
-#include "meta.h"
 #include "render.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-int sg_render_phases(const sg_components *components, bool images, bool starts, sg_phase phase[SG_PHASES_MAX])
-{
-    int n = 0;
-    _Static_assert(SG_TEXTS_MAX + SG_ADDED_MAX + 3 <= SG_PHASES_MAX, "there is room for every phase");
-    for (int i = 0; i < components->texts; i++) phase[n++] = (sg_phase){.kind = SG_PHASE_TEXT, .index = i};
-    if (starts && components->vae.ops->encode_open) phase[n++] = (sg_phase){.kind = SG_PHASE_START};
-    for (int i = 0; i < components->addeds; i++)
-        if (images || !components->added[i].of_images) phase[n++] = (sg_phase){.kind = SG_PHASE_ADDED, .index = i};
-    phase[n++] = (sg_phase){.kind = SG_PHASE_DENOISE};
-    phase[n++] = (sg_phase){.kind = SG_PHASE_DECODE};
-    return n;
-}
-
-sg_component *sg_render_component(const sg_components *components, const sg_phase *phase, int i)
-{
-    const sg_text_encoder *const encoder = &components->text[phase->index].encoder;
-    if (phase->kind == SG_PHASE_DENOISE) return i < components->denoisers ? components->denoiser[i].component : NULL;
-    if (i > 0) return NULL;
-    switch (phase->kind) {
-    case SG_PHASE_TEXT: return encoder->ops->component(encoder->of);
-    case SG_PHASE_START: return components->vae.ops->encoder(components->vae.of);
-    case SG_PHASE_ADDED: return components->added[phase->index].component;
-    default: return components->vae.ops->component(components->vae.of);
-    }
-}
-
-bool sg_phase_runs(const sg_render *render, const sg_phase *phase)
-{
-    return !render->request->latents_in || phase->kind == SG_PHASE_DECODE;
-}
-
-sg_stage sg_phase_stage(const sg_components *components, const sg_phase *phase)
-{
-    switch (phase->kind) {
-    case SG_PHASE_DENOISE: return SG_STAGE_DENOISE;
-    case SG_PHASE_DECODE: return SG_STAGE_DECODE;
-    case SG_PHASE_START: return SG_STAGE_ENCODE;
-    case SG_PHASE_ADDED:
-        if (components->added[phase->index].of_images) return SG_STAGE_ENCODE; /* fallthrough */
-    default: return SG_STAGE_TEXT;
-    }
-}
-
-/* What a phase is called. */
-static void name_phase(const sg_render *render, const sg_phase *phase, sg_phase_plan *out)
-{
-    static const char *const names[] = {
-        [SG_PHASE_TEXT] = "text", [SG_PHASE_DENOISE] = "denoise", [SG_PHASE_DECODE] = "decode"};
-    snprintf(out->name, sizeof out->name, "%s",
-             phase->kind == SG_PHASE_ADDED   ? render->engine->components->added[phase->index].name
-             : phase->kind == SG_PHASE_START ? sg_start_name(render->request)
-                                             : names[phase->kind]);
-    out->number = phase->kind == SG_PHASE_TEXT ? phase->index + 1 : 1;
-    out->stage = sg_phase_stage(render->engine->components, phase);
-}
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 static bool native_bf16(const sg_engine *engine) { return engine->act == SG_BF16 && engine->backend->dtype == SG_BF16; }
 
-/* With blocks of layers on the host or on the device. */
-static void plan_weights(sg_render *render, const sg_phase *phase, sg_phase_plan *out, const sg_plan_totals *t,
-                         bool offload)
+/* Notes for the keeper what a component takes in phase i. */
+static sg_kept *note_weights(sg_render *render, sg_component *c, int i, uint64_t unpacked, bool offload)
 {
-    const size_t  size = native_bf16(render->engine) ? sizeof(uint16_t) : sizeof(float);
-    const size_t  unpacked = t->thin + (phase->kind == SG_PHASE_TEXT ? t->table : 0);
-    sg_component *p;
-    out->weights = out->mapped = out->packed = out->host = 0;
-    for (int i = 0; (p = sg_render_component(render->engine->components, phase, i)) != NULL; i++) {
-        size_t mapped = 0;
-        sg_bind_offload(p->bind, offload);
-        const size_t   bytes = sg_bind_bytes(p->bind, render->engine->backend, &mapped);
-        const uint64_t numbers = sg_bind_packed_numbers(p->bind, render->engine->backend);
-        if (render->engine->backend->packs && numbers > unpacked)
-            out->packed = larger(out->packed, (numbers - unpacked) * size);
-        out->weights = larger(out->weights, bytes);
-        out->mapped = larger(out->mapped, mapped);
-        out->host = larger(out->host, sg_bind_host_bytes(p->bind, render->engine->backend));
-    }
-    if (phase->kind == SG_PHASE_DENOISE && (p = sg_preview_component(render)) != NULL) {
-        size_t mapped = 0;
-        out->weights += sg_bind_bytes(p->bind, render->engine->backend, &mapped);
-        out->mapped += mapped;
-        if (render->engine->backend->packs)
-            out->packed += sg_bind_packed_numbers(p->bind, render->engine->backend) * size;
-    }
+    const sg_engine *const engine = render->engine;
+    const size_t           size = native_bf16(engine) ? sizeof(uint16_t) : sizeof(float);
+    sg_kept *const         w = sg_keeper_find(&render->engine->keeper, c);
+    sg_bind_offload(c->bind, offload);
+    w->phases |= 1u << i;
+    w->bytes.device = sg_bind_bytes(c->bind, engine->backend, &w->bytes.mapped);
+    w->bytes.host = sg_bind_host_bytes(c->bind, engine->backend);
+    const uint64_t numbers = sg_bind_packed_numbers(c->bind, engine->backend);
+    w->bytes.packed = engine->backend->packs && numbers > unpacked ? (size_t)(numbers - unpacked) * size : 0;
+    return w;
+}
+
+/* With blocks of layers on the host or on the device. */
+static void plan_weights(sg_render *render, int i, sg_phase_plan *out, const sg_plan_totals *t, bool offload)
+{
+    const sg_phase *const phase = &render->phase[i];
+    const uint64_t        unpacked = t->thin + (phase->kind == SG_PHASE_TEXT ? t->table : 0);
+    sg_component *const   preview = phase->kind == SG_PHASE_DENOISE ? sg_preview_component(render) : NULL;
+    sg_component         *c;
+    for (int k = 0; (c = sg_phase_component(render->engine->components, phase, k)) != NULL; k++)
+        note_weights(render, c, i, unpacked, offload);
+    if (preview) note_weights(render, preview, i, 0, false)->beside = true;
+    const sg_weight_bytes now = sg_keeper_during(&render->engine->keeper, i, false);
+    out->weights = now.device;
+    out->mapped = now.mapped;
+    out->packed = now.packed;
+    out->host = now.host;
 }
 
 /* Checks what is to be captured. Of several denoisers only one is at work in a step. */
@@ -138,7 +85,7 @@ static void read_layout(const sg_render *render, sg_attention_shape *shape, int 
 static sg_status bind_attention(sg_render *render, sg_plan *out)
 {
     const sg_components *const components = render->engine->components;
-    const int passes = sg_render_passes(render), layers = sg_first_layer(components, components->denoisers);
+    const int passes = sg_denoising_passes(render), layers = sg_first_layer(components, components->denoisers);
     sg_policy policy = render->request->attention;
     double    timesteps[SG_STEPS_MAX];
     for (int i = 0; i < render->sampler.steps; i++) timesteps[i] = sg_sampler_of_1000(&render->sampler, i);
@@ -184,153 +131,56 @@ static size_t input_bytes(const sg_render *render)
     return bytes;
 }
 
-size_t sg_render_latent_bytes(const sg_render *render)
-{
-    const int64_t *const d = render->geometry.latent;
-    return (size_t)(d[0] * d[1] * d[2] * d[3]) * sizeof(float);
-}
-
-void sg_render_decoded(const sg_render *render, int64_t shape[4])
-{
-    memcpy(shape, render->geometry.latent, sizeof render->geometry.latent);
-    shape[1] -= render->geometry.pad;
-}
-
 /* On the host. */
 static size_t cache_bytes(const sg_render *render)
 {
-    return render->request->cache == SG_CACHE_SHADOW ? sg_render_latent_bytes(render) : 0;
-}
-
-/* A step stands for those after it that ask for the same, of the same denoiser. */
-static sg_status plan_denoise(sg_render *render, sg_stream *s, sg_plan_totals *t)
-{
-    sg_preview_place(render, s);
-    sg_denoising d = sg_render_allocate(render, s);
-    int          last = -1, until = 0;
-    double       step_flops = 0;
-    for (int i = 0; i < render->sampler.steps; i++) {
-        const int at = sg_denoiser_at(render->engine->components, render->sampler.timestep[i]);
-        if (at != last) {
-            s->keep.used = d.mark;
-            render->engine->family->denoiser_open(render->engine->model, s, at, &render->engine->texts);
-        }
-        if (at != last || i == until) {
-            const double before = t->flops;
-            until = i + sg_render_same_steps(render, i);
-            sg_render_predict(render, s, &d, i, at);
-            step_flops = t->flops - before;
-        } else {
-            t->flops += step_flops;
-        }
-        if (sg_preview_due(render, i)) SG_TRY(sg_preview_make(render, s, &d, i));
-        if (i < 3) sg_sampler_step(&render->sampler, &d.state, s, i, d.v);
-        sg_render_hold(render, s, d.state.x);
-        last = at;
-    }
-    return SG_OK;
-}
-
-/* Chunks after the decoder's special ones all cost the same, but for the last, so that one of them stands for all. */
-static sg_status plan_decode(sg_render *render, sg_stream *s, sg_plan_totals *t)
-{
-    const sg_vae *const v = &render->engine->components->vae;
-    int64_t             d[4];
-    sg_render_decoded(render, d);
-    const int       special = v->ops->special(v->of);
-    const sg_tensor z = sg_new_keep(s, SG_F32, d[1], d[2], d[3], d[0]);
-    double          flops = 0;
-    void           *run = NULL;
-    render->frame_bytes = 0;
-    (void)sg_new_keep(s, SG_I32, 1);
-    (void)sg_alloc(s, &s->scratch, SG_F32, 4, d); /* as uploaded, before its axes are put in order */
-    s->scratch.used = 0;
-    SG_TRY(v->ops->decode_open(&run, v->of, s, d[2], d[3], render->e));
-    render->chunks = 0;
-    for (int64_t done = 0, count; done < d[1]; done += count, render->chunks++) {
-        count = v->ops->chunk(v->of, d[1], done);
-        const bool end = done + count == d[1];
-        if (render->chunks <= special || end) {
-            const double before = t->flops;
-            s->scratch.used = 0;
-            const sg_tensor rgb = v->ops->decode_next(run, s, sg_rows(z, done, count), end);
-            render->frame_bytes =
-                larger(render->frame_bytes, sg_bytes(sg_alloc(s, &s->scratch, SG_U8, rgb.rank, rgb.dim)));
-            flops = t->flops - before;
-        } else {
-            t->flops += flops;
-        }
-    }
-    v->ops->decode_close(&run);
-    return SG_OK;
-}
-
-sg_status sg_render_status(const sg_stream *s, const char *doing, sg_error *e)
-{
-    return s->status ? sg_error_set(e, s->status, "%s: %s", doing, s->why) : SG_OK;
-}
-
-size_t sg_render_packed_limit(const sg_render *render, const sg_plan *p)
-{
-    size_t all = 0;
-    for (int i = 0; i < p->phases; i++) all += p->phase[i].weights;
-    const size_t planned = render->keep_weights ? p->need + all : p->need;
-    return smaller(render->engine->backend->total_bytes / 8, planned < p->available ? p->available - planned : 0);
+    return render->request->cache == SG_CACHE_SHADOW ? sg_latents_bytes(render) : 0;
 }
 
 /* What the backend takes beside tensors and weights. */
 static size_t staged(const sg_plan_totals *t) { return t->staged_x + t->staged_y + t->transformed + t->attended; }
 
-/* What the system will show, phase by phase. */
-static void plan_peaks(const sg_render *render, sg_plan *p, const sg_plan_totals *t)
+/* What the weights of each phase take, with the blocks on the host that have to be there, and all that follows from it.
+ * Returns the bytes that every phase needs beside its weights and its work. */
+static size_t sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t)
 {
-    const size_t limit = sg_render_packed_limit(render, p);
-    size_t       kept = p->base + p->input, packed = 0;
+    const sg_offload asked = render->engine->offload;
+    p->need = p->staging = 0;
+    sg_keeper_begin(&render->engine->keeper);
+    for (int i = 0; i < p->phases; i++) p->staging = larger(p->staging, staged(&t[i]) + t[i].weight);
+    const size_t beside = p->staging + p->input + p->output + p->preview;
     for (int i = 0; i < p->phases; i++) {
-        sg_phase_plan *const phase = &p->phase[i];
-        const size_t         more = phase->packed;
-        if (!sg_phase_runs(render, &render->phase[i])) continue;
-        phase->packed = smaller(more, limit - packed);
-        packed += phase->packed;
-        const size_t mapped = render->engine->backend->host_memory ? phase->mapped : 0;
-        const size_t staging = staged(&t[i]) + (phase->packed < more ? t[i].weight : 0);
-        phase->peak = kept + phase->weights + mapped + packed + phase->work + staging;
+        sg_phase_plan *const out = &p->phase[i];
+        plan_weights(render, i, out, &t[i], asked == SG_OFFLOAD_ON && render->phase[i].kind == SG_PHASE_DENOISE);
+        if (asked != SG_OFFLOAD_OFF && out->weights + out->work + beside > p->available)
+            plan_weights(render, i, out, &t[i], true);
+        p->need = larger(p->need, out->weights + out->work + beside);
+    }
+    return beside;
+}
+
+/* What stays, and what the system will show, phase by phase. */
+static void plan_peaks(sg_render *render, sg_plan *p, const sg_plan_totals *t, size_t beside)
+{
+    sg_keeper *const keeper = &render->engine->keeper;
+    size_t           most = 0;
+    sg_keeper_choose(keeper, p, beside);
+    for (int i = 0; i < p->phases; i++)
+        most = larger(most, sg_keeper_during(keeper, i, true).device + p->phase[i].work + beside);
+    const size_t limit = render->packed_limit =
+        smaller(render->engine->backend->total_bytes / 8, most < p->available ? p->available - most : 0);
+    for (int i = 0; i < p->phases; i++) {
+        sg_phase_plan *const  phase = &p->phase[i];
+        const sg_weight_bytes now = sg_keeper_during(keeper, i, false);
+        const size_t          packed = smaller(now.packed, limit);
+        phase->packed = smaller(phase->packed, packed);
+        phase->peak = p->base + p->input + now.device + now.mapped + packed + phase->work + staged(&t[i]);
+        if (packed < now.packed) phase->peak += t[i].weight;
         if (render->phase[i].kind == SG_PHASE_DECODE) phase->peak += p->output;
         if (render->phase[i].kind == SG_PHASE_DENOISE) phase->peak += p->preview;
         p->peak = larger(p->peak, phase->peak);
-        if (render->keep_weights)
-            kept += phase->weights + mapped;
-        else
-            packed = 0;
+        p->host = larger(p->host, now.host);
     }
-}
-
-/* What the weights of each phase take, with the blocks on the host that have to be there, and all that follows from it. */
-static void sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t)
-{
-    const sg_components *const components = render->engine->components;
-    const sg_offload           asked = render->engine->offload;
-    size_t                     all = 0, work = 0;
-    p->need = p->staging = p->host = 0;
-    for (int i = 0; i < p->phases; i++)
-        if (sg_phase_runs(render, &render->phase[i])) p->staging = larger(p->staging, staged(&t[i]) + t[i].weight);
-    const size_t beside = p->staging + p->input + p->output + p->preview;
-    for (int i = 0; i < p->phases; i++) {
-        sg_phase_plan *const  out = &p->phase[i];
-        const sg_phase *const phase = &render->phase[i];
-        const bool            runs = sg_phase_runs(render, phase);
-        plan_weights(render, phase, out, &t[i], asked == SG_OFFLOAD_ON && phase->kind == SG_PHASE_DENOISE);
-        if (runs && asked != SG_OFFLOAD_OFF && out->weights + out->work + beside > p->available)
-            plan_weights(render, phase, out, &t[i], true);
-        if (!runs) out->host = 0;
-        if (!runs) continue;
-        p->need = larger(p->need, out->weights + out->work);
-        p->host = larger(p->host, out->host);
-        all += out->weights;
-        work = larger(work, out->work);
-    }
-    p->need += beside;
-    render->keep_weights = all + work + beside <= p->available && components->denoisers == 1 && components->texts <= 1;
 }
 
 /* A phase tells its units on the plan. */
@@ -344,23 +194,19 @@ static bool count_units(void *phase, int done, int total)
 /* The phase on a stream that computes nothing. */
 static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *out, sg_plan_totals *t)
 {
-    sg_engine *const           engine = render->engine;
-    const sg_components *const components = engine->components;
+    const sg_engine *const engine = render->engine;
     *t = (sg_plan_totals){.native_bf16 = native_bf16(engine), .backend = engine->backend};
     sg_stream s = sg_plan_stream(t);
-    name_phase(render, phase, out);
+    snprintf(out->name, sizeof out->name, "%s", phase->name);
+    out->number = phase->kind == SG_PHASE_TEXT ? phase->index + 1 : 1;
+    out->stage = phase->stage;
     phase->units = 1;
     switch (phase->kind) {
-    case SG_PHASE_TEXT: sg_conditioning_encode(&engine->texts, components, phase->index, &s); break;
-    case SG_PHASE_START: sg_render_encode_start(render, &s, (sg_watch){count_units, phase}); break;
-    case SG_PHASE_ADDED:
-        components->added[phase->index].run(engine->model, &s, render->request, &render->geometry,
-                                            (sg_watch){count_units, phase});
-        break;
-    case SG_PHASE_DENOISE: SG_TRY(plan_denoise(render, &s, t)); break;
-    case SG_PHASE_DECODE: SG_TRY(plan_decode(render, &s, t)); break;
+    case SG_PHASE_DENOISE: SG_TRY(sg_denoising_plan(render, &s, t)); break;
+    case SG_PHASE_DECODE: SG_TRY(sg_decoding_plan(render, &s, t)); break;
+    default: sg_encoding_compute(render, phase, &s, (sg_watch){count_units, phase});
     }
-    SG_TRY(sg_render_status(&s, "planning", render->e));
+    SG_TRY(sg_stage_status(&s, "planning", render->e));
     phase->keep = s.keep.peak;
     phase->scratch = s.scratch.peak;
     out->work = s.keep.peak + s.scratch.peak;
@@ -385,8 +231,7 @@ static size_t work_of_vae(const sg_render *render, const sg_plan *p, bool weight
 {
     size_t most = 0;
     for (int i = 0; i < p->phases; i++)
-        if (of_vae(&render->phase[i]) && sg_phase_runs(render, &render->phase[i]))
-            most = larger(most, (weights ? p->phase[i].weights : 0) + p->phase[i].work);
+        if (of_vae(&render->phase[i])) most = larger(most, (weights ? p->phase[i].weights : 0) + p->phase[i].work);
     return most;
 }
 
@@ -400,10 +245,10 @@ static sg_status plan_vae(sg_render *render, sg_plan *p, sg_plan_totals *t, bool
 }
 
 /* What of decoding, and of encoding the start, does not fit is put into tiles, unless these take no less. */
-static sg_status shrink_decoding(sg_render *render, sg_plan *p, sg_plan_totals *t)
+static sg_status shrink_decoding(sg_render *render, sg_plan *p, sg_plan_totals *t, size_t *beside)
 {
     const size_t whole = work_of_vae(render, p, false);
-    if (work_of_vae(render, p, true) + p->staging + p->input + p->output + p->preview <= p->available) return SG_OK;
+    if (work_of_vae(render, p, true) + *beside <= p->available) return SG_OK;
     if (!render->engine->components->vae.ops->set_tiles) return SG_OK;
     SG_TRY(plan_vae(render, p, t, true));
     if (!render->tiled) return SG_OK;
@@ -411,7 +256,7 @@ static sg_status shrink_decoding(sg_render *render, sg_plan *p, sg_plan_totals *
         p->untiled = whole;
     else
         SG_TRY(plan_vae(render, p, t, false));
-    sum_memory(render, p, t);
+    *beside = sum_memory(render, p, t);
     return SG_OK;
 }
 
@@ -462,8 +307,7 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     }
     SG_TRY(choose_tiles(render));
     sg_plan_totals t[SG_PHASES_MAX];
-    render->phases = out->phases = sg_render_phases(engine->components, render->geometry.images > 0,
-                                                    sg_request_start(render->request) != NULL, render->phase);
+    render->phases = out->phases = sg_phases_of(engine->components, render->request, render->phase);
     for (int i = 0; i < render->phases; i++) SG_TRY(plan_phase(render, &render->phase[i], &out->phase[i], &t[i]));
     out->chunks = render->chunks;
     out->base = render->engine->base_bytes + sg_backend_code_bytes(render->engine->backend);
@@ -476,9 +320,9 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
                        : 0;
     out->available = render->engine->memory_limit ? render->engine->memory_limit : render->engine->backend->total_bytes;
     out->host_free = render->engine->backend->host_bytes;
-    sum_memory(render, out, t);
-    if (render->request->vae_tiling == SG_TILING_AUTO) SG_TRY(shrink_decoding(render, out, t));
-    plan_peaks(render, out, t);
+    size_t beside = sum_memory(render, out, t);
+    if (render->request->vae_tiling == SG_TILING_AUTO) SG_TRY(shrink_decoding(render, out, t, &beside));
+    plan_peaks(render, out, t, beside);
     return SG_OK;
 }
 

@@ -6,8 +6,6 @@
 
 /* ---- the latents of an image or a video ---- */
 
-const char *sg_start_name(const sg_request *r) { return r->start_image ? "image" : "video"; }
-
 static void fill_frames(const void *context, float *rgb, int64_t first, int64_t count)
 {
     const sg_request *const r = context;
@@ -15,7 +13,7 @@ static void fill_frames(const void *context, float *rgb, int64_t first, int64_t 
     sg_vae_samples(rgb, sg_request_start(r) + (size_t)first * frame, (size_t)count * frame);
 }
 
-void sg_render_encode_start(const sg_render *render, sg_stream *s, sg_watch watch)
+void sg_start_encode(const sg_render *render, sg_stream *s, sg_watch watch)
 {
     const sg_request *const r = render->request;
     sg_engine *const        engine = render->engine;
@@ -47,7 +45,7 @@ static void frames_inside(float *to, const float *from, const int64_t dim[4])
             memcpy(to + (size_t)(c * dim[1] + f) * plane, from, plane * sizeof *to);
 }
 
-sg_status sg_render_noise(sg_render *render, sg_stream *s, sg_tensor x)
+sg_status sg_start_noise(sg_render *render, sg_stream *s, sg_tensor x)
 {
     const bool   by_frame = render->engine->components->noise_by_frame;
     const size_t n = (size_t)sg_count(x);
@@ -77,7 +75,7 @@ static sg_status draw(sg_render *render, sg_stream *s, sg_tensor x)
     return SG_OK;
 }
 
-sg_status sg_render_start(sg_render *render, sg_stream *s, sg_sampler_state *st)
+sg_status sg_start_make(sg_render *render, sg_stream *s, sg_sampler_state *st)
 {
     const sg_engine *const engine = render->engine;
     sg_tensor              clean = {0};
@@ -91,8 +89,8 @@ sg_status sg_render_start(sg_render *render, sg_stream *s, sg_sampler_state *st)
             sg_upload(s, clean, engine->start);
         sg_tap(s, clean, "video");
     }
-    SG_TRY(sg_render_noise(render, s, st->x));
+    SG_TRY(sg_start_noise(render, s, st->x));
     sg_sampler_begin(&render->sampler, st, s, clean);
-    sg_render_hold(render, s, st->x);
+    sg_latents_hold(render, s, st->x);
     return SG_OK;
 }

@@ -168,7 +168,8 @@ static void latents_are_shown(void **state)
     r.latents_out = path;
     assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_OK);
     assert_int_equal(w.steps, 2);
-    assert_int_equal(sg_latents_open(g, path, &file, &t, &e), SG_OK);
+    assert_int_equal(sg_source_open(&file, path, &e), SG_OK);
+    t = sg_source_find(file, "latents");
     assert_int_equal(sg_count(t), w.count);
     assert_memory_equal(t.data, w.last, w.count * sizeof *w.last);
     sg_source_close(&file);

@@ -1,0 +1,141 @@
+/* engine_info.c - what an engine tells of itself: its model, and what attention did. */
+#include "base/hash.h"
+#include "engine_state.h"
+#include "phase.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *sg_engine_lora_unused(const sg_engine *engine, int lora, size_t *at)
+{
+    return sg_lora_unused(engine->lora[lora], at);
+}
+
+const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *steps, int *passes, int *layers)
+{
+    *steps = engine->steps;
+    *passes = engine->passes;
+    *layers = engine->layers;
+    return engine->count;
+}
+
+enum { TYPES_MAX = 24 }; /* of one component that are counted one by one */
+
+typedef struct type_share {
+    const char *name;
+    uint64_t    bytes;
+} type_share;
+
+static int by_share(const void *a, const void *b)
+{
+    const uint64_t x = ((const type_share *)a)->bytes, y = ((const type_share *)b)->bytes;
+    return (x < y) - (x > y);
+}
+
+/* The types of the weights as they are on disk, most bytes first. */
+static void describe_types(sg_component_info *c, const sg_component *p)
+{
+    type_share type[TYPES_MAX] = {{0}};
+    int        types = 0;
+    for (size_t i = 0; i < sg_source_count(p->source); i++) {
+        const sg_source_tensor *const t = sg_source_at(p->source, i);
+        uint64_t                      n = 1;
+        int                           k = 0;
+        for (int d = 0; d < t->rank; d++) n *= (uint64_t)t->dim[d];
+        c->parameters += n;
+        while (k < types && strcmp(type[k].name, t->type->name) != 0) k++;
+        if (k == TYPES_MAX) continue;
+        if (k == types) type[types++].name = t->type->name;
+        type[k].bytes += t->bytes;
+    }
+    qsort(type, (size_t)types, sizeof *type, by_share);
+    if (types) snprintf(c->dtype, sizeof c->dtype, "%s", type[0].name);
+    size_t n = 0;
+    for (int k = 0; k < types && n < sizeof c->types; k++) {
+        const double mib = (double)type[k].bytes / 0x1p20;
+        const bool   large = mib >= 1000, small = mib < 1;
+        n += (size_t)snprintf(c->types + n, sizeof c->types - n, "%s%s %.3g %s", k ? ", " : "", type[k].name,
+                              large   ? mib / 1024
+                              : small ? mib * 1024
+                                      : mib,
+                              large   ? "GiB"
+                              : small ? "KiB"
+                                      : "MiB");
+    }
+}
+
+static sg_component_info describe(const sg_component *p)
+{
+    sg_component_info c = {.bytes = sg_source_bytes(p->source), .files = sg_source_files(p->source)};
+    snprintf(c.name, sizeof c.name, "%s", p->name);
+    snprintf(c.class_name, sizeof c.class_name, "%s", p->class_name);
+    snprintf(c.summary, sizeof c.summary, "%s", p->summary);
+    snprintf(c.place, sizeof c.place, "%s", sg_source_path(p->source));
+    describe_types(&c, p);
+    return c;
+}
+
+enum { COMPONENTS_MAX = SG_TEXTS_MAX + SG_ADDED_MAX + SG_DENOISERS_MAX + 1 };
+
+/* Lists the components of a model, in the order of their work. A VAE whose encoder has a phase of its own is listed once, as
+ * the decoder. */
+static int list_components(const sg_components *components, const sg_component *list[COMPONENTS_MAX])
+{
+    const sg_component *const decoder = components->vae.ops->component(components->vae.of), *p;
+    sg_phase                  phase[SG_PHASES_MAX];
+    const int                 phases = sg_phases_of(components, NULL, phase);
+    int                       n = 0;
+    for (int k = 0; k < phases; k++)
+        for (int i = 0; (p = sg_phase_component(components, &phase[k], i)) != NULL; i++)
+            if (p == decoder || (phase[k].kind != SG_PHASE_START && p->source != decoder->source)) list[n++] = p;
+    return n;
+}
+
+sg_model_info sg_engine_info(const sg_engine *engine)
+{
+    const sg_components *const components = engine->components;
+    const sg_component        *list[COMPONENTS_MAX];
+    sg_model_info              info = {.components = list_components(components, list),
+                                       .multiple = components->size_multiple,
+                                       .frames = components->frames,
+                                       .image = {components->image[SG_IMAGE_FIRST], components->image[SG_IMAGE_LAST]},
+                                       .experts = components->denoisers,
+                                       .backend = engine->backend->name,
+                                       .threads = engine->backend->threads,
+                                       .skips = engine->backend->values != SG_F32,
+                                       .synchronous = engine->backend->host_memory,
+                                       .loras = engine->loras,
+                                       .thresholds = engine->tuned.hash};
+    if (components->frames.step == 0 && !info.image[SG_IMAGE_FIRST] && components->vae.ops->encode_open)
+        info.image[SG_IMAGE_FIRST] = SG_IMAGE_START;
+    _Static_assert(sizeof info.component / sizeof *info.component >= COMPONENTS_MAX, "there is room for every one");
+    for (int i = 0; i < info.components; i++) info.component[i] = describe(list[i]);
+    snprintf(info.family, sizeof info.family, "%s", engine->family->name);
+    snprintf(info.device, sizeof info.device, "%s", engine->backend->device);
+    snprintf(info.passed, sizeof info.passed, "%s", engine->backend->passed);
+    snprintf(info.dtype, sizeof info.dtype, "%s", engine->act == SG_BF16 ? "bf16" : "f32");
+    memcpy(info.lora, engine->lora_info, sizeof info.lora);
+    return info;
+}
+
+uint64_t sg_engine_hash(const sg_engine *engine)
+{
+    const sg_component *list[COMPONENTS_MAX];
+    const int           count = list_components(engine->components, list);
+    uint64_t            sum = 0, number = 0;
+    for (int i = 0; i < count; i++)
+        if (list[i]->source) sum += sg_source_hash(list[i]->source, SG_HASH + number++);
+    return sum;
+}
+
+void sg_engine_denoiser_hash(const sg_engine *engine, char out[17])
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < engine->components->denoisers; i++)
+        sum += sg_source_hash(engine->components->denoiser[i].component->source, SG_HASH + (uint64_t)i);
+    snprintf(out, 17, "%016" PRIx64, sum);
+}
+
+const sg_thresholds_file *sg_engine_thresholds(const sg_engine *engine) { return &engine->tuned; }

@@ -1,0 +1,97 @@
+/* render.c - the owner of a render: the request is checked and planned, then its phases run in turn. */
+#include "render.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Plans, with the model's own LoRA for renders with a picture where this is one, and without it otherwise. */
+static sg_status plan(sg_render *render, sg_plan *out)
+{
+    sg_engine *const engine = render->engine;
+    const bool       image = sg_geometry_of(engine->components, render->request).images > 0;
+    if (engine->image_file && image != (engine->image_lora != NULL)) {
+        sg_backend_make_current(engine->backend);
+        sg_keeper_drop(&engine->keeper, engine->backend, true);
+        SG_TRY(sg_engine_set_image(engine, image, render->e));
+    }
+    return sg_render_plan(render, out);
+}
+
+static sg_status run_phase(sg_render *render, const sg_phase *phase)
+{
+    switch (phase->kind) {
+    case SG_PHASE_DENOISE: SG_TRY(sg_denoising_run(render, phase)); return sg_latents_write(render);
+    case SG_PHASE_DECODE: return sg_decoding_run(render, phase);
+    default: return sg_encoding_run(render, phase);
+    }
+}
+
+/* The phases, by a plan that fits. */
+static sg_status run_phases(sg_render *render)
+{
+    const size_t latents = sg_latents_bytes(render), preview = sg_preview_bytes(render);
+    const bool   shadow = render->request->cache == SG_CACHE_SHADOW;
+    render->host_latents = malloc(latents);
+    if (shadow) render->shadow = malloc(latents);
+    if (!render->host_latents || (shadow && !render->shadow))
+        return sg_error_set(render->e, SG_E_MEMORY, "no memory for latents");
+    if (preview && !(render->preview.host = malloc(preview)))
+        return sg_error_set(render->e, SG_E_MEMORY, "no memory for previews of %zu bytes", preview);
+    SG_TRY(sg_latents_read(render));
+    for (int i = 0; i < render->phases; i++) SG_TRY(run_phase(render, &render->phase[i]));
+    return SG_OK;
+}
+
+/* What the keeper keeps by this plan may be less than what an earlier render left; and a render that fails leaves loaded what
+ * it was at work with. */
+static sg_status render_all(sg_render *render)
+{
+    sg_engine *const        engine = render->engine;
+    const sg_request *const r = render->request;
+    SG_TRY(sg_engine_check_request(engine, r, render->e));
+    if (!r->prompt && !r->latents_in && engine->components->texts)
+        return sg_error_set(render->e, SG_E_ARG, "a render needs a prompt");
+    for (int i = 0; i < SG_IMAGES && !r->latents_in; i++)
+        if (engine->components->image[i] == SG_IMAGE_NEEDED && !r->image[i].rgb)
+            return sg_error_set(render->e, SG_E_ARG, "%s: this model needs a picture for the clip to %s with",
+                                i ? "last-image" : "image", i ? "end" : "begin");
+    SG_TRY(plan(render, &render->report->plan));
+    SG_TRY(sg_plan_fits(&render->report->plan, render->e));
+    sg_keeper_drop(&engine->keeper, engine->backend, false);
+    sg_backend_limit_packed(engine->backend, render->packed_limit);
+    const sg_status st = run_phases(render);
+    if (st) sg_keeper_drop(&engine->keeper, engine->backend, false);
+    return st;
+}
+
+sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, sg_error *e)
+{
+    SG_TRY(sg_engine_check_request(engine, r, e));
+    sg_render       render = {.engine = engine, .request = r, .e = e};
+    const sg_status st = plan(&render, out);
+    sg_self_attention_close(&render.self);
+    return st;
+}
+
+sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_callbacks *cb, sg_report *report,
+                           sg_error *e)
+{
+    const double start = sg_seconds();
+    sg_render    render = {.engine = engine, .request = r, .cb = cb, .report = report, .e = e};
+    *report = (sg_report){.seed = r->seed};
+    sg_backend_make_current(engine->backend);
+    free(engine->count);
+    engine->count = NULL;
+    snprintf(report->device, sizeof report->device, "%s", engine->backend->device);
+    snprintf(report->dtype, sizeof report->dtype, "%s", engine->act == SG_BF16 ? "bf16" : "f32");
+    const sg_status st = render_all(&render);
+    sg_backend_served(engine->backend, report->served, sizeof report->served);
+    sg_self_attention_close(&render.self);
+    sg_capture_free(&render.capture);
+    free(render.order);
+    free(render.host_latents);
+    free(render.shadow);
+    free(render.preview.host);
+    report->total_seconds = sg_seconds() - start;
+    return st;
+}

@@ -1,0 +1,82 @@
+/* stage.c - a phase at work: its progress, its time, its weights and its memory. */
+#include "render.h"
+
+sg_status sg_stage_progress(sg_render *render, sg_stage stage, int done, int total)
+{
+    if (render->cb && render->cb->progress && render->cb->progress(render->cb->context, stage, done, total))
+        return sg_error_set(render->e, SG_E_CANCELLED, "cancelled");
+    return SG_OK;
+}
+
+void sg_stage_end(sg_render *render, sg_stage stage, double start)
+{
+    sg_report *const r = render->report;
+    r->seconds[stage] += sg_seconds() - start;
+    r->peak_bytes = render->engine->backend->host_memory ? sg_resident_peak() : r->held_bytes;
+    r->stage_peak[stage] = r->peak_bytes;
+}
+
+static int load_progress(void *context, int done, int total)
+{
+    return sg_stage_progress(context, SG_STAGE_LOAD, done, total) != SG_OK;
+}
+
+sg_status sg_stage_load(sg_render *render, sg_component *component)
+{
+    sg_engine *const engine = render->engine;
+    const double     start = sg_seconds();
+    SG_TRY(sg_stage_progress(render, SG_STAGE_LOAD, 0, 1));
+    SG_TRY(sg_keeper_load(&engine->keeper, engine->backend, component, load_progress, render, render->e));
+    sg_stage_end(render, SG_STAGE_LOAD, start);
+    return SG_OK;
+}
+
+void sg_stage_release(sg_render *render, sg_component *component)
+{
+    sg_keeper_release(&render->engine->keeper, render->engine->backend, component);
+}
+
+void sg_stage_note_peak(sg_render *render, const sg_stream *s)
+{
+    const sg_engine *const engine = render->engine;
+    const size_t           packed = sg_backend_packed_bytes(engine->backend);
+    const size_t           held = sg_keeper_held(&engine->keeper) + s->keep.cap + s->scratch.cap + packed;
+    if (held > render->report->held_bytes) render->report->held_bytes = held;
+}
+
+sg_status sg_stage_open(sg_render *render, sg_stream *s, const sg_phase *phase)
+{
+    sg_engine *const engine = render->engine;
+    *s = sg_stream_of(engine->backend);
+    s->tap = engine->tap;
+    s->tap_context = engine->tap_context;
+    if (engine->check)
+        sg_check_wrap(s);
+    else if (engine->trace)
+        sg_trace_wrap(s, engine->trace);
+    sg_arena *const arena[2] = {&s->keep, &s->scratch};
+    const size_t    bytes[2] = {phase->keep, phase->scratch};
+    for (int i = 0; i < 2; i++) {
+        void *const block = bytes[i] ? s->memory->alloc(s->backend, bytes[i]) : NULL;
+        if (bytes[i] && !block) {
+            if (i) s->memory->release(s->backend, (void *)s->keep.base);
+            return sg_error_set(render->e, SG_E_MEMORY, "the device cannot give %zu bytes", bytes[i]);
+        }
+        *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = bytes[i]};
+    }
+    sg_stage_note_peak(render, s);
+    return SG_OK;
+}
+
+void sg_stage_close(sg_render *render, sg_stream *s)
+{
+    sg_stage_note_peak(render, s); /* packed weights have come since it was opened */
+    sg_backend_drop_scratch(render->engine->backend);
+    s->memory->release(s->backend, (void *)s->keep.base);
+    s->memory->release(s->backend, (void *)s->scratch.base);
+}
+
+sg_status sg_stage_status(const sg_stream *s, const char *doing, sg_error *e)
+{
+    return s->status ? sg_error_set(e, s->status, "%s: %s", doing, s->why) : SG_OK;
+}
