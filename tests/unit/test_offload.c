@@ -1,5 +1,5 @@
 /* test_offload.c - blocks of denoisers and text encoders that stay on the host: the bits are those without, the memory is that of the
- * plan, and who may choose. The device is the oracle behind memory that counts, with a fetch that spoils the slot before. */
+ * plan, and who may choose; and weights that stay from one render to the next. The device is the oracle behind memory that counts, with a fetch that spoils the slot before. */
 #include "engine_fixture.h"
 #include "lora_file.h"
 #include "tensor_source.h"
@@ -373,6 +373,119 @@ static void text_encoders_take_what_fits(void **state)
     }
 }
 
+/* ---- from one render to the next ---- */
+
+/* A render while it is watched: its frames, and how many components were loaded. */
+typedef struct watched {
+    film film; /* first, as film_frame's context */
+    int  loads;
+} watched;
+
+static int count_loads(void *context, sg_stage stage, int done, int total)
+{
+    ((watched *)context)->loads += stage == SG_STAGE_LOAD && done == 1;
+    return 0;
+}
+
+/* Renders another prompt, in no more memory than was planned or may be used. */
+static void render_prompt(sg_engine *g, const char *prompt, watched *w, sg_report *report)
+{
+    sg_request         r = square(g);
+    sg_error           e = {0};
+    const sg_callbacks cb = {.context = w, .progress = count_loads, .frame = film_frame};
+    r.prompt = prompt;
+    r.steps = 4;
+    *w = (watched){.film = {.bytes = SIDE * SIDE * 3}};
+    device.most = device.most_pin = 0;
+    assert_done(sg_engine_render(g, &r, &cb, report, &e), &e);
+    assert_int_equal(device.most, report->held_bytes);
+    assert_int_equal(device.most_pin, report->plan.host);
+    assert_true(device.most <= report->plan.peak);
+    if (g->memory_limit) assert_true(device.most + report->plan.staging <= g->memory_limit);
+}
+
+/* Several text encoders, two experts: with room for all of them each is loaded once. */
+static void weights_stay_while_they_fit(void **state)
+{
+    static const char *const models[] = {SG_FIXTURES "/flux_dev", SG_FIXTURES "/sd35_medium",
+                                         SG_FIXTURES "/hunyuan_hd16", SG_FIXTURES "/wan22_a14b"};
+    static watched           fresh, w;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        sg_report  report;
+        sg_engine *g = open_on_device(models[i], "f32");
+        render_prompt(g, "a dog", &fresh, &report);
+        assert_int_equal(fresh.loads, sg_engine_info(g).components);
+        close_engine(&g);
+        g = open_on_device(models[i], "f32");
+        render_prompt(g, "a cat", &w, &report);
+        assert_int_equal(w.loads, fresh.loads);
+        render_prompt(g, "a dog", &w, &report);
+        assert_int_equal(w.loads, 0);
+        assert_memory_equal(&fresh.film, &w.film, sizeof w.film);
+        close_engine(&g);
+    }
+}
+
+static const sg_kept *cheapest(const sg_engine *g)
+{
+    const sg_kept *least = g->keeper.kept;
+    for (int i = 1; i < g->keeper.count; i++)
+        if (g->keeper.kept[i].bytes.device < least->bytes.device) least = &g->keeper.kept[i];
+    return least;
+}
+
+/* With one byte less than all of them need, the one that costs the least is loaded again. Where one encoder takes all the
+ * memory that there is, it stays alone. */
+static void what_costs_least_goes_first(void **state)
+{
+    static watched fresh, w;
+    sg_report      report;
+    sg_engine     *g = open_on_device(SG_FIXTURES "/sd35_medium", "f32");
+    size_t         all = 0, work = 0;
+    render_prompt(g, "a dog", &fresh, &report);
+    for (int i = 0; i < g->keeper.count; i++) all += g->keeper.kept[i].bytes.device;
+    for (int i = 0; i < report.plan.phases; i++)
+        if (report.plan.phase[i].work > work) work = report.plan.phase[i].work;
+    assert_int_equal(work, report.plan.phase[2].work);
+    close_engine(&g);
+    const size_t limit[] = {all + work + report.plan.staging, all + work + report.plan.staging - 1, report.plan.need};
+    const int    loads[] = {0, 1, 4};
+    for (int i = 0; i < 3; i++) {
+        g = open_on_device(SG_FIXTURES "/sd35_medium", "f32");
+        g->memory_limit = limit[i];
+        render_prompt(g, "a cat", &w, &report);
+        assert_int_equal(w.loads, 5);
+        render_prompt(g, "a dog", &w, &report);
+        assert_int_equal(w.loads, loads[i]);
+        assert_memory_equal(&fresh.film, &w.film, sizeof w.film);
+        only_what_stays_is_there(g);
+        assert_int_equal(cheapest(g)->stays, i == 0);
+        assert_true(
+            sg_keeper_find(&g->keeper, g->components->text[2].encoder.ops->component(g->components->text[2].encoder.of))
+                ->stays);
+        close_engine(&g);
+    }
+}
+
+/* What an earlier render left makes room for one that needs more, and what that one does not work with stays where it can. */
+static void less_memory_drops_what_is_loaded(void **state)
+{
+    static watched w;
+    sg_report      report;
+    sg_engine     *g = open_on_device(SG_FIXTURES "/wan22_a14b", "f32");
+    render_prompt(g, "a cat", &w, &report);
+    const size_t held = device.held;
+    g->memory_limit = report.plan.need;
+    render_prompt(g, "a dog", &w, &report);
+    assert_true(w.loads > 0 && device.held < held);
+    g->memory_limit = 0;
+    render_prompt(g, "a cat", &w, &report);
+    render_prompt(g, "a dog", &w, &report);
+    assert_int_equal(w.loads, 0);
+    assert_int_equal(device.held, held);
+    close_engine(&g);
+}
+
 static void a_host_without_memory_is_told(void **state)
 {
     static film f;
@@ -398,6 +511,7 @@ int main(void)
         cmocka_unit_test(bits_are_the_same),           cmocka_unit_test(bits_are_the_same_with_a_lora),
         cmocka_unit_test(auto_takes_what_fits),        cmocka_unit_test(text_encoders_take_what_fits),
         cmocka_unit_test(early_ends_leave_what_stays), cmocka_unit_test(a_host_without_memory_is_told),
-        cmocka_unit_test(hosts_do_not_offload)};
+        cmocka_unit_test(hosts_do_not_offload),        cmocka_unit_test(weights_stay_while_they_fit),
+        cmocka_unit_test(what_costs_least_goes_first), cmocka_unit_test(less_memory_drops_what_is_loaded)};
     return cmocka_run_group_tests(tests, make_copy, leave_folder);
 }
