@@ -575,7 +575,7 @@ static sg_status prepare(call *k, sg_error *e)
     const sg_attention_call_args *const a = k->args;
     if (!all_zero(a->reserved, sizeof a->reserved / sizeof *a->reserved))
         return sg_error_set(e, SG_E_UNSUPPORTED, "reserved: a member that this version does not know is set");
-    if (a->stream && k->context->backend->host_memory)
+    if (a->stream && k->context->backend->synchronous)
         return sg_error_set(e, SG_E_ARG, "stream: %s has none; calls are finished when they return",
                             k->context->backend->name);
     if (!isfinite(a->scale)) return sg_error_set(e, SG_E_ARG, "scale: %g is no number", a->scale);

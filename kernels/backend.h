@@ -60,23 +60,43 @@ typedef struct sg_backend_options {
     int64_t dnn_min_macs;
 } sg_backend_options;
 
-typedef struct sg_backend {
+struct sg_plan_totals;
+
+/* What a backend answers for itself: sg_backend_<call> below says what each does. An entry is NULL where there is
+ * nothing to do; count is never NULL. */
+typedef struct sg_backend_calls {
+    void (*close)(sg_backend *);
+    void (*make_current)(const sg_backend *); /* NULL: any thread may use the backend as it is */
+    void (*count)(const sg_backend *, struct sg_plan_totals *, const char *op, const void *args);
+    void (*served)(const sg_backend *, char *text, size_t size);
+    size_t (*packed_bytes)(const sg_backend *);
+    size_t (*code_bytes)(const sg_backend *);
+    uint64_t (*packed_numbers)(const sg_backend *, const sg_tensor *w); /* NULL: as many as w has */
+    void (*pack)(const sg_backend *, const sg_tensor *w);
+    void (*limit_packed)(sg_backend *, size_t bytes);
+    void (*drop_scratch)(sg_backend *);
+    void (*drop_packed)(sg_backend *);
+} sg_backend_calls;
+
+struct sg_backend {
     const char      *name;
     const sg_ops    *ops;
     const sg_memory *memory;
     void            *impl;
-    void (*make_current)(const struct sg_backend *); /* sg_backend_make_current; NULL: any thread may use b as it is */
-    sg_dtype dtype;  /* SG_F32 or SG_BF16: the faster for products here, what "auto" means */
+    sg_backend_calls call;
+    sg_dtype         dtype; /* SG_F32 or SG_BF16: the faster for products here, what "auto" means */
     sg_dtype values; /* of v, as attend_blocks likes it: SG_I8, or SG_BF16 for v as it comes; SG_F32: no such op here */
     bool     f8;     /* quantise and attend_blocks take values as F8, too */
-    bool     host_memory; /* device memory is host memory: mapped weights serve as they are */
-    size_t   total_bytes; /* memory that a render may plan with, as found at open */
-    size_t   host_bytes;  /* memory of the host that is free, as found at open */
-    bool     packs;       /* products keep a copy of weights in a layout of their own */
-    int      threads;     /* of the host, for what is done there */
-    char     device[160]; /* for people: "Intel ... , AVX-512, 2 threads" */
-    char     passed[256]; /* for people: which NVIDIA card auto took this for, and why; or empty */
-} sg_backend;
+    bool     host_memory;    /* device memory is host memory: mapped weights serve as they are */
+    bool     process_memory; /* it is taken from the process's: what the program holds beside counts, too */
+    bool     synchronous;    /* an op is over when its call is */
+    bool     packs;          /* products keep a copy of weights in a layout of their own */
+    size_t   total_bytes;    /* memory that a render may plan with, as found at open */
+    size_t   host_bytes;     /* memory of the host that is free, as found at open */
+    int      threads;        /* of the host, for what is done there */
+    char     device[160];    /* for people: "Intel ... , AVX-512, 2 threads" */
+    char     passed[256];    /* for people: which NVIDIA card auto took this for, and why; or empty */
+};
 
 /* Says what this build holds. */
 typedef struct sg_build {
@@ -88,13 +108,13 @@ typedef struct sg_build {
 sg_build sg_backend_build(void);
 
 /* Opens the device that o names. The caller closes it. SG_E_ARG for an unknown name, here or in SPARGE_GEN_CPUMASK, and
- * for a GPU that is not there, or for one but the first with cpu and ref; SG_E_UNSUPPORTED for what this build or machine
- * lacks, and for features in gpu_mask that the device lacks. */
+ * for a GPU that is not there, or for one but the first with cpu and ref; SG_E_UNSUPPORTED for what this build or
+ * machine lacks, and for features in gpu_mask that the device lacks. */
 sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 void      sg_backend_close(sg_backend **b);
 
-/* Opens the device as sg_backend_open does first, and nothing else: what no program that uses the device can do without.
- * It stays open as long as the process. With cpu and ref nothing is to be opened. Fails as sg_backend_open. */
+/* Opens the device as sg_backend_open does first, and nothing else: what no program that uses the device can do
+ * without. It stays open as long as the process. With cpu and ref nothing is to be opened. Fails as sg_backend_open. */
 sg_status sg_backend_touch(const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 
 /* Chooses which of so many GPUs o means. Returns SG_E_ARG if its device is not one of them. */
@@ -120,20 +140,13 @@ size_t sg_backend_packed_bytes(const sg_backend *b);
  * empty where it does not, or nothing has wanted it. */
 void sg_backend_served(const sg_backend *b, char *text, size_t size);
 
-/* A library that knows no replicated edges of a convolution gets x with them, for so many frames of y at a time. */
-enum { SG_REPLICATED_FRAMES = 4 };
+/* Adds to the totals of a plan what the op of that name takes beside its tensors, which need no data. Also notes that
+ * such a product will run, for which code may have to be generated. */
+void sg_backend_count(const sg_backend *b, struct sg_plan_totals *t, const char *op, const void *args);
 
-/* Notes that a product of these shapes will run, for which code may have to be generated: some takes megabytes, and a plan
- * should count it. The tensors need no data. */
-void sg_backend_prepare_linear(const sg_backend *b, const sg_linear_args *a);
-void sg_backend_prepare_conv(const sg_backend *b, const sg_conv_args *a);
-
-/* Returns the host memory that the code of b takes, or is about to take, when it works. Before that it generates what
- * is noted. */
+/* Returns the host memory that the code of b takes, or is about to take, when it works: some takes megabytes. Before
+ * that it generates what is noted. */
 size_t sg_backend_code_bytes(const sg_backend *b);
-
-/* Returns the scratch memory that a convolution by transformed tiles takes; 0 where it is none. */
-size_t sg_backend_transform_bytes(const sg_backend *b, const sg_conv_args *a);
 
 /* Returns how many numbers the weights w most likely are in the layout of the products that read them. */
 uint64_t sg_backend_packed_numbers(const sg_backend *b, const sg_tensor *w);

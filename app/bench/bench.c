@@ -59,7 +59,7 @@ sg_status sg_bench_failure(const sg_stream *s, sg_error *e)
 sg_status sg_bench_wait(const sg_bench *b, sg_stream *s, sg_tensor t, sg_error *e)
 {
     char byte;
-    if (!s->status && !b->backend->host_memory) {
+    if (!s->status && !b->backend->synchronous) {
         const sg_status status = s->memory->download(s, &byte, t.data, sizeof byte);
         if (status) sg_fail(s, status, "the device failed");
     }
@@ -129,7 +129,7 @@ sg_status sg_bench_ceilings(sg_bench *b, sg_error *e)
 {
     /* The oracle would take minutes; a GPU is done with 2048^3 before it has begun. */
     const bool    is_ref = strcmp(b->backend->name, "ref") == 0;
-    const int64_t n = is_ref ? 512 : b->backend->host_memory ? 2048 : 8192;
+    const int64_t n = is_ref ? 512 : b->backend->synchronous ? 2048 : 8192;
     const size_t  matmuls = (size_t)(3 * n * n) * (sizeof(float) + sizeof(uint16_t));
     const size_t  copies = 2 * (size_t)COPY_ROWS * ROW * sizeof(float);
     sg_stream     s;

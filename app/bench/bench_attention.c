@@ -290,7 +290,7 @@ static sg_status measure(work *w, sg_stream *s, sg_error *e)
     if (!status) status = true_rows(w, truth, got, e);
     if (!status) {
         sg_trace_wrap(s, &w->trace);
-        w->trace.synchronous = !w->base->backend->host_memory;
+        w->trace.synchronous = !w->base->backend->synchronous;
         status = run_all(w, s, truth, got, e);
     }
     free(truth);
@@ -326,7 +326,7 @@ static sg_status prepare(work *w, size_t *bytes, sg_error *e)
     *bytes = plan.scratch.peak + w->keep + w->scratch;
     const size_t total = w->base->backend->total_bytes;
     const size_t host = (size_t)w->in.n * (size_t)(w->in.h + 2 * w->in.hk) * (size_t)w->in.d * sizeof(float);
-    if (host <= total && *bytes <= total - (w->base->backend->host_memory ? host : 0)) return SG_OK;
+    if (host <= total && *bytes <= total - (w->base->backend->process_memory ? host : 0)) return SG_OK;
     return sg_error_set(e, SG_E_MEMORY, "bench: this shape takes %.1f GiB, more than there is; --heads takes less",
                         (double)(*bytes + host) * 0x1p-30);
 }

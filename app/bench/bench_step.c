@@ -254,7 +254,7 @@ static sg_status render(step_bench *t, sg_error *e)
 static sg_status bench_step(sg_bench *b, sg_error *e)
 {
     step_bench      t = {.base = b,
-                         .session.trace = {.paused = true, .synchronous = !b->backend->host_memory},
+                         .session.trace = {.paused = true, .synchronous = !b->backend->synchronous},
                          .now.settings = *b->settings};
     const sg_status status = render(&t, e);
     sg_rendering_close(&t.now);

@@ -1,44 +1,28 @@
 /* cpu.c - the backend's life: what the machine has, then the table made of it, then oneDNN's part of it. */
 #include "cpu.h"
+#include "meta.h"
 #include "winograd.h"
 
 #include <omp.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #ifndef SG_ONEDNN
-#define SG_ONEDNN 0
-#endif
-
-#if SG_ONEDNN
-static sg_status conv(sg_stream *s, const sg_conv_args *a)
-{
-    return (sg_winograd_takes(s, a) ? sg_cpu_of(s)->plain_conv : sg_cpu_of(s)->library_conv)(s, a);
-}
+#define SG_ONEDNN 0 /* calls of sg_onednn_ are then dead code */
 #endif
 
 sg_status sg_cpu_use_library(sg_cpu *c, unsigned features, bool native_bf16)
 {
-#if SG_ONEDNN
+    if (!SG_ONEDNN) return SG_E_UNSUPPORTED;
     sg_onednn_close(c);
-    c->plain_conv = c->ops.conv;
     const sg_status status = sg_onednn_open(c, features, native_bf16);
     c->native_bf16 = status == SG_OK && sg_onednn_native_bf16(c);
-    if (status) return status;
-    c->library_conv = c->ops.conv;
-    c->ops.conv = conv;
-    return SG_OK;
-#else
-    (void)c, (void)features, (void)native_bf16;
-    return SG_E_UNSUPPORTED;
-#endif
+    return status;
 }
 
 unsigned sg_cpu_library_features(const sg_cpu *c)
 {
-#if SG_ONEDNN
-    if (c->library) return sg_onednn_features(c);
-#endif
-    return c->features;
+    return SG_ONEDNN && c->library ? sg_onednn_features(c) : c->features;
 }
 
 /* Whether BF16 products are faster than F32 products. Without tiles Intel's make half as many operations a cycle (measured:
@@ -65,10 +49,107 @@ sg_cpu *sg_cpu_open(int threads, unsigned mask, size_t pack_limit)
 void sg_cpu_close(sg_cpu *c)
 {
     if (!c) return;
-#if SG_ONEDNN
-    sg_onednn_close(c);
-#endif
+    if (SG_ONEDNN) sg_onednn_close(c);
     sg_packs_drop(c);
     sg_cpu_scratch_drop(c);
     free(c);
+}
+
+/* ---- as a backend ---- */
+
+static void close_backend(sg_backend *b) { sg_cpu_close(b->impl); }
+
+static size_t packed_bytes(const sg_backend *b)
+{
+    const sg_cpu *const c = b->impl;
+    size_t              bytes = c->pack_bytes;
+    for (int i = 0; i < SG_SLOTS; i++) bytes += c->block[i].bytes;
+    return bytes;
+}
+
+static uint64_t packed_numbers(const sg_backend *b, const sg_tensor *w)
+{
+    const sg_cpu *const c = b->impl;
+    const uint64_t      n = (uint64_t)sg_count(*w);
+    return sg_winograd_kernel(w->dim, w->rank) && !(c->native_bf16 && w->dtype == SG_BF16) ? n / 9 * 16 : n;
+}
+
+static void limit_packed(sg_backend *b, size_t bytes)
+{
+    const size_t eighth = b->total_bytes / 8;
+    ((sg_cpu *)b->impl)->pack_limit = bytes < eighth ? bytes : eighth;
+}
+
+static void drop_scratch(sg_backend *b) { sg_cpu_scratch_drop(b->impl); }
+
+static void drop_packed(sg_backend *b) { sg_packs_drop(b->impl); }
+
+/* See onednn.c: which pairs of BF16 are not multiplied as such. */
+static bool pairs_up(const sg_tensor *w) { return w->dim[1] % 2 == 0; }
+
+static void count_linear(const sg_backend *b, sg_plan_totals *t, const sg_linear_args *a)
+{
+    sg_plan_product(t, a->y, a->x, a->w, sg_plan_bf16(b, a->x, a->w) && pairs_up(&a->w));
+    if (a->x.dim[0] <= SG_THIN) sg_plan_raise(&t->thin, (size_t)sg_count(a->w));
+    if (SG_ONEDNN && ((const sg_cpu *)b->impl)->library) sg_onednn_note_linear(b->impl, a);
+}
+
+static void count_conv(const sg_backend *b, sg_plan_totals *t, const sg_conv_args *a)
+{
+    const sg_cpu *const c = b->impl;
+    const bool          bf16 = sg_plan_bf16(b, a->x, a->w), strided = a->stride[0] * a->stride[1] * a->stride[2] > 1;
+    if (sg_winograd_takes(c, a)) {
+        sg_plan_raise(&t->transformed, sg_winograd_bytes(a, c->threads));
+        sg_plan_raise(&t->weight, 4 * (size_t)packed_numbers(b, &a->w));
+        return;
+    }
+    sg_plan_product(t, a->y, a->x, a->w, bf16 && !strided && pairs_up(&a->w));
+    if (SG_ONEDNN && c->library) sg_onednn_note_conv(c, a);
+    if (!sg_replicates(a)) return;
+    const sg_conv_args piece = sg_replicated_piece(a, 0, bf16 ? SG_BF16 : SG_F32);
+    sg_plan_raise(&t->staged_x, sg_bytes(piece.x));
+    if (piece.y.dim[2] > a->y.dim[2]) sg_plan_raise(&t->staged_y, sg_bytes(piece.y));
+}
+
+static void count(const sg_backend *b, sg_plan_totals *t, const char *op, const void *args)
+{
+    if (strcmp(op, "linear") == 0)
+        count_linear(b, t, args);
+    else if (strcmp(op, "conv") == 0)
+        count_conv(b, t, args);
+    else if (strcmp(op, "embed") == 0)
+        sg_plan_raise(&t->table, (size_t)sg_count(((const sg_embed_args *)args)->w));
+    else
+        sg_plan_count(b, t, op, args);
+}
+
+sg_status sg_cpu_backend_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
+{
+    unsigned mask = o->cpu_mask;
+    char     brand[64];
+    SG_TRY(sg_host_open(b, "cpu", o, e));
+    SG_TRY(sg_cpu_mask_resolve(&mask, e));
+    sg_cpu *const c = sg_cpu_open(o->threads, mask, b->total_bytes / 8);
+    if (!c) return sg_error_set(e, SG_E_MEMORY, "no memory for the cpu backend");
+    sg_cpu_brand(brand, sizeof brand);
+    b->ops = &c->ops;
+    b->impl = c;
+    b->call = (sg_backend_calls){.close = close_backend,
+                                 .count = count,
+                                 .packed_bytes = packed_bytes,
+                                 .packed_numbers = packed_numbers,
+                                 .limit_packed = limit_packed,
+                                 .drop_scratch = drop_scratch,
+                                 .drop_packed = drop_packed};
+    if (SG_ONEDNN && c->library) {
+        b->call.code_bytes = sg_onednn_code_bytes;
+        b->call.pack = sg_onednn_pack;
+    }
+    b->threads = c->threads;
+    b->dtype = c->native_bf16 ? SG_BF16 : SG_F32;
+    b->values = sg_cpu_level_of(c->features)->values;
+    b->packs = true;
+    snprintf(b->device, sizeof b->device, "%s, %s%s, %d thread%s", brand, sg_cpu_level_of(c->features)->label,
+             c->library ? ", oneDNN" : "", c->threads, c->threads == 1 ? "" : "s");
+    return SG_OK;
 }

@@ -2,9 +2,9 @@
  * scratch. It is private to the backend and to the kernel tests.
  *
  * The table is filled as in dav1d: sg_data_movement_init with what gains nothing from vectors, then every vec_*.c at
- * each level (cpu_levels.c) that the machine has and the mask allows, lowest first, then oneDNN's products. Convolutions
- * that winograd.h takes stay the level's. A backend serves one thread at a time: its scratch and its packed weights are
- * not locked. */
+ * each level (cpu_levels.c) that the machine has and the mask allows, lowest first, then oneDNN's linear. conv is always
+ * vec_winograd.c's, which chooses: by tiles, by oneDNN or as a plain product. A backend serves one thread at a time: its
+ * scratch and its packed weights are not locked. */
 #ifndef SG_CPU_H
 #define SG_CPU_H
 
@@ -32,17 +32,24 @@ typedef struct sg_pack {
 
 struct sg_onednn;
 
+typedef sg_status sg_conv_fn(sg_stream *s, const sg_conv_args *a);
+
+/* Leaves to `plain` what a library does not do. */
+typedef sg_status sg_library_conv_fn(sg_stream *s, const sg_conv_args *a, sg_conv_fn *plain);
+
+/* Products of so few rows read w in place, unpacked. */
+enum { SG_THIN = 4 };
+
 typedef struct sg_cpu {
-    sg_ops            ops;
-    unsigned          features; /* in use */
-    int               threads;
-    bool              native_bf16; /* BF16 by BF16 products run as such; else oneDNN's operands are widened */
-    struct sg_onednn *library;     /* NULL when oneDNN is not used */
-    sg_cpu_block      block[SG_SLOTS];
-    sg_pack          *pack;
-    size_t            packs, packs_cap, pack_bytes, pack_limit;
-    sg_status (*plain_conv)(sg_stream *, const sg_conv_args *);   /* of the levels, and of the library, which it uses */
-    sg_status (*library_conv)(sg_stream *, const sg_conv_args *); /* for what sg_winograd_takes does not take */
+    sg_ops              ops;
+    unsigned            features; /* in use */
+    int                 threads;
+    bool                native_bf16; /* BF16 by BF16 products run as such; else oneDNN's operands are widened */
+    struct sg_onednn   *library;     /* NULL when oneDNN is not used */
+    sg_cpu_block        block[SG_SLOTS];
+    sg_pack            *pack;
+    size_t              packs, packs_cap, pack_bytes, pack_limit;
+    sg_library_conv_fn *library_conv; /* likewise */
 } sg_cpu;
 
 static inline sg_cpu *sg_cpu_of(const sg_stream *s) { return (sg_cpu *)s->impl; }
@@ -51,6 +58,12 @@ static inline sg_cpu *sg_cpu_of(const sg_stream *s) { return (sg_cpu *)s->impl; 
  * is short. */
 sg_cpu *sg_cpu_open(int threads, unsigned mask, size_t pack_limit);
 void    sg_cpu_close(sg_cpu *c);
+
+/* Makes b the cpu backend. Fails as sg_backend_open does. */
+sg_status sg_cpu_backend_open(sg_backend *b, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
+
+/* Gives b its name and the host's memory. Returns SG_E_ARG where o names a GPU. backend.c has it. */
+sg_status sg_host_open(sg_backend *b, const char *name, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 
 /* Returns `bytes` of slot's memory, SG_ALIGN aligned, or NULL when memory is short. What the slot held is lost. */
 void *sg_cpu_scratch(sg_cpu *c, sg_cpu_slot slot, size_t bytes);
@@ -70,8 +83,8 @@ void sg_data_movement_init(sg_ops *t);
 
 /* ---- replicated_edges.c ---- */
 
-/* Tells whether a reads beyond an edge that is replicated. Then it is done in pieces of sg_replicated_frames frames of
- * y. */
+/* Tells whether a reads beyond an edge that is replicated, which oneDNN does not know. Then it gets x with its edges,
+ * in pieces of sg_replicated_frames frames of y. */
 bool    sg_replicates(const sg_conv_args *a);
 int64_t sg_replicated_frames(const sg_conv_args *a);
 
@@ -79,9 +92,10 @@ int64_t sg_replicated_frames(const sg_conv_args *a);
  * where the piece's is wider. */
 sg_conv_args sg_replicated_piece(const sg_conv_args *a, int64_t t, sg_dtype type);
 
-/* Computes all pieces by conv, with x in SG_SLOT_X and a wider y in SG_SLOT_Y: products in `type` must need neither. */
-typedef sg_status sg_conv_fn(sg_stream *s, const sg_conv_args *a);
-sg_status         sg_conv_replicated(sg_stream *s, const sg_conv_args *a, sg_dtype type, sg_conv_fn *conv);
+/* Computes all pieces by conv, which gets `plain`, with x in SG_SLOT_X and a wider y in SG_SLOT_Y: products in `type`
+ * must need neither. */
+sg_status sg_conv_replicated(sg_stream *s, const sg_conv_args *a, sg_dtype type, sg_library_conv_fn *conv,
+                             sg_conv_fn *plain);
 
 #define SG_VEC_FILES(X, level) X(elem, level) X(norm, level) X(matmul, level) X(winograd, level) X(attend, level)
 #define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
@@ -90,10 +104,8 @@ SG_VEC_FILES(X, avx2)
 SG_VEC_FILES(X, avx512)
 #undef X
 
-/* These run the convolutions that vec_winograd.c leaves to the plain product. */
-sg_status sg_vec_conv_base(sg_stream *s, const sg_conv_args *a);
-sg_status sg_vec_conv_avx2(sg_stream *s, const sg_conv_args *a);
-sg_status sg_vec_conv_avx512(sg_stream *s, const sg_conv_args *a);
+/* These run convolutions as plain products. */
+sg_conv_fn sg_vec_conv_base, sg_vec_conv_avx2, sg_vec_conv_avx512;
 
 /* These fill in attention of BF16 operands by BF16 products; the rest goes to the entry of vec_attend.c below. */
 void      sg_bf16_attend_init_avx512_bf16(sg_ops *t);
@@ -116,11 +128,11 @@ void sg_int8_blocks_init_avx512_vnni(sg_ops *t);
 void sg_amx_blocks_init(sg_ops *t);
 void sg_amx_score_init(sg_ops *t);
 
-/* Puts oneDNN's linear (with AVX-512) and conv (with AVX2) into c->ops, which keeps the convolutions that winograd.h
- * takes; its generated code uses these features, or fewer where its own variable ONEDNN_MAX_CPU_ISA says so. With
- * native_bf16 products of BF16 by BF16 run as such, with AVX-512, else all are F32. Returns SG_E_UNSUPPORTED, with
- * c->ops as it was, when the build lacks the library, the features are too few for it, it fails, or it has been held to
- * more than these already in this process; or SG_E_MEMORY. */
+/* Puts oneDNN's linear (with AVX-512) into c->ops and its convolution (with AVX2) into c; its generated code uses these
+ * features, or fewer where its own variable ONEDNN_MAX_CPU_ISA says so. With native_bf16 products of BF16 by BF16 run
+ * as such, with AVX-512, else all are F32. Returns SG_E_UNSUPPORTED, with c->ops as it was, when the build lacks the
+ * library, the features are too few for it, it fails, or it has been held to more than these already in this process;
+ * or SG_E_MEMORY. */
 sg_status sg_cpu_use_library(sg_cpu *c, unsigned features, bool native_bf16) SG_MUST_USE;
 /* Does what sg_cpu_use_library says; it exists where the build has oneDNN. */
 sg_status sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16) SG_MUST_USE;
@@ -136,14 +148,14 @@ unsigned sg_cpu_library_features(const sg_cpu *c);
 unsigned sg_onednn_features(const sg_cpu *c);
 bool     sg_onednn_native_bf16(const sg_cpu *c);
 
-/* Notes a product of these shapes, whose code the first run would generate. */
-void sg_onednn_prepare_linear(const sg_cpu *c, const sg_linear_args *a);
-void sg_onednn_prepare_conv(const sg_cpu *c, const sg_conv_args *a);
+/* Notes a product that oneDNN is to run, whose code the first run would generate. */
+void sg_onednn_note_linear(const sg_cpu *c, const sg_linear_args *a);
+void sg_onednn_note_conv(const sg_cpu *c, const sg_conv_args *a);
 
-/* Generates the code of all that is noted, by all threads. Returns the memory that all code generated so far takes. */
-size_t sg_onednn_code_bytes(const sg_cpu *c);
+/* Generates the code of all that is noted, by all threads. Returns the memory that all of oneDNN's code takes. */
+size_t sg_onednn_code_bytes(const sg_backend *b);
 
 /* Packs weights for the products noted, by all threads, where they all want one layout and the limit leaves room. */
-void sg_onednn_pack(sg_cpu *c, const sg_tensor *w);
+void sg_onednn_pack(const sg_backend *b, const sg_tensor *w);
 
 #endif

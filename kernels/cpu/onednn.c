@@ -29,7 +29,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { SG_KEPT = 256, SG_FEW_ROWS = 4, SG_MAKERS = 15 };
+enum { SG_KEPT = 256, SG_MAKERS = 15 };
+
+/* What oneDNN reads in of its code, and generates for products, beside what it generates for convolutions: measured. */
+enum { CODE_BYTES = 3 << 20 };
 
 typedef enum plan_arg { ARG_X, ARG_W, ARG_B, ARG_Y, ARG_GATE, ARG_SCRATCH, ARGS } plan_arg;
 
@@ -419,7 +422,7 @@ static bool linear_key(plan_key *k, const sg_linear_args *a)
     k->n[0] = a->x.dim[0];
     k->n[1] = a->x.dim[1];
     k->n[2] = a->w.dim[0];
-    return a->x.dim[0] > SG_FEW_ROWS && a->x.dim[1] > 0;
+    return a->x.dim[0] > SG_THIN && a->x.dim[1] > 0;
 }
 
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
@@ -460,12 +463,12 @@ static bool conv_key(const sg_cpu *c, plan_key *k, const sg_conv_args *a)
     return runs_bf16(c->library, k, &product) || !(c->library->features & SG_CPU_AVX512) || is_steady(a);
 }
 
-static sg_status conv(sg_stream *s, const sg_conv_args *a)
+static sg_status conv(sg_stream *s, const sg_conv_args *a, sg_conv_fn *plain)
 {
     plan_key             k;
     const sg_linear_args product = matmul_of(a);
     const plan *const    p = conv_key(sg_cpu_of(s), &k, a) ? plan_for(sg_cpu_of(s), &k, &product) : NULL;
-    return p ? plan_run(s, p, &product) : sg_cpu_of(s)->library->plain.conv(s, a);
+    return p ? plan_run(s, p, &product) : plain(s, a);
 }
 
 /* What the products of a are multiplied in. */
@@ -477,12 +480,12 @@ static sg_dtype type_of_conv(const sg_cpu *c, const sg_conv_args *a)
     return runs_bf16(c->library, &k, &product) ? SG_BF16 : SG_F32;
 }
 
-static sg_status conv_any_edge(sg_stream *s, const sg_conv_args *a)
+static sg_status conv_any_edge(sg_stream *s, const sg_conv_args *a, sg_conv_fn *plain)
 {
-    return sg_replicates(a) ? sg_conv_replicated(s, a, type_of_conv(sg_cpu_of(s), a), conv) : conv(s, a);
+    return sg_replicates(a) ? sg_conv_replicated(s, a, type_of_conv(sg_cpu_of(s), a), conv, plain) : conv(s, a, plain);
 }
 
-void sg_onednn_prepare_linear(const sg_cpu *c, const sg_linear_args *a)
+void sg_onednn_note_linear(const sg_cpu *c, const sg_linear_args *a)
 {
     plan_key k;
     if (!(c->library->features & SG_CPU_AVX512) || !linear_key(&k, a)) return;
@@ -490,7 +493,7 @@ void sg_onednn_prepare_linear(const sg_cpu *c, const sg_linear_args *a)
     (void)keep(c->library, &k);
 }
 
-static void prepare_conv(const sg_cpu *c, const sg_conv_args *a)
+static void note_conv(const sg_cpu *c, const sg_conv_args *a)
 {
     plan_key             k;
     const sg_linear_args product = matmul_of(a);
@@ -499,19 +502,20 @@ static void prepare_conv(const sg_cpu *c, const sg_conv_args *a)
     (void)keep(c->library, &k);
 }
 
-void sg_onednn_prepare_conv(const sg_cpu *c, const sg_conv_args *a)
+void sg_onednn_note_conv(const sg_cpu *c, const sg_conv_args *a)
 {
     const int64_t frames = sg_replicates(a) ? sg_replicated_frames(a) : a->y.dim[0];
     for (int64_t t = 0; t < a->y.dim[0]; t += frames) {
         const sg_conv_args p = sg_replicates(a) ? sg_replicated_piece(a, t, type_of_conv(c, a)) : *a;
-        prepare_conv(c, &p);
+        note_conv(c, &p);
     }
 }
 
-size_t sg_onednn_code_bytes(const sg_cpu *c)
+size_t sg_onednn_code_bytes(const sg_backend *b)
 {
+    const sg_cpu *const c = b->impl;
     make_all(c->library, c->threads);
-    return c->library->code_bytes;
+    return CODE_BYTES + c->library->code_bytes;
 }
 
 /* Does k's product read a tensor of w's shape and dtype? */
@@ -523,8 +527,9 @@ static bool reads(const plan_key *k, const sg_tensor *w)
 }
 
 /* Layouts differ where products of one shape of weights differ in rows, say. Which of them w is for is not known then. */
-void sg_onednn_pack(sg_cpu *c, const sg_tensor *w)
+void sg_onednn_pack(const sg_backend *b, const sg_tensor *w)
 {
+    sg_cpu *const          c = b->impl;
     const sg_onednn *const o = c->library;
     const plan            *only = NULL;
     sg_status              status;
@@ -556,7 +561,7 @@ sg_status sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16)
     o->features = used;
     o->native_bf16 = native_bf16 && used & SG_CPU_AVX512;
     if (used & SG_CPU_AVX512) c->ops.linear = linear;
-    c->ops.conv = conv_any_edge;
+    c->library_conv = conv_any_edge;
     return SG_OK;
 }
 
@@ -569,7 +574,7 @@ void sg_onednn_close(sg_cpu *c)
     sg_onednn *const o = c->library;
     if (!o) return;
     c->ops.linear = o->plain.linear;
-    c->ops.conv = o->plain.conv;
+    c->library_conv = NULL;
     for (int i = 0; i < o->count; i++) plan_free(o->kept[i]);
     if (o->stream) dnnl_stream_destroy(o->stream);
     if (o->engine) dnnl_engine_destroy(o->engine);

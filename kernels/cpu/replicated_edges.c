@@ -5,6 +5,8 @@
  * gets a column of padding there, and of its result the columns between go to y. */
 #include "cpu.h"
 
+enum { FRAMES = 4 }; /* of a piece, at most */
+
 static int64_t inside(int64_t r, int64_t n) { return r < 0 ? 0 : r < n ? r : n - 1; }
 
 bool sg_replicates(const sg_conv_args *a)
@@ -15,7 +17,7 @@ bool sg_replicates(const sg_conv_args *a)
 int64_t sg_replicated_frames(const sg_conv_args *a)
 {
     const int64_t f = a->y.dim[0];
-    return sg_div_up(f, sg_div_up(f, SG_REPLICATED_FRAMES));
+    return sg_div_up(f, sg_div_up(f, FRAMES));
 }
 
 sg_conv_args sg_replicated_piece(const sg_conv_args *a, int64_t t, sg_dtype type)
@@ -81,7 +83,8 @@ static void copy_with_edges(const sg_cpu *c, sg_tensor y, sg_tensor x, int64_t f
     }
 }
 
-sg_status sg_conv_replicated(sg_stream *s, const sg_conv_args *a, sg_dtype type, sg_conv_fn *conv)
+sg_status sg_conv_replicated(sg_stream *s, const sg_conv_args *a, sg_dtype type, sg_library_conv_fn *conv,
+                             sg_conv_fn *plain)
 {
     sg_cpu *const c = sg_cpu_of(s);
     for (int64_t t = 0; t < a->y.dim[0]; t += sg_replicated_frames(a)) {
@@ -91,7 +94,7 @@ sg_status sg_conv_replicated(sg_stream *s, const sg_conv_args *a, sg_dtype type,
         if (wider) p.y.data = sg_cpu_scratch(c, SG_SLOT_Y, sg_bytes(p.y));
         if (!p.x.data || !p.y.data) return SG_E_MEMORY;
         copy_with_edges(c, p.x, a->x, t * a->stride[0], a->pad[0], a->pad[2]);
-        SG_TRY(conv(s, &p));
+        SG_TRY(conv(s, &p, plain));
         if (wider) SG_TRY(put_columns(s, a, p.y, t));
     }
     return SG_OK;

@@ -9,7 +9,7 @@
 
 #include <omp.h>
 
-enum { SG_BM = 8 * SG_MR, SG_BN = 8 * SG_NR, SG_LDC = SG_BN + 16, SG_THIN = 4, SG_SEGMENTS = 32, SG_PAGE = 4096 };
+enum { SG_BM = 8 * SG_MR, SG_BN = 8 * SG_NR, SG_LDC = SG_BN + 16, SG_SEGMENTS = 32, SG_PAGE = 4096 };
 
 typedef struct matmul {
     const sg_tensor    *x, *y, *w, *b, *gate; /* gate NULL: none */

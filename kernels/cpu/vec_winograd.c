@@ -382,12 +382,15 @@ static sg_status winograd_run(sg_stream *s, const sg_conv_args *a)
     return SG_OK;
 }
 
+/* The one place that chooses how a convolution is computed. */
 static sg_status conv(sg_stream *s, const sg_conv_args *a)
 {
-    return sg_winograd_takes(s, a) ? winograd_run(s, a) : SG_VEC_NAME(conv)(s, a);
+    const sg_cpu *const c = sg_cpu_of(s);
+    if (sg_winograd_takes(c, a)) return winograd_run(s, a);
+    return c->library_conv ? c->library_conv(s, a, SG_VEC_NAME(conv)) : SG_VEC_NAME(conv)(s, a);
 }
 
-static bool conv_twice(const sg_stream *s, const sg_conv_args *a) { return sg_winograd_takes(s, a); }
+static bool conv_twice(const sg_stream *s, const sg_conv_args *a) { return sg_winograd_takes(sg_cpu_of(s), a); }
 
 void SG_VEC_INIT(winograd)(sg_ops *t)
 {

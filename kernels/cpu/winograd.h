@@ -47,10 +47,10 @@ static inline size_t sg_winograd_bytes(const sg_conv_args *a, int threads)
 
 /* Tells whether conv will do it so. It does not where the library multiplies BF16 as such, which is faster. Also tells
  * whether conv reads x at twice its size. */
-static inline bool sg_winograd_takes(const sg_stream *s, const sg_conv_args *a)
+static inline bool sg_winograd_takes(const sg_cpu *c, const sg_conv_args *a)
 {
     const bool bf16 = a->x.dtype == SG_BF16 && a->w.dtype == SG_BF16 && a->w.dim[1] % 2 == 0;
-    return sg_winograd_serves(a) && !(sg_cpu_of(s)->native_bf16 && bf16);
+    return sg_winograd_serves(a) && !(c->native_bf16 && bf16);
 }
 
 #endif

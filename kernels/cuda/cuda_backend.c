@@ -1,11 +1,13 @@
 /* cuda_backend.c - the backend's life: the device found, then the table made of what it has. */
 #include "cuda_memory.h"
+#include "meta.h"
 
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-void sg_cuda_served(const sg_backend *b, char *text, size_t size)
+static void served(const sg_backend *b, char *text, size_t size)
 {
     const sg_cuda *const c = (const sg_cuda *)b->impl;
     sg_dnn_describe(c, text, size);
@@ -180,6 +182,16 @@ static void close_all(sg_cuda *c)
     free(c);
 }
 
+static void close_backend(sg_backend *b)
+{
+    int        was;
+    const bool known = cudaGetDevice(&was) == cudaSuccess;
+    sg_cuda_enter(b);
+    close_all((sg_cuda *)b->impl);
+    if (known) cudaSetDevice(was);
+    cudaGetLastError();
+}
+
 sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
     sg_cuda *const c = (sg_cuda *)calloc(1, sizeof *c);
@@ -195,22 +207,14 @@ sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
     b->ops = &c->ops;
     b->memory = &sg_cuda_memory;
     b->impl = c;
-    b->make_current = sg_cuda_enter;
+    b->call = (sg_backend_calls){.close = close_backend,
+                                 .make_current = sg_cuda_enter,
+                                 .count = sg_plan_count,
+                                 .served = served,
+                                 .packed_bytes = sg_cuda_work_bytes};
     b->dtype = SG_BF16;
     b->values = SG_BF16;
     b->f8 = (c->features & SG_GPU_FP8) != 0;
-    b->host_memory = false;
+    b->threads = o->threads > 0 ? o->threads : omp_get_max_threads();
     return SG_OK;
-}
-
-void sg_cuda_close(sg_backend *b)
-{
-    int was;
-    if (!b->impl) return;
-    const bool known = cudaGetDevice(&was) == cudaSuccess;
-    sg_cuda_enter(b);
-    close_all((sg_cuda *)b->impl);
-    if (known) cudaSetDevice(was);
-    cudaGetLastError();
-    b->impl = NULL;
 }

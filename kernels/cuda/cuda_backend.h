@@ -19,7 +19,7 @@ extern "C" {
  * repacked, come on top where they are larger than 128 MiB. */
 #define SG_CUDA_WORK_BYTES ((size_t)192 << 20)
 
-/* Fills b: name, ops, memory, impl, enter, dtype, values, f8, host_memory, total_bytes, device. total_bytes is what the device
+/* Fills b: name, ops, memory, impl, call, dtype, values, f8, threads, total_bytes, device. total_bytes is what the device
  * has free at that moment, less SG_CUDA_WORK_BYTES. SG_E_UNSUPPORTED: there is no GPU, none that is new enough, or a
  * driver or library is missing or too old; SG_E_MEMORY: the GPU has no room for the backend;
  * SG_E_ARG: o names a device that is not there; SG_E_DEVICE: anything else. After a failure b is as it was.
@@ -33,14 +33,8 @@ sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e) 
 /* Does what sg_backend_touch says: chooses the device and makes its context, which is the calling thread's then. */
 sg_status sg_cuda_touch(int *device, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 
-/* Waits for the device and frees what sg_cuda_open and the ops took. */
-void sg_cuda_close(sg_backend *b);
-
 /* Returns how many bytes the ops hold now. */
 size_t sg_cuda_work_bytes(const sg_backend *b);
-
-/* Does what sg_backend_served says. */
-void sg_cuda_served(const sg_backend *b, char *text, size_t size);
 
 #ifdef __cplusplus
 }

@@ -166,7 +166,7 @@ bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status
 typedef sg_status sg_bias_fn(sg_stream *s, const sg_conv_args *a); /* y = b, or with add y += b */
 bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_bias_fn *put_bias, sg_status *status);
 
-/* As sg_cuda_served. */
+/* As sg_backend_served. */
 void sg_dnn_describe(const sg_cuda *c, char *text, size_t size);
 void sg_dnn_close(sg_cuda *c);
 

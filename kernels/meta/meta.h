@@ -12,8 +12,7 @@ extern "C" {
  * the same pass needs on any device, and here the arithmetic it does. */
 typedef struct sg_plan_totals {
     double            flops;              /* as sg_op_flops has it: 2 per multiply-add */
-    const sg_backend *backend;            /* given: prepares its products on the way; may be NULL */
-    bool              native_bf16;        /* given: BF16 is multiplied as such, not widened */
+    const sg_backend *backend;            /* given: counts the rest, and notes its products; NULL: the rest stays 0 */
     size_t            staged_x, staged_y; /* bytes of the largest operands and results that a product widens */
     size_t            transformed;        /* bytes of the largest tiles that a convolution transforms */
     size_t            attended;           /* bytes of the largest keys and values of an attention, in F32 */
@@ -26,6 +25,14 @@ typedef struct sg_plan_totals {
 double sg_op_flops(const char *op, const void *args);
 
 sg_stream sg_plan_stream(sg_plan_totals *totals);
+
+/* Does what sg_backend_count says, for a backend whose products take their weight, and what they widen, in F32. */
+void sg_plan_count(const sg_backend *b, sg_plan_totals *t, const char *op, const void *args);
+
+/* These are the parts of it: does b multiply such a pair as BF16? A product that does, or that widens x and y. */
+bool sg_plan_bf16(const sg_backend *b, sg_tensor x, sg_tensor w);
+void sg_plan_product(sg_plan_totals *t, sg_tensor y, sg_tensor x, sg_tensor w, bool bf16);
+void sg_plan_raise(size_t *most, size_t v);
 
 /* check runs every op on the wrapped backend and on the oracle from the same inputs, and latches SG_E_MISMATCH at the
  * first op whose error is more than budget.h allows. It works in host memory only. */

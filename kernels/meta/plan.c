@@ -1,10 +1,6 @@
 /* plan.c - the backend that computes nothing and counts. */
 #include "meta.h"
 
-enum { FEW_ROWS = 4 }; /* such products read their weights as they are */
-
-static sg_plan_totals *totals(sg_stream *s) { return s->meta; }
-
 double sg_op_flops(const char *op, const void *args)
 {
     if (strcmp(op, "linear") == 0) {
@@ -26,64 +22,44 @@ double sg_op_flops(const char *op, const void *args)
     return 0;
 }
 
-static size_t widened(sg_tensor t) { return t.dtype == SG_F32 ? 0 : 4 * (size_t)sg_count(t); }
-
-static void raise_to(size_t *most, size_t v)
+void sg_plan_raise(size_t *most, size_t v)
 {
     if (v > *most) *most = v;
 }
 
-/* BF16 pairs of odd depth are products of F32 on a CPU, and so are those of a convolution with a stride. */
-static void count_staging(sg_plan_totals *t, sg_tensor y, sg_tensor x, sg_tensor w, bool strided)
+bool sg_plan_bf16(const sg_backend *b, sg_tensor x, sg_tensor w)
 {
-    const bool as_f32 = (strided || w.dim[1] % 2) && t->backend && t->backend->host_memory;
-    raise_to(&t->weight, 4 * (size_t)sg_count(w));
-    if (t->native_bf16 && x.dtype == SG_BF16 && w.dtype == SG_BF16 && !as_f32) return;
-    raise_to(&t->staged_x, widened(x));
-    raise_to(&t->staged_y, widened(y));
+    return b->dtype == SG_BF16 && x.dtype == SG_BF16 && w.dtype == SG_BF16;
 }
 
-/* x with its edges, as long as a piece of it needs them, and y with two more columns in BF16. */
-static void count_edges(sg_plan_totals *t, const sg_conv_args *a)
+static size_t widened(sg_tensor t) { return t.dtype == SG_F32 ? 0 : 4 * (size_t)sg_count(t); }
+
+void sg_plan_product(sg_plan_totals *t, sg_tensor y, sg_tensor x, sg_tensor w, bool bf16)
 {
-    const int64_t f = a->y.dim[0], frames = sg_div_up(f, sg_div_up(f, SG_REPLICATED_FRAMES));
-    const int64_t down = a->pad[0] + a->pad[1], across = a->pad[2] + a->pad[3];
-    const bool    as_bf16 = t->native_bf16 && a->x.dtype == SG_BF16 && a->w.dtype == SG_BF16;
-    if (a->edge != SG_EDGE_REPLICATE || down + across == 0 || !t->backend || !t->backend->host_memory) return;
-    const int64_t places = ((frames - 1) * a->stride[0] + a->w.dim[2]) * (a->x.dim[1] + down) * (a->x.dim[2] + across);
-    const int64_t out = frames * a->y.dim[1] * (a->y.dim[2] + 2) * a->y.dim[3];
-    raise_to(&t->staged_x, (size_t)(places * a->x.dim[3]) * sg_dtype_size(as_bf16 ? SG_BF16 : SG_F32));
-    if (as_bf16 && a->w.dim[4] > 1) raise_to(&t->staged_y, (size_t)out * sg_dtype_size(a->add ? SG_F32 : a->y.dtype));
+    sg_plan_raise(&t->weight, 4 * (size_t)sg_count(w));
+    if (bf16) return;
+    sg_plan_raise(&t->staged_x, widened(x));
+    sg_plan_raise(&t->staged_y, widened(y));
 }
 
-static sg_status linear(sg_stream *s, const sg_linear_args *a)
+void sg_plan_count(const sg_backend *b, sg_plan_totals *t, const char *op, const void *args)
 {
-    totals(s)->flops += sg_op_flops("linear", a);
-    if (totals(s)->backend) sg_backend_prepare_linear(totals(s)->backend, a);
-    count_staging(totals(s), a->y, a->x, a->w, false);
-    if (a->x.dim[0] <= FEW_ROWS) raise_to(&totals(s)->thin, (size_t)sg_count(a->w));
-    return SG_OK;
-}
-
-static sg_status embed(sg_stream *s, const sg_embed_args *a)
-{
-    raise_to(&totals(s)->table, (size_t)sg_count(a->w));
-    return SG_OK;
-}
-
-static sg_status conv(sg_stream *s, const sg_conv_args *a)
-{
-    sg_plan_totals *const t = totals(s);
-    const size_t          transformed = t->backend ? sg_backend_transform_bytes(t->backend, a) : 0;
-    t->flops += sg_op_flops("conv", a);
-    if (transformed) {
-        raise_to(&t->transformed, transformed);
-        raise_to(&t->weight, 4 * (size_t)sg_backend_packed_numbers(t->backend, &a->w));
-        return SG_OK;
+    if (strcmp(op, "linear") == 0) {
+        const sg_linear_args *const a = args;
+        sg_plan_product(t, a->y, a->x, a->w, sg_plan_bf16(b, a->x, a->w));
+    } else if (strcmp(op, "conv") == 0) {
+        const sg_conv_args *const a = args;
+        sg_plan_product(t, a->y, a->x, a->w, sg_plan_bf16(b, a->x, a->w));
+    } else if (strcmp(op, "attend") == 0) {
+        sg_plan_raise(&t->attended, 2 * sizeof(float) * (size_t)sg_count(((const sg_attend_args *)args)->k));
     }
-    if (t->backend) sg_backend_prepare_conv(t->backend, a);
-    count_staging(t, a->y, a->x, a->w, a->stride[0] * a->stride[1] * a->stride[2] > 1);
-    count_edges(t, a);
+}
+
+static sg_status note(sg_stream *s, const char *op, const void *args)
+{
+    sg_plan_totals *const t = s->meta;
+    t->flops += sg_op_flops(op, args);
+    if (t->backend) sg_backend_count(t->backend, t, op, args);
     return SG_OK;
 }
 
@@ -96,39 +72,13 @@ static bool conv_twice(const sg_stream *s, const sg_conv_args *a)
     return b->ops->conv_twice(&inner, a);
 }
 
-static sg_status attend(sg_stream *s, const sg_attend_args *a)
-{
-    totals(s)->flops += sg_op_flops("attend", a);
-    raise_to(&totals(s)->attended, 2 * sizeof(float) * (size_t)sg_count(a->k));
-    return SG_OK;
-}
-
-static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
-{
-    totals(s)->flops += sg_op_flops("attend_blocks", a);
-    return SG_OK;
-}
-
-#define FREE(op)                                                                                                       \
-    static sg_status op(sg_stream *s, const sg_##op##_args *a)                                                         \
-    {                                                                                                                  \
-        (void)s, (void)a;                                                                                              \
-        return SG_OK;                                                                                                  \
-    }
-FREE(norm)
-FREE(rope)
-FREE(gate_add)
-FREE(add)
-FREE(mul)
-FREE(act)
-FREE(sinusoid)
-FREE(upsample)
-FREE(avg_down)
-FREE(dup_up) FREE(permute) FREE(copy) FREE(strided_copy) FREE(combine) FREE(rgb8) FREE(count_non_finite) FREE(distance)
-    FREE(pool) FREE(self_similarity) FREE(quantise) FREE(score) FREE(select) FREE(tail_bias)
+#define X(op)                                                                                                          \
+    static sg_status op(sg_stream *s, const sg_##op##_args *a) { return note(s, #op, a); }
+SG_OPS(X)
+#undef X
 
 #define X(op) .op = op,
-        static const sg_ops plan_ops = {SG_OPS(X).conv_twice = conv_twice};
+static const sg_ops plan_ops = {SG_OPS(X).conv_twice = conv_twice};
 #undef X
 
 static sg_status transfer(sg_stream *s, void *to, const void *from, size_t bytes)

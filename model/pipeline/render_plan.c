@@ -195,7 +195,7 @@ static bool count_units(void *phase, int done, int total)
 static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *out, sg_plan_totals *t)
 {
     const sg_engine *const engine = render->engine;
-    *t = (sg_plan_totals){.native_bf16 = native_bf16(engine), .backend = engine->backend};
+    *t = (sg_plan_totals){.backend = engine->backend};
     sg_stream s = sg_plan_stream(t);
     snprintf(out->name, sizeof out->name, "%s", phase->name);
     out->number = phase->kind == SG_PHASE_TEXT ? phase->index + 1 : 1;

@@ -77,6 +77,7 @@ static void library_open(ck_level *l, unsigned features, bool native_bf16)
     for (int i = 0; l->there && i < 2; i++) l->there = sg_cpu_use_library(l->cpu[i], features, native_bf16) == SG_OK;
     if (l->there && native_bf16) l->there = l->cpu[0]->native_bf16;
     if (l->there) l->ops = l->cpu[0]->ops;
+    l->changes = " conv ";
 }
 
 /* The plain levels, then what the library puts on top of the highest: all in F32, and BF16 products as such, which a
@@ -87,6 +88,8 @@ static void levels_open(ck_level level[LEVELS], unsigned features)
         const unsigned needs = sg_cpu_levels[i].needs;
         level_open(&level[i], sg_cpu_levels[i].name, (needs & ~features) == 0, features);
         if (level[i].there) sg_cpu_fill(&level[i].ops, needs);
+        for (int k = 0; level[i].there && k < 2; k++)
+            if (sg_cpu_use_library(level[i].cpu[k], SG_CPU_BASE, false) == SG_OK) exit(1); /* it wants AVX2 */
     }
     ck_level *const plain = &level[SG_CPU_LEVELS], *const bf16 = plain + 1;
     level_open(plain, "onednn", true, features);
@@ -115,7 +118,8 @@ static bool wanted(const options *o, const ck_level *l, const ck_op *op)
 
 static bool is_new(const ck_level *l, const ck_level *below, const ck_op *op)
 {
-    if (l->backend) return !l->changes || is_one_of(op->name, l->changes);
+    if (l->changes && is_one_of(op->name, l->changes)) return true;
+    if (l->backend) return !l->changes;
     return !below || op->entry(&l->ops) != op->entry(&below->ops);
 }
 

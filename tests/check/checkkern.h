@@ -76,7 +76,7 @@ typedef struct ck_level {
     sg_ops      ops;
     sg_cpu     *cpu[2];
     sg_backend *backend; /* NULL: cpu serves */
-    const char *changes; /* of a backend's level, the ops to try, each between spaces; NULL: all */
+    const char *changes; /* ops to try, each between spaces: beside new entries; of a backend alone, NULL: all */
     bool        there;
     bool        aligned;    /* tensors begin at multiples of SG_ALIGN, which libraries want */
     bool        may_differ; /* on two threads from one: BF16 convolutions by the library, see onednn.c */

@@ -130,11 +130,23 @@ static void replicated_edges_stand_for_what_is_outside(void **state)
     assert_true(((float *)y.data)[0] == 0 && ((float *)y.data)[1] == 36);
 }
 
+static sg_backend *open_cpu(void)
+{
+    sg_backend *b = NULL;
+    sg_error    e = {0};
+    assert_int_equal(sg_backend_open(&b, &(sg_backend_options){.name = "cpu", .threads = 1}, &e), SG_OK);
+    return b;
+}
+
 /* As long as a library needs x with its edges, a few frames of y at a time. */
 static void plan_counts_copies_with_edges(void **state)
 {
-    const sg_backend cpu = {.host_memory = true}, gpu = {0};
-    sg_plan_totals   totals[3] = {{.backend = &cpu}, {.backend = &cpu, .native_bf16 = true}, {.backend = &gpu}};
+    sg_backend      *cpu = open_cpu();
+    sg_backend       f32 = *cpu, bf16 = *cpu;
+    const sg_backend gpu = {.call.count = sg_plan_count};
+    sg_plan_totals   totals[3] = {{.backend = &f32}, {.backend = &bf16}, {.backend = &gpu}};
+    f32.dtype = SG_F32;
+    bf16.dtype = SG_BF16;
     for (int i = 0; i < 3; i++) {
         sg_stream    s = sg_plan_stream(&totals[i]);
         sg_conv_args a = {
@@ -149,15 +161,19 @@ static void plan_counts_copies_with_edges(void **state)
     assert_int_equal(totals[1].staged_x, piece * sizeof(uint16_t));
     assert_int_equal(totals[1].staged_y, 3 * 8 * 12 * 2 * sizeof(uint16_t)); /* wider by two columns */
     assert_int_equal(totals[2].staged_x, whole);
+    sg_backend_close(&cpu);
 }
 
 /* Which is computed in F32 on a CPU, whatever it multiplies otherwise. */
 static void plan_counts_a_strided_convolution(void **state)
 {
-    const sg_backend cpu = {.host_memory = true}, gpu = {0};
+    sg_backend      *cpu = open_cpu();
+    sg_backend       bf16 = *cpu;
+    const sg_backend gpu = {.call.count = sg_plan_count, .dtype = SG_BF16};
+    bf16.dtype = SG_BF16;
     for (int stride = 1; stride <= 2; stride++)
         for (int i = 0; i < 2; i++) {
-            sg_plan_totals t = {.backend = i ? &gpu : &cpu, .native_bf16 = true};
+            sg_plan_totals t = {.backend = i ? &gpu : &bf16};
             sg_stream      s = sg_plan_stream(&t);
             sg_conv_args   a = {
                   .y = SHAPE(BF16, 1, 8 / stride, 8, 2), .x = SHAPE(BF16, 1, 8, 8, 4), .w = SHAPE(BF16, 2, 4, 1, 1, 1)};
@@ -166,6 +182,7 @@ static void plan_counts_a_strided_convolution(void **state)
             assert_int_equal(t.staged_x, stride > 1 && !i ? 8 * 8 * 4 * sizeof(float) : 0);
             assert_int_equal(t.staged_y, stride > 1 && !i ? 4 * 8 * 2 * sizeof(float) : 0);
         }
+    sg_backend_close(&cpu);
 }
 
 int main(void)

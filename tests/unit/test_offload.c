@@ -107,7 +107,7 @@ static void use_device(sg_engine *g)
     device.memory.unpin = device_unpin;
     device.backend.ops = &device.ops;
     device.backend.memory = &device.memory;
-    device.backend.host_memory = false;
+    device.backend.host_memory = device.backend.process_memory = device.backend.synchronous = false;
     device.backend.impl = device.idle;
     g->backend = &device.backend;
 }

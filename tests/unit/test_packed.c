@@ -1,6 +1,5 @@
 /* test_packed.c - weights that are packed ahead of their products. */
-#include "backend.h"
-#include "op.h"
+#include "meta.h"
 #include "unit.h"
 
 /* Packed bytes alone: scratch is let go. */
@@ -22,7 +21,8 @@ static void weights_packed_ahead_are_those_of_the_product(void **state)
     sg_linear_args a = {.y = {.dtype = SG_F32, .rank = 2, .dim = {16, 32}},
                         .x = {.dtype = SG_F32, .rank = 2, .dim = {16, 64}},
                         .w = {.dtype = SG_F32, .rank = 2, .dim = {32, 64}}};
-    sg_backend_prepare_linear(b, &a);
+    sg_stream      plan = sg_plan_stream(&(sg_plan_totals){.backend = b});
+    sg_linear_(&plan, &a);
     (void)sg_backend_code_bytes(b);
     sg_backend_pack(b, &a.w); /* not loaded: there is nothing to pack */
     assert_int_equal(packed_bytes(b), 0);
