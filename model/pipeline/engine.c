@@ -227,7 +227,7 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     engine->defaults = engine->family->defaults(engine->model);
     engine->defaults.strength = engine->components->frames.step == 0 ? 0.6 : 0.8; /* diffusers' */
     engine->base_bytes =
-        engine->backend->host_memory ? sg_resident_bytes() - o->given_bytes : sg_backend_packed_bytes(engine->backend);
+        engine->backend->process_memory ? sg_resident_bytes() - o->given_bytes : sg_backend_packed_bytes(engine->backend);
     SG_TRY(read_attention(engine, e));
     SG_TRY(read_own_defaults(engine, e));
     SG_TRY(open_preview(engine, o->preview_decoder, e));

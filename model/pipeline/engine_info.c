@@ -105,7 +105,7 @@ sg_model_info sg_engine_info(const sg_engine *engine)
                                        .backend = engine->backend->name,
                                        .threads = engine->backend->threads,
                                        .skips = engine->backend->values != SG_F32,
-                                       .synchronous = engine->backend->host_memory,
+                                       .synchronous = engine->backend->synchronous,
                                        .loras = engine->loras,
                                        .thresholds = engine->tuned.hash};
     if (components->frames.step == 0 && !info.image[SG_IMAGE_FIRST] && components->vae.ops->encode_open)

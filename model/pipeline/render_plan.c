@@ -311,11 +311,11 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     for (int i = 0; i < render->phases; i++) SG_TRY(plan_phase(render, &render->phase[i], &out->phase[i], &t[i]));
     out->chunks = render->chunks;
     out->base = render->engine->base_bytes + sg_backend_code_bytes(render->engine->backend);
-    out->output = render->engine->backend->host_memory
+    out->output = render->engine->backend->process_memory
                       ? render->request->output_bytes + captured_bytes(render) + cache_bytes(render)
                       : 0;
-    out->input = render->engine->backend->host_memory ? input_bytes(render) : 0;
-    out->preview = render->engine->backend->host_memory && sg_preview_bytes(render)
+    out->input = render->engine->backend->process_memory ? input_bytes(render) : 0;
+    out->preview = render->engine->backend->process_memory && sg_preview_bytes(render)
                        ? render->request->preview_bytes + sg_preview_bytes(render)
                        : 0;
     out->available = render->engine->memory_limit ? render->engine->memory_limit : render->engine->backend->total_bytes;

@@ -12,7 +12,7 @@ void sg_stage_end(sg_render *render, sg_stage stage, double start)
 {
     sg_report *const r = render->report;
     r->seconds[stage] += sg_seconds() - start;
-    r->peak_bytes = render->engine->backend->host_memory ? sg_resident_peak() : r->held_bytes;
+    r->peak_bytes = render->engine->backend->process_memory ? sg_resident_peak() : r->held_bytes;
     r->stage_peak[stage] = r->peak_bytes;
 }
 
