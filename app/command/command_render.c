@@ -69,7 +69,7 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
 static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error *e)
 {
     job *j = context;
-    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    SG_TRY(sg_interrupt_check(e));
     if (j->grid.rgb) sg_collage_grid_put(&j->grid, &j->collage, j->clip, rgb);
     return sg_writer_write(j->writer, index, rgb, e);
 }
@@ -136,7 +136,7 @@ static sg_status check_many(const sg_settings *s, const char *output, int64_t co
     if (count > CLIPS_MOST)
         return sg_error_set(e, SG_E_ARG, "--batch %d: %lld clips are more than %d", s->batch, (long long)count,
                             CLIPS_MOST);
-    const char *const alone = s->latents ? "--latents" : strcmp(output, "-") == 0 ? "-o -" : NULL;
+    const char *const alone = s->latents ? "--latents" : sg_output_is_stdout(output) ? "-o -" : NULL;
     if (!alone || count == 1) return SG_OK;
     if (s->batch > 1) return sg_error_set(e, SG_E_ARG, "%s goes with one clip, not with --batch", alone);
     return sg_error_set(e, SG_E_ARG, "%s goes with one prompt, not with %lld", alone, (long long)count);
@@ -230,7 +230,7 @@ static char *output_numbered(const char *path, int index, int count)
 static char *report_numbered(const char *path, int index, int count)
 {
     struct stat st;
-    const bool  stream = !path || strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
+    const bool  stream = !path || sg_output_is_stdout(path) || (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
     return output_numbered(path, index, stream ? 1 : count);
 }
 
@@ -375,7 +375,7 @@ static void say_end(job *j, const char *path, const sg_report *r)
     char took[32];
     sg_duration(took, sizeof took, r->total_seconds);
     if (j->settings->verbose) say_stages(j, r);
-    const char *const name = strcmp(path, "-") == 0 ? "stdout" : path;
+    const char *const name = sg_output_is_stdout(path) ? "stdout" : path;
     if (j->now.request.frames == 1)
         sg_progress_say(j->progress, "%s: image in %s", name, took);
     else
@@ -519,7 +519,7 @@ static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
     const int64_t clips = (int64_t)(prompts->count ? prompts->count : 1) * batch_of(j); /* without prompts: latents */
     size_t        grid_bytes;
     SG_TRY(check_many(j->settings, output, clips, e));
-    if (strcmp(output, "-") == 0 && isatty(STDOUT_FILENO))
+    if (sg_output_is_stdout(output) && isatty(STDOUT_FILENO))
         return sg_error_set(e, SG_E_ARG, "-o - writes video, and stdout is a terminal: send it to a file or a pipe");
     j->clips = (int)clips;
     if (j->settings->grid) SG_TRY(sg_writer_check_ending(j->settings->grid, "--grid", ".png .jpg .jpeg .webp", e));

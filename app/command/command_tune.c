@@ -344,7 +344,7 @@ static void print_trials(const job *j)
 static void say_end(job *j, const char *path)
 {
     const sg_cache_tuned *const f = &j->cached;
-    const char *const           name = strcmp(path, "-") == 0 ? "stdout" : path;
+    const char *const           name = sg_output_is_stdout(path) ? "stdout" : path;
     char                        took[32];
     sg_duration(took, sizeof took, j->seconds);
     if (j->settings->tune_cache) {
@@ -417,7 +417,8 @@ static sg_status write_text(const job *j, sg_thresholds_file *f, const char *pat
 static sg_status write_thresholds(const job *j, const char *path, sg_error *e)
 {
     sg_thresholds_file f = {0}, there = {0};
-    if (strcmp(path, "-") != 0 && sg_thresholds_read(&there, path, &(sg_error){0}) != SG_OK) sg_thresholds_free(&there);
+    if (!sg_output_is_stdout(path) && sg_thresholds_read(&there, path, &(sg_error){0}) != SG_OK)
+        sg_thresholds_free(&there);
     sg_status status = fill_file(j, &f, e);
     join_files(j, &f, &there);
     if (status == SG_OK) status = write_text(j, &f, path, e);
@@ -522,7 +523,7 @@ static sg_status run(job *j, const char *path, sg_error *e)
     SG_TRY(cache ? search_cache(j, e) : look_at_attention(j, e));
     SG_TRY(write_thresholds(j, path, e));
     if (json) SG_TRY(write_report(j, path, e));
-    const bool free_stdout = strcmp(path, "-") != 0 && (!json || strcmp(json, "-") != 0);
+    const bool free_stdout = !sg_output_is_stdout(path) && (!json || !sg_output_is_stdout(json));
     if (free_stdout && cache) print_trials(j);
     if (free_stdout && !cache) print_table(j);
     say_end(j, path);

@@ -208,7 +208,7 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 {
     sg_arm_run *const x = context;
     const double      start = sg_seconds();
-    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    SG_TRY(sg_interrupt_check(e));
     memcpy(x->now->rgb + (size_t)index * frame_bytes(x->now), rgb, frame_bytes(x->now));
     x->aside += sg_seconds() - start;
     return x->writer ? sg_writer_write(x->writer, index, rgb, e) : SG_OK;
@@ -290,7 +290,7 @@ sg_status sg_arm_run_score(const sg_arm_run *x, sg_arm_result *r, sg_error *e)
         const size_t   at = (size_t)i * frame_bytes(r);
         const sg_image frame = {q->width, q->height, r->rgb + at};
         const sg_image of_first = {q->width, q->height, x->arm->rgb + at};
-        if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+        SG_TRY(sg_interrupt_check(e));
         SG_TRY(first ? sg_clip_watch_add(&r->scores.watch[1], &frame, e)
                      : sg_clip_scores_add(&r->scores, &of_first, &frame, e));
     }

@@ -64,7 +64,7 @@ static sg_status check_names(const pair *p, sg_error *e)
 /* The next frame of each, NULL after its last. */
 static sg_status next_frames(const pair *p, const sg_image *frame[2], sg_error *e)
 {
-    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    SG_TRY(sg_interrupt_check(e));
     SG_TRY(sg_clip_reader_next(p->clip[0], &frame[0], e));
     return sg_clip_reader_next(p->clip[1], &frame[1], e);
 }
@@ -169,8 +169,7 @@ static json_t *figures(const pair *p, int clip)
                           "flicker", sg_report_number(f->flicker), "black", f->black, "frozen", f->frozen);
     if (!p->judge) return j;
     const sg_similarity_totals s = sg_clip_similarity_total(&p->similarity[clip]);
-    sg_json_join(&j, json_pack("{s:o, s:o, s:o}", "clipsim", sg_report_number(s.clipsim), "clip_t",
-                               sg_report_number(s.clip_t), "clip_score", sg_report_number(s.clip_score)));
+    sg_json_join(&j, sg_report_similarity(&s));
     return j;
 }
 
@@ -206,7 +205,7 @@ static sg_status run(pair *p, const sg_settings *s, sg_error *e)
     SG_TRY(open_judge(p, s, e));
     SG_TRY(score_all(p, e));
     if (s->json) SG_TRY(save(s->json, p, e));
-    if (!s->json || strcmp(s->json, "-") != 0) print_table(p);
+    if (!s->json || !sg_output_is_stdout(s->json)) print_table(p);
     return SG_OK;
 }
 

@@ -167,10 +167,8 @@ static sg_status write_frames(const sg_comparison *c, const sg_compare_file *f, 
         const uint8_t *const from = on.rgb ? on.rgb : f->picture ? f->picture->rgb : c->rgb[f - c->file];
         if (f == c->side) draw_side(c, &on, i);
         if (f == c->sheet) draw_sheet(c, &on);
-        if (sg_interrupt_asked())
-            status = sg_error_set(e, SG_E_CANCELLED, "interrupted");
-        else
-            status = sg_writer_write(f->writer, i, from + (on.rgb ? 0 : (size_t)i * bytes), e);
+        status = sg_interrupt_check(e);
+        if (status == SG_OK) status = sg_writer_write(f->writer, i, from + (on.rgb ? 0 : (size_t)i * bytes), e);
     }
     free(on.rgb);
     return status;
@@ -207,7 +205,7 @@ static sg_status save_reports(const sg_comparison *c, const char *json, sg_error
 sg_status sg_compare_files_write(sg_comparison *c, const char *json, sg_error *e)
 {
     for (int k = 0; k < c->files; k++) SG_TRY(write_file(c, &c->file[k], e));
-    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    SG_TRY(sg_interrupt_check(e));
     SG_TRY(save_reports(c, json, e));
     c->made = false;
     for (int k = 0; k < c->files; k++) SG_TRY(sg_writer_finish(c->file[k].writer, e));

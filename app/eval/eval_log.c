@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +99,6 @@ sg_status sg_eval_log_open(sg_eval_log *l, const char *folder, const sg_rank *r,
     if (r->size > 1) snprintf(number, sizeof number, "-%d", r->rank);
     snprintf(l->path, sizeof l->path, "%s/results%s.jsonl", folder, number);
     SG_TRY(sg_output_file_check(l->path, "--out", e));
-    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files fails the write, not the process */
     l->fd = open(l->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (l->fd < 0) return failed(l, "cannot be opened", e);
     if (flock(l->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)

@@ -7,6 +7,7 @@
 #include "json_input.h"
 #include "option_rules.h"
 #include "report_settings.h"
+#include "setup.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -132,10 +133,8 @@ static void note(differences *d, const char *name, const json_t *there, const js
 
 static bool for_people(const char *name)
 {
-    static const char *const names[] = {"device", "prompts.file", "command", "clip.name", "program", "threads"};
-    size_t                   i = 0;
-    while (i < sizeof names / sizeof *names && strcmp(name, names[i]) != 0) i++;
-    return i < sizeof names / sizeof *names;
+    static const char *const names[] = {"device", "prompts.file", "command", "clip.name", "program", "threads", NULL};
+    return names[sg_setup_place(name, names)];
 }
 
 /* To the 15 digits that a report has. */

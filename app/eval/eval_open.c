@@ -8,7 +8,6 @@
 #include "eval_pictures.h"
 #include "eval_report.h"
 #include "eval_similarity.h"
-#include "notices.h"
 #include "writer.h"
 
 #include <errno.h>

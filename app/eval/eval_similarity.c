@@ -11,7 +11,6 @@
 #include "json_build.h"
 #include "setup.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +47,7 @@ static sg_status watch(sg_clip_similarity *g, const char *path, sg_error *e)
     if (status == SG_OK) status = sg_clip_reader_next(reader, &frame, e);
     if (status == SG_OK && !frame) status = sg_error_set(e, SG_E_FORMAT, "%s: has no frames", path);
     while (status == SG_OK && frame) {
-        if (sg_interrupt_asked()) status = sg_error_set(e, SG_E_CANCELLED, "interrupted");
+        status = sg_interrupt_check(e);
         if (status == SG_OK) status = sg_clip_similarity_add(g, frame, e);
         if (status == SG_OK) status = sg_clip_reader_next(reader, &frame, e);
     }
@@ -71,9 +70,8 @@ static sg_status measure(work *k, const sg_eval_clip *c, sg_similarity_totals *o
 static sg_status log_scores(const work *k, const sg_eval_clip *c, const sg_similarity_totals *s, sg_error *e)
 {
     json_t *line = sg_eval_line(c->name, c->arm, c->prompt, c->clip, "scored", c->text);
-    sg_json_join(&line, json_pack("{s:o, s:o, s:o, s:i}", "clipsim", sg_report_number(s->clipsim), "clip_t",
-                                  sg_report_number(s->clip_t), "clip_score", sg_report_number(s->clip_score),
-                                  "cut_tokens", k->cut));
+    sg_json_join(&line, sg_report_similarity(s));
+    sg_json_set(&line, "cut_tokens", json_integer(k->cut));
     return sg_eval_log_add(&k->v->log, line, e);
 }
 

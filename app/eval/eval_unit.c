@@ -1,13 +1,11 @@
 /* eval_unit.c - one clip of one prompt by all arms. The first arm's frames are what the others are compared with: they
  * stay in memory, and in a file until the unit is done, so that a run that goes on need not render them again. Where
  * that file is missing or damaged the first arm is rendered once more, which changes neither its clip nor its line. */
-#include "backend.h"
 #include "base/text.h"
 #include "collage.h"
 #include "eval.h"
 #include "eval_files.h"
 #include "eval_pictures.h"
-#include "eval_results.h"
 #include "json_build.h"
 #include "notices.h"
 #include "report_settings.h"

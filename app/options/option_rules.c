@@ -1,6 +1,7 @@
 /* option_rules.c - see option_rules.h. Runs before anything is opened. */
 #include "option_rules.h"
 #include "base/number.h"
+#include "base/output_file.h"
 #include "base/text.h"
 #include "engine.h"
 #include "option_table.h"
@@ -165,9 +166,7 @@ bool sg_options_capture(const char *text, int *layer, int *step, const char **fi
     int *const number[] = {layer, step};
     for (int i = 0; i < 2; i++) {
         const size_t n = strcspn(text, ":");
-        int64_t      v;
-        if (!text[n] || !sg_number_int(text, n, 0, MOST_NUMBER, &v)) return false;
-        *number[i] = (int)v;
+        if (!text[n] || !sg_number_small(text, n, 0, MOST_NUMBER, number[i])) return false;
         text += n + 1;
     }
     *file = text;
@@ -193,7 +192,7 @@ sg_status sg_options_check(const sg_settings *s, sg_error *e)
     if (s->command == SG_COMMAND_BENCH)
         return sg_error_set(e, SG_E_ARG, "bench needs a subcommand: bench step, bench attention or bench cold");
     SG_TRY(check_pairs(s, e));
-    if (s->json && s->output && strcmp(s->json, "-") == 0 && strcmp(s->output, "-") == 0)
+    if (s->json && s->output && sg_output_is_stdout(s->json) && sg_output_is_stdout(s->output))
         return sg_error_set(e, SG_E_ARG, "--json and --output cannot both go to stdout");
     if (given(s, "offload", "on") && (given(s, "backend", "cpu") || given(s, "backend", "ref")))
         return sg_error_set(e, SG_E_ARG, "--offload on has no effect with --backend %s", s->backend);

@@ -84,20 +84,6 @@ static sg_status refuse(const sg_option *o, const char *text, sg_error *e, const
                         strlen(text) > SHOWN ? "..." : "", wanted);
 }
 
-static bool read_int(const char *text, size_t n, const sg_option *o, int *out)
-{
-    int64_t v;
-    if (!sg_number_int(text, n, (int64_t)o->lo, (int64_t)o->hi, &v)) return false;
-    *out = (int)v;
-    return true;
-}
-
-static bool read_size(const char *text, const sg_option *o, int out[2])
-{
-    const size_t n = strcspn(text, "xX*");
-    return text[n] && read_int(text, n, o, &out[0]) && read_int(text + n + 1, strlen(text + n + 1), o, &out[1]);
-}
-
 /* A number, then perhaps a unit: K or k, Ki, KB, KiB; M, G and T in the same ways; or B alone. */
 static bool read_bytes(const char *text, size_t *out)
 {
@@ -144,7 +130,7 @@ static sg_status set(sg_settings *s, const sg_option *o, const char *text, sg_er
         return SG_OK;
     case SG_OPTION_CHOICE: return set_choice(o, text, at, e);
     case SG_OPTION_INT:
-        if (read_int(text, n, o, at)) return SG_OK;
+        if (sg_number_small(text, n, (int)o->lo, (int)o->hi, at)) return SG_OK;
         return refuse(o, text, e, "a whole number from %.0f to %.0f", o->lo, o->hi);
     case SG_OPTION_INT64:
         if (sg_number_int(text, n, INT64_MIN, INT64_MAX, at)) return SG_OK;
@@ -153,7 +139,7 @@ static sg_status set(sg_settings *s, const sg_option *o, const char *text, sg_er
         if (sg_number_real(text, n, o->lo, o->hi, at)) return SG_OK;
         return refuse(o, text, e, "a number from %g to %g", o->lo, o->hi);
     case SG_OPTION_SIZE:
-        if (read_size(text, o, at)) return SG_OK;
+        if (sg_number_pair(text, "xX*", (int)o->lo, (int)o->hi, at)) return SG_OK;
         return refuse(o, text, e, "a width and a height up to %.0f, as in 832x480", o->hi);
     case SG_OPTION_BYTES:
         if (read_bytes(text, at)) return SG_OK;

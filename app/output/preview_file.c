@@ -86,20 +86,6 @@ static sg_status write_strip(const sg_preview_file *f, sg_error *e)
     return status;
 }
 
-static sg_status write_clip(const sg_preview_file *f, sg_error *e)
-{
-    const sg_preview *const p = &f->now.p;
-    const sg_clip           clip = clip_of(f->path, f->request, p);
-    const size_t            frame = sg_image_bytes(p->width, p->height);
-    sg_writer              *writer = NULL;
-    sg_status               status = sg_writer_open(&writer, &clip, e);
-    for (int i = 0; i < p->frames && status == SG_OK; i++)
-        status = sg_writer_write(writer, i, p->rgb + (size_t)i * frame, e);
-    if (status == SG_OK) status = sg_writer_finish(writer, e);
-    sg_writer_close(&writer);
-    return status;
-}
-
 static void *write_previews(void *context)
 {
     sg_preview_file *const f = context;
@@ -113,12 +99,23 @@ static void *write_previews(void *context)
         f->next = written;
         f->waits = false;
         pthread_mutex_unlock(&f->mutex);
-        (void)(is_strip(f->path) ? write_strip(f, &e) : write_clip(f, &e));
+        const sg_clip   clip = clip_of(f->path, f->request, &f->now.p);
+        const sg_status status = is_strip(f->path) ? write_strip(f, &e) : sg_writer_save(&clip, f->now.p.rgb, &e);
+        (void)status; /* e has it */
         pthread_mutex_lock(&f->mutex);
         f->error = e;
     }
     pthread_mutex_unlock(&f->mutex);
     return NULL;
+}
+
+static void free_file(sg_preview_file *f)
+{
+    pthread_cond_destroy(&f->changed);
+    pthread_mutex_destroy(&f->mutex);
+    free(f->next.rgb);
+    free(f->now.rgb);
+    free(f);
 }
 
 sg_status sg_preview_file_open(sg_preview_file **out, const char *path, const sg_request *r, sg_error *e)
@@ -131,9 +128,7 @@ sg_status sg_preview_file_open(sg_preview_file **out, const char *path, const sg
     pthread_cond_init(&f->changed, NULL);
     const int failure = sg_thread_start(&f->thread, write_previews, f);
     if (!failure) return SG_OK;
-    pthread_cond_destroy(&f->changed);
-    pthread_mutex_destroy(&f->mutex);
-    free(f);
+    free_file(f);
     *out = NULL;
     return sg_error_set(e, SG_E_MEMORY, "--preview: no thread for writing: %s", strerror(failure));
 }
@@ -173,10 +168,6 @@ void sg_preview_file_close(sg_preview_file **file, bool all, sg_error *e)
     pthread_mutex_unlock(&f->mutex);
     pthread_join(f->thread, NULL);
     (void)sg_error_copy(e, &f->error);
-    pthread_cond_destroy(&f->changed);
-    pthread_mutex_destroy(&f->mutex);
-    free(f->next.rgb);
-    free(f->now.rgb);
-    free(f);
+    free_file(f);
     *file = NULL;
 }

@@ -58,7 +58,7 @@ static bool has_one_of(const char *path, const char *endings)
 
 static const sg_writer_type *find_type(const char *path)
 {
-    if (strcmp(path, "-") == 0) return &sg_writer_y4m;
+    if (sg_output_is_stdout(path)) return &sg_writer_y4m;
     for (int i = 0; i < TYPES; i++)
         if (has_one_of(path, types[i]->endings)) return types[i];
     return NULL;
@@ -289,6 +289,18 @@ void sg_writer_close(sg_writer **writer)
     *writer = NULL;
 }
 
+sg_status sg_writer_save(const sg_clip *clip, const uint8_t *rgb, sg_error *e)
+{
+    const size_t frame = sg_image_bytes(clip->width, clip->height);
+    sg_writer   *s = NULL;
+    sg_status    status = sg_writer_open(&s, clip, e);
+    for (int i = 0; i < clip->frames && status == SG_OK; i++)
+        status = sg_writer_write(s, i, rgb + (size_t)i * frame, e);
+    if (status == SG_OK) status = sg_writer_finish(s, e);
+    sg_writer_close(&s);
+    return status;
+}
+
 sg_status sg_writer_save_picture(const char *path, const sg_image *picture, const char *settings, sg_error *e)
 {
     const sg_clip clip = {.path = path,
@@ -298,12 +310,7 @@ sg_status sg_writer_save_picture(const char *path, const sg_image *picture, cons
                           .fps = 1,
                           .settings = settings,
                           .literal = true};
-    sg_writer    *s = NULL;
-    sg_status     status = sg_writer_open(&s, &clip, e);
-    if (status == SG_OK) status = sg_writer_write(s, 0, picture->rgb, e);
-    if (status == SG_OK) status = sg_writer_finish(s, e);
-    sg_writer_close(&s);
-    return status;
+    return sg_writer_save(&clip, picture->rgb, e);
 }
 
 static sg_status read_settings(const char *path, const sg_map *file, char **out, sg_error *e)

@@ -119,8 +119,10 @@ sg_status sg_writer_finish(sg_writer *s, sg_error *e) SG_MUST_USE;
 /* Closes it. Unless it was finished, nothing remains. */
 void sg_writer_close(sg_writer **s);
 
-/* Writes one picture in the format of its name's ending, which has its name when it is whole. settings are as
- * sg_clip's. */
+/* Writes a whole clip, rgb [frames, height, width, 3]. It has its name when it is whole. */
+sg_status sg_writer_save(const sg_clip *clip, const uint8_t *rgb, sg_error *e) SG_MUST_USE;
+
+/* Does the same with one picture. settings are as sg_clip's. */
 sg_status sg_writer_save_picture(const char *path, const sg_image *picture, const char *settings,
                                  sg_error *e) SG_MUST_USE;
 

@@ -289,12 +289,16 @@ const sg_writer_type sg_writer_mp4 = {
 
 /* ---- Matroska ---- */
 
+static sg_status check_encoder(const char *container, const char *encoder, const char *instead, sg_error *e)
+{
+    if (avcodec_find_encoder_by_name(encoder)) return SG_OK;
+    return sg_error_set(e, SG_E_UNSUPPORTED, "%s: this FFmpeg has no %s encoder; use %s", container, encoder, instead);
+}
+
 static sg_status mkv_check(const sg_clip *clip, sg_error *e)
 {
     (void)clip;
-    if (avcodec_find_encoder_by_name("ffv1")) return SG_OK;
-    return sg_error_set(e, SG_E_UNSUPPORTED,
-                        "MKV: this FFmpeg has no FFV1 encoder; use .png, which loses nothing either");
+    return check_encoder("MKV", "ffv1", ".png, which loses nothing either", e);
 }
 
 static sg_status mkv_open(void *context, const sg_clip *clip, sg_output_file *file, sg_error *e)
@@ -339,9 +343,7 @@ enum { QUALITY = 90, RIFF_HEAD = 12, CHUNK_HEAD = 8, MAX_SETTINGS = 16 << 20 };
 static sg_status webp_check(const sg_clip *clip, sg_error *e)
 {
     (void)clip;
-    if (avcodec_find_encoder_by_name(WEBP_ENCODER)) return SG_OK;
-    return sg_error_set(e, SG_E_UNSUPPORTED,
-                        "WebP: this FFmpeg has no " WEBP_ENCODER " encoder; use .mkv, .y4m or .png");
+    return check_encoder("WebP", WEBP_ENCODER, ".mkv, .y4m or .png", e);
 }
 
 static sg_status webp_open(void *context, const sg_clip *clip, sg_output_file *file, sg_error *e)

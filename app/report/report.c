@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "json_build.h"
 #include "json_input.h"
+#include "progress.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -39,6 +40,12 @@ json_t *sg_report_summary(const sg_summary *s)
                      "p5", sg_report_number(s->p5));
 }
 
+json_t *sg_report_similarity(const sg_similarity_totals *s)
+{
+    return json_pack("{s:o, s:o, s:o}", "clipsim", sg_report_number(s->clipsim), "clip_t", sg_report_number(s->clip_t),
+                     "clip_score", sg_report_number(s->clip_score));
+}
+
 /* Each phase is under its name; the second text encoder's is "text_2". */
 json_t *sg_report_plan(const sg_plan *p)
 {
@@ -62,15 +69,13 @@ json_t *sg_report_plan(const sg_plan *p)
     return j;
 }
 
-static const char *const stage_keys[SG_STAGES] = {"load", "text", "encode", "denoise", "decode"};
-
 /* Bytes are the most from the start of the process to the end of each stage. */
 static void add_stages(json_t **j, const sg_report *r)
 {
     json_t *seconds = json_pack("{s:f}", "total", r->total_seconds), *bytes = json_object();
     for (int i = 0; i < SG_STAGES; i++) {
-        sg_json_set(&seconds, stage_keys[i], json_real(r->seconds[i]));
-        sg_json_set(&bytes, stage_keys[i], json_integer((json_int_t)r->stage_peak[i]));
+        sg_json_set(&seconds, sg_stage_keys[i], json_real(r->seconds[i]));
+        sg_json_set(&bytes, sg_stage_keys[i], json_integer((json_int_t)r->stage_peak[i]));
     }
     sg_json_set(j, "seconds", seconds);
     sg_json_set(j, "stage_peak_bytes", bytes);

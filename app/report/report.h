@@ -2,6 +2,7 @@
 #ifndef SG_REPORT_H
 #define SG_REPORT_H
 
+#include "clip_similarity.h"
 #include "engine.h"
 #include "interval.h"
 #include "metrics.h"
@@ -27,6 +28,9 @@ json_t *sg_report_number(double v);
 /* These return {mean, low, high} and {mean, minimum, p5}. */
 json_t *sg_report_interval(const sg_interval *v);
 json_t *sg_report_summary(const sg_summary *s);
+
+/* Returns {clipsim, clip_t, clip_score}. */
+json_t *sg_report_similarity(const sg_similarity_totals *s);
 
 /* Returns bytes and work of each phase, under its name, and of the whole. */
 json_t *sg_report_plan(const sg_plan *p);

@@ -4,7 +4,6 @@
 #include "base/text.h"
 #include "clip_reader.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { MAX_HEADER = 1024, MAX_FRAME_HEADER = 256 }; /* bytes */
@@ -44,9 +43,8 @@ static size_t number(const char *text)
 /* Of "30000:1001". */
 static double period(const char *rate)
 {
-    int  frames = 0, seconds = 0;
-    char tail;
-    return sscanf(rate, "%6d:%6d%c", &frames, &seconds, &tail) == 2 && frames > 0 ? (double)seconds / frames : 0;
+    int of[2]; /* frames, seconds */
+    return sg_number_pair(rate, ":", 1, 999999, of) ? (double)of[1] / of[0] : 0;
 }
 
 static sg_status refuse(const state *s, const char *word, const char *why, sg_error *e)

@@ -69,3 +69,5 @@ void sg_interrupt_fill_streams(void)
 }
 
 bool sg_interrupt_asked(void) { return asked != 0; }
+
+sg_status sg_interrupt_check(sg_error *e) { return asked ? sg_error_set(e, SG_E_CANCELLED, "interrupted") : SG_OK; }

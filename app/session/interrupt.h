@@ -4,6 +4,8 @@
 #ifndef SG_INTERRUPT_H
 #define SG_INTERRUPT_H
 
+#include "status.h"
+
 #include <stdbool.h>
 
 /* Catches SIGINT, SIGTERM, SIGHUP, and SIGBUS of mapped files. Makes writes to closed pipes, and beyond the limit of
@@ -15,6 +17,9 @@ void sg_interrupt_catch(void);
 void sg_interrupt_fill_streams(void);
 
 bool sg_interrupt_asked(void);
+
+/* Returns SG_E_CANCELLED where it was. */
+sg_status sg_interrupt_check(sg_error *e) SG_MUST_USE;
 
 /* From now on the first Ctrl-C is answered at once on stderr: "stopping after this step; again to quit". On a terminal
  * the line that the cursor is in goes. */

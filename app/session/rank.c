@@ -34,18 +34,10 @@ static const char *variable(const char *name)
     return value && *value ? value : NULL;
 }
 
-static bool read_number(int *out, const char *text, size_t n, int lo, int hi)
-{
-    int64_t x;
-    if (!sg_number_int(text, n, lo, hi, &x)) return false;
-    *out = (int)x;
-    return true;
-}
-
 static sg_status read_variable(int *out, const char *name, int lo, int hi, sg_error *e)
 {
     const char *const value = variable(name);
-    if (read_number(out, value, strlen(value), lo, hi)) return SG_OK;
+    if (sg_number_small(value, strlen(value), lo, hi, out)) return SG_OK;
     return sg_error_set(e, SG_E_ARG, "%s should be a whole number from %d to %d, is '%s'", name, lo, hi,
                         sg_show(value));
 }
@@ -103,14 +95,13 @@ sg_status sg_rank_find(sg_rank *out, const char *shard, sg_error *e)
     if (out->size > 1)
         return sg_error_set(e, SG_E_ARG, "--shard goes without a launcher of several, and %s says this is one of %d",
                             out->from, out->size);
-    const size_t n = strcspn(shard, "/");
-    int          i = 0;
-    if (!shard[n] || !read_number(&out->size, shard + n + 1, strlen(shard + n + 1), 1, SG_RANKS_MAX) ||
-        !read_number(&i, shard, n, 1, out->size))
+    int part[2]; /* I and N */
+    if (!sg_number_pair(shard, "/", 1, SG_RANKS_MAX, part) || part[0] > part[1])
         return sg_error_set(e, SG_E_ARG,
                             "--shard: '%s' is not I/N, the I-th of N parts: 1/4, 2/4, 3/4 and 4/4 are a whole",
                             sg_show(shard));
-    out->rank = i - 1;
+    out->rank = part[0] - 1;
+    out->size = part[1];
     out->from = "--shard";
     return SG_OK;
 }

@@ -75,7 +75,7 @@ static sg_status read_frames(sg_video_input *v, const sg_engine *engine, const s
     SG_TRY(append(v, &p, r, fit, ROUNDING, e));
     while (p.frames < r->frames) {
         const sg_image *frame;
-        if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+        SG_TRY(sg_interrupt_check(e));
         SG_TRY(sg_clip_reader_next(v->reader, &frame, e));
         if (!frame) break;
         const double shown = v->reader->last.time, time = shown >= 0 ? shown : (v->reader->count - 1.0) / r->fps;

@@ -33,6 +33,22 @@ bool sg_number_int(const char *text, size_t n, int64_t lo, int64_t hi, int64_t *
     return true;
 }
 
+bool sg_number_small(const char *text, size_t n, int lo, int hi, int *out)
+{
+    int64_t v;
+    if (!sg_number_int(text, n, lo, hi, &v)) return false;
+    *out = (int)v;
+    return true;
+}
+
+bool sg_number_pair(const char *text, const char *between, int lo, int hi, int out[2])
+{
+    const size_t      n = strcspn(text, between);
+    const char *const second = text + n + 1;
+    return text[n] && sg_number_small(text, n, lo, hi, &out[0]) &&
+           sg_number_small(second, strlen(second), lo, hi, &out[1]);
+}
+
 static bool is_real(const char *text, size_t n)
 {
     size_t       i = sign(text, n, 0);

@@ -13,6 +13,10 @@ enum { SG_NUMBER_MAX = 127 }; /* bytes of a real at most; a longer one is refuse
 /* Reads a whole number from lo to hi. Returns false, with *out as it was, where text[n] is none. */
 bool sg_number_int(const char *text, size_t n, int64_t lo, int64_t hi, int64_t *out);
 
+/* Reads the same as an int, and two of them with one of the characters `between` between them, as in 832x480. */
+bool sg_number_small(const char *text, size_t n, int lo, int hi, int *out);
+bool sg_number_pair(const char *text, const char *between, int lo, int hi, int out[2]);
+
 /* Reads a finite number from lo to hi, as the nearest double to what is written. Returns false, with *out as it was,
  * where text[n] is none. */
 bool sg_number_real(const char *text, size_t n, double lo, double hi, double *out);

@@ -140,11 +140,13 @@ static sg_status find_target(char **name, struct stat *old, const char *path, co
     return sg_error_set(e, SG_E_FILE, "%s: %s leads to a file that has no name any more", what, path);
 }
 
+bool sg_output_is_stdout(const char *path) { return strcmp(path, "-") == 0; }
+
 sg_status sg_output_file_check(const char *path, const char *what, sg_error *e)
 {
     struct stat old;
     char       *name;
-    if (strcmp(path, "-") == 0) return SG_OK;
+    if (sg_output_is_stdout(path)) return SG_OK;
     SG_TRY(find_target(&name, &old, path, what, e));
     const bool      in_place = old.st_mode && !S_ISREG(old.st_mode);
     const sg_status status = in_place ? SG_OK : check_folder(name, what, e);
@@ -156,7 +158,7 @@ sg_status sg_output_file_check(const char *path, const char *what, sg_error *e)
 static bool find_place(const char *output, char **path, struct stat *folder)
 {
     struct stat st;
-    if (strcmp(output, "-") == 0 || (stat(output, &st) == 0 && !S_ISREG(st.st_mode))) return false;
+    if (sg_output_is_stdout(output) || (stat(output, &st) == 0 && !S_ISREG(st.st_mode))) return false;
     *path = behind_links(output);
     char *const in = *path ? sg_path_folder(*path) : NULL;
     const bool  found = in && stat(in, folder) == 0;
@@ -272,7 +274,7 @@ sg_status sg_output_file_open(sg_output_file **out, const char *path, sg_error *
     *out = NULL;
     sg_output_file *f = node();
     if (!f) return sg_error_memory(e, path);
-    const sg_status status = strcmp(path, "-") == 0 ? open_stdout(f, e) : open_named(f, path, e);
+    const sg_status status = sg_output_is_stdout(path) ? open_stdout(f, e) : open_named(f, path, e);
     if (status != SG_OK)
         sg_output_file_discard(&f);
     else

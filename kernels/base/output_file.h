@@ -23,6 +23,9 @@
 
 typedef struct sg_output_file sg_output_file;
 
+/* Tells whether path is "-". */
+bool sg_output_is_stdout(const char *path);
+
 /* Checks whether path would do: what it leads to has a folder that is there and writable, is no folder itself, and its
  * name is not too long. Writes nothing. Returns SG_E_FILE otherwise; `what` names the option in the message. */
 sg_status sg_output_file_check(const char *path, const char *what, sg_error *e) SG_MUST_USE;

@@ -82,14 +82,12 @@ static sg_status set_whole(int64_t *out, const char *name, const char *value, in
 
 static sg_status set_size(sg_prompt *p, const char *name, const char *value, sg_error *e)
 {
-    const size_t      n = strcspn(value, "xX*");
-    const char *const height = value[n] ? value + n + 1 : value + n;
-    int64_t           x, y;
-    if (!sg_number_int(value, n, 1, MAX_PIXELS, &x) || !sg_number_int(height, strlen(height), 1, MAX_PIXELS, &y))
+    int size[2];
+    if (!sg_number_pair(value, "xX*", 1, MAX_PIXELS, size))
         return sg_error_set(e, SG_E_ARG, "%s should be WxH, each from 1 to %d, is '%s'", sg_show(name), MAX_PIXELS,
                             sg_show(value));
-    p->width = (int)x;
-    p->height = (int)y;
+    p->width = size[0];
+    p->height = size[1];
     return SG_OK;
 }
 

@@ -283,6 +283,21 @@ static void whole_numbers(void **state)
     assert_int_equal(v, 12);
 }
 
+static void pairs_of_numbers(void **state)
+{
+    static const char *const bad[] = {"",         "832",   "832x",     "x480",   "832x480x2",
+                                      "832 x480", "0x480", "832x1001", "832:480"};
+    int                      of[2] = {-77, -77};
+    (void)state;
+    assert_true(sg_number_pair("832x480", "xX*", 1, 1000, of));
+    assert_true(of[0] == 832 && of[1] == 480);
+    assert_true(sg_number_pair("7*+8", "xX*", 1, 1000, of));
+    assert_true(of[0] == 7 && of[1] == 8);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (sg_number_pair(bad[i], "xX*", 1, 1000, of)) fail_msg("'%s' is accepted", bad[i]);
+    assert_false(sg_number_small("4294967297", 10, 0, INT32_MAX, of)); /* which is no int */
+}
+
 static void real_numbers(void **state)
 {
     static const struct {
@@ -466,6 +481,7 @@ int main(void)
         cmocka_unit_test(bad_bytes_are_refused),
         cmocka_unit_test(kinds_of_characters),
         cmocka_unit_test(whole_numbers),
+        cmocka_unit_test(pairs_of_numbers),
         cmocka_unit_test(real_numbers),
         cmocka_unit_test(the_locale_changes_no_number),
         cmocka_unit_test(paths_come_apart),
