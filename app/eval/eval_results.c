@@ -13,7 +13,6 @@
 #include <limits.h>
 #include <math.h>
 #include <regex.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,21 +39,9 @@ bool sg_eval_path_stays(const char *path)
 
 /* ---- one line ---- */
 
-typedef struct reader {
-    const char *file;
-    int         line;
-    sg_error   *e;
-} reader;
-
-static sg_status wrong(const reader *r, const char *key, const char *fmt, ...) SG_PRINTF(3, 4);
-static sg_status wrong(const reader *r, const char *key, const char *fmt, ...)
+static sg_status wrong(sg_error *e, const char *key, const char *why)
 {
-    char    why[256];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(why, sizeof why, fmt, args);
-    va_end(args);
-    return sg_error_set(r->e, SG_E_FORMAT, "%s: line %d: %s%s%s", r->file, r->line, key, *key ? " " : "", why);
+    return sg_error_set(e, SG_E_FORMAT, "%s %s", key, why);
 }
 
 /* What is null is not there. */
@@ -65,8 +52,7 @@ static json_t *member(const json_t *j, const char *key)
 }
 
 /* A path "a.b" has the object a, or NULL where it is not there, and the key "b"; another is a key of the line. */
-static sg_status find_holder(const reader *r, const json_t *line, const char *path, const json_t **holder,
-                             const char **key)
+static sg_status find_holder(const json_t *line, const char *path, const json_t **holder, const char **key, sg_error *e)
 {
     const char *const dot = strchr(path, '.');
     char              name[32];
@@ -76,19 +62,20 @@ static sg_status find_holder(const reader *r, const json_t *line, const char *pa
     snprintf(name, sizeof name, "%.*s", (int)(dot - path), path);
     *holder = member(line, name);
     *key = dot + 1;
-    return !*holder || json_is_object(*holder) ? SG_OK : wrong(r, name, "should be an object");
+    return !*holder || json_is_object(*holder) ? SG_OK : wrong(e, name, "should be an object");
 }
 
-static sg_status read_whole(const reader *r, const json_t *v, const char *key, int64_t lo, int64_t hi, int64_t *out)
+static sg_status read_whole(const json_t *v, const char *key, int64_t lo, int64_t hi, int64_t *out, sg_error *e)
 {
-    if (!v) return wrong(r, key, "is missing");
+    if (!v) return wrong(e, key, "is missing");
     if (!json_is_integer(v) || json_integer_value(v) < lo || json_integer_value(v) > hi)
-        return wrong(r, key, "should be a whole number from %lld to %lld", (long long)lo, (long long)hi);
+        return sg_error_set(e, SG_E_FORMAT, "%s should be a whole number from %lld to %lld", key, (long long)lo,
+                            (long long)hi);
     *out = json_integer_value(v);
     return SG_OK;
 }
 
-static sg_status read_place(const reader *r, const json_t *j, sg_eval_clip *c)
+static sg_status read_place(const json_t *j, sg_eval_clip *c, sg_error *e)
 {
     const struct {
         const char *key;
@@ -101,15 +88,15 @@ static sg_status read_place(const reader *r, const json_t *j, sg_eval_clip *c)
     json_t *const     seed = member(j, "seed");
     for (size_t i = 0; i < sizeof place / sizeof *place; i++) {
         int64_t v = 0;
-        SG_TRY(read_whole(r, member(j, place[i].key), place[i].key, place[i].lo, place[i].hi, &v));
+        SG_TRY(read_whole(member(j, place[i].key), place[i].key, place[i].lo, place[i].hi, &v, e));
         *place[i].to = (int)v;
     }
     if (!status || (strcmp(status, "done") != 0 && strcmp(status, "failed") != 0 && strcmp(status, "scored") != 0))
-        return wrong(r, "status", "should be \"done\", \"failed\" or \"scored\"");
+        return wrong(e, "status", "should be \"done\", \"failed\" or \"scored\"");
     c->done = *status == 'd';
     c->scored = *status == 's';
     c->seed = -1;
-    return seed ? read_whole(r, seed, "seed", 0, INT64_MAX, &c->seed) : SG_OK;
+    return seed ? read_whole(seed, "seed", 0, INT64_MAX, &c->seed, e) : SG_OK;
 }
 
 /* ---- its figures ---- */
@@ -152,43 +139,43 @@ const double *sg_eval_values(const sg_eval_figure *f, const sg_eval_clip *c)
     return (const double *)(const void *)((const char *)c + f->at);
 }
 
-static sg_status read_number(const reader *r, const json_t *line, const sg_eval_figure *f, const char *path,
-                             double *out)
+static sg_status read_number(const json_t *line, const sg_eval_figure *f, const char *path, double *out, sg_error *e)
 {
     const bool    whole = f->flags & SG_EVAL_WHOLE;
     const json_t *holder;
     const char   *key;
-    SG_TRY(find_holder(r, line, path, &holder, &key));
+    SG_TRY(find_holder(line, path, &holder, &key, e));
     const json_t *const v = json_object_get(holder, key);
     *out = f->flags & SG_EVAL_INFINITE && json_is_null(v) ? (double)INFINITY : (double)NAN;
     if (!v || json_is_null(v)) return SG_OK;
     *out = json_number_value(v);
     if ((whole ? json_is_integer(v) : json_is_number(v)) && *out >= f->lo && *out <= f->hi) return SG_OK;
-    return wrong(r, path, "should be a %snumber from %.10g to %.10g", whole ? "whole " : "", f->lo, f->hi);
+    return sg_error_set(e, SG_E_FORMAT, "%s should be a %snumber from %.10g to %.10g", path, whole ? "whole " : "",
+                        f->lo, f->hi);
 }
 
-static sg_status read_figure(const reader *r, const json_t *line, const sg_eval_figure *f, sg_eval_clip *c)
+static sg_status read_figure(const json_t *line, const sg_eval_figure *f, sg_eval_clip *c, sg_error *e)
 {
     static const char *const part[] = {".mean", ".minimum", ".p5"};
     const char *const        key = f->was && c->version == 1 ? f->was : f->key;
     for (int i = 0; i < (f->flags & SG_EVAL_SCORE ? 3 : 1); i++) {
         char path[32];
         snprintf(path, sizeof path, "%s%s", key, f->flags & SG_EVAL_SCORE ? part[i] : "");
-        SG_TRY(read_number(r, line, f, path, &values(f, c)[i]));
+        SG_TRY(read_number(line, f, path, &values(f, c)[i], e));
     }
     return SG_OK;
 }
 
 /* These are made of others. */
-static sg_status make_figures(const reader *r, const json_t *line, sg_eval_clip *c)
+static sg_status make_figures(const json_t *line, sg_eval_clip *c, sg_error *e)
 {
     const json_t *const skipped = member(line, "skipped_steps");
     const double        encoded = fmax(c->seconds.text, 0) + fmax(c->seconds.encode, 0);
-    if (c->done && isnan(c->seconds.total)) return wrong(r, "seconds.total", "is missing");
+    if (c->done && isnan(c->seconds.total)) return wrong(e, "seconds.total", "is missing");
     if (encoded > c->seconds.total)
-        return wrong(r, "seconds.encode", "and seconds.text together should be at most seconds.total");
+        return wrong(e, "seconds.encode", "and seconds.text together should be at most seconds.total");
     if (skipped && (!json_is_array(skipped) || !((double)json_array_size(skipped) <= c->steps)))
-        return wrong(r, "skipped_steps", "should be a list of some of the steps");
+        return wrong(e, "skipped_steps", "should be a list of some of the steps");
     c->seconds.own = c->seconds.total - encoded;
     c->steps_computed = c->steps - (double)json_array_size(skipped);
     return SG_OK;
@@ -216,65 +203,71 @@ static const struct string {
                {"video.hash", AT(video.hash), MAY, false}};
 
 /* v lives as long as the clip. */
-static sg_status hold(const reader *r, sg_eval_clip *c, json_t *v)
+static sg_status hold(sg_eval_clip *c, json_t *v, sg_error *e)
 {
     if (!v || json_array_append(c->held, v) == 0) return SG_OK;
-    return sg_error_memory(r->e, r->file);
+    return sg_error_set(e, SG_E_MEMORY, "out of memory");
 }
 
-static sg_status read_string(const reader *r, const json_t *line, const struct string *s, sg_eval_clip *c)
+static sg_status read_string(const json_t *line, const struct string *s, sg_eval_clip *c, sg_error *e)
 {
     const json_t *holder;
     const char   *key;
-    SG_TRY(find_holder(r, line, s->path, &holder, &key));
+    SG_TRY(find_holder(line, s->path, &holder, &key, e));
     json_t *const v = member(holder, key);
     const bool    must = s->need == MUST || (s->need == MUST_IF_DONE && c->done) || (key != s->path && holder);
-    if (!v) return must ? wrong(r, s->path, "is missing") : SG_OK;
+    if (!v) return must ? wrong(e, s->path, "is missing") : SG_OK;
     const char *const text = json_string_value(v);
-    if (!text) return wrong(r, s->path, "should be a string");
+    if (!text) return wrong(e, s->path, "should be a string");
     if (s->inside && !sg_eval_path_stays(text))
-        return wrong(r, s->path, "should be a path within the folder, not %s", sg_show(text));
+        return sg_error_set(e, SG_E_FORMAT, "%s should be a path within the folder, not %s", s->path, sg_show(text));
     *(const char **)(void *)((char *)c + s->at) = text;
-    return hold(r, c, v);
+    return hold(c, v, e);
 }
 
-static sg_status read_groups(const reader *r, json_t *list, sg_eval_clip *c)
+static sg_status read_groups(json_t *list, sg_eval_clip *c, sg_error *e)
 {
     size_t        i;
     const json_t *v;
-    if (list && !json_is_array(list)) return wrong(r, "groups", "should be a list of strings");
-    if (json_array_size(list) > SG_EVAL_GROUPS) return wrong(r, "groups", "has more than %d entries", SG_EVAL_GROUPS);
-    json_array_foreach(list, i, v) if (!json_is_string(v)) return wrong(r, "groups", "should be a list of strings");
+    if (list && !json_is_array(list)) return wrong(e, "groups", "should be a list of strings");
+    if (json_array_size(list) > SG_EVAL_GROUPS)
+        return sg_error_set(e, SG_E_FORMAT, "groups has more than %d entries", SG_EVAL_GROUPS);
+    json_array_foreach(list, i, v) if (!json_is_string(v)) return wrong(e, "groups", "should be a list of strings");
     c->groups = list;
-    return hold(r, c, list);
+    return hold(c, list, e);
 }
 
-static sg_status read_object(const reader *r, const json_t *j, sg_eval_clip *c)
+static sg_status read_object(const json_t *j, sg_eval_clip *c, sg_error *e)
 {
-    if (!json_is_object(j)) return wrong(r, "", "should be a JSON object");
-    SG_TRY(read_place(r, j, c));
+    if (!json_is_object(j)) return sg_error_set(e, SG_E_FORMAT, "should be a JSON object");
+    SG_TRY(read_place(j, c, e));
     for (const sg_eval_figure *f = sg_eval_figures; f->key; f++)
-        if (!(f->flags & SG_EVAL_MADE)) SG_TRY(read_figure(r, j, f, c));
-    SG_TRY(make_figures(r, j, c));
-    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) SG_TRY(read_string(r, j, &strings[i], c));
-    return read_groups(r, member(j, "groups"), c);
+        if (!(f->flags & SG_EVAL_MADE)) SG_TRY(read_figure(j, f, c, e));
+    SG_TRY(make_figures(j, c, e));
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) SG_TRY(read_string(j, &strings[i], c, e));
+    return read_groups(member(j, "groups"), c, e);
+}
+
+static sg_status read_text(sg_eval_clip *out, const char *text, size_t size, sg_error *e)
+{
+    json_t       *j;
+    sg_json_fault f;
+    if (!out->held) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    if (size > MAX_BYTES) return sg_error_set(e, SG_E_FORMAT, "has more than %d bytes", MAX_BYTES);
+    sg_status status = sg_json_parse(&j, text, size, MAX_VALUES, JSON_DECODE_ANY, &f);
+    if (status != SG_OK && f.column) return sg_error_set(e, status, "column %d: %s", f.column, f.text);
+    if (status != SG_OK) return sg_error_set(e, status, "%s", f.text);
+    status = read_object(j, out, e);
+    json_decref(j);
+    return status;
 }
 
 sg_status sg_eval_line_read(sg_eval_clip *out, const char *text, size_t size, const char *file, int line, sg_error *e)
 {
-    const reader  r = {file, line, e};
-    json_t       *j;
-    sg_json_fault f;
+    char where[PATH_MAX + 32];
+    snprintf(where, sizeof where, "%s: line %d", file, line);
     *out = (sg_eval_clip){.line = line, .held = json_array()};
-    if (!out->held) return sg_error_memory(e, file);
-    if (size > MAX_BYTES) return wrong(&r, "", "has more than %d bytes", MAX_BYTES);
-    sg_status status = sg_json_parse(&j, text, size, MAX_VALUES, JSON_DECODE_ANY, &f);
-    if (status == SG_E_MEMORY) return sg_error_set(e, status, "%s: %s", file, f.text);
-    if (status != SG_OK)
-        return f.column ? wrong(&r, "", "column %d: %s", f.column, f.text) : wrong(&r, "", "%s", f.text);
-    status = read_object(&r, j, out);
-    json_decref(j);
-    return status;
+    return sg_error_in(e, read_text(out, text, size, e), where);
 }
 
 void sg_eval_clip_free(sg_eval_clip *c)
