@@ -18,7 +18,7 @@ sg_component *sg_cogvideox_vae_encoder(sg_cogvideox_vae *v) { return &v->encoder
 sg_vae_info sg_cogvideox_vae_describe(const sg_cogvideox_vae *v)
 {
     const sg_cog_coder *const d = &v->decoder;
-    sg_vae_info               i = {.z = v->z, .scale_time = 1, .scale_space = 1};
+    sg_vae_info               i = {.z = v->z, .scale_time = 1, .scale_space = 1, .scaling = v->scaling};
     for (int k = 0; k < d->levels; k++) {
         i.scale_time <<= d->level[k].time;
         i.scale_space <<= d->level[k].space;

@@ -36,7 +36,8 @@ sg_component *sg_kl_vae_encoder(sg_kl_vae *v) { return &v->encoder_component; }
 
 sg_vae_info sg_kl_vae_describe(const sg_kl_vae *v)
 {
-    return (sg_vae_info){.z = v->z, .scale_time = 1, .scale_space = 1 << (v->decoder.levels - 1)};
+    return (sg_vae_info){
+        .z = v->z, .scale_time = 1, .scale_space = 1 << (v->decoder.levels - 1), .scaling = v->scaling};
 }
 
 /* ---- config ---- */

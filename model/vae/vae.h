@@ -9,7 +9,8 @@
 
 /* Says how a VAE's latents lie among pixels. */
 typedef struct sg_vae_info {
-    int z, scale_time, scale_space; /* latent channels; pixels per latent place */
+    int    z, scale_time, scale_space; /* latent channels; pixels per latent place */
+    double scaling;                    /* with `sampled`: of normalised latents, beside their shift */
 } sg_vae_info;
 
 typedef struct sg_vae_ops {

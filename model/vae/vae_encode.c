@@ -1,6 +1,7 @@
 /* vae_encode.c - see vae_encode.h. */
 #include "vae_encode.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 void sg_watch_tell(sg_watch w, sg_stream *s, int done, int total)
@@ -72,6 +73,16 @@ static void encode_chunks(const encoding *e, sg_stream *s, void *run, float *out
         sg_fail(s, SG_E_SHAPE, "%lld latent frames instead of %lld", (long long)at, (long long)e->latent[1]);
 }
 
+static void clamp_variances(const sg_vae *v, float *log_variance, size_t n)
+{
+    const double shift = 2 * log(v->info.scaling); /* of normalisation */
+    const float  low = (float)(shift - 30), high = (float)(shift + 20);
+    for (size_t i = 0; i < n; i++) {
+        if (log_variance[i] < low) log_variance[i] = low;
+        if (log_variance[i] > high) log_variance[i] = high;
+    }
+}
+
 void sg_vae_encode(const sg_vae *v, sg_stream *s, const sg_vae_clip *clip, const int64_t latent[4], float *latents,
                    sg_watch watch)
 {
@@ -89,6 +100,8 @@ void sg_vae_encode(const sg_vae *v, sg_stream *s, const sg_vae_clip *clip, const
     if (!clip->taps) s->tap = NULL;
     if (v->ops->encode_open(&run, v->of, s, clip->height, clip->width, &why)) sg_fail(s, why.code, "%s", why.text);
     encode_chunks(&e, s, run, latents, chunks, watch);
+    const size_t n = (size_t)(latent[0] * latent[1] * latent[2] * latent[3]);
+    if (latents && v->ops->sampled && !s->status) clamp_variances(v, latents + n, n);
     v->ops->encode_close(&run);
     s->tap = tap;
     if (e.rgb != e.frames.data) free(e.rgb);

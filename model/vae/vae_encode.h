@@ -27,7 +27,8 @@ typedef struct sg_vae_clip {
 void sg_vae_samples(float *to, const uint8_t *bytes, size_t n);
 
 /* Sets latents F32 [c, f, y, x] of the host, or with `sampled` [2 c, f, y, x], to the clip's, as encode_next makes
- * them; they are NULL on a plan. latent is [c, f, y, x]. The encoder's weights are loaded. watch is called after each
+ * them, but logarithms of variances between -30 and 20 before normalisation, as in diffusers'
+ * DiagonalGaussianDistribution; they are NULL on a plan. latent is [c, f, y, x]. The encoder's weights are loaded. watch is called after each
  * chunk. Failures latch in s. */
 void sg_vae_encode(const sg_vae *v, sg_stream *s, const sg_vae_clip *clip, const int64_t latent[4], float *latents,
                    sg_watch watch);

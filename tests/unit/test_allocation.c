@@ -233,6 +233,7 @@ static sg_status decode(sg_error *e)
     r.prompt = NULL;
     r.latents_in = "latents.safetensors";
     SG_TRY(sg_engine_fit_latents(engine, r.latents_in, &r, &note, e));
+    if (!note) return sg_error_set(e, SG_E_FORMAT, "the note is lost");
     free(note);
     return sg_engine_render(engine, &r, NULL, &report, e);
 }
@@ -449,6 +450,7 @@ static void renders(void **state)
         sg_request r = small_request();
         sg_report  report;
         r.latents_out = "latents.safetensors";
+        r.latents_note = "{}";
         assert_int_equal(sg_engine_render(engine, &r, NULL, &report, &e), SG_OK);
         if (i == 0) exhaust("decoding", 1, decode);
         unlink("latents.safetensors");

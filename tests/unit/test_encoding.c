@@ -277,28 +277,33 @@ static void take_tap(void *context, const char *name, sg_stream *s, sg_tensor t)
     sg_download(s, here, t);
 }
 
-/* The generator gives the deviations first and then the noise. */
+/* The generator gives the deviations first and then the noise. Logarithms of variances are at most 20 before the latents are
+ * normalised. */
 static void latents_are_drawn(void **state)
 {
-    static taps  modes, drawn[2];
-    static float normal[2 * 4096];
-    sg_engine   *g = open_model(model, 0);
-    sg_request   r = request(g);
-    sg_vae_ops   ops = sg_wan_vae_ops;
-    watch        w = {0};
-    sg_report    rep;
-    sg_rng       rng;
+    enum { SCALING = 2 };
+    static const float logarithms[] = {-60, 2 * 1.09861229f, 1000}; /* the second: of 3 */
+    static taps        modes, drawn[3];
+    static float       normal[2 * 4096];
+    sg_engine         *g = open_model(model, 0);
+    sg_request         r = request(g);
+    sg_vae_ops         ops = sg_wan_vae_ops;
+    watch              w = {0};
+    sg_report          rep;
+    sg_rng             rng;
     g->tap = take_tap;
     r.start_video = clip;
     g->tap_context = &modes;
     assert_int_equal(render(g, &r, &w, &rep), SG_OK);
     ops.sampled = true;
     ops.encode_next = encode_moments;
-    ((sg_components *)g->components)->vae.ops = &ops;
-    for (int i = 0; i < 2; i++) {
-        log_variance = i ? (float)(2 * log(3)) : -60;
+    sg_vae *const v = &((sg_components *)g->components)->vae;
+    v->ops = &ops;
+    v->info.scaling = SCALING;
+    for (int i = 0; i < 3; i++) {
+        log_variance = logarithms[i];
         clip[0] ^= 1; /* so that it is encoded again */
-        g->tap_context = i ? &drawn[1] : &drawn[0];
+        g->tap_context = &drawn[i];
         assert_int_equal(render(g, &r, &w, &rep), SG_OK);
     }
     sg_rng_seed(&rng, r.seed);
@@ -309,8 +314,27 @@ static void latents_are_drawn(void **state)
         assert_true(fabsf(drawn[0].video[i] - modes.video[i]) < 0.01F); /* of a video that is not quite the same */
         assert_true(fabsf(drawn[1].video[i] - modes.video[i] - 3 * normal[i]) < 1e-5F);
     }
-    for (int i = 0; i < 2; i++) assert_memory_equal(drawn[i].noise, normal + modes.count, modes.count * sizeof *normal);
+    for (size_t i = 0; i < modes.count; i++) { /* SCALING times the deviation of the encoder's own latents */
+        const double deviation = SCALING * exp(10) * (double)normal[i];
+        assert_true(fabs((double)drawn[2].video[i] - deviation) < 1e-6 * fabs(deviation) + 10);
+    }
+    for (int i = 0; i < 3; i++) assert_memory_equal(drawn[i].noise, normal + modes.count, modes.count * sizeof *normal);
     sg_engine_close(&g);
+}
+
+/* The mini checkpoints have the numbers of their models. */
+static void what_latents_are_scaled_by_is_known(void **state)
+{
+    static const struct {
+        const char *dir;
+        double      scaling;
+    } cases[] = {{SG_FIXTURES "/sd35_medium", 1.5305}, {SG_FIXTURES "/cogvideox_2b", 1.15258426}};
+    for (int i = 0; i < 2; i++) {
+        sg_engine *g = open_model(cases[i].dir, 0);
+        assert_true(g->components->vae.ops->sampled);
+        assert_true(g->components->vae.info.scaling == cases[i].scaling);
+        sg_engine_close(&g);
+    }
 }
 
 /* ---- tiles ---- */
@@ -380,7 +404,8 @@ int main(void)
         cmocka_unit_test(pictures_are_encoded_once), cmocka_unit_test(a_video_is_encoded_once),
         cmocka_unit_test(some_steps_are_done),       cmocka_unit_test(an_image_starts_from_another),
         cmocka_unit_test(steps_are_rounded_up),      cmocka_unit_test(options_of_videos_are_refused),
-        cmocka_unit_test(latents_are_drawn),         cmocka_unit_test(encoders_have_tiles),
+        cmocka_unit_test(latents_are_drawn),         cmocka_unit_test(what_latents_are_scaled_by_is_known),
+        cmocka_unit_test(encoders_have_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
