@@ -14,6 +14,7 @@
 
 #include "checkpoint.h"
 #include "frame_rule.h"
+#include "lora.h"
 #include "run.h"
 #include "status.h"
 #include "thresholds/thresholds.h"
@@ -350,17 +351,11 @@ typedef struct sg_component_info {
 
 /* Tells what came of a LoRA. */
 typedef struct sg_lora_info {
-    char     name[256]; /* of its file */
-    double   strength;
-    unsigned denoisers; /* as it was asked for */
-    uint64_t hash;
-    int      keys;      /* in the file */
-    int      unused;    /* of these, that fit nothing: sg_engine_lora_unused */
-    int      text;      /* of these, for a text encoder */
-    int      tensors;   /* of the model, changed */
-    int      rank[2];   /* least and greatest; 0: whole differences only */
-    bool     few_steps; /* by its name, made for few steps without guidance */
-    bool     fast;      /* the model's own: sg_engine_options' */
+    char            name[256]; /* of its file */
+    double          strength;
+    unsigned        denoisers; /* as it was asked for */
+    bool            fast;      /* the model's own: sg_engine_options' */
+    sg_lora_figures figures;
 } sg_lora_info;
 
 /* Returns the next key from number *at on of that LoRA that fits nothing, and moves *at behind it; NULL where there are

@@ -170,9 +170,11 @@ static void print_loras(const model_summary *t)
         size_t                    at = 0;
         const char               *key;
         sg_print(stdout, "%s%s: strength %g, changes %d tensor%s", i ? "           " : "\nlora       ", l->name,
-                 l->strength, l->tensors, sg_plural(l->tensors));
-        if (l->rank[1]) printf(l->rank[0] == l->rank[1] ? ", rank %d" : ", rank %d to %d", l->rank[0], l->rank[1]);
-        if (l->unused) printf("; %d of %d in the file fit nothing:", l->unused, l->keys);
+                 l->strength, l->figures.tensors, sg_plural(l->figures.tensors));
+        if (l->figures.rank[1])
+            printf(l->figures.rank[0] == l->figures.rank[1] ? ", rank %d" : ", rank %d to %d", l->figures.rank[0],
+                   l->figures.rank[1]);
+        if (l->figures.unused) printf("; %d of %d in the file fit nothing:", l->figures.unused, l->figures.keys);
         putchar('\n');
         while ((key = sg_engine_lora_unused(t->session.engine, i, &at)) != NULL) {
             fputs("             ", stdout);
@@ -193,8 +195,8 @@ static json_t *loras_json(const model_summary *t)
         while ((key = sg_engine_lora_unused(t->session.engine, i, &at)) != NULL)
             sg_json_append(&unused, sg_report_name(key));
         sg_json_append(&j, json_pack("{s:o, s:f, s:i, s:i, s:[i,i], s:o}", "file", sg_report_name(l->name), "strength",
-                                     l->strength, "keys", l->keys, "tensors", l->tensors, "rank", l->rank[0],
-                                     l->rank[1], "unused", unused));
+                                     l->strength, "keys", l->figures.keys, "tensors", l->figures.tensors, "rank",
+                                     l->figures.rank[0], l->figures.rank[1], "unused", unused));
     }
     return j;
 }

@@ -75,7 +75,7 @@ static void put_loras(json_t **j, const char *key, const sg_model_info *info, bo
         if ((l->denoisers == 1) == high_noise)
             sg_json_append(&list,
                            json_pack("{s:o, s:f, s:o, s:o*}", "file", sg_report_name(l->name), "strength", l->strength,
-                                     "hash", sg_report_hash(l->hash), "fast", l->fast ? json_true() : NULL));
+                                     "hash", sg_report_hash(l->figures.hash), "fast", l->fast ? json_true() : NULL));
     if (!list || json_array_size(list))
         sg_json_set(j, key, list);
     else

@@ -29,10 +29,10 @@ static void say_unused(sg_progress *p, const sg_engine *engine, int i, const sg_
     const char *key;
     for (int k = 0; k < 3 && (key = sg_engine_lora_unused(engine, i, &at)) != NULL; k++)
         sg_textbuf_printf(&list, "%s%s", k ? ", " : "", sg_show(key));
-    if (l->unused > 3) sg_textbuf_printf(&list, " and %d more", l->unused - 3);
-    if (l->text) sg_textbuf_printf(&list, "; %d are a text encoder's, which stays as it is", l->text);
-    sg_progress_say(p, "--lora %s: %d of %d tensors fit nothing in this model: %s", l->name, l->unused, l->keys,
-                    list.failed ? "" : list.data);
+    if (l->figures.unused > 3) sg_textbuf_printf(&list, " and %d more", l->figures.unused - 3);
+    if (l->figures.text) sg_textbuf_printf(&list, "; %d are a text encoder's, which stays as it is", l->figures.text);
+    sg_progress_say(p, "--lora %s: %d of %d tensors fit nothing in this model: %s", l->name, l->figures.unused,
+                    l->figures.keys, list.failed ? "" : list.data);
     sg_textbuf_free(&list);
 }
 
@@ -42,8 +42,8 @@ static void say_loras(sg_progress *p, const sg_engine *engine, const sg_request 
     const sg_model_info info = sg_engine_info(engine);
     for (int i = 0; i < info.loras; i++) {
         const sg_lora_info *const l = &info.lora[i];
-        if (l->unused) say_unused(p, engine, i, l);
-        if (l->few_steps && (r->steps > MOST_STEPS || r->cfg_scale > 1))
+        if (l->figures.unused) say_unused(p, engine, i, l);
+        if (l->figures.few_steps && (r->steps > MOST_STEPS || r->cfg_scale > 1))
             sg_progress_say(
                 p, "--lora %s: by its name it needs %d steps or fewer at guidance 1, but this render has %d at %g",
                 l->name, MOST_STEPS, r->steps, r->cfg_scale);

@@ -9,7 +9,7 @@ static const double frozen_mae = 0.001 * 255;
 enum { BLACK_GREY = 25, BLACK_PERCENT = 98 };
 
 /* OpenCV's weights of 15 bits. */
-void sg_picture_grey(uint8_t *grey, const sg_image *i)
+static void make_grey(uint8_t *grey, const sg_image *i)
 {
     const size_t pixels = (size_t)i->width * (size_t)i->height;
     for (size_t k = 0; k < pixels; k++) {
@@ -23,19 +23,18 @@ double sg_grey_sharpness(const uint8_t *grey, int width, int height)
     const size_t n = (size_t)width, rows = (size_t)height;
     int64_t      sum = 0, squares = 0;
     for (size_t y = 0; y < rows; y++) {
-        const uint8_t *const        row = grey + y * n;
-        const uint8_t *const        above = y          ? row - n
-                                            : rows > 1 ? row + n
-                                                       : row,
-                             *const below = y + 1 < rows ? row + n : above;
-        int32_t                     row_sum = 0;
-        int64_t                     row_squares = 0;
+        const uint8_t *const row = grey + y * n, *const above = y ? row - n : rows > 1 ? row + n : row;
+        const uint8_t *const below = y + 1 < rows ? row + n : above;
+        int32_t              row_sum = 0;
+        int64_t              row_squares = 0;
         for (size_t x = 1; x + 1 < n; x++) {
             const int32_t v = row[x - 1] + row[x + 1] + above[x] + below[x] - 4 * row[x];
             row_sum += v;
             row_squares += v * v;
         }
-        for (size_t x = 0; x<n; x += n> 1 ? n - 1 : 1) { /* both ends, which may be one */
+        const size_t ends = n > 1 ? 2 : 1; /* both, which may be one */
+        for (size_t k = 0; k < ends; k++) {
+            const size_t  x = k * (n - 1);
             const uint8_t left = x ? row[x - 1] : row[n > 1], right = x + 1 < n ? row[x + 1] : left;
             const int32_t v = left + right + above[x] + below[x] - 4 * row[x];
             row_sum += v;
@@ -48,7 +47,7 @@ double sg_grey_sharpness(const uint8_t *grey, int width, int height)
     return (double)squares / count - mean * mean;
 }
 
-bool sg_grey_black(const uint8_t *grey, int width, int height)
+static bool is_black(const uint8_t *grey, int width, int height)
 {
     const size_t pixels = (size_t)width * (size_t)height;
     size_t       dark = 0;
@@ -74,9 +73,9 @@ sg_status sg_clip_watch_add(sg_clip_watch *w, const sg_image *frame, sg_error *e
         w->previous = (sg_image){frame->width, frame->height, malloc(bytes)};
         if (!w->previous.rgb || !w->grey) return sg_error_set(e, SG_E_MEMORY, "out of memory for a frame");
     }
-    sg_picture_grey(w->grey, frame);
+    make_grey(w->grey, frame);
     w->sharpness += sg_grey_sharpness(w->grey, frame->width, frame->height);
-    w->black += sg_grey_black(w->grey, frame->width, frame->height);
+    w->black += is_black(w->grey, frame->width, frame->height);
     if (same_size) {
         const double mae = mean_difference(w->previous.rgb, frame->rgb, bytes);
         w->mae += mae;

@@ -18,8 +18,6 @@
 
 #include "base/image.h"
 
-#include <stdbool.h>
-
 typedef struct sg_clip_figures {
     int    frames, black, frozen; /* frozen: pairs of neighbours */
     double sharpness;             /* mean over the frames */
@@ -41,11 +39,7 @@ sg_clip_figures sg_clip_watch_figures(const sg_clip_watch *w);
 
 void sg_clip_watch_close(sg_clip_watch *w); /* zero is fine */
 
-/* grey [height][width] becomes that of the picture. */
-void sg_picture_grey(uint8_t *grey, const sg_image *i);
-
-/* Each looks at a grey picture [height][width]. */
+/* Sharpness of a grey picture [height][width]. */
 double sg_grey_sharpness(const uint8_t *grey, int width, int height);
-bool   sg_grey_black(const uint8_t *grey, int width, int height);
 
 #endif

@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int sg_passes(const sg_components *components, const sg_request *r)
-{
-    return components->guidance != SG_GUIDANCE_NONE && r->cfg_scale > 1 ? 2 : 1;
-}
-
 bool sg_skips_layers(const sg_request *r, int steps, int step)
 {
     return r->slg_scale > 0 && step > steps * r->skip_layer_start && step < steps * r->skip_layer_end;
@@ -99,7 +94,7 @@ sg_status sg_conditioning_tokenize(sg_conditioning *c, const sg_family *f, const
                                    const sg_components *components, const sg_request *r, sg_error *e)
 {
     const char *const negative = r->negative_prompt ? r->negative_prompt : "";
-    c->passes = sg_passes(components, r);
+    c->passes = components->guidance != SG_GUIDANCE_NONE && r->cfg_scale > 1 ? 2 : 1; /* as many texts */
     c->guidance = r->guidance;
     for (int p = 0; p < SG_TEXT_PASSES; p++)
         for (int k = 0; k < components->texts; k++) {

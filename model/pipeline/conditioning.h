@@ -4,10 +4,6 @@
 
 #include "family.h"
 
-/* Returns how many passes have a text of their own: 2 where the model is guided by a negative prompt and r asks for it,
- * else 1. */
-int sg_passes(const sg_components *components, const sg_request *r);
-
 /* Tells whether step i of so many that r does has a pass that leaves out blocks. */
 bool sg_skips_layers(const sg_request *r, int steps, int step);
 

@@ -1,5 +1,4 @@
 /* engine.c - opening and closing an engine: its checkpoint, its family, its LoRAs and its defaults. */
-#include "base/path.h"
 #include "base/text.h"
 #include "conditioning.h"
 #include "engine_state.h"
@@ -109,60 +108,6 @@ static sg_status choose_dtype(sg_engine *engine, const char *name, sg_error *e)
     return SG_OK;
 }
 
-/* The failure of adding l, with the model that it was probably made for. */
-static sg_status misfit(const sg_engine *engine, const sg_lora *l, sg_status status, sg_error *e)
-{
-    const int64_t         width = sg_lora_describe(l).width;
-    const sg_known_width *known = engine->family->widths;
-    while (known && known->name && known->width != width) known++;
-    if (!known || !known->name || !e) return status;
-    const sg_error why = *e;
-    *e = (sg_error){0};
-    return sg_error_set(e, status, "%s; rows of %lld are those of %s", why.text, (long long)width, known->name);
-}
-
-static sg_status add_lora(sg_engine *engine, const sg_lora_option *o, sg_error *e)
-{
-    const sg_components *const c = engine->components;
-    const unsigned             all = (1u << c->denoisers) - 1, asked = o->denoisers ? o->denoisers : all;
-    const char *const          path = o->path;
-    sg_lora **const            lora = &engine->lora[engine->loras];
-    if (engine->loras == SG_LORAS_MAX)
-        return sg_error_set(e, SG_E_ARG, "%s: there are more than %d LoRAs", path, SG_LORAS_MAX);
-    if (c->denoisers < 2 && o->denoisers)
-        return sg_error_set(e, SG_E_ARG, "%s: is for one of two experts, but this model has one denoiser", path);
-    SG_TRY(sg_lora_open(lora, path, engine->backend->threads, e));
-    engine->loras++;
-    for (int i = 0; i < c->denoisers; i++) {
-        const sg_denoiser *const d = &c->denoiser[i];
-        if (!(asked >> i & 1)) continue;
-        const sg_status status = sg_lora_add(*lora, d->component->bind, d->component->name, d->names, o->strength, e);
-        if (status != SG_OK) return misfit(engine, *lora, status, e);
-    }
-    return sg_lora_check(*lora, e);
-}
-
-static sg_status add_loras(sg_engine *engine, const sg_engine_options *o, sg_error *e)
-{
-    for (int i = 0; i < o->loras; i++) {
-        SG_TRY(add_lora(engine, &o->lora[i], e));
-        const int             last = engine->loras - 1;
-        const sg_lora_figures f = sg_lora_describe(engine->lora[last]);
-        sg_lora_info *const   info = &engine->lora_info[last];
-        *info = (sg_lora_info){.strength = o->lora[i].strength,
-                               .denoisers = o->lora[i].denoisers,
-                               .hash = f.hash,
-                               .keys = f.keys,
-                               .unused = f.unused,
-                               .text = f.text,
-                               .tensors = f.tensors,
-                               .rank = {f.rank[0], f.rank[1]},
-                               .few_steps = f.few_steps};
-        snprintf(info->name, sizeof info->name, "%s", sg_path_name(o->lora[i].path));
-    }
-    return SG_OK;
-}
-
 /* fast_lora and fast_preset of sparge-gen.json: the weights change, and the defaults follow. */
 static sg_status take_fast(sg_engine *engine, sg_error *e)
 {
@@ -182,7 +127,7 @@ static sg_status take_fast(sg_engine *engine, sg_error *e)
     if (!*file) return SG_OK; /* the model's own weights are for few steps */
     if (!sg_checkpoint_beside(sg_checkpoint_path(engine->checkpoint), file, path, sizeof path))
         return sg_error_set(e, SG_E_ARG, "%s: the path is too long", file);
-    SG_TRY(add_loras(engine, &(sg_engine_options){.lora = {{.path = path, .strength = 1}}, .loras = 1}, e));
+    SG_TRY(sg_engine_add_loras(engine, &(sg_lora_option){.path = path, .strength = 1}, 1, e));
     engine->lora_info[engine->loras - 1].fast = true;
     return SG_OK;
 }
@@ -223,7 +168,7 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     if (st) return st;
     engine->components = engine->family->components(engine->model);
     SG_TRY(check_used(engine, o, e));
-    SG_TRY(add_loras(engine, o, e));
+    SG_TRY(sg_engine_add_loras(engine, o->lora, o->loras, e));
     engine->defaults = engine->family->defaults(engine->model);
     engine->defaults.strength = engine->components->frames.step == 0 ? 0.6 : 0.8; /* diffusers' */
     engine->base_bytes =

@@ -8,11 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *sg_engine_lora_unused(const sg_engine *engine, int lora, size_t *at)
-{
-    return sg_lora_unused(engine->lora[lora], at);
-}
-
 const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *steps, int *passes, int *layers)
 {
     *steps = engine->steps;

@@ -5,7 +5,6 @@
 
 #include "engine.h"
 #include "family.h"
-#include "lora.h"
 #include "weight_keeper.h"
 
 struct sg_engine {
@@ -41,6 +40,9 @@ struct sg_engine {
     sg_attention_count  *count; /* [steps][passes][layers], of the last render; NULL: none */
     int                  steps, passes, layers;
 };
+
+/* Adds so many LoRAs to the denoisers that they are for. */
+sg_status sg_engine_add_loras(sg_engine *engine, const sg_lora_option *o, int count, sg_error *e);
 
 /* Adds image_file to the denoisers, which do not have it, or takes it back; nothing is loaded. After a failure they do not
  * have it. */

@@ -23,13 +23,8 @@ const sg_solver sg_solver_flow_euler = {.class_name = "FlowMatchEulerDiscreteSch
 static sg_status even(sg_sampler *p, sg_error *e)
 {
     const double pace = -1.0 / p->steps;
-    const float  shift = (float)p->config.flow_shift, less = (float)(p->config.flow_shift - 1.0);
     (void)e;
-    for (int i = 0; i < p->steps; i++) {
-        const float s = (float)(i * pace + 1.0), sigma = shift * s / (1.0f + less * s);
-        p->sigma[i] = (double)sigma;
-        p->timestep[i] = (double)(sigma * (float)p->config.train_steps);
-    }
+    for (int i = 0; i < p->steps; i++) sg_solver_set(p, i, sg_solver_shifted(&p->config, (float)(i * pace + 1.0)));
     return SG_OK;
 }
 
@@ -57,14 +52,12 @@ static void read_tokens(sg_sampler_config *out, sg_config *c)
 static sg_status flux(sg_sampler *p, sg_error *e)
 {
     const double last = 1.0 / p->steps, pace = p->steps > 1 ? (last - 1.0) / (p->steps - 1) : 0.0;
-    const float  shift = (float)p->config.flow_shift, less = (float)(p->config.flow_shift - 1.0);
+    const float  shift = (float)p->config.flow_shift;
     (void)e;
     for (int i = 0; i < p->steps; i++) {
         const float s = (float)(i > 0 && i == p->steps - 1 ? last : i * pace + 1.0);
-        const float sigma =
-            p->config.by_tokens.on ? shift / (shift + (1.0f / s - 1.0f)) : shift * s / (1.0f + less * s);
-        p->sigma[i] = (double)sigma;
-        p->timestep[i] = (double)(sigma * (float)p->config.train_steps);
+        sg_solver_set(p, i,
+                      p->config.by_tokens.on ? shift / (shift + (1.0f / s - 1.0f)) : sg_solver_shifted(&p->config, s));
     }
     return SG_OK;
 }

@@ -25,14 +25,9 @@ static double rising(int i, int steps)
 
 static sg_status schedule(sg_sampler *p, sg_error *e)
 {
-    const float shift = (float)p->config.flow_shift, less = (float)(p->config.flow_shift - 1.0);
     if (p->steps < 2) return sg_error_set(e, SG_E_ARG, "1 step: the schedule of Mochi begins with 2");
-    for (int i = 0; i < p->steps; i++) {
-        float sigma = (float)(1.0 - rising(i, p->steps));
-        sigma = shift * sigma / (1.0f + less * sigma);
-        p->sigma[i] = (double)sigma;
-        p->timestep[i] = sg_solver_timestep(p, sigma);
-    }
+    for (int i = 0; i < p->steps; i++)
+        sg_solver_set(p, i, sg_solver_shifted(&p->config, (float)(1.0 - rising(i, p->steps))));
     return SG_OK;
 }
 

@@ -46,50 +46,58 @@ static const char *list_kinds(char *out, size_t size, unsigned kinds, const char
     return out;
 }
 
-sg_status sg_sampler_config_read(sg_sampler_config *out, const sg_checkpoint *checkpoint, unsigned kinds, sg_error *e)
+static void read_named(sg_config *c, sg_sampler_config *out)
 {
-    sg_config *c = NULL;
-    bool       found = false;
-    *out = (sg_sampler_config){.kinds = kinds};
-    SG_TRY(sg_checkpoint_config(checkpoint, "scheduler", &c, e));
     const char *const name = sg_config_string(c, "_class_name", NULL);
+    bool              found = false;
     for (int i = 0; name && i < SOLVERS; i++) {
-        if (!(kinds >> i & 1) || strcmp(name, solvers[i]->class_name) != 0) continue;
+        if (!(out->kinds >> i & 1) || strcmp(name, solvers[i]->class_name) != 0) continue;
         found = true;
         out->kind = (sg_sampler_kind)i;
         solvers[i]->read(out, c);
     }
     if (name && !found)
         sg_config_fail(c, "_class_name", "\"%s\" is not supported; %s", name,
-                       list_kinds((char[NAMES]){0}, NAMES, kinds, class_of));
+                       list_kinds((char[NAMES]){0}, NAMES, out->kinds, class_of));
+}
+
+static sg_status read(sg_sampler_config *out, const sg_checkpoint *checkpoint, sg_error *e)
+{
+    sg_config *c = NULL;
+    SG_TRY(sg_checkpoint_config(checkpoint, "scheduler", &c, e));
+    if (out->solver) {
+        sg_config_only(c, "_class_name", out->solver->class_name, NULL);
+        out->solver->read(out, c);
+    } else {
+        read_named(c, out);
+    }
     read_common(c, out);
     const sg_status status = sg_config_status(c);
     sg_config_close(&c);
     return status;
+}
+
+sg_status sg_sampler_config_read(sg_sampler_config *out, const sg_checkpoint *checkpoint, unsigned kinds, sg_error *e)
+{
+    *out = (sg_sampler_config){.kinds = kinds};
+    return read(out, checkpoint, e);
 }
 
 sg_status sg_sampler_config_read_own(sg_sampler_config *out, const sg_checkpoint *checkpoint, const sg_solver *own,
                                      sg_error *e)
 {
-    sg_config *c = NULL;
     *out = (sg_sampler_config){.solver = own, .kind = SG_SAMPLER_EULER, .kinds = 1 << SG_SAMPLER_EULER};
-    SG_TRY(sg_checkpoint_config(checkpoint, "scheduler", &c, e));
-    sg_config_only(c, "_class_name", own->class_name, NULL);
-    own->read(out, c);
-    read_common(c, out);
-    const sg_status status = sg_config_status(c);
-    sg_config_close(&c);
-    return status;
+    return read(out, checkpoint, e);
 }
 
 /* ---- a run ---- */
 
-double sg_solver_timestep(const sg_sampler *p, float sigma)
+void sg_solver_set(sg_sampler *p, int i, float sigma)
 {
-    return (double)((solver_of(&p->config)->rises ? 1.0f - sigma : sigma) * (float)p->config.train_steps);
+    p->sigma[i] = (double)sigma;
+    p->timestep[i] = (double)((solver_of(&p->config)->rises ? 1.0f - sigma : sigma) * (float)p->config.train_steps);
 }
 
-/* The sigmas of a list, and timesteps that are not rounded. */
 static sg_status take_list(sg_sampler *p, sg_error *e)
 {
     const sg_sigmas *const list = &p->config.sigmas;
@@ -100,11 +108,7 @@ static sg_status take_list(sg_sampler *p, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "sigmas: %d in the list, but %d step%s", list->count, p->steps,
                             sg_plural(p->steps));
     SG_TRY(sg_sigmas_check(list, e));
-    for (int i = 0; i < p->steps; i++) {
-        const float sigma = (float)list->at[i];
-        p->sigma[i] = (double)sigma;
-        p->timestep[i] = sg_solver_timestep(p, sigma);
-    }
+    for (int i = 0; i < p->steps; i++) sg_solver_set(p, i, (float)list->at[i]);
     return SG_OK;
 }
 

@@ -28,29 +28,23 @@ void sg_solver_flow_read(sg_sampler_config *out, sg_config *c)
     sg_solver_off(c, "invert_sigmas");
 }
 
-static double shifted(double shift, double s) { return shift * s / (1.0 + (shift - 1.0) * s); }
-
-/* The constructor shifts the ends of the training schedule in F32 ... */
-static double end_of_training(const sg_sampler_config *c, int t)
+float sg_solver_shifted(const sg_sampler_config *c, float s)
 {
     const float shift = (float)c->flow_shift, less = (float)(c->flow_shift - 1.0);
-    const float s = (float)t / (float)c->train_steps;
-    return (double)(shift * s / (1.0f + less * s));
+    return shift * s / (1.0f + less * s);
 }
 
-/* ... and set_timesteps shifts what lies between them once more. Products and quotients stand in diffusers' order. */
+/* The constructor shifts the ends of the training schedule in F32, and set_timesteps what lies between them once more. */
 sg_status sg_solver_flow_schedule(sg_sampler *p, sg_error *e)
 {
     (void)e;
-    const double train = p->config.train_steps;
-    const double first = end_of_training(&p->config, p->config.train_steps) * train;
-    const double final = end_of_training(&p->config, 1) * train;
+    const double train = p->config.train_steps, shift = p->config.flow_shift;
+    const double first = (double)sg_solver_shifted(&p->config, 1.0f) * train;
+    const double final = (double)sg_solver_shifted(&p->config, 1.0f / (float)p->config.train_steps) * train;
     const double pace = p->steps > 1 ? (final - first) / (p->steps - 1) : 0.0;
     for (int i = 0; i < p->steps; i++) {
-        const double t = i > 0 && i == p->steps - 1 ? final : i * pace + first;
-        const float  sigma = (float)shifted(p->config.flow_shift, t / train);
-        p->sigma[i] = (double)sigma;
-        p->timestep[i] = (double)(sigma * (float)p->config.train_steps);
+        const double s = (i > 0 && i == p->steps - 1 ? final : i * pace + first) / train;
+        sg_solver_set(p, i, (float)(shift * s / (1.0 + (shift - 1.0) * s)));
     }
     return SG_OK;
 }

@@ -31,8 +31,11 @@ void   sg_solver_off(sg_config *c, const char *key);    /* false, or not there *
 void   sg_solver_absent(sg_config *c, const char *key); /* null, or not there */
 double sg_solver_shift(sg_config *c, const char *key);  /* 1 where it is not there */
 
-/* Returns the timestep of a sigma, not rounded to a whole number. */
-double sg_solver_timestep(const sg_sampler *p, float sigma);
+/* Sets sigma[i] and its timestep, which is not rounded to a whole number. */
+void sg_solver_set(sg_sampler *p, int i, float sigma);
+
+/* Returns s under c's flow shift, with products and quotients in diffusers' order. */
+float sg_solver_shifted(const sg_sampler_config *c, float s);
 
 /* These are what all of diffusers' schedulers named FlowMatch... read, and their schedule. */
 void      sg_solver_flow_read(sg_sampler_config *out, sg_config *c);

@@ -598,9 +598,9 @@ static void several_add_up_and_are_planned(void **state)
         assert_int_equal(info.loras, 2 * i);
         for (int k = 0; k < info.loras; k++) {
             assert_string_equal(info.lora[k].name, "l.safetensors");
-            assert_int_equal(info.lora[k].rank[1], 2);
-            assert_int_equal(info.lora[k].unused, 0);
-            assert_true(info.lora[k].tensors > 10 && info.lora[k].hash);
+            assert_int_equal(info.lora[k].figures.rank[1], 2);
+            assert_int_equal(info.lora[k].figures.unused, 0);
+            assert_true(info.lora[k].figures.tensors > 10 && info.lora[k].figures.hash);
         }
         sg_engine_close(&g);
         o.lora[0] = o.lora[1] = (sg_lora_option){lora, 0.5, 0};
