@@ -131,42 +131,36 @@ static size_t input_bytes(const sg_render *render)
     return bytes;
 }
 
-/* On the host. */
-static size_t cache_bytes(const sg_render *render)
-{
-    return render->request->cache == SG_CACHE_SHADOW ? sg_latents_bytes(render) : 0;
-}
-
 /* What the backend takes beside tensors and weights. */
 static size_t staged(const sg_plan_totals *t) { return t->staged_x + t->staged_y + t->transformed + t->attended; }
 
-/* What the weights of each phase take, with the blocks on the host that have to be there, and all that follows from it.
- * Returns the bytes that every phase needs beside its weights and its work. */
-static size_t sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t)
+/* What every phase needs beside its weights and its work. */
+static size_t beside(const sg_plan *p) { return p->staging + p->input + p->output + p->preview; }
+
+/* What the weights of each phase take, with the blocks on the host that have to be there, and all that follows from it. */
+static void sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t)
 {
     const sg_offload asked = render->engine->offload;
     p->need = p->staging = 0;
     sg_keeper_begin(&render->engine->keeper);
     for (int i = 0; i < p->phases; i++) p->staging = larger(p->staging, staged(&t[i]) + t[i].weight);
-    const size_t beside = p->staging + p->input + p->output + p->preview;
     for (int i = 0; i < p->phases; i++) {
         sg_phase_plan *const out = &p->phase[i];
         plan_weights(render, i, out, &t[i], asked == SG_OFFLOAD_ON && render->phase[i].kind == SG_PHASE_DENOISE);
-        if (asked != SG_OFFLOAD_OFF && out->weights + out->work + beside > p->available)
+        if (asked != SG_OFFLOAD_OFF && out->weights + out->work + beside(p) > p->available)
             plan_weights(render, i, out, &t[i], true);
-        p->need = larger(p->need, out->weights + out->work + beside);
+        p->need = larger(p->need, out->weights + out->work + beside(p));
     }
-    return beside;
 }
 
 /* What stays, and what the system will show, phase by phase. */
-static void plan_peaks(sg_render *render, sg_plan *p, const sg_plan_totals *t, size_t beside)
+static void plan_peaks(sg_render *render, sg_plan *p, const sg_plan_totals *t)
 {
     sg_keeper *const keeper = &render->engine->keeper;
     size_t           most = 0;
-    sg_keeper_choose(keeper, p, beside);
+    sg_keeper_choose(keeper, p, beside(p));
     for (int i = 0; i < p->phases; i++)
-        most = larger(most, sg_keeper_during(keeper, i, true).device + p->phase[i].work + beside);
+        most = larger(most, sg_keeper_during(keeper, i, true).device + p->phase[i].work + beside(p));
     const size_t limit = render->packed_limit =
         smaller(render->engine->backend->total_bytes / 8, most < p->available ? p->available - most : 0);
     for (int i = 0; i < p->phases; i++) {
@@ -214,16 +208,6 @@ static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *o
     return SG_OK;
 }
 
-/* As the request has it, for now without tiles where it leaves them to the plan. */
-static sg_status choose_tiles(sg_render *render)
-{
-    const sg_vae *const v = &render->engine->components->vae;
-    render->tiled = render->request->vae_tiling == SG_TILING_ON;
-    if (v->ops->set_tiles ? v->ops->set_tiles(v->of, render->tiled) : !render->tiled) return SG_OK;
-    return sg_error_set(render->e, SG_E_ARG, "vae-tiling: the decoder of this model, %s, does not work in tiles",
-                        v->ops->component(v->of)->class_name);
-}
-
 static bool of_vae(const sg_phase *phase) { return phase->kind == SG_PHASE_START || phase->kind == SG_PHASE_DECODE; }
 
 /* The most that decoding, or encoding the start, works with; weights: with what they load. */
@@ -235,28 +219,30 @@ static size_t work_of_vae(const sg_render *render, const sg_plan *p, bool weight
     return most;
 }
 
-static sg_status plan_vae(sg_render *render, sg_plan *p, sg_plan_totals *t, bool tiled)
+/* All phases, or those of the VAE, in tiles where it is so and can work in them. */
+static sg_status plan_phases(sg_render *render, sg_plan *p, sg_plan_totals *t, bool tiled, bool all)
 {
     const sg_vae *const v = &render->engine->components->vae;
-    if (v->ops->set_tiles(v->of, tiled)) render->tiled = tiled;
-    for (int i = 0; i < p->phases && render->tiled == tiled; i++)
-        if (of_vae(&render->phase[i])) SG_TRY(plan_phase(render, &render->phase[i], &p->phase[i], &t[i]));
+    render->tiled = v->ops->set_tiles && v->ops->set_tiles(v->of, tiled) && tiled;
+    for (int i = 0; i < p->phases; i++)
+        if (all || of_vae(&render->phase[i])) SG_TRY(plan_phase(render, &render->phase[i], &p->phase[i], &t[i]));
+    sum_memory(render, p, t);
     return SG_OK;
 }
 
 /* What of decoding, and of encoding the start, does not fit is put into tiles, unless these take no less. */
-static sg_status shrink_decoding(sg_render *render, sg_plan *p, sg_plan_totals *t, size_t *beside)
+static sg_status plan_tiles(sg_render *render, sg_plan *p, sg_plan_totals *t)
 {
-    const size_t whole = work_of_vae(render, p, false);
-    if (work_of_vae(render, p, true) + *beside <= p->available) return SG_OK;
-    if (!render->engine->components->vae.ops->set_tiles) return SG_OK;
-    SG_TRY(plan_vae(render, p, t, true));
-    if (!render->tiled) return SG_OK;
-    if (work_of_vae(render, p, false) < whole)
-        p->untiled = whole;
-    else
-        SG_TRY(plan_vae(render, p, t, false));
-    *beside = sum_memory(render, p, t);
+    const sg_vae *const v = &render->engine->components->vae;
+    const size_t        whole = work_of_vae(render, p, false);
+    if (render->request->vae_tiling == SG_TILING_ON && !render->tiled)
+        return sg_error_set(render->e, SG_E_ARG, "vae-tiling: the decoder of this model, %s, does not work in tiles",
+                            v->ops->component(v->of)->class_name);
+    if (render->request->vae_tiling != SG_TILING_AUTO || !v->ops->set_tiles) return SG_OK;
+    if (work_of_vae(render, p, true) + beside(p) <= p->available) return SG_OK;
+    SG_TRY(plan_phases(render, p, t, true, false));
+    if (!render->tiled || work_of_vae(render, p, false) >= whole) return plan_phases(render, p, t, false, false);
+    p->untiled = whole;
     return SG_OK;
 }
 
@@ -289,40 +275,38 @@ sg_status sg_render_sampler(sg_sampler *out, const sg_engine *engine, const sg_r
 
 sg_status sg_render_plan(sg_render *render, sg_plan *out)
 {
-    sg_engine *const       engine = render->engine;
-    sg_conditioning *const texts = &engine->texts;
+    sg_engine *const        engine = render->engine;
+    const sg_request *const r = render->request;
+    sg_conditioning *const  texts = &engine->texts;
+    const size_t            preview = sg_preview_bytes(render);
+    sg_plan_totals          t[SG_PHASES_MAX];
     *out = (sg_plan){0};
 
-    SG_TRY(sg_render_sampler(&render->sampler, engine, render->request, render->e));
-    render->geometry = sg_geometry_of(engine->components, render->request);
+    SG_TRY(sg_render_sampler(&render->sampler, engine, r, render->e));
+    render->geometry = sg_geometry_of(engine->components, r);
     memcpy(out->latent, render->geometry.latent, sizeof out->latent);
     out->flow_shift = render->sampler.config.flow_shift;
-    SG_TRY(
-        sg_conditioning_tokenize(texts, engine->family, engine->model, engine->components, render->request, render->e));
+    SG_TRY(sg_conditioning_tokenize(texts, engine->family, engine->model, engine->components, r, render->e));
     note_texts(engine, out);
     SG_TRY(bind_attention(render, out));
     if (render->report) {
         render->report->prompt_tokens = texts->text[0][0].tokens;
         render->report->negative_tokens = texts->text[1][0].tokens;
     }
-    SG_TRY(choose_tiles(render));
-    sg_plan_totals t[SG_PHASES_MAX];
-    render->phases = out->phases = sg_phases_of(engine->components, render->request, render->phase);
-    for (int i = 0; i < render->phases; i++) SG_TRY(plan_phase(render, &render->phase[i], &out->phase[i], &t[i]));
+    if (engine->backend->process_memory) {
+        out->output = r->output_bytes + captured_bytes(render);
+        if (r->cache == SG_CACHE_SHADOW) out->output += sg_latents_bytes(render);
+        out->input = input_bytes(render);
+        out->preview = preview ? r->preview_bytes + preview : 0;
+    }
+    out->available = engine->memory_limit ? engine->memory_limit : engine->backend->total_bytes;
+    out->host_free = engine->backend->host_bytes;
+    render->phases = out->phases = sg_phases_of(engine->components, r, render->phase);
+    SG_TRY(plan_phases(render, out, t, r->vae_tiling == SG_TILING_ON, true));
+    SG_TRY(plan_tiles(render, out, t));
     out->chunks = render->chunks;
-    out->base = render->engine->base_bytes + sg_backend_code_bytes(render->engine->backend);
-    out->output = render->engine->backend->process_memory
-                      ? render->request->output_bytes + captured_bytes(render) + cache_bytes(render)
-                      : 0;
-    out->input = render->engine->backend->process_memory ? input_bytes(render) : 0;
-    out->preview = render->engine->backend->process_memory && sg_preview_bytes(render)
-                       ? render->request->preview_bytes + sg_preview_bytes(render)
-                       : 0;
-    out->available = render->engine->memory_limit ? render->engine->memory_limit : render->engine->backend->total_bytes;
-    out->host_free = render->engine->backend->host_bytes;
-    size_t beside = sum_memory(render, out, t);
-    if (render->request->vae_tiling == SG_TILING_AUTO) SG_TRY(shrink_decoding(render, out, t, &beside));
-    plan_peaks(render, out, t, beside);
+    out->base = engine->base_bytes + sg_backend_code_bytes(engine->backend);
+    plan_peaks(render, out, t);
     return SG_OK;
 }
 
