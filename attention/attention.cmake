@@ -10,7 +10,7 @@ foreach(level avx2 avx_vnni avx512_vnni)
 endforeach()
 sg_cpu_level(sg_sparse amx ${attention}/cpu/amx_blocks.c ${attention}/cpu/amx_score.c)
 target_sources(sg_kernels PRIVATE ${attention}/ref/ref_blocks.c ${attention}/ref/ref_attend_blocks.c
-  ${attention}/ref/ref_blocks_rounded.c ${attention}/ref/ref_blocks_published.c)
+  ${attention}/ref/ref_blocks_rounded.c)
 
 if(SG_HAVE_CUDA)
   sg_cuda_level(sg_sparse_cuda sm80 ${attention}/cuda ${attention}/cuda/pool.cu

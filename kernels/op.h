@@ -523,17 +523,6 @@ SG_OPS(X)
 extern const sg_ops sg_ref_ops;         /* the oracle: double accumulation, every dtype */
 extern const sg_ops sg_ref_rounded_ops; /* the same source in F32, intermediates rounded: the rounding budget */
 
-/* These ops are the stages of sparse attention only. They round where SpargeAttn as published rounds when q and k are
- * BF16, so that by block means they keep the blocks that it keeps (thu-ml/SpargeAttn at bfd980b,
- * get_block_map_meansim_fuse_quant; on a GPU, for 128 x 64 blocks):
- *   pool    total, x - total and means of blocks are BF16; where total is asked for, mean and sub are those of x - total
- *   self_similarity  x - center is BF16, the channels of a row of length 1 are F16
- *   score   products of means, the same times scale, and shares are BF16
- *   select  MASS takes what sums to <= amount, and not to amount times the row's sum; running sums are BF16, in the order of
- *           torch's scan
- * No tail goes with it: its means are not about total. */
-extern const sg_ops sg_ref_published_ops;
-
 #ifdef __cplusplus
 }
 #else

@@ -1,30 +1,28 @@
 /* ref_blocks.c - the oracle of sparse attention: pool, self_similarity, quantise, score, select and tail_bias, each as its
- * formula in op.h says. Compiled twice, see ref.c, and once more by ref_blocks_published.c. quantise and select's decisions
- * are the same in both builds. */
-#include "ranked_scores.h"
+ * formula in op.h says. Compiled twice, see ref.c. quantise and select's decisions are the same in both builds. */
+#include "ref/ref.h"
 
 /* ---- pool, self_similarity ---- */
 
 static float own_scale(const sg_quantise_args *a, int64_t g, const int64_t row[2], const int64_t to[2]);
 
-/* Mean of rows [from, to) of head g, channel e, minus center's. */
-static real mean_of(const sg_tensor *x, const sg_tensor *center, int64_t from, int64_t to, int64_t g, int64_t e)
+/* Mean of rows [from, to) of head g, channel e. */
+static real mean_of(const sg_tensor *x, int64_t from, int64_t to, int64_t g, int64_t e)
 {
     const int64_t h = x->dim[1], d = x->dim[2];
-    const real    middle = get_or(center, g * d + e, 0);
     real          sum = 0;
-    ADD_UP(sum, r, to - from, stored(get(x, ((from + r) * h + g) * d + e) - middle));
-    return stored(sum / (real)(to - from));
+    ADD_UP(sum, r, to - from, get(x, ((from + r) * h + g) * d + e));
+    return sum / (real)(to - from);
 }
 
-static void put_means(const sg_tensor *y, const sg_tensor *x, const sg_tensor *center, int64_t block)
+static void put_means(const sg_tensor *y, const sg_tensor *x, int64_t block)
 {
     const int64_t n = x->dim[0], h = x->dim[1], d = x->dim[2];
     if (y->rank == 0) return;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < sg_count(*y); i++) {
         const int64_t from = i / (h * d) * block;
-        put(y, i, mean_of(x, center, from, least(from + block, n), i / d % h, i % d));
+        put(y, i, mean_of(x, from, least(from + block, n), i / d % h, i % d));
     }
 }
 
@@ -42,16 +40,15 @@ static void put_center(const sg_tensor *y, const sg_tensor *x)
 sg_status SG_REF_OP(pool)(sg_stream *s, const sg_pool_args *a)
 {
     (void)s;
-    const int64_t   n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
-    const sg_tensor none = {0}, center = SG_REF_IS_PUBLISHED ? a->total : none;
-    put_means(&a->total, &a->x, &none, n);
+    const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
+    put_means(&a->total, &a->x, n);
     put_center(&a->center, &a->x);
-    put_means(&a->mean, &a->x, &center, a->block);
-    put_means(&a->sub, &a->x, &center, SG_BLOCK_SUB);
+    put_means(&a->mean, &a->x, a->block);
+    put_means(&a->sub, &a->x, SG_BLOCK_SUB);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < sg_count(a->var); i++) {
         const int64_t from = i / (h * d) * a->block, to = least(from + a->block, n), g = i / d % h, e = i % d;
-        const real    mean = mean_of(&a->x, &none, from, to, g, e);
+        const real    mean = mean_of(&a->x, from, to, g, e);
         real          sum = 0;
         for (int64_t r = from; r < to; r++) {
             const real u = get(&a->x, (r * h + g) * d + e) - mean;
@@ -76,13 +73,13 @@ static real self_similarity_of(const sg_self_similarity_args *a, int64_t from, i
     for (int64_t r = from; r < to; r++) {
         real square = 0;
         for (int64_t e = 0; e < d; e++) {
-            const real u = stored(get(&a->x, (r * h + g) * d + e) - get_or(&a->center, g * d + e, 0));
+            const real u = get(&a->x, (r * h + g) * d + e) - get_or(&a->center, g * d + e, 0);
             square += u * u;
         }
         const real length = FN(sqrt)(square);
         for (int64_t e = 0; e < d; e++) {
-            const real u = stored(get(&a->x, (r * h + g) * d + e) - get_or(&a->center, g * d + e, 0));
-            sum[e] += stored_unit(u / length);
+            const real u = get(&a->x, (r * h + g) * d + e) - get_or(&a->center, g * d + e, 0);
+            sum[e] += u / length;
         }
     }
     return dot(sum, sum, d) / ((real)(to - from) * (real)(to - from));
@@ -233,19 +230,17 @@ static void score_row(const scoring *x, int64_t g, int64_t i, real *p, real *y)
     const int64_t h = a->q.dim[1], d = a->q.dim[2], means = a->k.dim[0], hk = a->k.dim[1], gk = g / (h / hk);
     const int64_t per_q = a->sub ? SG_BLOCK_Q / SG_BLOCK_SUB : 1, per_k = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1;
     const int64_t end = least((i + 1) * per_q, a->q.dim[0]);
-    const real    scale = SG_REF_IS_PUBLISHED ? (real)a->scale : 1;
     for (int64_t q = i * per_q; q < end; q++) {
         real max = -INFINITY, sum = 0;
         for (int64_t b = 0; b < means; b++) {
             if (!counts(x, g, i, b / per_k)) continue;
-            p[b] = stored(scale * stored(dot(x->q + (q * h + g) * d, x->k + (b * hk + gk) * d, d)));
+            p[b] = dot(x->q + (q * h + g) * d, x->k + (b * hk + gk) * d, d);
             if (p[b] > max || p[b] != p[b]) max = p[b];
         }
         for (int64_t b = 0; b < means; b++)
-            if (counts(x, g, i, b / per_k))
-                sum += p[b] = SG_REF_IS_PUBLISHED ? FN(exp)(p[b] - max) : FN(exp2)(p[b] - max);
+            if (counts(x, g, i, b / per_k)) sum += p[b] = FN(exp2)(p[b] - max);
         for (int64_t b = 0; b < means; b++)
-            if (counts(x, g, i, b / per_k)) y[b / per_k] += stored(p[b] / sum);
+            if (counts(x, g, i, b / per_k)) y[b / per_k] += p[b] / sum;
     }
     for (int64_t j = 0; j < a->y.dim[2]; j++) {
         if (y[j] == 0) continue;
@@ -271,7 +266,7 @@ sg_status SG_REF_OP(score)(sg_stream *s, const sg_score_args *a)
     const scoring x = {a, RULES(a, h), q, k};
     int           ok = q && k;
     /* Queries are scaled first, to powers of two, as in kernels: so their products with integers are not exact. */
-    for (int64_t t = 0; ok && !SG_REF_IS_PUBLISHED && t < sg_count(a->q); t++)
+    for (int64_t t = 0; ok && t < sg_count(a->q); t++)
         q[t] = to_11_bits(q[t] * ((real)a->scale * (real)1.44269504088896340736));
     for (int64_t t = 0; ok && !SG_REF_IS_TRUTH && t < sg_count(a->k); t++)
         k[t] = to_11_bits(k[t] - get_or(&a->k_center, t % (a->k.dim[1] * a->k.dim[2]), 0));
@@ -297,8 +292,33 @@ sg_status SG_REF_OP(score)(sg_stream *s, const sg_score_args *a)
 
 /* ---- select, its decisions in double in both builds ---- */
 
+typedef struct place {
+    float   score;
+    int64_t at; /* in the tensor of scores */
+} place;
+
+/* From the highest score down. Of equal ones the first comes first, and NaN comes last. */
+static int by_score(const void *x, const void *y)
+{
+    const place *const a = x, *const b = y;
+    const bool lost = a->score != a->score, other_lost = b->score != b->score;
+    if (lost != other_lost) return lost ? 1 : -1;
+    if (!lost && a->score != b->score) return a->score > b->score ? -1 : 1;
+    return (a->at > b->at) - (a->at < b->at);
+}
+
+/* How many of nk ranked scores, at least 1, have a sum of at most `amount` times the sum of all. */
+static int64_t mass_count(const place *p, int64_t nk, float amount)
+{
+    int64_t count = 0;
+    double  all = 0, sum = 0;
+    for (int64_t j = 0; j < nk; j++) all += (double)p[j].score;
+    while (count < nk && (sum += (double)p[count].score) <= (double)amount * all) count++;
+    return count ? count : 1;
+}
+
 /* How many of a row's blocks, the best first, the rule takes. */
-static int64_t rule_count(const sg_select_args *a, int64_t g, place *p)
+static int64_t rule_count(const sg_select_args *a, int64_t g, const place *p)
 {
     const int64_t nk = a->score.dim[2];
     const float   amount = sg_load(&a->amount, g);
@@ -306,7 +326,7 @@ static int64_t rule_count(const sg_select_args *a, int64_t g, place *p)
         const float share = floorf(amount * (float)nk);
         return share >= (float)nk ? nk : share >= 1 ? (int64_t)share : 1;
     }
-    return mass_count(p, nk, a->score.dim[0] * a->score.dim[1], amount);
+    return mass_count(p, nk, amount);
 }
 
 /* Gives the rest of the budget of all heads' rows to the best blocks that are not taken. */

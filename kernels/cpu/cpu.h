@@ -49,7 +49,7 @@ typedef struct sg_cpu {
     sg_cpu_block        block[SG_SLOTS];
     sg_pack            *pack;
     size_t              packs, packs_cap, pack_bytes, pack_limit;
-    sg_library_conv_fn *library_conv; /* likewise */
+    sg_library_conv_fn *library_conv; /* of it */
 } sg_cpu;
 
 static inline sg_cpu *sg_cpu_of(const sg_stream *s) { return (sg_cpu *)s->impl; }

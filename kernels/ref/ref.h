@@ -1,5 +1,4 @@
-/* ref.h - what the oracle's files share. Each is compiled twice, see ref.c; that of the stages of sparse attention is
- * compiled three times, see ref_blocks_published.c. */
+/* ref.h - what the oracle's files share. Each is compiled twice, see ref.c. */
 #ifndef SG_REF_H
 #define SG_REF_H
 
@@ -14,21 +13,10 @@
 #define SG_REF_IS_TRUTH 1
 #endif
 
-#ifndef SG_REF_IS_PUBLISHED
-#define SG_REF_IS_PUBLISHED 0
-#endif
-
 typedef SG_REF_REAL real;
 
-#if SG_REF_IS_PUBLISHED
-#define SG_REF_OP(op) sg_ref_published_##op
-#elif SG_REF_IS_TRUTH
-#define SG_REF_OP(op) sg_ref_##op
-#else
-#define SG_REF_OP(op) sg_ref_rounded_##op
-#endif
-
 #if SG_REF_IS_TRUTH
+#define SG_REF_OP(op) sg_ref_##op
 #define SUM(var) _Pragma(SUM_TEXT(omp simd reduction(+ : var)))
 #define SUM_TEXT(x) #x
 #define FN(name) name
@@ -38,6 +26,7 @@ static inline real round_as(sg_dtype t, real v)
     return v;
 }
 #else
+#define SG_REF_OP(op) sg_ref_rounded_##op
 #define SUM(var)
 #define FN(name) name##f
 static inline real round_as(sg_dtype t, real v)
@@ -46,10 +35,6 @@ static inline real round_as(sg_dtype t, real v)
     return t == SG_BF16 ? sg_bf16_to_f32(sg_f32_to_bf16(v)) : v;
 }
 #endif
-
-/* These round a number as sg_ref_published_ops says: what is stored, and a channel of a row of length 1. */
-static inline real stored(real v) { return SG_REF_IS_PUBLISHED ? sg_bf16_to_f32(sg_f32_to_bf16((float)v)) : v; }
-static inline real stored_unit(real v) { return SG_REF_IS_PUBLISHED ? sg_f16_to_f32(sg_f32_to_f16((float)v)) : v; }
 
 static inline real get(const sg_tensor *t, int64_t i) { return (real)sg_load(t, i); }
 static inline real get_or(const sg_tensor *t, int64_t i, real other) { return t->rank ? get(t, i) : other; }

@@ -3,9 +3,9 @@
  * What differs by intent: the reference rounds to INT8 half away from zero and adds 1e-7 to a scale, so a number may be one
  * off where it is nearly half-way; and rows that keep all blocks have no scores with us. In F32 the masks must be equal:
  * sparge.py refuses settings whose running sums come nearer to a threshold than rounding goes. In BF16 those of
- * sg_ref_published_ops must be. */
+ * published_stages.h must be. */
 #include "block_lists.h"
-#include "op.h"
+#include "published_stages.h"
 #include "tensor_source.h"
 #include "unit.h"
 
@@ -85,9 +85,9 @@ static void predict_and_select(stages *x)
 }
 
 /* o: rule, amount, theta, sink, causal. */
-static stages stages_new(const sg_ops *ops, int64_t number, int64_t n, int64_t h, int64_t d, const float *o)
+static stages stages_new(int64_t number, int64_t n, int64_t h, int64_t d, const float *o)
 {
-    stages x = {.s = {.ops = ops, .scratch = {.base = (uintptr_t)buffer, .cap = ROOM}}, .number = number};
+    stages x = {.s = {.ops = &sg_ref_ops, .scratch = {.base = (uintptr_t)buffer, .cap = ROOM}}, .number = number};
     x.n = n;
     x.h = h;
     x.d = d;
@@ -104,7 +104,7 @@ static stages stages_new(const sg_ops *ops, int64_t number, int64_t n, int64_t h
 static stages stages_of(int64_t number)
 {
     const float *const o = (const float *)stored("settings").data + number * SETTING;
-    stages             x = stages_new(&sg_ref_ops, number, (int64_t)o[0], H, D, o + 1);
+    stages             x = stages_new(number, (int64_t)o[0], H, D, o + 1);
     x.attends = o[6] != 0;
     x.q = inputs(&x, "q");
     x.k = inputs(&x, "k");
@@ -177,13 +177,52 @@ static sg_tensor assembled(stages *x, const char *name)
     return t;
 }
 
-static stages published_of(const sg_ops *ops, int64_t number)
+static stages published_inputs(int64_t number)
 {
     const float *const o = (const float *)stored("published.settings").data + number * PUBLISHED;
-    stages             x = stages_new(ops, number, (int64_t)o[1], (int64_t)o[2], (int64_t)o[0], o + 3);
+    stages             x = stages_new(number, (int64_t)o[1], (int64_t)o[2], (int64_t)o[0], o + 3);
     x.q = assembled(&x, "q");
     x.k = assembled(&x, "k");
-    predict_and_select(&x);
+    return x;
+}
+
+/* Scores and selects row i of head g. */
+static void published_row(stages *x, int64_t g, int64_t i, const sg_tensor *q_mean, const sg_tensor *k_mean)
+{
+    const int64_t row = g * x->nq + i, last = least((i + 1) * SG_BLOCK_Q, x->n), nk = x->nk;
+    const bool    all = row_fixed(x, row);
+    float *const  share = (float *)x->score.data + row * nk;
+    bool *const fixed = malloc((size_t)(2 * nk) * sizeof *fixed), *const counts = fixed + nk;
+    for (int64_t j = 0; j < nk; j++) {
+        fixed[j] = (j + 1) * SG_BLOCK_K > x->n || !(at(x->k_similarity, j * x->h + g) > at(x->theta, g));
+        counts[j] = !fixed[j] && !all && (!x->causal || j * SG_BLOCK_K < last);
+    }
+    published_shares(share, q_mean, (i * x->h + g) * x->d, k_mean, g * x->d, counts);
+    const int64_t taken = published_taken(share, nk, x->h * x->nq, x->rule, sg_load(&x->amount, g));
+    for (int64_t j = 0; j < nk; j++)
+        if ((!x->causal || j * SG_BLOCK_K < last) &&
+            (all || fixed[j] || j < x->sink || published_takes(share, nk, j, taken)))
+            list_block(&x->lists, row, j);
+    free(fixed);
+}
+
+static stages published_of(int64_t number)
+{
+    stages          x = published_inputs(number);
+    const sg_tensor none = {0};
+    const sg_tensor q_mean = sg_new(&x.s, SG_F32, x.nq, x.h, x.d), k_mean = sg_new(&x.s, SG_F32, x.nk, x.h, x.d);
+    x.center = sg_new(&x.s, SG_F32, 1, x.h, x.d);
+    x.q_similarity = sg_new(&x.s, SG_F32, x.nq, x.h);
+    x.k_similarity = sg_new(&x.s, SG_F32, x.nk, x.h);
+    x.score = sg_new(&x.s, SG_F32, x.h, x.nq, x.nk);
+    x.lists = block_lists_new(&x.s, x.h, x.nq, x.nk);
+    assert_int_equal(x.s.status, SG_OK);
+    published_means(x.center, x.k, none, x.n);
+    published_means(q_mean, x.q, none, SG_BLOCK_Q);
+    published_means(k_mean, x.k, x.center, SG_BLOCK_K);
+    published_self_similarity(x.q_similarity, x.q, none, SG_BLOCK_Q);
+    published_self_similarity(x.k_similarity, x.k, x.center, SG_BLOCK_K);
+    for (int64_t row = 0; row < x.h * x.nq; row++) published_row(&x, row / x.nq, row % x.nq, &q_mean, &k_mean);
     return x;
 }
 
@@ -214,7 +253,7 @@ static int64_t published_settings(void) { return stored("published.settings").di
 static void published_keeps_what_the_reference_keeps(void **state)
 {
     for (int64_t k = 0; k < published_settings(); k++) {
-        const stages x = published_of(&sg_ref_published_ops, k);
+        const stages x = published_of(k);
         assert_int_equal(blocks_off(&x), 0);
     }
 }
@@ -232,7 +271,7 @@ static void published_rounds_what_the_reference_rounds(void **state)
 {
     int64_t whole = 0;
     for (int64_t k = 0; k < published_settings(); k++) {
-        const stages    x = published_of(&sg_ref_published_ops, k);
+        const stages    x = published_of(k);
         const sg_tensor share = published_part(&x, "share");
         if (share.rank == 0) continue;
         published_self_similarity_agrees(&x, "q_similar", x.q_similarity);
@@ -249,7 +288,8 @@ static void f32_keeps_nearly_what_the_reference_keeps(void **state)
 {
     int64_t off = 0, all = 0;
     for (int64_t k = 0; k < published_settings(); k++) {
-        const stages x = published_of(&sg_ref_ops, k);
+        stages x = published_inputs(k);
+        predict_and_select(&x);
         off += blocks_off(&x);
         all += sg_count(x.score);
     }
