@@ -5,24 +5,17 @@
  * once cost a wake-up a region instead: 1.7 times as long where nothing else runs. SPIN_NS is between the two:
  * kernels/NOTES.md, Waiting threads, has the figures.
  *
- * libgomp reads GOMP_SPINCOUNT once, in its constructor. setenv in main comes too late for it, and to start the program a
- * second time costs 26 ms. So the program answers this one question itself: the getenv below stands before that of the C
- * library for everything that is loaded, and differs from it in this one variable. What the user sets goes first. */
+ * libgomp reads GOMP_SPINCOUNT once, in its constructor, and has no call for it. Nothing else was found to be in time:
+ * setenv in main and in the program's constructors comes after libgomp's; what .preinit_array sets is lost, for the C
+ * library sets environ after it; and to start the program a second time costs 26 ms. So the program answers this one
+ * question itself: the getenv below stands before that of the C library for everything that is loaded, and differs from
+ * it in this one variable. What the user sets goes first. Programs that this one starts inherit nothing of it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { SPIN_NS = 16000, PAUSES = 200, TRIES = 5, COUNT_MAX = 20000 };
-
-static const char *find(const char *name)
-{
-    const size_t n = strlen(name);
-    for (char **e = environ; e && *e; e++)
-        if (strncmp(*e, name, n) == 0 && (*e)[n] == '=') return *e + n + 1;
-    return NULL;
-}
 
 static long now_ns(void)
 {
@@ -49,8 +42,9 @@ static int spin_count(void)
 __attribute__((visibility("default"))) char *getenv(const char *name)
 {
     static char       text[16];
-    const char *const value = find(name), *const policy = find("OMP_WAIT_POLICY");
-    if (value || strcmp(name, "GOMP_SPINCOUNT") != 0 || (policy && *policy)) return (char *)value;
+    char *const       value = secure_getenv(name); /* the C library's */
+    const char *const policy = secure_getenv("OMP_WAIT_POLICY");
+    if (value || strcmp(name, "GOMP_SPINCOUNT") != 0 || (policy && *policy)) return value;
     snprintf(text, sizeof text, "%d", spin_count());
     return text;
 }
