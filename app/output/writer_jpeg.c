@@ -11,17 +11,28 @@
 #include <jpeglib.h>
 
 enum { QUALITY = 95, MAX_COMMENT = 65533, MAX_SETTINGS = 16 << 20 };
-enum { START = 0xD8, TEMPORARY = 0x01, RESTART_0 = 0xD0, END = 0xD9, SCAN = 0xDA }; /* markers */
 
-/* A picture on its way through libjpeg, which leaves by a jump when it fails: what must survive the jump lies here. */
+/* How libjpeg fails: it leaves by a jump, and what must survive that lies on the heap. */
+typedef struct failure {
+    struct jpeg_error_mgr manager; /* first: a pointer to it is one to this */
+    jmp_buf               back;
+    char                  text[JMSG_LENGTH_MAX];
+} failure;
+
+static _Noreturn void on_error(j_common_ptr j)
+{
+    failure *const f = (failure *)j->err;
+    j->err->format_message(j, f->text);
+    longjmp(f->back, 1);
+}
+
+/* A picture on its way through libjpeg. */
 typedef struct state {
     const sg_clip              *clip;
     struct jpeg_compress_struct jpeg;
-    struct jpeg_error_mgr       manager;
+    failure                     failure;
     char                       *bytes; /* of the file */
     size_t                      size;
-    sg_error                    error;
-    jmp_buf                     jump;
 } state;
 
 /* ---- writing ---- */
@@ -36,17 +47,6 @@ static sg_status jpeg_check(const sg_clip *clip, sg_error *e)
 
 /* libjpeg's rows. */
 static size_t jpeg_bytes(const sg_clip *clip) { return (size_t)clip->width * 100; }
-
-static _Noreturn void on_error(j_common_ptr j)
-{
-    state *const s = j->client_data;
-    char         text[JMSG_LENGTH_MAX];
-    j->err->format_message(j, text);
-    const int  why = j->err->msg_code; /* what is written to is memory, too */
-    const bool memory = why == JERR_OUT_OF_MEMORY || why == JERR_FILE_WRITE;
-    (void)sg_error_set(&s->error, memory ? SG_E_MEMORY : SG_E_FILE, "%s: cannot be written: %s", s->clip->path, text);
-    longjmp(s->jump, 1);
-}
 
 static void put_settings(j_compress_ptr j, const char *settings)
 {
@@ -87,13 +87,17 @@ static sg_status jpeg_write(void *context, const sg_clip *clip, sg_output_file *
     (void)index;
     if (!to) return sg_error_memory(e, clip->path);
     s->clip = clip;
-    s->jpeg.err = jpeg_std_error(&s->manager);
-    s->manager.error_exit = on_error;
-    s->jpeg.client_data = s;
-    if (setjmp(s->jump) == 0) compress(s, to, rgb);
+    s->jpeg.err = jpeg_std_error(&s->failure.manager);
+    s->failure.manager.error_exit = on_error;
+    if (setjmp(s->failure.back) == 0) compress(s, to, rgb);
     jpeg_destroy_compress(&s->jpeg);
     const bool whole = fclose(to) == 0;
-    SG_TRY(sg_error_copy(e, &s->error));
+    if (s->failure.text[0]) { /* what is written to is memory, too */
+        const int  why = s->failure.manager.msg_code;
+        const bool memory = why == JERR_OUT_OF_MEMORY || why == JERR_FILE_WRITE;
+        return sg_error_set(e, memory ? SG_E_MEMORY : SG_E_FILE, "%s: cannot be written: %s", clip->path,
+                            s->failure.text);
+    }
     if (!whole) return sg_error_memory(e, clip->path);
     return sg_output_file_write(file, s->bytes, s->size, e);
 }
@@ -102,36 +106,54 @@ static void jpeg_close(void *context) { free(((state *)context)->bytes); }
 
 /* ---- reading ---- */
 
-/* Puts all comments before the pixels into text, one behind the other. */
-static sg_status find_settings(const char *path, const sg_map *file, sg_textbuf *text, sg_error *e)
+typedef struct reading {
+    struct jpeg_decompress_struct jpeg;
+    failure                       failure;
+    sg_textbuf                    text;
+} reading;
+
+/* A file that is not as it should be is refused as a whole. */
+static void on_message(j_common_ptr j, int level)
 {
-    const uint8_t *const in = file->data;
-    for (size_t at = 0, n;; at += n) {
-        const bool marked = at < file->size && in[at] == 0xFF;
-        while (at < file->size && in[at] == 0xFF) at++; /* fill bytes */
-        const int marker = marked && at < file->size ? in[at++] : EOF;
-        if (marker == SCAN || marker == END) return SG_OK;
-        n = 0;
-        if (marker == START || marker == TEMPORARY || (marker >= RESTART_0 && marker < START)) continue;
-        n = marker != EOF && file->size - at >= 2 ? (size_t)in[at] * 256 + in[at + 1] : 0;
-        if (n < 2) return sg_error_set(e, SG_E_FORMAT, "%s: broken JPEG: it ends before its pixels", path);
-        if (marker != JPEG_COM) continue;
-        if (n > file->size - at) return sg_error_set(e, SG_E_FORMAT, "%s: broken JPEG: it ends within a comment", path);
-        if (text->len + n > MAX_SETTINGS)
+    if (level < 0) on_error(j);
+}
+
+/* Puts all comments before the pixels into r->text, one behind the other. */
+static sg_status read_comments(reading *r, const sg_map *file, const char *path, sg_error *e)
+{
+    j_decompress_ptr const j = &r->jpeg;
+    j->err = jpeg_std_error(&r->failure.manager);
+    j->err->error_exit = on_error;
+    j->err->emit_message = on_message;
+    jpeg_create_decompress(j);
+    jpeg_mem_src(j, file->data, (unsigned long)file->size);
+    jpeg_save_markers(j, JPEG_COM, 0xFFFF);
+    jpeg_read_header(j, FALSE);
+    for (jpeg_saved_marker_ptr m = j->marker_list; m; m = m->next) {
+        if (r->text.len + m->data_length > MAX_SETTINGS)
             return sg_error_set(e, SG_E_FORMAT, "%s: has comments of more than %d bytes", path, MAX_SETTINGS);
-        sg_textbuf_put(text, (const char *)in + at + 2, n - 2);
+        sg_textbuf_put(&r->text, (const char *)m->data, m->data_length);
     }
+    return r->text.failed ? sg_error_memory(e, path) : SG_OK;
 }
 
 static sg_status jpeg_read(const char *path, const sg_map *file, char **out, sg_error *e)
 {
-    sg_textbuf text = {0};
-    sg_status  status = find_settings(path, file, &text, e);
-    if (status == SG_OK && text.failed) status = sg_error_memory(e, path);
-    if (status == SG_OK && text.len && strlen(text.data) == text.len) /* comments of others may hold anything */
-        *out = text.data;
+    reading *const r = calloc(1, sizeof *r);
+    sg_status      status;
+    if (!r) return sg_error_memory(e, path);
+    if (setjmp(r->failure.back) == 0)
+        status = read_comments(r, file, path, e);
+    else if (r->failure.manager.msg_code == JERR_OUT_OF_MEMORY)
+        status = sg_error_memory(e, path);
     else
-        sg_textbuf_free(&text);
+        status = sg_error_set(e, SG_E_FORMAT, "%s: broken JPEG: %s", path, r->failure.text);
+    jpeg_destroy_decompress(&r->jpeg);
+    if (status == SG_OK && r->text.len && strlen(r->text.data) == r->text.len) /* those of others may hold anything */
+        *out = r->text.data;
+    else
+        sg_textbuf_free(&r->text);
+    free(r);
     return status;
 }
 

@@ -44,7 +44,9 @@ static void a_jpeg_is_one_picture(void **state)
 }
 
 #define HEAD "\xff\xd8\xff\xe0\0\4ab"
-#define SCAN "\xff\xda\0\2"
+#define FRAME "\xff\xc0\0\13\10\0\1\0\1\1\1\21\0" /* of one pixel */
+#define SCAN FRAME "\xff\xda\0\10\1\1\0\0\77\0"
+#define BYTES(text) (text), sizeof(text) - 1
 
 /* Files of others: whatever they hold, an answer. */
 static void comments_are_found(void **state)
@@ -54,17 +56,17 @@ static void comments_are_found(void **state)
         size_t      size;
         const char *kept, *refused;
     } cases[] = {
-        {HEAD "\xff\xfe\0\4{}" SCAN, 16, "{}", NULL},
-        {HEAD "\xff\xff\xff\xfe\0\3{\xff\xfe\0\3}" SCAN, 23, "{}", NULL},
-        {HEAD "\xff\x01\xff\xd0\xff\xfe\0\4{}" SCAN, 22, "{}", NULL},
-        {HEAD SCAN "\xff\xfe\0\4{}", 18, NULL, "keeps no settings"},
-        {HEAD "\xff\xfe\0\4\0}" SCAN, 16, NULL, "keeps no settings"},
-        {HEAD "\xff\xfe\0\xff{}", 14, NULL, "within a comment"},
-        {HEAD "\xff\xfe\0\1{}" SCAN, 18, NULL, "before its pixels"},
-        {HEAD "\xff\xe1\xff\xff", 12, NULL, "before its pixels"},
-        {HEAD "{}", 10, NULL, "before its pixels"},
-        {HEAD "\xff", 9, NULL, "before its pixels"},
-        {HEAD, 8, NULL, "before its pixels"},
+        {BYTES(HEAD "\xff\xfe\0\4{}" SCAN), "{}", NULL},
+        {BYTES(HEAD "\xff\xff\xff\xfe\0\3{\xff\xfe\0\3}" SCAN), "{}", NULL},
+        {BYTES(HEAD "\xff\x01\xff\xd0\xff\xfe\0\4{}" SCAN), "{}", NULL},
+        {BYTES(HEAD SCAN "\xff\xfe\0\4{}"), NULL, "keeps no settings"},
+        {BYTES(HEAD "\xff\xfe\0\4\0}" SCAN), NULL, "keeps no settings"},
+        {BYTES(HEAD "\xff\xfe\0\xff{}"), NULL, "broken JPEG"}, /* ends within a comment */
+        {BYTES(HEAD "\xff\xfe\0\1{}" SCAN), NULL, "broken JPEG"},
+        {BYTES(HEAD "\xff\xe1\xff\xff"), NULL, "broken JPEG"},
+        {BYTES(HEAD "{}"), NULL, "broken JPEG"},
+        {BYTES(HEAD "\xff"), NULL, "broken JPEG"},
+        {BYTES(HEAD), NULL, "broken JPEG"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char    *kept = NULL;
