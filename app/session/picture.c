@@ -2,8 +2,8 @@
 #include "picture.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/resample.h"
 #include "image_reader.h"
+#include "vision/resample.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -16,8 +16,8 @@
 
 #include "base/hash.h"
 #include "base/path.h"
-#include "base/resample.h"
 #include "clip_layer.h"
+#include "resample.h"
 
 #include <math.h>
 #include <stdio.h>

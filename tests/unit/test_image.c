@@ -1,10 +1,10 @@
 /* test_image.c - what is read of sound pictures, and what is said of others. The pictures are those of the fuzz target;
  * the sums of samples are Pillow's, but for the 16-bit ones, which Pillow cuts down and we round. */
 #include "base/file.h"
-#include "base/resample.h"
 #include "image_reader.h"
 #include "picture.h"
 #include "unit.h"
+#include "vision/resample.h"
 
 typedef struct sound {
     const char *name;

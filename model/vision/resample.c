@@ -1,7 +1,7 @@
 /* resample.c - see resample.h. What bites: weights are rounded half away from zero, each pass rounds to 8 bits, rows are
  * made first unless the height shrinks by more than twice what the width does, and a pass that would change no size is left
  * out. */
-#include "base/resample.h"
+#include "resample.h"
 
 #include <math.h>
 #include <stdlib.h>
