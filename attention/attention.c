@@ -102,12 +102,19 @@ static void unbind(binding *b)
     *b = (binding){.attention = NULL};
 }
 
+static void drop_room(sg_attention_context *c)
+{
+    if (c->block) c->backend->memory->release(c->backend, c->block);
+    c->block = NULL;
+    c->bytes = 0;
+}
+
 void sg_attention_context_close(sg_attention_context **c)
 {
     if (!c || !*c) return;
     unbind(&(*c)->bound);
     free((*c)->ordered.row);
-    if ((*c)->block) (*c)->backend->memory->release((*c)->backend, (*c)->block);
+    drop_room(*c);
     sg_backend_close(&(*c)->backend);
     free(*c);
     *c = NULL;
@@ -115,18 +122,16 @@ void sg_attention_context_close(sg_attention_context **c)
 
 const char *sg_attention_context_device(const sg_attention_context *c) { return c->backend->device; }
 
-/* A block of at least `bytes` bytes. */
+/* A block of at least `bytes` bytes. The device need not hold the last one beside it. */
 static sg_status make_room(sg_attention_context *c, size_t bytes, sg_error *e)
 {
     if (bytes <= c->bytes) return SG_OK;
-    void *const block = bytes <= c->backend->total_bytes ? c->backend->memory->alloc(c->backend, bytes) : NULL;
-    if (!block)
-        return sg_error_set(e, SG_E_MEMORY, "this call needs %.2f GiB, of %.2f that are free", (double)bytes * 0x1p-30,
-                            (double)c->backend->total_bytes * 0x1p-30);
-    if (c->block) c->backend->memory->release(c->backend, c->block);
-    c->block = block;
-    c->bytes = bytes;
-    return SG_OK;
+    drop_room(c);
+    if (bytes <= c->backend->total_bytes) c->block = c->backend->memory->alloc(c->backend, bytes);
+    if (c->block) c->bytes = bytes;
+    return c->block ? SG_OK
+                    : sg_error_set(e, SG_E_MEMORY, "this call needs %.2f GiB, of %.2f that are free",
+                                   (double)bytes * 0x1p-30, (double)c->backend->total_bytes * 0x1p-30);
 }
 
 /* ---- shapes ---- */

@@ -1,6 +1,7 @@
 /* test_attention_call.c - the plain C call of attention.h: shapes, strides, order, what it refuses. Truth is the
  * formula in double. */
 #include "attention.h"
+#include "backend.h"
 #include "tensor.h"
 #include "unit.h"
 
@@ -388,6 +389,46 @@ static void test_again(void **state)
     drop(&other);
 }
 
+/* ---- its memory ---- */
+
+static const sg_memory *device_memory;
+static int              blocks, most_blocks;
+
+static void *counted_alloc(const sg_backend *b, size_t bytes)
+{
+    if (++blocks > most_blocks) most_blocks = blocks;
+    return device_memory->alloc(b, bytes);
+}
+
+static void counted_release(const sg_backend *b, void *p)
+{
+    blocks--;
+    device_memory->release(b, p);
+}
+
+/* A call that needs more memory than the last one gets it in the place of that, not beside it. */
+static void test_room(void **state)
+{
+    tensors               t = make(2 * N, 2 * N, H, H, D);
+    sg_attention_context *own;
+    assert_int_equal(sg_attention_context_open(&own, &(sg_attention_options){.threads = 2}, &error), SG_OK);
+    sg_backend *const      backend = *(sg_backend **)own; /* what a context begins with */
+    sg_memory              counted = *(device_memory = backend->memory);
+    sg_attention_call_args a = args_of(&t);
+    counted.alloc = counted_alloc;
+    counted.release = counted_release;
+    backend->memory = &counted;
+    for (a.n = N; a.n <= 2 * N; a.n += N) {
+        a.kind = "sparge";
+        assert_int_equal(sg_attention_call(own, &a, NULL, &error), SG_OK);
+        assert_int_equal(blocks, 1);
+    }
+    assert_int_equal(most_blocks, 1);
+    sg_attention_context_close(&own);
+    assert_int_equal(blocks, 0);
+    drop(&t);
+}
+
 /* ---- what it refuses ---- */
 
 static void refused(const sg_attention_call_args *a, sg_status code, const char *member)
@@ -468,10 +509,10 @@ static int close_context(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),   cmocka_unit_test(test_quantised),  cmocka_unit_test(test_strides),
-        cmocka_unit_test(test_bf16),     cmocka_unit_test(test_f16),        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_mask),     cmocka_unit_test(test_thresholds), cmocka_unit_test(test_again),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_shapes), cmocka_unit_test(test_quantised),  cmocka_unit_test(test_strides),
+        cmocka_unit_test(test_bf16),   cmocka_unit_test(test_f16),        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_mask),   cmocka_unit_test(test_thresholds), cmocka_unit_test(test_again),
+        cmocka_unit_test(test_room),   cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
 }
