@@ -398,9 +398,16 @@ static void attend_heads(const int8_job *b, int threads, char *workspaces)
 
 static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
 {
-    if (a->v.dtype == SG_F8 || a->q.dim[2] > SG_CHANNELS || (a->pv_threshold.rank && a->pv_group != SG_SUB))
+    sg_cpu *const     cpu = sg_cpu_of(s);
+    const char *const refusal =
+        a->q.dim[2] > SG_CHANNELS ? "attend_blocks in F32, not I8: heads of more than 255 channels"
+        : a->v.dtype == SG_F8     ? "attend_blocks in F32, not I8: F8 values"
+        : a->pv_threshold.rank && a->pv_group != SG_SUB ? "attend_blocks in F32, not I8: groups of the PV filter"
+                                                        : NULL;
+    if (refusal) {
+        sg_fallback_count(&cpu->fallbacks, refusal);
         return SG_OTHER_BLOCKS(s, a);
-    sg_cpu *const cpu = sg_cpu_of(s);
+    }
     int8_job      b = {.s = sg_blocks_job_of(a), .bytes = a->v.dtype == SG_I8};
     const int64_t whole = b.bytes ? SG_ROWS : SG_MR;
     b.dk = sg_div_up(b.s.d, 4) * 4;

@@ -64,7 +64,4 @@ static inline sg_status sg_cuda_no_f8(sg_stream *s, const char *op)
     return sg_fail(s, SG_E_UNSUPPORTED, "%s: FP8 values want level sm89", op);
 }
 
-/* blocks_wgmma.cu: runs attend_blocks as level sm90 does and tells in *status how that went. False: not for that kernel. */
-bool sg_cuda_attend_wgmma(sg_stream *s, const sg_attend_blocks_args *a, sg_status *status);
-
 #endif

@@ -4,6 +4,15 @@
 
 #include "blocks.cuh"
 
+#include <math.h>
+
+enum { MMA_CHANNELS = 256 }; /* of a head, at most, on tensor cores */
+
+#define LOG2_BLOCK 6.0f /* ln SG_BLOCK_K in powers of two: of the tail's weights without bias */
+#define F8_RAISE 8.0f   /* added to F8 logits, in powers of two: weights are at most 448 */
+#define F8_LAG 0.8f     /* how far a row's largest F8 logit may rise above its base: 2^8.8 is below 448 */
+#define LOWEST (-3.402823466e38f)
+
 struct blocks_job {
     const int8_t *q, *k, *tail_k;
     const float  *q_scale, *k_scale, *tail_k_scale, *v_scale, *v_center, *tail_bias,

@@ -31,17 +31,11 @@
 #ifndef SG_BLOCKS_MMA_CUH
 #define SG_BLOCKS_MMA_CUH
 
-#include "blocks_order.cuh"
+#include "blocks_plain.cuh"
 
-#include <math.h>
+enum { PAD = 8 };
 
-enum { THREADS = 128, WARP_ROWS = 32, PAD = 8 };
-
-#define LOG2_BLOCK 6.0f /* ln SG_BLOCK_K in powers of two */
-#define LAG 8.0f        /* how far a row's largest logit may rise above its base, in powers of two */
-#define F8_RAISE 8.0f   /* added to F8 logits, in powers of two, */
-#define F8_LAG 0.8f     /* and their lag: 2^8.8 is below 448 */
-#define LOWEST (-3.402823466e38f)
+#define LAG 8.0f             /* how far a row's largest logit may rise above its base, in powers of two */
 #define TWO_ONES 0x3f803f80u /* as BF16 */
 #define WHOLE 12582912.0f    /* an integer up to 2^22, as of 256 products, added to its bits adds to its value */
 
@@ -258,17 +252,6 @@ static __device__ __forceinline__ bool may_leave_out(const float (&base)[4], con
     return __all_sync(~0u, can);
 }
 
-/* Whether it is so in both of two neighbouring warps; barriers 1 and 2 are theirs. */
-static __device__ __forceinline__ bool is_so_in_pair(bool mine, int pair)
-{
-    int both;
-    asm volatile("{ .reg .pred p, q; setp.ne.s32 p, %1, 0; bar.red.and.pred q, %2, 64, p; selp.s32 %0, 1, 0, q; }"
-                 : "=r"(both)
-                 : "r"((int)mine), "r"(1 + pair)
-                 : "memory");
-    return both;
-}
-
 /* Where a row's largest logit is more than `lag` above its base, raises the warp's bases and rescales its sums. */
 template <int DV>
 static __device__ __forceinline__ void rescale_outputs(warp_state<DV> &w, const float (&row_max)[4], float lag,
@@ -436,28 +419,6 @@ static __device__ __forceinline__ void store_rows(const blocks_job &j, const blo
     }
 }
 
-/* Stores the counts of what the warps skipped, summed in a fixed order. */
-template <int DK, int DV, bool F8, int STAGES>
-static __device__ void store_count(const blocks_job &j, blocks_smem<DK, DV, F8, STAGES> &smem,
-                                   const blocks_iterator &iterator, const warp_state<DV> &w, int row, int rows,
-                                   int warp, int lane)
-{
-    float share = 0;
-#pragma unroll
-    for (int r = 0; r < 4; r++) {
-        const float left = smem.left[threadIdx.x][r];
-        if (row + 8 * r < rows && left != 0.0f && lane % 4 == 0) share += left / (w.sum[r] + left);
-    }
-    share = sg_lanes_sum(share);
-    const bool counts = warp * WARP_ROWS < rows && warp * WARP_ROWS % j.pv_group == 0;
-    if (lane == 0) smem.count[warp] = make_float2(counts ? w.skips : 0.0f, share);
-    __syncthreads();
-    if (threadIdx.x == 0)
-        j.count[iterator.g * j.nq + iterator.i] =
-            make_float2(smem.count[0].x + smem.count[1].x + smem.count[2].x + smem.count[3].x,
-                        smem.count[0].y + smem.count[1].y + smem.count[2].y + smem.count[3].y);
-}
-
 /* ONES: see add_values. Without pv_threshold only, whose shares need sums of unrounded weights. */
 template <int DK, int DV, bool F8, bool ONES, int STAGES>
 static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_job j)
@@ -533,7 +494,13 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
         left[r] = sg_lanes_sum<4>(left[r]);
     }
     store_rows(j, iterator, row, rows, column, lane, w);
-    if (j.count && blockIdx.z == 0) store_count(j, smem, iterator, w, row, rows, warp, lane);
+    if (j.count && blockIdx.z == 0) {
+        float share = 0;
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+            if (row + 8 * r < rows && left[r] != 0.0f && lane % 4 == 0) share += left[r] / (w.sum[r] + left[r]);
+        store_count(j, iterator, w.skips, share, rows, smem.count);
+    }
 }
 
 /* ---- launchers ---- */
@@ -555,8 +522,9 @@ template <int DK, int DV, bool F8, int STAGES = 2> static sg_status launch(sg_st
 {
     const size_t bytes = sizeof(blocks_smem<DK, DV, F8, STAGES>);
     const dim3   grid((unsigned)j.nq, (unsigned)j.h, (unsigned)sg_div_up(j.d, DV));
-    const auto kernel = j.pv_threshold ? attend_blocks_mma<DK, DV, F8, false, STAGES> : attend_blocks_mma < DK, DV, F8,
-               !F8 && (DV > 64), STAGES > ;
+    constexpr bool ONES = !F8 && DV > 64;
+    const auto     kernel =
+        j.pv_threshold ? attend_blocks_mma<DK, DV, F8, false, STAGES> : attend_blocks_mma<DK, DV, F8, ONES, STAGES>;
     /* 8.6, 8.9 and 12.0 have 99 KiB, of which two tiles of 256 channels and BF16 values take 106 */
     if constexpr (STAGES == 2 && sizeof(blocks_smem<DK, DV, F8, 2>) > SG_CUDA_SMEM_MIN)
         if (bytes > sg_cuda_of(s)->smem_max) return launch<DK, DV, F8, 1>(s, j);
@@ -576,8 +544,6 @@ template <bool F8> static sg_status attend_blocks_as(sg_stream *s, const sg_atte
     blocks_job j = job_of(a);
     if (a->q.dim[0] > UINT16_MAX)
         return sg_fail(s, SG_E_UNSUPPORTED, "attend_blocks: %d heads; 65535 are the most", j.h);
-    if (j.d > 256)
-        return sg_fail(s, SG_E_UNSUPPORTED, "attend_blocks: heads of %lld channels; 256 are the most", (long long)j.d);
     const size_t  rows = (size_t)j.h * (size_t)j.nq;
     float2 *const scratch =
         (float2 *)sg_cuda_scratch(s, "attend_blocks", SG_CUDA_X,
@@ -586,11 +552,12 @@ template <bool F8> static sg_status attend_blocks_as(sg_stream *s, const sg_atte
     if (j.pv_threshold) j.count = scratch;
     j.kept = (uint64_t *)(scratch + 2 * rows);
     if (j.tail_k) SG_TRY(mark_job(s, j));
-    SG_TRY(order_job(s, &j, (int *)(scratch + rows)));
+    SG_TRY(order_job(s, &j, 2, (int *)(scratch + rows)));
     SG_TRY(j.d <= 64    ? (launch<64, 64, F8>(s, j))
            : j.d <= 96  ? (launch<96, 96, F8>(s, j))
            : j.d <= 128 ? (launch<128, 128, F8>(s, j))
-                        : (launch<256, 128, F8>(s, j)));
+           : j.d <= MMA_CHANNELS ? (launch<256, 128, F8>(s, j))
+                        : launch_plain<F8>(s, j));
     if (!j.pv_threshold) return SG_OK;
     sum_counts<<<(unsigned)sg_div_up(j.h, SG_WARP), SG_WARP, 0, sg_cuda_of(s)->queue>>>(j, (float *)a->skips.data);
     return sg_cuda_launched(s, "attend_blocks");

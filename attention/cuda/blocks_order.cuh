@@ -30,10 +30,11 @@ static __global__ void __launch_bounds__(SG_THREADS) order_rows(blocks_job j, in
     order[place] = row;
 }
 
-/* Sets j's order where rows may differ in their number of tiles; scratch: 2 h nq numbers. */
-static sg_status order_job(sg_stream *s, blocks_job *j, int *scratch)
+/* Sets j's order where rows may differ in their number of tiles. An SM runs so many CTAs at once. scratch: 2 h nq
+ * numbers. */
+static sg_status order_job(sg_stream *s, blocks_job *j, int ctas, int *scratch)
 {
-    const int64_t  rows = (int64_t)j->h * j->nq, at_once = 2 * (int64_t)sg_cuda_of(s)->processors;
+    const int64_t  rows = (int64_t)j->h * j->nq, at_once = ctas * (int64_t)sg_cuda_of(s)->processors;
     const int      groups = (int)sg_max64(1, sg_min64(j->h, rows / (2 * at_once)));
     const unsigned blocks = (unsigned)sg_div_up(rows, SG_THREADS);
     if (!j->list && !j->causal) return SG_OK;

@@ -2,11 +2,11 @@
  *
  * Formula: op.h. Served: BF16 and F8 values, heads of up to 128 channels in sixteens (padded to 64 or 128 by the copies'
  * zeros), the tail with its biases, every group of scales; not pv_threshold, causal, I8 or F32 values (blocks_wgmma.cu,
- * serves).
+ * refusal).
  *
  * A block of threads stays on its processor and takes items one after the other from a counter: an item is a block of
  * SG_BLOCK_Q queries of one head; of 192 queries with F8 values and no list, where all queries visit the same tiles. Items
- * with many tiles begin first (blocks_wgmma.cu, ready_order). A step is a pair of tiles of SG_BLOCK_K keys: listed blocks in
+ * with many tiles begin first (blocks_order.cuh). A step is a pair of tiles of SG_BLOCK_K keys: listed blocks in
  * their order, then means; where the number is odd, the last tile lies beyond the tensor, from where copies bring zeros.
  * Warpgroup 0 loads. The other two or three compute 64 rows each, 16 a warp; lane l has rows l / 4 and l / 4 + 8.
  *
@@ -47,12 +47,7 @@
 
 #include "blocks_wgmma_load.cuh"
 
-#include <math.h>
-
 #define BF16_LIMIT 0x1p30f /* of the sum of a thread's weights of a step */
-#define F8_RAISE 8.0f
-#define F8_LAG 0.8f
-#define LOWEST (-3.402823466e38f)
 
 /* ---- the warpgroups that compute ---- */
 
@@ -325,9 +320,10 @@ static __device__ __forceinline__ void hopper_f8_two(const hopper_job &p, hopper
         const int64_t at = (int64_t)of.i * SG_BLOCK_Q + row - lane / 4;
         return at < j.n ? j.scale * j.q_scale[at / j.q_group * j.h + of.g] : 0.0f;
     };
-    const auto take = [&](int from, uint32_t parity) { /* a block of queries */
-                                                       sg_mbarrier_wait(&smem.q_full[from], parity);
-                                                       return smem.item[from];
+    /* A block of queries. */
+    const auto take = [&](int from, uint32_t parity) {
+        sg_mbarrier_wait(&smem.q_full[from], parity);
+        return smem.item[from];
     };
 
     item = take(0, 0);
@@ -399,15 +395,13 @@ static __device__ __forceinline__ void hopper_bf16_two(const hopper_job &p, hopp
     uint32_t        s[64], weights[32], fresh[32];
     float           x[64], scale, unit[2], sum[2];
 
-    const auto take = [&](int      from,
-                          uint32_t parity) { /* a block of queries */
-                                             sg_mbarrier_wait(&smem.q_full[from], parity);
-                                             const hopper_item taken = smem.item[from];
-                                             const int64_t     at = (int64_t)taken.i * SG_BLOCK_Q + row;
-                                             if (taken.steps > 0)
-                                                 scale = at < j.n ? j.scale * j.q_scale[at / j.q_group * j.h + taken.g]
-                                                                  : 0.0f;
-                                             return taken;
+    /* A block of queries. */
+    const auto take = [&](int from, uint32_t parity) {
+        sg_mbarrier_wait(&smem.q_full[from], parity);
+        const hopper_item taken = smem.item[from];
+        const int64_t     at = (int64_t)taken.i * SG_BLOCK_Q + row;
+        if (taken.steps > 0) scale = at < j.n ? j.scale * j.q_scale[at / j.q_group * j.h + taken.g] : 0.0f;
+        return taken;
     };
     const auto begin = [&]() {
         w.base[0] = w.base[1] = LOWEST;

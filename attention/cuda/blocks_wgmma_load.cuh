@@ -6,10 +6,6 @@
 #include "blocks_iterator.cuh"
 #include "wgmma.cuh"
 
-#include <math.h>
-
-#define LOG2_BLOCK 6.0f /* of the tail's weights without bias: each mean is for 64 keys */
-
 enum {
     LOADERS = 4,     /* warps of the warpgroup that loads */
     PAIR = 2,        /* tiles of keys a step */
@@ -23,8 +19,8 @@ struct hopper_job {
     uint32_t       *state;
 };
 
-/* What the state holds: the next item's place in the order; whether a mean of values is not finite; the order of items. */
-enum { NEXT, NONFINITE, ORDER };
+/* What the state holds: the next item's place in the order; whether a mean of values is not finite. */
+enum { NEXT, NONFINITE };
 
 /* What is to be known of a step's tiles; of plain ones only the first scale of each. */
 struct alignas(16) hopper_info {
@@ -70,11 +66,10 @@ static __device__ __forceinline__ int hopper_count(const blocks_job &j, const ho
     return j.list ? j.listed[(int64_t)w.g * j.nq + w.i] : j.nk;
 }
 
-/* Returns a bit for each of 64 blocks whose means the item sees, where there is a tail. */
+/* Returns a bit for each of 64 blocks whose means the item sees; there is a tail, so a list too. */
 static __device__ __forceinline__ uint64_t hopper_means(const blocks_job &j, const hopper_iterator &w, int word)
 {
-    const uint64_t kept = j.list ? j.kept[((int64_t)w.g * j.nq + w.i) * j.words + word] : ~0ull;
-    return ~kept & low_bits((int)(j.m / SG_BLOCK_K) - word * 64);
+    return ~j.kept[((int64_t)w.g * j.nq + w.i) * j.words + word] & low_bits((int)(j.m / SG_BLOCK_K) - word * 64);
 }
 
 /* How many tiles the row has. */
@@ -255,7 +250,7 @@ static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hop
             at = __shfl_sync(~0u, at, 0);
             const bool more = at < items;
             if (more) {
-                const uint32_t row = p.state[ORDER + at];
+                const uint32_t row = j.order ? (uint32_t)j.order[at] : at;
                 w.i = (int)(row % (uint32_t)j.nq);
                 w.g = (int)(row / (uint32_t)j.nq);
                 w.count = hopper_count(j, w);

@@ -407,6 +407,8 @@ static sg_status score(sg_stream *s, const sg_score_args *a)
     j.weight = weights ? scratch : NULL;
     j.unit = scratch + weights;
     j.part = (uint4 *)(j.unit + heads * j.tiles * MEANS);
+    if (!j.wide)
+        sg_fallback_count(&sg_cuda_of(s)->fallbacks, "score without tensor cores: heads of more than 128 channels");
     if (weights) SG_TRY(block_weights(s, a, scratch));
     for (j.first_k = 0; j.first_k < j.hk; j.first_k += heads)
         SG_TRY(score_heads(s, j, sg_min64(heads, j.hk - j.first_k), strips));

@@ -80,6 +80,11 @@ static void limit_packed(sg_backend *b, size_t bytes)
     ((sg_cpu *)b->impl)->pack_limit = bytes < eighth ? bytes : eighth;
 }
 
+static void served(const sg_backend *b, char *text, size_t size)
+{
+    sg_fallbacks_describe(&((const sg_cpu *)b->impl)->fallbacks, text, size);
+}
+
 static void drop_scratch(sg_backend *b) { sg_cpu_scratch_drop(b->impl); }
 
 static void drop_packed(sg_backend *b) { sg_packs_drop(b->impl); }
@@ -135,6 +140,7 @@ sg_status sg_cpu_backend_open(sg_backend *b, const sg_backend_options *o, sg_err
     b->ops = &c->ops;
     b->impl = c;
     b->call = (sg_backend_calls){.close = close_backend,
+                                 .served = served,
                                  .count = count,
                                  .packed_bytes = packed_bytes,
                                  .packed_numbers = packed_numbers,

@@ -11,6 +11,7 @@
 #include "backend.h"
 #include "cpu_features.h"
 #include "cpu_levels.h"
+#include "fallback.h"
 
 /* Names blocks of memory that grow and live as long as the backend. Inside an op each has one holder. */
 typedef enum sg_cpu_slot { SG_SLOT_WORK, SG_SLOT_PACK, SG_SLOT_X, SG_SLOT_Y, SG_SLOT_LIBRARY, SG_SLOTS } sg_cpu_slot;
@@ -50,6 +51,7 @@ typedef struct sg_cpu {
     sg_pack            *pack;
     size_t              packs, packs_cap, pack_bytes, pack_limit;
     sg_library_conv_fn *library_conv; /* of it */
+    sg_fallbacks        fallbacks;
 } sg_cpu;
 
 static inline sg_cpu *sg_cpu_of(const sg_stream *s) { return (sg_cpu *)s->impl; }

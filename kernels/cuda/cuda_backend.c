@@ -14,6 +14,7 @@ static void served(const sg_backend *b, char *text, size_t size)
     const size_t at = strlen(text);
     if (sg_lt_lacks(c))
         snprintf(text + at, size - at, "%s%s: our own matmuls run in its place", at ? "; " : "", sg_lt_lacks(c));
+    sg_fallbacks_describe(&c->fallbacks, text, size);
 }
 
 /* ---- open and close ---- */

@@ -46,6 +46,7 @@ typedef struct sg_cuda_graph {
     call           *call;
     size_t          count, cap, met; /* calls noted; how many of them came again and are deferred */
     cudaGraphExec_t graph;           /* of all noted calls; or NULL */
+    sg_fallbacks    fallbacks;       /* of a launch of it */
     bool            recording;
     bool            refused; /* CUDA does not record such steps */
 } sg_cuda_graph;
@@ -127,11 +128,15 @@ static bool record(sg_stream *s)
     cudaGraph_t          graph = NULL;
     cudaError_t          e = cudaStreamBeginCapture(c->queue, cudaStreamCaptureModeThreadLocal);
     if (!e) {
+        const sg_fallbacks ran = c->fallbacks;
+        c->fallbacks = (sg_fallbacks){0};
         t->recording = true;
         c->feed.last = -1; /* a graph cannot wait for what is no part of it, nor what follows for parts of a graph */
         const sg_status status = run_calls(s, t->count);
         c->feed.last = -1;
         t->recording = false;
+        t->fallbacks = c->fallbacks;
+        c->fallbacks = ran;
         e = cudaStreamEndCapture(c->queue, &graph);
         if (!e && status) e = cudaErrorStreamCaptureUnsupported;
     }
@@ -165,6 +170,7 @@ static sg_status step_end(sg_stream *s)
     if (t->met < t->count) return catch_up(s, OUT);
     if (!t->graph && !record(s)) return run_calls(s, t->count);
     sg_cuda_of(s)->feed.last = -1;
+    sg_fallbacks_add(&sg_cuda_of(s)->fallbacks, &t->fallbacks);
     return sg_cuda_check(s, "step", cudaGraphLaunch(t->graph, sg_cuda_of(s)->queue));
 }
 

@@ -4,6 +4,7 @@
 #define SG_CUDA_STATE_CUH
 
 #include "cuda_backend.h"
+#include "fallback.h"
 
 #include <cuda_runtime.h>
 
@@ -81,6 +82,7 @@ typedef struct sg_cuda {
     int                  staged;      /* which was given last */
     sg_cuda_feed         feed;
     int64_t              lt_min_macs; /* SG_LT_MIN_MACS; less to try cublasLt with small shapes */
+    sg_fallbacks         fallbacks;
     cudaEvent_t          joined;         /* the last join or leave; NULL before the first */
     int                  program_device; /* the thread's before the last join, at first before the opening; -1: unknown */
 } sg_cuda;

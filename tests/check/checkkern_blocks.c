@@ -8,7 +8,7 @@
 
 /* Around sub-blocks and blocks, primes, several blocks. */
 static const int64_t tokens[] = {1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 191, 255, 256, 257, 383, 509, 700};
-static const int64_t channels[] = {64, 64, 96, 128, 128, 40, 80, 12, 33};
+static const int64_t channels[] = {64, 64, 96, 128, 128, 40, 80, 12, 33, 264};
 static const int64_t heads[][2] = {{1, 1}, {2, 2}, {4, 2}, {6, 3}, {3, 1}};
 static const int64_t texts[] = {0, 0, 0, 0, 1, 63, 64, 65, 77, 129, 333, 512};
 static const ck_fill usual[] = {CK_RANDOM, CK_RANDOM, CK_OUTLIER, CK_LARGE, CK_ZERO, CK_TINY, CK_NAN, CK_INF};

@@ -331,6 +331,31 @@ static void compare_with_oracle(const sg_backend *gpu, void *memory, int64_t d, 
     assert_near(got, want, 0.03);
 }
 
+/* 8-bit kernels leave heads of more channels than their sums hold to F32, and say so. */
+static void wide_heads_are_told_of(void **state)
+{
+    const sg_backend_options o = {.name = "cpu", .threads = 2, .cpu_mask = sg_cpu_mask_of("avx2")};
+    static const char        told[] = "attend_blocks in F32, not I8: heads of more than 255 channels (1 call)";
+    unsigned                 features;
+    char                     served[256];
+    sg_backend              *cpu;
+    sg_error                 e;
+    assert_int_equal(sg_cpu_features_of(&features, o.cpu_mask, &e), SG_OK);
+    assert_int_equal(sg_backend_open(&cpu, &o, &e), SG_OK);
+    for (int64_t d = 255; d < 265; d += 9) {
+        sg_stream    s = ref_stream(), on = sg_stream_of(cpu);
+        const inputs x = wide_inputs(&s, d, false);
+        inputs       y = x;
+        y.y = sg_new(&s, SG_F32, GPU_N, H, d);
+        assert_near(attend_on(&on, &y, true), attend_on(&s, &x, true), 0.03);
+        assert_int_equal(s.status, SG_OK);
+        assert_int_equal(on.status, SG_OK);
+        sg_backend_served(cpu, served, sizeof served);
+        assert_string_equal(served, d > 255 && (features & SG_CPU_INT8) ? told : "");
+    }
+    sg_backend_close(&cpu);
+}
+
 /* Every level of a GPU, heads of more channels than a level's shared memory has two tiles for, rows that keep nothing. */
 static void gpus_agree_with_the_oracle(void **state)
 {
@@ -342,9 +367,15 @@ static void gpus_agree_with_the_oracle(void **state)
         if (sg_backend_open(&gpu, &(sg_backend_options){.name = "cuda", .gpu_mask = mask}, &e)) continue;
         void *const memory = gpu->memory->alloc(gpu, GPU_ROOM);
         assert_non_null(memory);
-        static const int64_t sizes[] = {64, 96, 128, 136, 160, 256};
+        static const int64_t sizes[] = {64, 96, 128, 136, 160, 256, 264};
+        char                 served[512];
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (int way = 0; way < 4; way++) compare_with_oracle(gpu, memory, sizes[i], way % 2, way / 2);
+        sg_backend_served(gpu, served, sizeof served);
+        assert_non_null(
+            strstr(served, "attend_blocks without tensor cores: heads of more than 256 channels (4 calls)"));
+        if (mask == sg_gpu_mask_of("sm90"))
+            assert_non_null(strstr(served, "by mma.sync, not wgmma: heads not of 16, 32 .. 128 channels (12 calls)"));
         gpu->memory->release(gpu, memory);
         sg_backend_close(&gpu);
         opened++;
@@ -375,6 +406,7 @@ int main(void)
                                        cmocka_unit_test(what_is_not_seen_does_not_matter),
                                        cmocka_unit_test(every_weight_makes_a_budget),
                                        cmocka_unit_test(heads_together_are_heads_alone),
+                                       cmocka_unit_test(wide_heads_are_told_of),
                                        cmocka_unit_test(gpus_agree_with_the_oracle),
                                        cmocka_unit_test(tail_bias_is_capped)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "base/utf8.h"
+#include "fallback.h"
 #include "unit.h"
 
 #include <signal.h>
@@ -108,6 +109,26 @@ static void text_fails_for_good(void **state)
         assert_string_equal(b.data, "abc");
         sg_textbuf_free(&b);
     }
+}
+
+/* With more kinds than there is room for the last row has the others' calls. */
+static void fallbacks_are_counted(void **state)
+{
+    static const char *const many[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"};
+    char                     text[320] = "";
+    sg_fallbacks             f = {0}, g = {0}, full = {0};
+    sg_fallbacks_describe(&f, text, sizeof text);
+    assert_string_equal(text, "");
+    sg_fallback_count(&f, "ops in F32: wide");
+    sg_fallback_count(&g, "ops in F32: odd");
+    for (int i = 0; i < 2; i++) sg_fallback_count(&g, "ops in F32: wide");
+    sg_fallbacks_add(&f, &g);
+    snprintf(text, sizeof text, "first");
+    sg_fallbacks_describe(&f, text, sizeof text);
+    assert_string_equal(text, "first; ops in F32: wide (3 calls); ops in F32: odd (1 call)");
+    for (int i = 0; i < 14; i++) sg_fallback_count(&full, many[i]);
+    assert_string_equal(full.row[SG_FALLBACKS - 1].what, "l");
+    assert_int_equal(full.row[SG_FALLBACKS - 1].calls, 3);
 }
 
 static void endings_are_found(void **state)
@@ -475,6 +496,7 @@ int main(void)
         cmocka_unit_test(arrays_do_not_overflow),
         cmocka_unit_test(text_grows),
         cmocka_unit_test(text_fails_for_good),
+        cmocka_unit_test(fallbacks_are_counted),
         cmocka_unit_test(endings_are_found),
         cmocka_unit_test(foreign_text_is_shown),
         cmocka_unit_test(every_code_point_returns),
