@@ -132,57 +132,23 @@ static __device__ __forceinline__ void sg_wgmma_i8(uint32_t (&s)[64], uint64_t a
                  : "l"(a), "l"(b), "r"((int)add));
 }
 
-/* o = a b, or with add o += a b; b has a row of 32 F8 for each of the 64, 72, 128 or 136 columns of o. */
-static __device__ __forceinline__ void sg_wgmma_f8(float (&o)[32], const uint32_t *a, uint64_t b, bool add)
-{
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {" SG_NAMES_32
-        "}, {%32, %33, %34, %35}, %36, p, 1, 1;}"
-        : SG_16("f", o, 0), SG_16("f", o, 16)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add));
-}
-static __device__ __forceinline__ void sg_wgmma_f8(float (&o)[36], const uint32_t *a, uint64_t b, bool add)
-{
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %41, 0; wgmma.mma_async.sync.aligned.m64n72k32.f32.e4m3.e4m3 {" SG_NAMES_32
-        ", %32, %33, %34, %35"
-        "}, {%36, %37, %38, %39}, %40, p, 1, 1;}"
-        : SG_16("f", o, 0), SG_16("f", o, 16), SG_4("f", o, 32)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add));
-}
-static __device__ __forceinline__ void sg_wgmma_f8(float (&o)[64], const uint32_t *a, uint64_t b, bool add)
-{
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" SG_NAMES_64
-        "}, {%64, %65, %66, %67}, %68, p, 1, 1;}"
-        : SG_64("f", o)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add));
-}
-static __device__ __forceinline__ void sg_wgmma_f8(float (&o)[68], const uint32_t *a, uint64_t b, bool add)
-{
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %73, 0; wgmma.mma_async.sync.aligned.m64n136k32.f32.e4m3.e4m3 {" SG_NAMES_64
-        ", %64, %65, %66, %67"
-        "}, {%68, %69, %70, %71}, %72, p, 1, 1;}"
-        : SG_64("f", o), SG_4("f", o, 64)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add));
-}
-/* o += a b; b has 16 rows of BF16, one number for each of the 64 or 128 columns of o. */
-static __device__ __forceinline__ void sg_wgmma_bf16(float (&o)[32], const uint32_t *a, uint64_t b, bool add)
-{
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" SG_NAMES_32
-        "}, {%32, %33, %34, %35}, %36, p, 1, 1, 1;}"
-        : SG_16("f", o, 0), SG_16("f", o, 16)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add));
-}
-static __device__ __forceinline__ void sg_wgmma_bf16(float (&o)[64], const uint32_t *a, uint64_t b, bool add)
-{
-    asm volatile(
-        "{.reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" SG_NAMES_64
-        "}, {%64, %65, %66, %67}, %68, p, 1, 1, 1;}"
-        : SG_64("f", o)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add));
-}
+/* sg_wgmma_f8 and sg_wgmma_bf16: o = a b, or with add o += a b; b has a row of 32 F8, or 16 rows of BF16, for the COUNT * 2
+ * columns of o. The operands behind o's COUNT have numbers A0 to A3, B and P. */
+#define SG_WGMMA(name, COUNT, shape, types, outputs, tail, A0, A1, A2, A3, B, P, ...)                                  \
+    static __device__ __forceinline__ void name(float(&o)[COUNT], const uint32_t *a, uint64_t b, bool add)             \
+    {                                                                                                                  \
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %" P ", 0; wgmma.mma_async.sync.aligned." shape ".f32." types      \
+                     " {" outputs "}, {%" A0 ", %" A1 ", %" A2 ", %" A3 "}, %" B ", p, " tail ";}"                     \
+                     : __VA_ARGS__                                                                                     \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add));                             \
+    }
+SG_WGMMA(sg_wgmma_f8, 36, "m64n72k32", "e4m3.e4m3", SG_NAMES_32 ", %32, %33, %34, %35", "1, 1", "36", "37", "38", "39",
+         "40", "41", SG_16("f", o, 0), SG_16("f", o, 16), SG_4("f", o, 32))
+SG_WGMMA(sg_wgmma_f8, 68, "m64n136k32", "e4m3.e4m3", SG_NAMES_64 ", %64, %65, %66, %67", "1, 1", "68", "69", "70", "71",
+         "72", "73", SG_64("f", o), SG_4("f", o, 64))
+SG_WGMMA(sg_wgmma_bf16, 32, "m64n64k16", "bf16.bf16", SG_NAMES_32, "1, 1, 1", "32", "33", "34", "35", "36", "37",
+         SG_16("f", o, 0), SG_16("f", o, 16))
+SG_WGMMA(sg_wgmma_bf16, 64, "m64n128k16", "bf16.bf16", SG_NAMES_64, "1, 1, 1", "64", "65", "66", "67", "68", "69",
+         SG_64("f", o))
 
 #endif
