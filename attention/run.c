@@ -363,10 +363,8 @@ static sg_tensor take_values(call *c)
     if (!packs) v.mean = c->b.tail_v;
     if (packs || c->tail || c->error) pool(c->s, &v, c->error, false);
     if (packs) {
-        sg_quantise(c->s, .y = c->b.v, .scale = c->b.v_scale, .x = c->x->v, .center = c->b.v_center, .given = true);
-        if (c->tail)
-            sg_quantise(c->s, .y = c->b.tail_v, .scale = c->b.v_scale, .x = v.mean, .center = c->b.v_center,
-                        .given = true);
+        sg_quantise(c->s, .y = c->b.v, .scale = c->b.v_scale, .x = c->x->v, .center = c->b.v_center);
+        if (c->tail) sg_quantise(c->s, .y = c->b.tail_v, .scale = c->b.v_scale, .x = v.mean, .center = c->b.v_center);
     }
     return v.var;
 }

@@ -88,10 +88,7 @@ static const char *linear_unserved(const sg_linear_args *a)
     return a->tanh_gate ? "tanh_gate" : NULL;
 }
 
-static const char *norm_unserved(const sg_norm_args *a)
-{
-    return a->row.rank ? "row: modulation of each token" : NULL;
-}
+static const char *norm_unserved(const sg_norm_args *a) { return a->row.rank ? "row: modulation of each token" : NULL; }
 
 static const char *rope_unserved(const sg_rope_args *a) { return a->halves ? "halves: pairs by halves" : NULL; }
 
@@ -412,8 +409,8 @@ static bool is_packed(sg_tensor t, int64_t h, int64_t n, int64_t d)
 static bool quantise_fits(const sg_quantise_args *a)
 {
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2], group = a->group;
-    if (!is_real(a->x) || a->x.rank != 3 || group < 0 || (a->given && group)) return false;
-    return is_packed(a->y, h, n, d) && (a->y.dtype == SG_I8 || a->given) && is_f32(a->scale) &&
+    if (!is_real(a->x) || a->x.rank != 3 || group < 0) return false;
+    return is_packed(a->y, h, n, d) && (a->y.dtype == SG_I8 || !group) && is_f32(a->scale) &&
            (group ? is2(a->scale, sg_div_up(n, group), h) : is2(a->scale, h, d)) && f32_or_none2(a->center, h, d) &&
            all_apart(&a->y, sg_quantise_tensors, sg_quantise_outputs);
 }
@@ -517,7 +514,7 @@ static void refuse(sg_stream *s, const char *op, sg_tensor y)
 
 int sg_op_outputs(const char *op, const void *args)
 {
-    if (strcmp(op, "quantise") == 0 && ((const sg_quantise_args *)args)->given) return 1;
+    if (strcmp(op, "quantise") == 0 && !((const sg_quantise_args *)args)->group) return 1;
 #define X(name)                                                                                                        \
     if (strcmp(op, #name) == 0) return sg_##name##_outputs;
     SG_OPS(X)

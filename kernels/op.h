@@ -290,15 +290,14 @@ typedef struct sg_self_similarity_args {
 SG_TENSORS(self_similarity, 1, center);
 
 /* y = the integer nearest to (x - center) r, ties to even, in [-127, 127]. Each `group` rows of a head share
- * r = 1 / scale, scale = largest |x - center| times (1 / 127); with group 0 the rows of a channel do. Subtraction,
- * scale, r (0 for a scale of 0) and product round to F32 each, so every backend gives the same bits. A group with NaN
- * or infinity in it has scale NaN, and its y does not matter. With `given`, scale [h, d] is read, not written. F8 is
- * for `given` only: y is then the number nearest to (x - center) r, ties to even, at most 448. */
+ * r = 1 / scale, scale = largest |x - center| times (1 / 127); with group 0 the rows of a channel do, and their scale
+ * [h, d] is read, not written. Subtraction, scale, r (0 for a scale of 0) and product round to F32 each, so every
+ * backend gives the same bits. A group with NaN or infinity in it has scale NaN, and its y does not matter. F8 is for
+ * channels only: y is then the number nearest to (x - center) r, ties to even, at most 448. */
 typedef struct sg_quantise_args {
     sg_tensor y;                /* I8 [h, n, d], or F8 [h, d, sg_f8_row(n)] */
     sg_tensor scale, x, center; /* F32 [n / group, h], or [h, d]; [n, h, d]; F32 [h, d]? */
     int       group;
-    bool      given;
 } sg_quantise_args;
 SG_TENSORS(quantise, 2, center);
 

@@ -1,8 +1,8 @@
 /* vec_quantise.c - quantise: x [n, h, d] to bytes [h, n, d].
  *
  * A group of rows of a head is read twice, the second time from the L1 cache. A task is one group of as many heads as
- * fit into L2; while it is written, the next one is prefetched. With a scale per channel, the first pass reads all
- * rows. The largest |u| is found by comparing bit patterns, where infinity and NaN are largest. */
+ * fit into L2; while it is written, the next one is prefetched. The largest |u| is found by comparing bit patterns, where
+ * infinity and NaN are largest. */
 #include "predict.h"
 
 #include <omp.h>
@@ -108,7 +108,7 @@ SG_INLINE sg_lane_ints bits_of(const row_part *p, bool bf16, bool about, int64_t
     return (sg_lane_ints)centred(p, bf16, about, at, n) & 0x7fffffff;
 }
 
-/* A scale that was given may be too small for x. */
+/* The scale of a channel is given, and may be too small for x. */
 SG_INLINE sg_lanes scaled(const row_part *p, bool bf16, bool about, int64_t at, int64_t n, float by, bool channels)
 {
     const sg_lanes none = {0}, u = centred(p, bf16, about, at, n);
@@ -200,36 +200,6 @@ static void quantise_groups(const quantise_job *q, int threads)
     }
 }
 
-/* Updates each channel's maximum with rows [row, row + rows). */
-static void row_absmax(const quantise_job *q, int64_t row, int64_t rows, int32_t *top)
-{
-    const int64_t c = q->h * q->d;
-    const bool    bf16 = q->a->x.dtype == SG_BF16, about = q->a->center.rank > 0;
-    for (int64_t at = 0; at < c; at += SG_LANES) {
-        sg_lane_ints t = (sg_lane_ints)sg_lanes_in(top, false, at, c - at);
-        for (int64_t r = row; r < row + rows; r++) {
-            const row_part p = part_at(q, bf16, about, r, at);
-            t = ints_max(bits_of(&p, bf16, about, 0, c - at), t);
-        }
-        sg_lanes_out((float *)top + at, (sg_lanes)t, c - at);
-    }
-}
-
-/* The scale of every channel; top has h d numbers for each thread. */
-static void channel_scales(const quantise_job *q, int threads, int32_t *top)
-{
-    const int64_t c = q->h * q->d;
-    memset(top, 0, (size_t)(threads * c) * sizeof *top);
-#pragma omp parallel for schedule(static) num_threads(threads) if (q->n * c > SG_TINY)
-    for (int64_t r = 0; r < q->n; r += SG_BLOCK_SUB)
-        row_absmax(q, r, sg_min64(SG_BLOCK_SUB, q->n - r), top + omp_get_thread_num() * c);
-    for (int64_t i = 0; i < c; i++) {
-        int32_t most = 0;
-        for (int t = 0; t < threads; t++) most = top[t * c + i] > most ? top[t * c + i] : most;
-        ((float *)q->a->scale.data)[i] = sg_scale_of(most);
-    }
-}
-
 SG_INLINE void channels_row(const quantise_job *q, bool bf16, bool about, int64_t row)
 {
     for (int64_t g = 0; g < q->h; g++) bytes_row(q, bf16, about, row, g, 0, true, SG_AHEAD);
@@ -269,16 +239,14 @@ void SG_VEC_NAME(quantise_rows)(const sg_quantise_args *a, int64_t row)
 static sg_status quantise(sg_stream *s, const sg_quantise_args *a)
 {
     sg_cpu *const cpu = sg_cpu_of(s);
-    const int64_t c = a->x.dim[1] * a->x.dim[2];
     quantise_job  q = job_of(a);
     if (a->y.dtype == SG_F8) return sg_fail(s, SG_E_UNSUPPORTED, "quantise: the cpu backend has no F8");
     if (a->group) {
         quantise_groups(&q, cpu->threads);
         return SG_OK;
     }
-    q.by = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)((cpu->threads + 1) * c) * sizeof *q.by);
+    q.by = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)(q.h * q.d) * sizeof *q.by);
     if (!q.by) return SG_E_MEMORY;
-    if (!a->given) channel_scales(&q, cpu->threads, (int32_t *)(q.by + c));
     quantise_channels(&q, cpu->threads);
     return SG_OK;
 }

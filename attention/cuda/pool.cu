@@ -273,7 +273,7 @@ static __global__ void __launch_bounds__(SG_WARP *LANES) pool_center(pool_job j)
 
 struct channel_job {
     sg_view      x;
-    const float *center; /* [c], or NULL */
+    const float *center; /* [c] */
     int         *absmax; /* bits of the largest |x - center|; infinity and NaN are largest */
     int64_t      n, c;
 };
@@ -283,7 +283,7 @@ static __global__ void __launch_bounds__(COLUMNS) channel_absmax(channel_job j)
     const int64_t e = (int64_t)blockIdx.y * COLUMNS + threadIdx.x;
     int           absmax = 0;
     if (e >= j.c) return;
-    const float center = j.center ? j.center[e] : 0.0f;
+    const float center = j.center[e];
     for (int64_t row = blockIdx.x; row < j.n; row += gridDim.x)
         absmax = max(absmax, __float_as_int(fabsf(__fsub_rn(sg_get(j.x, row * j.c + e), center))));
     atomicMax(&j.absmax[e], absmax);
@@ -294,20 +294,17 @@ struct channel_scale_of {
     __device__ void operator()(int64_t i) const { ((float *)absmax)[i] = scale_of(absmax[i]); }
 };
 
-/* scale [c] of channels about center. */
-static sg_status scale_channels(sg_stream *s, const char *op, sg_tensor x, sg_tensor center, sg_tensor scale)
+/* Channel scales where the extremes of blocks have no room, or are not known. */
+static sg_status scale_channels(sg_stream *s, const sg_pool_args *a)
 {
-    channel_job j;
-    j.x = sg_view_of(x);
-    j.center = center.rank ? (const float *)center.data : NULL;
-    j.absmax = (int *)scale.data;
-    j.n = x.dim[0];
-    j.c = x.dim[1] * x.dim[2];
+    const channel_job j = {sg_view_of(a->x), (const float *)a->total.data, (int *)a->channel_scale.data, a->x.dim[0],
+                           a->x.dim[1] * a->x.dim[2]};
     const dim3 grid((unsigned)sg_min64(sg_div_up(j.n, SG_BLOCK_SUB), 1024), (unsigned)sg_div_up(j.c, COLUMNS));
-    SG_TRY(sg_cuda_check(s, op, cudaMemsetAsync(j.absmax, 0, (size_t)j.c * sizeof *j.absmax, sg_cuda_of(s)->queue)));
+    SG_TRY(sg_cuda_check(s, "pool",
+                         cudaMemsetAsync(j.absmax, 0, (size_t)j.c * sizeof *j.absmax, sg_cuda_of(s)->queue)));
     channel_absmax<<<grid, COLUMNS, 0, sg_cuda_of(s)->queue>>>(j);
     const channel_scale_of f = {j.absmax};
-    return sg_cuda_each(s, op, j.c, f);
+    return sg_cuda_each(s, "pool", j.c, f);
 }
 
 /* ---- quantise ---- */
@@ -431,10 +428,7 @@ static sg_status quantise_as(sg_stream *s, const char *op, const sg_quantise_arg
     j.d = a->x.dim[2];
     j.group = a->group;
     j.even = j.d % SG_PACK == 0;
-    if (a->group == 0) {
-        if (!a->given) SG_TRY(scale_channels(s, op, a->x, a->center, a->scale));
-        return sg_cuda_each(s, op, j.n * j.h * j.d, f);
-    }
+    if (a->group == 0) return sg_cuda_each(s, op, j.n * j.h * j.d, f);
     const int64_t grid = sg_div_up(j.n, j.group) * j.h;
     if (grid > INT32_MAX) return sg_fail(s, SG_E_UNSUPPORTED, "%s: %lld groups", op, (long long)grid);
     const int64_t packs = j.d / (j.x.bf16 ? numbers<true> : numbers<false>);
@@ -473,7 +467,7 @@ static sg_status pool(sg_stream *s, const sg_pool_args *a)
 {
     pool_job               j;
     const cudaStream_t     queue = sg_cuda_of(s)->queue;
-    const sg_quantise_args rows = {a->y, a->scale, a->x, a->center, a->group, false};
+    const sg_quantise_args rows = {a->y, a->scale, a->x, a->center, a->group};
     j.x = sg_view_of(a->x);
     j.mean = (float *)a->mean.data;
     j.var = a->var.rank ? (float *)a->var.data : NULL;
@@ -506,7 +500,7 @@ static sg_status pool(sg_stream *s, const sg_pool_args *a)
         pool_total<<<(unsigned)sg_div_up(j.c, SG_WARP), lanes, 0, queue>>>(j, (float *)a->total.data,
                                                                            (float *)a->channel_scale.data);
     SG_TRY(sg_cuda_launched(s, "pool"));
-    if (a->channel_scale.rank && !j.low) SG_TRY(scale_channels(s, "pool", a->x, a->total, a->channel_scale));
+    if (a->channel_scale.rank && !j.low) SG_TRY(scale_channels(s, a));
     return a->y.rank && !whole ? quantise_as(s, "pool", &rows) : SG_OK;
 }
 

@@ -57,7 +57,7 @@ sg_status SG_REF_OP(pool)(sg_stream *s, const sg_pool_args *a)
         put(&a->var, i, sum / (real)(to - from));
     }
     const sg_quantise_args channels = {.x = a->x, .center = a->total},
-                           rows = {a->y, a->scale, a->x, a->center, a->group, false};
+                           rows = {a->y, a->scale, a->x, a->center, a->group};
     const int64_t all[2] = {0, n};
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < sg_count(a->channel_scale); i++)
@@ -132,7 +132,7 @@ static void quantise_group(const sg_quantise_args *a, int64_t at, int64_t g, con
 {
     const int64_t n = a->x.dim[0], d = a->x.dim[2];
     const float   own = own_scale(a, g, row, to);
-    if (!a->given) sg_store(&a->scale, at, own);
+    if (a->group) sg_store(&a->scale, at, own);
     const float scale = sg_load(&a->scale, at), inverse = scale == 0 ? 0.0f : 1 / scale;
     for (int64_t r = row[0]; r < row[1]; r++)
         for (int64_t e = to[0]; e < to[1]; e++) {

@@ -91,12 +91,9 @@ void ck_try_quantise(ck *c)
     for (int i = 0; i < trials(c, 80); i++) {
         const int64_t    n = ONE_OF(c, tokens), h = 1 + (int64_t)ck_draw(c, 4), d = ONE_OF(c, channels);
         sg_quantise_args a = {.group = ONE_OF(c, groups)};
-        a.given = a.group == 0 && coin(c);
-        a.y = a.given && has_f8(c) && coin(c) ? ck_out(c, SG_F8, h, d, sg_f8_row(n)) : ck_out(c, SG_I8, h, n, d);
-        if (a.given)
-            a.scale = ck_new(c, SG_F32, coin(c) ? CK_SCALES : CK_SWITCHES, h, d);
-        else
-            a.scale = a.group ? ck_out(c, SG_F32, sg_div_up(n, a.group), h) : ck_out(c, SG_F32, h, d);
+        a.y = !a.group && has_f8(c) && coin(c) ? ck_out(c, SG_F8, h, d, sg_f8_row(n)) : ck_out(c, SG_I8, h, n, d);
+        a.scale = a.group ? ck_out(c, SG_F32, sg_div_up(n, a.group), h)
+                          : ck_new(c, SG_F32, coin(c) ? CK_SCALES : CK_SWITCHES, h, d);
         a.x = ck_new(c, type_in(c, i), ONE_OF(c, fills), n, h, d);
         if (coin(c)) a.center = ck_new(c, SG_F32, coin(c) ? CK_RANDOM : CK_STEPS, h, d);
         ck_case(c, &a);

@@ -60,17 +60,14 @@ void ck_long_self_similarity(ck *c)
     }
 }
 
-/* Rows in groups, channels with a scale of their own, and with one that is given. */
+/* Rows in groups, and channels. */
 void ck_long_quantise(ck *c)
 {
     for (int i = 0; i < 3 * some(c, 4); i++) {
         const int64_t    n = i < 6 ? 509 : i < 9 ? 4097 : 32760, h = 1, d = i < 6 ? wide[i / 3] : 64;
-        sg_quantise_args a = {.group = i % 3 ? 0 : 64, .given = i % 3 == 2};
-        a.y = a.given && has_f8(c) ? ck_out(c, SG_F8, h, d, sg_f8_row(n)) : ck_out(c, SG_I8, h, n, d);
-        if (a.given)
-            a.scale = ck_new(c, SG_F32, CK_SCALES, h, d);
-        else
-            a.scale = a.group ? ck_out(c, SG_F32, sg_div_up(n, a.group), h) : ck_out(c, SG_F32, h, d);
+        sg_quantise_args a = {.group = i % 3 ? 0 : 64};
+        a.y = i % 3 == 2 && has_f8(c) ? ck_out(c, SG_F8, h, d, sg_f8_row(n)) : ck_out(c, SG_I8, h, n, d);
+        a.scale = a.group ? ck_out(c, SG_F32, sg_div_up(n, a.group), h) : ck_new(c, SG_F32, CK_SCALES, h, d);
         a.x = ck_new(c, i % 2 ? SG_F32 : SG_BF16, CK_RANDOM, n, h, d);
         a.center = ck_new(c, SG_F32, CK_RANDOM, h, d);
         ck_case(c, &a);
