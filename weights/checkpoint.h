@@ -14,8 +14,8 @@
 extern "C" {
 #endif
 
-typedef struct sg_checkpoint sg_checkpoint;
-typedef struct sg_file_part  sg_file_part; /* checkpoint_files.h */
+typedef struct sg_checkpoint  sg_checkpoint;
+typedef struct sg_model_files sg_model_files; /* checkpoint_files.h */
 
 /* Names parts that take the place of the path's, or make up a model without one: each is a file or a Diffusers
  * component's folder, a tokenizer its folder or spiece.model. NULL means that it is not given. */
@@ -29,10 +29,11 @@ typedef struct sg_model_parts {
 
 /* Opens the checkpoint at path, but no file of a Diffusers folder yet. Returns SG_E_ARG if the path is too long. */
 sg_status sg_checkpoint_open(sg_checkpoint **out, const char *path, sg_error *e) SG_MUST_USE;
-/* Does the same for any path, which may be NULL, with these parts, which may be NULL. Files are told apart by `known`,
- * the parts of the families, NULL-ended. A part that is nowhere is SG_E_FILE, and e says which option gives it. */
+/* Does the same for any path, which may be NULL, with these parts, which may be NULL. Files are told apart by what the
+ * families know of them: known(i) is that of family i from 0 on, and NULL past the last. A part that is nowhere is
+ * SG_E_FILE, and e says which option gives it. */
 sg_status sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const sg_model_parts *parts,
-                                   const sg_file_part *const *known, sg_error *e) SG_MUST_USE;
+                                   const sg_model_files *(*known)(int i), sg_error *e) SG_MUST_USE;
 /* Opens a folder of transformers' CLIPModel as the components "text_encoder", "image_encoder" and "tokenizer", and
  * "image_processor" where it has a preprocessor_config.json or processor_config.json. The configs of the two encoders
  * have the model's projection_dim. Returns SG_E_FILE, or SG_E_FORMAT if config.json is not one of CLIPModel. */

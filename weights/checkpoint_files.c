@@ -30,13 +30,23 @@ static int span_of(const sg_source *s, const sg_file_part *part, sg_name_map map
     return 0;
 }
 
-sg_status sg_place_recognise(sg_place *p, bool *found, const sg_source *s, const char *component,
-                             const sg_file_part *const *known, sg_error *e)
+const sg_file_part *sg_next_part(sg_known_files *known, const sg_file_part *part, const char *component)
+{
+    const sg_model_files *files;
+    bool                  behind = !part;
+    for (int i = 0; (files = known(i)); i++)
+        for (const sg_file_part *p = files->part; p < files->part + files->parts; p++) {
+            if (behind && strcmp(p->component, component) == 0) return p;
+            behind = behind || p == part;
+        }
+    return NULL;
+}
+
+sg_status sg_place_recognise(sg_place *p, bool *found, const sg_source *s, const char *component, sg_known_files *known,
+                             sg_error *e)
 {
     *found = false;
-    for (; *known; known++) {
-        const sg_file_part *const part = *known;
-        if (strcmp(part->component, component) != 0) continue;
+    for (const sg_file_part *part = NULL; (part = sg_next_part(known, part, component));) {
         for (const char *const *prefix = part->prefixes; *prefix; prefix++) {
             if (!has(s, *prefix, part->probe) || has(s, *prefix, part->not_probe)) continue;
             if (*found)
@@ -95,6 +105,18 @@ int64_t sg_found_count(const sg_found_part *p, const char *fmt, ...)
     return n;
 }
 
+int64_t sg_found_row(const sg_found_part *p, int64_t rows, const char *name)
+{
+    return rows ? sg_found_count(p, "%s", name) / rows : 0;
+}
+
+int sg_found_list(const sg_found_part *p, int most, const char *list, const char *name)
+{
+    int n = 0;
+    while (n < most && sg_found_tensor(p, "%s.%d.%s", list, n, name)) n++;
+    return n;
+}
+
 bool sg_found_any(const sg_found_part *p, const char *begins)
 {
     const size_t prefix = strlen(p->map->prefix), n = strlen(begins);
@@ -117,39 +139,25 @@ static sg_status config_beside(sg_config **out, const char *path, sg_error *e)
     return sg_error_memory(e, config);
 }
 
-static sg_status describe_part(sg_textbuf *json, const sg_checkpoint *c, const sg_place *p, sg_config *beside,
-                               sg_error *e)
+static sg_status describe_part(sg_checkpoint *c, const sg_place *p, sg_config *beside, sg_error *e)
 {
     sg_source *source = NULL;
     SG_TRY(sg_source_open(&source, p->path, e));
-    const sg_found_part found = {.component = p->component,
-                                 .source = source,
-                                 .map = &p->map,
-                                 .beside = beside,
-                                 .two = sg_checkpoint_has(c, SECOND_EXPERT)};
-    const sg_status     status = p->part->describe(json, &found, e);
+    const sg_status status = p->part->describe(&(sg_found_part){.component = p->component,
+                                                                .source = source,
+                                                                .map = &p->map,
+                                                                .beside = beside,
+                                                                .two = sg_checkpoint_has(c, SECOND_EXPERT),
+                                                                .made = c->made,
+                                                                .e = e});
     sg_source_close(&source);
     return status;
 }
 
-static sg_status add_text(sg_checkpoint *c, const sg_place *p, const sg_textbuf *json, sg_error *e)
+static void add_class(sg_checkpoint *c, const sg_place *p, const char *name)
 {
-    sg_config *one = NULL;
-    if (json->failed) return sg_error_memory(e, p->path);
-    SG_TRY(sg_config_parse(&one, p->path, json->data, e));
-    const sg_status status = sg_config_update(c->made, NULL, one, NULL, e);
-    sg_config_close(&one);
-    return status;
-}
-
-static sg_status add_class(sg_checkpoint *c, const sg_place *p, const char *name, sg_error *e)
-{
-    sg_textbuf json = {0};
-    sg_textbuf_printf(&json, "{\"model_index\": {\"%s\": [\"\", \"%s\"]}, \"%s\": {\"_class_name\": \"%s\"}}",
-                      p->component, name, p->component, name);
-    const sg_status status = add_text(c, p, &json, e);
-    sg_textbuf_free(&json);
-    return status;
+    sg_config_set(c->made, "model_index", SG_TEXTS(p->component, ((const char *const[]){"", name}), 2));
+    sg_config_set(c->made, p->component, SG_TEXT("_class_name", name));
 }
 
 /* A component's folder, whose config.json says the class: that of diffusers, or that of transformers. */
@@ -161,8 +169,8 @@ static sg_status add_folder(sg_checkpoint *c, const sg_place *p, sg_error *e)
     const char *const class = sg_config_string(config, "_class_name", architecture ? architecture : "");
     const bool plain = class[strspn(class, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")] == '\0';
     if (!plain) sg_config_fail(config, "_class_name", "is no name of a class");
-    sg_status status = sg_config_status(config);
-    if (status == SG_OK) status = add_class(c, p, class, e);
+    const sg_status status = sg_config_status(config);
+    if (status == SG_OK) add_class(c, p, class);
     sg_config_close(&config);
     return status;
 }
@@ -185,18 +193,16 @@ static sg_status add_own_vae(sg_checkpoint *c, const sg_place *p, sg_error *e)
 
 static sg_status add_part(sg_checkpoint *c, const sg_place *p, sg_error *e)
 {
-    sg_textbuf json = {0};
     sg_config *beside = NULL;
     SG_TRY(add_own_vae(c, p, e));
     SG_TRY(config_beside(&beside, p->path, e));
-    sg_status status = describe_part(&json, c, p, beside, e);
-    if (status == SG_OK) status = add_text(c, p, &json, e);
+    sg_status status = describe_part(c, p, beside, e);
     /* a file out of a Diffusers folder may still be beside its config */
     if (status == SG_OK && beside && strcmp(sg_config_string(beside, "_class_name", ""), p->part->class_name) == 0)
         status = sg_config_update(c->made, p->component, beside, NULL, e);
     sg_config_close(&beside);
-    sg_textbuf_free(&json);
-    return status ? status : add_class(c, p, p->part->class_name, e);
+    add_class(c, p, p->part->class_name);
+    return status;
 }
 
 /* What the owner knows that no file says. */
@@ -225,5 +231,6 @@ sg_status sg_checkpoint_describe(sg_checkpoint *c, sg_error *e)
         else if (strncmp(p->component, "tokenizer", strlen("tokenizer")) != 0)
             SG_TRY(add_folder(c, p, e));
     }
+    SG_TRY(sg_config_status(c->made));
     return add_own(c, e);
 }

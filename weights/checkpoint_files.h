@@ -2,14 +2,13 @@
  * high_noise_model/ and low_noise_model/), or a file for each part, or all parts in one file.
  *
  * A file says little of itself, so a part is known by the name of one tensor, and its config is made from the shapes of
- * others. What no file says (heads of an unusual width, the mean of unusual latents) can be put into sparge-gen.json beside
- * the model, as fields of an object with the component's name:
+ * others. What no file says (heads of an unusual width, the mean of unusual latents) can be put into sparge-gen.json
+ * beside the model, as fields of an object with the component's name:
  *
  *   {"transformer": {"num_attention_heads": 2, "attention_head_dim": 12}, "scheduler": {"flow_shift": 5}} */
 #ifndef SG_CHECKPOINT_FILES_H
 #define SG_CHECKPOINT_FILES_H
 
-#include "base/text.h"
 #include "checkpoint.h"
 
 #ifdef __cplusplus
@@ -28,11 +27,14 @@ typedef struct sg_found_part {
     const sg_name_map *map;
     sg_config         *beside; /* config.json in the same folder; NULL: none */
     bool               two;    /* this is one of two denoisers */
+    sg_config         *made;   /* gets what the shapes say */
+    sg_error          *e;
 } sg_found_part;
 
-/* Describes a part as files have it. The families have constant tables of these. */
+/* Describes a part as files have it. */
+typedef struct sg_file_part sg_file_part;
 struct sg_file_part {
-    const char        *component;  /* its name in a Diffusers folder; of a text encoder its kind */
+    const char        *component;  /* its name in a Diffusers folder; of a text encoder its kind; SG_NOBODYS */
     const char        *what;       /* for messages: "denoiser of Wan" */
     const char        *class_name; /* as model_index.json has it */
     const char        *usual;      /* the files that people have it in, for messages */
@@ -49,16 +51,42 @@ struct sg_file_part {
     const sg_file_part *const *with;
     const sg_file_part        *spare; /* one of `with`, which may be missing; NULL: none */
 
-    /* describe writes what the shapes say, an object with a field for each component concerned:
-     *   {"transformer": {"num_layers": 30, ...}, "scheduler": {...}, "model_index": {"_class_name": ...}}
-     * SG_E_UNSUPPORTED for variants that are not rendered, SG_E_FORMAT. */
-    sg_status (*describe)(sg_textbuf *json, const sg_found_part *p, sg_error *e);
+    /* describe puts what the shapes say into p->made: fields of each component concerned, of "scheduler" and of
+     * "model_index". SG_E_UNSUPPORTED for variants that are not rendered, SG_E_FORMAT. */
+    sg_status (*describe)(const sg_found_part *p);
 };
 
-/* These return the tensor that the model calls so, or NULL; its rows, or 0; and its elements, or 0. */
+/* A part of this component tells a model that is not rendered, for messages. It has no describe. */
+#define SG_NOBODYS ""
+
+/* This is a file of an original repository, by how its name begins and what is in it. */
+typedef struct sg_repository_file {
+    const char *component; /* NULL: every part that the file holds */
+    const char *folder;    /* "." for the repository itself */
+    const char *begins, *holds;
+} sg_repository_file;
+
+/* What a family has of files: constant tables. */
+struct sg_model_files {
+    const sg_file_part       *part;
+    int                       parts;
+    const sg_repository_file *repository; /* in the order in which they are looked for */
+    int                       in_repository;
+    const char *repository_usual; /* for messages: what tells an original repository; NULL: there is none */
+};
+
+/* Returns what family i from 0 on has; NULL past the last. */
+typedef const sg_model_files *sg_known_files(int i);
+
+/* These return the tensor that the model calls so, or NULL; its rows, or 0; its elements, or 0; these by so many rows,
+ * or 0 for none. */
 const sg_source_tensor *sg_found_tensor(const sg_found_part *p, const char *fmt, ...) SG_PRINTF(2, 3);
 int64_t                 sg_found_rows(const sg_found_part *p, const char *fmt, ...) SG_PRINTF(2, 3);
 int64_t                 sg_found_count(const sg_found_part *p, const char *fmt, ...) SG_PRINTF(2, 3);
+int64_t                 sg_found_row(const sg_found_part *p, int64_t rows, const char *name);
+
+/* Returns how many tensors LIST.0.NAME, LIST.1.NAME and so on there are in turn, at most so many. */
+int sg_found_list(const sg_found_part *p, int most, const char *list, const char *name);
 
 /* Tells whether the file has a tensor whose own name begins so, behind the part's prefix. */
 bool sg_found_any(const sg_found_part *p, const char *begins);

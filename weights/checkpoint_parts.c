@@ -1,11 +1,11 @@
 /* checkpoint_parts.c - see checkpoint.h: from a path and the options of the parts to where every component is. */
 #include "base/path.h"
+#include "base/text.h"
 #include "checkpoint_state.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,6 @@
 
 #define TEXT SG_TEXT_ENCODER
 #define IMAGE "image_encoder" /* only of models whose denoiser attends to pictures */
-#define NOBODYS ""
 
 #define GIVES(member) offsetof(sg_model_parts, member)
 
@@ -42,42 +41,15 @@ static const char *const encoder_names[][2] = {
     {"text_encoder", "tokenizer"}, {"text_encoder_2", "tokenizer_2"}, {"text_encoder_3", "tokenizer_3"}};
 enum { ENCODERS = sizeof encoder_names / sizeof *encoder_names };
 
-#define ALL NULL               /* every part that the file holds */
-#define SAT "transformer/1000" /* in a repository of CogVideoX */
-
-/* Original repositories. */
-static const struct {
-    const char *component, *folder, *begins, *holds; /* of the file's name */
-} repository[] = {{HIGH, "high_noise_model", "diffusion_pytorch_model", ""},
-                  {LOW, "low_noise_model", "diffusion_pytorch_model", ""},
-                  {HIGH, ".", "diffusion_pytorch_model", ""},
-                  {TEXT, ".", "models_t5", ""},
-                  {IMAGE, ".", "models_clip", ""},
-                  {"vae", ".", "", "VAE"},
-                  {HIGH, SAT, "mp_rank_00", ""}, /* CogVideoX */
-                  {HIGH, "transformer_t2v/1000", "mp_rank_00", ""},
-                  {TEXT, "t5-v1_1-xxl", "model", ""},
-                  {"vae", "vae", "3d-vae", ""},
-                  {HIGH, "transformers", "mp_rank_00", ""}, /* HunyuanVideo */
-                  {"vae", "vae", "pytorch_model", ""},
-                  {HIGH, ".", "dit.", ""}, /* Mochi */
-                  {"vae", ".", "decoder.", ""},
-                  {HIGH, ".", "flux1-", ""}, /* Flux.1 */
-                  {"vae", ".", "ae.", ""},
-                  {ALL, ".", "sd3", ""}, /* Stable Diffusion 3 */
-                  {SG_CLIP_L, "text_encoders", "clip_l", ""},
-                  {SG_CLIP_G, "text_encoders", "clip_g", ""},
-                  {TEXT, "text_encoders", "t5xxl", ""}};
-enum { IN_REPOSITORY = sizeof repository / sizeof *repository };
-
 #define TOKENIZER_TENSOR "spiece_model"
 #define TOKENIZER_KEY "tokenizer.ggml.model"
 
 typedef struct opening {
-    sg_checkpoint             *c;
-    const sg_file_part *const *known;
-    const sg_file_part        *denoiser; /* the part that the denoiser is; NULL: not known */
-    sg_error                  *e;
+    sg_checkpoint        *c;
+    const sg_model_parts *parts;
+    sg_known_files       *known;
+    const sg_file_part   *denoiser; /* the part that the denoiser is; NULL: not known */
+    sg_error             *e;
 } opening;
 
 /* ---- places ---- */
@@ -90,13 +62,13 @@ static sg_status put(opening *o, const sg_place *p)
     if (i == SG_PLACES_MAX) return sg_error_set(o->e, SG_E_ARG, "%s: too many parts", c->path);
     if (i == c->places) c->places++;
     c->place[i] = *p;
-    if (p->part) c->place[i].map.prefix = c->place[i].prefix;
     return SG_OK;
 }
 
-static bool set_path(sg_place *p, const char *path)
+static sg_status set_path(const opening *o, sg_place *p, const char *path)
 {
-    return snprintf(p->path, sizeof p->path, "%s", path) < SG_PATH_BYTES;
+    if (snprintf(p->path, sizeof p->path, "%s", path) < SG_PATH_BYTES) return SG_OK;
+    return sg_error_set(o->e, SG_E_ARG, "%s: the path is too long", path);
 }
 
 static bool is_folder(const char *path)
@@ -112,31 +84,13 @@ static int needed_of(const char *component)
     return i;
 }
 
-/* What the file is, where one of its tensors tells a model that is not rendered; NULL: not known. */
-static const char *stranger(const sg_source *s)
+/* What a file holds, of a model that is rendered or of one that is not; NULL: nothing that is known. */
+static const char *content_of(const opening *o, const sg_source *s, bool rendered)
 {
-    static const char *const prefixes[] = {"", "model.diffusion_model.", "diffusion_model.", "model."};
-    static const struct {
-        const char *tensor, *what;
-    } known[] = {{"input_blocks.0.0.weight", "the U-Net of Stable Diffusion"},
-                 {"controlnet_blocks.0.weight", "a ControlNet"},
-                 {"patchify_proj.weight", "the denoiser of LTX-Video"}};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++) {
-            char name[128];
-            snprintf(name, sizeof name, "%s%s", prefixes[k], known[i].tensor);
-            if (sg_source_index(s, name) >= 0) return known[i].what;
-        }
-    return NULL;
-}
-
-/* What a file holds of models that are rendered; NULL: nothing. */
-static const sg_file_part *part_of(const opening *o, const sg_source *s)
-{
-    for (int i = 0; i < NEEDED; i++) {
-        sg_place p = {.component = needed[i].component};
+    for (int i = 0; i < (rendered ? NEEDED : 1); i++) {
+        sg_place p = {.component = rendered ? needed[i].component : SG_NOBODYS};
         bool     found = false;
-        if (sg_place_recognise(&p, &found, s, p.component, o->known, NULL) == SG_OK && found) return p.part;
+        if (sg_place_recognise(&p, &found, s, p.component, o->known, NULL) == SG_OK && found) return p.part->what;
     }
     return NULL;
 }
@@ -144,60 +98,47 @@ static const sg_file_part *part_of(const opening *o, const sg_source *s)
 /* For who has the wrong file; component: what it should hold, NULL: any. */
 static sg_status not_known(const opening *o, const sg_source *s, const char *component)
 {
-    char   names[400] = "";
-    size_t n = 0;
+    char                known[400] = "", names[400] = "";
+    const char         *is = content_of(o, s, false), *prefix = "by its tensors it is ";
+    const sg_file_part *p = NULL;
+    for (int i = 0; i < NEEDED; i++)
+        while ((!component || needed_of(component) == i) && (p = sg_next_part(o->known, p, needed[i].component)))
+            if (!strstr(known, p->what)) sg_text_append(known, sizeof known, "%s%s", *known ? ", " : "", p->what);
     for (size_t i = 0; i < sg_source_count(s) && i < 3; i++)
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", sg_show(sg_source_at(s, i)->name));
-    char   known[400] = "";
-    size_t k = 0;
-    for (const sg_file_part *const *p = o->known; *p && k < sizeof known; p++)
-        if ((!component || strcmp((*p)->component, component) == 0) && !strstr(known, (*p)->what))
-            k += (size_t)snprintf(known + k, sizeof known - k, "%s%s", k ? ", " : "", (*p)->what);
-    const char *const         is = stranger(s);
-    const sg_file_part *const part = part_of(o, s);
-    return sg_error_set(o->e, SG_E_UNSUPPORTED, "%s: holds no %s that this program knows (%s); %s %s",
-                        sg_source_path(s), component ? needed[needed_of(component)].what : "part of a model", known,
-                        is     ? "by its tensors it is"
-                        : part ? "by its tensors it is the"
-                               : "its first tensors are",
-                        is     ? is
-                        : part ? part->what
-                               : names);
+        sg_text_append(names, sizeof names, "%s%s", i ? ", " : "", sg_show(sg_source_at(s, i)->name));
+    if (!is && (is = content_of(o, s, true))) prefix = "by its tensors it is the ";
+    return sg_error_set(o->e, SG_E_UNSUPPORTED, "%s: holds no %s that this program knows (%s); %s%s", sg_source_path(s),
+                        component ? needed[needed_of(component)].what : "part of a model", known,
+                        is ? prefix : "its first tensors are ", is ? is : names);
 }
 
-/* A file, or a component's folder, as `component`; as_known: which the families call so. */
+/* What a file holds of `as_known`, which the families call so, as `component`; of all parts where that is NULL. */
 static sg_status put_file(opening *o, const char *component, const char *as_known, const char *path)
 {
-    sg_place   p = {.component = component};
     sg_source *s = NULL;
-    bool       found = false;
-    if (!set_path(&p, path)) return sg_error_set(o->e, SG_E_ARG, "%s: the path is too long", path);
-    if (is_folder(path)) return put(o, &p);
-    SG_TRY(sg_source_open(&s, path, o->e));
-    sg_status status = sg_place_recognise(&p, &found, s, as_known, o->known, o->e);
-    if (status == SG_OK && !found) status = not_known(o, s, as_known);
-    sg_source_close(&s);
-    return status ? status : put(o, &p);
-}
-
-/* Every part that one file holds. */
-static sg_status put_all(opening *o, const char *path)
-{
-    sg_source *s = NULL;
+    bool       any = false;
     SG_TRY(sg_source_open(&s, path, o->e));
     sg_status status = SG_OK;
-    bool      any = false;
     for (int i = 0; status == SG_OK && i < NEEDED; i++) {
-        sg_place p = {.component = needed[i].component};
+        sg_place p = {.component = component ? component : needed[i].component};
         bool     found = false;
-        if (!set_path(&p, path)) status = sg_error_set(o->e, SG_E_ARG, "%s: the path is too long", path);
-        if (status == SG_OK) status = sg_place_recognise(&p, &found, s, p.component, o->known, o->e);
+        if (as_known && strcmp(as_known, needed[i].component) != 0) continue;
+        status = set_path(o, &p, path);
+        if (status == SG_OK) status = sg_place_recognise(&p, &found, s, needed[i].component, o->known, o->e);
         if (status == SG_OK && found) status = put(o, &p);
         any = any || found;
     }
-    if (status == SG_OK && !any) status = not_known(o, s, NULL);
+    if (status == SG_OK && !any) status = not_known(o, s, as_known);
     sg_source_close(&s);
     return status;
+}
+
+/* A file, or a component's folder. */
+static sg_status put_given(opening *o, const char *component, const char *as_known, const char *path)
+{
+    sg_place p = {.component = component};
+    SG_TRY(set_path(o, &p, path));
+    return is_folder(path) ? put(o, &p) : put_file(o, component, as_known, path);
 }
 
 /* ---- an original repository ---- */
@@ -228,56 +169,54 @@ static bool best_file(char *out, size_t size, const char *folder, const char *be
     return *best && sg_path_join(out, size, folder, best, NULL) == SG_OK;
 }
 
-static sg_status put_repository(opening *o, const char *path)
+static sg_status put_from_repository(opening *o, const char *path, const sg_repository_file *r)
 {
     char folder[SG_PATH_BYTES], file[SG_PATH_BYTES];
     int  count;
-    for (int i = 0; i < IN_REPOSITORY; i++) {
-        const bool here = repository[i].folder[0] == '.';
-        SG_TRY(sg_path_join(folder, sizeof folder, path, here ? "" : repository[i].folder, o->e));
-        const char *const component = repository[i].component;
-        if (sg_place_find(o->c, component ? component : HIGH)) continue;
-        if (!best_file(file, sizeof file, folder, repository[i].begins, repository[i].holds, &count)) continue;
-        SG_TRY(component ? put_file(o, component, strcmp(component, LOW) == 0 ? HIGH : component, file)
-                         : put_all(o, file));
+    SG_TRY(sg_path_join(folder, sizeof folder, path, r->folder[0] == '.' ? "" : r->folder, o->e));
+    if (sg_place_find(o->c, r->component ? r->component : HIGH) ||
+        !best_file(file, sizeof file, folder, r->begins, r->holds, &count))
+        return SG_OK;
+    return put_file(o, r->component, r->component && strcmp(r->component, LOW) == 0 ? HIGH : r->component, file);
+}
+
+static sg_status put_repository(opening *o, const char *path)
+{
+    char                  file[SG_PATH_BYTES], all[800] = "";
+    int                   count;
+    const sg_model_files *files;
+    for (int i = 0; (files = o->known(i)); i++) {
+        for (int k = 0; k < files->in_repository; k++) SG_TRY(put_from_repository(o, path, &files->repository[k]));
+        if (files->repository_usual) sg_text_append(all, sizeof all, ", nor %s", files->repository_usual);
     }
     if (o->c->places) return SG_OK;
     if (best_file(file, sizeof file, path, "", "", &count) && count == 1)
-        return put_all(o, file); /* as if it was given */
-    return sg_error_set(
-        o->e, SG_E_FILE,
-        "%s: is no model: it has neither model_index.json, as a Diffusers folder has, nor "
-        "diffusion_pytorch_model.safetensors, models_t5_*.pth or *VAE.pth of an original repository of "
-        "Wan, nor " SAT "/ of CogVideoX's, nor transformers/ of HunyuanVideo's, nor "
-        "dit.safetensors of Mochi's, nor flux1-*.safetensors of Flux.1's, nor sd3*.safetensors of Stable Diffusion 3's",
-        path);
+        return put_file(o, NULL, NULL, file); /* as if it was given */
+    return sg_error_set(o->e, SG_E_FILE,
+                        "%s: is no model: it has neither model_index.json, as a Diffusers folder has%s", path, all);
 }
 
 /* ---- two experts ---- */
 
 typedef enum expert { EITHER, FOR_HIGH, FOR_LOW } expert;
 
-/* By the last name of a path without _ and -, which is cut off: the name of a file or of a folder. */
-static expert take_name(char *path)
-{
-    char *const       slash = strrchr(path, '/');
-    const char *const name = slash ? slash : path;
-    const expert      is = strstr(name, "highnoise") ? FOR_HIGH : strstr(name, "lownoise") ? FOR_LOW : EITHER;
-    if (slash) *slash = '\0';
-    return is;
-}
-
 /* By the name of its file, "wan2.2_t2v_high_noise_14B", "Wan2.2-T2V-A14B-HighNoise", else by that of the folder, as in
  * high_noise_model/diffusion_pytorch_model.safetensors. */
 static expert expert_of(const char *path)
 {
-    char   plain[SG_PATH_BYTES];
+    char   plain[SG_PATH_BYTES]; /* without _ and - */
     size_t n = 0;
     for (const char *p = path; *p && n + 1 < sizeof plain; p++)
         if (*p != '_' && *p != '-') plain[n++] = (char)tolower((unsigned char)*p);
     plain[n] = '\0';
-    const expert of_file = take_name(plain);
-    return of_file != EITHER ? of_file : take_name(plain);
+    for (int i = 0; i < 2; i++) {
+        char *const       slash = strrchr(plain, '/');
+        const char *const name = slash ? slash : plain;
+        if (strstr(name, "highnoise")) return FOR_HIGH;
+        if (strstr(name, "lownoise")) return FOR_LOW;
+        if (slash) *slash = '\0';
+    }
+    return EITHER;
 }
 
 /* Tells which expert a component is that an option or a repository gives. */
@@ -313,35 +252,35 @@ static sg_status check_experts(const opening *o)
 /* ---- the options ---- */
 
 /* What the option of needed[i] gives; NULL: nothing. */
-static const char *given(const sg_model_parts *parts, int i)
+static const char *given(const opening *o, int i)
 {
     const char *path;
-    memcpy(&path, (const char *)parts + needed[i].gives, sizeof path);
+    memcpy(&path, (const char *)o->parts + needed[i].gives, sizeof path);
     return path;
 }
 
-static sg_status put_options(opening *o, const sg_model_parts *parts)
+static sg_status put_options(opening *o)
 {
+    const char *const high = o->parts->high_noise_diffusion_model, *const other = o->parts->diffusion_model;
     /* beside a file for high noise the option gives the other expert */
-    const bool beside =
-        expert_at(o, HIGH) == FOR_HIGH && parts->diffusion_model && expert_of(parts->diffusion_model) != FOR_HIGH;
-    const bool two = parts->high_noise_diffusion_model || sg_checkpoint_has(o->c, LOW) || beside;
-    if (parts->high_noise_diffusion_model) {
+    const bool beside = expert_at(o, HIGH) == FOR_HIGH && other && expert_of(other) != FOR_HIGH;
+    const bool two = high || sg_checkpoint_has(o->c, LOW) || beside;
+    if (high) {
         const sg_place *const one = sg_place_find(o->c, HIGH);
         if (one && !sg_place_find(o->c, LOW)) { /* of the path: it is the other expert now */
-            sg_place other = *one;
-            other.component = LOW;
-            SG_TRY(put(o, &other));
+            sg_place low = *one;
+            low.component = LOW;
+            SG_TRY(put(o, &low));
         }
-        SG_TRY(put_file(o, HIGH, HIGH, parts->high_noise_diffusion_model));
+        SG_TRY(put_given(o, HIGH, HIGH, high));
     }
-    if (parts->diffusion_model) SG_TRY(put_file(o, two ? LOW : HIGH, HIGH, parts->diffusion_model));
-    if (parts->high_noise_diffusion_model && !sg_checkpoint_has(o->c, LOW))
+    if (other) SG_TRY(put_given(o, two ? LOW : HIGH, HIGH, other));
+    if (high && !sg_checkpoint_has(o->c, LOW))
         return sg_error_set(
             o->e, SG_E_ARG,
             "--high-noise-diffusion-model gives one of two experts; --diffusion-model FILE gives the other");
     for (int i = OTHERS; i < NEEDED; i++)
-        if (given(parts, i)) SG_TRY(put_file(o, needed[i].component, needed[i].component, given(parts, i)));
+        if (given(o, i)) SG_TRY(put_given(o, needed[i].component, needed[i].component, given(o, i)));
     return SG_OK;
 }
 
@@ -356,8 +295,8 @@ static const sg_file_part *part_of_folder(const opening *o, const char *folder)
     if (sg_path_join(path, sizeof path, folder, "config.json", NULL) != SG_OK) return NULL;
     if (sg_config_open(&config, path, NULL) != SG_OK) return NULL;
     const char *const class = sg_config_string(config, "_class_name", "");
-    for (const sg_file_part *const *p = o->known; class && *p && !part; p++)
-        if (strcmp((*p)->component, HIGH) == 0 && strcmp((*p)->class_name, class) == 0) part = *p;
+    while (class && (part = sg_next_part(o->known, part, HIGH)) && strcmp(part->class_name, class) != 0)
+        ;
     sg_config_close(&config);
     return part;
 }
@@ -383,10 +322,8 @@ static const sg_file_part *partner(const opening *o, const char *component)
 /* The usual file of a kind of part; NULL: none is known. */
 static const sg_file_part *usual(const opening *o, const char *component)
 {
-    const sg_file_part *const *p = o->known;
-    const sg_file_part *const  known = partner(o, component);
-    while (*p && strcmp((*p)->component, component) != 0) p++;
-    return known ? known : *p;
+    const sg_file_part *const part = partner(o, component);
+    return part ? part : sg_next_part(o->known, NULL, component);
 }
 
 /* Which of encoder_names a kind of text encoder is with this denoiser; -1: none. */
@@ -400,40 +337,28 @@ static int encoder_of(const opening *o, const char *component)
     return *with && n < ENCODERS ? n : -1;
 }
 
-/* The place of needed[i]; NULL: there is none. */
-static sg_place *place_of(opening *o, int i)
+/* Kinds of text encoders become the components that they are with this denoiser. A file with all parts may have one of
+ * which the denoiser makes no use, but no option may give one. "text_encoder" is a kind and a component: each place is
+ * renamed once. */
+static sg_status name_encoders(opening *o)
 {
-    int k = 0;
-    while (k < o->c->places && strcmp(o->c->place[k].component, needed[i].component) != 0) k++;
-    return k < o->c->places ? &o->c->place[k] : NULL;
-}
-
-static void drop(sg_checkpoint *c, sg_place *p)
-{
-    const sg_place *const last = &c->place[--c->places];
-    if (p != last) *p = *last;
-    if (p->part) p->map.prefix = p->prefix;
-}
-
-/* Kinds of text encoders become the components that they are with this denoiser. A file with all parts may have one of which the
- * denoiser makes no use, but no option may give one. "text_encoder" is a kind and a component: all kinds are looked up first. */
-static sg_status name_encoders(opening *o, const sg_model_parts *parts)
-{
-    sg_place *of[NEEDED] = {NULL};
-    if (!sg_checkpoint_has(o->c, HIGH)) return SG_OK; /* which will be missed */
-    for (int i = OTHERS; i < NEEDED; i++) {
-        if (!needed[i].tokenizer) continue;
-        of[i] = place_of(o, i);
-        if (encoder_of(o, needed[i].component) < 0 && given(parts, i))
-            return sg_error_set(o->e, SG_E_ARG, "%s: %s: this model has no %s", needed[i].option, given(parts, i),
+    sg_checkpoint *const c = o->c;
+    int                  kept = 0;
+    if (!sg_checkpoint_has(c, HIGH)) return SG_OK; /* which will be missed */
+    for (int i = OTHERS; i < NEEDED; i++)
+        if (needed[i].tokenizer && encoder_of(o, needed[i].component) < 0 && given(o, i))
+            return sg_error_set(o->e, SG_E_ARG, "%s: %s: this model has no %s", needed[i].option, given(o, i),
                                 needed[i].what);
+    for (int k = 0; k < c->places; k++) {
+        sg_place *const p = &c->place[k];
+        int             i = 0;
+        while (i < NEEDED && strcmp(needed[i].component, p->component) != 0) i++;
+        const bool encodes = i < NEEDED && needed[i].tokenizer;
+        const int  n = encodes ? encoder_of(o, p->component) : -1;
+        if (n >= 0) p->component = encoder_names[n][0];
+        if (n >= 0 || !encodes) c->place[kept++] = *p;
     }
-    for (int i = OTHERS; i < NEEDED; i++) {
-        const int n = of[i] ? encoder_of(o, needed[i].component) : -1;
-        if (of[i]) of[i]->component = n < 0 ? NOBODYS : encoder_names[n][0];
-    }
-    for (int i = o->c->places; i-- > 0;)
-        if (strcmp(o->c->place[i].component, NOBODYS) == 0) drop(o->c, &o->c->place[i]);
+    c->places = kept;
     return SG_OK;
 }
 
@@ -467,24 +392,23 @@ static sg_status put_tokenizer(opening *o, int i, const char *asked)
     const char *const         beside[] = {part && part->pieces ? "spiece.model" : folder, folder};
     sg_place                  p = {.component = encoder_names[n][1], .pad = part ? part->pad : NULL};
     bool                      inside = false;
-    if (asked && !set_path(&p, asked)) return sg_error_set(o->e, SG_E_ARG, "%s: the path is too long", asked);
+    if (asked) SG_TRY(set_path(o, &p, asked));
     if (asked && access(asked, R_OK) != 0)
         return sg_error_set(o->e, SG_E_FILE, "%s: %s: %s", needed[i].tokenizer, asked, strerror(errno));
     if (asked) return put(o, &p);
     if (sg_checkpoint_has(o->c, p.component) || !from) return SG_OK;
     if (from->part) SG_TRY(holds_tokenizer(&inside, from->path, o->e));
-    if (inside) {
-        set_path(&p, from->path);
-        return put(o, &p);
-    }
+    if (inside) memcpy(p.path, from->path, sizeof p.path);
+    if (inside) return put(o, &p);
     for (size_t k = 0; k < sizeof beside / sizeof *beside; k++)
         if (sg_checkpoint_beside(from->path, beside[k], p.path, sizeof p.path) && access(p.path, R_OK) == 0)
             return put(o, &p);
     return SG_OK;
 }
 
-static sg_status put_tokenizers(opening *o, const sg_model_parts *parts)
+static sg_status put_tokenizers(opening *o)
 {
+    const sg_model_parts *const parts = o->parts;
     if (parts->clip_tokenizer && encoder_of(o, SG_CLIP_L) < 0 && sg_checkpoint_has(o->c, HIGH))
         return sg_error_set(o->e, SG_E_ARG, "--clip-tokenizer: %s: this model has no text encoder of CLIP",
                             parts->clip_tokenizer);
@@ -496,76 +420,73 @@ static sg_status put_tokenizers(opening *o, const sg_model_parts *parts)
 
 /* ---- all of it ---- */
 
-/* A list of what is missing. */
-typedef struct missing {
-    char   text[1600];
-    size_t n;
-} missing;
+enum { MISSING = 1600 }; /* bytes of a list of what is missing */
 
-SG_PRINTF(4, 5) static void miss(missing *m, const char *what, const char *option, const char *fmt, ...)
+static void miss(char list[MISSING], int i, const sg_file_part *part)
 {
-    char    usual_text[256];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(usual_text, sizeof usual_text, fmt, ap);
-    va_end(ap);
-    if (m->n < sizeof m->text)
-        m->n += (size_t)snprintf(m->text + m->n, sizeof m->text - m->n, "\n  the %s: give it by %s (%s)", what, option,
-                                 usual_text);
+    sg_text_append(list, MISSING, "\n  the %s: give it by %s (%s)", needed[i].what, needed[i].option,
+                   part ? part->usual : "a file");
 }
 
 /* Text encoder needed[i], component n, and its tokenizer. */
-static void miss_encoder(const opening *o, missing *m, int i, int n)
+static void miss_encoder(const opening *o, char list[MISSING], int i, int n)
 {
     const sg_file_part *const part = encoder_part(o, i);
     const bool                there = sg_checkpoint_has(o->c, encoder_names[n][0]);
-    char                      what[64];
     if (!there && o->denoiser && o->denoiser->spare == partner(o, needed[i].component)) return;
-    if (!there) miss(m, needed[i].what, needed[i].option, "%s", part ? part->usual : "a file");
+    if (!there) miss(list, i, part);
     if (sg_checkpoint_has(o->c, encoder_names[n][1])) return;
-    snprintf(what, sizeof what, "tokenizer%s%s", needed[i].asked ? " of the " : "",
-             needed[i].asked ? needed[i].what : "");
-    miss(m, what, needed[i].tokenizer, "%s%s/ beside the text encoder", part && part->pieces ? "spiece.model, or " : "",
-         part && part->tokenizer ? part->tokenizer : "tokenizer");
+    sg_text_append(list, MISSING, "\n  the tokenizer%s%s: give it by %s (%s%s/ beside the text encoder)",
+                   needed[i].asked ? " of the " : "", needed[i].asked ? needed[i].what : "", needed[i].tokenizer,
+                   part && part->pieces ? "spiece.model, or " : "",
+                   part && part->tokenizer ? part->tokenizer : "tokenizer");
 }
 
 static sg_status check_whole(const opening *o)
 {
-    missing m = {.n = 0};
+    char list[MISSING] = "";
     for (int i = 0; i < NEEDED; i++) {
-        const sg_file_part *const part = usual(o, needed[i].component);
-        const int                 n = needed[i].tokenizer ? encoder_of(o, needed[i].component) : -1;
+        const int n = needed[i].tokenizer ? encoder_of(o, needed[i].component) : -1;
         if (needed[i].asked && !partner(o, needed[i].component)) continue;
         if (n >= 0)
-            miss_encoder(o, &m, i, n);
+            miss_encoder(o, list, i, n);
         else if (!sg_checkpoint_has(o->c, needed[i].component))
-            miss(&m, needed[i].what, needed[i].option, "%s", part ? part->usual : "a file");
+            miss(list, i, usual(o, needed[i].component));
     }
-    return m.n ? sg_error_set(o->e, SG_E_FILE, "%s: the model is not whole; missing:%s", o->c->path, m.text) : SG_OK;
+    return *list ? sg_error_set(o->e, SG_E_FILE, "%s: the model is not whole; missing:%s", o->c->path, list) : SG_OK;
 }
 
-static sg_status open_into(opening *o, const char *path, const sg_model_parts *parts)
+static sg_status open_into(opening *o, const char *path)
 {
-    if (path && !o->c->diffusers) SG_TRY(is_folder(path) ? put_repository(o, path) : put_all(o, path));
-    SG_TRY(put_options(o, parts));
+    sg_checkpoint *const c = o->c;
+    if (path && !c->diffusers) SG_TRY(is_folder(path) ? put_repository(o, path) : put_file(o, NULL, NULL, path));
+    SG_TRY(put_options(o));
     SG_TRY(check_experts(o));
     find_denoiser(o);
-    SG_TRY(name_encoders(o, parts));
-    SG_TRY(put_tokenizers(o, parts));
-    if (!o->c->diffusers) SG_TRY(check_whole(o));
-    return o->c->places ? sg_checkpoint_describe(o->c, o->e) : SG_OK;
+    SG_TRY(name_encoders(o));
+    SG_TRY(put_tokenizers(o));
+    if (!c->diffusers) SG_TRY(check_whole(o));
+    for (int i = 0; i < c->places; i++) /* which stay where they are now */
+        if (c->place[i].part) c->place[i].map.prefix = c->place[i].prefix;
+    return c->places ? sg_checkpoint_describe(c, o->e) : SG_OK;
 }
 
-static bool is_diffusers(const char *path)
+/* Some original repositories have their own folder within one that is called as a component is. */
+static bool is_diffusers(const char *path, sg_known_files *known)
 {
-    char part[SG_PATH_BYTES + 16];
+    char                  part[SG_PATH_BYTES + 64];
+    const sg_model_files *files;
     if (sg_checkpoint_is(path)) return true;
-    if (sg_path_join(part, sizeof part, path, SAT, NULL) == SG_OK && is_folder(part)) return false;
+    for (int i = 0; (files = known(i)); i++)
+        for (int k = 0; k < files->in_repository; k++)
+            if (strncmp(files->repository[k].folder, HIGH "/", strlen(HIGH "/")) == 0 &&
+                sg_path_join(part, sizeof part, path, files->repository[k].folder, NULL) == SG_OK && is_folder(part))
+                return false;
     return sg_path_join(part, sizeof part, path, HIGH, NULL) == SG_OK && is_folder(part);
 }
 
 sg_status sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const sg_model_parts *parts,
-                                   const sg_file_part *const *known, sg_error *e)
+                                   sg_known_files *known, sg_error *e)
 {
     static const sg_model_parts none;
     if (!parts) parts = &none;
@@ -576,10 +497,10 @@ sg_status sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const 
     *out = NULL;
     if (!name) return sg_error_set(e, SG_E_ARG, "the denoiser is missing: --model PATH or --diffusion-model FILE");
     SG_TRY(sg_checkpoint_open(out, name, e));
-    (*out)->diffusers = path && is_diffusers(path);
+    (*out)->diffusers = path && is_diffusers(path, known);
     sg_status status = SG_OK;
     if (path && stat(path, &st) != 0) status = sg_error_set(e, SG_E_FILE, "%s: %s", path, strerror(errno));
-    if (status == SG_OK) status = open_into(&(opening){.c = *out, .known = known, .e = e}, path, parts);
+    if (status == SG_OK) status = open_into(&(opening){.c = *out, .parts = parts, .known = known, .e = e}, path);
     if (status != SG_OK) sg_checkpoint_close(out);
     return status;
 }

@@ -31,10 +31,13 @@ struct sg_checkpoint {
 /* Finds the place of a component. It is NULL where the Diffusers folder, if there is one, has the component. */
 const sg_place *sg_place_find(const sg_checkpoint *c, const char *component);
 
+/* Returns the first part that is known of this component, or the one behind `part`; NULL past the last. */
+const sg_file_part *sg_next_part(sg_known_files *known, const sg_file_part *part, const char *component);
+
 /* Finds out whether `component` is in this source, by the parts that are known. *p gets part, prefix and map. Returns
  * SG_E_FORMAT if it is there twice. */
-sg_status sg_place_recognise(sg_place *p, bool *found, const sg_source *s, const char *component,
-                             const sg_file_part *const *known, sg_error *e) SG_MUST_USE;
+sg_status sg_place_recognise(sg_place *p, bool *found, const sg_source *s, const char *component, sg_known_files *known,
+                             sg_error *e) SG_MUST_USE;
 
 /* Puts the configs that the files' parts make, with what sparge-gen.json adds, into c->made. */
 sg_status sg_checkpoint_describe(sg_checkpoint *c, sg_error *e) SG_MUST_USE;

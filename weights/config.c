@@ -74,6 +74,34 @@ sg_status sg_config_update(sg_config *c, const char *as, const sg_config *over, 
     return done ? SG_OK : sg_error_memory(e, c->path);
 }
 
+static json_t *value_of(const sg_field *f, int i)
+{
+    if (f->number) return json_integer(f->number[i]);
+    if (f->real) return json_real(f->real[i]);
+    return f->yes ? json_boolean(f->yes[i]) : json_string(f->text[i]);
+}
+
+static json_t *list_of(const sg_field *f)
+{
+    json_t *const list = json_array();
+    for (int i = 0; i < f->count; i++)
+        if (json_array_append_new(list, value_of(f, i)) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+void sg_config_put(sg_config *c, const char *object, const sg_field *field, size_t count)
+{
+    bool done = json_object_get(c->root, object) || json_object_set_new(c->root, object, json_object()) == 0;
+    for (const sg_field *f = field; done && f < field + count; f++)
+        if (f->key)
+            done = json_object_set_new(json_object_get(c->root, object), f->key,
+                                       f->count < 0 ? value_of(f, 0) : list_of(f)) == 0;
+    if (!done && c->status == SG_OK) c->status = sg_error_memory(c->e, c->path);
+}
+
 void sg_config_close(sg_config **c)
 {
     if (!*c) return;

@@ -6,6 +6,7 @@
 #include "status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -14,8 +15,8 @@ extern "C" {
 
 typedef struct sg_config sg_config;
 
-/* Reads a file of at most 16 MiB and 65,535 values whose root is an object; duplicate keys are refused. e is kept and filled by the
- * getters: it must outlive the config. */
+/* Reads a file of at most 16 MiB and 65,535 values whose root is an object; duplicate keys are refused. e is kept and
+ * filled by the getters: it must outlive the config. */
 sg_status sg_config_open(sg_config **out, const char *path, sg_error *e) SG_MUST_USE;
 /* Does the same for JSON text; `path` names it in messages. */
 sg_status sg_config_parse(sg_config **out, const char *path, const char *json, sg_error *e) SG_MUST_USE;
@@ -53,6 +54,35 @@ sg_status sg_config_member(sg_config **out, const sg_config *c, const char *key,
  * SG_E_MEMORY. */
 sg_status sg_config_update(sg_config *c, const char *as, const sg_config *over, const char *key,
                            sg_error *e) SG_MUST_USE;
+
+/* This is a field to be put into a config: one value, or a list. Numbers go in as they are and not as text, so that
+ * none loses a digit, whatever the locale. */
+typedef struct sg_field {
+    const char *key;   /* NULL: the field is left out */
+    int         count; /* of a list; negative: it is one value */
+    /* Its values are one of these. */
+    const int64_t     *number;
+    const double      *real;
+    const bool        *yes;
+    const char *const *text;
+} sg_field;
+
+/* clang-format off */
+#define SG_NUMBERS(key_, list_, count_) {.key = (key_), .count = (count_), .number = (list_)}
+#define SG_REALS(key_, list_, count_) {.key = (key_), .count = (count_), .real = (list_)}
+#define SG_BOOLS(key_, list_, count_) {.key = (key_), .count = (count_), .yes = (list_)}
+#define SG_TEXTS(key_, list_, count_) {.key = (key_), .count = (count_), .text = (list_)}
+#define SG_NUMBER(key_, x_) SG_NUMBERS(key_, ((const int64_t[]){x_}), -1)
+#define SG_REAL(key_, x_) SG_REALS(key_, ((const double[]){x_}), -1)
+#define SG_BOOL(key_, x_) SG_BOOLS(key_, ((const bool[]){x_}), -1)
+#define SG_TEXT(key_, x_) SG_TEXTS(key_, ((const char *const[]){x_}), -1)
+/* clang-format on */
+
+/* Puts fields into the object c[object], which is made where there is none. Latches SG_E_MEMORY. */
+void sg_config_put(sg_config *c, const char *object, const sg_field *field, size_t count);
+#define sg_config_set(c, object, ...)                                                                                  \
+    sg_config_put(c, object, (const sg_field[]){__VA_ARGS__},                                                          \
+                  sizeof((const sg_field[]){__VA_ARGS__}) / sizeof(sg_field))
 
 /* Latches a failure in the words "FILE: KEY: reason". */
 void sg_config_fail(sg_config *c, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -11,7 +11,6 @@
  *  - the encoder gives a distribution for a picture, and the latents are drawn from it before the noise is. They stand beside
  *    the first frame of the noise, which with 1.5 may be one that the decoder does not get; beside the others are zeros. */
 #include "cogvideox_dit.h"
-#include "cogvideox_names.h"
 #include "cogvideox_vae.h"
 #include "t5.h"
 
@@ -31,14 +30,6 @@ typedef struct cogvideox {
 
 /* ---- opening ---- */
 
-static sg_status read_index(sg_config *index)
-{
-    sg_component_expect_class(index, "text_encoder", "T5EncoderModel", NULL);
-    sg_component_expect_class(index, "transformer", "CogVideoXTransformer3DModel", NULL);
-    sg_component_expect_class(index, "vae", "AutoencoderKLCogVideoX", NULL);
-    return sg_config_status(index);
-}
-
 /* Components that were made for each other agree in these numbers. */
 static sg_status check_fit(const cogvideox *m, const char *dir, sg_error *e)
 {
@@ -56,12 +47,6 @@ static sg_status check_fit(const cogvideox *m, const char *dir, sg_error *e)
                             "%s: vae/config.json: latent_channels is %d, but transformer/config.json: out_channels is "
                             "%lld",
                             dir, z, (long long)c->channels);
-    if (t->ops->pad(t->of) < 0)
-        return sg_error_set(
-            e, SG_E_FORMAT,
-            "%s/tokenizer/tokenizer_config.json: pad_token: there is none, but texts are filled up with "
-            "it",
-            dir);
     return SG_OK;
 }
 
@@ -104,25 +89,21 @@ static void add_image(cogvideox *m)
         .name = "image", .component = sg_cogvideox_vae_encoder(m->vae), .of_images = true, .run = encode_picture};
 }
 
-static sg_status open_components(cogvideox *m, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
+static sg_status open_components(cogvideox *m, const sg_checkpoint *from, sg_dtype act, sg_error *e)
 {
     sg_components *const   c = &m->components;
     sg_text_encoder *const t = &c->text[0].encoder;
-    SG_TRY(read_index(index));
     SG_TRY(sg_sampler_config_read(&c->sampler, from, SG_SAMPLERS_BETAS, e));
     SG_TRY(sg_t5_encoder_open(t, from, "text_encoder", "tokenizer", act, e));
-    sg_component_note_class(t->ops->component(t->of), index, "text_encoder");
     SG_TRY(sg_cogvideox_dit_open(&m->dit, from, act, e));
-    sg_component_note_class(sg_cogvideox_dit_component(m->dit), index, "transformer");
     SG_TRY(sg_cogvideox_vae_open(&m->vae, from, act, e));
-    sg_component_note_class(sg_cogvideox_vae_component(m->vae), index, "vae");
 
     const sg_cogvideox_config *const d = sg_cogvideox_dit_config(m->dit);
     c->text[0].tokens_max = (int)d->text_len;
     c->text[0].padded = true;
     c->texts = 1;
     c->denoiser[0] = (sg_denoiser){
-        .component = sg_cogvideox_dit_component(m->dit), .names = &sg_cogvideox_dit_names, .layers = (int)d->layers};
+        .component = sg_cogvideox_dit_component(m->dit), .names = sg_files_cogvideox.names, .layers = (int)d->layers};
     c->denoisers = 1;
     memcpy(c->patch, d->patch, sizeof c->patch);
     c->vae = (sg_vae){.ops = &sg_cogvideox_vae_ops, .of = m->vae, .info = sg_cogvideox_vae_describe(m->vae)};
@@ -130,7 +111,6 @@ static sg_status open_components(cogvideox *m, const sg_checkpoint *from, sg_con
     c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
     c->noise_by_frame = true;
     c->noise_dtype = act;
-    if (c->vae.info.z == sg_latent_rgb_cogvideox.z) c->rgb = &sg_latent_rgb_cogvideox;
     c->size_multiple = c->vae.info.scale_space * (int)d->patch[1];
     c->frames = (sg_frame_rule){.step = c->vae.info.scale_time, .pairs = true};
     return check_fit(m, sg_checkpoint_path(from), e);
@@ -141,50 +121,36 @@ static void cogvideox_close(void *model)
     cogvideox *const m = model;
     free(m->picture);
     free(m->image);
-    sg_cogvideox_vae_close(&m->vae);
     sg_cogvideox_dit_close(&m->dit);
-    sg_text_encoder_close(&m->components.text[0].encoder);
-    free(m);
 }
-
-static sg_status cogvideox_open(void **model, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
-{
-    cogvideox *m = calloc(1, sizeof *m);
-    if (!m) return sg_error_memory(e, sg_checkpoint_path(from));
-    const sg_status st = open_components(m, from, index, act, e);
-    if (st) {
-        cogvideox_close(m);
-        m = NULL;
-    }
-    *model = m;
-    return st;
-}
-
-/* ---- what it is ---- */
-
-static const sg_components *cogvideox_components(const void *model) { return &((const cogvideox *)model)->components; }
 
 static int64_t at_most(int64_t v, int64_t most) { return v < most ? v : most; }
 
 /* The size of the training; but 1.5 was trained with many, up to its sample's, and its card has one. */
-static sg_request cogvideox_defaults(const void *model)
+static sg_request defaults(const cogvideox *m)
 {
-    const cogvideox *const           m = model;
     const sg_components *const       k = &m->components;
     const sg_cogvideox_config *const c = sg_cogvideox_dit_config(m->dit);
     const int64_t                    scale = k->vae.info.scale_space, p = c->patch[1];
     const int64_t                    most[2] = {c->frame_patch ? 1360 : INT32_MAX, c->frame_patch ? 768 : INT32_MAX};
-    return (sg_request){.negative_prompt = "",
-                        .width = (int)at_most(c->sample[2] / p * p * scale, most[0]),
+    return (sg_request){.width = (int)at_most(c->sample[2] / p * p * scale, most[0]),
                         .height = (int)at_most(c->sample[1] / p * p * scale, most[1]),
                         .frames = (int)sg_frame_rule_count(k->frames, (c->sample[0] - 1) / k->frames.step + 1),
                         .fps = c->frame_patch ? 16 : 8,
                         .steps = 50,
-                        .cfg_scale = 6,
-                        .cfg_scale_2 = -1,
-                        .flow_shift = k->sampler.flow_shift,
-                        .sampler = k->sampler.kind};
+                        .cfg_scale = 6};
 }
+
+static sg_status cogvideox_open(void *model, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
+{
+    cogvideox *const m = model;
+    (void)index;
+    SG_TRY(open_components(m, from, act, e));
+    m->components.defaults = defaults(m);
+    return SG_OK;
+}
+
+/* ---- what it is ---- */
 
 static sg_status cogvideox_check(const void *model, const sg_request *r, sg_error *e)
 {
@@ -256,6 +222,11 @@ static void cogvideox_forward(void *model, sg_stream *s, const sg_pass *p)
     sg_cogvideox_dit_forward(m->dit, &m->run, s, p);
 }
 
+static const sg_class_rule classes[] = {{.component = "text_encoder", .name = "T5EncoderModel"},
+                                        {.component = "transformer", .name = "CogVideoXTransformer3DModel"},
+                                        {.component = "vae", .name = "AutoencoderKLCogVideoX"},
+                                        {0}};
+
 static const sg_known_shape shapes[] = {
     {"cogvideox2b", 30, 64, 30, {13, 30, 45}, 226, 0}, /* 720x480, 49 frames */
     {"cogvideox5b", 48, 64, 42, {13, 30, 45}, 226, 0},
@@ -267,14 +238,15 @@ static const sg_known_width widths[] = {{"CogVideoX 2B", 1920}, {"CogVideoX 5B a
 
 const sg_family sg_family_cogvideox = {
     .name = "cogvideox",
+    .files = &sg_files_cogvideox,
     .class_names = (const char *const[]){"CogVideoXPipeline", "CogVideoXImageToVideoPipeline",
                                          "CogVideoXVideoToVideoPipeline", NULL},
     .shapes = shapes,
     .widths = widths,
+    .classes = classes,
+    .size = sizeof(cogvideox),
     .open = cogvideox_open,
     .close = cogvideox_close,
-    .components = cogvideox_components,
-    .defaults = cogvideox_defaults,
     .check = cogvideox_check,
     .dynamic_guidance = dynamic_guidance,
     .attention = cogvideox_attention,

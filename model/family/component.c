@@ -24,17 +24,3 @@ void sg_component_close(sg_component *p)
     sg_bind_close(&p->bind);
     sg_source_close(&p->source);
 }
-
-void sg_component_expect_class(sg_config *index, const char *key, const char *want, const char *other)
-{
-    const char *const name = sg_config_string_at(index, key, 1), *const have = name ? name : "";
-    if (strcmp(have, want) == 0 || (other && strcmp(have, other) == 0)) return;
-    sg_config_fail(index, key, "the class is \"%s\", but this program implements %s%s%s", have, want,
-                   other ? " and " : "", other ? other : "");
-}
-
-void sg_component_note_class(sg_component *p, sg_config *index, const char *key)
-{
-    const char *const name = sg_config_string_at(index, key, 1);
-    snprintf(p->class_name, sizeof p->class_name, "%s", name ? name : "");
-}

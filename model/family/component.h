@@ -23,11 +23,4 @@ sg_status sg_component_open(sg_component *p, const sg_checkpoint *c, const char 
                             sg_dtype act, sg_config **config, sg_error *e) SG_MUST_USE;
 void      sg_component_close(sg_component *p); /* one that never opened is fine */
 
-/* Checks model_index.json: component `key` must be of class want or, unless that is NULL, other. A fault is noted in
- * index. */
-void sg_component_expect_class(sg_config *index, const char *key, const char *want, const char *other);
-
-/* Sets p->class_name to what model_index.json has under key. */
-void sg_component_note_class(sg_component *p, sg_config *index, const char *key);
-
 #endif

@@ -8,7 +8,6 @@
 #include "checkpoint_files.h"
 #include "component.h"
 #include "engine.h"
-#include "latent_rgb.h"
 #include "rng.h"
 #include "sampler.h"
 #include "self_attention.h"
@@ -62,7 +61,8 @@ typedef struct sg_added_phase {
     void (*run)(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g, sg_watch watch);
 } sg_added_phase;
 
-/* Describes what a model is made of. The model owns all of it and keeps it where it is until it is closed. */
+/* Describes what a model is made of, with which every model begins. The model owns all of it and keeps it where it is until
+ * it is closed. */
 typedef struct sg_components {
     sg_text_source    text[SG_TEXTS_MAX]; /* may be none */
     int               texts;
@@ -80,8 +80,7 @@ typedef struct sg_components {
     sg_frame_rule     frames;
     int               skip_blocks; /* of the denoiser, for skip-layer guidance; 0: the family has none */
     sg_image_use      image[SG_IMAGES];
-
-    const sg_latent_rgb *rgb; /* the colours of its latents; NULL: not known */
+    sg_request        defaults; /* strings live as long as the model; what is of the sampler is set for all families */
 } sg_components;
 
 /* Finds the geometry of a request whose size and frames the model renders. Pads fill up the patches of frames. */
@@ -125,18 +124,44 @@ typedef struct sg_known_width {
     int         width;
 } sg_known_width;
 
-typedef struct sg_family {
-    const char           *name;
-    const char *const    *class_names; /* _class_name in model_index.json, NULL-ended */
-    const sg_known_shape *shapes;      /* of its published models, the last without a name; NULL: none */
-    const sg_known_width *widths;      /* ended in the same way; for messages that say which model a LoRA is for */
+/* Names the class of a component in model_index.json: this or, unless that is NULL, the other. */
+typedef struct sg_class_rule {
+    const char *component, *name, *other;
+    bool        optional; /* there may be no such component */
+} sg_class_rule;
 
-    /* open opens every component of c, which outlives the model; index is sg_checkpoint_index's. Loads nothing. After a
-     * failure *model is NULL. */
-    sg_status (*open)(void **model, const sg_checkpoint *c, sg_config *index, sg_dtype act, sg_error *e);
+enum { SG_LATENT_RGB_Z = 128 };
+
+/* These are colours of latents without a decoder, for previews: rgb = bias + sum over channels c of z[c] factor[c], in
+ * [-1, 1], of latents as the denoiser leaves them, before the decoder scales and shifts them. */
+typedef struct sg_latent_rgb {
+    int   z; /* channels */
+    float bias[3];
+    float factor[SG_LATENT_RGB_Z][3];
+} sg_latent_rgb;
+
+/* Holds what a family has of files, and knows of what stands in no file: its X_files.c. */
+typedef struct sg_family_files {
+    sg_model_files       checkpoint;
+    const sg_name_map   *names; /* of its denoiser in the original repository, by which LoRAs go too */
+    const sg_latent_rgb *rgb;   /* of its published models, the last without channels; NULL: none are known */
+} sg_family_files;
+
+typedef struct sg_family {
+    const char            *name;
+    const char *const     *class_names; /* _class_name in model_index.json, NULL-ended */
+    const sg_family_files *files;       /* NULL: of a family that is in no registry */
+    const sg_known_shape  *shapes;      /* of its published models, the last without a name; NULL: none */
+    const sg_known_width  *widths;      /* ended in the same way; for messages that say which model a LoRA is for */
+
+    const sg_class_rule *classes; /* the last without a component */
+    size_t               size;    /* bytes of a model, which begins with its sg_components */
+
+    /* open opens every component of c, which outlives the model, into a model of zeros. Loads nothing. index is
+     * sg_checkpoint_index's; its classes are checked. close is called after a failure too, and closes all but text
+     * encoders and VAE. The engine calls both through dit.h. */
+    sg_status (*open)(void *model, const sg_checkpoint *c, sg_config *index, sg_dtype act, sg_error *e);
     void (*close)(void *model);
-    const sg_components *(*components)(const void *model);
-    sg_request (*defaults)(const void *model); /* strings live as long as the model */
 
     /* check returns SG_E_ARG for what r may not ask beyond the engine's own checks. It is NULL where that is
      * nothing. */
@@ -175,13 +200,24 @@ typedef struct sg_family {
     void (*hold)(void *model, sg_stream *s, sg_tensor x);
 } sg_family;
 
-/* These are all families, NULL-ended. */
-extern const sg_family *const sg_families[];
+/* These are the families: each has an sg_family_NAME in NAME.c and an sg_files_NAME in NAME_files.c. */
+#define SG_FAMILIES(X)                                                                                                 \
+    X(wan)                                                                                                             \
+    X(cogvideox)                                                                                                       \
+    X(mochi)                                                                                                           \
+    X(hunyuan)                                                                                                         \
+    X(flux)                                                                                                            \
+    X(sd3)
 
-/* These are the parts of all families as files have them, NULL-ended. */
-extern const sg_file_part *const sg_file_parts[];
+#define SG_FAMILY_EXTERN(name)                                                                                         \
+    extern const sg_family       sg_family_##name;                                                                     \
+    extern const sg_family_files sg_files_##name;
+SG_FAMILIES(SG_FAMILY_EXTERN)
 
-extern const sg_family sg_family_wan, sg_family_cogvideox, sg_family_mochi, sg_family_hunyuan, sg_family_flux,
-    sg_family_sd3;
+extern const sg_family *const sg_families[]; /* all of them, NULL-ended */
+
+/* Returns what family i knows of files, and behind all families what they share; NULL past that. For
+ * sg_checkpoint_open_parts. */
+const sg_model_files *sg_files_of(int i);
 
 #endif

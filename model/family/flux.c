@@ -1,175 +1,151 @@
 /* flux.c - Flux.1 dev and schnell (Black Forest Labs, 2024), text to image: FluxPipeline of diffusers.
  *
- * CLIP-L and T5, one denoiser whose tokens are [text | picture], AutoencoderKL. What bites:
+ * CLIP-L and T5, FluxTransformer2DModel, whose tensors have diffusers' names and whose tokens are [text | picture],
+ * AutoencoderKL. What bites:
  *  - of CLIP only the row of the whole text counts; T5's text is filled up, and its pads are tokens like others;
  *  - guidance is an input of dev's denoiser (embedded guidance), and the tokens of the picture shift its schedule; schnell has
  *    neither, and was distilled to four steps and texts of 256 tokens, which nothing in its files says;
  *  - a negative prompt is read only where cfg_scale asks for a second pass;
- *  - noise is drawn before latents are packed, in the dtype of the model. */
+ *  - noise is drawn before latents are packed, in the dtype of the model;
+ *  - the model takes packed latents: in_channels counts the numbers of 2 x 2 places, (c, py, px);
+ *  - the text's rows have place (0, 0, 0), which rotates nothing; the picture's rotate by row and column, theta 10000;
+ *  - in BF16 the time is rounded thrice: the timestep, its thousandth, and a thousand times that. */
 #include "clip_text.h"
-#include "family.h"
-#include "flux_dit.h"
-#include "flux_names.h"
 #include "kl_vae.h"
+#include "mmdit.h"
+#include "op.h"
 #include "solver.h"
 #include "t5.h"
 
-#include <stdlib.h>
-
-enum { CLIP, T5, TEXTS /* encoders */, CLIP_LEN = 77, TEXT_LEN = 512, SCHNELL_LEN = 256 };
+enum {
+    CLIP,
+    T5,
+    TEXTS, /* encoders */
+    CLIP_LEN = 77,
+    TEXT_LEN = 512,
+    SCHNELL_LEN = 256,
+    PATCH = 2 /* rows and columns of latents in a token: FluxPipeline's, no number of a file */
+};
 
 typedef struct flux {
     sg_components components;
-    sg_flux_dit  *dit;
-    sg_kl_vae    *vae;
-    sg_flux_run   run; /* of one render */
+    sg_mmdit      net;     /* dit.patch_in [D, C p p], dit.text_in [D, text_dim] */
+    int64_t       axis[3]; /* channels of a head that each axis rotates; the first, a picture's number, is 0 */
+    sg_dit_run    run;     /* of one render */
 } flux;
 
 /* ---- opening ---- */
 
-static sg_status read_index(sg_config *index)
+static sg_status read_config(flux *m, sg_config *f)
 {
-    sg_component_expect_class(index, "text_encoder", "CLIPTextModel", NULL);
-    sg_component_expect_class(index, "text_encoder_2", "T5EncoderModel", NULL);
-    sg_component_expect_class(index, "transformer", "FluxTransformer2DModel", NULL);
-    sg_component_expect_class(index, "vae", "AutoencoderKL", NULL);
-    return sg_config_status(index);
+    sg_mmdit *const n = &m->net;
+    sg_dit *const   d = &n->dit;
+    const int64_t   places = PATCH * PATCH;
+    d->heads = sg_config_int(f, "num_attention_heads", 1, 1024, &(int64_t){24});
+    d->head_dim = sg_config_int(f, "attention_head_dim", 2, 256, &(int64_t){128});
+    d->width = d->heads * d->head_dim;
+    n->ffn = 4 * d->width;
+    n->layers = sg_config_int(f, "num_layers", 1, 4096, &(int64_t){19});
+    n->singles = sg_config_int(f, "num_single_layers", 0, 4096, &(int64_t){38});
+    n->row_dim = sg_config_int(f, "pooled_projection_dim", 1, 1 << 18, &(int64_t){768});
+    n->guided = sg_config_bool(f, "guidance_embeds", &(bool){false});
+    n->text_first = true;
+    const int64_t in = sg_config_int(f, "in_channels", 1, 1 << 14, &(int64_t){64});
+    d->channels = d->input = in / places;
+    d->patch[0] = 1;
+    d->patch[1] = d->patch[2] = PATCH;
+    d->text_dim = sg_config_int(f, "joint_attention_dim", 1, 1 << 18, &(int64_t){4096});
+    sg_config_int(f, "patch_size", 1, 1, &(int64_t){1});
+    const int64_t out = sg_config_int(f, "out_channels", 1, 1 << 14, &in);
+    if (out != in)
+        sg_config_fail(f, "out_channels",
+                       "%lld, but in_channels is %lld: a model that is given a picture beside its "
+                       "latents is not supported",
+                       (long long)out, (long long)in);
+    if (in % places)
+        sg_config_fail(f, "in_channels", "%lld is no multiple of %lld, the places of a patch", (long long)in,
+                       (long long)places);
+    sg_mmdit_read_axes(f, "axes_dims_rope", d->head_dim, m->axis);
+    return sg_config_status(f);
 }
 
-/* Components that were made for each other agree in these numbers. */
-static sg_status check_fit(const flux *m, const char *dir, sg_error *e)
+static sg_status open_denoiser(flux *m, const sg_checkpoint *from, sg_dtype act, sg_error *e)
 {
-    const sg_text_encoder *const t = &m->components.text[T5].encoder, *const r = &m->components.text[CLIP].encoder;
-    const sg_flux_config *const c = sg_flux_dit_config(m->dit);
-    const int                   width = t->ops->width(t->of), row = r->ops->pooled(r->of), z = m->components.vae.info.z;
-    if (c->text_dim != width)
-        return sg_error_set(e, SG_E_FORMAT,
-                            "%s: text_encoder_2 gives %d numbers a token, but transformer/config.json: "
-                            "joint_attention_dim is %lld",
-                            dir, width, (long long)c->text_dim);
-    if (c->blocks.row_dim != row)
-        return sg_error_set(e, SG_E_FORMAT,
-                            "%s: text_encoder gives %d numbers a text, but transformer/config.json: "
-                            "pooled_projection_dim is %lld",
-                            dir, row, (long long)c->blocks.row_dim);
-    if (c->channels != z)
-        return sg_error_set(e, SG_E_FORMAT,
-                            "%s: vae/config.json: latent_channels is %d, but transformer/config.json: in_channels "
-                            "is %lld, of which a place of a patch has %lld",
-                            dir, z, (long long)c->blocks.features, (long long)c->channels);
-    if (t->ops->pad(t->of) < 0)
-        return sg_error_set(e, SG_E_FORMAT,
-                            "%s/tokenizer_2/tokenizer_config.json: pad_token: there is none, but texts are filled up "
-                            "with it",
-                            dir);
-    return SG_OK;
+    sg_mmdit *const n = &m->net;
+    sg_dit *const   d = &n->dit;
+    SG_TRY(sg_dit_open(d, from, "transformer", "FluxTransformer2DModel", act, e));
+    SG_TRY(read_config(m, d->config));
+    SG_TRY(sg_mmdit_bind(n, e));
+    sg_bind *const b = d->component.bind;
+    sg_want_linear(b, &d->patch_in, act, "x_embedder", d->width, sg_dit_patch_size(d, d->input));
+    sg_want_linear(b, &d->text_in, act, "context_embedder", d->width, d->text_dim);
+    return sg_mmdit_check(n, e);
 }
 
-/* No other number of its files than these two tells. */
-static bool is_schnell(const flux *m)
-{
-    return !sg_flux_dit_config(m->dit)->blocks.guided && !m->components.sampler.by_tokens.on;
-}
-
-static sg_status open_texts(sg_components *c, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
+static sg_status open_texts(sg_components *c, const sg_checkpoint *from, sg_dtype act, sg_error *e)
 {
     sg_text_source *const clip = &c->text[CLIP], *const t5 = &c->text[T5];
     SG_TRY(sg_clip_text_encoder_open(&clip->encoder, from, "text_encoder", "tokenizer", false, 0, act, e));
-    sg_component_note_class(clip->encoder.ops->component(clip->encoder.of), index, "text_encoder");
     clip->tokens_max = CLIP_LEN;
     SG_TRY(sg_t5_encoder_open(&t5->encoder, from, "text_encoder_2", "tokenizer_2", act, e));
-    sg_component_note_class(t5->encoder.ops->component(t5->encoder.of), index, "text_encoder_2");
     t5->padded = true;
     c->texts = TEXTS;
     return SG_OK;
 }
 
-static sg_status open_components(flux *m, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
+static sg_status flux_open(void *model, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
 {
+    flux *const          m = model;
     sg_components *const c = &m->components;
-    SG_TRY(read_index(index));
+    sg_dit *const        d = &m->net.dit;
+    sg_kl_vae           *vae;
+    (void)index;
     SG_TRY(sg_sampler_config_read_own(&c->sampler, from, &sg_solver_flow_flux, e));
-    SG_TRY(open_texts(c, from, index, act, e));
-    SG_TRY(sg_flux_dit_open(&m->dit, from, act, e));
-    const sg_mmdit_config *const d = &sg_flux_dit_config(m->dit)->blocks;
-    c->text[T5].tokens_max = is_schnell(m) ? SCHNELL_LEN : TEXT_LEN;
-    c->denoiser[0] = (sg_denoiser){.component = sg_flux_dit_component(m->dit),
-                                   .names = &sg_flux_dit_names,
-                                   .layers = (int)(d->layers + d->singles)};
-    c->denoisers = 1;
-    c->guidance = d->guided ? SG_GUIDANCE_EMBEDDED : SG_GUIDANCE_CLASSIFIER_FREE;
+    SG_TRY(open_texts(c, from, act, e));
+    SG_TRY(open_denoiser(m, from, act, e));
+    SG_TRY(sg_kl_vae_open(&vae, from, act, e));
+    sg_components_add_dit(c, d, sg_files_flux.names, sg_mmdit_layers(&m->net));
+    sg_components_set_vae(c, &sg_kl_vae_ops, vae, sg_kl_vae_describe(vae));
+
+    /* no other number of its files than these two tells */
+    const bool schnell = !m->net.guided && !c->sampler.by_tokens.on;
+    c->text[T5].tokens_max = schnell ? SCHNELL_LEN : TEXT_LEN;
+    c->guidance = m->net.guided ? SG_GUIDANCE_EMBEDDED : SG_GUIDANCE_CLASSIFIER_FREE;
     c->noise_dtype = act;
-    sg_component_note_class(c->denoiser[0].component, index, "transformer");
-    SG_TRY(sg_kl_vae_open(&m->vae, from, act, e));
-    sg_component_note_class(sg_kl_vae_component(m->vae), index, "vae");
-    c->patch[0] = 1;
-    c->patch[1] = c->patch[2] = SG_FLUX_PATCH;
-    c->vae = (sg_vae){.ops = &sg_kl_vae_ops, .of = m->vae, .info = sg_kl_vae_describe(m->vae)};
-    if (c->vae.info.z == sg_latent_rgb_flux.z) c->rgb = &sg_latent_rgb_flux;
-    c->size_multiple = c->vae.info.scale_space * SG_FLUX_PATCH;
-    return check_fit(m, sg_checkpoint_path(from), e);
+    c->defaults = (sg_request){.width = 1024,
+                               .height = 1024,
+                               .frames = 1,
+                               .fps = 1,
+                               .steps = schnell ? 4 : 28,
+                               .cfg_scale = 1,
+                               .guidance = m->net.guided ? 3.5 : 0};
+
+    const sg_fit fit[] = {{sg_text_width(c, T5), "the width of text_encoder_2", d->text_dim,
+                           "transformer/config.json: joint_attention_dim"},
+                          {sg_text_pooled(c, CLIP), "the pooled width of text_encoder", m->net.row_dim,
+                           "transformer/config.json: pooled_projection_dim"},
+                          {c->vae.info.z, "vae/config.json: latent_channels", d->channels,
+                           "a fourth of transformer/config.json: in_channels"},
+                          {0}};
+    return sg_check_fit(fit, sg_checkpoint_path(from), e);
 }
 
-static void flux_close(void *model)
-{
-    flux *const m = model;
-    sg_kl_vae_close(&m->vae);
-    sg_flux_dit_close(&m->dit);
-    for (int k = 0; k < TEXTS; k++) sg_text_encoder_close(&m->components.text[k].encoder);
-    free(m);
-}
+static void flux_close(void *model) { sg_mmdit_close(&((flux *)model)->net); }
 
-static sg_status flux_open(void **model, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
-{
-    flux *m = calloc(1, sizeof *m);
-    if (!m) return sg_error_memory(e, sg_checkpoint_path(from));
-    const sg_status st = open_components(m, from, index, act, e);
-    if (st) {
-        flux_close(m);
-        m = NULL;
-    }
-    *model = m;
-    return st;
-}
-
-/* ---- what it is ---- */
-
-static const sg_components *flux_components(const void *model) { return &((const flux *)model)->components; }
-
-static sg_request flux_defaults(const void *model)
-{
-    const flux *const          m = model;
-    const sg_components *const c = &m->components;
-    return (sg_request){.negative_prompt = "",
-                        .width = 1024,
-                        .height = 1024,
-                        .frames = 1,
-                        .fps = 1,
-                        .steps = is_schnell(m) ? 4 : 28,
-                        .cfg_scale = 1,
-                        .cfg_scale_2 = -1,
-                        .guidance = c->guidance == SG_GUIDANCE_EMBEDDED ? 3.5 : 0,
-                        .flow_shift = c->sampler.flow_shift,
-                        .sampler = c->sampler.kind};
-}
+/* ---- denoising ---- */
 
 static void flux_attention(const void *model, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
                            sg_attention_shape *shape)
 {
-    const sg_mmdit_config *const d = &sg_flux_dit_config(((const flux *)model)->dit)->blocks;
     (void)layer;
-    shape->text_prefix = c->text[pass][T5].len;
-    shape->n = shape->text_prefix + g->grid[0] * g->grid[1] * g->grid[2];
-    shape->h = shape->hk = d->heads;
-    shape->d = d->head_dim;
+    sg_dit_shape(&((const flux *)model)->net.dit, g, c->text[pass][T5].len, 0, shape);
 }
-
-/* ---- denoising ---- */
 
 static void flux_render_open(void *model, sg_stream *s, const sg_geometry *g, const sg_self_attention *self)
 {
     flux *const m = model;
-    sg_flux_run_open(&m->run, m->dit, s, g->grid, self);
+    sg_dit_run_open(&m->run, &m->net.dit, s, g, self);
+    sg_dit_run_rotary(&m->run, s, m->axis, 10000, NULL);
 }
 
 static void flux_denoiser_open(void *model, sg_stream *s, int denoiser, const sg_conditioning *c)
@@ -177,16 +153,51 @@ static void flux_denoiser_open(void *model, sg_stream *s, int denoiser, const sg
     flux *const m = model;
     (void)denoiser;
     for (int k = 0; k < c->passes; k++) {
-        const sg_text_states *const t = &c->text[k][T5];
-        sg_flux_run_text(&m->run, m->dit, s, k, t->states, t->len, c->text[k][CLIP].row, c->guidance);
+        sg_dit_run_text(&m->run, &m->net.dit, s, k, c->text[k][T5].states, c->text[k][T5].len);
+        sg_tap(s, m->run.text[k], "dit.text");
+        sg_mmdit_run_row(&m->run, &m->net, s, k, c->text[k][CLIP].row, c->guidance);
     }
+}
+
+/* F32 [1]: the timestep as the embedder takes it: FluxPipeline and the model round in the dtype of the denoiser. */
+static sg_tensor time_input(sg_stream *s, sg_tensor t, sg_dtype act)
+{
+    static const float factor[] = {1, 0.001f, 1000};
+    if (act != SG_BF16) return t;
+    const sg_tensor y = sg_new(s, SG_F32, 1);
+    const size_t    mark = s->scratch.used;
+    const sg_tensor product = sg_new(s, SG_F32, 1), rounded = sg_new(s, SG_BF16, 1);
+    for (size_t i = 0; i < sizeof factor / sizeof *factor; i++) {
+        sg_combine(s, .y = product, .x = {i ? y : t}, .a = {factor[i]}, .count = 1);
+        sg_copy(s, .y = rounded, .x = product);
+        sg_copy(s, .y = y, .x = rounded);
+    }
+    s->scratch.used = mark;
+    return y;
 }
 
 static void flux_forward(void *model, sg_stream *s, const sg_pass *p)
 {
-    const flux *const m = model;
-    sg_flux_dit_forward(m->dit, &m->run, s, p);
+    const flux *const       m = model;
+    const sg_dit_run *const r = &m->run;
+    const sg_dit *const     d = &m->net.dit;
+    const size_t            mark = s->scratch.used;
+    const sg_tensor         text = r->text[p->text], x = sg_new(s, SG_F32, text.dim[0] + r->n, d->width);
+    const sg_tensor         t = time_input(s, p->t, d->component.act);
+    const sg_tensor         time = sg_dit_time(s, t, m->net.time, r->row[p->text], "dit.temb");
+    const sg_mmdit_pass     pass = sg_mmdit_pass_of(&m->net, r, p, time);
+    sg_copy(s, .y = sg_mmdit_rows(&pass, x, SG_MMDIT_TEXT), .x = text);
+    sg_dit_patch_embed(d, r, s, p, sg_mmdit_rows(&pass, x, SG_MMDIT_PICTURE), false);
+    sg_mmdit_blocks(&m->net, &pass, s, x);
+    sg_mmdit_project_out(&m->net, &pass, s, x);
+    s->scratch.used = mark;
 }
+
+static const sg_class_rule classes[] = {{.component = "text_encoder", .name = "CLIPTextModel"},
+                                        {.component = "text_encoder_2", .name = "T5EncoderModel"},
+                                        {.component = "transformer", .name = "FluxTransformer2DModel"},
+                                        {.component = "vae", .name = "AutoencoderKL"},
+                                        {0}};
 
 static const sg_known_shape shapes[] = {
     {"flux-1024", 24, 128, 57, {1, 64, 64}, TEXT_LEN, 0}, /* 1024x1024 */
@@ -198,13 +209,14 @@ static const sg_known_width widths[] = {{"Flux.1", 3072}, {0}};
 
 const sg_family sg_family_flux = {
     .name = "flux",
+    .files = &sg_files_flux,
     .class_names = (const char *const[]){"FluxPipeline", "FluxImg2ImgPipeline", NULL},
+    .classes = classes,
     .shapes = shapes,
     .widths = widths,
+    .size = sizeof(flux),
     .open = flux_open,
     .close = flux_close,
-    .components = flux_components,
-    .defaults = flux_defaults,
     .attention = flux_attention,
     .render_open = flux_render_open,
     .denoiser_open = flux_denoiser_open,

@@ -3,7 +3,7 @@
 #ifndef SG_FLUX_RULES_H
 #define SG_FLUX_RULES_H
 
-#include "file_names.h"
+#include "family_files.h"
 
 #define E "time_text_embed."
 #define T "transformer_blocks.%d."

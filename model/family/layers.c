@@ -33,6 +33,13 @@ void sg_modulation_rows(sg_stream *s, sg_tensor e, sg_tensor table, sg_tensor v)
     sg_add(s, .y = e, .a = sg_reshape(table, rows, d), .b = sg_reshape(v, sg_count(v) / d, d));
 }
 
+sg_tensor sg_modulation_by(sg_stream *s, const sg_linear_weights *w, sg_tensor time, int64_t width)
+{
+    const sg_tensor e = sg_new(s, SG_F32, w->w.dim[0] / width, width);
+    sg_linear(s, .y = sg_reshape(e, 1, w->w.dim[0]), .x = time, .w = w->w, .b = w->b);
+    return e;
+}
+
 static sg_tensor row(sg_tensor table, int64_t i) { return sg_reshape(sg_rows(table, i, 1), table.dim[1]); }
 
 sg_modulation sg_modulation_at(sg_tensor e, int64_t first)
@@ -100,12 +107,12 @@ void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_we
                       const sg_rotary *rotary)
 {
     const int64_t   n = y.dim[0], width = y.dim[1] * y.dim[2], together = norm.dim[0];
-    const bool      plain = !norm.rank && !rotary;
+    const bool      rotated = rotary && rotary->cos.rank, plain = !norm.rank && !rotated;
     const size_t    mark = s->scratch.used;
     const sg_tensor p = plain ? sg_reshape(y, n, width) : sg_new(s, x.dtype, n, width);
     sg_linear(s, .y = p, .x = x, .w = l->w, .b = l->b);
     if (plain) return;
-    if (rotary)
+    if (rotated)
         sg_rope(s, .y = y, .x = sg_reshape(p, n, y.dim[1], y.dim[2]), .w = norm, .cos = rotary->cos, .sin = rotary->sin,
                 .eps = (float)eps);
     else

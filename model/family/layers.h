@@ -30,6 +30,9 @@ typedef struct sg_modulation {
  * gives; it may be D numbers for all rows. */
 void sg_modulation_rows(sg_stream *s, sg_tensor e, sg_tensor table, sg_tensor v);
 
+/* Returns F32 [rows, D] in s->scratch, the rows of a modulation by a time: time w, where w is [rows D, any]. */
+sg_tensor sg_modulation_by(sg_stream *s, const sg_linear_weights *w, sg_tensor time, int64_t width);
+
 /* Returns rows first, first + 1 and first + 2 of e as shift, scale and, where e has the third, gate. */
 sg_modulation sg_modulation_at(sg_tensor e, int64_t first);
 
@@ -44,7 +47,8 @@ typedef struct sg_attention_weights {
  * are normalised together; 0 means that there is no norm. */
 void sg_want_attention(sg_bind *b, sg_attention_weights *w, sg_dtype act, int64_t width, int64_t norm);
 
-/* Holds rotary tables, which have a row for each token and a column for each pair (2i, 2i + 1) of a head's channels. */
+/* Holds rotary tables, which have a row for each token and a column for each pair (2i, 2i + 1) of a head's channels. Absent
+ * tables rotate nothing. */
 typedef struct sg_rotary {
     sg_tensor cos, sin; /* F32 [n, d/2] */
 } sg_rotary;
@@ -63,8 +67,8 @@ typedef struct sg_rotary_axis {
 sg_rotary sg_rotary_place(sg_stream *s, const int64_t *grid, const sg_rotary_axis *axis, int axes,
                           const int32_t *order);
 
-/* Computes y [n, h, d] = norm(x l), RMS over as many numbers as norm has, where there is one. Then it rotates y, where
- * there are tables. */
+/* Computes y [n, h, d] = norm(x l), RMS over as many numbers as norm has, where there is one. Then it rotates y, unless
+ * rotary is NULL or its tables are absent. */
 void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights *l, sg_tensor norm, double eps,
                       const sg_rotary *rotary);
 

@@ -1,8 +1,9 @@
 /* mmdit.c - see mmdit.h. */
 #include "mmdit.h"
+#include "base/text.h"
 #include "op.h"
 
-#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,92 +37,119 @@ static const side_names names[SG_MMDIT_STREAMS] = {
                        "ff_context.net.0.proj", "ff_context.net.2"},
 };
 
+static bool is_dual(const sg_mmdit *m, int i) { return m->dual && m->dual[i]; }
+
+/* Whether the text ends in block i. */
+static bool ends_text(const sg_mmdit *m, int i) { return m->text_ends && i == (int)m->layers - 1; }
+
 /* All of attention but the way out. */
 static void bind_heads(const sg_mmdit *m, sg_attention_weights *w, const side_names *n)
 {
-    const int64_t o = m->config.width;
-    sg_want_linear(m->bind, &w->q, m->act, n->q, o, o);
-    sg_want_linear(m->bind, &w->k, m->act, n->k, o, o);
-    sg_want_linear(m->bind, &w->v, m->act, n->v, o, o);
-    if (m->config.plain_heads) return;
-    sg_bind_tensor(m->bind, &w->norm_q, SG_F32, n->norm_q, m->config.head_dim);
-    sg_bind_tensor(m->bind, &w->norm_k, SG_F32, n->norm_k, m->config.head_dim);
+    sg_bind *const b = m->dit.component.bind;
+    const sg_dtype act = m->dit.component.act;
+    const int64_t  o = m->dit.width;
+    sg_want_linear(b, &w->q, act, n->q, o, o);
+    sg_want_linear(b, &w->k, act, n->k, o, o);
+    sg_want_linear(b, &w->v, act, n->v, o, o);
+    if (m->plain_heads) return;
+    sg_bind_tensor(b, &w->norm_q, SG_F32, n->norm_q, m->dit.head_dim);
+    sg_bind_tensor(b, &w->norm_k, SG_F32, n->norm_k, m->dit.head_dim);
 }
-
-static bool is_dual(const sg_mmdit *m, int i) { return m->config.dual && m->config.dual[i]; }
-
-/* Whether the text ends in block i. */
-static bool ends_text(const sg_mmdit *m, int i) { return m->config.text_ends && i == (int)m->config.layers - 1; }
 
 static void bind_side(const sg_mmdit *m, sg_mmdit_side *w, int i, int stream)
 {
     const side_names *const n = &names[stream];
-    const int64_t           o = m->config.width, ffn = m->config.ffn;
+    sg_bind *const          b = m->dit.component.bind;
+    const sg_dtype          act = m->dit.component.act;
+    const int64_t           o = m->dit.width;
     const bool              ends = stream == SG_MMDIT_TEXT && ends_text(m, i);
     const bool              dual = stream == SG_MMDIT_PICTURE && is_dual(m, i);
-    sg_bind_prefix(m->bind, "transformer_blocks.%d.", i);
-    sg_want_linear(m->bind, &w->mod, m->act, n->mod, (ends ? 2 : dual ? 9 : 6) * o, o);
+    sg_bind_prefix(b, "transformer_blocks.%d.", i);
+    sg_want_linear(b, &w->mod, act, n->mod, (ends ? 2 : dual ? 9 : 6) * o, o);
     bind_heads(m, &w->attn, n);
     if (ends) return;
-    sg_want_linear(m->bind, &w->attn.out, m->act, n->out, o, o);
-    sg_want_linear(m->bind, &w->ff.up, m->act, n->up, ffn, o);
-    sg_want_linear(m->bind, &w->ff.down, m->act, n->down, o, ffn);
+    sg_want_linear(b, &w->attn.out, act, n->out, o, o);
+    sg_want_linear(b, &w->ff.up, act, n->up, m->ffn, o);
+    sg_want_linear(b, &w->ff.down, act, n->down, o, m->ffn);
     if (!dual) return;
-    sg_bind_prefix(m->bind, "transformer_blocks.%d.attn2.", i);
-    sg_want_attention(m->bind, &w->attn2, m->act, o, m->config.plain_heads ? 0 : m->config.head_dim);
+    sg_bind_prefix(b, "transformer_blocks.%d.attn2.", i);
+    sg_want_attention(b, &w->attn2, act, o, m->plain_heads ? 0 : m->dit.head_dim);
 }
 
 static void bind_single(const sg_mmdit *m, sg_mmdit_single *w)
 {
-    const int64_t o = m->config.width, ffn = m->config.ffn;
-    sg_want_linear(m->bind, &w->mod, m->act, "norm.linear", 3 * o, o);
+    sg_bind *const b = m->dit.component.bind;
+    const sg_dtype act = m->dit.component.act;
+    const int64_t  o = m->dit.width;
+    sg_want_linear(b, &w->mod, act, "norm.linear", 3 * o, o);
     bind_heads(m, &w->attn, &names[SG_MMDIT_PICTURE]);
-    sg_want_linear(m->bind, &w->up, m->act, "proj_mlp", ffn, o);
-    sg_want_linear(m->bind, &w->out, m->act, "proj_out", o, o + ffn);
+    sg_want_linear(b, &w->up, act, "proj_mlp", m->ffn, o);
+    sg_want_linear(b, &w->out, act, "proj_out", o, o + m->ffn);
 }
 
 void sg_mmdit_want_embedder(sg_mmdit *m, sg_linear_weights l[2], const char *prefix, int64_t i)
 {
-    const int64_t o = m->config.width;
-    sg_bind_prefix(m->bind, "%s.", prefix);
-    sg_want_linear(m->bind, &l[0], m->act, "linear_1", o, i);
-    sg_want_linear(m->bind, &l[1], m->act, "linear_2", o, o);
-    sg_bind_prefix(m->bind, "%s", "");
+    sg_bind *const b = m->dit.component.bind;
+    const int64_t  o = m->dit.width;
+    sg_bind_prefix(b, "%s.", prefix);
+    sg_want_linear(b, &l[0], m->dit.component.act, "linear_1", o, i);
+    sg_want_linear(b, &l[1], m->dit.component.act, "linear_2", o, o);
+    sg_bind_prefix(b, "%s", "");
 }
 
-sg_status sg_mmdit_bind(sg_mmdit *m, sg_bind *b, sg_dtype act, const char *what, sg_error *e)
+sg_status sg_mmdit_bind(sg_mmdit *m, sg_error *e)
 {
-    const sg_mmdit_config *const c = &m->config;
-    m->bind = b;
-    m->act = act;
-    m->block = calloc((size_t)c->layers + 1, sizeof *m->block);
-    m->single = calloc((size_t)c->singles + 1, sizeof *m->single);
-    if (!m->block || !m->single) return sg_error_memory(e, what);
+    sg_bind *const b = m->dit.component.bind;
+    const sg_dtype act = m->dit.component.act;
+    const int64_t  o = m->dit.width;
+    m->block = calloc((size_t)m->layers + 1, sizeof *m->block);
+    m->single = calloc((size_t)m->singles + 1, sizeof *m->single);
+    if (!m->block || !m->single) return sg_error_memory(e, m->dit.component.dir);
     sg_mmdit_want_embedder(m, m->time, "time_text_embed.timestep_embedder", SG_MMDIT_WAVE);
-    sg_mmdit_want_embedder(m, m->row, "time_text_embed.text_embedder", c->row_dim);
-    if (c->guided) sg_mmdit_want_embedder(m, m->guidance, "time_text_embed.guidance_embedder", SG_MMDIT_WAVE);
-    for (int i = 0; i < c->layers; i++) {
+    sg_mmdit_want_embedder(m, m->row, "time_text_embed.text_embedder", m->row_dim);
+    if (m->guided) sg_mmdit_want_embedder(m, m->guidance, "time_text_embed.guidance_embedder", SG_MMDIT_WAVE);
+    for (int i = 0; i < m->layers; i++) {
         sg_bind_block(b, i);
         for (int k = 0; k < SG_MMDIT_STREAMS; k++) bind_side(m, &m->block[i][k], i, k);
     }
-    for (int i = 0; i < c->singles; i++) {
+    for (int i = 0; i < m->singles; i++) {
         sg_bind_prefix(b, "single_transformer_blocks.%d.", i);
-        sg_bind_block(b, (int)c->layers + i);
+        sg_bind_block(b, (int)m->layers + i);
         bind_single(m, &m->single[i]);
     }
     sg_bind_block(b, -1);
     sg_bind_prefix(b, "%s", "");
-    sg_want_linear(b, &m->mod_out, act, "norm_out.linear", 2 * c->width, c->width);
-    sg_want_linear(b, &m->proj_out, act, "proj_out", c->features, c->width);
+    sg_want_linear(b, &m->mod_out, act, "norm_out.linear", 2 * o, o);
+    sg_want_linear(b, &m->dit.proj_out, act, "proj_out", sg_dit_patch_size(&m->dit, m->dit.channels), o);
     return SG_OK;
 }
 
-void sg_mmdit_free(sg_mmdit *m)
+/* Which layer of attention the second one of block i is. */
+static int64_t second_layer(const sg_mmdit *m, int64_t i)
 {
+    int64_t layer = m->layers + m->singles;
+    for (int k = 0; k < i; k++) layer += is_dual(m, k);
+    return layer;
+}
+
+int64_t sg_mmdit_layers(const sg_mmdit *m) { return second_layer(m, m->layers); }
+
+sg_status sg_mmdit_check(sg_mmdit *m, sg_error *e)
+{
+    const int64_t all = m->layers + m->singles, duals = sg_mmdit_layers(m) - all;
+    char          kinds[64] = "";
+    if (m->singles) snprintf(kinds, sizeof kinds, ", %lld of two streams", (long long)m->layers);
+    if (duals) snprintf(kinds, sizeof kinds, ", %lld with a second attention", (long long)duals);
+    return sg_dit_check(&m->dit, e, "%lld layer%s%s, %lld heads x %lld, ffn %lld, %lld latent channels", (long long)all,
+                        sg_plural(all), kinds, (long long)m->dit.heads, (long long)m->dit.head_dim, (long long)m->ffn,
+                        (long long)m->dit.channels);
+}
+
+void sg_mmdit_close(sg_mmdit *m)
+{
+    sg_dit_close(&m->dit);
     free(m->block);
     free(m->single);
-    m->block = NULL;
-    m->single = NULL;
 }
 
 /* ---- time, guidance, the row of the text ---- */
@@ -133,59 +161,48 @@ static float guidance_input(double guidance, sg_dtype act)
     return sg_bf16_to_f32(sg_f32_to_bf16(sg_bf16_to_f32(sg_f32_to_bf16((float)guidance)) * 1000));
 }
 
-/* y F32 [1, D] = what an embedder makes of the sinusoid of t F32 [1]. */
-static void embed_time(sg_stream *s, sg_tensor y, sg_tensor t, const sg_linear_weights l[2])
+void sg_mmdit_run_row(sg_dit_run *r, const sg_mmdit *m, sg_stream *s, int k, const float *row, double guidance)
 {
+    const int64_t   width = m->dit.width;
+    const sg_tensor y = sg_new_keep(s, SG_F32, 1, width);
     const size_t    mark = s->scratch.used;
+    const sg_tensor x = sg_new(s, SG_F32, 1, m->row_dim), t = sg_new(s, SG_F32, 1);
     const sg_tensor wave = sg_new(s, SG_F32, 1, SG_MMDIT_WAVE);
-    sg_sinusoid(s, .y = wave, .t = t);
-    sg_mlp(s, y, wave, l, SG_ACT_SILU);
-    s->scratch.used = mark;
-}
-
-void sg_mmdit_row(const sg_mmdit *m, sg_stream *s, sg_tensor y, const float *row, double guidance)
-{
-    const sg_mmdit_config *const c = &m->config;
-    const size_t                 mark = s->scratch.used;
-    const sg_tensor              x = sg_new(s, SG_F32, 1, c->row_dim), t = sg_new(s, SG_F32, 1);
-    const sg_tensor              text = sg_new(s, SG_F32, 1, c->width), guided = sg_new(s, SG_F32, 1, c->width);
+    const sg_tensor text = sg_new(s, SG_F32, 1, width), guided = sg_new(s, SG_F32, 1, width);
     if (row) sg_upload(s, x, row);
-    sg_mlp(s, c->guided ? text : y, x, m->row, SG_ACT_SILU);
-    if (c->guided) {
-        sg_upload(s, t, &(float){guidance_input(guidance, m->act)});
-        embed_time(s, guided, t, m->guidance);
+    sg_mlp(s, m->guided ? text : y, x, m->row, SG_ACT_SILU);
+    if (m->guided) {
+        sg_upload(s, t, &(float){guidance_input(guidance, m->dit.component.act)});
+        sg_sinusoid(s, .y = wave, .t = t);
+        sg_mlp(s, guided, wave, m->guidance, SG_ACT_SILU);
         sg_add(s, .y = y, .a = text, .b = guided);
     }
     s->scratch.used = mark;
-}
-
-sg_tensor sg_mmdit_time(sg_stream *s, const sg_pass *p, const sg_linear_weights l[2], sg_tensor added, const char *tap)
-{
-    const sg_tensor y = sg_new(s, SG_F32, 1, added.dim[1]);
-    const size_t    mark = s->scratch.used;
-    const sg_tensor time = sg_new(s, SG_F32, 1, added.dim[1]), temb = sg_new(s, SG_F32, 1, added.dim[1]);
-    embed_time(s, time, p->t, l);
-    sg_add(s, .y = temb, .a = time, .b = added);
-    sg_tap(s, temb, "%s", tap);
-    sg_activate(s, .y = y, .x = temb, .act = SG_ACT_SILU);
-    s->scratch.used = mark;
-    return y;
-}
-
-sg_tensor sg_mmdit_modulation(sg_stream *s, const sg_linear_weights *w, sg_tensor time)
-{
-    const int64_t   width = time.dim[1];
-    const sg_tensor e = sg_new(s, SG_F32, w->w.dim[0] / width, width);
-    sg_linear(s, .y = sg_reshape(e, 1, w->w.dim[0]), .x = time, .w = w->w, .b = w->b);
-    return e;
+    r->row[k] = y;
 }
 
 /* ---- the blocks ---- */
 
-/* The rows of a stream in x, which has all. */
-static sg_tensor rows_of(const sg_mmdit_pass *p, sg_tensor x, int stream)
+sg_mmdit_pass sg_mmdit_pass_of(const sg_mmdit *m, const sg_dit_run *r, const sg_pass *p, sg_tensor time)
+{
+    const int64_t text = r->text[p->text].dim[0];
+    return (sg_mmdit_pass){
+        .pass = p,
+        .run = r,
+        .first = {[SG_MMDIT_PICTURE] = m->text_first ? text : 0, [SG_MMDIT_TEXT] = m->text_first ? 0 : r->n},
+        .count = {[SG_MMDIT_PICTURE] = r->n, [SG_MMDIT_TEXT] = text},
+        .time = time};
+}
+
+sg_tensor sg_mmdit_rows(const sg_mmdit_pass *p, sg_tensor x, int stream)
 {
     return sg_rows(x, p->first[stream], p->count[stream]);
+}
+
+/* [n, h, d], in s->scratch. */
+static sg_tensor new_heads(const sg_mmdit *m, sg_stream *s, int64_t n)
+{
+    return sg_new(s, m->dit.component.act, n, m->dit.heads, m->dit.head_dim);
 }
 
 /* y = LN(x) (1 + scale) + shift. */
@@ -217,7 +234,7 @@ static void project_back(const sg_mmdit *m, sg_stream *s, const sg_mmdit_side *w
 {
     const size_t        mark = s->scratch.used;
     const sg_modulation ff = sg_modulation_at(e, 3);
-    const sg_tensor     y = sg_new(s, m->act, x.dim[0], x.dim[1]);
+    const sg_tensor     y = sg_new(s, m->dit.component.act, x.dim[0], x.dim[1]);
     sg_project_out(s, x, o, &w->attn.out, sg_modulation_at(e, 0).gate);
     sg_tap(s, x, "dit.block.%d.attn1%s", i, tap);
     if (o2.rank) {
@@ -230,38 +247,19 @@ static void project_back(const sg_mmdit *m, sg_stream *s, const sg_mmdit_side *w
     s->scratch.used = mark;
 }
 
-/* By layer i of attention. */
-static void self_attention(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int i, sg_tensor o,
-                           const sg_tensor qkv[3])
-{
-    sg_self_attention_run(
-        p->self, s, p->pass->first_layer + i, p->pass->step, p->pass->index, p->pass->timestep,
-        &(sg_attend_args){
-            .y = o, .q = qkv[0], .k = qkv[1], .v = qkv[2], .scale = 1.0f / sqrtf((float)m->config.head_dim)});
-}
-
-/* Which layer of attention the second one of block i is. */
-static int second_layer(const sg_mmdit *m, int i)
-{
-    int layer = (int)(m->config.layers + m->config.singles);
-    for (int k = 0; k < i; k++) layer += is_dual(m, k);
-    return layer;
-}
-
 /* [n, h, d], in s->scratch: the second attention of block i, of the picture's rows x alone. */
 static sg_tensor attend_again(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int i, sg_tensor x, sg_tensor e)
 {
-    const sg_mmdit_config *const c = &m->config;
-    const int64_t                n = x.dim[0];
-    const sg_modulation          mod = sg_modulation_at(e, 6);
-    const sg_tensor              o = sg_new(s, m->act, n, c->heads, c->head_dim);
-    const size_t                 mark = s->scratch.used;
-    const sg_tensor              y = sg_new(s, m->act, n, c->width);
-    sg_tensor                    qkv[3];
-    for (int k = 0; k < 3; k++) qkv[k] = sg_new(s, m->act, n, c->heads, c->head_dim);
+    const int64_t       n = x.dim[0];
+    const sg_modulation mod = sg_modulation_at(e, 6);
+    const sg_tensor     o = new_heads(m, s, n);
+    const size_t        mark = s->scratch.used;
+    const sg_tensor     y = sg_new(s, m->dit.component.act, n, m->dit.width);
+    sg_tensor           qkv[3];
+    for (int k = 0; k < 3; k++) qkv[k] = new_heads(m, s, n);
     modulated(s, y, x, &mod, (sg_tensor){0});
-    project_in(s, &m->block[i][SG_MMDIT_PICTURE].attn2, p->rotary, qkv, y);
-    self_attention(m, p, s, second_layer(m, i), o, qkv);
+    project_in(s, &m->block[i][SG_MMDIT_PICTURE].attn2, &p->run->rotary, qkv, y);
+    sg_dit_attend(&m->dit, p->run, s, p->pass, (int)second_layer(m, i), o, qkv);
     s->scratch.used = mark;
     return o;
 }
@@ -269,34 +267,34 @@ static sg_tensor attend_again(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stre
 /* A block of two streams. */
 static void block(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int i, sg_tensor x)
 {
-    const sg_mmdit_config *const c = &m->config;
-    const size_t                 mark = s->scratch.used;
-    const sg_mmdit_side *const   side = m->block[i];
-    const int64_t                all = x.dim[0];
-    const bool                   ends = ends_text(m, i);
-    sg_tensor                    e[SG_MMDIT_STREAMS];
-    for (int k = 0; k < SG_MMDIT_STREAMS; k++) e[k] = sg_mmdit_modulation(s, &side[k].mod, p->time);
-    const sg_tensor o = sg_new(s, m->act, all, c->heads, c->head_dim);
+    const size_t               mark = s->scratch.used;
+    const sg_mmdit_side *const side = m->block[i];
+    const int64_t              all = x.dim[0];
+    const bool                 ends = ends_text(m, i);
+    sg_tensor                  e[SG_MMDIT_STREAMS];
+    for (int k = 0; k < SG_MMDIT_STREAMS; k++) e[k] = sg_modulation_by(s, &side[k].mod, p->time, m->dit.width);
+    const sg_tensor o = new_heads(m, s, all);
     const size_t    held = s->scratch.used;
     sg_tensor       qkv[3];
-    for (int k = 0; k < 3; k++) qkv[k] = sg_new(s, m->act, all, c->heads, c->head_dim);
+    for (int k = 0; k < 3; k++) qkv[k] = new_heads(m, s, all);
     for (int k = 0; k < SG_MMDIT_STREAMS; k++) {
         const sg_modulation attn = k == SG_MMDIT_TEXT && ends ? last_modulation(e[k]) : sg_modulation_at(e[k], 0);
-        const sg_tensor     own[3] = {rows_of(p, qkv[0], k), rows_of(p, qkv[1], k), rows_of(p, qkv[2], k)};
+        const sg_tensor     own[3] = {sg_mmdit_rows(p, qkv[0], k), sg_mmdit_rows(p, qkv[1], k),
+                                      sg_mmdit_rows(p, qkv[2], k)};
         const size_t        before = s->scratch.used;
-        const sg_tensor     y = sg_new(s, m->act, p->count[k], c->width);
-        modulated(s, y, rows_of(p, x, k), &attn, sg_rows(p->pass->non_finite, i, 1));
-        project_in(s, &side[k].attn, k == SG_MMDIT_PICTURE ? p->rotary : NULL, own, y);
+        const sg_tensor     y = sg_new(s, m->dit.component.act, p->count[k], m->dit.width);
+        modulated(s, y, sg_mmdit_rows(p, x, k), &attn, sg_rows(p->pass->non_finite, i, 1));
+        project_in(s, &side[k].attn, k == SG_MMDIT_PICTURE ? &p->run->rotary : NULL, own, y);
         s->scratch.used = before;
     }
-    self_attention(m, p, s, i, o, qkv);
+    sg_dit_attend(&m->dit, p->run, s, p->pass, i, o, qkv);
     s->scratch.used = held;
-    const sg_tensor picture = rows_of(p, x, SG_MMDIT_PICTURE);
+    const sg_tensor picture = sg_mmdit_rows(p, x, SG_MMDIT_PICTURE);
     const sg_tensor o2 = is_dual(m, i) ? attend_again(m, p, s, i, picture, e[SG_MMDIT_PICTURE]) : (sg_tensor){0};
-    project_back(m, s, &side[SG_MMDIT_PICTURE], picture, rows_of(p, o, SG_MMDIT_PICTURE), o2, e[SG_MMDIT_PICTURE], i,
-                 "");
+    project_back(m, s, &side[SG_MMDIT_PICTURE], picture, sg_mmdit_rows(p, o, SG_MMDIT_PICTURE), o2, e[SG_MMDIT_PICTURE],
+                 i, "");
     if (!ends)
-        project_back(m, s, &side[SG_MMDIT_TEXT], rows_of(p, x, SG_MMDIT_TEXT), rows_of(p, o, SG_MMDIT_TEXT),
+        project_back(m, s, &side[SG_MMDIT_TEXT], sg_mmdit_rows(p, x, SG_MMDIT_TEXT), sg_mmdit_rows(p, o, SG_MMDIT_TEXT),
                      (sg_tensor){0}, e[SG_MMDIT_TEXT], i, "_text");
     s->scratch.used = mark;
 }
@@ -309,10 +307,11 @@ static void project_heads(const sg_mmdit_pass *p, sg_stream *s, sg_tensor y, sg_
     const int64_t   all = y.dim[0], h = y.dim[1], d = y.dim[2], text = p->count[SG_MMDIT_TEXT];
     const sg_tensor v = sg_new(s, y.dtype, all, h, d);
     sg_linear(s, .y = sg_reshape(v, all, h * d), .x = x, .w = l->w, .b = l->b);
-    sg_rope(s, .y = rows_of(p, y, SG_MMDIT_PICTURE), .x = rows_of(p, v, SG_MMDIT_PICTURE), .w = norm,
-            .cos = p->rotary->cos, .sin = p->rotary->sin, .eps = eps);
-    sg_norm(s, .y = sg_reshape(rows_of(p, y, SG_MMDIT_TEXT), text * h, d),
-            .x = sg_reshape(rows_of(p, v, SG_MMDIT_TEXT), text * h, d), .w = norm, .kind = SG_NORM_RMS, .eps = eps);
+    sg_rope(s, .y = sg_mmdit_rows(p, y, SG_MMDIT_PICTURE), .x = sg_mmdit_rows(p, v, SG_MMDIT_PICTURE), .w = norm,
+            .cos = p->run->rotary.cos, .sin = p->run->rotary.sin, .eps = eps);
+    sg_norm(s, .y = sg_reshape(sg_mmdit_rows(p, y, SG_MMDIT_TEXT), text * h, d),
+            .x = sg_reshape(sg_mmdit_rows(p, v, SG_MMDIT_TEXT), text * h, d), .w = norm, .kind = SG_NORM_RMS,
+            .eps = eps);
     s->scratch.used = mark;
 }
 
@@ -329,14 +328,14 @@ static void single_out(const sg_mmdit *m, sg_stream *s, const sg_mmdit_single *w
                        sg_tensor gate)
 {
     enum { ROWS = 8192 };
-    const sg_mmdit_config *const c = &m->config;
     for (int64_t i = 0; i < x.dim[0]; i += ROWS) {
         const size_t    mark = s->scratch.used;
         const int64_t   n = x.dim[0] - i < ROWS ? x.dim[0] - i : ROWS;
-        const sg_tensor u = sg_new(s, m->act, n, c->ffn), both = sg_new(s, m->act, n, c->width + c->ffn);
+        const sg_tensor u = sg_new(s, m->dit.component.act, n, m->ffn),
+                        both = sg_new(s, m->dit.component.act, n, m->dit.width + m->ffn);
         sg_linear(s, .y = u, .x = sg_rows(y, i, n), .w = w->up.w, .b = w->up.b, .act = SG_ACT_GELU_TANH);
         put_columns(s, both, 0, sg_rows(o, i, n));
-        put_columns(s, both, c->width, u);
+        put_columns(s, both, m->dit.width, u);
         sg_linear(s, .y = sg_rows(x, i, n), .x = both, .w = w->out.w, .b = w->out.b, .gate = gate, .add = true);
         s->scratch.used = mark;
     }
@@ -345,34 +344,33 @@ static void single_out(const sg_mmdit *m, sg_stream *s, const sg_mmdit_single *w
 /* A block of one stream, number i of all blocks. */
 static void single(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int i, sg_tensor x)
 {
-    const sg_mmdit_config *const c = &m->config;
-    const sg_mmdit_single *const w = &m->single[i - (int)c->layers];
+    const sg_mmdit_single *const w = &m->single[i - (int)m->layers];
     const size_t                 mark = s->scratch.used;
     const int64_t                all = x.dim[0];
-    const sg_tensor              e = sg_mmdit_modulation(s, &w->mod, p->time);
+    const sg_tensor              e = sg_modulation_by(s, &w->mod, p->time, m->dit.width);
     const sg_modulation          mod = sg_modulation_at(e, 0);
-    const sg_tensor y = sg_new(s, m->act, all, c->width), o = sg_new(s, m->act, all, c->heads, c->head_dim);
-    const size_t    held = s->scratch.used;
-    sg_tensor       qkv[3];
-    for (int k = 0; k < 3; k++) qkv[k] = sg_new(s, m->act, all, c->heads, c->head_dim);
+    const sg_tensor              y = sg_new(s, m->dit.component.act, all, m->dit.width), o = new_heads(m, s, all);
+    const size_t                 held = s->scratch.used;
+    sg_tensor                    qkv[3];
+    for (int k = 0; k < 3; k++) qkv[k] = new_heads(m, s, all);
     modulated(s, y, x, &mod, sg_rows(p->pass->non_finite, i, 1));
     project_heads(p, s, qkv[0], y, &w->attn.q, w->attn.norm_q);
     project_heads(p, s, qkv[1], y, &w->attn.k, w->attn.norm_k);
-    sg_linear(s, .y = sg_reshape(qkv[2], all, c->width), .x = y, .w = w->attn.v.w, .b = w->attn.v.b);
-    self_attention(m, p, s, i, o, qkv);
+    sg_linear(s, .y = sg_reshape(qkv[2], all, m->dit.width), .x = y, .w = w->attn.v.w, .b = w->attn.v.b);
+    sg_dit_attend(&m->dit, p->run, s, p->pass, i, o, qkv);
     s->scratch.used = held;
     single_out(m, s, w, x, y, o, mod.gate);
-    sg_tap(s, rows_of(p, x, SG_MMDIT_PICTURE), "dit.block.%d.out", i);
-    sg_tap(s, rows_of(p, x, SG_MMDIT_TEXT), "dit.block.%d.out_text", i);
+    sg_tap(s, sg_mmdit_rows(p, x, SG_MMDIT_PICTURE), "dit.block.%d.out", i);
+    sg_tap(s, sg_mmdit_rows(p, x, SG_MMDIT_TEXT), "dit.block.%d.out_text", i);
     s->scratch.used = mark;
 }
 
 void sg_mmdit_blocks(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, sg_tensor x)
 {
-    const int layers = (int)m->config.layers, all = layers + (int)m->config.singles;
+    const int layers = (int)m->layers, all = layers + (int)m->singles;
     for (int i = 0; i < all; i++) {
         if (sg_layers_have(p->pass->skipped, i)) continue;
-        sg_bind_fetch(m->bind, s, i);
+        sg_bind_fetch(m->dit.component.bind, s, i);
         if (i < layers)
             block(m, p, s, i, x);
         else
@@ -380,16 +378,13 @@ void sg_mmdit_blocks(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, sg
     }
 }
 
-sg_tensor sg_mmdit_out(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, sg_tensor x)
+void sg_mmdit_project_out(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, sg_tensor x)
 {
-    const sg_mmdit_config *const c = &m->config;
-    const int64_t                n = p->count[SG_MMDIT_PICTURE];
-    const sg_tensor              v = sg_new(s, SG_F32, n, c->features);
-    const size_t                 mark = s->scratch.used;
-    const sg_tensor              e = sg_mmdit_modulation(s, &m->mod_out, p->time), y = sg_new(s, m->act, n, c->width);
-    const sg_modulation          mod = last_modulation(e);
-    modulated(s, y, rows_of(p, x, SG_MMDIT_PICTURE), &mod, sg_rows(p->pass->non_finite, c->layers + c->singles, 1));
-    sg_linear(s, .y = v, .x = y, .w = m->proj_out.w, .b = m->proj_out.b);
+    const size_t        mark = s->scratch.used;
+    const sg_modulation mod = last_modulation(sg_modulation_by(s, &m->mod_out, p->time, m->dit.width));
+    const sg_tensor     y = sg_new(s, m->dit.component.act, p->run->n, m->dit.width);
+    modulated(s, y, sg_mmdit_rows(p, x, SG_MMDIT_PICTURE), &mod,
+              sg_rows(p->pass->non_finite, m->layers + m->singles, 1));
+    sg_dit_project_out(&m->dit, p->run, s, p->pass, y);
     s->scratch.used = mark;
-    return v;
 }

@@ -7,25 +7,11 @@
 #ifndef SG_MMDIT_H
 #define SG_MMDIT_H
 
-#include "family.h"
-#include "layers.h"
+#include "dit.h"
 
 enum { SG_MMDIT_WAVE = 256 }; /* numbers of a sinusoid */
 
-typedef enum sg_mmdit_stream { SG_MMDIT_PICTURE, SG_MMDIT_TEXT, SG_MMDIT_STREAMS } sg_mmdit_stream;
-
-typedef struct sg_mmdit_config {
-    int64_t heads, head_dim, width, ffn;
-    int64_t layers, singles; /* blocks of two streams, of one */
-    int64_t row_dim;         /* numbers of the row that stands for a text */
-    int64_t features;        /* of a token on the way out */
-    bool    guided;          /* by a number that it is given */
-    bool    plain_heads;     /* queries and keys are not normalised */
-    bool    text_ends;       /* the last block of two streams takes the text and leaves it as it is */
-    /* [layers] tells which blocks of two streams have a picture that attends to itself besides; NULL means none. Their
-     * second attentions are layers behind all blocks. The list is borrowed. */
-    const bool *dual;
-} sg_mmdit_config;
+enum { SG_MMDIT_PICTURE, SG_MMDIT_TEXT, SG_MMDIT_STREAMS }; /* streams of tokens */
 
 /* Holds the weights of one stream of a block of two. */
 typedef struct sg_mmdit_side {
@@ -46,12 +32,21 @@ typedef struct sg_mmdit_single {
 } sg_mmdit_single;
 
 typedef struct sg_mmdit {
-    sg_mmdit_config   config; /* the family's to set, before sg_mmdit_bind */
-    sg_dtype          act;
-    sg_bind          *bind;                         /* borrowed */
+    sg_dit dit; /* its numbers, and what follows up to `dual`, are the family's to set, before sg_mmdit_bind */
+
+    int64_t ffn;
+    int64_t layers, singles; /* blocks of two streams, of one */
+    int64_t row_dim;         /* numbers of the row that stands for a text */
+    bool    guided;          /* by a number that it is given */
+    bool    plain_heads;     /* queries and keys are not normalised */
+    bool    text_ends;       /* the last block of two streams takes the text and leaves it as it is */
+    bool    text_first;      /* the text's tokens stand before the picture's, not behind */
+    /* [layers] tells which blocks of two streams have a picture that attends to itself besides; NULL means none. Their
+     * second attentions are layers behind all blocks. The list is borrowed. */
+    const bool *dual;
+
     sg_linear_weights time[2], guidance[2], row[2]; /* [D, WAVE] [D, D]; the same?; [D, row_dim] [D, D] */
     sg_linear_weights mod_out;                      /* [2 D, D]: scale, shift */
-    sg_linear_weights proj_out;                     /* [features, D] */
     sg_mmdit_side (*block)[SG_MMDIT_STREAMS];       /* [layers] */
     sg_mmdit_single *single;                        /* [singles] */
 } sg_mmdit;
@@ -59,37 +54,44 @@ typedef struct sg_mmdit {
 /* Reads from f the channels of a head that each of three axes rotates: 16, 56 and 56 where it has no such key. */
 void sg_mmdit_read_axes(sg_config *f, const char *key, int64_t head_dim, int64_t axis[3]);
 
-/* Makes room for the blocks of m->config and binds all its tensors; the prefix of b is empty behind it. SG_E_MEMORY names `what`.
- * The caller frees with sg_mmdit_free, after a failure too. */
-sg_status sg_mmdit_bind(sg_mmdit *m, sg_bind *b, sg_dtype act, const char *what, sg_error *e) SG_MUST_USE;
-void      sg_mmdit_free(sg_mmdit *m);
+/* Makes room for the blocks and binds all tensors that these models have in common, of dit proj_out too; the prefix is
+ * empty behind it. SG_E_MEMORY names the component. sg_mmdit_close closes, after a failure too. */
+sg_status sg_mmdit_bind(sg_mmdit *m, sg_error *e) SG_MUST_USE;
 
-/* Binds linear_1 and linear_2 of an embedder. */
+/* Ends opening, as sg_dit_check does, with a summary by the blocks. */
+sg_status sg_mmdit_check(sg_mmdit *m, sg_error *e) SG_MUST_USE;
+
+/* Returns how many layers of self-attention there are: of all blocks, and second ones. */
+int64_t sg_mmdit_layers(const sg_mmdit *m);
+
+/* Closes m->dit and frees the blocks. */
+void sg_mmdit_close(sg_mmdit *m);
+
+/* Binds linear_1 and linear_2 of an embedder of i numbers. */
 void sg_mmdit_want_embedder(sg_mmdit *m, sg_linear_weights l[2], const char *prefix, int64_t i);
 
-/* Computes in y F32 [1, D] what the time is added to in all steps. It comes from the guidance and from the row of the
- * text [row_dim], which is on the host, and NULL on a plan. */
-void sg_mmdit_row(const sg_mmdit *m, sg_stream *s, sg_tensor y, const float *row, double guidance);
-
-/* Returns F32 [1, D] = silu(time + added) in s->scratch, where l embeds the time. The sum is tapped. */
-sg_tensor sg_mmdit_time(sg_stream *s, const sg_pass *p, const sg_linear_weights l[2], sg_tensor added, const char *tap);
-
-/* Returns F32 [rows, D], the rows of a modulation by a time, in s->scratch. */
-sg_tensor sg_mmdit_modulation(sg_stream *s, const sg_linear_weights *w, sg_tensor time);
+/* Sets r->row[k], what the time is added to in all steps. It comes from the guidance and from the row of the text
+ * [row_dim], which is on the host, and NULL on a plan. */
+void sg_mmdit_run_row(sg_dit_run *r, const sg_mmdit *m, sg_stream *s, int k, const float *row, double guidance);
 
 /* Describes a pass through the blocks. */
 typedef struct sg_mmdit_pass {
-    const sg_pass           *pass;
-    const sg_self_attention *self;
-    int64_t first[SG_MMDIT_STREAMS], count[SG_MMDIT_STREAMS]; /* rows of x that each stream has, all together */
-    const sg_rotary *rotary; /* of the picture's rows; the text's are not rotated. NULL: none are */
-    sg_tensor        time;   /* F32 [1, D]: sg_mmdit_time's */
+    const sg_pass    *pass;
+    const sg_dit_run *run; /* its rotary is of the picture's rows; the text's are not rotated */
+    int64_t           first[SG_MMDIT_STREAMS], count[SG_MMDIT_STREAMS]; /* rows of x that each stream has */
+    sg_tensor         time;                                             /* F32 [1, D]: sg_dit_time's */
 } sg_mmdit_pass;
+
+/* Says where the rows of both streams stand in a pass by this time. */
+sg_mmdit_pass sg_mmdit_pass_of(const sg_mmdit *m, const sg_dit_run *r, const sg_pass *p, sg_tensor time);
+
+/* Returns the rows of a stream in x, which has all. */
+sg_tensor sg_mmdit_rows(const sg_mmdit_pass *p, sg_tensor x, int stream);
 
 /* Replaces x by what all blocks make of it. Taps "dit.block.*". */
 void sg_mmdit_blocks(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, sg_tensor x);
 
-/* Returns F32 [n, features] in s->scratch, the modulated, projected rows of the picture in x. */
-sg_tensor sg_mmdit_out(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, sg_tensor x);
+/* Sets the pass's out to the picture's rows of x, normalised, modulated and projected: sg_dit_project_out. */
+void sg_mmdit_project_out(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, sg_tensor x);
 
 #endif

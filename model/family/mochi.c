@@ -6,7 +6,6 @@
  *  - timesteps rise from 0, the noise, to 1000. */
 #include "family.h"
 #include "mochi_dit.h"
-#include "mochi_names.h"
 #include "mochi_vae.h"
 #include "solver.h"
 #include "t5.h"
@@ -27,9 +26,6 @@ typedef struct mochi {
 
 static sg_status read_index(mochi *m, sg_config *index)
 {
-    sg_component_expect_class(index, "text_encoder", "T5EncoderModel", NULL);
-    sg_component_expect_class(index, "transformer", "MochiTransformer3DModel", NULL);
-    sg_component_expect_class(index, "vae", "AutoencoderKLMochi", NULL);
     m->components.text[0].none_for_empty = sg_config_bool(index, "force_zeros_for_empty_prompt", &(bool){false});
     return sg_config_status(index);
 }
@@ -61,65 +57,33 @@ static sg_status open_components(mochi *m, const sg_checkpoint *from, sg_config 
     SG_TRY(read_index(m, index));
     SG_TRY(sg_sampler_config_read_own(&c->sampler, from, &sg_solver_flow_mochi, e));
     SG_TRY(sg_t5_encoder_open(t, from, "text_encoder", "tokenizer", act, e));
-    sg_component_note_class(t->ops->component(t->of), index, "text_encoder");
     c->text[0].tokens_max = TEXT_LEN;
     c->texts = 1;
     SG_TRY(sg_mochi_dit_open(&m->dit, from, act, e));
     const sg_mochi_config *const d = sg_mochi_dit_config(m->dit);
     c->denoiser[0] = (sg_denoiser){
-        .component = sg_mochi_dit_component(m->dit), .names = &sg_mochi_dit_names, .layers = (int)d->layers};
+        .component = sg_mochi_dit_component(m->dit), .names = sg_files_mochi.names, .layers = (int)d->layers};
     c->denoisers = 1;
-    sg_component_note_class(c->denoiser[0].component, index, "transformer");
     SG_TRY(sg_mochi_vae_open(&m->vae, from, act, e));
-    sg_component_note_class(sg_mochi_vae_component(m->vae), index, "vae");
     memcpy(c->patch, d->patch, sizeof c->patch);
     c->vae = (sg_vae){.ops = &sg_mochi_vae_ops, .of = m->vae, .info = sg_mochi_vae_describe(m->vae)};
-    if (c->vae.info.z == sg_latent_rgb_mochi.z) c->rgb = &sg_latent_rgb_mochi;
     c->size_multiple = c->vae.info.scale_space * (int)d->patch[1];
     c->frames.step = c->vae.info.scale_time;
     return check_fit(m, sg_checkpoint_path(from), e);
 }
 
-static void mochi_close(void *model)
+static void mochi_close(void *model) { sg_mochi_dit_close(&((mochi *)model)->dit); }
+
+static sg_status mochi_open(void *model, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
 {
     mochi *const m = model;
-    sg_mochi_vae_close(&m->vae);
-    sg_mochi_dit_close(&m->dit);
-    sg_text_encoder_close(&m->components.text[0].encoder);
-    free(m);
-}
-
-static sg_status mochi_open(void **model, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
-{
-    mochi *m = calloc(1, sizeof *m);
-    if (!m) return sg_error_memory(e, sg_checkpoint_path(from));
-    const sg_status st = open_components(m, from, index, act, e);
-    if (st) {
-        mochi_close(m);
-        m = NULL;
-    }
-    *model = m;
-    return st;
+    SG_TRY(open_components(m, from, index, act, e));
+    m->components.defaults =
+        (sg_request){.width = 848, .height = 480, .frames = 19, .fps = 30, .steps = 64, .cfg_scale = 4.5};
+    return SG_OK;
 }
 
 /* ---- what it is ---- */
-
-static const sg_components *mochi_components(const void *model) { return &((const mochi *)model)->components; }
-
-static sg_request mochi_defaults(const void *model)
-{
-    const sg_sampler_config *const s = &((const mochi *)model)->components.sampler;
-    return (sg_request){.negative_prompt = "",
-                        .width = 848,
-                        .height = 480,
-                        .frames = 19,
-                        .fps = 30,
-                        .steps = 64,
-                        .cfg_scale = 4.5,
-                        .cfg_scale_2 = -1,
-                        .flow_shift = s->flow_shift,
-                        .sampler = s->kind};
-}
 
 static void mochi_attention(const void *model, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
                             sg_attention_shape *shape)
@@ -154,6 +118,11 @@ static void mochi_forward(void *model, sg_stream *s, const sg_pass *p)
     sg_mochi_dit_forward(m->dit, &m->run, s, p);
 }
 
+static const sg_class_rule classes[] = {{.component = "text_encoder", .name = "T5EncoderModel"},
+                                        {.component = "transformer", .name = "MochiTransformer3DModel"},
+                                        {.component = "vae", .name = "AutoencoderKLMochi"},
+                                        {0}};
+
 static const sg_known_shape shapes[] = {
     {"mochi", 24, 128, 48, {28, 30, 53}, 0, TEXT_LEN}, /* 848x480, 163 frames */
     {0},
@@ -161,12 +130,13 @@ static const sg_known_shape shapes[] = {
 
 const sg_family sg_family_mochi = {
     .name = "mochi",
+    .files = &sg_files_mochi,
     .class_names = (const char *const[]){"MochiPipeline", NULL},
     .shapes = shapes,
+    .classes = classes,
+    .size = sizeof(mochi),
     .open = mochi_open,
     .close = mochi_close,
-    .components = mochi_components,
-    .defaults = mochi_defaults,
     .attention = mochi_attention,
     .render_open = mochi_render_open,
     .denoiser_open = mochi_denoiser_open,

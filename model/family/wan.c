@@ -11,7 +11,6 @@
 #include "t5.h"
 #include "wan_dit.h"
 #include "wan_image.h"
-#include "wan_names.h"
 #include "wan_vae.h"
 
 #include <stdlib.h>
@@ -44,10 +43,6 @@ static sg_status read_index(wan *w, sg_config *index)
     const double      none = 0;
     const bool        no = false;
     const char *const second = sg_config_string_at(index, "transformer_2", 1);
-    sg_component_expect_class(index, "text_encoder", "UMT5EncoderModel", "T5EncoderModel");
-    sg_component_expect_class(index, "transformer", "WanTransformer3DModel", NULL);
-    if (second && *second) sg_component_expect_class(index, "transformer_2", "WanTransformer3DModel", NULL);
-    sg_component_expect_class(index, "vae", "AutoencoderKLWan", NULL);
     w->boundary = sg_config_real(index, "boundary_ratio", 0, 1, &none);
     w->ti2v = sg_config_bool(index, "expand_timesteps", &no);
     if (w->boundary > 0 && !(second && *second))
@@ -91,14 +86,12 @@ static sg_status check_fit(const wan *w, const char *dir, sg_error *e)
     return SG_OK;
 }
 
-static sg_status open_denoiser(wan *w, int i, const sg_checkpoint *from, const char *name, sg_config *index,
-                               sg_dtype act, sg_error *e)
+static sg_status open_denoiser(wan *w, int i, const sg_checkpoint *from, const char *name, sg_dtype act, sg_error *e)
 {
     SG_TRY(sg_wan_dit_open(&w->dit[i], from, name, act, e));
     sg_component *const component = sg_wan_dit_component(w->dit[i]);
-    sg_component_note_class(component, index, name);
     w->components.denoiser[i] = (sg_denoiser){
-        .component = component, .names = &sg_wan_dit_names, .layers = (int)sg_wan_dit_config(w->dit[i])->layers};
+        .component = component, .names = sg_files_wan.names, .layers = (int)sg_wan_dit_config(w->dit[i])->layers};
     w->components.denoisers = i + 1;
     return SG_OK;
 }
@@ -138,7 +131,7 @@ static void encode_tokens(void *model, sg_stream *s, const sg_request *r, const 
     }
 }
 
-static sg_status add_tokens(wan *w, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
+static sg_status add_tokens(wan *w, const sg_checkpoint *from, sg_dtype act, sg_error *e)
 {
     sg_components *const       c = &w->components;
     const sg_wan_config *const d = sg_wan_dit_config(w->dit[0]);
@@ -148,11 +141,8 @@ static sg_status add_tokens(wan *w, const sg_checkpoint *from, sg_config *index,
                             "%s: the denoiser sees pictures through an image encoder, and there is none: give it by "
                             "--clip-vision (clip_vision_h.safetensors)",
                             sg_checkpoint_path(from));
-    sg_component_expect_class(index, "image_encoder", "CLIPVisionModel", "CLIPVisionModelWithProjection");
-    SG_TRY(sg_config_status(index));
     SG_TRY(sg_clip_vision_open(&w->clip, from, "image_encoder", false, act, e));
     const sg_clip_vision_info v = sg_clip_vision_describe(w->clip);
-    sg_component_note_class(sg_clip_vision_component(w->clip), index, "image_encoder");
     c->image[SG_IMAGE_LAST] = d->image_places ? SG_IMAGE_NEEDED : SG_IMAGE_NONE;
     c->added[c->addeds++] = (sg_added_phase){
         .name = "image clip", .component = sg_clip_vision_component(w->clip), .of_images = true, .run = encode_tokens};
@@ -184,25 +174,21 @@ static sg_status open_components(wan *w, const sg_checkpoint *from, sg_config *i
     SG_TRY(read_index(w, index));
     SG_TRY(sg_sampler_config_read(&c->sampler, from, SG_SAMPLERS_FLOW, e));
     SG_TRY(sg_t5_encoder_open(t, from, "text_encoder", "tokenizer", act, e));
-    sg_component_note_class(t->ops->component(t->of), index, "text_encoder");
     c->text[0].tokens_max = TEXT_LEN;
     c->texts = 1;
-    SG_TRY(open_denoiser(w, 0, from, "transformer", index, act, e));
+    SG_TRY(open_denoiser(w, 0, from, "transformer", act, e));
     if (w->boundary > 0) {
-        SG_TRY(open_denoiser(w, 1, from, "transformer_2", index, act, e));
+        SG_TRY(open_denoiser(w, 1, from, "transformer_2", act, e));
         c->denoiser[0].from = w->boundary * c->sampler.train_steps;
     }
     SG_TRY(sg_wan_vae_open(&w->vae, from, act, e));
-    sg_component_note_class(sg_wan_vae_component(w->vae), index, "vae");
     const sg_wan_vae_info v = sg_wan_vae_describe(w->vae);
     c->vae = (sg_vae){.ops = &sg_wan_vae_ops, .of = w->vae, .info = {v.z, v.scale_time, v.scale_space}};
     add_image(w);
-    SG_TRY(add_tokens(w, from, index, act, e));
+    SG_TRY(add_tokens(w, from, act, e));
 
-    const sg_latent_rgb *const rgb = v.residual ? &sg_latent_rgb_wan22 : &sg_latent_rgb_wan21;
-    const int64_t *const       patch = sg_wan_dit_config(w->dit[0])->patch;
+    const int64_t *const patch = sg_wan_dit_config(w->dit[0])->patch;
     memcpy(c->patch, patch, sizeof c->patch);
-    if (v.z == rgb->z) c->rgb = rgb;
     /* both sides of a patch are powers of two in every known checkpoint */
     c->size_multiple = v.scale_space * (int)(patch[1] > patch[2] ? patch[1] : patch[2]);
     c->frames.step = v.scale_time * (int)patch[0];
@@ -216,36 +202,15 @@ static void wan_close(void *model)
     free(w->image);
     free(w->tokens);
     sg_clip_vision_close(&w->clip);
-    sg_wan_vae_close(&w->vae);
     sg_wan_dit_close(&w->dit[1]);
     sg_wan_dit_close(&w->dit[0]);
-    sg_text_encoder_close(&w->components.text[0].encoder);
-    free(w);
 }
 
-static sg_status wan_open(void **model, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
+static sg_request defaults(const wan *w)
 {
-    wan *w = calloc(1, sizeof *w);
-    if (!w) return sg_error_memory(e, sg_checkpoint_path(from));
-    const sg_status st = open_components(w, from, index, act, e);
-    if (st) {
-        wan_close(w);
-        w = NULL;
-    }
-    *model = w;
-    return st;
-}
-
-/* ---- what it is ---- */
-
-static const sg_components *wan_components(const void *model) { return &((const wan *)model)->components; }
-
-static sg_request wan_defaults(const void *model)
-{
-    const wan *const w = model;
-    const bool       two = w->dit[1] != NULL; /* as wan_t2v_A14B.py and wan_i2v_A14B.py of Wan2.2 */
-    const bool       large = w->components.vae.info.scale_space > 8; /* the 5B: 24 frames a second, 720p */
-    const bool       image = w->components.image[SG_IMAGE_FIRST] == SG_IMAGE_NEEDED;
+    const bool two = w->dit[1] != NULL;                        /* as wan_t2v_A14B.py and wan_i2v_A14B.py of Wan2.2 */
+    const bool large = w->components.vae.info.scale_space > 8; /* the 5B: 24 frames a second, 720p */
+    const bool image = w->components.image[SG_IMAGE_FIRST] == SG_IMAGE_NEEDED;
     return (sg_request){.negative_prompt = default_negative,
                         .width = large ? 1280 : 832,
                         .height = large ? 704 : 480,
@@ -257,10 +222,18 @@ static sg_request wan_defaults(const void *model)
                                              : 4.0,
                         .cfg_scale_2 = !two    ? -1
                                        : image ? 3.5
-                                               : 3.0,
-                        .flow_shift = w->components.sampler.flow_shift,
-                        .sampler = w->components.sampler.kind};
+                                               : 3.0};
 }
+
+static sg_status wan_open(void *model, const sg_checkpoint *from, sg_config *index, sg_dtype act, sg_error *e)
+{
+    wan *const w = model;
+    SG_TRY(open_components(w, from, index, act, e));
+    w->components.defaults = defaults(w);
+    return SG_OK;
+}
+
+/* ---- what it is ---- */
 
 static sg_status wan_check(const void *model, const sg_request *r, sg_error *e)
 {
@@ -321,6 +294,17 @@ static void wan_forward(void *model, sg_stream *s, const sg_pass *p)
 
 static void wan_hold(void *model, sg_stream *s, sg_tensor x) { sg_wan_run_hold(&((const wan *)model)->run, s, x); }
 
+static const sg_class_rule classes[] = {
+    {.component = "text_encoder", .name = "UMT5EncoderModel", .other = "T5EncoderModel"},
+    {.component = "transformer", .name = "WanTransformer3DModel"},
+    {.component = "transformer_2", .name = "WanTransformer3DModel", .optional = true},
+    {.component = "vae", .name = "AutoencoderKLWan"},
+    {.component = "image_encoder",
+     .name = "CLIPVisionModel",
+     .other = "CLIPVisionModelWithProjection",
+     .optional = true},
+    {0}};
+
 static const sg_known_shape wan_shapes[] = {
     {"wan-240p", 12, 128, 30, {21, 15, 26}, 0, 0},     /* 2.1 1.3B, 416x240, 81 frames */
     {"wan1.3b-480p", 12, 128, 30, {21, 30, 52}, 0, 0}, /* 832x480 */
@@ -336,13 +320,14 @@ static const sg_known_width wan_widths[] = {
 
 const sg_family sg_family_wan = {
     .name = "wan",
+    .files = &sg_files_wan,
     .class_names = (const char *const[]){"WanPipeline", "WanImageToVideoPipeline", "WanVideoToVideoPipeline", NULL},
     .shapes = wan_shapes,
     .widths = wan_widths,
+    .classes = classes,
+    .size = sizeof(wan),
     .open = wan_open,
     .close = wan_close,
-    .components = wan_components,
-    .defaults = wan_defaults,
     .check = wan_check,
     .prompt = wan_prompt,
     .attention = wan_attention,

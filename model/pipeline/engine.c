@@ -1,6 +1,7 @@
 /* engine.c - opening and closing an engine: its checkpoint, its family, its LoRAs and its defaults. */
 #include "base/text.h"
 #include "conditioning.h"
+#include "dit.h"
 #include "engine_state.h"
 #include "preview.h"
 #include "taehv.h"
@@ -139,7 +140,7 @@ static sg_status open_preview(sg_engine *engine, const char *path, sg_error *e)
 
 static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_error *e)
 {
-    SG_TRY(sg_checkpoint_open_parts(&engine->checkpoint, o->model_dir, &o->parts, sg_file_parts, e));
+    SG_TRY(sg_checkpoint_open_parts(&engine->checkpoint, o->model_dir, &o->parts, sg_files_of, e));
     engine->memory_limit = o->memory_limit;
     engine->check = o->check;
     engine->trace = o->trace;
@@ -163,13 +164,13 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     sg_config *index = NULL;
     SG_TRY(sg_checkpoint_index(engine->checkpoint, &index, e));
     sg_status st = choose_family(engine, index, e);
-    if (!st) st = engine->family->open(&engine->model, engine->checkpoint, index, engine->act, e);
+    if (!st) st = sg_model_open(&engine->model, engine->family, engine->checkpoint, index, engine->act, e);
     sg_config_close(&index);
     if (st) return st;
-    engine->components = engine->family->components(engine->model);
+    engine->components = engine->model;
     SG_TRY(check_used(engine, o, e));
     SG_TRY(sg_engine_add_loras(engine, o->lora, o->loras, e));
-    engine->defaults = engine->family->defaults(engine->model);
+    engine->defaults = engine->components->defaults;
     engine->defaults.strength = engine->components->frames.step == 0 ? 0.6 : 0.8; /* diffusers' */
     engine->base_bytes =
         engine->backend->process_memory ? sg_resident_bytes() - o->given_bytes : sg_backend_packed_bytes(engine->backend);
@@ -195,7 +196,7 @@ void sg_engine_close(sg_engine **engine)
     if (!*engine) return;
     if ((*engine)->backend) sg_backend_make_current((*engine)->backend);
     if ((*engine)->preview.ops) (*engine)->preview.ops->close((*engine)->preview.of);
-    if ((*engine)->model) (*engine)->family->close((*engine)->model);
+    sg_model_close(&(*engine)->model, (*engine)->family);
     for (int i = 0; i < (*engine)->loras; i++) sg_lora_close(&(*engine)->lora[i]);
     sg_lora_close(&(*engine)->image_lora);
     sg_checkpoint_close(&(*engine)->checkpoint);

@@ -25,7 +25,10 @@ void sg_preview_read_rgb(sg_engine *engine, sg_config *c)
 
 static const sg_latent_rgb *colours(const sg_engine *engine)
 {
-    return engine->own_rgb.z ? &engine->own_rgb : engine->components->rgb;
+    const sg_latent_rgb *rgb = engine->family->files ? engine->family->files->rgb : NULL;
+    if (engine->own_rgb.z) return &engine->own_rgb;
+    while (rgb && rgb->z && rgb->z != engine->components->vae.info.z) rgb++;
+    return rgb && rgb->z ? rgb : NULL;
 }
 
 static bool wanted(const sg_render *render)

@@ -1,4 +1,5 @@
 /* request_check.c - what may be asked of an engine. */
+#include "base/text.h"
 #include "render.h"
 
 #include <limits.h>

@@ -30,11 +30,11 @@ BAD("denoiser of HunyuanVideo", other, "transformer", NULL, "hunyuan_hd16/transf
 
 /* ---- texts, scheduler, pipeline ---- */
 BAD("T5 of another width", other, "text_encoder_2", NULL, "flux_schnell/text_encoder_2",
-    "text_encoder_2 gives 40 numbers a token, but |" DIT ": joint_attention_dim is 24")
+    "the width of text_encoder_2 is 40, but |" DIT ": joint_attention_dim is 24")
 BAD("CLIP of another width", other, "text_encoder", NULL, "flux_schnell/text_encoder",
-    "text_encoder gives 24 numbers a text, but |" DIT ": pooled_projection_dim is 16")
+    "the pooled width of text_encoder is 24, but |" DIT ": pooled_projection_dim is 16")
 BAD("latents of the other mini", other, "vae", NULL, "flux_schnell/vae",
-    VAE ": latent_channels is 16, but |" DIT ": in_channels is 16, of which a place of a patch has 4")
+    VAE ": latent_channels is 16, but a fourth of |" DIT ": in_channels is 4")
 BAD("decoder of HunyuanVideo", other, "vae", NULL, "hunyuan_hd16/vae",
     VAE ": _class_name: |AutoencoderKLHunyuanVideo|AutoencoderKL is")
 BAD("no tokenizer", gone, "tokenizer", NULL, NULL, "tokenizer")

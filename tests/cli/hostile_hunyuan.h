@@ -35,9 +35,9 @@ BAD("denoiser of Mochi", other, "transformer", NULL,
 
 /* ---- texts, scheduler, pipeline ---- */
 BAD("encoder of another width", other, "text_encoder", NULL, "hunyuan_hd128/text_encoder",
-    "gives 32 numbers a token, but |" DIT ": text_embed_dim is 24")
+    "the width of text_encoder is 32, but |" DIT ": text_embed_dim is 24")
 BAD("row of another width", other, "text_encoder_2", NULL, "hunyuan_hd128/text_encoder_2",
-    "text_encoder_2 gives 24 numbers a text, but |" DIT ": pooled_projection_dim is 16")
+    "the pooled width of text_encoder_2 is 24, but |" DIT ": pooled_projection_dim is 16")
 BAD("encoder of too few layers", set, TEXT, "num_hidden_layers", "1", TEXT ": num_hidden_layers: |2")
 BAD("encoder of Mochi", other, "text_encoder", NULL, "mochi_hd16/text_encoder", TEXT)
 BAD("decoder of Mochi", other, "vae", NULL,

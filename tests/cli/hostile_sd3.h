@@ -39,11 +39,11 @@ BAD("denoiser of HunyuanVideo", other, "transformer", NULL, "hunyuan_hd16/transf
 /* ---- texts, scheduler, pipeline ---- */
 BAD("CLIP too wide for T5", set, DIT, "joint_attention_dim", "35", ONE_W "|misshapen: context_embedder.weight")
 BAD("T5 of another width", other, "text_encoder_3", NULL, "mochi_hd16/text_encoder",
-    "text_encoder_3 gives 24 numbers a token, but |" DIT ": joint_attention_dim is 40")
+    "the width of text_encoder_3 is 24, but |" DIT ": joint_attention_dim is 40")
 BAD("CLIP of another model", other, "text_encoder", NULL, "sd3_medium/text_encoder",
-    "text_encoder and text_encoder_2 give |" DIT ": ")
+    "the width of text_encoder and text_encoder_2 together is |" DIT ": ")
 BAD("CLIP without a projection of its own", set, TEXT, "projection_dim", "0",
-    "text_encoder and text_encoder_2 give 36 numbers a text, but |" DIT ": pooled_projection_dim is 32")
+    "the pooled width of text_encoder and text_encoder_2 together is 36, but |" DIT ": pooled_projection_dim is 32")
 BAD("CLIP of one layer less", set, TEXT, "num_hidden_layers", "1", TEXT_W "|extra")
 BAD("CLIP without a projection", other, "text_encoder", NULL, "hunyuan_hd16/text_encoder_2", "text_encoder")
 BAD("no tokenizer", gone, "tokenizer", NULL, NULL, "tokenizer")

@@ -4,7 +4,6 @@
 #include "../unit/memory_source.h"
 #include "input_file.h"
 #include "lora.h"
-#include "wan_names.h"
 
 #include <math.h>
 

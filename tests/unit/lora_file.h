@@ -5,8 +5,8 @@
 #include "backend.h"
 #include "base/array.h"
 #include "base/text.h"
+#include "family.h"
 #include "lora.h"
-#include "wan_names.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -92,7 +92,7 @@ static inline sg_status lora_merge(const char *from, const char *lora, double st
         const sg_source_tensor *const t = sg_source_at(s, i);
         sg_bind_tensor_(b, &tensor[i], SG_F32, t->name, t->rank, t->dim);
     }
-    if (status == SG_OK) status = sg_lora_add(l, b, "transformer", &sg_wan_dit_names, strength, e);
+    if (status == SG_OK) status = sg_lora_add(l, b, "transformer", sg_files_wan.names, strength, e);
     if (status == SG_OK) status = sg_bind_load(b, backend, NULL, NULL, e);
     for (size_t i = 0; to && status == SG_OK && i < count; i++)
         lora_put(&f, sg_source_at(s, i)->name, "F32", tensor[i].rank, tensor[i].dim, tensor[i].data,

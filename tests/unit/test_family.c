@@ -6,8 +6,8 @@
  *   a = W mean(h, text) and h = h + a in each layer but the last, where v = a + g h;  x = x / 2 + v / 4 + noise / 10;
  *   rgb = clamp(U x). A row of text is S (1, .., 1), which the added phase computes. */
 #include "block_lists.h"
+#include "dit.h"
 #include "engine_fixture.h"
-#include "layers.h"
 #include "rng.h"
 #include "safetensors_write.h"
 #include "solver.h"
@@ -18,30 +18,77 @@ static const float mix[C * C] = {.5f, -.25f, 0, 1, .125f, 0, -1, .5f, 0, .75f, .
 static const float out[3 * C] = {.5f, 0, .25f, 0, 0, -.5f, 0, .25f, .25f, .25f, 0, -.5f};
 static const float story[C * C] = {2, 0, 0, -1, 1, .5f, -1, 1, -2, 0, .25f, 0, 0, 0, .75f, 1};
 
-typedef struct made_up {
-    sg_components            components;
-    sg_checkpoint           *checkpoint;
-    sg_component             component[3];
-    sg_tensor                mix, out, story;
-    const sg_self_attention *self;
-    int64_t                  grid[3];
-    float          heat, guidance; /* queries are heat times the tokens, 0: all count the same; that it was told */
-    int            before[2], behind[2]; /* tokens of text about the video in the first layer, by pass */
-    sg_token_order order;
-    float          rows[TEXT * C];        /* of text, on the host */
-    sg_tensor      text;                  /* on the device, while there is a denoiser */
-    int            chunks[FRAMES], count; /* latent frames; of the last less than 0 */
-} made_up;
+/* ---- a sampler ---- */
 
-/* ---- the family ---- */
-
-static void family_close(void *of)
+static sg_status schedule(sg_sampler *p, sg_error *e)
 {
-    for (int i = 0; i < 3; i++) sg_component_close(&((made_up *)of)->component[i]);
-    sg_checkpoint_close(&((made_up *)of)->checkpoint);
+    for (int i = 0; i < p->steps; i++) p->timestep[i] = p->sigma[i] = p->steps - i;
+    return SG_OK;
 }
 
-static const sg_components *components(const void *of) { return &((const made_up *)of)->components; }
+static void step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v)
+{
+    sg_copy(s, .y = st->last, .x = st->x);
+    sg_combine(s, .y = st->x, .x = {st->last, v, st->noise}, .a = {.5f, .25f, .1f}, .count = 3);
+}
+
+static const sg_solver solver = {.noise = true, .schedule = schedule, .step = step};
+
+/* ---- a decoder ---- */
+
+typedef struct decoder {
+    sg_component component;
+    sg_tensor    out;                   /* [3, C] */
+    int          chunks[FRAMES], count; /* latent frames; of the last less than 0 */
+} decoder;
+
+static sg_component *decoder_component(void *of) { return &((decoder *)of)->component; }
+
+static int64_t chunk(const void *of, int64_t total, int64_t done) { return done ? 2 : (total - 1) % 2 + 1; }
+
+static int special(const void *of) { return 1; }
+
+static sg_status decode_open(void **run, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e)
+{
+    ((decoder *)of)->count = 0;
+    *run = of;
+    return SG_OK;
+}
+
+static sg_tensor decode_next(void *run, sg_stream *s, sg_tensor z, bool last)
+{
+    decoder *const  m = run;
+    const int64_t   n = sg_count(z) / C;
+    const sg_tensor rgb = sg_new(s, SG_F32, z.dim[0], z.dim[1], z.dim[2], 3), y = sg_new(s, SG_F32, n, 3);
+    m->chunks[m->count++] = (int)(last ? -z.dim[0] : z.dim[0]);
+    sg_linear(s, .y = y, .x = sg_reshape(z, n, C), .w = m->out);
+    sg_activate(s, .y = sg_reshape(rgb, n, 3), .x = y, .act = SG_ACT_CLAMP);
+    return rgb;
+}
+
+static void decode_close(void **run) { *run = NULL; }
+
+static const sg_vae_ops vae = {.component = decoder_component,
+                               .chunk = chunk,
+                               .special = special,
+                               .decode_open = decode_open,
+                               .decode_next = decode_next,
+                               .decode_close = decode_close};
+
+/* ---- the made-up family begins here: what a family's own file has ---- */
+
+typedef struct made_up {
+    sg_components components;
+    sg_dit        dit;
+    sg_component  writer;
+    decoder       decoder;
+    sg_tensor     mix, story;
+    sg_dit_run    run;
+    float         heat, guidance;       /* queries are heat times the tokens, 0: all count the same; that it was told */
+    int           before[2], behind[2]; /* tokens of text about the video in the first layer, by pass */
+    float         rows[TEXT * C];       /* of text, on the host */
+    sg_tensor     text;                 /* on the device, while there is a denoiser */
+} made_up;
 
 static sg_status check(const void *of, const sg_request *r, sg_error *e)
 {
@@ -51,12 +98,9 @@ static sg_status check(const void *of, const sg_request *r, sg_error *e)
 static void attention(const void *of, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
                       sg_attention_shape *shape)
 {
+    const made_up *const m = of;
     assert_true(pass < c->passes);
-    shape->text_prefix = layer ? 0 : ((const made_up *)of)->before[pass];
-    shape->text_suffix = layer ? 0 : ((const made_up *)of)->behind[pass];
-    shape->n = shape->text_prefix + g->grid[0] * g->grid[1] * g->grid[2] + shape->text_suffix;
-    shape->h = shape->hk = 1;
-    shape->d = C;
+    sg_dit_shape(&m->dit, g, layer ? 0 : m->before[pass], layer ? 0 : m->behind[pass], shape);
 }
 
 /* The phase that the family adds. */
@@ -74,10 +118,7 @@ static void compute_story(void *of, sg_stream *s, const sg_request *r, const sg_
 
 static void render_open(void *of, sg_stream *s, const sg_geometry *g, const sg_self_attention *self)
 {
-    made_up *const m = of;
-    m->self = self;
-    memcpy(m->grid, g->grid, sizeof g->grid);
-    m->order = sg_token_order_place(s, self, g->grid[0] * g->grid[1] * g->grid[2]);
+    sg_dit_run_open(&((made_up *)of)->run, &((made_up *)of)->dit, s, g, self);
 }
 
 static void denoiser_open(void *of, sg_stream *s, int denoiser, const sg_conditioning *c)
@@ -99,8 +140,7 @@ static void attend(const made_up *m, sg_stream *s, const sg_pass *p, int i, sg_t
     if (before) sg_copy(s, .y = sg_rows(k, 0, before), .x = sg_rows(m->text, 0, before));
     if (behind) sg_copy(s, .y = sg_rows(k, before + n, behind), .x = sg_rows(m->text, 0, behind));
     sg_combine(s, .y = q, .x = {k}, .a = {m->heat}, .count = 1);
-    sg_self_attention_run(m->self, s, p->first_layer + i, p->step, p->index, p->timestep,
-                          &(sg_attend_args){.y = sg_rows(o, TEXT - before, all), .q = q, .k = k, .v = k, .scale = 1});
+    sg_dit_attend(&m->dit, &m->run, s, p, i, sg_rows(o, TEXT - before, all), (const sg_tensor[]){q, k, k});
     sg_linear(s, .y = v, .x = sg_reshape(sg_rows(o, TEXT, n), n, C), .w = m->mix);
 }
 
@@ -108,128 +148,112 @@ static void forward(void *of, sg_stream *s, const sg_pass *p)
 {
     const made_up *const m = of;
     const int            last = m->components.denoiser[0].layers - 1;
-    const int64_t        n = m->grid[0] * m->grid[1] * m->grid[2];
+    const int64_t        n = m->run.n;
     const sg_tensor      h = sg_new(s, SG_F32, TEXT + n + TEXT, 1, C), o = sg_new(s, SG_F32, TEXT + n + TEXT, 1, C);
     const sg_tensor      v = sg_new(s, SG_F32, n, C), y = sg_new(s, SG_F32, n, C);
     const sg_tensor      x = sg_reshape(sg_rows(h, TEXT, n), n, C);
     const bool           guided = m->components.guidance == SG_GUIDANCE_EMBEDDED;
-    sg_permute(s, .y = y, .x = p->x, .rank = 2, .dim = {C, n}, .perm = {1, 0});
-    sg_copy(s, .y = x, .x = sg_rows_of(s, y, m->order.order));
+    sg_dit_patch_embed(&m->dit, &m->run, s, p, x, false);
     for (int i = 0; i <= last; i++) {
         attend(m, s, p, i, h, o, v);
         sg_combine(s, .y = y, .x = {v, x}, .a = {1, i == last && guided ? m->guidance : 1}, .count = 2);
         if (i < last) sg_copy(s, .y = x, .x = y);
     }
-    sg_permute(s, .y = p->out, .x = sg_rows_of(s, y, m->order.inverse), .rank = 2, .dim = {n, C}, .perm = {1, 0});
-    sg_count_non_finite(s, .y = sg_rows(p->non_finite, last + 2, 1), .x = p->out);
+    sg_dit_project_out(&m->dit, &m->run, s, p, y);
+}
+
+static sg_status open_part(sg_component *p, const sg_checkpoint *c, const char *name, sg_tensor *t, int64_t o,
+                           sg_error *e)
+{
+    sg_config      *config = NULL;
+    const sg_status st = sg_component_open(p, c, name, NULL, SG_F32, &config, e);
+    sg_config_close(&config);
+    if (st) return st;
+    sg_bind_tensor(p->bind, t, SG_F32, name, o, C);
+    return sg_bind_check(p->bind, e);
+}
+
+static sg_status open_all(void *of, const sg_checkpoint *c, sg_config *index, sg_dtype act, sg_error *e)
+{
+    made_up *const m = of;
+    sg_dit *const  d = &m->dit;
+    SG_TRY(sg_dit_open(d, c, "made_up", NULL, act, e));
+    d->heads = 1;
+    d->width = d->head_dim = d->channels = d->input = C;
+    for (int k = 0; k < 3; k++) d->patch[k] = 1;
+    sg_bind_tensor(d->component.bind, &d->patch_in.w, act, "in", C, C);
+    sg_bind_tensor(d->component.bind, &m->mix, act, "mix", C, C);
+    sg_bind_tensor(d->component.bind, &d->proj_out.w, act, "proj_out", C, C);
+    SG_TRY(sg_dit_check(d, e, "one head"));
+    SG_TRY(open_part(&m->decoder.component, c, "out", &m->decoder.out, 3, e));
+    SG_TRY(open_part(&m->writer, c, "story", &m->story, C, e));
+    m->components = (sg_components){.added = {{.name = "story", .component = &m->writer, .run = compute_story}},
+                                    .addeds = 1,
+                                    .sampler = {.solver = &solver, .kinds = 1, .flow_shift = 1, .train_steps = STEPS},
+                                    .guidance = SG_GUIDANCE_EMBEDDED,
+                                    .noise_by_frame = true,
+                                    .frames = {.step = 1}};
+    sg_components_add_dit(&m->components, d, NULL, 1);
+    sg_components_set_vae(&m->components, &vae, &m->decoder, (sg_vae_info){.z = C, .scale_time = 1, .scale_space = 1});
+    return SG_OK;
+}
+
+static void close_all(void *of)
+{
+    made_up *const m = of;
+    sg_dit_close(&m->dit);
+    sg_component_close(&m->decoder.component);
+    sg_component_close(&m->writer);
 }
 
 static const sg_family family = {.name = "made up",
-                                 .close = family_close,
-                                 .components = components,
+                                 .size = sizeof(made_up),
+                                 .open = open_all,
+                                 .close = close_all,
                                  .check = check,
                                  .attention = attention,
                                  .render_open = render_open,
                                  .denoiser_open = denoiser_open,
                                  .forward = forward};
 
-/* ---- its sampler ---- */
-
-static sg_status schedule(sg_sampler *p, sg_error *e)
-{
-    for (int i = 0; i < p->steps; i++) p->timestep[i] = p->sigma[i] = p->steps - i;
-    return SG_OK;
-}
-
-static void step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v)
-{
-    sg_copy(s, .y = st->last, .x = st->x);
-    sg_combine(s, .y = st->x, .x = {st->last, v, st->noise}, .a = {.5f, .25f, .1f}, .count = 3);
-}
-
-static const sg_solver solver = {.noise = true, .schedule = schedule, .step = step};
-
-/* ---- its decoder ---- */
-
-static sg_component *decoder_component(void *of) { return &((made_up *)of)->component[1]; }
-
-static int64_t chunk(const void *of, int64_t total, int64_t done) { return done ? 2 : (total - 1) % 2 + 1; }
-
-static int special(const void *of) { return 1; }
-
-static sg_status decode_open(void **run, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e)
-{
-    ((made_up *)of)->count = 0;
-    *run = of;
-    return SG_OK;
-}
-
-static sg_tensor decode_next(void *run, sg_stream *s, sg_tensor z, bool last)
-{
-    made_up *const  m = run;
-    const int64_t   n = sg_count(z) / C;
-    const sg_tensor rgb = sg_new(s, SG_F32, z.dim[0], z.dim[1], z.dim[2], 3), y = sg_new(s, SG_F32, n, 3);
-    m->chunks[m->count++] = (int)(last ? -z.dim[0] : z.dim[0]);
-    sg_linear(s, .y = y, .x = sg_reshape(z, n, C), .w = m->out);
-    sg_activate(s, .y = sg_reshape(rgb, n, 3), .x = y, .act = SG_ACT_CLAMP);
-    return rgb;
-}
-
-static void decode_close(void **run) { *run = NULL; }
-
-static const sg_vae_ops vae = {.component = decoder_component,
-                               .chunk = chunk,
-                               .special = special,
-                               .decode_open = decode_open,
-                               .decode_next = decode_next,
-                               .decode_close = decode_close};
+/* ---- the made-up family ends here ---- */
 
 /* ---- an engine with it ---- */
 
-static void open_component(sg_component *p, const sg_checkpoint *from, const char *name, const char *weight,
-                           sg_tensor *to, const float *values, int64_t o)
+/* A component of matrices [o, C]. */
+static void write_component(const char *name, const char *const *weight, const float *const *values, int count,
+                            int64_t o)
 {
     char            path[128];
-    sg_config      *config = NULL;
+    float           copy[3][3 * C * C];
+    sg_named_tensor t[3];
     sg_error        e = {0};
-    float           copy[C * C];
-    const sg_tensor t = {.data = memcpy(copy, values, (size_t)(o * C) * sizeof *copy), .rank = 2, .dim = {o, C}};
+    for (int i = 0; i < count; i++)
+        t[i] = (sg_named_tensor){
+            weight[i], {.data = memcpy(copy[i], values[i], (size_t)(o * C) * sizeof **copy), .rank = 2, .dim = {o, C}}};
     snprintf(path, sizeof path, COPY "/%s/config.json", name);
     write_text(path, "{}");
     snprintf(path, sizeof path, COPY "/%s/diffusion_pytorch_model.safetensors", name);
-    assert_int_equal(sg_safetensors_write(path, weight, t, NULL, &e), SG_OK);
-    if (sg_component_open(p, from, name, NULL, SG_F32, &config, &e)) fail_msg("%s", e.text);
-    sg_config_close(&config);
-    sg_bind_tensor(p->bind, to, SG_F32, weight, o, C);
-    assert_int_equal(sg_bind_check(p->bind, &e), SG_OK);
+    assert_done(sg_safetensors_write_all(path, t, count, NULL, &e), &e);
 }
 
-static sg_engine *open_family(made_up *m, const char *backend)
+static sg_engine *open_family(made_up **opened, const char *backend)
 {
-    sg_engine *g = NULL;
-    sg_error   e = {0};
-    *m = (made_up){0};
-    assert_int_equal(sg_checkpoint_open(&m->checkpoint, COPY, &e), SG_OK);
-    open_component(&m->component[0], m->checkpoint, "made_up", "mix", &m->mix, mix, C);
-    open_component(&m->component[1], m->checkpoint, "made_up_vae", "out", &m->out, out, 3);
-    open_component(&m->component[2], m->checkpoint, "made_up_story", "story", &m->story, story, C);
-    m->components = (sg_components){.denoiser = {{.component = &m->component[0], .layers = 1}},
-                                    .denoisers = 1,
-                                    .added = {{.name = "story", .component = &m->component[2], .run = compute_story}},
-                                    .addeds = 1,
-                                    .patch = {1, 1, 1},
-                                    .vae = {.ops = &vae, .of = m, .info = {C, 1, 1}},
-                                    .sampler = {.solver = &solver, .kinds = 1, .flow_shift = 1, .train_steps = STEPS},
-                                    .guidance = SG_GUIDANCE_EMBEDDED,
-                                    .noise_by_frame = true,
-                                    .size_multiple = 1,
-                                    .frames = {.step = 1}};
-    const sg_engine_options o = {.model_dir = model, .backend = backend, .dtype = "f32"};
-    g = open_engine(&o);
-    g->family->close(g->model);
-    g->family = &family;
-    g->model = m;
-    g->components = components(m);
+    static const float one[C * C] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1};
+    sg_error           e = {0};
+    write_component("made_up", (const char *const[]){"in", "mix", "proj_out"}, (const float *const[]){one, mix, one}, 3,
+                    C);
+    write_component("out", (const char *const[]){"out"}, (const float *const[]){out}, 1, 3);
+    write_component("story", (const char *const[]){"story"}, (const float *const[]){story}, 1, C);
+    sg_engine *const g = open_engine(&(sg_engine_options){.model_dir = COPY, .backend = backend, .dtype = "f32"});
+    sg_config       *index = NULL;
+    assert_done(sg_checkpoint_index(g->checkpoint, &index, &e), &e);
+    sg_model_close(&g->model, g->family);
+    g->family = &family; /* which registers it */
+    assert_done(sg_model_open(&g->model, g->family, g->checkpoint, index, g->act, &e), &e);
+    sg_config_close(&index);
+    g->components = g->model;
+    *opened = g->model;
     return g;
 }
 
@@ -350,7 +374,7 @@ static void see_text(void *context, sg_stream *s, const sg_attention_shape *shap
         const bool text = i < shape->text_prefix || i >= shape->n - shape->text_suffix;
         assert_int_equal(memcmp(k + i * C, m->rows, C * sizeof *k) == 0, text);
     }
-    assert_true(m->order.order.rank);
+    assert_true(m->run.order.rank);
 }
 
 static void expect_pixels(const seen *s, const double *x, int frames)
@@ -369,17 +393,17 @@ static void render(const char *backend, const texts *text, int frames, int chunk
 {
     static double x[CELLS];
     static seen   s;
-    made_up       m;
+    made_up      *m;
     sg_plan       plan;
     sg_report     rep;
     sg_error      e = {0};
     sg_engine    *g = open_family(&m, backend);
     sg_request    r = request(Y, frames);
     if (text) {
-        add_text(&m, &r, text);
+        add_text(m, &r, text);
         r.attention.kind = SG_ATTENTION_DENSE; /* but looked at, so that tokens are in order */
         r.attention.on_begin = see_text;
-        r.attention.on_begin_context = &m;
+        r.attention.on_begin_context = m;
     }
     s = (seen){.height = Y};
     assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
@@ -394,9 +418,9 @@ static void render(const char *backend, const texts *text, int frames, int chunk
     if (strcmp(backend, "ref") == 0) /* libraries hold what they like beside it */
         assert_true(rep.held_bytes == plan.need - plan.staging);
     assert_int_equal(s.frames, frames);
-    assert_int_equal(m.count, chunks);
-    assert_memory_equal(m.chunks, chunk_sizes, (size_t)chunks * sizeof *chunk_sizes);
-    expect(&m, x, frames, r.seed, 1.5);
+    assert_int_equal(m->decoder.count, chunks);
+    assert_memory_equal(m->decoder.chunks, chunk_sizes, (size_t)chunks * sizeof *chunk_sizes);
+    expect(m, x, frames, r.seed, 1.5);
     expect_pixels(&s, x, frames);
     g->memory_limit = plan.need - 1;
     assert_int_equal(sg_engine_render(g, &r, &cb, &rep, &e), SG_E_MEMORY);
@@ -482,15 +506,15 @@ static void see_lists(void *context, const char *name, sg_stream *s, sg_tensor t
 
 static void render_long(seen *s, const char *backend, sg_attention_kind kind)
 {
-    made_up    m;
+    made_up   *m;
     keeps      c = {0};
     sg_report  rep;
     sg_error   e = {0};
     sg_plan    plan;
     sg_engine *g = open_family(&m, backend);
     sg_request r = request(HIGH, FRAMES);
-    add_text(&m, &r, text);
-    m.heat = .3f;
+    add_text(m, &r, text);
+    m->heat = .6f;
     r.attention.named = true;
     r.attention.kind = kind;
     r.attention.amount = .2f;
@@ -540,12 +564,12 @@ static void text_is_dense_where_blocks_are_skipped(void **state)
 static void a_mask_is_for_the_longest_sequence(void **state)
 {
     static uint8_t mask[10 * 19];
-    made_up        m;
+    made_up       *m;
     sg_plan        plan;
     sg_error       e = {0};
     sg_engine     *g = open_family(&m, "ref");
     sg_request     r = request(HIGH, FRAMES);
-    add_text(&m, &r, &(texts){{0, 0}, {3, TEXT}});
+    add_text(m, &r, &(texts){{0, 0}, {3, TEXT}});
     r.attention.named = true;
     r.attention.rule = SG_SELECT_GIVEN;
     r.attention.heads = false;

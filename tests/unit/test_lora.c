@@ -4,7 +4,6 @@
 #include "lora_file.h"
 #include "lora_names.h"
 #include "memory_source.h"
-#include "wan_names.h"
 
 /* ---- a model ---- */
 
@@ -101,7 +100,7 @@ static double product(int up, int down, int64_t r, int64_t row, int64_t y, int64
 static sg_status try_adding(bench *m, const char *component, double strength, sg_error *e)
 {
     SG_TRY(sg_lora_open(&m->l, path, 1, e));
-    SG_TRY(sg_lora_add(m->l, m->b, component, &sg_wan_dit_names, strength, e));
+    SG_TRY(sg_lora_add(m->l, m->b, component, sg_files_wan.names, strength, e));
     return sg_lora_check(m->l, e);
 }
 
@@ -391,7 +390,7 @@ static void names_stay_different_without_dots(void **state)
         snprintf(name, sizeof name, "%s.weight", other[k]);
         sg_bind_tensor(b, &t, SG_F32, name, 1);
     }
-    assert_true(sg_lora_names_open(&n, b, &sg_wan_dit_names));
+    assert_true(sg_lora_names_open(&n, b, sg_files_wan.names));
     assert_true(n.count > 2500);
     for (size_t i = 1; i < n.count; i++)
         if (strcmp(n.name[i - 1].flat, n.name[i].flat) == 0) fail_msg("%s: twice", n.name[i].flat);

@@ -3,17 +3,11 @@
  * another family's or does not fit is refused by its name. */
 #include "base/path.h"
 #include "bpe_tokenizer.h"
-#include "cogvideox_names.h"
 #include "engine_fixture.h"
-#include "file_names.h"
-#include "flux_names.h"
 #include "gguf_file.h"
-#include "hunyuan_names.h"
 #include "lora.h"
-#include "mochi_names.h"
+#include "part_names.h"
 #include "safetensors_write.h"
-#include "sd3_names.h"
-#include "wan_names.h"
 
 #define I2V SG_FIXTURES "/wan21_i2v"
 #define COG SG_FIXTURES "/cogvideox_2b"
@@ -187,22 +181,21 @@ static const struct {
     int                span;
     const char        *prefix, *own; /* own: what no file says, in sparge-gen.json */
 } kinds[] = {
-    [I2V_DIT] = {I2V, "transformer", &sg_wan_dit_names, 0, "", clip_own},
-    [I2V_CLIP] = {I2V, "image_encoder", &sg_wan_clip_vision_names, 0, "visual.", clip_own},
+    [I2V_DIT] = {I2V, "transformer", &wan_dit_names, 0, "", clip_own},
+    [I2V_CLIP] = {I2V, "image_encoder", &wan_clip_vision_names, 0, "visual.", clip_own},
     [I2V_CLIP_NAMED] = {I2V, "image_encoder", NULL, 0, "", ""},
-    [COG_DIT] = {COG, "transformer", &sg_cogvideox_dit_names, 0, "", ""},
+    [COG_DIT] = {COG, "transformer", &cogvideox_dit_names, 0, "", ""},
     [COG15_DIT] = {SG_FIXTURES "/cogvideox_15", "transformer", NULL, 0, "", ""},
-    [COG_VAE] = {COG, "vae", &sg_cogvideox_vae_names, 4, "", ", \"vae\": {\"norm_num_groups\": 4}"},
-    [COG5B_VAE] = {SG_FIXTURES "/cogvideox_5b", "vae", &sg_cogvideox_vae_names, 3, "", ""},
-    [MOCHI_DIT] = {MOCHI, "transformer", &sg_mochi_dit_names, 0, "", ""},
-    [MOCHI_VAE] = {MOCHI, "vae", &sg_mochi_vae_names, 0, "decoder.", ""},
-    [HUNYUAN_DIT] = {HUNYUAN, "transformer", &sg_hunyuan_dit_names, 0, "",
+    [COG_VAE] = {COG, "vae", &cogvideox_vae_names, 4, "", ", \"vae\": {\"norm_num_groups\": 4}"},
+    [COG5B_VAE] = {SG_FIXTURES "/cogvideox_5b", "vae", &cogvideox_vae_names, 3, "", ""},
+    [MOCHI_DIT] = {MOCHI, "transformer", &mochi_dit_names, 0, "", ""},
+    [MOCHI_VAE] = {MOCHI, "vae", &mochi_vae_names, 0, "decoder.", ""},
+    [HUNYUAN_DIT] = {HUNYUAN, "transformer", &hunyuan_dit_names, 0, "",
                      ", \"transformer\": {\"rope_axes_dim\": [4, 6, 6]}"},
-    [HUNYUAN_VAE] = {HUNYUAN, "vae", &sg_ldm_vae_names, 4, "", ", \"vae\": {\"norm_num_groups\": 4}"},
-    [FLUX_DIT] = {FLUX, "transformer", &sg_flux_dit_names, 0, "",
-                  ", \"transformer\": {\"axes_dims_rope\": [4, 10, 6]}"},
-    [SD35_DIT] = {SD35, "transformer", &sg_sd3_dit_names, 3, "", ""},
-    [SD35_VAE] = {SD35, "vae", &sg_ldm_vae_names, 4, "", ""},
+    [HUNYUAN_VAE] = {HUNYUAN, "vae", &ldm_vae_names, 4, "", ", \"vae\": {\"norm_num_groups\": 4}"},
+    [FLUX_DIT] = {FLUX, "transformer", &flux_dit_names, 0, "", ", \"transformer\": {\"axes_dims_rope\": [4, 10, 6]}"},
+    [SD35_DIT] = {SD35, "transformer", &sd3_dit_names, 3, "", ""},
+    [SD35_VAE] = {SD35, "vae", &ldm_vae_names, 4, "", ""},
 };
 
 static const char **part_of(sg_model_parts *p, kind k)
@@ -260,7 +253,7 @@ static void refused(const char *path, const sg_model_parts *parts, sg_status cod
 {
     sg_error       e = {0};
     sg_checkpoint *c = NULL;
-    assert_refused(sg_checkpoint_open_parts(&c, path, parts, sg_file_parts, &e), code, &e, names);
+    assert_refused(sg_checkpoint_open_parts(&c, path, parts, sg_files_of, &e), code, &e, names);
     assert_null(c);
 }
 
@@ -277,9 +270,9 @@ static void a_file_for_each_part_renders_as_the_folder(void **state)
                                   .vae = "vae.safetensors",
                                   .text_encoder = "t5.safetensors",
                                   .tokenizer = SG_FIXTURES "/wan21_hd12/tokenizer"};
-    write_component("dit.safetensors", model, "transformer", &sg_wan_dit_names, 0, "model.diffusion_model.");
-    write_component("vae.safetensors", model, "vae", &sg_wan_vae_names, 3, "");
-    write_component("t5.safetensors", model, "text_encoder", &sg_wan_t5_names, 0, "");
+    write_component("dit.safetensors", model, "transformer", &wan_dit_names, 0, "model.diffusion_model.");
+    write_component("vae.safetensors", model, "vae", &wan_vae_names, 3, "");
+    write_component("t5.safetensors", model, "text_encoder", &wan_t5_names, 0, "");
     write_own(".", model, "");
     renders_as(model, NULL, &parts);
     renders_as(model, "dit.safetensors", &parts);
@@ -299,8 +292,8 @@ static void a_file_for_each_part_renders_as_the_folder(void **state)
 static void one_file_with_all_parts_renders(void **state)
 {
     const char *const dir = SG_FIXTURES "/wan22_ti2v";
-    put_component(&now, dir, "transformer", &sg_wan_dit_names, 0, "model.diffusion_model.");
-    put_component(&now, dir, "vae", &sg_wan_vae_residual_names, 3, "first_stage_model.");
+    put_component(&now, dir, "transformer", &wan_dit_names, 0, "model.diffusion_model.");
+    put_component(&now, dir, "vae", &wan_vae_residual_names, 3, "first_stage_model.");
     put_component(&now, dir, "text_encoder", NULL, 0, "text_encoders.umt5xxl.transformer.");
     write_out(&now, "all.safetensors");
     write_own(".", dir, configs_of(dir, (const char *const[]){"vae", NULL})); /* with a mean and deviation of its own */
@@ -315,12 +308,12 @@ static void an_original_repository_of_two_experts_renders(void **state)
     const char *const dir = SG_FIXTURES "/wan22_a14b";
     shell("mkdir -p A14B/high_noise_model A14B/low_noise_model A14B/google && cp -r " SG_FIXTURES
           "/wan22_a14b/tokenizer A14B/google/umt5-xxl");
-    write_component("A14B/high_noise_model/diffusion_pytorch_model.safetensors", dir, "transformer", &sg_wan_dit_names,
-                    0, "");
-    write_component("A14B/low_noise_model/diffusion_pytorch_model.safetensors", dir, "transformer_2", &sg_wan_dit_names,
-                    0, "");
-    write_component("A14B/models_t5_umt5-xxl-enc-bf16.safetensors", dir, "text_encoder", &sg_wan_t5_names, 0, "");
-    write_component("A14B/Wan2.1_VAE.safetensors", dir, "vae", &sg_wan_vae_names, 3, "");
+    write_component("A14B/high_noise_model/diffusion_pytorch_model.safetensors", dir, "transformer", &wan_dit_names, 0,
+                    "");
+    write_component("A14B/low_noise_model/diffusion_pytorch_model.safetensors", dir, "transformer_2", &wan_dit_names, 0,
+                    "");
+    write_component("A14B/models_t5_umt5-xxl-enc-bf16.safetensors", dir, "text_encoder", &wan_t5_names, 0, "");
+    write_component("A14B/Wan2.1_VAE.safetensors", dir, "vae", &wan_vae_names, 3, "");
     write_own("A14B", dir, "");
     renders_as(dir, "A14B", NULL);
     /* by options, and the wrong way round */
@@ -385,12 +378,12 @@ static void shapes_give_the_config(void **state)
                                       .vae = "v.safetensors",
                                       .text_encoder = "t.safetensors",
                                       .tokenizer = tokenizer};
-        write_component("d.safetensors", dir, "transformer", &sg_wan_dit_names, 0, "");
-        write_component("v.safetensors", dir, "vae", residual ? &sg_wan_vae_residual_names : &sg_wan_vae_names,
+        write_component("d.safetensors", dir, "transformer", &wan_dit_names, 0, "");
+        write_component("v.safetensors", dir, "vae", residual ? &wan_vae_residual_names : &wan_vae_names,
                         strcmp(models[m], "wan21_hd64") == 0 ? 4 : 3, "");
         write_component("t.safetensors", dir, "text_encoder", NULL, 0, "");
         assert_int_equal(sg_checkpoint_open(&c[0], dir, &e), SG_OK);
-        if (sg_checkpoint_open_parts(&c[1], NULL, &parts, sg_file_parts, &e)) fail_msg("%s", e.text);
+        if (sg_checkpoint_open_parts(&c[1], NULL, &parts, sg_files_of, &e)) fail_msg("%s", e.text);
         for (size_t k = 0; k < 3; k++) {
             sg_config *f[2];
             for (int i = 0; i < 2; i++) assert_int_equal(sg_checkpoint_config(c[i], keys[k][0], &f[i], &e), SG_OK);
@@ -418,8 +411,8 @@ static void shapes_give_the_config(void **state)
 static void what_is_missing_is_named_with_its_option(void **state)
 {
     unlink("sparge-gen.json");
-    write_component("dit.safetensors", model, "transformer", &sg_wan_dit_names, 0, "");
-    write_component("vae.safetensors", model, "vae", &sg_wan_vae_names, 3, "");
+    write_component("dit.safetensors", model, "transformer", &wan_dit_names, 0, "");
+    write_component("vae.safetensors", model, "vae", &wan_vae_names, 3, "");
     refused("dit.safetensors", NULL, SG_E_FILE, "--text-encoder (umt5_xxl_|--vae (wan_2.1_vae.safetensors");
     refused("vae.safetensors", NULL, SG_E_FILE, "--diffusion-model (wan2.1_t2v_1.3B");
     refused(NULL, &(sg_model_parts){.vae = "vae.safetensors"}, SG_E_ARG, "--model PATH|--diffusion-model FILE");
@@ -476,7 +469,7 @@ static void two_experts_take_the_place_of_the_denoiser_of_a_folder(void **state)
 static void refused_with(const char *name, sg_status code, const char *names)
 {
     const float x = 1;
-    put_component(&now, model, "transformer", &sg_wan_dit_names, 0, "");
+    put_component(&now, model, "transformer", &wan_dit_names, 0, "");
     put(&now, name, (sg_tensor){.data = (void *)(uintptr_t)&x, .dtype = SG_F32, .rank = 1, .dim = {1}});
     write_out(&now, "strange.safetensors");
     refused(model, &(sg_model_parts){.diffusion_model = "strange.safetensors"}, code, names);
@@ -497,7 +490,7 @@ static void names_beyond_the_model_are_extra(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         sg_error   e = {0};
         sg_engine *g = NULL;
-        put_component(&now, model, "transformer", &sg_wan_dit_names, 0, "");
+        put_component(&now, model, "transformer", &wan_dit_names, 0, "");
         put(&now, names[i], (sg_tensor){.data = (void *)(uintptr_t)&x, .dtype = SG_F32, .rank = 1, .dim = {1}});
         write_out(&now, "more.safetensors");
         write_own(".", model, "");
@@ -542,14 +535,14 @@ static void write_clip(const char *path, const sg_name_map *names, const char *p
 static void an_original_repository_of_image_to_video_renders(void **state)
 {
     shell("mkdir -p I2V/google comfy && cp -rL " I2V "/tokenizer I2V/google/umt5-xxl");
-    write_component("I2V/diffusion_pytorch_model.safetensors", I2V, "transformer", &sg_wan_dit_names, 0, "");
-    write_component("I2V/models_t5.safetensors", I2V, "text_encoder", &sg_wan_t5_names, 0, "");
-    write_component("I2V/Wan2.1_VAE.safetensors", I2V, "vae", &sg_wan_vae_names, 3, "");
-    write_clip("I2V/models_clip.safetensors", &sg_wan_clip_vision_names, "visual.");
+    write_component("I2V/diffusion_pytorch_model.safetensors", I2V, "transformer", &wan_dit_names, 0, "");
+    write_component("I2V/models_t5.safetensors", I2V, "text_encoder", &wan_t5_names, 0, "");
+    write_component("I2V/Wan2.1_VAE.safetensors", I2V, "vae", &wan_vae_names, 3, "");
+    write_clip("I2V/models_clip.safetensors", &wan_clip_vision_names, "visual.");
     write_own("I2V", I2V, clip_own);
     renders_as(I2V, "I2V", NULL);
     /* ComfyUI's files */
-    write_component("comfy/dit.safetensors", I2V, "transformer", &sg_wan_dit_names, 0, "model.diffusion_model.");
+    write_component("comfy/dit.safetensors", I2V, "transformer", &wan_dit_names, 0, "model.diffusion_model.");
     write_clip("comfy/clip_vision_h.safetensors", NULL, "vision_model.");
     write_own("comfy", I2V, clip_own);
     const sg_model_parts parts = {.diffusion_model = "comfy/dit.safetensors",
@@ -574,7 +567,7 @@ static void first_and_last_frame_renders(void **state)
     const sg_tensor      places = {.data = place, .dtype = SG_F32, .rank = 3, .dim = {1, TOKENS, WIDTH}};
     const sg_model_parts parts[2] = {{.diffusion_model = "flf.safetensors"}, {.diffusion_model = "named.safetensors"}};
     for (int i = 0; i < TOKENS * WIDTH; i++) place[i] = (float)(i % 13 - 6) / 8;
-    put_component(&now, I2V, "transformer", &sg_wan_dit_names, 0, "");
+    put_component(&now, I2V, "transformer", &wan_dit_names, 0, "");
     put(&now, "img_emb.emb_pos", places);
     write_out(&now, parts[0].diffusion_model);
     put_component(&now, I2V, "transformer", NULL, 0, "");
@@ -593,8 +586,8 @@ static void image_to_video_of_two_experts_renders(void **state)
 {
     static const char dir[] = SG_FIXTURES "/wan22_i2v";
     shell("mkdir -p two");
-    write_component("two/high_noise.safetensors", dir, "transformer", &sg_wan_dit_names, 0, "");
-    write_component("two/low_noise.safetensors", dir, "transformer_2", &sg_wan_dit_names, 0, "");
+    write_component("two/high_noise.safetensors", dir, "transformer", &wan_dit_names, 0, "");
+    write_component("two/low_noise.safetensors", dir, "transformer_2", &wan_dit_names, 0, "");
     write_own("two", dir, ", \"model_index\": {\"boundary_ratio\": 0.875}");
     renders_as(dir, NULL,
                &(sg_model_parts){.high_noise_diffusion_model = "two/high_noise.safetensors",
@@ -623,13 +616,13 @@ static void an_original_repository_of_cogvideox_renders(void **state)
         shell("rm -rf sat && mkdir -p sat/transformer/1000 sat/vae && cp -rL '%s/text_encoder' sat/t5-v1_1-xxl && cp "
               "'%s/tokenizer/spiece.model' sat/t5-v1_1-xxl",
               dir, dir);
-        put_component(&now, dir, "transformer", &sg_cogvideox_dit_names, 0, "model.diffusion_model.");
+        put_component(&now, dir, "transformer", &cogvideox_dit_names, 0, "model.diffusion_model.");
         put(&now,
             i ? "model.diffusion_model.mixins.pos_embed.freqs_sin"
               : "model.diffusion_model.mixins.pos_embed.pos_embedding",
             two);
         write_out(&now, "sat/transformer/1000/mp_rank_00_model_states.safetensors");
-        put_component(&now, dir, "vae", &sg_cogvideox_vae_names, cogs[i].levels, "");
+        put_component(&now, dir, "vae", &cogvideox_vae_names, cogs[i].levels, "");
         put(&now, "loss.logvar", two);
         write_out(&now, "sat/vae/3d-vae.safetensors");
         write_own("sat", dir, cogs[i].own);
@@ -650,13 +643,13 @@ static void an_original_repository_of_cogvideox_renders(void **state)
 static void an_original_repository_and_one_file_of_mochi_render(void **state)
 {
     shell("mkdir -p mochi/google && cp -rL " MOCHI "/tokenizer mochi/google/t5-v1_1-xxl");
-    write_component("mochi/dit.safetensors", MOCHI, "transformer", &sg_mochi_dit_names, 0, "");
-    write_component("mochi/decoder.safetensors", MOCHI, "vae", &sg_mochi_vae_names, 0, "");
+    write_component("mochi/dit.safetensors", MOCHI, "transformer", &mochi_dit_names, 0, "");
+    write_component("mochi/decoder.safetensors", MOCHI, "vae", &mochi_vae_names, 0, "");
     write_component("mochi/t5xxl_fp16.safetensors", MOCHI, "text_encoder", NULL, 0, "");
     write_own("mochi", MOCHI, configs_of(MOCHI, (const char *const[]){"vae", NULL}));
     renders_as(MOCHI, "mochi", &(sg_model_parts){.text_encoder = "mochi/t5xxl_fp16.safetensors"});
-    put_component(&now, MOCHI, "transformer", &sg_mochi_dit_names, 0, "model.diffusion_model.");
-    put_component(&now, MOCHI, "vae", &sg_mochi_vae_names, 0, "vae.decoder.");
+    put_component(&now, MOCHI, "transformer", &mochi_dit_names, 0, "model.diffusion_model.");
+    put_component(&now, MOCHI, "vae", &mochi_vae_names, 0, "vae.decoder.");
     put_component(&now, MOCHI, "text_encoder", NULL, 0, "text_encoders.t5xxl.transformer.");
     write_out(&now, "mochi/all.safetensors");
     renders_as(MOCHI, "mochi/all.safetensors", NULL);
@@ -673,7 +666,7 @@ static void files_and_one_file_of_hunyuan_render(void **state)
     /* the original repository, with text encoders beside it */
     shell("mkdir -p hunyuan/transformers hunyuan/vae");
     write_component("hunyuan/transformers/mp_rank_00_model_states.safetensors", HUNYUAN, "transformer",
-                    &sg_hunyuan_dit_names, 0, "");
+                    &hunyuan_dit_names, 0, "");
     write_component("hunyuan/vae/pytorch_model.safetensors", HUNYUAN, "vae", NULL, 0, "vae.");
     write_component("hunyuan/llava_llama3.safetensors", HUNYUAN, "text_encoder", NULL, 0, "model.");
     write_component("hunyuan/clip_l.safetensors", HUNYUAN, "text_encoder_2", NULL, 0, "text_model.");
@@ -683,15 +676,15 @@ static void files_and_one_file_of_hunyuan_render(void **state)
     shell("mkdir hunyuan/all && cp -rL " HUNYUAN
           "/tokenizer hunyuan/all/llava-llama-3-8b-text-encoder-tokenizer && cp -rL " HUNYUAN
           "/tokenizer_2 hunyuan/all/clip-vit-large-patch14");
-    put_component(&now, HUNYUAN, "transformer", &sg_hunyuan_dit_names, 0, "model.diffusion_model.");
-    put_component(&now, HUNYUAN, "vae", &sg_ldm_vae_names, 4, "vae.");
+    put_component(&now, HUNYUAN, "transformer", &hunyuan_dit_names, 0, "model.diffusion_model.");
+    put_component(&now, HUNYUAN, "vae", &ldm_vae_names, 4, "vae.");
     put_component(&now, HUNYUAN, "text_encoder", NULL, 0, "text_encoders.llama.transformer.model.");
     put_component(&now, HUNYUAN, "text_encoder_2", NULL, 0, "text_encoders.clip_l.transformer.text_model.");
     write_out(&now, "hunyuan/all/all.safetensors");
     write_own("hunyuan/all", HUNYUAN, hunyuan_own());
     renders_as(HUNYUAN, "hunyuan/all/all.safetensors", NULL);
     /* the denoiser as ComfyUI saves it, today and before */
-    static const sg_name_map *const saved[] = {&sg_hunyuan_dit_saved_names, &sg_hunyuan_dit_saved_before_names};
+    static const sg_name_map *const saved[] = {&hunyuan_dit_saved_names, &hunyuan_dit_saved_before_names};
     sg_model_parts                  named = parts;
     named.vae = "hunyuan/vae/pytorch_model.safetensors";
     for (int i = 0; i < 2; i++) {
@@ -753,7 +746,7 @@ static void shapes_of_each_family_give_the_config(void **state)
         write_component("alone/part.safetensors", kinds[k0].dir, kinds[k0].component, kinds[k0].names, kinds[k0].span,
                         kinds[k0].prefix);
         assert_int_equal(sg_checkpoint_open(&c[0], kinds[k0].dir, &e), SG_OK);
-        if (sg_checkpoint_open_parts(&c[1], kinds[k0].dir, &parts, sg_file_parts, &e)) fail_msg("%s", e.text);
+        if (sg_checkpoint_open_parts(&c[1], kinds[k0].dir, &parts, sg_files_of, &e)) fail_msg("%s", e.text);
         for (int k = 0; k < 2; k++) assert_int_equal(sg_checkpoint_config(c[k], kinds[k0].component, &f[k], &e), SG_OK);
         for (const char *const *key = of[i].key; *key; key++)
             if (**key == '[')
@@ -825,7 +818,7 @@ static void published_sizes_of_cogvideox_are_told_apart(void **state)
         sg_config               *f[4] = {NULL, NULL, NULL, NULL};
         const double             none = 0;
         write_published(parts.diffusion_model, &of[i]);
-        if (sg_checkpoint_open_parts(&c, NULL, &parts, sg_file_parts, &e)) fail_msg("%s", e.text);
+        if (sg_checkpoint_open_parts(&c, NULL, &parts, sg_files_of, &e)) fail_msg("%s", e.text);
         for (int k = 0; k < 3; k++) assert_int_equal(sg_checkpoint_config(c, name[k], &f[k], &e), SG_OK);
         assert_int_equal(sg_checkpoint_index(c, &f[3], &e), SG_OK);
         assert_int_equal(sg_config_int(f[0], "num_attention_heads", 1, 1024, NULL), of[i].width / 64);
@@ -904,10 +897,10 @@ static void loras_go_by_either_names(void **state)
     static const struct {
         const char        *dir;
         const sg_name_map *names;
-    } of[] = {{I2V, &sg_wan_dit_names},         {COG, &sg_cogvideox_dit_names}, {MOCHI, &sg_mochi_dit_names},
-              {HUNYUAN, &sg_hunyuan_dit_names}, {FLUX, &sg_flux_dit_names},     {SD35, &sd3}};
+    } of[] = {{I2V, &wan_dit_names},         {COG, &cogvideox_dit_names}, {MOCHI, &mochi_dit_names},
+              {HUNYUAN, &hunyuan_dit_names}, {FLUX, &flux_dit_names},     {SD35, &sd3}};
     static film named;
-    sd3 = sg_sd3_dit_names;
+    sd3 = sd3_dit_names;
     sd3.span = 3;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         write_loras(of[i].dir, of[i].names, "named.safetensors", "joined.safetensors");
@@ -980,7 +973,7 @@ static sg_checkpoint *open_denoiser(const char *path, int count, const char *con
                                   .clip_g = strstr(path, "sd3") ? HUNYUAN "/text_encoder_2" : NULL};
     sg_error             e = {0};
     sg_checkpoint       *c = NULL;
-    if (sg_checkpoint_open_parts(&c, NULL, &parts, sg_file_parts, &e)) fail_msg("%s", e.text);
+    if (sg_checkpoint_open_parts(&c, NULL, &parts, sg_files_of, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < count; i++) assert_int_equal(sg_checkpoint_config(c, name[i], &f[i], &e), SG_OK);
     return c;
 }
@@ -1118,7 +1111,7 @@ static void what_goes_with_the_denoiser_is_asked_for(void **state)
                                   .clip_l = "alone/clip.safetensors",
                                   .clip_g = "alone/clip.safetensors",
                                   .clip_tokenizer = HUNYUAN "/tokenizer_2"};
-    if (sg_checkpoint_open_parts(&c, "alone/sd3.safetensors", &parts, sg_file_parts, &e)) fail_msg("%s", e.text);
+    if (sg_checkpoint_open_parts(&c, "alone/sd3.safetensors", &parts, sg_files_of, &e)) fail_msg("%s", e.text);
     assert_true(sg_checkpoint_has(c, "text_encoder_2"));
     assert_false(sg_checkpoint_has(c, "text_encoder_3"));
     assert_false(sg_checkpoint_has(c, "tokenizer_3"));
@@ -1166,8 +1159,8 @@ static void files_and_one_file_of_flux_render(void **state)
         shell("rm -rf files && mkdir -p files/google && cp -rL '%s/tokenizer_2' files/google/t5-v1_1-xxl && cp -rL "
               "'%s/tokenizer' files/clip-vit-large-patch14",
               dir, dir);
-        write_component("files/flux1.safetensors", dir, "transformer", &sg_flux_dit_names, 0, "");
-        write_component("files/ae.safetensors", dir, "vae", &sg_ldm_vae_names, of[i].levels, "");
+        write_component("files/flux1.safetensors", dir, "transformer", &flux_dit_names, 0, "");
+        write_component("files/ae.safetensors", dir, "vae", &ldm_vae_names, of[i].levels, "");
         write_component("files/clip_l.safetensors", dir, "text_encoder", NULL, 0, "");
         write_component("files/t5xxl_fp16.safetensors", dir, "text_encoder_2", NULL, 0, "");
         write_own("files", dir, configs_of(dir, flux_parts));
@@ -1176,15 +1169,15 @@ static void files_and_one_file_of_flux_render(void **state)
                                       .clip_l = "files/clip_l.safetensors"};
         renders_as(dir, "files/flux1.safetensors", &parts);
         /* all in one, as ComfyUI has it */
-        put_component(&now, dir, "transformer", i ? &sg_flux_dit_names : &sg_flux_dit_saved_names, 0,
+        put_component(&now, dir, "transformer", i ? &flux_dit_names : &flux_dit_saved_names, 0,
                       "model.diffusion_model.");
-        put_component(&now, dir, "vae", &sg_ldm_vae_names, of[i].levels, "vae.");
+        put_component(&now, dir, "vae", &ldm_vae_names, of[i].levels, "vae.");
         put_component(&now, dir, "text_encoder", NULL, 0, "text_encoders.clip_l.transformer.");
         put_component(&now, dir, "text_encoder_2", NULL, 0, "text_encoders.t5xxl.transformer.");
         write_out(&now, "files/all.safetensors");
         renders_as(dir, "files/all.safetensors", NULL);
         /* in place of a folder's, in Diffusers' names and in GGUF */
-        put_component(&now, dir, "transformer", &sg_flux_dit_names, 0, "");
+        put_component(&now, dir, "transformer", &flux_dit_names, 0, "");
         gguf_write("files/flux.gguf", &(gguf_key){.name = "general.architecture", .kind = 's', .text = "flux"}, 1,
                    now.all, now.count);
         take_out(&now);
@@ -1253,16 +1246,16 @@ static void files_and_one_file_of_sd35_render(void **state)
                                   .clip_tokenizer = SD35 "/tokenizer"};
     shell("mkdir -p sd35/google && cp -rL " SD35 "/tokenizer_3 sd35/google/t5-v1_1-xxl && cp -rL " SD35
           "/tokenizer sd35/clip-vit-large-patch14");
-    write_component("sd35/dit.safetensors", SD35, "transformer", &sg_sd3_dit_names, 3, "model.diffusion_model.");
-    write_component("sd35/vae.safetensors", SD35, "vae", &sg_ldm_vae_names, 4, "");
+    write_component("sd35/dit.safetensors", SD35, "transformer", &sd3_dit_names, 3, "model.diffusion_model.");
+    write_component("sd35/vae.safetensors", SD35, "vae", &ldm_vae_names, 4, "");
     write_component("sd35/clip_l.safetensors", SD35, "text_encoder", NULL, 0, "");
     write_component("sd35/clip_g.safetensors", SD35, "text_encoder_2", NULL, 0, "");
     write_component("sd35/t5xxl.safetensors", SD35, "text_encoder_3", NULL, 0, "");
     write_own("sd35", SD35, configs_of(SD35, sd35_parts));
     renders_as(SD35, "sd35/dit.safetensors", &parts);
     /* all in one, beside the tokenizers' folders */
-    put_component(&now, SD35, "transformer", &sg_sd3_dit_names, 3, "model.diffusion_model.");
-    put_component(&now, SD35, "vae", &sg_ldm_vae_names, 4, "first_stage_model.");
+    put_component(&now, SD35, "transformer", &sd3_dit_names, 3, "model.diffusion_model.");
+    put_component(&now, SD35, "vae", &ldm_vae_names, 4, "first_stage_model.");
     put_component(&now, SD35, "text_encoder", NULL, 0, "text_encoders.clip_l.transformer.");
     put_component(&now, SD35, "text_encoder_2", NULL, 0, "text_encoders.clip_g.transformer.");
     put_component(&now, SD35, "text_encoder_3", NULL, 0, "text_encoders.t5xxl.transformer.");
@@ -1272,14 +1265,14 @@ static void files_and_one_file_of_sd35_render(void **state)
     shell("mkdir -p repository/text_encoders && cp sd35/sparge-gen.json repository && cd sd35 && cp "
           "clip_l.safetensors "
           "clip_g.safetensors t5xxl.safetensors google clip-vit-large-patch14 -r ../repository/text_encoders");
-    put_component(&now, SD35, "transformer", &sg_sd3_dit_names, 3, "model.diffusion_model.");
-    put_component(&now, SD35, "vae", &sg_ldm_vae_names, 4, "first_stage_model.");
+    put_component(&now, SD35, "transformer", &sd3_dit_names, 3, "model.diffusion_model.");
+    put_component(&now, SD35, "vae", &ldm_vae_names, 4, "first_stage_model.");
     write_out(&now, "repository/sd3.5_medium.safetensors");
     renders_as(SD35, "repository", NULL);
     /* parts in place of a folder's, in Diffusers' names and in GGUF */
     write_component("sd35/named.safetensors", SD35, "transformer", NULL, 0, "");
     renders_as(SD35, SD35, &(sg_model_parts){.diffusion_model = "sd35/named.safetensors", .vae = parts.vae});
-    put_component(&now, SD35, "transformer", &sg_sd3_dit_names, 3, "");
+    put_component(&now, SD35, "transformer", &sd3_dit_names, 3, "");
     gguf_write("sd35/dit.gguf", &(gguf_key){.name = "general.architecture", .kind = 's', .text = "sd3"}, 1, now.all,
                now.count);
     take_out(&now);
@@ -1290,8 +1283,8 @@ static void files_and_one_file_of_sd35_render(void **state)
 static void one_file_without_t5_renders(void **state)
 {
     shell("mkdir -p sd3");
-    put_component(&now, SD3, "transformer", &sg_sd3_dit_names, 2, "model.diffusion_model.");
-    put_component(&now, SD3, "vae", &sg_ldm_vae_names, 4, "first_stage_model.");
+    put_component(&now, SD3, "transformer", &sd3_dit_names, 2, "model.diffusion_model.");
+    put_component(&now, SD3, "vae", &ldm_vae_names, 4, "first_stage_model.");
     put_component(&now, SD3, "text_encoder", NULL, 0, "text_encoders.clip_l.transformer.");
     put_component(&now, SD3, "text_encoder_2", NULL, 0, "text_encoders.clip_g.transformer.");
     write_out(&now, "sd3/all.safetensors");
@@ -1399,7 +1392,7 @@ static void free_keys(gguf_key key[KEYS])
 static void write_llama(const char *path, const gguf_key key[KEYS])
 {
     static const float factors[4] = {1, 1, 1, 1};
-    put_component(&now, HUNYUAN, "text_encoder", &sg_llama_gguf_names, 0, "");
+    put_component(&now, HUNYUAN, "text_encoder", &llama_gguf_names, 0, "");
     for (int i = 0; i < now.count; i++)
         if (strstr(now.name[i], ".attn_q.") || strstr(now.name[i], ".attn_k.")) put_in_pairs(&now, i, 8);
     put(&now, "rope_freqs.weight",
@@ -1511,16 +1504,16 @@ static void a_pad_token_takes_the_place_of_the_folders(void **state)
 static void what_is_missing_is_named_by_its_family(void **state)
 {
     shell("mkdir -p alone && rm -f alone/sparge-gen.json");
-    write_component("alone/i2v.safetensors", I2V, "transformer", &sg_wan_dit_names, 0, "");
-    write_component("alone/cog.safetensors", COG, "transformer", &sg_cogvideox_dit_names, 0, "");
-    write_component("alone/mochi.safetensors", MOCHI, "transformer", &sg_mochi_dit_names, 0, "");
+    write_component("alone/i2v.safetensors", I2V, "transformer", &wan_dit_names, 0, "");
+    write_component("alone/cog.safetensors", COG, "transformer", &cogvideox_dit_names, 0, "");
+    write_component("alone/mochi.safetensors", MOCHI, "transformer", &mochi_dit_names, 0, "");
     refused("alone/i2v.safetensors", NULL, SG_E_FILE,
             "--clip-vision (clip_vision_h.safetensors|--text-encoder (umt5_xxl_");
     refused("alone/cog.safetensors", NULL, SG_E_FILE,
             "--text-encoder (t5xxl_fp16.safetensors|--tokenizer (spiece.model|google/t5-v1_1-xxl/|"
             "--vae (cogvideox_vae_bf16.safetensors");
     refused("alone/mochi.safetensors", NULL, SG_E_FILE, "--vae (mochi_vae.safetensors");
-    write_component("alone/hunyuan.safetensors", HUNYUAN, "transformer", &sg_hunyuan_dit_names, 0, "");
+    write_component("alone/hunyuan.safetensors", HUNYUAN, "transformer", &hunyuan_dit_names, 0, "");
     refused("alone/hunyuan.safetensors", NULL, SG_E_FILE,
             "--text-encoder (llava_llama3_fp8_scaled|--tokenizer (llava-llama-3-8b-text-encoder-tokenizer/|"
             "--clip-l (clip_l.safetensors)|--clip-tokenizer (clip-vit-large-patch14/|"
@@ -1670,7 +1663,7 @@ static void parts_of_another_family_are_refused(void **state)
 {
     write_component("alone/clip.safetensors", I2V, "image_encoder", NULL, 0, "");
     write_component("alone/umt5.safetensors", I2V, "text_encoder", NULL, 0, "");
-    write_component("alone/wan_vae.safetensors", I2V, "vae", &sg_wan_vae_names, 3, "");
+    write_component("alone/wan_vae.safetensors", I2V, "vae", &wan_vae_names, 3, "");
     refused(I2V, &(sg_model_parts){.clip_vision = "alone/i2v.safetensors"}, SG_E_UNSUPPORTED,
             "image encoder of CLIP|denoiser of Wan");
     refused(I2V, &(sg_model_parts){.vae = "alone/clip.safetensors"}, SG_E_UNSUPPORTED,

@@ -1,0 +1,318 @@
+/* dit.c - see dit.h. */
+#include "dit.h"
+#include "op.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a model ---- */
+
+static void check_classes(const sg_class_rule *rule, sg_config *index)
+{
+    for (; rule && rule->component; rule++) {
+        const char *const name = sg_config_string_at(index, rule->component, 1), *const have = name ? name : "";
+        if (strcmp(have, rule->name) == 0 || (rule->other && strcmp(have, rule->other) == 0)) continue;
+        if (rule->optional && !*have) continue;
+        sg_config_fail(index, rule->component, "the class is \"%s\", but this program implements %s%s%s", have,
+                       rule->name, rule->other ? " and " : "", rule->other ? rule->other : "");
+    }
+}
+
+static void note_class(sg_component *p, sg_config *index)
+{
+    const char *const name = sg_config_string_at(index, p->name, 1);
+    snprintf(p->class_name, sizeof p->class_name, "%s", name ? name : "");
+}
+
+static sg_component *encoder_of(const sg_text_source *t) { return t->encoder.ops->component(t->encoder.of); }
+
+static void note_classes(const sg_components *c, sg_config *index)
+{
+    for (int k = 0; k < c->texts; k++) note_class(encoder_of(&c->text[k]), index);
+    for (int k = 0; k < c->addeds; k++) note_class(c->added[k].component, index);
+    for (int k = 0; k < c->denoisers; k++) note_class(c->denoiser[k].component, index);
+    note_class(c->vae.ops->component(c->vae.of), index);
+}
+
+/* Texts that are filled up need a token to fill them with. The tokenizer of "text_encoder_2" is "tokenizer_2". */
+static sg_status check_pads(const sg_components *c, const char *path, sg_error *e)
+{
+    static const char encoder[] = "text_encoder";
+    for (int k = 0; k < c->texts; k++) {
+        const sg_text_source *const t = &c->text[k];
+        if (!t->padded || t->encoder.ops->pad(t->encoder.of) >= 0) continue;
+        return sg_error_set(
+            e, SG_E_FORMAT,
+            "%s/tokenizer%s/tokenizer_config.json: pad_token: there is none, but texts are filled up with it", path,
+            encoder_of(t)->name + strlen(encoder));
+    }
+    return SG_OK;
+}
+
+static void complete_defaults(sg_components *c)
+{
+    sg_request *const r = &c->defaults;
+    if (!r->negative_prompt) r->negative_prompt = "";
+    if (r->cfg_scale_2 <= 0) r->cfg_scale_2 = -1;
+    r->flow_shift = c->sampler.flow_shift;
+    r->sampler = c->sampler.kind;
+}
+
+sg_status sg_model_open(void **model, const sg_family *f, const sg_checkpoint *from, sg_config *index, sg_dtype act,
+                        sg_error *e)
+{
+    const char *const path = sg_checkpoint_path(from);
+    *model = NULL;
+    check_classes(f->classes, index);
+    SG_TRY(sg_config_status(index));
+    sg_components *const c = *model = calloc(1, f->size);
+    if (!c) return sg_error_memory(e, path);
+    sg_status st = f->open(c, from, index, act, e);
+    if (!st) st = check_pads(c, path, e);
+    if (st) {
+        sg_model_close(model, f);
+        return st;
+    }
+    note_classes(c, index);
+    complete_defaults(c);
+    return SG_OK;
+}
+
+void sg_model_close(void **model, const sg_family *f)
+{
+    sg_components *const c = *model;
+    if (!c) return;
+    f->close(c);
+    if (c->vae.ops && c->vae.ops->close) c->vae.ops->close(c->vae.of);
+    for (int k = 0; k < SG_TEXTS_MAX; k++) sg_text_encoder_close(&c->text[k].encoder);
+    free(c);
+    *model = NULL;
+}
+
+sg_status sg_check_fit(const sg_fit *row, const char *path, sg_error *e)
+{
+    for (; row->where; row++)
+        if (row->number != row->wanted)
+            return sg_error_set(e, SG_E_FORMAT, "%s: %s is %lld, but %s is %lld", path, row->where,
+                                (long long)row->number, row->there, (long long)row->wanted);
+    return SG_OK;
+}
+
+int64_t sg_text_width(const sg_components *c, int k) { return c->text[k].encoder.ops->width(c->text[k].encoder.of); }
+int64_t sg_text_pooled(const sg_components *c, int k) { return c->text[k].encoder.ops->pooled(c->text[k].encoder.of); }
+
+sg_geometry sg_geometry_of(const sg_components *c, const sg_request *r)
+{
+    const sg_vae_info v = c->vae.info;
+    const int64_t     frames = (r->frames - 1) / v.scale_time + 1, grid = (frames - 1) / c->patch[0] + 1;
+    sg_geometry       g = {.latent = {v.z, grid * c->patch[0], r->height / v.scale_space, r->width / v.scale_space}};
+    g.pad = g.latent[1] - frames;
+    for (int k = 0; k < 3; k++) g.grid[k] = g.latent[k + 1] / c->patch[k];
+    for (int i = 0; i < SG_IMAGES; i++)
+        if (r->image[i].rgb || c->image[i] == SG_IMAGE_NEEDED) g.images = i + 1;
+    return g;
+}
+
+/* ---- a denoiser ---- */
+
+sg_status sg_dit_open(sg_dit *d, const sg_checkpoint *c, const char *name, const char *class_name, sg_dtype act,
+                      sg_error *e)
+{
+    return sg_component_open(&d->component, c, name, class_name, act, &d->config, e);
+}
+
+sg_status sg_dit_check(sg_dit *d, sg_error *e, const char *summary, ...)
+{
+    va_list ap;
+    va_start(ap, summary);
+    vsnprintf(d->component.summary, sizeof d->component.summary, summary, ap);
+    va_end(ap);
+    sg_config_close(&d->config);
+    return sg_bind_check(d->component.bind, e);
+}
+
+void sg_dit_close(sg_dit *d)
+{
+    sg_config_close(&d->config);
+    sg_component_close(&d->component);
+}
+
+void sg_components_add_dit(sg_components *c, sg_dit *d, const sg_name_map *names, int64_t layers)
+{
+    c->denoiser[c->denoisers++] = (sg_denoiser){.component = &d->component, .names = names, .layers = (int)layers};
+    memcpy(c->patch, d->patch, sizeof c->patch);
+}
+
+void sg_components_set_vae(sg_components *c, const sg_vae_ops *ops, void *of, sg_vae_info info)
+{
+    const int64_t *const p = c->patch;
+    c->vae = (sg_vae){.ops = ops, .of = of, .info = info};
+    /* both sides of a patch are powers of two in every known checkpoint */
+    c->size_multiple = info.scale_space * (int)(p[1] > p[2] ? p[1] : p[2]);
+}
+
+int64_t sg_dit_patch_size(const sg_dit *d, int64_t channels)
+{
+    return channels * d->patch[0] * d->patch[1] * d->patch[2];
+}
+
+void sg_dit_shape(const sg_dit *d, const sg_geometry *g, int64_t before, int64_t behind, sg_attention_shape *shape)
+{
+    shape->text_prefix = before;
+    shape->text_suffix = behind;
+    shape->n = before + g->grid[0] * g->grid[1] * g->grid[2] + behind;
+    shape->h = shape->hk = d->heads;
+    shape->d = d->head_dim;
+}
+
+/* ---- a render ---- */
+
+static void place_order(sg_dit_run *r, sg_stream *s)
+{
+    if (!r->self->ordered) return;
+    r->order = sg_new_keep(s, SG_I32, r->n);
+    r->inverse = sg_new_keep(s, SG_I32, r->n);
+    if (!s->memory->alloc) return; /* a plan has no data */
+    int32_t *const inverse = calloc((size_t)r->n, sizeof *inverse);
+    if (inverse) {
+        sg_order_invert(inverse, r->self->order, r->n);
+        sg_upload(s, r->order, r->self->order);
+        sg_upload(s, r->inverse, inverse);
+    } else {
+        sg_fail(s, SG_E_MEMORY, "no memory for the order of %lld tokens", (long long)r->n);
+    }
+    free(inverse);
+}
+
+void sg_dit_run_open(sg_dit_run *r, const sg_dit *d, sg_stream *s, const sg_geometry *g, const sg_self_attention *self)
+{
+    *r = (sg_dit_run){
+        .grid = {g->grid[0], g->grid[1], g->grid[2]}, .n = g->grid[0] * g->grid[1] * g->grid[2], .self = self};
+    place_order(r, s);
+    if (d->input != d->channels) r->input = sg_new_keep(s, SG_F32, d->input, g->latent[1], g->latent[2], g->latent[3]);
+}
+
+typedef struct rotary_axis {
+    int64_t       size;
+    const double *place;
+} rotary_axis;
+
+/* Tables [n, columns] of the tokens of the grid. */
+static void fill_rotary(const sg_dit_run *r, float *cosines, float *sines, int64_t columns, const rotary_axis axis[3],
+                        double theta)
+{
+    for (int64_t i = 0; i < r->n; i++) {
+        int64_t rest = r->self->order ? r->self->order[i] : i, column = (i + 1) * columns;
+        for (int k = 2; k >= 0; k--) { /* the last axis counts fastest */
+            const int64_t number = rest % r->grid[k];
+            const double  place = axis[k].place ? axis[k].place[number] : (double)number;
+            rest /= r->grid[k];
+            column -= axis[k].size / 2;
+            for (int64_t j = 0; j < axis[k].size / 2; j++) {
+                const double angle = place * pow(theta, -2.0 * (double)j / (double)axis[k].size);
+                cosines[column + j] = (float)cos(angle);
+                sines[column + j] = (float)sin(angle);
+            }
+        }
+    }
+}
+
+void sg_dit_run_rotary(sg_dit_run *r, sg_stream *s, const int64_t size[3], double theta, const double *const place[3])
+{
+    const int64_t columns = (size[0] + size[1] + size[2]) / 2, all = r->n * columns;
+    rotary_axis   axis[3];
+    for (int k = 0; k < 3; k++) axis[k] = (rotary_axis){size[k], place ? place[k] : NULL};
+    r->rotary = (sg_rotary){.cos = sg_new_keep(s, SG_F32, r->n, columns), .sin = sg_new_keep(s, SG_F32, r->n, columns)};
+    if (!s->memory->alloc) return; /* a plan needs no angles */
+    float *const table = calloc((size_t)(2 * all), sizeof *table);
+    if (table) {
+        fill_rotary(r, table, table + all, columns, axis, theta);
+        sg_upload(s, r->rotary.cos, table);
+        sg_upload(s, r->rotary.sin, table + all);
+    } else {
+        sg_fail(s, SG_E_MEMORY, "no memory for rotary tables of %lld tokens", (long long)r->n);
+    }
+    free(table);
+}
+
+void sg_dit_run_text(sg_dit_run *r, const sg_dit *d, sg_stream *s, int k, const float *states, int64_t len)
+{
+    r->text[k] = sg_new_keep(s, SG_F32, len, d->text_in.w.dim[0]);
+    const size_t    mark = s->scratch.used;
+    const sg_tensor given = sg_new(s, SG_F32, len, d->text_dim), x = sg_new(s, d->component.act, len, d->text_dim);
+    if (states) sg_upload(s, given, states);
+    sg_copy(s, .y = x, .x = given);
+    sg_linear(s, .y = r->text[k], .x = x, .w = d->text_in.w, .b = d->text_in.b);
+    s->scratch.used = mark;
+}
+
+void sg_dit_mean(float *mean, const float *states, int64_t len, int64_t dim)
+{
+    for (int64_t j = 0; j < dim; j++) {
+        double sum = 0;
+        for (int64_t i = 0; i < len; i++) sum += (double)states[i * dim + j];
+        mean[j] = len ? (float)(sum / (double)len) : 0;
+    }
+}
+
+/* ---- one forward ---- */
+
+sg_tensor sg_dit_time(sg_stream *s, sg_tensor t, const sg_linear_weights l[2], sg_tensor added, const char *tap)
+{
+    const int64_t   width = added.dim[1];
+    const sg_tensor y = sg_new(s, SG_F32, 1, width);
+    const size_t    mark = s->scratch.used;
+    const sg_tensor wave = sg_new(s, SG_F32, 1, l[0].w.dim[1]), time = sg_new(s, SG_F32, 1, width);
+    const sg_tensor temb = sg_new(s, SG_F32, 1, width);
+    sg_sinusoid(s, .y = wave, .t = t);
+    sg_mlp(s, time, wave, l, SG_ACT_SILU);
+    sg_add(s, .y = temb, .a = time, .b = added);
+    sg_tap(s, temb, "%s", tap);
+    sg_activate(s, .y = y, .x = temb, .act = SG_ACT_SILU);
+    s->scratch.used = mark;
+    return y;
+}
+
+void sg_dit_patch_embed(const sg_dit *d, const sg_dit_run *r, sg_stream *s, const sg_pass *p, sg_tensor x, bool add)
+{
+    const int64_t *const g = r->grid, *const size = d->patch, o = d->patch_in.w.dim[0],
+                         i = sg_dit_patch_size(d, d->input);
+    const size_t    mark = s->scratch.used;
+    const sg_tensor patches = sg_new(s, d->component.act, r->n, i);
+    if (r->input.rank) sg_copy(s, .y = sg_rows(r->input, 0, d->channels), .x = p->x);
+    sg_permute(s, .y = patches, .x = r->input.rank ? r->input : p->x, .rank = 7,
+               .dim = {d->input, g[0], size[0], g[1], size[1], g[2], size[2]}, .perm = {1, 3, 5, 0, 2, 4, 6});
+    sg_linear(s, .y = x, .x = sg_rows_of(s, patches, r->order), .w = sg_reshape(d->patch_in.w, o, i),
+              .b = d->patch_in.b, .add = add);
+    sg_tap(s, x, "dit.patch_embed");
+    s->scratch.used = mark;
+}
+
+void sg_dit_attend(const sg_dit *d, const sg_dit_run *r, sg_stream *s, const sg_pass *p, int i, sg_tensor o,
+                   const sg_tensor qkv[3])
+{
+    sg_self_attention_run(
+        r->self, s, p->first_layer + i, p->step, p->index, p->timestep,
+        &(sg_attend_args){.y = o, .q = qkv[0], .k = qkv[1], .v = qkv[2], .scale = 1.0f / sqrtf((float)d->head_dim)});
+}
+
+void sg_dit_project_out(const sg_dit *d, const sg_dit_run *r, sg_stream *s, const sg_pass *p, sg_tensor y)
+{
+    const int64_t *const g = r->grid, *const size = d->patch, c = d->channels;
+    const size_t mark = s->scratch.used;
+    sg_tensor    v = sg_new(s, SG_F32, r->n, sg_dit_patch_size(d, c));
+    sg_linear(s, .y = v, .x = y, .w = d->proj_out.w, .b = d->proj_out.b);
+    v = sg_rows_of(s, v, r->inverse);
+    sg_tap(s, v, "dit.proj_out");
+    if (d->channels_last)
+        sg_permute(s, .y = p->out, .x = v, .rank = 7, .dim = {g[0], g[1], g[2], size[0], size[1], size[2], c},
+                   .perm = {6, 0, 3, 1, 4, 2, 5});
+    else
+        sg_permute(s, .y = p->out, .x = v, .rank = 7, .dim = {g[0], g[1], g[2], c, size[0], size[1], size[2]},
+                   .perm = {3, 0, 4, 1, 5, 2, 6});
+    sg_count_non_finite(s, .y = sg_rows(p->non_finite, p->non_finite.dim[0] - 1, 1), .x = p->out);
+    s->scratch.used = mark;
+}
