@@ -94,6 +94,7 @@ struct sg_backend {
     size_t   total_bytes;    /* memory that a render may plan with, as found at open */
     size_t   host_bytes;     /* memory of the host that is free, as found at open */
     int      threads;        /* of the host, for what is done there */
+    unsigned features;       /* of the CPU of the host that the mask allows, for the same */
     char     device[160];    /* for people: "Intel ... , AVX-512, 2 threads" */
     char     passed[256];    /* for people: which NVIDIA card auto took this for, and why; or empty */
 };

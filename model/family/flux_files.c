@@ -65,7 +65,8 @@ static sg_status describe_dit(const sg_found_part *p)
                   SG_REAL("shift", dev ? 3 : 1), SG_BOOL("use_dynamic_shifting", dev), SG_REAL("base_shift", 0.5),
                   SG_REAL("max_shift", 1.15), SG_NUMBER("base_image_seq_len", 256),
                   SG_NUMBER("max_image_seq_len", 4096));
-    sg_config_set(p->made, "vae", SG_REAL("scaling_factor", 0.3611), SG_REAL("shift_factor", 0.1159));
+    sg_config_set(p->made, "vae", SG_REAL("scaling_factor", 0.3611), SG_REAL("shift_factor", 0.1159),
+                  SG_NUMBER("sample_size", 1024));
     sg_config_set(p->made, "model_index", SG_TEXT("_class_name", "FluxPipeline"));
     return SG_OK;
 }

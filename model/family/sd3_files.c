@@ -85,7 +85,8 @@ static sg_status describe_dit(const sg_found_part *p)
         SG_NUMBER("attention_head_dim", head), SG_TEXT(norm ? "qk_norm" : NULL, "rms_norm"),
         SG_NUMBERS("dual_attention_layers", dual, duals));
     sg_config_set(p->made, "scheduler", SG_TEXT("_class_name", "FlowMatchEulerDiscreteScheduler"), SG_REAL("shift", 3));
-    sg_config_set(p->made, "vae", SG_REAL("scaling_factor", 1.5305), SG_REAL("shift_factor", 0.0609));
+    sg_config_set(p->made, "vae", SG_REAL("scaling_factor", 1.5305), SG_REAL("shift_factor", 0.0609),
+                  SG_NUMBER("sample_size", 1024));
     sg_config_set(p->made, "model_index", SG_TEXT("_class_name", "StableDiffusion3Pipeline"));
     return SG_OK;
 }

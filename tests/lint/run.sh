@@ -30,6 +30,11 @@ hits=$(grep -nE 'include "(cpu|onednn|cuda)' $(for f in $below; do case $f in mo
     complain "a model includes a backend:
 $hits"
 
+# The CPU is asked in one place; others go by the backend's features, which --cpumask has reduced.
+hits=$(grep -nE '__builtin_cpu_|cpuid\.h' $(for f in $below; do case $f in kernels/cpu/*) ;; *) echo "$f" ;; esac; done)) &&
+    complain "a processor asked outside kernels/cpu:
+$hits"
+
 # Words of our own where the field has one: self-similar, non-finite, transposed or rotated, softmax, absmax or scale, rescale, visible.
 allowed=tests/lint/words_allowed
 own=$(sources '*.c' '*.h' '*.cc' '*.cu' '*.cuh' '*.py' '*.sh' '*.js' '*.cmake' '*CMakeLists.txt' | grep -v '^tests/lint/')

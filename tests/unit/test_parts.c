@@ -1089,6 +1089,53 @@ static void shapes_of_sd3_give_the_config(void **state)
     }
 }
 
+/* Its tiles have that many pixels a side; diffusers' own default is 32. */
+static void a_vae_of_pictures_has_the_published_size(void **state)
+{
+    static const char *const of[] = {"flux.safetensors", "sd3.safetensors"};
+    unlink("sparge-gen.json");
+    write_flux(of[0], 64, true, "scale");
+    write_sd3(of[1], &(sd3_sizes){1536, 24, 24, 13, true});
+    write_component("pictures.safetensors", SD35, "vae", &ldm_vae_names, 4, "");
+    for (int i = 0; i < 2; i++) {
+        const sg_model_parts parts = {.diffusion_model = of[i],
+                                      .vae = "pictures.safetensors",
+                                      .text_encoder = COG "/text_encoder",
+                                      .tokenizer = COG "/tokenizer",
+                                      .clip_l = HUNYUAN "/text_encoder_2",
+                                      .clip_tokenizer = HUNYUAN "/tokenizer_2",
+                                      .clip_g = i ? HUNYUAN "/text_encoder_2" : NULL};
+        sg_error             e = {0};
+        sg_checkpoint       *c = NULL;
+        sg_config           *f = NULL;
+        assert_done(sg_checkpoint_open_parts(&c, NULL, &parts, sg_files_of, &e), &e);
+        assert_done(sg_checkpoint_config(c, "vae", &f, &e), &e);
+        assert_int_equal(number(f, "sample_size"), 1024);
+        assert_true(real(f, "scaling_factor") == (i ? 1.5305 : 0.3611));
+        close_denoiser(c, 1, &f);
+    }
+}
+
+static void check_ratio(void *context)
+{
+    sg_config *f;
+    (void)context;
+    sg_checkpoint *const c = open_denoiser("hunyuan.safetensors", 1, (const char *const[]){"transformer"}, &f);
+    assert_true(real(f, "mlp_ratio") == 22 / 7.0);
+    close_denoiser(c, 1, &f);
+}
+
+/* Whatever the locale's decimal point is. */
+static void a_ratio_of_many_digits_is_whole(void **state)
+{
+    put_shape("context_embedder.token_refiner.refiner_blocks.0.attn.to_q.weight", 1, 1, 0, 0, 0);
+    put_shape("x_embedder.proj.bias", 1, 7, 0, 0, 0);
+    put_shape("transformer_blocks.0.ff.net.0.proj.bias", 1, 22, 0, 0, 0);
+    write_out(&now, "hunyuan.safetensors");
+    check_ratio(NULL);
+    if (!with_decimal_comma(check_ratio, NULL)) print_message("there is no such locale here\n");
+}
+
 /* ---- what is missing or does not fit ---- */
 
 static void what_goes_with_the_denoiser_is_asked_for(void **state)
@@ -1708,6 +1755,8 @@ int main(void)
         cmocka_unit_test(loras_go_by_either_names),
         cmocka_unit_test(shapes_of_flux_give_the_config),
         cmocka_unit_test(shapes_of_sd3_give_the_config),
+        cmocka_unit_test(a_vae_of_pictures_has_the_published_size),
+        cmocka_unit_test(a_ratio_of_many_digits_is_whole),
         cmocka_unit_test(what_goes_with_the_denoiser_is_asked_for),
         cmocka_unit_test(variants_are_refused_by_name),
         cmocka_unit_test(files_and_one_file_of_flux_render),

@@ -1,4 +1,5 @@
 /* test_patch.c - patches: against an oracle in double, bit for bit, and those that are refused. */
+#include "low_rank.h"
 #include "memory_source.h"
 
 static void refuse_load(sg_bind *b, sg_status code, const char *words)
@@ -245,6 +246,43 @@ static void numbers_of_patches_must_be_finite(void **state)
     }
 }
 
+/* Products and sums of F32 in one order, by whatever vectors. */
+static void every_processor_gives_the_same_bits(void **state)
+{
+    static const char *const levels[] = {"base", "avx2f32", "avx512", "all"};
+    static float             want[O * I], y[O * I];
+    const sg_tensor          up = numbers(up_data, SG_F32, O, RANK), down = numbers(down_data, SG_F32, RANK, I);
+    float *const             panels = malloc(sg_low_rank_panels(RANK, I) * sizeof *panels);
+    for (int i = 0; i < O * I; i++)
+        for (int r = 0; r < RANK; r++) {
+            volatile const float product = sg_load(&up, i / I * RANK + r) * sg_load(&down, r * I + i % I);
+            want[i] += product;
+        }
+    sg_low_rank_pack(panels, down_data, RANK, I);
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        sg_error e = {0};
+        unsigned features;
+        assert_done(sg_cpu_features_of(&features, sg_cpu_mask_of(levels[i]), &e), &e);
+        sg_low_rank(y, up_data, panels, RANK, I, 0, O * I, features, 2);
+        assert_memory_equal(y, want, sizeof y);
+        memset(y, 0, sizeof y);
+    }
+    free(panels);
+}
+
+/* So that --cpumask shows what a lesser machine does, patches go by the backend's features. */
+static void a_mask_is_for_all_that_the_host_does(void **state)
+{
+    static const char *const names[] = {"cpu", "ref"};
+    for (int i = 0; i < 2; i++) {
+        sg_error    e = {0};
+        sg_backend *b = NULL;
+        assert_done(sg_backend_open(&b, &(sg_backend_options){.name = names[i], .cpu_mask = SG_CPU_BASE}, &e), &e);
+        assert_int_equal(b->features, SG_CPU_BASE);
+        sg_backend_close(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -253,6 +291,8 @@ int main(void)
         cmocka_unit_test(order_and_rounding_of_patches_are_fixed),
         cmocka_unit_test(patches_that_do_not_fit_are_refused),
         cmocka_unit_test(numbers_of_patches_must_be_finite),
+        cmocka_unit_test(every_processor_gives_the_same_bits),
+        cmocka_unit_test(a_mask_is_for_all_that_the_host_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,7 +149,7 @@ static sg_status load_tensor(const sg_bind *b, const sg_bind_want *w, sg_stream 
     const bool host = b->backend->host_memory || stays(b, w, b->backend);
     const bool serves = !stays(b, w, b->backend) && in_place(w, b->backend);
     loading    l = {.bind = b, .binding = w};
-    sg_status  status = w->patches ? sg_bind_patched_open(&l.patched, b, w, b->backend->threads, e) : SG_OK;
+    sg_status  status = w->patches ? sg_bind_patched_open(&l.patched, b, w, e) : SG_OK;
     if (status == SG_OK)
         status = host ? make(&l, serves ? NULL : to, 0, (size_t)sg_count(*w->tensor), e) : send(&l, s, to, own, e);
     sg_bind_patched_close(&l.patched);

@@ -191,15 +191,18 @@ static sg_status open_factor(struct sg_bind_factor *f, const sg_bind_patched *p,
     if (!from->down) return take(&f->small, p, patch, from->up, e);
     const size_t n = (size_t)(f->of.rows * f->of.row);
     if (!(f->small = malloc(n * sizeof *f->small))) return no_memory(p, e);
-    sg_low_rank(f->small, f->up, f->down, f->r, (size_t)f->of.row, 0, n, p->threads);
+    sg_low_rank(f->small, f->up, f->down, f->r, (size_t)f->of.row, 0, n, p->features, p->threads);
     return SG_OK;
 }
 
-sg_status sg_bind_patched_open(sg_bind_patched *p, const sg_bind *b, const sg_bind_want *w, int threads, sg_error *e)
+sg_status sg_bind_patched_open(sg_bind_patched *p, const sg_bind *b, const sg_bind_want *w, sg_error *e)
 {
     const size_t n = (size_t)sg_count(*w->tensor);
-    *p = (sg_bind_patched){
-        .bind = b, .binding = w, .threads = threads > 0 ? threads : 1, .piece = n < PIECE ? n : PIECE};
+    *p = (sg_bind_patched){.bind = b,
+                           .binding = w,
+                           .threads = b->backend->threads > 0 ? b->backend->threads : 1,
+                           .features = b->backend->features,
+                           .piece = n < PIECE ? n : PIECE};
     p->factor = calloc(2 * (size_t)w->patches, sizeof *p->factor);
     p->sum = malloc(3 * p->piece * sizeof *p->sum);
     if (!p->factor || !p->sum) return no_memory(p, e);
@@ -244,15 +247,16 @@ static void spread(float *y, const float *row, const struct sg_bind_factor *f, b
 }
 
 /* y[count] = what the factor is at elements i to i + count of D. False: a NaN or an infinity. */
-static bool factor_at(float *y, const struct sg_bind_factor *f, bool second, size_t i, size_t count, int threads)
+static bool factor_at(float *y, const sg_bind_patched *p, const struct sg_bind_factor *f, bool second, size_t i,
+                      size_t count)
 {
     const size_t width = (size_t)f->d.row, first = i / width, last = (i + count - 1) / width;
-    if (f->whole) return sg_convert_from(y, SG_F32, f->whole, i, count, threads);
+    if (f->whole) return sg_convert_from(y, SG_F32, f->whole, i, count, p->threads);
     if (!f->small) {
-        sg_low_rank(y, f->up, f->down, f->r, width, i, count, threads);
+        sg_low_rank(y, f->up, f->down, f->r, width, i, count, p->features, p->threads);
         return true;
     }
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel for schedule(static) num_threads(p->threads)
     for (size_t row = first; row <= last; row++) {
         const size_t from = row == first ? i % width : 0, to = row == last ? (i + count - 1) % width + 1 : width;
         const size_t own = second ? row % (size_t)f->of.rows : row / (size_t)(f->d.rows / f->of.rows);
@@ -267,8 +271,8 @@ static bool add(const sg_bind_patched *p, const struct sg_bind_factor *f, float 
 {
     float *const term = p->sum + p->piece, *const times = term + p->piece;
     const bool two = f[1].d.rows > 0;
-    if (!factor_at(term, &f[0], false, i, count, p->threads)) return false;
-    if (two && !factor_at(times, &f[1], true, i, count, p->threads)) return false;
+    if (!factor_at(term, p, &f[0], false, i, count)) return false;
+    if (two && !factor_at(times, p, &f[1], true, i, count)) return false;
 #pragma omp parallel for schedule(static) num_threads(p->threads)
     for (size_t k = 0; k < count; k++) {
         if (two) term[k] *= times[k];

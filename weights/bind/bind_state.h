@@ -83,10 +83,11 @@ typedef struct sg_bind_patched {
     size_t                 piece;  /* elements at a time */
     float                 *sum;    /* [piece]; then the terms of a sum, and what they are multiplied with */
     int                    threads;
+    unsigned               features; /* of the CPU that may be used */
 } sg_bind_patched;
 
-/* Opens the patches of w. Close them after a failure, too. */
-sg_status sg_bind_patched_open(sg_bind_patched *p, const sg_bind *b, const sg_bind_want *w, int threads, sg_error *e);
+/* Opens the patches of w, for what is done on the host of b's backend. Close them after a failure, too. */
+sg_status sg_bind_patched_open(sg_bind_patched *p, const sg_bind *b, const sg_bind_want *w, sg_error *e);
 void      sg_bind_patched_close(sg_bind_patched *p);
 
 /* Sets y[count] to elements i to i + count of the tensor with its patches, as it is wanted. *in_file says that the

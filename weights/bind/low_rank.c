@@ -2,6 +2,7 @@
  * two instructions (-ffp-contract=off), so that all of the three variants give the same bits. Measured on a Xeon (Emerald
  * Rapids) at rank 64, GFLOP/s a core: SSE2 34, AVX2 55, AVX-512 66. */
 #include "low_rank.h"
+#include "backend.h"
 
 #include <string.h>
 
@@ -33,9 +34,9 @@ TILE(tile_sse2, "sse2", 4)
 TILE(tile_avx2, "avx2", 8)
 TILE(tile_avx512, "avx512f", 16)
 
-static tile_fn *tile_of_processor(void)
+static tile_fn *tile_of(unsigned features)
 {
-    return __builtin_cpu_supports("avx512f") ? tile_avx512 : __builtin_cpu_supports("avx2") ? tile_avx2 : tile_sse2;
+    return features & SG_CPU_AVX512 ? tile_avx512 : features & SG_CPU_AVX2 ? tile_avx2 : tile_sse2;
 }
 
 static size_t panels_of(size_t width) { return (width + PANEL - 1) / PANEL; }
@@ -62,9 +63,9 @@ static void put(float *y, float t[ROWS][PANEL], size_t row, size_t p, size_t wid
 }
 
 void sg_low_rank(float *y, const float *up, const float *panels, size_t r, size_t width, size_t i, size_t count,
-                 int threads)
+                 unsigned features, int threads)
 {
-    tile_fn *const tile = tile_of_processor();
+    tile_fn *const tile = tile_of(features);
     if (!count) return;
     const size_t first = i / width, last = (i + count - 1) / width, groups = (last - first) / ROWS + 1;
     const size_t panel_count = panels_of(width);

@@ -14,8 +14,8 @@ size_t sg_low_rank_panels(size_t r, size_t width);
 void sg_low_rank_pack(float *panels, const float *down, size_t r, size_t width);
 
 /* Sets y[count] to elements i to i + count of up [rows, r] down [r, width]. Each is the sum over r from 0 on, and
- * products and sums are rounded to F32 on every processor. */
+ * products and sums are rounded to F32 whatever the features, of SG_CPU_AVX2 and its like, that it may use. */
 void sg_low_rank(float *y, const float *up, const float *panels, size_t r, size_t width, size_t i, size_t count,
-                 int threads);
+                 unsigned features, int threads);
 
 #endif
