@@ -1,63 +1,160 @@
-/* tensor_source.c - see tensor_source.h: what all formats share, finding a tensor by its name. */
+/* tensor_source.c - see tensor_source.h: what a source holds, whatever its format. */
 #include "tensor_source.h"
+#include "base/array.h"
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/path.h"
 #include "base/text.h"
+#include "base/utf8.h"
+#include "source_state.h"
 
 #include <stdlib.h>
 
-struct sg_source {
-    const sg_source_ops *ops;
-    void                *of;
-    size_t               count;
-    size_t              *by_name; /* [count] numbers of tensors, sorted by their names */
-};
+/* ---- filling ---- */
+
+sg_status sg_source_new(sg_source **out, const char *path, sg_error *e)
+{
+    sg_source *const s = *out = calloc(1, sizeof *s);
+    if (s && (s->path = strdup(path))) return SG_OK;
+    sg_source_close(out);
+    return sg_error_memory(e, path);
+}
+
+void sg_source_close(sg_source **s)
+{
+    if (!*s) return;
+    for (size_t i = 0; i < (*s)->owned; i++) free((*s)->own[i]);
+    for (size_t i = 0; i < (*s)->maps; i++) sg_map_close(&(*s)->map[i]);
+    free((*s)->own);
+    free((*s)->map);
+    free((*s)->tensor);
+    free((*s)->key);
+    free((*s)->by_name);
+    free((*s)->path);
+    free(*s);
+    *s = NULL;
+}
+
+sg_status sg_source_map(sg_source *s, sg_map *out, const char *path, sg_error *e)
+{
+    *out = (sg_map){0};
+    if (!sg_array_reserve(s->map, s->map_room, s->maps + 1)) return sg_error_memory(e, path);
+    SG_TRY(sg_map_open(out, path, e));
+    s->map[s->maps++] = *out;
+    return SG_OK;
+}
+
+void *sg_source_keep(sg_source *s, const void *bytes, size_t n)
+{
+    char *const own = malloc(n + 1);
+    if (!own || !sg_array_push(s->own, s->owned, s->own_room, own)) {
+        free(own);
+        return NULL;
+    }
+    if (bytes) memcpy(own, bytes, n);
+    own[n] = '\0';
+    return own;
+}
+
+sg_status sg_source_add(sg_source *s, sg_source_tensor t, const char *name, size_t len, sg_error *e)
+{
+    t.name = sg_source_keep(s, name, len);
+    if (!t.file) t.file = sg_path_name(s->path);
+    return t.name && sg_array_push(s->tensor, s->count, s->room, t) ? SG_OK : sg_error_memory(e, s->path);
+}
+
+sg_status sg_source_add_fit(sg_source *s, sg_source_tensor t, const char *name, size_t len, sg_error *e)
+{
+    size_t bad;
+    if (s->count == SG_TENSORS_MAX)
+        return sg_error_set(e, SG_E_FORMAT, "%s: more than %d tensors", s->path, SG_TENSORS_MAX);
+    if (len == 0 || len > SG_TENSOR_NAME_MAX || memchr(name, 0, len) || !sg_utf8_check(name, len, &bad))
+        return sg_error_set(e, SG_E_FORMAT, "%s: the name of tensor %zu should be 1 to %d bytes of UTF-8", s->path,
+                            s->count, SG_TENSOR_NAME_MAX);
+    return sg_source_add(s, t, name, len, e);
+}
+
+sg_status sg_source_add_key(sg_source *s, sg_source_key k, sg_error *e)
+{
+    k.name = sg_source_keep(s, k.name, strlen(k.name));
+    const bool text = k.text != NULL;
+    if (text) k.text = sg_source_keep(s, k.text, strlen(k.text));
+    return k.name && (!text || k.text) && sg_array_push(s->key, s->keys, s->key_room, k) ? SG_OK
+                                                                                         : sg_error_memory(e, s->path);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const sg_source_key *)a)->name, ((const sg_source_key *)b)->name);
+}
+
+void sg_source_sort_keys(sg_source *s)
+{
+    if (s->keys) qsort(s->key, s->keys, sizeof *s->key, by_key);
+}
+
+const sg_source_key *sg_source_key_of(const sg_source *s, const char *name)
+{
+    const sg_source_key wanted = {.name = name};
+    return s->keys ? bsearch(&wanted, s->key, s->keys, sizeof *s->key, by_key) : NULL;
+}
 
 static int by_name(const void *a, const void *b, void *source)
 {
-    const sg_source *const s = source;
-    return strcmp(sg_source_at(s, *(const size_t *)a)->name, sg_source_at(s, *(const size_t *)b)->name);
+    const sg_source_tensor *const t = ((const sg_source *)source)->tensor;
+    return strcmp(t[*(const size_t *)a].name, t[*(const size_t *)b].name);
 }
 
-static sg_status sort_names(sg_source *s, sg_error *e)
+sg_status sg_source_sort(sg_source *s, sg_error *e)
 {
     s->by_name = malloc((s->count ? s->count : 1) * sizeof *s->by_name);
-    if (!s->by_name) return sg_error_memory(e, sg_source_path(s));
+    if (!s->by_name) return sg_error_memory(e, s->path);
     for (size_t i = 0; i < s->count; i++) s->by_name[i] = i;
     qsort_r(s->by_name, s->count, sizeof *s->by_name, by_name, s);
     for (size_t i = 1; i < s->count; i++) {
         const sg_source_tensor *const a = sg_source_at(s, s->by_name[i - 1]), *const b = sg_source_at(s, s->by_name[i]);
         if (strcmp(a->name, b->name) != 0) continue;
         if (a->file == b->file)
-            return sg_error_set(e, SG_E_FORMAT, "%s: tensor \"%s\" stands twice", sg_source_path(s), sg_show(a->name));
-        return sg_error_set(e, SG_E_FORMAT, "%s: tensor \"%s\" is both in %s and in %s", sg_source_path(s),
-                            sg_show(a->name), a->file, b->file);
+            return sg_error_set(e, SG_E_FORMAT, "%s: tensor \"%s\" stands twice", s->path, sg_show(a->name));
+        return sg_error_set(e, SG_E_FORMAT, "%s: tensor \"%s\" is both in %s and in %s", s->path, sg_show(a->name),
+                            a->file, b->file);
     }
     return SG_OK;
 }
 
-sg_status sg_source_new(sg_source **out, const sg_source_ops *ops, void *of, sg_error *e)
+static const sg_source_type types[] = {
+    {"F32", SG_F32, 1, 4},
+    {"F16", SG_F16, 1, 2},
+    {"BF16", SG_BF16, 1, 2},
+    {"I32", SG_I32, 1, 4},
+    {"U8", SG_U8, 1, 1},
+    {"F64", SG_DTYPES, 1, 8},
+    {"C64", SG_DTYPES, 1, 8},
+    {"I64", SG_DTYPES, 1, 8},
+    {"U64", SG_DTYPES, 1, 8},
+    {"U32", SG_DTYPES, 1, 4},
+    {"I16", SG_DTYPES, 1, 2},
+    {"U16", SG_DTYPES, 1, 2},
+    {"I8", SG_DTYPES, 1, 1},
+    {"BOOL", SG_U8, 1, 1},
+    {"F8_E4M3", SG_DTYPES, 1, 1},
+    {"F8_E5M2", SG_DTYPES, 1, 1},
+    {"F8_E8M0", SG_DTYPES, 1, 1},
+    {"F8_E4M3FNUZ", SG_DTYPES, 1, 1},
+    {"F8_E5M2FNUZ", SG_DTYPES, 1, 1},
+    {"F6_E2M3", SG_DTYPES, 4, 3},
+    {"F6_E3M2", SG_DTYPES, 4, 3},
+    {"F4", SG_DTYPES, 2, 1},
+};
+
+const sg_source_type *sg_element_type(const char *name)
 {
-    sg_source *const s = *out = calloc(1, sizeof *s);
-    if (!s) {
-        const sg_status status = sg_error_memory(e, ops->path(of));
-        ops->close(of);
-        return status;
-    }
-    *s = (sg_source){.ops = ops, .of = of, .count = ops->count(of)};
-    const sg_status status = sort_names(s, e);
-    if (status != SG_OK) sg_source_close(out);
-    return status;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].name, name) == 0) return &types[i];
+    return NULL;
 }
 
-void sg_source_close(sg_source **s)
-{
-    if (!*s) return;
-    (*s)->ops->close((*s)->of);
-    free((*s)->by_name);
-    free(*s);
-    *s = NULL;
-}
+/* ---- asking ---- */
 
 int64_t sg_source_index(const sg_source *s, const char *name)
 {
@@ -92,12 +189,38 @@ sg_tensor sg_source_find(const sg_source *s, const char *name)
 }
 
 size_t                  sg_source_count(const sg_source *s) { return s->count; }
-const sg_source_tensor *sg_source_at(const sg_source *s, size_t i) { return s->ops->tensor(s->of, i); }
+const sg_source_tensor *sg_source_at(const sg_source *s, size_t i) { return &s->tensor[i]; }
+const char             *sg_source_path(const sg_source *s) { return s->path; }
+int                     sg_source_files(const sg_source *s) { return (int)s->maps; }
 
-const char *sg_source_metadata(const sg_source *s, const char *key) { return s->ops->metadata(s->of, key); }
-bool        sg_source_metadata_list(const sg_source *s, const char *key, sg_source_list *out)
+uint64_t sg_source_bytes(const sg_source *s)
 {
-    return s->ops->list && s->ops->list(s->of, key, out);
+    uint64_t n = 0;
+    for (size_t i = 0; i < s->maps; i++) n += s->map[i].size;
+    return n;
+}
+
+/* Bytes that were copied out of a map are none of its pages. */
+void sg_source_drop(const sg_source *s, const void *data, size_t bytes)
+{
+    const uintptr_t at = (uintptr_t)data;
+    for (size_t i = 0; i < s->maps; i++)
+        if (at >= (uintptr_t)s->map[i].data && at - (uintptr_t)s->map[i].data < s->map[i].size)
+            sg_map_drop(data, bytes);
+}
+
+const char *sg_source_metadata(const sg_source *s, const char *key)
+{
+    const sg_source_key *const k = sg_source_key_of(s, key);
+    return k ? k->text : NULL;
+}
+
+bool sg_source_metadata_list(const sg_source *s, const char *key, sg_source_list *out)
+{
+    const sg_source_key *const k = sg_source_key_of(s, key);
+    if (!k || !k->value.kind) return false;
+    *out = k->value;
+    return true;
 }
 
 double sg_source_number(const sg_source_list *l, uint64_t i)
@@ -121,15 +244,6 @@ const char *sg_source_next_text(sg_source_list *l, size_t *length)
     l->data = text + *length;
     l->count--;
     return (const char *)text;
-}
-
-const char *sg_source_path(const sg_source *s) { return s->ops->path(s->of); }
-int         sg_source_files(const sg_source *s) { return s->ops->files(s->of); }
-uint64_t    sg_source_bytes(const sg_source *s) { return s->ops->bytes(s->of); }
-
-void sg_source_drop(const sg_source *s, const void *data, size_t bytes)
-{
-    if (s->ops->drop) s->ops->drop(s->of, data, bytes);
 }
 
 /* ---- which weights ---- */

@@ -1,5 +1,6 @@
-/* tensor_source.h - named tensors as a file has them, mapped read-only and never copied, whatever the format. A format is
- * one table of functions: safetensors, as one file or in shards, GGUF, and what torch.save writes. */
+/* tensor_source.h - named tensors as a file has them, mapped read-only and never copied, whatever the format:
+ * safetensors, as one file or in shards, GGUF, and what torch.save writes. Tensors have numbers from 0 on, in the order
+ * of the files. What is returned lives as long as the source. */
 #ifndef SG_TENSOR_SOURCE_H
 #define SG_TENSOR_SOURCE_H
 
@@ -38,22 +39,6 @@ typedef struct sg_source_list {
     const uint8_t *data;
 } sg_source_list;
 
-/* Describes a format. Tensors have numbers from 0 on, in the order of the files. What is returned lives as long as the
- * source. */
-typedef struct sg_source_ops {
-    size_t (*count)(const void *of);
-    const sg_source_tensor *(*tensor)(const void *of, size_t i);
-    const char *(*metadata)(const void *of, const char *key);           /* a text, or NULL */
-    bool (*list)(const void *of, const char *key, sg_source_list *out); /* NULL: the format has texts only */
-    const char *(*path)(const void *of);                                /* for messages: the file or the index */
-    int (*files)(const void *of);
-    uint64_t (*bytes)(const void *of); /* of all files */
-    /* drop says that these bytes have been read and are not needed for now; they come back by themselves if they are.
-     * It is NULL where nothing is to be gained. */
-    void (*drop)(const void *of, const void *data, size_t bytes);
-    void (*close)(void *of);
-} sg_source_ops;
-
 typedef struct sg_source sg_source;
 
 /* Opens the file at path, whose first bytes tell its format, or the shards that it names if it is an index: its name then
@@ -67,10 +52,7 @@ sg_status sg_source_open(sg_source **out, const char *path, sg_error *e) SG_MUST
  * that begin with "diffusion_", as diffusers does, and the single file for others, as transformers does. */
 sg_status sg_source_open_stem(sg_source **out, const char *dir, const char *stem, sg_error *e) SG_MUST_USE;
 
-/* Makes a source of that format. `of` is the source's from here on, and closed after a failure too. Returns SG_E_FORMAT
- * if two tensors have one name. */
-sg_status sg_source_new(sg_source **out, const sg_source_ops *ops, void *of, sg_error *e) SG_MUST_USE;
-void      sg_source_close(sg_source **s);
+void sg_source_close(sg_source **s);
 
 /* Returns the tensor of that name, its data in the map. It is absent (rank 0) when there is none, or one of a type that
  * sg_dtype lacks. A scalar has shape [1]. Data may be misaligned to their element where the file has them so. */
@@ -90,10 +72,12 @@ double sg_source_number(const sg_source_list *l, uint64_t i); /* of a list that 
 /* Returns the first text of a list, which leaves the list. The list must not be empty. */
 const char *sg_source_next_text(sg_source_list *l, size_t *length);
 
-const char *sg_source_path(const sg_source *s);
+const char *sg_source_path(const sg_source *s); /* for messages: of the file or the index */
 int         sg_source_files(const sg_source *s);
-uint64_t    sg_source_bytes(const sg_source *s);
-void        sg_source_drop(const sg_source *s, const void *data, size_t bytes);
+uint64_t    sg_source_bytes(const sg_source *s); /* of all files */
+
+/* Says that these bytes have been read and are not needed for now; they come back by themselves if they are. */
+void sg_source_drop(const sg_source *s, const void *data, size_t bytes);
 
 /* Tells weights apart, by names, shapes and first numbers of the tensors, in whatever order and files they are; F32 and
  * the BF16 of it are the same. Reads one page of each tensor. start is SG_HASH, or another for another part of a

@@ -4,6 +4,7 @@
 
 #include "bind.h"
 #include "host_memory.h"
+#include "source_state.h"
 #include "unit.h"
 
 /* ---- two devices: one computes in the host's memory, the other does not ---- */
@@ -18,34 +19,7 @@ enum { TENSORS_MAX = 16 };
 typedef struct arrays {
     sg_source_tensor tensor[TENSORS_MAX];
     size_t           count;
-    int              closed;
 } arrays;
-
-static size_t                  arrays_count(const void *of) { return ((const arrays *)of)->count; }
-static const sg_source_tensor *arrays_tensor(const void *of, size_t i) { return &((const arrays *)of)->tensor[i]; }
-static inline const char      *arrays_path(const void *of) { return of ? "arrays" : NULL; }
-static int                     arrays_files(const void *of) { return of != NULL; }
-static void                    arrays_close(void *of) { ((arrays *)of)->closed++; }
-
-static const char *arrays_metadata(const void *of, const char *key)
-{
-    return of && strcmp(key, "format") == 0 ? "arrays" : NULL;
-}
-
-static inline uint64_t arrays_bytes(const void *of)
-{
-    uint64_t n = 0;
-    for (size_t i = 0; i < arrays_count(of); i++) n += arrays_tensor(of, i)->bytes;
-    return n;
-}
-
-static const sg_source_ops arrays_ops = {.count = arrays_count,
-                                         .tensor = arrays_tensor,
-                                         .metadata = arrays_metadata,
-                                         .path = arrays_path,
-                                         .files = arrays_files,
-                                         .bytes = arrays_bytes,
-                                         .close = arrays_close};
 
 static const sg_source_type types[SG_DTYPES] = {[SG_F32] = {"F32", SG_F32, 1, 4},
                                                 [SG_F16] = {"F16", SG_F16, 1, 2},
@@ -70,11 +44,20 @@ static inline void add(arrays *a, const char *name, sg_tensor t)
     a->tensor[a->count++] = in_file(name, t);
 }
 
-static inline sg_source *open_arrays(arrays *a)
+static inline sg_status put_arrays(sg_source **s, const arrays *a, sg_error *e)
+{
+    SG_TRY(sg_source_new(s, "arrays", e));
+    for (size_t i = 0; i < a->count; i++)
+        SG_TRY(sg_source_add(*s, a->tensor[i], a->tensor[i].name, strlen(a->tensor[i].name), e));
+    SG_TRY(sg_source_add_key(*s, (sg_source_key){.name = "format", .text = "arrays"}, e));
+    return sg_source_sort(*s, e);
+}
+
+static inline sg_source *open_arrays(const arrays *a)
 {
     sg_error   e = {0};
     sg_source *s = NULL;
-    if (sg_source_new(&s, &arrays_ops, a, &e)) fail_msg("%s", e.text);
+    if (put_arrays(&s, a, &e)) fail_msg("%s", e.text);
     return s;
 }
 

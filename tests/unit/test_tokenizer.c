@@ -551,29 +551,6 @@ typedef struct keys {
     size_t      used;
 } keys;
 
-static size_t      no_tensors(const void *of) { return of ? 0 : 1; }
-static const char *keys_path(const void *of) { return of ? "m.gguf" : NULL; }
-static void        keys_close(void *of) { (void)of; }
-
-static const char *keys_text(const void *of, const char *key)
-{
-    return strcmp(key, "tokenizer.ggml.model") == 0 ? ((const keys *)of)->model : NULL;
-}
-
-static bool keys_list(const void *of, const char *name, sg_source_list *out)
-{
-    const keys *const k = of;
-    for (size_t i = 0; i < k->count; i++)
-        if (strcmp(k->key[i].name, name) == 0) {
-            *out = k->key[i].value;
-            return true;
-        }
-    return false;
-}
-
-static const sg_source_ops keys_ops = {
-    .count = no_tensors, .metadata = keys_text, .list = keys_list, .path = keys_path, .close = keys_close};
-
 static sg_source_list *put_key(keys *k, const char *name, char kind, int bytes, uint64_t count, const void *data,
                                size_t size)
 {
@@ -621,7 +598,14 @@ static void make_keys(keys *k)
 static sg_source *open_keys(keys *k)
 {
     sg_source *s = NULL;
-    assert_int_equal(sg_source_new(&s, &keys_ops, k, NULL), SG_OK);
+    assert_int_equal(sg_source_new(&s, "m.gguf", NULL), SG_OK);
+    for (size_t i = 0; i < k->count; i++)
+        assert_int_equal(sg_source_add_key(s, (sg_source_key){.name = k->key[i].name, .value = k->key[i].value}, NULL),
+                         SG_OK);
+    if (k->model)
+        assert_int_equal(sg_source_add_key(s, (sg_source_key){.name = "tokenizer.ggml.model", .text = k->model}, NULL),
+                         SG_OK);
+    sg_source_sort_keys(s);
     return s;
 }
 

@@ -1,9 +1,9 @@
-/* gguf.c - see gguf.h. Wider than ggml's own reader: names of 127 bytes and 5 dimensions, which Wan's files have. */
-#include "gguf.h"
+/* gguf.c - GGUF, as source_state.h has it. Wider than ggml's own reader: names of 127 bytes and 5 dimensions, which Wan's files have. */
 #include "base/array.h"
 #include "base/bytes.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "source_state.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -62,21 +62,9 @@ static const sg_source_type types[] = {[0] = {"F32", SG_F32, 1, 4},
 enum { TYPES = sizeof types / sizeof *types };
 static const sg_source_type unknown = {"of a type that is not known", SG_DTYPES, 1, 0};
 
-typedef struct key {
-    char          *name;
-    char          *text; /* of a single text, a copy; NULL: it is something else */
-    bool           array;
-    sg_source_list value;
-} key;
-
-typedef struct gguf {
-    sg_one_file file;
-    key        *key; /* sorted by name once all are read */
-    size_t      keys, room;
-} gguf;
-
 /* What is still to be read, and the place of messages. */
 typedef struct header {
+    const sg_map  *map;
     const uint8_t *at, *end;
     const char    *path;
     const char    *what; /* "key", "tensor" */
@@ -139,7 +127,8 @@ static sg_status take_elements(header *h, uint64_t type, sg_source_list *v)
     return SG_OK;
 }
 
-static sg_status take_value(header *h, key *k)
+/* Copies of texts are s's. */
+static sg_status take_value(header *h, sg_source *s, sg_source_key *k)
 {
     uint64_t type = 0;
     SG_TRY(take(h, "type", 4, &type));
@@ -153,54 +142,41 @@ static sg_status take_value(header *h, key *k)
     if (type >= VALUE_TYPES) return bad(h, "values of type %llu are not known", (unsigned long long)type);
     SG_TRY(take_elements(h, type, &k->value));
     if (type != TEXT || k->array) return SG_OK;
-    k->text = strndup((const char *)k->value.data + 8, (size_t)(h->at - k->value.data) - 8);
+    k->text = sg_source_keep(s, k->value.data + 8, (size_t)(h->at - k->value.data) - 8);
     return k->text ? SG_OK : sg_error_memory(h->e, h->path);
 }
 
-static sg_status take_key(header *h, gguf *g)
+static sg_status take_key(header *h, sg_source *s)
 {
-    const char *name = NULL;
-    size_t      len = 0, wrong;
-    key         k = {0};
+    const char   *name = NULL;
+    size_t        len = 0, wrong;
+    sg_source_key k = {0};
     SG_TRY(take_text(h, "name", &name, &len));
     if (len == 0 || len > KEY_NAME_MAX || memchr(name, 0, len) || !sg_utf8_check(name, len, &wrong))
         return bad(h, "its name should be 1 to %d bytes of UTF-8", KEY_NAME_MAX);
-    h->name = k.name = strndup(name, len);
-    sg_status status = k.name ? take_value(h, &k) : SG_E_MEMORY;
-    if (status == SG_OK && sg_array_push(g->key, g->keys, g->room, k)) {
-        h->name = NULL;
-        return SG_OK;
-    }
-    if (status == SG_OK || !k.name) status = sg_error_memory(h->e, h->path);
-    free(k.name);
-    free(k.text);
-    return status;
+    h->name = k.name = sg_source_keep(s, name, len);
+    if (!k.name) return sg_error_memory(h->e, h->path);
+    SG_TRY(take_value(h, s, &k));
+    h->name = NULL;
+    return sg_array_push(s->key, s->keys, s->key_room, k) ? SG_OK : sg_error_memory(h->e, h->path);
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(((const key *)a)->name, ((const key *)b)->name); }
-
-static const key *find(const gguf *g, const char *name)
-{
-    const key wanted = {.name = (char *)(uintptr_t)name};
-    return g->keys ? bsearch(&wanted, g->key, g->keys, sizeof *g->key, by_name) : NULL;
-}
-
-static sg_status take_keys(header *h, gguf *g, uint64_t count)
+static sg_status take_keys(header *h, sg_source *s, uint64_t count)
 {
     h->what = "key";
-    for (h->number = 0; h->number < count; h->number++) SG_TRY(take_key(h, g));
+    for (h->number = 0; h->number < count; h->number++) SG_TRY(take_key(h, s));
     h->what = NULL;
-    if (g->keys) qsort(g->key, g->keys, sizeof *g->key, by_name);
-    for (size_t i = 1; i < g->keys; i++)
-        if (strcmp(g->key[i - 1].name, g->key[i].name) == 0)
-            return bad(h, "key \"%s\" stands twice", sg_show(g->key[i].name));
+    sg_source_sort_keys(s);
+    for (size_t i = 1; i < s->keys; i++)
+        if (strcmp(s->key[i - 1].name, s->key[i].name) == 0)
+            return bad(h, "key \"%s\" stands twice", sg_show(s->key[i].name));
     return SG_OK;
 }
 
 /* A whole number that may be missing. */
-static sg_status number(const header *h, const gguf *g, const char *name, uint64_t missing, uint64_t *out)
+static sg_status number(const header *h, const sg_source *s, const char *name, uint64_t missing, uint64_t *out)
 {
-    const key *const k = find(g, name);
+    const sg_source_key *const k = sg_source_key_of(s, name);
     *out = missing;
     if (!k) return SG_OK;
     if (k->array || k->value.kind != 'u') return bad(h, "key \"%s\" should be a whole number, 0 or more", name);
@@ -211,12 +187,12 @@ static sg_status number(const header *h, const gguf *g, const char *name, uint64
 /* ---- tensors ---- */
 
 /* The shape before a converter made it fit for quantising. */
-static sg_status original_shape(const header *h, const gguf *g, sg_source_tensor *t, uint64_t elements)
+static sg_status original_shape(const header *h, const sg_source *s, sg_source_tensor *t, uint64_t elements)
 {
     char     name[SG_TENSOR_NAME_MAX + 32];
     uint64_t n = 1;
     snprintf(name, sizeof name, "comfy.gguf.orig_shape.%s", h->name);
-    const key *const k = find(g, name);
+    const sg_source_key *const k = sg_source_key_of(s, name);
     if (!k) return SG_OK;
     if (!k->array || (k->value.kind != 'i' && k->value.kind != 'u') || k->value.count > SG_MAX_RANK)
         return bad(h, "key \"%s\" should be a list of at most %d whole numbers", sg_show(name), SG_MAX_RANK);
@@ -267,22 +243,22 @@ static sg_status take_place(header *h, sg_source_tensor *t, uint64_t elements, u
     return SG_OK;
 }
 
-static sg_status take_tensor(header *h, gguf *g, uint64_t alignment, uint64_t *offset)
+static sg_status take_tensor(header *h, sg_source *s, uint64_t alignment, uint64_t *offset)
 {
     const char      *name;
     size_t           len;
     uint64_t         elements = 0;
     sg_source_tensor t = {0};
     SG_TRY(take_text(h, "name", &name, &len));
-    SG_TRY(sg_one_file_add(&g->file, t, name, len, h->e));
-    sg_source_tensor *const to = &g->file.tensor[g->file.count - 1];
+    SG_TRY(sg_source_add_fit(s, t, name, len, h->e));
+    sg_source_tensor *const to = &s->tensor[s->count - 1];
     h->name = to->name;
     SG_TRY(take_shape(h, to, &elements));
     SG_TRY(take_place(h, to, elements, offset));
     if (*offset % alignment)
         return bad(h, "offset %llu is no multiple of the alignment, %llu", (unsigned long long)*offset,
                    (unsigned long long)alignment);
-    SG_TRY(original_shape(h, g, to, elements));
+    SG_TRY(original_shape(h, s, to, elements));
     h->name = NULL;
     return SG_OK;
 }
@@ -295,14 +271,14 @@ static int by_data(const void *a, const void *b)
 }
 
 /* Every tensor within the data, none over another; from here on they are in the order of their data. */
-static sg_status place_all(header *h, gguf *g, const uint64_t *offset, uint64_t alignment)
+static sg_status place_all(header *h, sg_source *s, const uint64_t *offset, uint64_t alignment)
 {
-    const sg_map *const map = &g->file.map;
+    const sg_map *const map = h->map;
     const uint64_t      used = (uint64_t)(h->at - map->data), pad = (alignment - used % alignment) % alignment;
     const uint64_t      room = pad <= map->size - used ? map->size - used - pad : 0;
     h->what = "tensor";
-    for (size_t i = 0; i < g->file.count; i++) {
-        sg_source_tensor *const t = &g->file.tensor[i];
+    for (size_t i = 0; i < s->count; i++) {
+        sg_source_tensor *const t = &s->tensor[i];
         h->name = t->name;
         if (offset[i] > room || t->bytes > room - offset[i])
             return bad(h,
@@ -310,9 +286,9 @@ static sg_status place_all(header *h, gguf *g, const uint64_t *offset, uint64_t 
                        (unsigned long long)t->bytes, (unsigned long long)offset[i], (unsigned long long)room);
         t->data = map->data + (map->size - room) + offset[i];
     }
-    if (g->file.count) qsort(g->file.tensor, g->file.count, sizeof *g->file.tensor, by_data);
-    for (size_t i = 1; i < g->file.count; i++) {
-        const sg_source_tensor *const a = &g->file.tensor[i - 1], *const b = a + 1;
+    if (s->count) qsort(s->tensor, s->count, sizeof *s->tensor, by_data);
+    for (size_t i = 1; i < s->count; i++) {
+        const sg_source_tensor *const a = &s->tensor[i - 1], *const b = a + 1;
         h->name = b->name;
         if (a->data + a->bytes > b->data) return bad(h, "overlaps tensor \"%s\"", sg_show(a->name));
     }
@@ -320,11 +296,11 @@ static sg_status place_all(header *h, gguf *g, const uint64_t *offset, uint64_t 
     return SG_OK;
 }
 
-static sg_status take_tensors(header *h, gguf *g, uint64_t count)
+static sg_status take_tensors(header *h, sg_source *s, uint64_t count)
 {
     uint64_t alignment = 0, parts = 0;
-    SG_TRY(number(h, g, "general.alignment", 32, &alignment));
-    SG_TRY(number(h, g, "split.count", 1, &parts));
+    SG_TRY(number(h, s, "general.alignment", 32, &alignment));
+    SG_TRY(number(h, s, "split.count", 1, &parts));
     if (alignment == 0 || alignment & (alignment - 1))
         return bad(h, "key \"general.alignment\" is %llu, should be a power of two", (unsigned long long)alignment);
     if (parts > 1)
@@ -335,17 +311,16 @@ static sg_status take_tensors(header *h, gguf *g, uint64_t count)
     sg_status status = SG_OK;
     h->what = "tensor";
     for (h->number = 0; status == SG_OK && h->number < count; h->number++)
-        status = take_tensor(h, g, alignment, &offset[h->number]);
-    if (status == SG_OK) status = place_all(h, g, offset, alignment);
+        status = take_tensor(h, s, alignment, &offset[h->number]);
+    if (status == SG_OK) status = place_all(h, s, offset, alignment);
     free(offset);
     return status;
 }
 
-static sg_status read_header(gguf *g, sg_error *e)
+sg_status sg_gguf_read(sg_source *s, const sg_map *map, sg_error *e)
 {
-    const sg_map *const map = &g->file.map;
-    header              h = {.at = map->data, .end = map->data + map->size, .path = g->file.path, .e = e};
-    uint64_t            magic = 0, version = 0, tensors = 0, keys = 0;
+    header   h = {.map = map, .at = map->data, .end = map->data + map->size, .path = s->path, .e = e};
+    uint64_t magic = 0, version = 0, tensors = 0, keys = 0;
     SG_TRY(take(&h, "magic", 4, &magic));
     if (memcmp(map->data, "GGUF", 4) != 0) return bad(&h, "not a GGUF file");
     SG_TRY(take(&h, "version", 4, &version));
@@ -358,55 +333,7 @@ static sg_status read_header(gguf *g, sg_error *e)
         return bad(&h, "%llu tensors are announced, which the file cannot hold", (unsigned long long)tensors);
     if (keys > KEYS_MAX || keys > left(&h) / LEAST_KEY)
         return bad(&h, "%llu keys are announced, which the file cannot hold", (unsigned long long)keys);
-    SG_TRY(take_keys(&h, g, keys));
-    return take_tensors(&h, g, tensors);
-}
-
-/* ---- as a source ---- */
-
-static const char *gguf_metadata(const void *of, const char *name)
-{
-    const key *const k = find(of, name);
-    return k ? k->text : NULL;
-}
-
-static bool gguf_list(const void *of, const char *name, sg_source_list *out)
-{
-    const key *const k = find(of, name);
-    if (k) *out = k->value;
-    return k;
-}
-
-static void gguf_close(void *of)
-{
-    gguf *const g = of;
-    for (size_t i = 0; i < g->keys; i++) {
-        free(g->key[i].name);
-        free(g->key[i].text);
-    }
-    free(g->key);
-    sg_one_file_close(&g->file);
-    free(g);
-}
-
-static const sg_source_ops ops = {.count = sg_one_file_count,
-                                  .tensor = sg_one_file_tensor,
-                                  .metadata = gguf_metadata,
-                                  .list = gguf_list,
-                                  .path = sg_one_file_path,
-                                  .files = sg_one_file_files,
-                                  .bytes = sg_one_file_bytes,
-                                  .drop = sg_one_file_drop,
-                                  .close = gguf_close};
-
-sg_status sg_gguf_source(sg_source **out, const char *path, sg_error *e)
-{
-    gguf *const g = calloc(1, sizeof *g);
-    *out = NULL;
-    if (!g) return sg_error_memory(e, path);
-    sg_status status = sg_one_file_open(&g->file, path, e);
-    if (status == SG_OK) status = read_header(g, e);
-    if (status == SG_OK) return sg_source_new(out, &ops, g, e);
-    gguf_close(g);
-    return status;
+    SG_TRY(take_keys(&h, s, keys));
+    SG_TRY(take_tensors(&h, s, tensors));
+    return sg_source_sort(s, e);
 }

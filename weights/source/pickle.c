@@ -3,7 +3,7 @@
 #include "base/array.h"
 #include "base/bytes.h"
 #include "base/text.h"
-#include "one_file.h"
+#include "source_state.h"
 
 #include <stdarg.h>
 #include <stdio.h>

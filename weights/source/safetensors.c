@@ -1,14 +1,22 @@
-/* safetensors.c - see safetensors.h. */
-#include "safetensors.h"
+/* safetensors.c - one safetensors file, or many by an index, as source_state.h has them; and which of a folder's. */
+#include "base/array.h"
 #include "base/bytes.h"
+#include "base/path.h"
 #include "base/text.h"
-#include "one_file.h"
+#include "json_input.h"
+#include "scales.h"
+#include "source_state.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 enum {
-    MAX_HEADER = 100000000, /* bytes; the reference's limit */
+    MAX_HEADER = 100000000, /* bytes, also of an index; the reference's limit */
     MAX_DESCRIPTION = 4096  /* bytes of one tensor's JSON: bounds the memory of its tree */
 };
 
@@ -97,7 +105,6 @@ static sg_status read_fields(sg_source_tensor *t, json_t *json, const sg_map *da
 static sg_status read_tensor(sg_source_tensor *t, const sg_member *m, const sg_map *data, const place *p)
 {
     json_error_t je;
-    *t = (sg_source_tensor){.name = m->name};
     if (m->size > MAX_DESCRIPTION)
         return bad(p, "its description takes %zu bytes; at most %d are read", m->size, MAX_DESCRIPTION);
     json_t *const json = json_loadb(m->value, m->size, JSON_REJECT_DUPLICATES, &je);
@@ -107,23 +114,41 @@ static sg_status read_tensor(sg_source_tensor *t, const sg_member *m, const sg_m
     return status;
 }
 
-static sg_status read_metadata(sg_safetensors *f, const sg_member *m, sg_error *e)
+/* text[] of the strings that the members are, one behind the other in *memory, which the caller frees: a decoded string and
+ * its NUL are shorter than the string in quotes. `kind` of a member is named in messages. */
+static sg_status read_texts(char **memory, const char ***text, const sg_members *m, size_t bytes, const char *path,
+                            const char *what, const char *kind, sg_error *e)
 {
-    char              why[160];
-    sg_members *const items = &f->metadata;
-    SG_TRY(sg_members_read(items, m->value, m->size, f->path, m->name, e));
-    /* A decoded string and its NUL are shorter than the string in quotes. */
-    char *at = f->metadata_text = malloc(m->size);
-    if (!at) return sg_error_memory(e, f->path);
-    for (size_t i = 0; i < items->count; i++) {
-        char *const end = sg_json_string(at, items->item[i].value, items->item[i].size, why);
+    char  why[160];
+    char *at = *memory = malloc(bytes ? bytes : 1);
+    *text = malloc((m->count + 1) * sizeof **text);
+    if (!at || !*text) return sg_error_memory(e, path);
+    for (size_t i = 0; i < m->count; i++) {
+        char *const end = sg_json_string(at, m->item[i].value, m->item[i].size, why);
         if (!end)
-            return sg_error_set(e, SG_E_FORMAT, "%s: %s: \"%s\": %s", f->path, m->name, sg_show(items->item[i].name),
+            return sg_error_set(e, SG_E_FORMAT, "%s: %s: %s\"%s\": %s", path, what, kind, sg_show(m->item[i].name),
                                 why);
-        items->item[i].value = at;
+        (*text)[i] = at;
         at = end + 1;
     }
     return SG_OK;
+}
+
+/* The metadata of shards after the first are checked alone. */
+static sg_status read_metadata(sg_source *s, const sg_member *m, const char *path, sg_error *e)
+{
+    sg_members   items = {0};
+    char        *memory = NULL;
+    const char **text = NULL;
+    sg_status    status = sg_members_read(&items, m->value, m->size, path, m->name, e);
+    if (status == SG_OK) status = read_texts(&memory, &text, &items, m->size, path, m->name, "", e);
+    for (size_t i = 0; status == SG_OK && s->maps == 1 && i < items.count; i++)
+        status = sg_source_add_key(s, (sg_source_key){.name = items.item[i].name, .text = text[i]}, e);
+    sg_source_sort_keys(s);
+    sg_members_free(&items);
+    free(memory);
+    free(text);
+    return status;
 }
 
 static int by_offset(const void *a, const void *b)
@@ -135,37 +160,42 @@ static int by_offset(const void *a, const void *b)
 }
 
 /* The tensors must cover the data from end to end: no byte twice, none unused. */
-static sg_status check_cover(const sg_safetensors *f, const sg_map *data, sg_error *e)
+static sg_status check_cover(const sg_source_tensor *t, size_t count, const sg_map *data, const char *path, sg_error *e)
 {
     const uint8_t *at = data->data;
-    for (size_t i = 0; i < f->count; at = f->tensor[i].data + f->tensor[i].bytes, i++) {
-        const place    p = {f->path, f->tensor[i].name, e};
-        const uint8_t *d = f->tensor[i].data;
-        if (d < at) return bad(&p, "overlaps tensor \"%s\"", sg_show(f->tensor[i - 1].name));
-        if (d > at)
-            return bad(&p, "%zu byte%s to no tensor", (size_t)(d - at),
-                       d - at == 1 ? " of data before it belongs" : "s of data before it belong");
+    for (size_t i = 0; i < count; at = t[i].data + t[i].bytes, i++) {
+        const place p = {path, t[i].name, e};
+        if (t[i].data < at) return bad(&p, "overlaps tensor \"%s\"", sg_show(t[i - 1].name));
+        if (t[i].data > at)
+            return bad(&p, "%zu byte%s to no tensor", (size_t)(t[i].data - at),
+                       t[i].data - at == 1 ? " of data before it belongs" : "s of data before it belong");
     }
     const size_t rest = (size_t)(data->data + data->size - at);
     if (rest)
-        return sg_error_set(e, SG_E_FORMAT, "%s: the last %zu byte%s to no tensor", f->path, rest,
+        return sg_error_set(e, SG_E_FORMAT, "%s: the last %zu byte%s to no tensor", path, rest,
                             rest == 1 ? " belongs" : "s belong");
     return SG_OK;
 }
 
-static sg_status read_tensors(sg_safetensors *f, const sg_members *m, const sg_map *data, sg_error *e)
+/* Appends the tensors of a file in the order of their data. */
+static sg_status read_tensors(sg_source *s, const sg_members *m, const sg_map *data, const char *path, sg_error *e)
 {
-    f->tensor = calloc(m->count ? m->count : 1, sizeof *f->tensor);
-    if (!f->tensor) return sg_error_memory(e, f->path);
+    const size_t      first = s->count;
+    const char *const file = sg_source_keep(s, sg_path_name(path), strlen(sg_path_name(path)));
+    if (!file) return sg_error_memory(e, path);
     for (size_t i = 0; i < m->count; i++) {
         const sg_member *const item = &m->item[i];
-        if (strcmp(item->name, "__metadata__") == 0)
-            SG_TRY(read_metadata(f, item, e));
-        else
-            SG_TRY(read_tensor(&f->tensor[f->count++], item, data, &(place){f->path, item->name, e}));
+        sg_source_tensor       t = {.file = file};
+        if (strcmp(item->name, "__metadata__") == 0) {
+            SG_TRY(read_metadata(s, item, path, e));
+            continue;
+        }
+        SG_TRY(read_tensor(&t, item, data, &(place){path, item->name, e}));
+        SG_TRY(sg_source_add(s, t, item->name, strlen(item->name), e));
     }
-    if (f->count) qsort(f->tensor, f->count, sizeof *f->tensor, by_offset);
-    return check_cover(f, data, e);
+    if (s->count == first) return check_cover(NULL, 0, data, path, e);
+    qsort(s->tensor + first, s->count - first, sizeof *s->tensor, by_offset);
+    return check_cover(s->tensor + first, s->count - first, data, path, e);
 }
 
 static sg_status find_header(const sg_map *map, const char *path, size_t *size, sg_error *e)
@@ -187,29 +217,176 @@ static sg_status find_header(const sg_map *map, const char *path, size_t *size, 
     return SG_OK;
 }
 
-sg_status sg_safetensors_open(sg_safetensors *f, const char *path, sg_error *e)
+static sg_status read_file(sg_source *s, const sg_map *map, const char *path, sg_error *e)
 {
     sg_members m = {0};
     size_t     size = 0;
-    *f = (sg_safetensors){.path = strdup(path)};
-    if (!f->path) return sg_error_memory(e, path);
-    SG_TRY(sg_map_open(&f->map, path, e));
-    SG_TRY(find_header(&f->map, path, &size, e));
-    sg_status status = sg_members_read(&m, (const char *)f->map.data + 8, size, path, "header", e);
-    if (status == SG_OK) status = read_tensors(f, &m, &(sg_map){f->map.data + 8 + size, f->map.size - 8 - size}, e);
-    f->names = m.names;
-    m.names = NULL;
+    SG_TRY(find_header(map, path, &size, e));
+    sg_status status = sg_members_read(&m, (const char *)map->data + 8, size, path, "header", e);
+    if (status == SG_OK) status = read_tensors(s, &m, &(sg_map){map->data + 8 + size, map->size - 8 - size}, path, e);
     sg_members_free(&m);
     return status;
 }
 
-void sg_safetensors_close(sg_safetensors *f)
+sg_status sg_safetensors_read(sg_source *s, const sg_map *map, sg_error *e)
 {
-    sg_map_close(&f->map);
-    free(f->path);
-    free(f->names);
-    free(f->tensor);
-    sg_members_free(&f->metadata);
-    free(f->metadata_text);
-    *f = (sg_safetensors){0};
+    SG_TRY(read_file(s, map, s->path, e));
+    SG_TRY(sg_source_sort(s, e));
+    return sg_scales_attach(s, e);
+}
+
+/* ---- the index ---- */
+
+/* An index file while it is read. */
+typedef struct index_file {
+    const char  *path;
+    sg_map       map;
+    sg_members   top, weights;
+    char        *text;   /* the decoded shard names */
+    const char **shard;  /* of weights.item[i] */
+    const char **unique; /* sorted */
+    size_t       uniques;
+} index_file;
+
+static void index_close(index_file *x)
+{
+    sg_map_close(&x->map);
+    sg_members_free(&x->top);
+    sg_members_free(&x->weights);
+    free(x->text);
+    free(x->shard);
+    free(x->unique);
+}
+
+/* A shard's name comes from outside: it must stay within the folder. */
+static sg_status check_shard(const index_file *x, size_t i, sg_error *e)
+{
+    const char *const s = x->shard[i];
+    bool              plain = *s && strcmp(s, ".") && strcmp(s, "..");
+    for (const char *c = s; *c; c++) plain = plain && *c != '/' && (unsigned char)*c >= 0x20;
+    if (plain) return SG_OK;
+    return sg_error_set(e, SG_E_FORMAT,
+                        "%s: weight_map: tensor \"%s\": \"%s\" is not the name of a file in this folder", x->path,
+                        sg_show(x->weights.item[i].name), sg_show(s));
+}
+
+static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+static sg_status index_open(index_file *x, sg_error *e)
+{
+    SG_TRY(sg_map_open_most(&x->map, x->path, MAX_HEADER, e));
+    SG_TRY(sg_members_read(&x->top, (const char *)x->map.data, x->map.size, x->path, "index", e));
+    const sg_member *map = NULL;
+    for (size_t i = 0; i < x->top.count; i++) {
+        const sg_member *const m = &x->top.item[i];
+        if (strcmp(m->name, "weight_map") == 0)
+            map = m;
+        else
+            SG_TRY(sg_json_check(m, x->path, e));
+    }
+    if (!map) return sg_error_set(e, SG_E_FORMAT, "%s: weight_map is missing", x->path);
+    SG_TRY(sg_members_read(&x->weights, map->value, map->size, x->path, "weight_map", e));
+    SG_TRY(read_texts(&x->text, &x->shard, &x->weights, map->size, x->path, "weight_map", "tensor ", e));
+    const size_t n = x->weights.count;
+    for (size_t i = 0; i < n; i++) SG_TRY(check_shard(x, i, e));
+    if (n == 0) return sg_error_set(e, SG_E_FORMAT, "%s: weight_map is empty", x->path);
+    if (!(x->unique = malloc(n * sizeof *x->unique))) return sg_error_memory(e, x->path);
+    memcpy(x->unique, x->shard, n * sizeof *x->unique);
+    qsort(x->unique, n, sizeof *x->unique, by_text);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || strcmp(x->unique[x->uniques - 1], x->unique[i]) != 0) x->unique[x->uniques++] = x->unique[i];
+    return SG_OK;
+}
+
+static sg_status read_shard(sg_source *s, const index_file *x, const char *name, sg_error *e)
+{
+    char        path[PATH_MAX];
+    struct stat st;
+    sg_map      map;
+    const int   n = snprintf(path, sizeof path, "%.*s%s", (int)(sg_path_name(x->path) - x->path), x->path, name);
+    if (n >= PATH_MAX) errno = ENAMETOOLONG;
+    if (n >= PATH_MAX || stat(path, &st) != 0)
+        return sg_error_set(e, SG_E_FILE, "%s: shard \"%s\" is named, but: %s", x->path, sg_show(name),
+                            strerror(errno));
+    SG_TRY(sg_source_map(s, &map, path, e));
+    return read_file(s, &map, path, e);
+}
+
+static int by_member(const void *name, const void *member) { return strcmp(name, ((const sg_member *)member)->name); }
+
+/* Every tensor must be where the index says, and in the index. */
+static sg_status check_places(const sg_source *s, const index_file *x, sg_error *e)
+{
+    const sg_members *const w = &x->weights;
+    for (size_t i = 0; i < w->count; i++) {
+        const char *const name = w->item[i].name;
+        const int64_t     at = sg_source_index(s, name);
+        if (at < 0)
+            return sg_error_set(e, SG_E_FORMAT, "%s: weight_map: tensor \"%s\" is in no file, should be in %s", x->path,
+                                sg_show(name), sg_show(x->shard[i]));
+        const char *const file = sg_source_at(s, (size_t)at)->file;
+        if (strcmp(file, x->shard[i]) != 0)
+            return sg_error_set(e, SG_E_FORMAT, "%s: weight_map: tensor \"%s\" should be in %s, but is in %s", x->path,
+                                sg_show(name), sg_show(x->shard[i]), file);
+    }
+    for (size_t i = 0; i < sg_source_count(s); i++) {
+        const sg_source_tensor *const t = sg_source_at(s, i);
+        if (!bsearch(t->name, w->item, w->count, sizeof *w->item, by_member))
+            return sg_error_set(e, SG_E_FORMAT, "%s: tensor \"%s\" of %s is not in weight_map", x->path,
+                                sg_show(t->name), t->file);
+    }
+    return SG_OK;
+}
+
+static sg_status read_index(sg_source *s, index_file *x, sg_error *e)
+{
+    SG_TRY(index_open(x, e));
+    for (size_t i = 0; i < x->uniques; i++) SG_TRY(read_shard(s, x, x->unique[i], e));
+    SG_TRY(sg_source_sort(s, e));
+    SG_TRY(check_places(s, x, e));
+    return sg_scales_attach(s, e);
+}
+
+sg_status sg_safetensors_read_index(sg_source *s, sg_error *e)
+{
+    index_file      x = {.path = s->path};
+    const sg_status status = read_index(s, &x, e);
+    index_close(&x);
+    return status;
+}
+
+/* ---- which files ---- */
+
+/* What else in the folder the user may have meant. */
+static void hint(char *out, size_t size, const char *dir)
+{
+    static const char *const pickles[] = {".bin", ".pt", ".pth", ".ckpt"};
+    DIR *const               d = opendir(dir);
+    bool                     found = false;
+    out[0] = '\0';
+    for (const struct dirent *f; d && !found && (f = readdir(d));) {
+        if ((found = sg_text_ends(f->d_name, ".safetensors"))) snprintf(out, size, "; %s is there", sg_show(f->d_name));
+        for (size_t i = 0; !out[0] && i < sizeof pickles / sizeof *pickles; i++)
+            if (sg_text_ends(f->d_name, pickles[i]))
+                snprintf(out, size, "; %s is there: a folder's weights should be safetensors", sg_show(f->d_name));
+    }
+    if (d) closedir(d);
+}
+
+sg_status sg_source_open_stem(sg_source **out, const char *dir, const char *stem, sg_error *e)
+{
+    static const char *const ends_in[] = {".safetensors", ".safetensors.index.json"};
+    const bool               index_first = strncmp(stem, "diffusion_", 10) == 0;
+    struct stat              st;
+    char                     path[PATH_MAX], name[256], text[256];
+    *out = NULL;
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "%s%s", stem, ends_in[(i == 0) == index_first]);
+        SG_TRY(sg_path_join(path, sizeof path, dir, name, e));
+        if (lstat(path, &st) == 0) return sg_source_open(out, path, e);
+    }
+    if (stat(dir, &st) != 0) return sg_error_set(e, SG_E_FILE, "%s: %s", dir, strerror(errno));
+    if (!S_ISDIR(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: is not a folder", dir);
+    hint(text, sizeof text, dir);
+    return sg_error_set(e, SG_E_FILE, "%s: has neither %s%s nor %s%s%s", dir, stem, ends_in[0], stem, ends_in[1], text);
 }

@@ -2,6 +2,7 @@
 #include "scales.h"
 #include "base/text.h"
 #include "json_input.h"
+#include "source_state.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -73,7 +74,7 @@ static sg_status attach(const sg_source *s, sg_source_tensor *weight, sg_source_
 }
 
 /* t, if it is a scale, to its weight. */
-static sg_status attach_if_scale(const sg_source *s, sg_source_tensor *const *tensor, sg_source_tensor *t, sg_error *e)
+static sg_status attach_if_scale(const sg_source *s, sg_source_tensor *t, sg_error *e)
 {
     char weight[NAME_MAX_BYTES];
     for (size_t i = 0; i < sizeof scale_names / sizeof *scale_names; i++) {
@@ -82,9 +83,9 @@ static sg_status attach_if_scale(const sg_source *s, sg_source_tensor *const *te
             snprintf(weight, sizeof weight, "%.*s.weight", (int)(strlen(t->name) - strlen(scale_names[i])), t->name);
         const int64_t of = n < (int)sizeof weight ? sg_source_index(s, weight) : -1;
         if (of < 0) return bad(e, s, t, "is the scale of a weight that is not there");
-        if (!is_quantised(tensor[of]))
-            return bad(e, s, t, "is a scale, but its weight is %s, not FP8 or I8", tensor[of]->type->name);
-        return attach(s, tensor[of], t, e);
+        if (!is_quantised(&s->tensor[of]))
+            return bad(e, s, t, "is a scale, but its weight is %s, not FP8 or I8", s->tensor[of].type->name);
+        return attach(s, &s->tensor[of], t, e);
     }
     return SG_OK;
 }
@@ -158,7 +159,7 @@ static sg_status check_metadata(const sg_source *s, sg_error *e)
 
 /* ---- all ---- */
 
-static sg_status look_at(const sg_source *s, sg_source_tensor *const *tensor, sg_source_tensor *t, sg_error *e)
+static sg_status look_at(const sg_source *s, sg_source_tensor *t, sg_error *e)
 {
     const char *const dot = strrchr(t->name, '.'), *const last = dot ? dot + 1 : t->name;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
@@ -166,16 +167,16 @@ static sg_status look_at(const sg_source *s, sg_source_tensor *const *tensor, sg
     for (size_t i = 0; i < sizeof markers / sizeof *markers; i++)
         if (strcmp(last, markers[i]) == 0) t->attached = true;
     if (strcmp(last, "comfy_quant") == 0) SG_TRY(check_marker(s, t, e));
-    return attach_if_scale(s, tensor, t, e);
+    return attach_if_scale(s, t, e);
 }
 
-sg_status sg_scales_attach(const sg_source *s, sg_source_tensor *const *tensor, sg_error *e)
+sg_status sg_scales_attach(sg_source *s, sg_error *e)
 {
-    const size_t n = sg_source_count(s);
     SG_TRY(check_metadata(s, e));
-    for (size_t i = 0; i < n; i++) SG_TRY(look_at(s, tensor, tensor[i], e));
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(tensor[i]->type->name, "I8") == 0 && !tensor[i]->scale && sg_text_ends(tensor[i]->name, ".weight"))
-            return bad(e, s, tensor[i], "is I8 without a scale (%s or %s)", scale_names[0], scale_names[1]);
+    for (size_t i = 0; i < s->count; i++) SG_TRY(look_at(s, &s->tensor[i], e));
+    for (size_t i = 0; i < s->count; i++)
+        if (strcmp(s->tensor[i].type->name, "I8") == 0 && !s->tensor[i].scale &&
+            sg_text_ends(s->tensor[i].name, ".weight"))
+            return bad(e, s, &s->tensor[i], "is I8 without a scale (%s or %s)", scale_names[0], scale_names[1]);
     return SG_OK;
 }

@@ -10,8 +10,8 @@
 
 #include "tensor_source.h"
 
-/* Sets scale, scales and attached of tensor[], those of s by number. Returns SG_E_FORMAT for a scale of another shape,
+/* Sets scale, scales and attached of s's tensors, which are sorted. Returns SG_E_FORMAT for a scale of another shape,
  * type or value, or without its weight, and SG_E_UNSUPPORTED, with its name, for another kind of quantisation. */
-sg_status sg_scales_attach(const sg_source *s, sg_source_tensor *const *tensor, sg_error *e) SG_MUST_USE;
+sg_status sg_scales_attach(sg_source *s, sg_error *e) SG_MUST_USE;
 
 #endif
