@@ -1,6 +1,6 @@
 /* test_dequantise.c - types that no sg_dtype can view, from the file to the device: the bits of gguf-py's values, row cuts,
  * patches, and scales that are no numbers. */
-#include "dequantise.h"
+#include "convert.h"
 #include "dequantise_table.h"
 #include "memory_source.h"
 

@@ -224,7 +224,7 @@ static bool is_extra(const sg_bind *b, size_t i)
 
 /* ---- its numbers ---- */
 
-bool sg_bind_convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count, int threads)
+static bool convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count, int threads)
 {
     uint8_t *to = y;
     for (int k = 0; k < w->runs && count; k++) {
@@ -235,6 +235,25 @@ bool sg_bind_convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size
         count -= n;
     }
     return true;
+}
+
+static sg_status not_finite(const sg_bind *b, const sg_bind_want *w, sg_error *e)
+{
+    const size_t n = (size_t)sg_count(w->file), step = 1 << 16, block = (size_t)w->from->type->block;
+    size_t       i = 0;
+    while (i < n && convert(w, NULL, SG_F32, i, n - i < step ? n - i : step, 1)) i += step;
+    while (i < n && convert(w, NULL, SG_F32, i, block, 1)) i += block;
+    if (i < n)
+        return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has a NaN or an infinity, the first at element %zu%s",
+                            sg_source_path(b->source), sg_show(w->name), i, block > 1 ? " or in its block" : "");
+    return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has numbers too large for BF16", sg_source_path(b->source),
+                        sg_show(w->name));
+}
+
+sg_status sg_bind_convert(const sg_bind *b, const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count,
+                          int threads, sg_error *e)
+{
+    return convert(w, y, as, i, count, threads) ? SG_OK : not_finite(b, w, e);
 }
 
 /* ---- the report ---- */

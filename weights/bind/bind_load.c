@@ -84,37 +84,12 @@ static void drop(const sg_bind *b, const sg_bind_want *w)
         sg_source_drop(b->source, w->from->data + w->run[i].first / block * bytes, w->run[i].count / block * bytes);
 }
 
-static sg_status not_finite(const sg_bind *b, const sg_bind_want *w, sg_error *e)
+/* y[count] = elements i to i + count of w as they are wanted; y NULL: only looks. */
+static sg_status make(const sg_bind *b, const sg_bind_want *w, const sg_bind_patched *p, void *y, size_t i,
+                      size_t count, sg_error *e)
 {
-    const size_t n = (size_t)sg_count(w->file), step = 1 << 16, block = (size_t)w->from->type->block;
-    size_t       i = 0;
-    while (i < n && sg_bind_convert(w, NULL, SG_F32, i, n - i < step ? n - i : step, 1)) i += step;
-    while (i < n && sg_bind_convert(w, NULL, SG_F32, i, block, 1)) i += block;
-    if (i < n)
-        return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has a NaN or an infinity, the first at element %zu%s",
-                            sg_source_path(b->source), sg_show(w->name), i, block > 1 ? " or in its block" : "");
-    return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has numbers too large for BF16", sg_source_path(b->source),
-                        sg_show(w->name));
-}
-
-/* A tensor while it is loaded. */
-typedef struct loading {
-    const sg_bind      *bind;
-    const sg_bind_want *binding;
-    sg_bind_patched     patched;
-} loading;
-
-/* y[count] = elements i to i + count as they are wanted; y NULL: only looks. */
-static sg_status make(loading *l, void *y, size_t i, size_t count, sg_error *e)
-{
-    const sg_bind_want *const w = l->binding;
-    bool                      in_file;
-    if (w->patches) {
-        const sg_status status = sg_bind_patched_make(&l->patched, y, i, count, &in_file, e);
-        return status && in_file ? not_finite(l->bind, w, e) : status;
-    }
-    if (sg_bind_convert(w, y, w->tensor->dtype, i, count, l->bind->backend->threads)) return SG_OK;
-    return not_finite(l->bind, w, e);
+    if (w->patches) return sg_bind_patched_make(p, b, w, y, i, count, e);
+    return sg_bind_convert(b, w, y, w->tensor->dtype, i, count, b->backend->threads, e);
 }
 
 static sg_status not_sent(const sg_bind *b, const sg_bind_want *w, const sg_stream *s, sg_status status, sg_error *e)
@@ -125,20 +100,20 @@ static sg_status not_sent(const sg_bind *b, const sg_bind_want *w, const sg_stre
 
 /* A tensor to `device` by way of own[STAGING]; NULL: of the device's staging, and one piece is converted while the one
  * before is on its way. */
-static sg_status send(loading *l, sg_stream *s, uint8_t *device, void *own, sg_error *e)
+static sg_status send(const sg_bind *b, const sg_bind_want *w, const sg_bind_patched *p, sg_stream *s, uint8_t *device,
+                      void *own, sg_error *e)
 {
-    const sg_bind_want *const w = l->binding;
-    const size_t              out = sg_dtype_size(w->tensor->dtype), n = (size_t)sg_count(*w->tensor);
-    const size_t              step = STAGING / out;
-    const bool                as_is = own && w->file.dtype == w->tensor->dtype && w->runs == 1 && !w->patches;
+    const size_t out = sg_dtype_size(w->tensor->dtype), n = (size_t)sg_count(*w->tensor);
+    const size_t step = STAGING / out;
+    const bool   as_is = own && w->file.dtype == w->tensor->dtype && w->runs == 1 && !w->patches;
     for (size_t i = 0; i < n; i += step) {
         const size_t count = n - i < step ? n - i : step;
         void *const  piece = own ? own : s->memory->stage(s);
-        if (!piece) return not_sent(l->bind, w, s, s->status, e);
-        SG_TRY(make(l, as_is ? NULL : piece, i, count, e));
+        if (!piece) return not_sent(b, w, s, s->status, e);
+        SG_TRY(make(b, w, p, as_is ? NULL : piece, i, count, e));
         const void *const from = as_is ? (const uint8_t *)w->file.data + i * out : piece;
         const sg_status   status = s->memory->upload(s, device + i * out, from, count * out);
-        if (status != SG_OK) return not_sent(l->bind, w, s, status, e);
+        if (status != SG_OK) return not_sent(b, w, s, status, e);
     }
     return SG_OK;
 }
@@ -146,13 +121,14 @@ static sg_status send(loading *l, sg_stream *s, uint8_t *device, void *own, sg_e
 /* Tensor w to where it lies from now on: `to` is on the device, or on the host where it stays there. */
 static sg_status load_tensor(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *to, void *own, sg_error *e)
 {
-    const bool host = b->backend->host_memory || stays(b, w, b->backend);
-    const bool serves = !stays(b, w, b->backend) && in_place(w, b->backend);
-    loading    l = {.bind = b, .binding = w};
-    sg_status  status = w->patches ? sg_bind_patched_open(&l.patched, b, w, e) : SG_OK;
+    const bool      host = b->backend->host_memory || stays(b, w, b->backend);
+    const bool      serves = !stays(b, w, b->backend) && in_place(w, b->backend);
+    sg_bind_patched p = {0};
+    sg_status       status = w->patches ? sg_bind_patched_open(&p, b, w, e) : SG_OK;
     if (status == SG_OK)
-        status = host ? make(&l, serves ? NULL : to, 0, (size_t)sg_count(*w->tensor), e) : send(&l, s, to, own, e);
-    sg_bind_patched_close(&l.patched);
+        status = host ? make(b, w, &p, serves ? NULL : to, 0, (size_t)sg_count(*w->tensor), e)
+                      : send(b, w, &p, s, to, own, e);
+    sg_bind_patched_close(&p, w);
     if (status != SG_OK) return status;
     w->tensor->data = serves ? w->file.data : to;
     if (!serves) drop(b, w);

@@ -140,95 +140,98 @@ struct sg_bind_factor {
     shape                   of, d;
 };
 
-static sg_status no_memory(const sg_bind_patched *p, sg_error *e)
+/* What the messages name, and what may be used. */
+typedef struct opening {
+    const sg_bind      *bind;
+    const sg_bind_want *want;
+    const sg_patch     *patch;
+    sg_bind_patched    *to;
+    sg_error           *e;
+} opening;
+
+static sg_status no_memory(const opening *o)
 {
-    return sg_error_set(e, SG_E_MEMORY, "%s: out of memory for the patches of \"%s\"", sg_source_path(p->bind->source),
-                        sg_show(p->binding->name));
+    return sg_error_set(o->e, SG_E_MEMORY, "%s: out of memory for the patches of \"%s\"",
+                        sg_source_path(o->bind->source), sg_show(o->want->name));
 }
 
-static sg_status not_finite(const sg_bind_patched *p, const sg_patch *patch, sg_error *e)
+static sg_status not_finite(const sg_patch *p, sg_error *e)
 {
-    return sg_error_set(e, SG_E_NUMERIC, "%s: the patch of tensor \"%s\" has a NaN or an infinity", patch->path,
-                        sg_show(p->binding->name));
+    return sg_error_set(e, SG_E_NUMERIC, "%s: the patch of tensor \"%s\" has a NaN or an infinity", p->path,
+                        sg_show(p->name));
 }
 
 /* t as F32, malloc'd. */
-static sg_status take(float **out, const sg_bind_patched *p, const sg_patch *patch, const sg_source_tensor *t,
-                      sg_error *e)
+static sg_status take(float **out, const opening *o, const sg_source_tensor *t)
 {
     shape s = {0};
     shape_of(t, &s);
     const size_t n = (size_t)(s.rows * s.row);
     *out = malloc(n * sizeof **out);
-    if (!*out) return no_memory(p, e);
-    return sg_convert_from(*out, SG_F32, t, 0, n, p->threads) ? SG_OK : not_finite(p, patch, e);
+    if (!*out) return no_memory(o);
+    return sg_convert_from(*out, SG_F32, t, 0, n, o->to->threads) ? SG_OK : not_finite(o->patch, o->e);
 }
 
-static sg_status take_low_rank(struct sg_bind_factor *f, const sg_bind_patched *p, const sg_patch *patch,
-                               const sg_factor *from, sg_error *e)
+static sg_status take_low_rank(struct sg_bind_factor *f, const opening *o, const sg_factor *from)
 {
     float *down = NULL;
     f->r = (size_t)from->down->dim[0];
-    SG_TRY(take(&f->up, p, patch, from->up, e));
-    sg_status status = take(&down, p, patch, from->down, e);
+    SG_TRY(take(&f->up, o, from->up));
+    sg_status status = take(&down, o, from->down);
     f->down = status == SG_OK ? malloc(sg_low_rank_panels(f->r, (size_t)f->of.row) * sizeof *down) : NULL;
-    if (status == SG_OK && !f->down) status = no_memory(p, e);
+    if (status == SG_OK && !f->down) status = no_memory(o);
     if (status == SG_OK) sg_low_rank_pack(f->down, down, f->r, (size_t)f->of.row);
     free(down);
     return status;
 }
 
-static sg_status open_factor(struct sg_bind_factor *f, const sg_bind_patched *p, const sg_patch *patch,
-                             const sg_factor *from, shape d, sg_error *e)
+static sg_status open_factor(struct sg_bind_factor *f, const opening *o, const sg_factor *from, shape d)
 {
     f->d = d;
     shape_of_factor(from, &f->of);
-    if (from->down) SG_TRY(take_low_rank(f, p, patch, from, e));
+    if (from->down) SG_TRY(take_low_rank(f, o, from));
     if (are_equal(f->of, d)) {
         f->whole = from->down ? NULL : from->up;
         return SG_OK;
     }
-    if (!from->down) return take(&f->small, p, patch, from->up, e);
+    if (!from->down) return take(&f->small, o, from->up);
     const size_t n = (size_t)(f->of.rows * f->of.row);
-    if (!(f->small = malloc(n * sizeof *f->small))) return no_memory(p, e);
-    sg_low_rank(f->small, f->up, f->down, f->r, (size_t)f->of.row, 0, n, p->features, p->threads);
+    if (!(f->small = malloc(n * sizeof *f->small))) return no_memory(o);
+    sg_low_rank(f->small, f->up, f->down, f->r, (size_t)f->of.row, 0, n, o->to->features, o->to->threads);
     return SG_OK;
 }
 
 sg_status sg_bind_patched_open(sg_bind_patched *p, const sg_bind *b, const sg_bind_want *w, sg_error *e)
 {
-    const size_t n = (size_t)sg_count(*w->tensor);
-    *p = (sg_bind_patched){.bind = b,
-                           .binding = w,
-                           .threads = b->backend->threads > 0 ? b->backend->threads : 1,
-                           .features = b->backend->features,
-                           .piece = n < PIECE ? n : PIECE};
+    const size_t n = (size_t)sg_count(*w->tensor), piece = n < PIECE ? n : PIECE;
+    const int    threads = b->backend->threads > 0 ? b->backend->threads : 1;
+    opening      o = {.bind = b, .want = w, .to = p, .e = e};
+    *p = (sg_bind_patched){.piece = piece, .threads = threads, .features = b->backend->features};
     p->factor = calloc(2 * (size_t)w->patches, sizeof *p->factor);
-    p->sum = malloc(3 * p->piece * sizeof *p->sum);
-    if (!p->factor || !p->sum) return no_memory(p, e);
+    p->sum = malloc(3 * piece * sizeof *p->sum);
+    if (!p->factor || !p->sum) return no_memory(&o);
     struct sg_bind_factor *f = p->factor;
     for (size_t i = 0; i < b->patches; i++) {
-        const sg_patch *const patch = &b->patch[i].patch;
-        shape                 d;
+        shape d;
+        o.patch = &b->patch[i].patch;
         if (&b->binding[b->patch[i].binding] != w) continue;
-        shape_of_whole(w, patch->cut, &d);
-        SG_TRY(open_factor(f, p, patch, &patch->factor[0], d, e));
-        if (patch->factor[1].up) SG_TRY(open_factor(f + 1, p, patch, &patch->factor[1], d, e));
+        shape_of_whole(w, o.patch->cut, &d);
+        SG_TRY(open_factor(f, &o, &o.patch->factor[0], d));
+        if (o.patch->factor[1].up) SG_TRY(open_factor(f + 1, &o, &o.patch->factor[1], d));
         f += 2;
     }
     return SG_OK;
 }
 
-void sg_bind_patched_close(sg_bind_patched *p)
+void sg_bind_patched_close(sg_bind_patched *p, const sg_bind_want *w)
 {
-    for (int i = 0; p->factor && i < 2 * p->binding->patches; i++) {
+    for (int i = 0; p->factor && i < 2 * w->patches; i++) {
         free(p->factor[i].up);
         free(p->factor[i].down);
         free(p->factor[i].small);
     }
     free(p->factor);
     free(p->sum);
-    *p = (sg_bind_patched){0};
 }
 
 /* y[to - from] = numbers `from` to `to` of a row of Kronecker's first factor, each of them run times; of its second, all of
@@ -300,30 +303,22 @@ static bool add_rows(const sg_bind_patched *p, const sg_patch *patch, const stru
     return true;
 }
 
-static sg_status add_all(const sg_bind_patched *p, size_t i, size_t count, sg_error *e)
+sg_status sg_bind_patched_make(const sg_bind_patched *p, const sg_bind *b, const sg_bind_want *w, void *y, size_t i,
+                               size_t count, sg_error *e)
 {
-    const struct sg_bind_factor *f = p->factor;
-    for (size_t k = 0; k < p->bind->patches; k++) {
-        const sg_patch *const patch = &p->bind->patch[k].patch;
-        if (&p->bind->binding[p->bind->patch[k].binding] != p->binding) continue;
-        if (!add_rows(p, patch, f, i, count)) return not_finite(p, patch, e);
-        f += 2;
-    }
-    return SG_OK;
-}
-
-sg_status sg_bind_patched_make(sg_bind_patched *p, void *y, size_t i, size_t count, bool *in_file, sg_error *e)
-{
-    const sg_dtype as = p->binding->tensor->dtype;
-    const size_t   out = sg_dtype_size(as);
+    const sg_dtype as = w->tensor->dtype;
     for (size_t done = 0; done < count; done += p->piece) {
-        const size_t n = count - done < p->piece ? count - done : p->piece;
-        *in_file = !sg_bind_convert(p->binding, p->sum, SG_F32, i + done, n, p->threads);
-        if (*in_file) return SG_E_NUMERIC;
-        SG_TRY(add_all(p, i + done, n, e));
-        if (!sg_convert((uint8_t *)y + done * out, as, p->sum, SG_F32, n, p->threads))
+        const size_t                 n = count - done < p->piece ? count - done : p->piece;
+        const struct sg_bind_factor *f = p->factor;
+        SG_TRY(sg_bind_convert(b, w, p->sum, SG_F32, i + done, n, p->threads, e));
+        for (size_t k = 0; k < b->patches; k++) {
+            if (&b->binding[b->patch[k].binding] != w) continue;
+            if (!add_rows(p, &b->patch[k].patch, f, i + done, n)) return not_finite(&b->patch[k].patch, e);
+            f += 2;
+        }
+        if (!sg_convert((uint8_t *)y + done * sg_dtype_size(as), as, p->sum, SG_F32, n, p->threads))
             return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" with its patches has numbers too large for %s",
-                                sg_source_path(p->bind->source), sg_show(p->binding->name), sg_dtype_name(as));
+                                sg_source_path(b->source), sg_show(w->name), sg_dtype_name(as));
     }
     return SG_OK;
 }

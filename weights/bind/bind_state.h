@@ -71,14 +71,13 @@ struct sg_bind {
 bool sg_bind_has_size(int rank, const int64_t *dim);
 
 /* Sets y[count] to elements i to i + count of w, both multiples of SG_BLOCK_MAX or the end of w, as the file has them,
- * rounded to `as`. With y NULL it only looks. Returns false where one of them is a NaN, an infinity, or too large for
- * `as`. */
-bool sg_bind_convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count, int threads);
+ * rounded to `as`. With y NULL it only looks. Returns SG_E_NUMERIC where one of them is a NaN, an infinity, or too large
+ * for `as`. */
+sg_status sg_bind_convert(const sg_bind *b, const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count,
+                          int threads, sg_error *e);
 
-/* Holds a tensor's patches, and room for a piece of it. */
+/* Holds a tensor's patches, and room for a piece of it. Zero is one without patches. */
 typedef struct sg_bind_patched {
-    const sg_bind         *bind;
-    const sg_bind_want    *binding;
     struct sg_bind_factor *factor; /* two of each of its patches */
     size_t                 piece;  /* elements at a time */
     float                 *sum;    /* [piece]; then the terms of a sum, and what they are multiplied with */
@@ -88,10 +87,10 @@ typedef struct sg_bind_patched {
 
 /* Opens the patches of w, for what is done on the host of b's backend. Close them after a failure, too. */
 sg_status sg_bind_patched_open(sg_bind_patched *p, const sg_bind *b, const sg_bind_want *w, sg_error *e);
-void      sg_bind_patched_close(sg_bind_patched *p);
+void      sg_bind_patched_close(sg_bind_patched *p, const sg_bind_want *w);
 
-/* Sets y[count] to elements i to i + count of the tensor with its patches, as it is wanted. *in_file says that the
- * file's own number i or later is a NaN or an infinity; e is then for the caller to fill. */
-sg_status sg_bind_patched_make(sg_bind_patched *p, void *y, size_t i, size_t count, bool *in_file, sg_error *e);
+/* Sets y[count] to elements i to i + count of the tensor with its patches, as it is wanted. */
+sg_status sg_bind_patched_make(const sg_bind_patched *p, const sg_bind *b, const sg_bind_want *w, void *y, size_t i,
+                               size_t count, sg_error *e);
 
 #endif
