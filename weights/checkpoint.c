@@ -74,24 +74,18 @@ static void put_in_folder(sg_checkpoint *c, const char *component, const char *m
 }
 
 /* The model's own projection_dim counts, not that of an encoder: it becomes an object to be read over the encoder's. */
-static sg_status read_clip_config(sg_config *c, sg_error *e)
+static sg_status read_clip_config(sg_config *c)
 {
-    char       json[64];
-    sg_config *own = NULL;
     sg_config_only(c, "model_type", "clip", NULL);
-    const int dim = (int)sg_config_int(c, "projection_dim", 1, 1 << 16, &(int64_t){512});
-    SG_TRY(sg_config_status(c));
-    snprintf(json, sizeof json, "{\"projection_dim\": %d}", dim);
-    SG_TRY(sg_config_parse(&own, "projection_dim", json, e));
-    const sg_status status = sg_config_update(c, CLIP_OWN, own, NULL, e);
-    sg_config_close(&own);
-    return status;
+    const int64_t dim = sg_config_int(c, "projection_dim", 1, 1 << 16, &(int64_t){512});
+    sg_config_set(c, CLIP_OWN, SG_NUMBER("projection_dim", dim));
+    return sg_config_status(c);
 }
 
 static sg_status open_clip(sg_checkpoint *c, sg_error *e)
 {
     SG_TRY(open_config(c->path, "config.json", &c->made, e));
-    SG_TRY(read_clip_config(c->made, e));
+    SG_TRY(read_clip_config(c->made));
     put_in_folder(c, "text_encoder", "text_config");
     put_in_folder(c, "image_encoder", "vision_config");
     put_in_folder(c, "tokenizer", NULL);

@@ -194,35 +194,39 @@ static const json_t *field(sg_config *c, const char *key, bool required)
     return v;
 }
 
+/* A getter of one value, which `read` makes of v. */
+#define READ_ONE(type, read, least)                                                                                    \
+    const type          otherwise = fallback ? *fallback : (least);                                                    \
+    const json_t *const v = field(c, key, !fallback);                                                                  \
+    const type          x = v ? (read) : otherwise;                                                                    \
+    return c->status == SG_OK ? x : otherwise
+
 int64_t sg_config_int(sg_config *c, const char *key, int64_t lo, int64_t hi, const int64_t *fallback)
 {
-    const int64_t       otherwise = fallback ? *fallback : lo;
-    const json_t *const v = field(c, key, !fallback);
-    const int64_t       x = v ? read_int(c, key, -1, v, lo, hi) : otherwise;
-    return c->status == SG_OK ? x : otherwise;
+    READ_ONE(int64_t, read_int(c, key, -1, v, lo, hi), lo);
 }
 
 double sg_config_real(sg_config *c, const char *key, double lo, double hi, const double *fallback)
 {
-    const double        otherwise = fallback ? *fallback : lo;
-    const json_t *const v = field(c, key, !fallback);
-    const double        x = v ? read_real(c, key, -1, v, lo, hi) : otherwise;
-    return c->status == SG_OK ? x : otherwise;
+    READ_ONE(double, read_real(c, key, -1, v, lo, hi), lo);
 }
 
 bool sg_config_bool(sg_config *c, const char *key, const bool *fallback)
 {
-    const bool          otherwise = fallback && *fallback;
-    const json_t *const v = field(c, key, !fallback);
-    const bool          x = v ? read_bool(c, key, -1, v) : otherwise;
-    return c->status == SG_OK ? x : otherwise;
+    READ_ONE(bool, read_bool(c, key, -1, v), false);
+}
+
+static const char *read_string(sg_config *c, const char *key, int i, const json_t *v)
+{
+    if (!json_is_string(v)) wrong(c, key, i, v, "a string");
+    return json_string_value(v);
 }
 
 const char *sg_config_string(sg_config *c, const char *key, const char *fallback)
 {
     const json_t *const v = field(c, key, !fallback);
-    if (v && !json_is_string(v)) wrong(c, key, -1, v, "a string");
-    return v && json_is_string(v) ? json_string_value(v) : fallback;
+    const char *const   x = v ? read_string(c, key, -1, v) : NULL;
+    return x ? x : fallback;
 }
 
 void sg_config_only(sg_config *c, const char *key, const char *wanted, const char *fallback)
@@ -252,44 +256,35 @@ static const json_t *list(sg_config *c, const char *key, int min, int max)
     return NULL;
 }
 
+/* A getter of a list, whose entry i `read` makes of v; `least` is there after a failure. */
+#define READ_LIST(read, least)                                                                                         \
+    const json_t *const all = list(c, key, min, max);                                                                  \
+    const int           n = (int)json_array_size(all);                                                                 \
+    for (int i = 0; i < n; i++) {                                                                                      \
+        const json_t *const v = json_array_get(all, (size_t)i);                                                        \
+        out[i] = (read);                                                                                               \
+    }                                                                                                                  \
+    for (int i = 0; c->status != SG_OK && i < max; i++) out[i] = (least);                                              \
+    return c->status == SG_OK ? n : 0
+
 int sg_config_ints(sg_config *c, const char *key, int64_t lo, int64_t hi, int64_t *out, int min, int max)
 {
-    const json_t *const v = list(c, key, min, max);
-    const int           n = (int)json_array_size(v);
-    for (int i = 0; i < n; i++) out[i] = read_int(c, key, i, json_array_get(v, (size_t)i), lo, hi);
-    for (int i = 0; c->status != SG_OK && i < max; i++) out[i] = lo;
-    return c->status == SG_OK ? n : 0;
+    READ_LIST(read_int(c, key, i, v, lo, hi), lo);
 }
 
 int sg_config_reals(sg_config *c, const char *key, double lo, double hi, double *out, int min, int max)
 {
-    const json_t *const v = list(c, key, min, max);
-    const int           n = (int)json_array_size(v);
-    for (int i = 0; i < n; i++) out[i] = read_real(c, key, i, json_array_get(v, (size_t)i), lo, hi);
-    for (int i = 0; c->status != SG_OK && i < max; i++) out[i] = lo;
-    return c->status == SG_OK ? n : 0;
+    READ_LIST(read_real(c, key, i, v, lo, hi), lo);
 }
 
 int sg_config_bools(sg_config *c, const char *key, bool *out, int min, int max)
 {
-    const json_t *const v = list(c, key, min, max);
-    const int           n = (int)json_array_size(v);
-    for (int i = 0; i < n; i++) out[i] = read_bool(c, key, i, json_array_get(v, (size_t)i));
-    for (int i = 0; c->status != SG_OK && i < max; i++) out[i] = false;
-    return c->status == SG_OK ? n : 0;
+    READ_LIST(read_bool(c, key, i, v), false);
 }
 
 int sg_config_strings(sg_config *c, const char *key, const char **out, int min, int max)
 {
-    const json_t *const v = list(c, key, min, max);
-    const int           n = (int)json_array_size(v);
-    for (int i = 0; i < n; i++) {
-        const json_t *const s = json_array_get(v, (size_t)i);
-        if (!json_is_string(s)) wrong(c, key, i, s, "a string");
-        out[i] = json_string_value(s);
-    }
-    for (int i = 0; c->status != SG_OK && i < max; i++) out[i] = NULL;
-    return c->status == SG_OK ? n : 0;
+    READ_LIST(read_string(c, key, i, v), NULL);
 }
 
 const char *sg_config_string_at(sg_config *c, const char *key, int i)

@@ -65,10 +65,9 @@ sg_status sg_source_add(sg_source *s, sg_source_tensor t, const char *name, size
 
 sg_status sg_source_add_fit(sg_source *s, sg_source_tensor t, const char *name, size_t len, sg_error *e)
 {
-    size_t bad;
     if (s->count == SG_TENSORS_MAX)
         return sg_error_set(e, SG_E_FORMAT, "%s: more than %d tensors", s->path, SG_TENSORS_MAX);
-    if (len == 0 || len > SG_TENSOR_NAME_MAX || memchr(name, 0, len) || !sg_utf8_check(name, len, &bad))
+    if (!sg_source_fits_name(name, len, SG_TENSOR_NAME_MAX))
         return sg_error_set(e, SG_E_FORMAT, "%s: the name of tensor %zu should be 1 to %d bytes of UTF-8", s->path,
                             s->count, SG_TENSOR_NAME_MAX);
     return sg_source_add(s, t, name, len, e);
@@ -122,36 +121,65 @@ sg_status sg_source_sort(sg_source *s, sg_error *e)
     return SG_OK;
 }
 
-static const sg_source_type types[] = {
-    {"F32", SG_F32, 1, 4},
-    {"F16", SG_F16, 1, 2},
-    {"BF16", SG_BF16, 1, 2},
-    {"I32", SG_I32, 1, 4},
-    {"U8", SG_U8, 1, 1},
-    {"F64", SG_DTYPES, 1, 8},
-    {"C64", SG_DTYPES, 1, 8},
-    {"I64", SG_DTYPES, 1, 8},
-    {"U64", SG_DTYPES, 1, 8},
-    {"U32", SG_DTYPES, 1, 4},
-    {"I16", SG_DTYPES, 1, 2},
-    {"U16", SG_DTYPES, 1, 2},
-    {"I8", SG_DTYPES, 1, 1},
-    {"BOOL", SG_U8, 1, 1},
-    {"F8_E4M3", SG_DTYPES, 1, 1},
-    {"F8_E5M2", SG_DTYPES, 1, 1},
-    {"F8_E8M0", SG_DTYPES, 1, 1},
-    {"F8_E4M3FNUZ", SG_DTYPES, 1, 1},
-    {"F8_E5M2FNUZ", SG_DTYPES, 1, 1},
-    {"F6_E2M3", SG_DTYPES, 4, 3},
-    {"F6_E3M2", SG_DTYPES, 4, 3},
-    {"F4", SG_DTYPES, 2, 1},
-};
+/* Those of safetensors and torch; those of GGUF. */
+static const sg_source_type types[] = {{"F32", SG_F32, 1, 4},
+                                       {"F16", SG_F16, 1, 2},
+                                       {"BF16", SG_BF16, 1, 2},
+                                       {"I32", SG_I32, 1, 4},
+                                       {"U8", SG_U8, 1, 1},
+                                       {"F64", SG_DTYPES, 1, 8},
+                                       {"C64", SG_DTYPES, 1, 8},
+                                       {"I64", SG_DTYPES, 1, 8},
+                                       {"U64", SG_DTYPES, 1, 8},
+                                       {"U32", SG_DTYPES, 1, 4},
+                                       {"I16", SG_DTYPES, 1, 2},
+                                       {"U16", SG_DTYPES, 1, 2},
+                                       {"I8", SG_DTYPES, 1, 1},
+                                       {"BOOL", SG_U8, 1, 1},
+                                       {"F8_E4M3", SG_DTYPES, 1, 1},
+                                       {"F8_E5M2", SG_DTYPES, 1, 1},
+                                       {"F8_E8M0", SG_DTYPES, 1, 1},
+                                       {"F8_E4M3FNUZ", SG_DTYPES, 1, 1},
+                                       {"F8_E5M2FNUZ", SG_DTYPES, 1, 1},
+                                       {"F6_E2M3", SG_DTYPES, 4, 3},
+                                       {"F6_E3M2", SG_DTYPES, 4, 3},
+                                       {"F4", SG_DTYPES, 2, 1},
+                                       {"Q4_0", SG_DTYPES, 32, 18},
+                                       {"Q4_1", SG_DTYPES, 32, 20},
+                                       {"Q5_0", SG_DTYPES, 32, 22},
+                                       {"Q5_1", SG_DTYPES, 32, 24},
+                                       {"Q8_0", SG_DTYPES, 32, 34},
+                                       {"Q8_1", SG_DTYPES, 32, 36},
+                                       {"Q2_K", SG_DTYPES, 256, 84},
+                                       {"Q3_K", SG_DTYPES, 256, 110},
+                                       {"Q4_K", SG_DTYPES, 256, 144},
+                                       {"Q5_K", SG_DTYPES, 256, 176},
+                                       {"Q6_K", SG_DTYPES, 256, 210},
+                                       {"Q8_K", SG_DTYPES, 256, 292},
+                                       {"IQ2_XXS", SG_DTYPES, 256, 66},
+                                       {"IQ2_XS", SG_DTYPES, 256, 74},
+                                       {"IQ3_XXS", SG_DTYPES, 256, 98},
+                                       {"IQ1_S", SG_DTYPES, 256, 50},
+                                       {"IQ4_NL", SG_DTYPES, 32, 18},
+                                       {"IQ3_S", SG_DTYPES, 256, 110},
+                                       {"IQ2_S", SG_DTYPES, 256, 82},
+                                       {"IQ4_XS", SG_DTYPES, 256, 136},
+                                       {"IQ1_M", SG_DTYPES, 256, 56},
+                                       {"TQ1_0", SG_DTYPES, 256, 54},
+                                       {"TQ2_0", SG_DTYPES, 256, 66},
+                                       {"MXFP4", SG_DTYPES, 32, 17}};
 
-const sg_source_type *sg_element_type(const char *name)
+const sg_source_type *sg_source_type_of(const char *name, int most)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i].name, name) == 0) return &types[i];
+        if (strcmp(types[i].name, name) == 0 && types[i].block <= most) return &types[i];
     return NULL;
+}
+
+bool sg_source_fits_name(const char *name, size_t len, size_t most)
+{
+    size_t wrong;
+    return len && len <= most && !memchr(name, 0, len) && sg_utf8_check(name, len, &wrong);
 }
 
 /* ---- asking ---- */

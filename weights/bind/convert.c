@@ -206,20 +206,16 @@ static void iq4_xs(float *restrict y, const uint8_t *restrict x, size_t blocks)
 }
 
 static const struct {
-    const char       *name;
-    int               block, bytes;
+    const char       *type;
     sg_dequantise_fn *run;
-} types[] = {{"F8_E4M3", 1, 1, f8_e4m3}, {"F8_E5M2", 1, 1, f8_e5m2}, {"I8", 1, 1, i8},
-             {"Q8_0", 32, 34, q8_0},     {"Q6_K", 256, 210, q6_k},   {"Q5_K", 256, 176, q5_k},
-             {"Q5_0", 32, 22, q5_0},     {"Q5_1", 32, 24, q5_1},     {"Q4_K", 256, 144, q4_k},
-             {"Q4_0", 32, 18, q4_0},     {"Q4_1", 32, 20, q4_1},     {"Q3_K", 256, 110, q3_k},
-             {"Q2_K", 256, 84, q2_k},    {"IQ4_NL", 32, 18, iq4_nl}, {"IQ4_XS", 256, 136, iq4_xs}};
+} types[] = {{"F8_E4M3", f8_e4m3}, {"F8_E5M2", f8_e5m2}, {"I8", i8},     {"Q8_0", q8_0},     {"Q6_K", q6_k},
+             {"Q5_K", q5_k},       {"Q5_0", q5_0},       {"Q5_1", q5_1}, {"Q4_K", q4_k},     {"Q4_0", q4_0},
+             {"Q4_1", q4_1},       {"Q3_K", q3_k},       {"Q2_K", q2_k}, {"IQ4_NL", iq4_nl}, {"IQ4_XS", iq4_xs}};
 
 sg_dequantise_fn *sg_dequantiser(const sg_source_type *type)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i].name, type->name) == 0 && types[i].block == type->block && types[i].bytes == type->bytes)
-            return types[i].run;
+        if (strcmp(types[i].type, type->name) == 0) return types[i].run;
     return NULL;
 }
 

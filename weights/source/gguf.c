@@ -2,9 +2,9 @@
 #include "base/array.h"
 #include "base/bytes.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "source_state.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,39 +26,12 @@ static const struct {
                    {'u', 1}, {'s', 0}, {0, 0},   {'u', 8}, {'i', 8}, {'f', 8}};
 enum { VALUE_TYPES = sizeof value_types / sizeof *value_types };
 
-/* By number. An empty name: GGUF has or had such a type, which nobody writes any more, or it is not known here. */
-static const sg_source_type types[] = {[0] = {"F32", SG_F32, 1, 4},
-                                       [1] = {"F16", SG_F16, 1, 2},
-                                       [2] = {"Q4_0", SG_DTYPES, 32, 18},
-                                       [3] = {"Q4_1", SG_DTYPES, 32, 20},
-                                       [6] = {"Q5_0", SG_DTYPES, 32, 22},
-                                       [7] = {"Q5_1", SG_DTYPES, 32, 24},
-                                       [8] = {"Q8_0", SG_DTYPES, 32, 34},
-                                       [9] = {"Q8_1", SG_DTYPES, 32, 36},
-                                       [10] = {"Q2_K", SG_DTYPES, 256, 84},
-                                       [11] = {"Q3_K", SG_DTYPES, 256, 110},
-                                       [12] = {"Q4_K", SG_DTYPES, 256, 144},
-                                       [13] = {"Q5_K", SG_DTYPES, 256, 176},
-                                       [14] = {"Q6_K", SG_DTYPES, 256, 210},
-                                       [15] = {"Q8_K", SG_DTYPES, 256, 292},
-                                       [16] = {"IQ2_XXS", SG_DTYPES, 256, 66},
-                                       [17] = {"IQ2_XS", SG_DTYPES, 256, 74},
-                                       [18] = {"IQ3_XXS", SG_DTYPES, 256, 98},
-                                       [19] = {"IQ1_S", SG_DTYPES, 256, 50},
-                                       [20] = {"IQ4_NL", SG_DTYPES, 32, 18},
-                                       [21] = {"IQ3_S", SG_DTYPES, 256, 110},
-                                       [22] = {"IQ2_S", SG_DTYPES, 256, 82},
-                                       [23] = {"IQ4_XS", SG_DTYPES, 256, 136},
-                                       [24] = {"I8", SG_DTYPES, 1, 1},
-                                       [25] = {"I16", SG_DTYPES, 1, 2},
-                                       [26] = {"I32", SG_I32, 1, 4},
-                                       [27] = {"I64", SG_DTYPES, 1, 8},
-                                       [28] = {"F64", SG_DTYPES, 1, 8},
-                                       [29] = {"IQ1_M", SG_DTYPES, 256, 56},
-                                       [30] = {"BF16", SG_BF16, 1, 2},
-                                       [34] = {"TQ1_0", SG_DTYPES, 256, 54},
-                                       [35] = {"TQ2_0", SG_DTYPES, 256, 66},
-                                       [39] = {"MXFP4", SG_DTYPES, 32, 17}};
+/* By number. NULL: GGUF has or had such a type, which nobody writes any more, or it is not known here. */
+static const char *const types[] = {"F32",     "F16",    "Q4_0",    "Q4_1",  NULL,     NULL,    "Q5_0",  "Q5_1",
+                                    "Q8_0",    "Q8_1",   "Q2_K",    "Q3_K",  "Q4_K",   "Q5_K",  "Q6_K",  "Q8_K",
+                                    "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS",
+                                    "I8",      "I16",    "I32",     "I64",   "F64",    "IQ1_M", "BF16",  NULL,
+                                    NULL,      NULL,     "TQ1_0",   "TQ2_0", NULL,     NULL,    NULL,    "MXFP4"};
 enum { TYPES = sizeof types / sizeof *types };
 static const sg_source_type unknown = {"of a type that is not known", SG_DTYPES, 1, 0};
 
@@ -149,10 +122,10 @@ static sg_status take_value(header *h, sg_source *s, sg_source_key *k)
 static sg_status take_key(header *h, sg_source *s)
 {
     const char   *name = NULL;
-    size_t        len = 0, wrong;
+    size_t        len = 0;
     sg_source_key k = {0};
     SG_TRY(take_text(h, "name", &name, &len));
-    if (len == 0 || len > KEY_NAME_MAX || memchr(name, 0, len) || !sg_utf8_check(name, len, &wrong))
+    if (!sg_source_fits_name(name, len, KEY_NAME_MAX))
         return bad(h, "its name should be 1 to %d bytes of UTF-8", KEY_NAME_MAX);
     h->name = k.name = sg_source_keep(s, name, len);
     if (!k.name) return sg_error_memory(h->e, h->path);
@@ -233,7 +206,7 @@ static sg_status take_place(header *h, sg_source_tensor *t, uint64_t elements, u
     uint64_t type = 0;
     SG_TRY(take(h, "type", 4, &type));
     SG_TRY(take(h, "offset", 8, offset));
-    t->type = type < TYPES && types[type].name ? &types[type] : &unknown;
+    t->type = type < TYPES && types[type] ? sg_source_type_of(types[type], INT_MAX) : &unknown;
     const uint64_t block = (uint64_t)t->type->block, row = t->rank ? (uint64_t)t->dim[t->rank - 1] : 1;
     if (row % block)
         return bad(h, "its rows have %llu elements, but %s has blocks of %llu", (unsigned long long)row, t->type->name,

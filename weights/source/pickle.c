@@ -291,7 +291,7 @@ static sg_status push_storage(machine *m)
     if (id.count != 5 || !is_text(x[0], "storage") || x[1].kind != GLOBAL || globals[x[1].at].role != CLASS ||
         x[2].kind != TEXT || x[4].kind != INT || x[4].number < 0)
         return bad(m, "a persistent id is no storage of torch");
-    storage s = {.type = sg_element_type(globals[x[1].at].type), .key = x[2]};
+    storage s = {.type = sg_source_type_of(globals[x[1].at].type, SG_ELEMENTS), .key = x[2]};
     if (__builtin_mul_overflow((uint64_t)x[4].number, (uint64_t)s.type->bytes, &s.bytes))
         return bad(m, "a storage of %lld elements", (long long)x[4].number);
     if (!sg_array_push(m->storage, m->storages, m->storage_room, s)) return no_memory(m);
@@ -339,7 +339,7 @@ static sg_status push_tensor(machine *m, const value *x, size_t count, bool type
     const storage *const s = &m->storage[x[0].at];
     sg_pickled_tensor    t = {.storage = s->key.text,
                               .storage_length = s->key.count,
-                              .type = typed ? sg_element_type(globals[x[6].at].type) : s->type,
+                              .type = typed ? sg_source_type_of(globals[x[6].at].type, SG_ELEMENTS) : s->type,
                               .bytes = s->bytes,
                               .offset = x[1].number};
     if (!read_layout(m, x[2], x[3], &t))

@@ -4,7 +4,6 @@
 #include "base/array.h"
 #include "base/bytes.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "pickle.h"
 #include "source_state.h"
 
@@ -128,12 +127,6 @@ static sg_status locate(zip_entry *x, uint64_t at, uint64_t most, const place *p
     return SG_OK;
 }
 
-static bool fit_name(const char *name, size_t len)
-{
-    size_t wrong;
-    return len && len <= NAME_MAX_BYTES && !memchr(name, 0, len) && sg_utf8_check(name, len, &wrong);
-}
-
 /* Does a name lead out of the folder that it is in? */
 static bool climbs(const char *name)
 {
@@ -150,7 +143,7 @@ static sg_status read_entry(zip *z, const uint8_t *c, uint64_t left, uint64_t mo
                    comment = sg_little_endian(c + 32, 2);
     uint64_t packed = sg_little_endian(c + 20, 4), size = sg_little_endian(c + 24, 4), at = sg_little_endian(c + 42, 4);
     *used = CENTRAL + name + extra + comment;
-    if (*used > left || !fit_name((const char *)c + CENTRAL, (size_t)name))
+    if (*used > left || !sg_source_fits_name((const char *)c + CENTRAL, (size_t)name, NAME_MAX_BYTES))
         return bad(p, "the name of entry %zu should be 1 to %d bytes of UTF-8", z->count, NAME_MAX_BYTES);
     zip_entry x = {.name = strndup((const char *)c + CENTRAL, (size_t)name)};
     if (!x.name || !sg_array_push(z->entry, z->count, z->room, x)) {

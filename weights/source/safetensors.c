@@ -32,7 +32,7 @@ static sg_status read_type(sg_source_tensor *t, const json_t *json, const place 
 {
     const char *const name = json_string_value(json);
     if (!name) return bad(p, "dtype should be a string");
-    t->type = sg_element_type(name);
+    t->type = sg_source_type_of(name, SG_ELEMENTS);
     return t->type ? SG_OK : bad(p, "dtype \"%s\" is not known", sg_show(name));
 }
 

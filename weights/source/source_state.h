@@ -49,8 +49,12 @@ void                 sg_source_sort_keys(sg_source *s);
 const sg_source_key *sg_source_key_of(const sg_source *s, const char *name); /* NULL: there is none */
 sg_status            sg_source_sort(sg_source *s, sg_error *e) SG_MUST_USE;
 
-/* Finds a type whose blocks are single elements, by the name that safetensors gives it; NULL where there is none. */
-const sg_source_type *sg_element_type(const char *name);
+/* Finds a type by the name that safetensors or GGUF gives it; NULL where there is none with blocks of at most so many
+ * elements. Only GGUF has larger ones. */
+enum { SG_ELEMENTS = 4 };
+const sg_source_type *sg_source_type_of(const char *name, int most);
+
+bool sg_source_fits_name(const char *name, size_t len, size_t most); /* UTF-8 of 1 to so many bytes */
 
 /* ---- the formats: each reads a mapped file into s, but for its path, and sorts it ---- */
 
