@@ -129,14 +129,12 @@ bool sg_found_any(const sg_found_part *p, const char *begins)
 
 /* ---- its config ---- */
 
-/* ComfyUI's folders are for files of every kind: a config.json there that cannot be read is none. */
-static sg_status config_beside(sg_config **out, const char *path, sg_error *e)
+sg_status sg_checkpoint_open_beside(sg_config **out, const char *path, const char *name, sg_error *e)
 {
-    char config[SG_PATH_BYTES + 16];
+    char beside[SG_PATH_BYTES + 32];
     *out = NULL;
-    if (!sg_checkpoint_beside(path, "config.json", config, sizeof config) || access(config, R_OK) != 0) return SG_OK;
-    if (sg_config_open(out, config, NULL) != SG_E_MEMORY) return SG_OK;
-    return sg_error_memory(e, config);
+    if (!sg_checkpoint_beside(path, name, beside, sizeof beside) || access(beside, F_OK) != 0) return SG_OK;
+    return sg_config_open(out, beside, e);
 }
 
 static sg_status describe_part(sg_checkpoint *c, const sg_place *p, sg_config *beside, sg_error *e)
@@ -175,18 +173,18 @@ static sg_status add_folder(sg_checkpoint *c, const sg_place *p, sg_error *e)
     return status;
 }
 
+static bool is_of_class(sg_config *config, const sg_place *p)
+{
+    return config && strcmp(sg_config_string(config, "_class_name", ""), p->part->class_name) == 0;
+}
+
 /* The latents of a folder's denoiser are scaled as the folder's own VAE has it, which no file says. */
 static sg_status add_own_vae(sg_checkpoint *c, const sg_place *p, sg_error *e)
 {
-    char       path[SG_PATH_BYTES + 64];
     sg_config *own = NULL;
     if (!c->diffusers || strcmp(p->component, "vae") != 0) return SG_OK;
-    if (snprintf(path, sizeof path, "%s/vae/config.json", c->path) >= (int)sizeof path || access(path, R_OK) != 0)
-        return SG_OK;
-    SG_TRY(sg_config_open(&own, path, e));
-    sg_status status = SG_OK;
-    if (strcmp(sg_config_string(own, "_class_name", ""), p->part->class_name) == 0)
-        status = sg_config_update(c->made, p->component, own, NULL, e);
+    SG_TRY(sg_checkpoint_open_beside(&own, c->path, "vae/config.json", e));
+    const sg_status status = is_of_class(own, p) ? sg_config_update(c->made, p->component, own, NULL, e) : SG_OK;
     sg_config_close(&own);
     return status;
 }
@@ -195,11 +193,12 @@ static sg_status add_part(sg_checkpoint *c, const sg_place *p, sg_error *e)
 {
     sg_config *beside = NULL;
     SG_TRY(add_own_vae(c, p, e));
-    SG_TRY(config_beside(&beside, p->path, e));
+    /* ComfyUI's folders are for files of every kind: a config.json there that cannot be read is none */
+    if (sg_checkpoint_open_beside(&beside, p->path, "config.json", NULL) == SG_E_MEMORY)
+        return sg_error_memory(e, p->path);
     sg_status status = describe_part(c, p, beside, e);
     /* a file out of a Diffusers folder may still be beside its config */
-    if (status == SG_OK && beside && strcmp(sg_config_string(beside, "_class_name", ""), p->part->class_name) == 0)
-        status = sg_config_update(c->made, p->component, beside, NULL, e);
+    if (status == SG_OK && is_of_class(beside, p)) status = sg_config_update(c->made, p->component, beside, NULL, e);
     sg_config_close(&beside);
     add_class(c, p, p->part->class_name);
     return status;
@@ -208,15 +207,13 @@ static sg_status add_part(sg_checkpoint *c, const sg_place *p, sg_error *e)
 /* What the owner knows that no file says. */
 static sg_status add_own(sg_checkpoint *c, sg_error *e)
 {
-    char        path[SG_PATH_BYTES + 32];
-    sg_config  *own = NULL;
-    const char *keys[SG_PLACES_MAX + 2] = {"model_index", "scheduler"};
-    if (!sg_checkpoint_beside(c->path, "sparge-gen.json", path, sizeof path) || access(path, F_OK) != 0) return SG_OK;
-    SG_TRY(sg_config_open(&own, path, e));
-    for (int i = 0; i < c->places; i++) keys[2 + i] = c->place[i].component;
-    sg_status status = SG_OK;
-    for (int i = 0; status == SG_OK && i < c->places + 2; i++)
-        status = sg_config_update(c->made, keys[i], own, keys[i], e);
+    sg_config *own = NULL;
+    SG_TRY(sg_checkpoint_open_beside(&own, c->path, "sparge-gen.json", e));
+    if (!own) return SG_OK;
+    sg_status status = sg_config_update(c->made, "model_index", own, "model_index", e);
+    if (status == SG_OK) status = sg_config_update(c->made, "scheduler", own, "scheduler", e);
+    for (int i = 0; status == SG_OK && i < c->places; i++)
+        status = sg_config_update(c->made, c->place[i].component, own, c->place[i].component, e);
     sg_config_close(&own);
     return status;
 }

@@ -49,7 +49,11 @@ typedef struct opening {
     const sg_model_parts *parts;
     sg_known_files       *known;
     const sg_file_part   *denoiser; /* the part that the denoiser is; NULL: not known */
-    sg_error             *e;
+    /* By needed[]: the part that goes with the denoiser, or NULL; of a text encoder which of encoder_names it is with this
+     * denoiser, or -1. */
+    const sg_file_part *with[NEEDED];
+    int                 encoder[NEEDED];
+    sg_error           *e;
 } opening;
 
 /* ---- places ---- */
@@ -289,13 +293,11 @@ static sg_status put_options(opening *o)
 /* The denoiser in a folder of its own, by the class in its config; NULL: not known, of which its family says why. */
 static const sg_file_part *part_of_folder(const opening *o, const char *folder)
 {
-    char                path[SG_PATH_BYTES + 64];
     sg_config          *config = NULL;
     const sg_file_part *part = NULL;
-    if (sg_path_join(path, sizeof path, folder, "config.json", NULL) != SG_OK) return NULL;
-    if (sg_config_open(&config, path, NULL) != SG_OK) return NULL;
-    const char *const class = sg_config_string(config, "_class_name", "");
-    while (class && (part = sg_next_part(o->known, part, HIGH)) && strcmp(part->class_name, class) != 0)
+    if (sg_checkpoint_open_beside(&config, folder, "config.json", NULL) != SG_OK || !config) return NULL;
+    const char *const class_name = sg_config_string(config, "_class_name", "");
+    while (class_name && (part = sg_next_part(o->known, part, HIGH)) && strcmp(part->class_name, class_name) != 0)
         ;
     sg_config_close(&config);
     return part;
@@ -303,38 +305,26 @@ static const sg_file_part *part_of_folder(const opening *o, const char *folder)
 
 static void find_denoiser(opening *o)
 {
-    char                  folder[SG_PATH_BYTES + 64];
-    const sg_place *const dit = sg_place_find(o->c, HIGH);
+    char                       folder[SG_PATH_BYTES + 64];
+    const sg_place *const      dit = sg_place_find(o->c, HIGH);
+    const sg_file_part *const *with = NULL;
     if (dit && dit->part)
         o->denoiser = dit->part;
     else if (sg_checkpoint_has(o->c, HIGH) && !sg_checkpoint_place(o->c, HIGH, folder, sizeof folder, NULL))
         o->denoiser = part_of_folder(o, folder);
+    if (o->denoiser) with = o->denoiser->with;
+    for (int i = 0; i < NEEDED; i++) o->encoder[i] = !with && strcmp(needed[i].component, TEXT) == 0 ? 0 : -1;
+    for (int n = 0; with && *with; with++) {
+        const int i = needed_of((*with)->component);
+        o->with[i] = *with;
+        if (needed[i].tokenizer && n < ENCODERS) o->encoder[i] = n++;
+    }
 }
 
-/* The part of this kind that goes with the denoiser; NULL: none does. */
-static const sg_file_part *partner(const opening *o, const char *component)
+/* The usual file of needed[i]; NULL: none is known. */
+static const sg_file_part *usual(const opening *o, int i)
 {
-    const sg_file_part *const *p = o->denoiser ? o->denoiser->with : NULL;
-    while (p && *p && strcmp((*p)->component, component) != 0) p++;
-    return p ? *p : NULL;
-}
-
-/* The usual file of a kind of part; NULL: none is known. */
-static const sg_file_part *usual(const opening *o, const char *component)
-{
-    const sg_file_part *const part = partner(o, component);
-    return part ? part : sg_next_part(o->known, NULL, component);
-}
-
-/* Which of encoder_names a kind of text encoder is with this denoiser; -1: none. */
-static int encoder_of(const opening *o, const char *component)
-{
-    const sg_file_part *const *with = o->denoiser ? o->denoiser->with : NULL;
-    int                        n = 0;
-    if (!with) return strcmp(component, TEXT) == 0 ? 0 : -1;
-    for (; *with && strcmp((*with)->component, component) != 0; with++)
-        n += needed[needed_of((*with)->component)].tokenizer != NULL;
-    return *with && n < ENCODERS ? n : -1;
+    return o->with[i] ? o->with[i] : sg_next_part(o->known, NULL, needed[i].component);
 }
 
 /* Kinds of text encoders become the components that they are with this denoiser. A file with all parts may have one of
@@ -346,7 +336,7 @@ static sg_status name_encoders(opening *o)
     int                  kept = 0;
     if (!sg_checkpoint_has(c, HIGH)) return SG_OK; /* which will be missed */
     for (int i = OTHERS; i < NEEDED; i++)
-        if (needed[i].tokenizer && encoder_of(o, needed[i].component) < 0 && given(o, i))
+        if (needed[i].tokenizer && o->encoder[i] < 0 && given(o, i))
             return sg_error_set(o->e, SG_E_ARG, "%s: %s: this model has no %s", needed[i].option, given(o, i),
                                 needed[i].what);
     for (int k = 0; k < c->places; k++) {
@@ -354,7 +344,7 @@ static sg_status name_encoders(opening *o)
         int             i = 0;
         while (i < NEEDED && strcmp(needed[i].component, p->component) != 0) i++;
         const bool encodes = i < NEEDED && needed[i].tokenizer;
-        const int  n = encodes ? encoder_of(o, p->component) : -1;
+        const int  n = encodes ? o->encoder[i] : -1;
         if (n >= 0) p->component = encoder_names[n][0];
         if (n >= 0 || !encodes) c->place[kept++] = *p;
     }
@@ -373,19 +363,17 @@ static sg_status holds_tokenizer(bool *holds, const char *path, sg_error *e)
     return SG_OK;
 }
 
-/* Text encoder needed[i] as it is given, else as it usually is; NULL: the model has none. */
+/* Text encoder needed[i], which the model has, as it is given, else as it usually is. */
 static const sg_file_part *encoder_part(const opening *o, int i)
 {
-    const int             n = encoder_of(o, needed[i].component);
-    const sg_place *const from = n < 0 ? NULL : sg_place_find(o->c, encoder_names[n][0]);
-    return n < 0 ? NULL : from && from->part ? from->part : usual(o, needed[i].component);
+    const sg_place *const from = sg_place_find(o->c, encoder_names[o->encoder[i]][0]);
+    return from && from->part ? from->part : usual(o, i);
 }
 
 /* The tokenizer of text encoder needed[i]. */
 static sg_status put_tokenizer(opening *o, int i, const char *asked)
 {
-    const int n = encoder_of(o, needed[i].component);
-    if (n < 0) return SG_OK;
+    const int                 n = o->encoder[i];
     const sg_place *const     from = sg_place_find(o->c, encoder_names[n][0]);
     const sg_file_part *const part = encoder_part(o, i);
     const char *const         folder = part && part->tokenizer ? part->tokenizer : "tokenizer";
@@ -409,12 +397,11 @@ static sg_status put_tokenizer(opening *o, int i, const char *asked)
 static sg_status put_tokenizers(opening *o)
 {
     const sg_model_parts *const parts = o->parts;
-    if (parts->clip_tokenizer && encoder_of(o, SG_CLIP_L) < 0 && sg_checkpoint_has(o->c, HIGH))
+    if (parts->clip_tokenizer && o->encoder[needed_of(SG_CLIP_L)] < 0 && sg_checkpoint_has(o->c, HIGH))
         return sg_error_set(o->e, SG_E_ARG, "--clip-tokenizer: %s: this model has no text encoder of CLIP",
                             parts->clip_tokenizer);
     for (int i = 0; i < NEEDED; i++)
-        if (needed[i].tokenizer)
-            SG_TRY(put_tokenizer(o, i, needed[i].asked ? parts->clip_tokenizer : parts->tokenizer));
+        if (o->encoder[i] >= 0) SG_TRY(put_tokenizer(o, i, needed[i].asked ? parts->clip_tokenizer : parts->tokenizer));
     return SG_OK;
 }
 
@@ -428,12 +415,13 @@ static void miss(char list[MISSING], int i, const sg_file_part *part)
                    part ? part->usual : "a file");
 }
 
-/* Text encoder needed[i], component n, and its tokenizer. */
-static void miss_encoder(const opening *o, char list[MISSING], int i, int n)
+/* Text encoder needed[i] and its tokenizer. */
+static void miss_encoder(const opening *o, char list[MISSING], int i)
 {
+    const int                 n = o->encoder[i];
     const sg_file_part *const part = encoder_part(o, i);
     const bool                there = sg_checkpoint_has(o->c, encoder_names[n][0]);
-    if (!there && o->denoiser && o->denoiser->spare == partner(o, needed[i].component)) return;
+    if (!there && o->denoiser && o->denoiser->spare == o->with[i]) return;
     if (!there) miss(list, i, part);
     if (sg_checkpoint_has(o->c, encoder_names[n][1])) return;
     sg_text_append(list, MISSING, "\n  the tokenizer%s%s: give it by %s (%s%s/ beside the text encoder)",
@@ -446,12 +434,11 @@ static sg_status check_whole(const opening *o)
 {
     char list[MISSING] = "";
     for (int i = 0; i < NEEDED; i++) {
-        const int n = needed[i].tokenizer ? encoder_of(o, needed[i].component) : -1;
-        if (needed[i].asked && !partner(o, needed[i].component)) continue;
-        if (n >= 0)
-            miss_encoder(o, list, i, n);
+        if (needed[i].asked && !o->with[i]) continue;
+        if (o->encoder[i] >= 0)
+            miss_encoder(o, list, i);
         else if (!sg_checkpoint_has(o->c, needed[i].component))
-            miss(list, i, usual(o, needed[i].component));
+            miss(list, i, usual(o, i));
     }
     return *list ? sg_error_set(o->e, SG_E_FILE, "%s: the model is not whole; missing:%s", o->c->path, list) : SG_OK;
 }

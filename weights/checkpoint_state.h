@@ -39,6 +39,9 @@ const sg_file_part *sg_next_part(sg_known_files *known, const sg_file_part *part
 sg_status sg_place_recognise(sg_place *p, bool *found, const sg_source *s, const char *component, sg_known_files *known,
                              sg_error *e) SG_MUST_USE;
 
+/* Opens the JSON of that name beside the checkpoint at `path`; *out is NULL where there is none. */
+sg_status sg_checkpoint_open_beside(sg_config **out, const char *path, const char *name, sg_error *e) SG_MUST_USE;
+
 /* Puts the configs that the files' parts make, with what sparge-gen.json adds, into c->made. */
 sg_status sg_checkpoint_describe(sg_checkpoint *c, sg_error *e) SG_MUST_USE;
 

@@ -121,53 +121,22 @@ sg_status sg_source_sort(sg_source *s, sg_error *e)
     return SG_OK;
 }
 
+#define NONE SG_DTYPES
+
 /* Those of safetensors and torch; those of GGUF. */
-static const sg_source_type types[] = {{"F32", SG_F32, 1, 4},
-                                       {"F16", SG_F16, 1, 2},
-                                       {"BF16", SG_BF16, 1, 2},
-                                       {"I32", SG_I32, 1, 4},
-                                       {"U8", SG_U8, 1, 1},
-                                       {"F64", SG_DTYPES, 1, 8},
-                                       {"C64", SG_DTYPES, 1, 8},
-                                       {"I64", SG_DTYPES, 1, 8},
-                                       {"U64", SG_DTYPES, 1, 8},
-                                       {"U32", SG_DTYPES, 1, 4},
-                                       {"I16", SG_DTYPES, 1, 2},
-                                       {"U16", SG_DTYPES, 1, 2},
-                                       {"I8", SG_DTYPES, 1, 1},
-                                       {"BOOL", SG_U8, 1, 1},
-                                       {"F8_E4M3", SG_DTYPES, 1, 1},
-                                       {"F8_E5M2", SG_DTYPES, 1, 1},
-                                       {"F8_E8M0", SG_DTYPES, 1, 1},
-                                       {"F8_E4M3FNUZ", SG_DTYPES, 1, 1},
-                                       {"F8_E5M2FNUZ", SG_DTYPES, 1, 1},
-                                       {"F6_E2M3", SG_DTYPES, 4, 3},
-                                       {"F6_E3M2", SG_DTYPES, 4, 3},
-                                       {"F4", SG_DTYPES, 2, 1},
-                                       {"Q4_0", SG_DTYPES, 32, 18},
-                                       {"Q4_1", SG_DTYPES, 32, 20},
-                                       {"Q5_0", SG_DTYPES, 32, 22},
-                                       {"Q5_1", SG_DTYPES, 32, 24},
-                                       {"Q8_0", SG_DTYPES, 32, 34},
-                                       {"Q8_1", SG_DTYPES, 32, 36},
-                                       {"Q2_K", SG_DTYPES, 256, 84},
-                                       {"Q3_K", SG_DTYPES, 256, 110},
-                                       {"Q4_K", SG_DTYPES, 256, 144},
-                                       {"Q5_K", SG_DTYPES, 256, 176},
-                                       {"Q6_K", SG_DTYPES, 256, 210},
-                                       {"Q8_K", SG_DTYPES, 256, 292},
-                                       {"IQ2_XXS", SG_DTYPES, 256, 66},
-                                       {"IQ2_XS", SG_DTYPES, 256, 74},
-                                       {"IQ3_XXS", SG_DTYPES, 256, 98},
-                                       {"IQ1_S", SG_DTYPES, 256, 50},
-                                       {"IQ4_NL", SG_DTYPES, 32, 18},
-                                       {"IQ3_S", SG_DTYPES, 256, 110},
-                                       {"IQ2_S", SG_DTYPES, 256, 82},
-                                       {"IQ4_XS", SG_DTYPES, 256, 136},
-                                       {"IQ1_M", SG_DTYPES, 256, 56},
-                                       {"TQ1_0", SG_DTYPES, 256, 54},
-                                       {"TQ2_0", SG_DTYPES, 256, 66},
-                                       {"MXFP4", SG_DTYPES, 32, 17}};
+static const sg_source_type types[] = {
+    {"F32", SG_F32, 1, 4},      {"F16", SG_F16, 1, 2},       {"BF16", SG_BF16, 1, 2},     {"I32", SG_I32, 1, 4},
+    {"U8", SG_U8, 1, 1},        {"F64", NONE, 1, 8},         {"C64", NONE, 1, 8},         {"I64", NONE, 1, 8},
+    {"U64", NONE, 1, 8},        {"U32", NONE, 1, 4},         {"I16", NONE, 1, 2},         {"U16", NONE, 1, 2},
+    {"I8", NONE, 1, 1},         {"BOOL", SG_U8, 1, 1},       {"F8_E4M3", NONE, 1, 1},     {"F8_E5M2", NONE, 1, 1},
+    {"F8_E8M0", NONE, 1, 1},    {"F8_E4M3FNUZ", NONE, 1, 1}, {"F8_E5M2FNUZ", NONE, 1, 1}, {"F6_E2M3", NONE, 4, 3},
+    {"F6_E3M2", NONE, 4, 3},    {"F4", NONE, 2, 1},          {"Q4_0", NONE, 32, 18},      {"Q4_1", NONE, 32, 20},
+    {"Q5_0", NONE, 32, 22},     {"Q5_1", NONE, 32, 24},      {"Q8_0", NONE, 32, 34},      {"Q8_1", NONE, 32, 36},
+    {"Q2_K", NONE, 256, 84},    {"Q3_K", NONE, 256, 110},    {"Q4_K", NONE, 256, 144},    {"Q5_K", NONE, 256, 176},
+    {"Q6_K", NONE, 256, 210},   {"Q8_K", NONE, 256, 292},    {"IQ2_XXS", NONE, 256, 66},  {"IQ2_XS", NONE, 256, 74},
+    {"IQ3_XXS", NONE, 256, 98}, {"IQ1_S", NONE, 256, 50},    {"IQ4_NL", NONE, 32, 18},    {"IQ3_S", NONE, 256, 110},
+    {"IQ2_S", NONE, 256, 82},   {"IQ4_XS", NONE, 256, 136},  {"IQ1_M", NONE, 256, 56},    {"TQ1_0", NONE, 256, 54},
+    {"TQ2_0", NONE, 256, 66},   {"MXFP4", NONE, 32, 17}};
 
 const sg_source_type *sg_source_type_of(const char *name, int most)
 {

@@ -2,7 +2,7 @@
  * computation in double; and those that are refused. */
 #include "lora.h"
 #include "lora_file.h"
-#include "lora_names.h"
+#include "lora_state.h"
 #include "memory_source.h"
 
 /* ---- a model ---- */

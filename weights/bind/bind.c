@@ -259,8 +259,7 @@ sg_status sg_bind_convert(const sg_bind *b, const sg_bind_want *w, void *y, sg_d
 /* ---- the report ---- */
 
 typedef struct report {
-    char   text[3600]; /* with a reserve, so that every kind can say how many more there are */
-    size_t used;
+    char   text[3600];   /* with a reserve, so that every kind can say how many more there are */
     size_t listed, more; /* of the kind at hand */
 } report;
 
@@ -272,32 +271,25 @@ SG_PRINTF(2, 3) static void line(report *r, const char *fmt, ...)
     va_start(ap, fmt);
     const int n = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    if (r->listed == MAX_LINES || r->used + (size_t)n + 2 > sizeof r->text - reserve) {
-        r->more++;
-        return;
-    }
-    r->listed++;
-    r->used += (size_t)snprintf(r->text + r->used, sizeof r->text - r->used, "\n  %s", text);
+    const bool fits = r->listed < MAX_LINES && strlen(r->text) + (size_t)n + 2 <= sizeof r->text - reserve;
+    *(fits ? &r->listed : &r->more) += 1;
+    if (fits) sg_text_append(r->text, sizeof r->text, "\n  %s", text);
 }
 
 static void end_kind(report *r, const char *kind)
 {
-    if (r->more)
-        r->used +=
-            (size_t)snprintf(r->text + r->used, sizeof r->text - r->used, "\n  ... and %zu more %s", r->more, kind);
+    if (r->more) sg_text_append(r->text, sizeof r->text, "\n  ... and %zu more %s", r->more, kind);
     r->listed = r->more = 0;
 }
 
 /* "1", "1 to 2", or "1 to 3, 7 to 9". */
 static const char *parts_text(char out[64], const sg_name_rule *cut)
 {
-    size_t used = 0;
+    out[0] = '\0';
     for (int i = 0; i < SG_NAME_ROWS && cut->rows[i].count; i++) {
         const int first = cut->rows[i].first + 1, last = cut->rows[i].first + cut->rows[i].count;
-        if (first == last)
-            used += (size_t)snprintf(out + used, 64 - used, "%s%d", i ? ", " : "", first);
-        else
-            used += (size_t)snprintf(out + used, 64 - used, "%s%d to %d", i ? ", " : "", first, last);
+        sg_text_append(out, 64, "%s%d", i ? ", " : "", first);
+        if (first != last) sg_text_append(out, 64, " to %d", last);
     }
     return out;
 }
@@ -328,17 +320,15 @@ static sg_status report_troubles(const sg_bind *b, const size_t count[SG_BIND_TR
 {
     static const char *const kind[SG_BIND_TROUBLES] = {
         [SG_BIND_MISSING] = "missing", [SG_BIND_MISSHAPEN] = "misshapen", [SG_BIND_MISTYPED] = "of the wrong type"};
-    report r = {.used = 0};
-    char   sums[160];
-    size_t n = 0;
-    sums[0] = '\0';
+    report r = {.listed = 0};
+    char   sums[160] = "";
     for (int k = SG_BIND_MISSING; k < SG_BIND_TROUBLES; k++) {
-        if (count[k]) n += (size_t)snprintf(sums + n, sizeof sums - n, "%s%zu %s", n ? ", " : "", count[k], kind[k]);
+        if (count[k]) sg_text_append(sums, sizeof sums, "%s%zu %s", *sums ? ", " : "", count[k], kind[k]);
         for (size_t i = 0; i < b->count; i++)
             if ((int)b->binding[i].trouble == k) report_binding(&r, b, &b->binding[i]);
         end_kind(&r, kind[k]);
     }
-    if (extra) snprintf(sums + n, sizeof sums - n, "%s%zu extra", n ? ", " : "", extra);
+    if (extra) sg_text_append(sums, sizeof sums, "%s%zu extra", *sums ? ", " : "", extra);
     for (size_t i = 0; extra && i < sg_source_count(b->source); i++) {
         if (!is_extra(b, i)) continue;
         const sg_tensor               t = sg_source_view(b->source, i);

@@ -1,17 +1,19 @@
-/* lora_names.c - see lora_names.h. Sources of the names: diffusers (loaders/lora_conversion_utils.py), ComfyUI
+/* lora_names.c - see lora_state.h. Sources of the names: diffusers (loaders/lora_conversion_utils.py), ComfyUI
  * (comfy/lora.py, weight_adapter/), kohya-ss/musubi-tuner, LyCORIS. */
-#include "lora_names.h"
 #include "base/array.h"
 #include "base/text.h"
+#include "lora_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 /* ---- kinds ---- */
 
+#define PAIR(down, up, leaf)                                                                                           \
+    {down, SG_LORA_DOWN, leaf}, { up, SG_LORA_UP, leaf }
+
 /* XLabs-AI/x-flux names what it adds by its own module; `leaf` is the matrix behind the name of the block. */
-#define XLABS(name, leaf)                                                                                              \
-    {".processor." name ".down.weight", SG_LORA_DOWN, leaf}, { ".processor." name ".up.weight", SG_LORA_UP, leaf }
+#define XLABS(name, leaf) PAIR(".processor." name ".down.weight", ".processor." name ".up.weight", leaf)
 
 static const struct {
     const char  *suffix;
@@ -23,20 +25,13 @@ static const struct {
     XLABS("proj_lora1", ".img_attn.proj.weight"),
     XLABS("proj_lora2", ".txt_attn.proj.weight"),
     XLABS("proj_lora", ".linear2.weight"),
-    {".lora_down.weight", SG_LORA_DOWN, ".weight"},
-    {".lora_up.weight", SG_LORA_UP, ".weight"},
-    {".lora_A.weight", SG_LORA_DOWN, ".weight"},
-    {".lora_B.weight", SG_LORA_UP, ".weight"},
-    {".lora_A.default.weight", SG_LORA_DOWN, ".weight"},
-    {".lora_B.default.weight", SG_LORA_UP, ".weight"},
-    {".lora.down.weight", SG_LORA_DOWN, ".weight"},
-    {".lora.up.weight", SG_LORA_UP, ".weight"},
-    {"_lora.down.weight", SG_LORA_DOWN, ".weight"},
-    {"_lora.up.weight", SG_LORA_UP, ".weight"},
-    {".lora_linear_layer.down.weight", SG_LORA_DOWN, ".weight"},
-    {".lora_linear_layer.up.weight", SG_LORA_UP, ".weight"},
-    {".lora_A", SG_LORA_DOWN, ".weight"},
-    {".lora_B", SG_LORA_UP, ".weight"},
+    PAIR(".lora_down.weight", ".lora_up.weight", ".weight"),
+    PAIR(".lora_A.weight", ".lora_B.weight", ".weight"),
+    PAIR(".lora_A.default.weight", ".lora_B.default.weight", ".weight"),
+    PAIR(".lora.down.weight", ".lora.up.weight", ".weight"),
+    PAIR("_lora.down.weight", "_lora.up.weight", ".weight"),
+    PAIR(".lora_linear_layer.down.weight", ".lora_linear_layer.up.weight", ".weight"),
+    PAIR(".lora_A", ".lora_B", ".weight"),
     {".lora_B.bias", SG_LORA_UP_BIAS, ".weight"},
     {".lora_B.default.bias", SG_LORA_UP_BIAS, ".weight"},
     {".alpha", SG_LORA_ALPHA, ".weight"},

@@ -1,4 +1,5 @@
-/* gguf.c - GGUF, as source_state.h has it. Wider than ggml's own reader: names of 127 bytes and 5 dimensions, which Wan's files have. */
+/* gguf.c - GGUF, as source_state.h has it. Wider than ggml's own reader: names of 127 bytes and 5 dimensions, which
+ * Wan's files have. */
 #include "base/array.h"
 #include "base/bytes.h"
 #include "base/text.h"

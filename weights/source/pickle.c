@@ -126,7 +126,8 @@ static sg_status top(const machine *m, kind k, value *v)
                         : bad(m, "something is put into %s as if it were %s", kind_names[v->kind], kind_names[k]);
 }
 
-/* The values above the last mark: count of them from stack[*first]. The mark and they leave the stack, but not memory. */
+/* The values above the last mark: count of them from stack[*first]. The mark and they leave the stack, but not memory.
+ * */
 static sg_status pop_mark(machine *m, size_t *first, size_t *count)
 {
     size_t i = m->depth;
@@ -329,8 +330,8 @@ static bool fits(const sg_pickled_tensor *t)
                     !__builtin_mul_overflow(last, (int64_t)t->type->bytes, &end) && (uint64_t)end <= t->bytes);
 }
 
-/* (storage, offset, size, stride, requires_grad, hooks), then for the typed one the dtype. What may follow says that the
- * numbers are not those of the storage: negated, say. */
+/* (storage, offset, size, stride, requires_grad, hooks), then for the typed one the dtype. What may follow says that
+ * the numbers are not those of the storage: negated, say. */
 static sg_status push_tensor(machine *m, const value *x, size_t count, bool typed)
 {
     if (count != (typed ? 7u : 6u) || x[0].kind != STORAGE || x[1].kind != INT || x[1].number < 0 ||

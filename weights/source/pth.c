@@ -1,6 +1,6 @@
-/* pth.c - what torch.save writes, as source_state.h has it: a zip of a pickle and of the bytes of its tensors. Source of the
- * zip: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and 4.5.3 (zip64). Sizes and places come from the central directory alone:
- * writers that stream leave those of the local headers empty. */
+/* pth.c - what torch.save writes, as source_state.h has it: a zip of a pickle and of the bytes of its tensors. Source
+ * of the zip: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and 4.5.3 (zip64). Sizes and places come from the central
+ * directory alone: writers that stream leave those of the local headers empty. */
 #include "base/array.h"
 #include "base/bytes.h"
 #include "base/text.h"
@@ -190,8 +190,8 @@ static sg_status check_entries(zip *z, const place *p)
     return SG_OK;
 }
 
-/* Reads the central directory. No entry is compressed or encrypted, stands twice, lies outside the file or over another, or
- * has another name in front of its data. The caller frees, after a failure too. */
+/* Reads the central directory. No entry is compressed or encrypted, stands twice, lies outside the file or over
+ * another, or has another name in front of its data. The caller frees, after a failure too. */
 static sg_status zip_open(zip *z, const sg_map *map, const char *path, sg_error *e)
 {
     place     p = {.map = map, .path = path, .e = e};
@@ -278,8 +278,8 @@ static uint8_t *copy_elements(uint8_t *to, const uint8_t *x, const sg_pickled_te
     return to;
 }
 
-/* Copies are made of no more bytes than the file has: views of one storage, each element many times, would be as large as
- * they like. */
+/* Copies are made of no more bytes than the file has: views of one storage, each element many times, would be as large
+ * as they like. */
 static sg_status copy(sg_source *s, uint64_t *copied, sg_source_tensor *to, const sg_pickled_tensor *t, sg_error *e)
 {
     if (to->bytes > s->map->size - *copied)

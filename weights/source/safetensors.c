@@ -4,7 +4,6 @@
 #include "base/path.h"
 #include "base/text.h"
 #include "json_input.h"
-#include "scales.h"
 #include "source_state.h"
 
 #include <dirent.h>
@@ -114,8 +113,8 @@ static sg_status read_tensor(sg_source_tensor *t, const sg_member *m, const sg_m
     return status;
 }
 
-/* text[] of the strings that the members are, one behind the other in *memory, which the caller frees: a decoded string and
- * its NUL are shorter than the string in quotes. `kind` of a member is named in messages. */
+/* text[] of the strings that the members are, one behind the other in *memory, which the caller frees: a decoded
+ * string and its NUL are shorter than the string in quotes. `kind` of a member is named in messages. */
 static sg_status read_texts(char **memory, const char ***text, const sg_members *m, size_t bytes, const char *path,
                             const char *what, const char *kind, sg_error *e)
 {

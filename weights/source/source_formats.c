@@ -2,8 +2,8 @@
 #include "base/text.h"
 #include "source_state.h"
 
-/* By a file's first bytes. A safetensors file begins with the length of its header, so that two bytes tell nothing: torch's
- * old form has 0x80 2, then its number, 0x8a 10 .... */
+/* By a file's first bytes. A safetensors file begins with the length of its header, so that two bytes tell nothing:
+ * torch's old form has 0x80 2, then its number, 0x8a 10 .... */
 static const struct {
     const char *magic;
     size_t      bytes;

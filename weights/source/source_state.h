@@ -34,12 +34,12 @@ sg_status sg_source_new(sg_source **out, const char *path, sg_error *e) SG_MUST_
 /* Maps a file, as long as s lives. */
 sg_status sg_source_map(sg_source *s, sg_map *out, const char *path, sg_error *e) SG_MUST_USE;
 
-/* Makes memory of so many bytes and a NUL behind them, the same as `bytes` where that is not NULL. It lives as long as s.
- * NULL when memory runs out. */
+/* Makes memory of so many bytes and a NUL behind them, the same as `bytes` where that is not NULL. It lives as long as
+ * s. NULL when memory runs out. */
 void *sg_source_keep(sg_source *s, const void *bytes, size_t n);
 
-/* Appends a tensor or a key; names and text are copied. sg_source_add_fit returns SG_E_FORMAT if the name[len] is no fit
- * one, or there are too many tensors. */
+/* Appends a tensor or a key; names and text are copied. sg_source_add_fit returns SG_E_FORMAT if the name[len] is no
+ * fit one, or there are too many tensors. */
 sg_status sg_source_add(sg_source *s, sg_source_tensor t, const char *name, size_t len, sg_error *e) SG_MUST_USE;
 sg_status sg_source_add_fit(sg_source *s, sg_source_tensor t, const char *name, size_t len, sg_error *e) SG_MUST_USE;
 sg_status sg_source_add_key(sg_source *s, sg_source_key k, sg_error *e) SG_MUST_USE;
@@ -56,16 +56,20 @@ const sg_source_type *sg_source_type_of(const char *name, int most);
 
 bool sg_source_fits_name(const char *name, size_t len, size_t most); /* UTF-8 of 1 to so many bytes */
 
+/* Sets scale, scales and attached of s's tensors, which are sorted. Returns SG_E_FORMAT for a scale of another shape,
+ * type or value, or without its weight, and SG_E_UNSUPPORTED, with its name, for another kind of quantisation. */
+sg_status sg_scales_attach(sg_source *s, sg_error *e) SG_MUST_USE;
+
 /* ---- the formats: each reads a mapped file into s, but for its path, and sorts it ---- */
 
-/* safetensors, every byte of its header accounted for: 8 bytes N, little endian; N bytes of JSON, name to {dtype, shape,
- * data_offsets}; the data, without holes. Source: https://github.com/huggingface/safetensors#format */
+/* safetensors, every byte of its header accounted for: 8 bytes N, little endian; N bytes of JSON, name to {dtype,
+ * shape, data_offsets}; the data, without holes. Source: https://github.com/huggingface/safetensors#format */
 sg_status sg_safetensors_read(sg_source *s, const sg_map *map, sg_error *e) SG_MUST_USE;
 sg_status sg_safetensors_read_index(sg_source *s,
                                     sg_error  *e) SG_MUST_USE; /* at s's path, and the shards that it names */
 
-/* GGUF, every count and length of its header checked before use: "GGUF", version, counts; keys with values; names, shapes
- * (fastest dimension first), types and offsets of tensors; the data, aligned. All little endian. Source:
+/* GGUF, every count and length of its header checked before use: "GGUF", version, counts; keys with values; names,
+ * shapes (fastest dimension first), types and offsets of tensors; the data, aligned. All little endian. Source:
  * https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; comfy.gguf.orig_shape: city96/ComfyUI-GGUF */
 sg_status sg_gguf_read(sg_source *s, const sg_map *map, sg_error *e) SG_MUST_USE;
 
