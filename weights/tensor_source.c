@@ -167,16 +167,18 @@ int64_t sg_source_index(const sg_source *s, const char *name)
     return -1;
 }
 
+sg_tensor sg_source_shape(const sg_source_tensor *t)
+{
+    sg_tensor s = {.dtype = t->type->dtype, .rank = t->rank ? t->rank : 1, .dim = {1}};
+    if (t->rank) memcpy(s.dim, t->dim, sizeof s.dim);
+    return s;
+}
+
 sg_tensor sg_source_view(const sg_source *s, size_t i)
 {
-    const sg_source_tensor *const from = sg_source_at(s, i);
-    sg_tensor t = {.data = (void *)(uintptr_t)from->data, .dtype = from->type->dtype, .rank = 1, .dim = {1}};
-    if (t.dtype == SG_DTYPES) return (sg_tensor){0};
-    if (from->rank) {
-        t.rank = from->rank;
-        memcpy(t.dim, from->dim, sizeof t.dim);
-    }
-    return t;
+    sg_tensor t = sg_source_shape(&s->tensor[i]);
+    t.data = (void *)(uintptr_t)s->tensor[i].data;
+    return t.dtype == SG_DTYPES ? (sg_tensor){0} : t;
 }
 
 sg_tensor sg_source_find(const sg_source *s, const char *name)

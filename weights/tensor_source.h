@@ -62,6 +62,7 @@ int64_t   sg_source_index(const sg_source *s, const char *name); /* for the call
 size_t                  sg_source_count(const sg_source *s);
 const sg_source_tensor *sg_source_at(const sg_source *s, size_t i);
 sg_tensor               sg_source_view(const sg_source *s, size_t i); /* as sg_source_find has it */
+sg_tensor               sg_source_shape(const sg_source_tensor *t);   /* of any type, without data; a scalar's is [1] */
 
 const char *sg_source_metadata(const sg_source *s, const char *key); /* a text, or NULL */
 

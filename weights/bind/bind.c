@@ -78,11 +78,7 @@ static bool look_up(sg_bind *b, sg_bind_want *w, const char *full)
     w->from = sg_source_at(b->source, (size_t)index);
     if (!sg_convert_reads(w->from->type)) return true;
     const sg_source_type *const type = w->from->type;
-    w->file = (sg_tensor){.dtype = type->dtype, .rank = 1, .dim = {1}};
-    if (w->from->rank) {
-        w->file.rank = w->from->rank;
-        memcpy(w->file.dim, w->from->dim, sizeof w->file.dim);
-    }
+    w->file = sg_source_shape(w->from);
     if (!w->cut)
         w->run[w->runs++] = (sg_bind_run){0, (size_t)sg_count(w->file)};
     else if (!cut(w))
@@ -306,7 +302,8 @@ static void report_binding(report *r, const sg_bind *b, const sg_bind_want *w)
         return;
     }
     const sg_source_tensor *const t = w->from;
-    sg_shape_text(has, sizeof has, t->rank ? t->rank : 1, t->rank ? t->dim : (const int64_t[]){1});
+    const sg_tensor               whole = sg_source_shape(t);
+    sg_shape_text(has, sizeof has, whole.rank, whole.dim);
     if (w->trouble == SG_BIND_MISSHAPEN && w->cut)
         line(r, "misshapen: %s is part %s of %d of %s %s, should be %s", sg_show(w->name), parts_text(parts, w->cut),
              w->cut->of, sg_show(t->name), has, should);

@@ -140,21 +140,6 @@ struct sg_bind_factor {
     shape                   of, d;
 };
 
-/* What the messages name, and what may be used. */
-typedef struct opening {
-    const sg_bind      *bind;
-    const sg_bind_want *want;
-    const sg_patch     *patch;
-    sg_bind_patched    *to;
-    sg_error           *e;
-} opening;
-
-static sg_status no_memory(const opening *o)
-{
-    return sg_error_set(o->e, SG_E_MEMORY, "%s: out of memory for the patches of \"%s\"",
-                        sg_source_path(o->bind->source), sg_show(o->want->name));
-}
-
 static sg_status not_finite(const sg_patch *p, sg_error *e)
 {
     return sg_error_set(e, SG_E_NUMERIC, "%s: the patch of tensor \"%s\" has a NaN or an infinity", p->path,
@@ -162,42 +147,44 @@ static sg_status not_finite(const sg_patch *p, sg_error *e)
 }
 
 /* t as F32, malloc'd. */
-static sg_status take(float **out, const opening *o, const sg_source_tensor *t)
+static sg_status take(float **out, const sg_bind_patched *to, const sg_patch *p, const sg_source_tensor *t, sg_error *e)
 {
     shape s = {0};
     shape_of(t, &s);
     const size_t n = (size_t)(s.rows * s.row);
     *out = malloc(n * sizeof **out);
-    if (!*out) return no_memory(o);
-    return sg_convert_from(*out, SG_F32, t, 0, n, o->to->threads) ? SG_OK : not_finite(o->patch, o->e);
+    if (!*out) return sg_error_memory(e, p->path);
+    return sg_convert_from(*out, SG_F32, t, 0, n, to->threads) ? SG_OK : not_finite(p, e);
 }
 
-static sg_status take_low_rank(struct sg_bind_factor *f, const opening *o, const sg_factor *from)
+static sg_status take_low_rank(struct sg_bind_factor *f, const sg_bind_patched *to, const sg_patch *p,
+                               const sg_factor *from, sg_error *e)
 {
     float *down = NULL;
     f->r = (size_t)from->down->dim[0];
-    SG_TRY(take(&f->up, o, from->up));
-    sg_status status = take(&down, o, from->down);
+    SG_TRY(take(&f->up, to, p, from->up, e));
+    sg_status status = take(&down, to, p, from->down, e);
     f->down = status == SG_OK ? malloc(sg_low_rank_panels(f->r, (size_t)f->of.row) * sizeof *down) : NULL;
-    if (status == SG_OK && !f->down) status = no_memory(o);
+    if (status == SG_OK && !f->down) status = sg_error_memory(e, p->path);
     if (status == SG_OK) sg_low_rank_pack(f->down, down, f->r, (size_t)f->of.row);
     free(down);
     return status;
 }
 
-static sg_status open_factor(struct sg_bind_factor *f, const opening *o, const sg_factor *from, shape d)
+static sg_status open_factor(struct sg_bind_factor *f, const sg_bind_patched *to, const sg_patch *p,
+                             const sg_factor *from, shape d, sg_error *e)
 {
     f->d = d;
     shape_of_factor(from, &f->of);
-    if (from->down) SG_TRY(take_low_rank(f, o, from));
+    if (from->down) SG_TRY(take_low_rank(f, to, p, from, e));
     if (are_equal(f->of, d)) {
         f->whole = from->down ? NULL : from->up;
         return SG_OK;
     }
-    if (!from->down) return take(&f->small, o, from->up);
+    if (!from->down) return take(&f->small, to, p, from->up, e);
     const size_t n = (size_t)(f->of.rows * f->of.row);
-    if (!(f->small = malloc(n * sizeof *f->small))) return no_memory(o);
-    sg_low_rank(f->small, f->up, f->down, f->r, (size_t)f->of.row, 0, n, o->to->features, o->to->threads);
+    if (!(f->small = malloc(n * sizeof *f->small))) return sg_error_memory(e, p->path);
+    sg_low_rank(f->small, f->up, f->down, f->r, (size_t)f->of.row, 0, n, to->features, to->threads);
     return SG_OK;
 }
 
@@ -205,19 +192,18 @@ sg_status sg_bind_patched_open(sg_bind_patched *p, const sg_bind *b, const sg_bi
 {
     const size_t n = (size_t)sg_count(*w->tensor), piece = n < PIECE ? n : PIECE;
     const int    threads = b->backend->threads > 0 ? b->backend->threads : 1;
-    opening      o = {.bind = b, .want = w, .to = p, .e = e};
     *p = (sg_bind_patched){.piece = piece, .threads = threads, .features = b->backend->features};
     p->factor = calloc(2 * (size_t)w->patches, sizeof *p->factor);
     p->sum = malloc(3 * piece * sizeof *p->sum);
-    if (!p->factor || !p->sum) return no_memory(&o);
+    if (!p->factor || !p->sum) return sg_error_memory(e, sg_source_path(b->source));
     struct sg_bind_factor *f = p->factor;
     for (size_t i = 0; i < b->patches; i++) {
-        shape d;
-        o.patch = &b->patch[i].patch;
+        const sg_patch *const patch = &b->patch[i].patch;
+        shape                 d;
         if (&b->binding[b->patch[i].binding] != w) continue;
-        shape_of_whole(w, o.patch->cut, &d);
-        SG_TRY(open_factor(f, &o, &o.patch->factor[0], d));
-        if (o.patch->factor[1].up) SG_TRY(open_factor(f + 1, &o, &o.patch->factor[1], d));
+        shape_of_whole(w, patch->cut, &d);
+        for (int k = 0; k < 2 && patch->factor[k].up; k++)
+            SG_TRY(open_factor(f + k, p, patch, &patch->factor[k], d, e));
         f += 2;
     }
     return SG_OK;

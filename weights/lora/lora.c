@@ -32,7 +32,7 @@ static void sum_hashes(sg_lora *l, int threads)
     uint64_t     sum = config ? sg_hash(SG_HASH, config, strlen(config)) : 0;
 #pragma omp parallel for schedule(dynamic) reduction(+ : sum) num_threads(threads > 0 ? threads : 1)
     for (size_t i = 0; i < n; i++) sum += hash_of(sg_source_at(l->source, i));
-    l->hash = sum;
+    l->so_far.hash = sum;
 }
 
 static sg_status check_keys(sg_lora *l, sg_error *e)
@@ -62,11 +62,11 @@ static sg_status read_config(sg_lora *l, sg_error *e)
     const sg_status status = sg_json_parse(&l->peft, text, strlen(text), MAX_VALUES, 0, &fault);
     if (status == SG_E_MEMORY) return sg_error_set(e, status, "%s: out of memory", path);
     if (status != SG_OK) return sg_error_set(e, SG_E_FORMAT, "%s: %s: %s", path, key, fault.text);
-    json_object_foreach(l->peft, name,
-                        value) if (sg_text_ends(name, ".use_dora") &&
-                                   json_is_true(value)) return sg_error_set(e, SG_E_UNSUPPORTED,
-                                                                            "%s: %s: \"%s\": DoRA is not read here",
-                                                                            path, key, sg_show(name));
+    json_object_foreach(l->peft, name, value)
+    {
+        if (sg_text_ends(name, ".use_dora") && json_is_true(value))
+            return sg_error_set(e, SG_E_UNSUPPORTED, "%s: %s: \"%s\": DoRA is not read here", path, key, sg_show(name));
+    }
     return SG_OK;
 }
 
@@ -116,24 +116,17 @@ bool sg_lora_is_for(const sg_lora *l, size_t i, const char *component)
 /* A single number of the types that writers use. False: it is none. */
 static bool read_number(const sg_source_tensor *t, double *out)
 {
-    union {
-        float   f;
-        double  d;
-        int64_t i;
-    } x;
+    const bool wide = strcmp(t->type->name, "F64") == 0 || strcmp(t->type->name, "I64") == 0;
+    float      x;
     for (int k = 0; k < t->rank; k++)
         if (t->dim[k] != 1) return false;
-    if (t->bytes > sizeof x) return false;
-    memcpy(&x, t->data, (size_t)t->bytes); /* which may be misaligned */
-    if (sg_convert_reads(t->type) && t->type->block == 1)
-        *out = sg_convert_from(&x.f, SG_F32, t, 0, 1, 1) ? (double)x.f : NAN;
-    else if (strcmp(t->type->name, "F64") == 0)
-        *out = x.d;
-    else if (strcmp(t->type->name, "I64") == 0)
-        *out = (double)x.i;
-    else
-        return false;
-    return isfinite(*out);
+    if (wide) {
+        *out = sg_source_number(&(sg_source_list){1, *t->type->name == 'F' ? 'f' : 'i', 8, t->data}, 0);
+        return isfinite(*out);
+    }
+    if (!sg_convert_reads(t->type) || t->type->block != 1 || !sg_convert_from(&x, SG_F32, t, 0, 1, 1)) return false;
+    *out = (double)x;
+    return true;
 }
 
 /* {"blocks.0.attn1.to_q": 8} and {"to_q": 8} both mean blocks.0.attn1.to_q. */
@@ -145,7 +138,7 @@ static bool is_meant(const char *pattern, const char *module, size_t length)
     return n == length || (!whole && module[length - n - 1] == '.');
 }
 
-static const json_t *config_of(const sg_lora *l, const char *component, const char *key)
+static json_t *config_of(const sg_lora *l, const char *component, const char *key)
 {
     char name[64];
     snprintf(name, sizeof name, "%s.%s", l->by_component ? component : "transformer", key);
@@ -161,8 +154,8 @@ static sg_status no_number(const sg_lora *l, const char *what, sg_error *e)
 static sg_status scale_by_config(const sg_lora *l, const char *component, const sg_lora_key *down, int64_t r,
                                  double *out, sg_error *e)
 {
-    const json_t *alpha = config_of(l, component, "lora_alpha"), *value;
-    json_t *const patterns = (json_t *)(uintptr_t)config_of(l, component, "alpha_pattern");
+    json_t       *alpha = config_of(l, component, "lora_alpha"), *value;
+    json_t *const patterns = config_of(l, component, "alpha_pattern");
     const char   *pattern;
     int           length;
     *out = 1;
@@ -225,17 +218,11 @@ static bool is_for_few_steps(const sg_lora *l)
 
 sg_lora_figures sg_lora_describe(const sg_lora *l)
 {
-    sg_lora_figures f = {.hash = l->hash,
-                         .keys = (int)sg_source_count(l->source),
-                         .tensors = l->tensors,
-                         .rank = {l->rank[0], l->rank[1]},
-                         .width = l->width,
-                         .few_steps = is_for_few_steps(l)};
+    sg_lora_figures f = l->so_far;
     const char     *name;
-    for (size_t at = 0; (name = sg_lora_unused(l, &at)) != NULL;) {
-        f.unused++;
-        f.text += sg_lora_is_of_text(name);
-    }
+    f.keys = (int)sg_source_count(l->source);
+    f.few_steps = is_for_few_steps(l);
+    for (size_t at = 0; (name = sg_lora_unused(l, &at)) != NULL; f.unused++) f.text += sg_lora_is_of_text(name);
     return f;
 }
 

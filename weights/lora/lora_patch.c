@@ -24,8 +24,6 @@ typedef struct adding {
     bool         *patched; /* by tensor */
 } adding;
 
-static sg_status no_memory(const sg_lora *l, sg_error *e) { return sg_error_memory(e, sg_source_path(l->source)); }
-
 /* ---- keys into groups ---- */
 
 /* A tensor by its own name, and by the original one, is one group. */
@@ -57,29 +55,26 @@ static sg_status sort_key(adding *a, size_t i, sg_error *e)
 
 /* ---- groups into patches ---- */
 
-static sg_status put(adding *a, const group *g, size_t k, const char *name, double scale, const sg_factor factor[2],
+static sg_status put(adding *a, const group *g, size_t k, size_t tensor, double scale, const sg_factor factor[2],
                      sg_error *e)
 {
     const sg_patch                p = {.path = sg_source_path(a->lora->source),
-                                       .name = name,
+                                       .name = sg_bind_name(a->bind, tensor),
                                        .cut = g->target[k].cut,
                                        .scale = a->strength * scale,
                                        .factor = {factor[0], factor[1]}};
     const sg_source_tensor *const rows = factor[0].down ? factor[0].down : factor[0].up;
     const sg_status               status = sg_bind_patch(a->bind, &p, e);
-    if (status == SG_E_FORMAT && rows->rank) a->lora->width = rows->dim[rows->rank - 1];
+    if (status == SG_E_FORMAT && rows->rank) a->lora->so_far.width = rows->dim[rows->rank - 1];
+    a->lora->so_far.tensors += status == SG_OK && !a->patched[tensor];
+    a->patched[tensor] = a->patched[tensor] || status == SG_OK;
     return status;
 }
 
 /* On every tensor of the group. */
 static sg_status put_all(adding *a, const group *g, double scale, const sg_factor factor[2], sg_error *e)
 {
-    for (size_t k = 0; k < g->targets; k++) {
-        const size_t tensor = g->target[k].tensor;
-        SG_TRY(put(a, g, k, sg_bind_name(a->bind, tensor), scale, factor, e));
-        a->lora->tensors += !a->patched[tensor];
-        a->patched[tensor] = true;
-    }
+    for (size_t k = 0; k < g->targets; k++) SG_TRY(put(a, g, k, g->target[k].tensor, scale, factor, e));
     return SG_OK;
 }
 
@@ -98,13 +93,10 @@ static sg_status put_bias(adding *a, const group *g, sg_lora_kind kind, double s
     const sg_factor factor[2] = {{g->of[kind], NULL}};
     for (size_t k = 0; g->of[kind] && k < g->targets; k++) {
         const sg_lora_name *const bias = bias_of(a, g->target[k].tensor);
-        if (!bias) {
+        if (bias)
+            SG_TRY(put(a, g, k, bias->tensor, scale, factor, e));
+        else
             a->lora->used[g->key[kind]] = false;
-            continue;
-        }
-        SG_TRY(put(a, g, k, sg_bind_name(a->bind, bias->tensor), scale, factor, e));
-        a->lora->tensors += !a->patched[bias->tensor];
-        a->patched[bias->tensor] = true;
     }
     return SG_OK;
 }
@@ -114,7 +106,7 @@ static sg_status scale_of(adding *a, const group *g, const sg_source_tensor *dow
     const char       *refused;
     const sg_lora_key key = sg_lora_key_of(down->name, &refused);
     SG_TRY(sg_lora_scale(a->lora, a->component, &key, g->of[SG_LORA_ALPHA], r, out, e));
-    int *const rank = a->lora->rank;
+    int *const rank = a->lora->so_far.rank;
     if (r > rank[1]) rank[1] = (int)(r < INT32_MAX ? r : INT32_MAX);
     if (!rank[0] || r < rank[0]) rank[0] = (int)(r < INT32_MAX ? r : INT32_MAX);
     return SG_OK;
@@ -212,11 +204,11 @@ static sg_status add_all(adding *a, const sg_name_map *map, sg_error *e)
 {
     size_t tensors = 0;
     while (sg_bind_name(a->bind, tensors)) tensors++;
-    if (!sg_lora_names_open(&a->names, a->bind, map)) return no_memory(a->lora, e);
+    if (!sg_lora_names_open(&a->names, a->bind, map)) return sg_error_memory(e, sg_source_path(a->lora->source));
     a->group = calloc(a->names.count + 1, sizeof *a->group);
     a->first = calloc(tensors + 1, sizeof *a->first);
     a->patched = calloc(tensors + 1, sizeof *a->patched);
-    if (!a->group || !a->first || !a->patched) return no_memory(a->lora, e);
+    if (!a->group || !a->first || !a->patched) return sg_error_memory(e, sg_source_path(a->lora->source));
     for (size_t i = a->names.count; i-- > 0;)
         if (!a->names.name[i].cut) a->first[a->names.name[i].tensor] = i;
     for (size_t i = 0; i < sg_source_count(a->lora->source); i++) SG_TRY(sort_key(a, i, e));

@@ -57,8 +57,9 @@ static bool has_shape(const sg_source_tensor *scale, const sg_source_tensor *wei
 
 static sg_status attach(const sg_source *s, sg_source_tensor *weight, sg_source_tensor *scale, sg_error *e)
 {
-    char shape[120];
-    sg_shape_text(shape, sizeof shape, scale->rank ? scale->rank : 1, scale->rank ? scale->dim : (const int64_t[]){1});
+    char            shape[120];
+    const sg_tensor is = sg_source_shape(scale);
+    sg_shape_text(shape, sizeof shape, is.rank, is.dim);
     if (weight->scale) return bad(e, s, weight, "has two scales, %s and %s", scale_names[0], scale_names[1]);
     if (strcmp(scale->type->name, "F32") != 0)
         return bad(e, s, scale, "is %s; a scale should be F32", scale->type->name);
