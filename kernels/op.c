@@ -76,55 +76,6 @@ void sg_tap(sg_stream *s, sg_tensor t, const char *fmt, ...)
     s->tap(s->tap_context, name, s, t);
 }
 
-/* ---- what no backend serves: members that op.h marks "later" ---- */
-
-/* The first such member that is set, and what it is; NULL: none is. */
-static const char *linear_unserved(const sg_linear_args *a)
-{
-    if (a->x_scale.rank) return "x_scale: quantised inputs";
-    if (a->w_scale.rank) return "w_scale: quantised weights";
-    if (a->group) return "group: quantised operands";
-    if (a->row.rank) return "row: a gate for each token";
-    return a->tanh_gate ? "tanh_gate" : NULL;
-}
-
-static const char *norm_unserved(const sg_norm_args *a) { return a->row.rank ? "row: modulation of each token" : NULL; }
-
-static const char *rope_unserved(const sg_rope_args *a) { return a->halves ? "halves: pairs by halves" : NULL; }
-
-static const char *attend_unserved(const sg_attend_args *a)
-{
-    const int64_t h = a->q.dim[1], hk = a->k.dim[1];
-    if (a->lengths.rank) return "lengths: masked rows";
-    if (a->causal) return "causal";
-    return a->q.rank == 3 && a->k.rank == 3 && hk > 0 && hk < h && h % hk == 0 ? "k: fewer heads than q" : NULL;
-}
-
-static const char *gate_add_unserved(const sg_gate_add_args *a)
-{
-    return a->row.rank ? "row: a gate for each token" : NULL;
-}
-
-#define ALL_SERVED(op)                                                                                                 \
-    static const char *op##_unserved(const sg_##op##_args *a) { return (void)a, NULL; }
-ALL_SERVED(add)
-ALL_SERVED(mul)
-ALL_SERVED(act)
-ALL_SERVED(embed)
-ALL_SERVED(sinusoid)
-ALL_SERVED(conv)
-ALL_SERVED(upsample)
-ALL_SERVED(avg_down)
-ALL_SERVED(dup_up)
-ALL_SERVED(permute)
-ALL_SERVED(copy)
-ALL_SERVED(strided_copy)
-ALL_SERVED(combine)
-ALL_SERVED(rgb8)
-ALL_SERVED(count_non_finite)
-ALL_SERVED(distance)
-SG_BLOCK_OPS(ALL_SERVED)
-
 /* ---- what fits ---- */
 
 static bool is_float(sg_tensor t) { return t.dtype == SG_F32 || t.dtype == SG_BF16; }
@@ -161,12 +112,20 @@ static bool apart(sg_tensor y, sg_tensor x)
     return x.rank == 0 || !a || !b || a + sg_bytes(y) <= b || b + sg_bytes(x) <= a;
 }
 
+/* What is added or multiplied along the last dimension of rows: one vector of c numbers, or with `row` some of them. */
+static bool by_row(sg_tensor v, sg_tensor row, int64_t rows, int64_t c)
+{
+    if (row.rank == 0) return maybe1(v, c);
+    return row.dtype == SG_I32 && is1(row, rows) && (v.rank == 0 || (is_f32(v) && v.dim[0] > 0 && is2(v, v.dim[0], c)));
+}
+
 static bool linear_fits(const sg_linear_args *a)
 {
     const int64_t n = a->x.dim[0], i = a->x.dim[1], o = a->w.dim[0];
     return is_real(a->y) && is_real(a->x) && is_real(a->w) && is2(a->x, n, i) && is2(a->w, o, i) && is2(a->y, n, o) &&
-           maybe1(a->b, o) && maybe1(a->gate, o) && (a->add ? a->act == SG_ACT_NONE : a->gate.rank == 0) &&
-           apart(a->y, a->x) && apart(a->y, a->w) && apart(a->y, a->b) && apart(a->y, a->gate);
+           maybe1(a->b, o) && by_row(a->gate, a->row, n, o) && (a->gate.rank || !a->row.rank) &&
+           (a->add ? a->act == SG_ACT_NONE : a->gate.rank == 0) && apart(a->y, a->x) && apart(a->y, a->w) &&
+           apart(a->y, a->b) && apart(a->y, a->gate) && apart(a->y, a->row);
 }
 
 static bool place_fits(const sg_norm_args *a, sg_tensor place)
@@ -188,9 +147,11 @@ static bool group_fits(const sg_norm_args *a)
 
 static bool norm_fits(const sg_norm_args *a)
 {
-    const int64_t c = last(a->x);
+    const int64_t c = last(a->x), rows = c > 0 ? sg_count(a->x) / c : 0;
     return is_real(a->y) && is_real(a->x) && same_shape(a->y, a->x) && maybe1(a->w, c) && maybe1(a->b, c) &&
-           maybe1(a->scale, c) && maybe1(a->shift, c) && apart(a->y, a->x) && group_fits(a) &&
+           by_row(a->scale, a->row, rows, c) && by_row(a->shift, a->row, rows, c) &&
+           (a->row.rank == 0 || a->scale.rank || a->shift.rank) && apart(a->y, a->x) && apart(a->y, a->scale) &&
+           apart(a->y, a->shift) && apart(a->y, a->row) && group_fits(a) &&
            (a->non_finite.rank == 0 ||
             (a->kind == SG_NORM_LAYER && a->non_finite.dtype == SG_I32 && is1(a->non_finite, 1)));
 }
@@ -215,8 +176,10 @@ static bool attend_fits(const sg_attend_args *a)
 
 static bool gate_add_fits(const sg_gate_add_args *a)
 {
-    return is_real(a->x) && is_real(a->r) && same_shape(a->x, a->r) && maybe1(a->gate, last(a->x)) &&
-           (a->gate.rank || !a->tanh_gate) && apart(a->x, a->r);
+    const int64_t c = last(a->x), rows = c > 0 ? sg_count(a->x) / c : 0;
+    return is_real(a->x) && is_real(a->r) && same_shape(a->x, a->r) && by_row(a->gate, a->row, rows, c) &&
+           (a->gate.rank || (!a->tanh_gate && !a->row.rank)) && apart(a->x, a->r) && apart(a->x, a->gate) &&
+           apart(a->x, a->row);
 }
 
 static bool add_fits(const sg_add_args *a)
@@ -557,11 +520,6 @@ static bool upsamples_first(const sg_stream *s, const char *op, const void *args
         if (s->status) return;                                                                                         \
         sg_tensor y;                                                                                                   \
         memcpy(&y, a, sizeof y); /* the first member of every struct */                                                \
-        const char *const missing = op##_unserved(a);                                                                  \
-        if (missing) {                                                                                                 \
-            sg_fail(s, SG_E_UNSUPPORTED, #op ": no backend serves %s", missing);                                       \
-            return;                                                                                                    \
-        }                                                                                                              \
         if (!op##_fits(a)) {                                                                                           \
             refuse(s, #op, y);                                                                                         \
             return;                                                                                                    \

@@ -5,8 +5,8 @@
  * what the op writes: SG_TENSORS below each struct says how many. An output may not overlap another tensor unless the
  * formula says "+=".
  *
- * Members marked "later" are the contract of model families to come. No backend serves them yet: op.c refuses a call that
- * sets one, with SG_E_UNSUPPORTED and the member's name, before it looks at shapes. Zero is what ops do today.
+ * Where tokens have modulations of their own, an op takes `row`: gate, or scale and shift, are then [r, c], and row t of
+ * what the op goes over takes their row row[t]. The caller has checked that 0 <= row < r.
  *
  * dtypes: where nothing else is said, tensors named y x r q k v a are F32 or BF16, each its own; weight matrices are F32
  * or BF16; vectors (biases, scales, tables of cosines) are F32. Sums are held in F32 or better. */
@@ -51,16 +51,10 @@ typedef enum sg_act {
 
 /* y = act(x w^T + b), or with add: y += gate (x w^T + b). */
 typedef struct sg_linear_args {
-    sg_tensor y, x, w, b, gate; /* [n, o] [n, i] [o, i] [o]? [o]? */
-    /* Later x and w may be I8 or F8. The number at (t, j) is x[t, j] x_scale[t, j / group], and so of w; with group 0 a
-     * row has one scale. g = ceil(i / group), or 1. */
-    sg_tensor x_scale, w_scale; /* F32 [n, g]?; F32 [o, g]? */
-    /* Later each token may have a modulation of its own: gate is [r, o], and row t is multiplied by its row row[t]. */
-    sg_tensor row;       /* I32 [n]? */
-    sg_act    act;       /* SG_ACT_NONE with add */
-    bool      add;       /* with gate always */
-    bool      tanh_gate; /* later: tanh(gate) in the place of gate */
-    int       group;     /* of x_scale and w_scale: numbers along i */
+    sg_tensor y, x, w, b, gate; /* [n, o] [n, i] [o, i] [o]? [o]? or [r, o] */
+    sg_tensor row;              /* I32 [n]?, of gate */
+    sg_act    act;              /* SG_ACT_NONE with add */
+    bool      add;              /* with gate always */
 } sg_linear_args;
 SG_TENSORS(linear, 1, row);
 
@@ -76,10 +70,8 @@ typedef enum sg_norm_kind {
  * that is not finite, for there is a NaN or an infinity in them, or their sum is beyond F32; only LAYER tells. */
 typedef struct sg_norm_args {
     sg_tensor y, non_finite;         /* [.., c] I32 [1]? */
-    sg_tensor x, w, b, scale, shift; /* [.., c] [c]? [c]? [c]? [c]? */
-    /* Later each token may have a modulation of its own: scale and shift are [r, c], and row t of x takes their row
-     * row[t]. */
-    sg_tensor row; /* I32 [rows of x]? */
+    sg_tensor x, w, b, scale, shift; /* [.., c] [c]? [c]? [c]? [c]? or [r, c] */
+    sg_tensor row;                   /* I32 [rows of x]?, of scale and shift */
     /* GROUP takes no scale and shift, and computes y = act((norm(x) w + b) place_scale + place_shift). x is
      * [f, y, x, c]; place (r, s) of y x takes place (r y' / y, s x' / x), rounded down, of y' x'. */
     sg_tensor    place_scale, place_shift; /* F32 or BF16 [f, y', x', c]? x 2 */
@@ -96,26 +88,21 @@ SG_TENSORS(norm, 2, place_shift);
 typedef struct sg_rope_args {
     sg_tensor y, x, w, cos, sin; /* [n, h, d] [n, h, d] [d] or [h d]?; both [n, d/2] or [n, h, d/2] */
     float     eps;
-    int       halves; /* later: pair i of each `halves` numbers of a head is (v[i], v[i + halves/2]); 0: neighbours */
 } sg_rope_args;
 SG_TENSORS(rope, 1, sin);
 
-/* y = softmax(scale q k^T + bias + key_bias) v, per head. Later there may be fewer heads of keys, hk, than of queries,
- * h; each then serves h / hk neighbouring heads of queries. Later lengths may say how many rows of q and of k are real;
- * y of the other rows is 0, and nobody sees the other keys. */
+/* y = softmax(scale q k^T + bias + key_bias) v, per head. */
 typedef struct sg_attend_args {
-    sg_tensor y, q, k, v;     /* [n, h, d] [n, h, d] [m, hk, d] [m, hk, d], one dtype */
+    sg_tensor y, q, k, v;     /* [n, h, d] [n, h, d] [m, h, d] [m, h, d], one dtype */
     sg_tensor bias, key_bias; /* F32 [h, n, m]? F32 [m]? */
-    sg_tensor lengths;        /* I32 [2]? */
     float     scale;
-    bool      causal; /* later: query r sees the keys up to r + m - n */
 } sg_attend_args;
-SG_TENSORS(attend, 1, lengths);
+SG_TENSORS(attend, 1, key_bias);
 
 /* x += gate r, along the last dimension. */
 typedef struct sg_gate_add_args {
-    sg_tensor x, r, gate; /* [.., c] [.., c] [c]? */
-    sg_tensor row;        /* later: I32 [rows of x]?; gate is [r, c], and row t of x takes its row row[t] */
+    sg_tensor x, r, gate; /* [.., c] [.., c] [c]? or [r, c] */
+    sg_tensor row;        /* I32 [rows of x]?, of gate */
     bool      tanh_gate;  /* with gate: tanh(gate) in its place */
 } sg_gate_add_args;
 SG_TENSORS(gate_add, 1, row);
@@ -386,19 +373,11 @@ typedef struct sg_attend_blocks_args {
 } sg_attend_blocks_args;
 SG_TENSORS(attend_blocks, 2, pv_threshold);
 
+/* clang-format off */
 #define SG_DENSE_OPS(X)                                                                                                \
-    X(linear)                                                                                                          \
-    X(norm)                                                                                                            \
-    X(rope)                                                                                                            \
-    X(attend)                                                                                                          \
-    X(gate_add)                                                                                                        \
-    X(add)                                                                                                             \
-    X(mul)                                                                                                             \
-    X(act)                                                                                                             \
-    X(embed)                                                                                                           \
-    X(sinusoid)                                                                                                        \
-    X(conv) X(upsample) X(avg_down) X(dup_up) X(permute) X(copy) X(strided_copy) X(combine) X(rgb8)                    \
-        X(count_non_finite) X(distance)
+    X(linear) X(norm) X(rope) X(attend) X(gate_add) X(add) X(mul) X(act) X(embed) X(sinusoid) X(conv) X(upsample)      \
+    X(avg_down) X(dup_up) X(permute) X(copy) X(strided_copy) X(combine) X(rgb8) X(count_non_finite) X(distance)
+/* clang-format on */
 #define SG_BLOCK_OPS(X) X(pool) X(self_similarity) X(quantise) X(score) X(select) X(tail_bias) X(attend_blocks)
 #define SG_OPS(X) SG_DENSE_OPS(X) SG_BLOCK_OPS(X)
 

@@ -39,6 +39,12 @@ sg_tensor sg_reshape_(sg_tensor t, int rank, const int64_t *dim);
 /* Returns `count` slices of the outermost dimension from `first`, or an absent tensor when they are out of range. */
 sg_tensor sg_rows(sg_tensor t, int64_t first, int64_t count);
 
+/* Returns which row stands for row t: row[t] of I32 numbers in the host's memory, or where they are absent 0. */
+static inline int64_t sg_row_of(const sg_tensor *row, int64_t t)
+{
+    return row->rank ? ((const int32_t *)row->data)[t] : 0;
+}
+
 /* bf16 and f16 are uint16_t in memory. Rounding is to nearest, ties to even; NaN stays NaN. */
 static inline float sg_bf16_to_f32(uint16_t h)
 {

@@ -9,8 +9,8 @@
  * wrong by AMX, 64 to 33 channels with strides of 2. Convolutions of one channel with a stride along x go to the
  * product without library: 3.7 reads past the end of x where such a row ends in one place.
  *
- * Adding to y is left to oneDNN where y has the product's dtype; else the product goes to scratch and is added by
- * gate_add.
+ * Adding to y is left to oneDNN where y has the product's dtype and one gate serves all rows; else the product goes to
+ * scratch and is added by gate_add.
  *
  * Threads. The order in which 2.6's AVX-512 convolution sums depends on the number of threads for some shapes: of 4,900
  * random ones on 1 to 8 threads, for some with more than 128 channels in, and for some with even or one-sided kernels
@@ -351,7 +351,8 @@ static sg_tensor staged(sg_cpu *c, sg_tensor t, sg_dtype type, bool may, sg_cpu_
 static sg_status finish(sg_stream *s, const plan_key *k, const sg_linear_args *a, sg_tensor r)
 {
     const sg_ops *const plain = &sg_cpu_of(s)->library->plain;
-    if (a->add && !k->add) return plain->gate_add(s, &(sg_gate_add_args){.x = a->y, .r = r, .gate = a->gate});
+    if (a->add && !k->add)
+        return plain->gate_add(s, &(sg_gate_add_args){.x = a->y, .r = r, .gate = a->gate, .row = a->row});
     if (a->act != k->act) return plain->act(s, &(sg_act_args){.y = a->y, .x = r, .act = a->act});
     return r.data == a->y.data ? SG_OK : plain->copy(s, &(sg_copy_args){.y = a->y, .x = r});
 }
@@ -399,7 +400,7 @@ static void complete(const sg_cpu *c, plan_key *k, const sg_linear_args *a)
     k->y = bf16 ? a->y.dtype : SG_F32;
     k->act = fuses(a->act) ? a->act : SG_ACT_NONE;
     k->bias = a->b.rank > 0;
-    k->add = a->add && a->y.dtype == k->y;
+    k->add = a->add && a->y.dtype == k->y && a->row.rank == 0;
     k->gate = k->add && a->gate.rank > 0;
 }
 

@@ -6,21 +6,22 @@ static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
     const int64_t c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
     const float  *gate = a->gate.rank ? a->gate.data : NULL;
     if (a->tanh_gate) {
-        float *const tanhs = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)c * sizeof *tanhs);
+        const int64_t gates = sg_count(a->gate);
+        float *const  tanhs = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)gates * sizeof *tanhs);
         if (!tanhs) return SG_E_MEMORY;
-        for (int64_t i = 0; i < c; i++) tanhs[i] = tanhf(gate[i]);
+        for (int64_t i = 0; i < gates; i++) tanhs[i] = tanhf(gate[i]);
         gate = tanhs;
     }
 #pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_TINY)
     for (int64_t t = 0; t < rows; t++)
         for (int64_t i = 0; i < c; i += SG_RUN) {
             float              buffer[2][SG_RUN];
-            const int64_t      at = t * c + i, n = sg_min64(SG_RUN, c - i);
+            const int64_t      at = t * c + i, n = sg_min64(SG_RUN, c - i), from = sg_row_of(&a->row, t) * c + i;
             const float *const r = sg_read_f32(&a->r, at, n, buffer[0]);
             float *const       x = sg_update_f32(&a->x, at, n, buffer[1]);
             if (gate) {
 #pragma omp simd
-                for (int64_t k = 0; k < n; k++) x[k] += r[k] * gate[i + k];
+                for (int64_t k = 0; k < n; k++) x[k] += r[k] * gate[from + k];
             } else {
 #pragma omp simd
                 for (int64_t k = 0; k < n; k++) x[k] += r[k];
@@ -158,20 +159,20 @@ static sg_status distance(sg_stream *s, const sg_distance_args *a)
 {
     const int64_t      total = sg_count(a->a), parts = a->y.dim[0], part = (total + parts - 1) / parts;
     const float *const x = a->a.data, *const base = a->b.data;
-    float *const       y = a->y.data;
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
+    float *const y = a->y.data;
+#pragma omp      parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
     for (int64_t k = 0; k < parts; k++) {
-        const int64_t end = sg_min64(total, (k + 1) * part);
-        float         moved = 0, size = 0;
+             const int64_t end = sg_min64(total, (k + 1) * part);
+             float         moved = 0, size = 0;
 #pragma omp simd reduction(+ : moved, size)
         for (int64_t i = k * part; i < end; i++) {
-            moved += fabsf(x[i] - base[i]);
-            size += fabsf(base[i]);
+                 moved += fabsf(x[i] - base[i]);
+                 size += fabsf(base[i]);
         }
         y[2 * k] = moved;
         y[2 * k + 1] = size;
-    }
-    return SG_OK;
+         }
+         return SG_OK;
 }
 
 void SG_VEC_INIT(elem)(sg_ops *t)

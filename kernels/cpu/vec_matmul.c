@@ -12,8 +12,8 @@
 enum { SG_BM = 8 * SG_MR, SG_BN = 8 * SG_NR, SG_LDC = SG_BN + 16, SG_SEGMENTS = 32, SG_PAGE = 4096 };
 
 typedef struct matmul {
-    const sg_tensor    *x, *y, *w, *b, *gate; /* gate NULL: none */
-    const sg_conv_args *conv;                 /* NULL: linear */
+    const sg_tensor    *x, *y, *w, *b, *gate, *gate_row; /* gate NULL: none */
+    const sg_conv_args *conv;                            /* NULL: linear */
     sg_act              act;
     bool                add;
     int64_t             rows, depth, cols, channels; /* depth = taps channels */
@@ -116,7 +116,9 @@ static void finish(const matmul *p, int64_t row, int64_t col, int64_t n, float *
         for (int64_t j = 0; j < n; j++) sum[j] += b[j];
     if (p->add) {
         float              scratch[SG_BN];
-        const float *const gate = p->gate && p->gate->rank ? (const float *)p->gate->data + col : NULL;
+        const bool         gated = p->gate && p->gate->rank;
+        const float *const gate =
+            gated ? (const float *)p->gate->data + sg_row_of(p->gate_row, row) * p->cols + col : NULL;
         float *const       y = sg_update_f32(p->y, at, n, scratch);
         for (int64_t j = 0; j < n; j++) y[j] += gate ? gate[j] * sum[j] : sum[j];
         sg_write_f32_done(p->y, at, n, y);
@@ -232,6 +234,7 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
                        .w = &a->w,
                        .b = &a->b,
                        .gate = &a->gate,
+                       .gate_row = &a->row,
                        .act = a->act,
                        .add = a->add,
                        .rows = a->x.dim[0],

@@ -320,23 +320,27 @@ static sg_status norm_groups(sg_stream *s, const sg_norm_args *a)
     return SG_OK;
 }
 
-/* (norm w + b) (1 + scale) + shift = norm gain + offset, both made once for all rows. */
+/* (norm w + b) (1 + scale) + shift = norm gain + offset, both made once for each row of scale and shift. */
 static sg_status norm(sg_stream *s, const sg_norm_args *a)
 {
     if (a->kind == SG_NORM_GROUP) return norm_groups(s, a);
     const int64_t c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
-    float *const  gain = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)c * 2 * sizeof(float));
+    const int64_t made = a->row.rank ? sg_count(a->scale.rank ? a->scale : a->shift) : c;
+    float *const  gain = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)made * 2 * sizeof(float));
     if (!gain) return SG_E_MEMORY;
-    float *const       offset = gain + c;
+    float *const       offset = gain + made;
     const float *const w = a->w.data, *const b = a->b.data, *const scale = a->scale.data, *const shift = a->shift.data;
-    for (int64_t i = 0; i < c; i++) {
+    for (int64_t i = 0; i < made; i++) {
         const float by = 1.0f + (a->scale.rank ? scale[i] : 0.0f);
-        gain[i] = (a->w.rank ? w[i] : 1.0f) * by;
-        offset[i] = (a->b.rank ? b[i] : 0.0f) * by + (a->shift.rank ? shift[i] : 0.0f);
+        gain[i] = (a->w.rank ? w[i % c] : 1.0f) * by;
+        offset[i] = (a->b.rank ? b[i % c] : 0.0f) * by + (a->shift.rank ? shift[i] : 0.0f);
     }
     int32_t sum = 0;
 #pragma omp parallel for schedule(static) reduction(+ : sum) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_TINY)
-    for (int64_t t = 0; t < rows; t++) sum += !norm_row(a, t * c, c, gain, offset);
+    for (int64_t t = 0; t < rows; t++) {
+        const int64_t from = sg_row_of(&a->row, t) * c;
+        sum += !norm_row(a, t * c, c, gain + from, offset + from);
+    }
     if (a->non_finite.rank) *(int32_t *)a->non_finite.data += sum;
     return SG_OK;
 }

@@ -179,8 +179,9 @@ void sg_dnn_close(sg_cuda *c);
 typedef struct sg_linear_job {
     void        *y;     /* [n, o], F32 or BF16 */
     const void  *x, *w; /* [n, i] [o, i], F32 or BF16 */
-    const float *b;     /* [o]? */
-    const float *gate;  /* [o]?, only with add */
+    const float *b;        /* [o]? */
+    const float *gate;     /* [o]?, only with add; with gate_row [r, o] */
+    const int   *gate_row; /* [n]? */
     int64_t      n, i, o;
     sg_dtype     y_type, x_type, w_type;
     sg_act       act; /* SG_ACT_NONE with add */

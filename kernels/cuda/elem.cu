@@ -3,35 +3,38 @@
 
 #include <limits.h>
 
-/* SG_PACK numbers of a vector of m that repeats, from index i of the repetition on. */
-static __device__ void get_repeated(const sg_view &v, int64_t i, int64_t m, int n, float (&x)[SG_PACK])
+/* SG_PACK numbers of a vector of m that repeats, from index i of the repetition on. With `row`, v has such vectors, and
+ * repetition t is vector row[t]. */
+static __device__ void get_repeated(const sg_view &v, const int *row, int64_t i, int64_t m, int n, float (&x)[SG_PACK])
 {
-    int64_t at;
-    sg_divide(i, m, &at);
+    int64_t at, t = sg_divide(i, m, &at), from = row ? row[t] * m : 0;
     if (at + n <= m) {
-        sg_get_pack(v, at, n, at % SG_PACK == 0, x);
+        sg_get_pack(v, from + at, n, (from + at) % SG_PACK == 0, x);
         return;
     }
 #pragma unroll
     for (int k = 0; k < SG_PACK; k++) {
-        x[k] = k < n ? sg_get(v, at) : 0.0f;
-        if (++at == m) at = 0;
+        x[k] = k < n ? sg_get(v, from + at) : 0.0f;
+        if (++at < m) continue;
+        at = 0;
+        if (row && k + 1 < n) from = row[++t] * m;
     }
 }
 
 /* ---- kernels ---- */
 
-struct gate_add_kernel {
-    sg_view x, r, gate;
-    int64_t c;
-    bool    tanhs;
+template <bool BY_ROW> struct gate_add_kernel {
+    sg_view    x, r, gate;
+    const int *row; /* of gate */
+    int64_t    c;
+    bool       tanhs;
     __device__ void operator()(int64_t i, int n) const
     {
         float a[SG_PACK], b[SG_PACK], g[SG_PACK];
         sg_get_pack(x, i, n, true, a);
         sg_get_pack(r, i, n, true, b);
         if (gate.data) {
-            get_repeated(gate, i, c, n, g);
+            get_repeated(gate, BY_ROW ? row : NULL, i, c, n, g);
             if (tanhs)
                 for (int k = 0; k < SG_PACK; k++) g[k] = tanhf(g[k]);
             for (int k = 0; k < SG_PACK; k++) a[k] += b[k] * g[k];
@@ -49,7 +52,7 @@ struct add_kernel {
     {
         float p[SG_PACK], q[SG_PACK];
         sg_get_pack(a, i, n, true, p);
-        get_repeated(b, i, m, n, q);
+        get_repeated(b, NULL, i, m, n, q);
         for (int k = 0; k < SG_PACK; k++) p[k] += q[k];
         sg_put_pack(y, i, n, true, p);
     }
@@ -161,11 +164,16 @@ static __global__ void __launch_bounds__(SG_THREADS)
 
 /* ---- launchers ---- */
 
+template <bool BY_ROW> static sg_status gate_add_by(sg_stream *s, const sg_gate_add_args *a)
+{
+    const gate_add_kernel<BY_ROW> k = {sg_view_of(a->x), sg_view_of(a->r), sg_view_of(a->gate),
+                                       (const int *)a->row.data, a->x.dim[a->x.rank - 1], a->tanh_gate};
+    return sg_cuda_each_pack(s, "gate_add", sg_count(a->x), k);
+}
+
 static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
 {
-    const gate_add_kernel k = {sg_view_of(a->x), sg_view_of(a->r), sg_view_of(a->gate), a->x.dim[a->x.rank - 1],
-                               a->tanh_gate};
-    return sg_cuda_each_pack(s, "gate_add", sg_count(a->x), k);
+    return a->row.rank ? gate_add_by<true>(s, a) : gate_add_by<false>(s, a);
 }
 
 static sg_status add(sg_stream *s, const sg_add_args *a)

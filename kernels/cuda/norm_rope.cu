@@ -176,28 +176,60 @@ struct norm_job : rows_job {
 
     bool keeps() const { return b.wide && scale.wide && shift.wide && (c <= LONGEST_ACT || act == SG_ACT_NONE); }
 
-    /* n numbers from place i of their row on. */
-    template <bool ACT = true, int N>
-    __device__ __forceinline__ void finish(int64_t, int64_t i, int n, float2 stats, float (&v)[N]) const
+    /* n numbers from place i of their row on, whose modulation begins at place `from` of scale and shift. */
+    template <bool ACT, int N>
+    __device__ __forceinline__ void modulate(int64_t from, int64_t i, int n, float2 stats, float (&v)[N]) const
     {
         float p[N], q[N];
         get_or(w, i, n, 1.0f, p);
         get_or(b, i, n, 0.0f, q);
         for (int k = 0; k < N; k++) v[k] = (v[k] - stats.x) * stats.y * p[k] + q[k];
-        get_or(scale, i, n, 0.0f, p);
-        get_or(shift, i, n, 0.0f, q);
+        get_or(scale, from + i, n, 0.0f, p);
+        get_or(shift, from + i, n, 0.0f, q);
         for (int k = 0; k < N; k++) v[k] = v[k] * (1.0f + p[k]) + q[k];
         if (ACT && act != SG_ACT_NONE)
             for (int k = 0; k < N; k++) v[k] = sg_activate(act, v[k]);
+    }
+    __device__ __forceinline__ void finish(int64_t, int64_t i, int n, float2 stats, float (&v)[SG_PACK]) const
+    {
+        modulate<true>(0, i, n, stats, v);
     }
 
     /* The same in a row that is kept. */
     struct beside {};
     __device__ __forceinline__ bool repeats(int) const { return true; }
     template <bool ACT>
-    __device__ __forceinline__ void finish(beside &, bool, int64_t at, int64_t i, float2 stats, float (&v)[QUAD]) const
+    __device__ __forceinline__ void finish(beside &, bool, int64_t, int64_t i, float2 stats, float (&v)[QUAD]) const
     {
-        finish<ACT>(at, i, QUAD, stats, v);
+        modulate<ACT>(0, i, QUAD, stats, v);
+    }
+};
+
+/* Norm where each row says which row of scale and shift is its own. Its own type, so that others pay nothing for it. */
+struct norm_by_row : norm_job {
+    const int *row;
+
+    /* Of the row of x that element `at` is in. */
+    __device__ __forceinline__ int64_t modulation(int64_t at) const
+    {
+        int64_t       rest;
+        const int64_t t = sg_divide(at, c, &rest);
+        return row[t] * c;
+    }
+    __device__ __forceinline__ void finish(int64_t at, int64_t i, int n, float2 stats, float (&v)[SG_PACK]) const
+    {
+        modulate<true>(modulation(at), i, n, stats, v);
+    }
+
+    struct beside {
+        int64_t from;
+    };
+    template <bool ACT>
+    __device__ __forceinline__ void finish(beside &t, bool other, int64_t at, int64_t i, float2 stats,
+                                           float (&v)[QUAD]) const
+    {
+        if (other) t.from = modulation(at);
+        modulate<ACT>(t.from, i, QUAD, stats, v);
     }
 };
 
@@ -538,6 +570,13 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
     j.eps = a->eps;
     j.act = a->act;
     j.non_finite = (int *)a->non_finite.data;
+    if (a->row.rank) {
+        norm_by_row by_row = {};
+        (norm_job &)by_row = j;
+        by_row.row = (const int *)a->row.data;
+        if (j.c % SG_PACK) by_row.scale.wide = by_row.shift.wide = false; /* their rows begin anywhere */
+        return rows_run(s, "norm", by_row);
+    }
     return norm_short(s, j) ? sg_cuda_launched(s, "norm") : rows_run(s, "norm", j);
 }
 

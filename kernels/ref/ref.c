@@ -28,10 +28,10 @@ typedef struct terms {
     int64_t      taps, in, out, step; /* of w, from one channel to the next */
 } terms;
 
-/* The epilogue of sums: gate (sum + b), and with add y from `at` on. */
+/* The epilogue of sums: gate (sum + b), gate from `from` on, and with add y from `at` on. */
 typedef struct ending {
     const sg_tensor *y, *b, *gate;
-    int64_t          at;
+    int64_t          at, from;
     bool             add;
 } ending;
 
@@ -63,7 +63,7 @@ static const real *sums_of(const terms *t, const ending *e, double *scratch)
     for (int64_t o = 0; o < t->out; o++) scratch[o] = 0;
     add_terms(scratch, t, 0);
     for (int64_t o = 0; o < t->out; o++) {
-        const real v = (scratch[o] + get_or(e->b, o, 0)) * get_or(e->gate, o, 1);
+        const real v = (scratch[o] + get_or(e->b, o, 0)) * get_or(e->gate, e->from + o, 1);
         scratch[o] = e->add ? get(e->y, e->at + o) + v : v;
     }
     return scratch;
@@ -91,7 +91,8 @@ static const real *sums_of(const terms *t, const ending *e, double *scratch)
         }
         add_terms(sum, t, order);
         for (int64_t o = 0; o < t->out; o++) {
-            const real y = e->add ? get(e->y, e->at + o) : 0, b = get_or(e->b, o, 0), gate = get_or(e->gate, o, 1);
+            const real y = e->add ? get(e->y, e->at + o) : 0, b = get_or(e->b, o, 0);
+            const real gate = get_or(e->gate, e->from + o, 1);
             const real v = last ? y + gate * (sum[o] + b) : gated ? y + gate * sum[o] : sum[o];
             if (order == 0) exact[o] = (double)y + (double)gate * (exact[o] + (double)b);
             worst[o] = order == 0 ? v : farther(exact[o], worst[o], v);
@@ -128,7 +129,7 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
             for (int64_t r = 0; r < n; r++) {
                 const real  *row = x + r * in, *all = w;
                 const terms  t = {&row, &all, 1, in, out, out};
-                const ending e = {&a->y, &a->b, &a->gate, r * out, a->add};
+                const ending e = {&a->y, &a->b, &a->gate, r * out, sg_row_of(&a->row, r) * out, a->add};
                 if (!scratch) continue;
                 const real *const v = sums_of(&t, &e, scratch);
                 for (int64_t o = 0; o < out; o++) put(&a->y, r * out + o, activate(a->act, v[o]));
@@ -182,7 +183,7 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
             for (int64_t p = 0; p < yd[0] * yd[1] * yd[2]; p++) {
                 const int64_t place[3] = {p / (yd[1] * yd[2]), p / yd[2] % yd[1], p % yd[2]};
                 if (!scratch || !window) continue;
-                const ending e = {&a->y, &a->b, &none, p * out, a->add};
+                const ending e = {&a->y, &a->b, &none, p * out, 0, a->add};
                 window_of(a, x, w, place, &t);
                 const real *const v = sums_of(&t, &e, scratch);
                 for (int64_t o = 0; o < out; o++) put(&a->y, p * out + o, v[o]);
@@ -270,12 +271,14 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
     int32_t       non_finite = 0;
 #pragma omp parallel for schedule(static) reduction(+ : non_finite) if (rows * c > SG_REF_WORK)
     for (int64_t t = 0; t < rows; t++) {
-        real mean, gain;
+        const int64_t from = sg_row_of(&a->row, t) * c;
+        real          mean, gain;
         norm_row(a, t * c, c, &mean, &gain);
         non_finite += !isfinite(mean);
         for (int64_t i = 0; i < c; i++) {
             const real v = (get(&a->x, t * c + i) - mean) * gain * get_or(&a->w, i, 1) + get_or(&a->b, i, 0);
-            put(&a->y, t * c + i, activate(a->act, v * (1 + get_or(&a->scale, i, 0)) + get_or(&a->shift, i, 0)));
+            const real scaled = v * (1 + get_or(&a->scale, from + i, 0));
+            put(&a->y, t * c + i, activate(a->act, scaled + get_or(&a->shift, from + i, 0)));
         }
     }
     if (a->non_finite.rank) *(int32_t *)a->non_finite.data += non_finite;
@@ -327,7 +330,7 @@ static void attend_row(const sg_attend_args *a, const real *q, const real *k, co
     const real       *v_row = v + g * d;
     const real       *p = score;
     const terms       t = {&p, &v_row, 1, m, d, h * d};
-    const ending      none = {&(sg_tensor){0}, &(sg_tensor){0}, &(sg_tensor){0}, 0, false};
+    const ending      none = {&(sg_tensor){0}, &(sg_tensor){0}, &(sg_tensor){0}, 0, 0, false};
     const real *const o = sums_of(&t, &none, scratch);
     for (int64_t e = 0; e < d; e++) put(&a->y, (i * h + g) * d + e, sum == 0 ? 0 : o[e] / sum);
 }
@@ -362,7 +365,7 @@ static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
     (void)s;
     const int64_t n = sg_count(a->x), c = a->x.dim[a->x.rank - 1];
     for (int64_t i = 0; i < n; i++) {
-        const real gate = get_or(&a->gate, i % c, 1);
+        const real gate = get_or(&a->gate, sg_row_of(&a->row, i / c) * c + i % c, 1);
         put(&a->x, i, get(&a->x, i) + get(&a->r, i) * (a->tanh_gate ? FN(tanh)(gate) : gate));
     }
     return SG_OK;

@@ -104,6 +104,8 @@ float    ck_normal(ck *c);
 sg_tensor ck_new_(ck *c, sg_dtype type, ck_fill fill, int rank, const int64_t *dim);
 sg_tensor ck_out_(ck *c, sg_dtype type, int rank, const int64_t *dim);
 sg_tensor ck_ids(ck *c, int64_t n, int32_t below);
+/* A gate of m numbers for all of n rows; or, by draw, some of them, and in *row which each row takes. */
+sg_tensor ck_gates(ck *c, ck_fill fill, int64_t n, int64_t m, sg_tensor *row);
 /* The lists of attend_blocks; their counts come with them. */
 sg_tensor ck_lists(ck *c, ck_fill fill, int64_t h, int64_t nq, int64_t nk, sg_tensor *count);
 #define ck_new(c, type, fill, ...) ck_new_(c, type, fill, SG_DIMS(__VA_ARGS__))

@@ -218,6 +218,14 @@ sg_tensor ck_ids(ck *c, int64_t n, int32_t below)
     return b->t;
 }
 
+sg_tensor ck_gates(ck *c, ck_fill fill, int64_t n, int64_t m, sg_tensor *row)
+{
+    if (ck_draw(c, 2)) return ck_new(c, SG_F32, fill, m);
+    const int32_t gates = 1 + (int32_t)ck_draw(c, 5);
+    *row = ck_ids(c, n, gates);
+    return ck_new(c, SG_F32, fill, gates, m);
+}
+
 sg_tensor ck_lists(ck *c, ck_fill fill, int64_t h, int64_t nq, int64_t nk, sg_tensor *count)
 {
     const int64_t    dim[3] = {h, nq, nk};

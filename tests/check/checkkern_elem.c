@@ -26,13 +26,13 @@ void ck_try_gate_add(ck *c)
 {
     FOR_EACH(c)
     {
-        const int64_t n = sweep_rows(c, i), m = counts[i];
-        const ck_fill f = usual[ck_draw(c, USUAL)];
-        const bool    tanhs = ck_draw(c, 3) == 0;
-        ck_case(c, &(sg_gate_add_args){.x = ck_out(c, type_in(c, pass), n, m),
-                                       .r = ck_new(c, type_in(c, pass), f, n, m),
-                                       .gate = tanhs ? ck_new(c, SG_F32, CK_GATES, m) : maybe(c, m),
-                                       .tanh_gate = tanhs});
+        const int64_t    n = sweep_rows(c, i), m = counts[i];
+        const ck_fill    f = usual[ck_draw(c, USUAL)];
+        sg_gate_add_args a = {.x = ck_out(c, type_in(c, pass), n, m),
+                              .r = ck_new(c, type_in(c, pass), f, n, m),
+                              .tanh_gate = ck_draw(c, 3) == 0};
+        if (a.tanh_gate || ck_draw(c, 3)) a.gate = ck_gates(c, a.tanh_gate ? CK_GATES : CK_RANDOM, n, m, &a.row);
+        ck_case(c, &a);
     }
 }
 
@@ -169,6 +169,17 @@ static void try_groups(ck *c)
     if (c->all) try_group(c, 1, 9, 121, 67, 160, 32);
 }
 
+/* Scale and shift of n rows of m: for all of them, or, by draw, some, and which each row takes. */
+static void modulate(ck *c, sg_norm_args *a, int64_t n, int64_t m)
+{
+    const int which = (int)ck_draw(c, 4);
+    if (which & 1) a->scale = ck_gates(c, CK_RANDOM, n, m, &a->row);
+    if (!(which & 2)) return;
+    a->shift = a->row.rank ? ck_new(c, SG_F32, CK_RANDOM, a->scale.dim[0], m)
+               : which & 1 ? ck_new(c, SG_F32, CK_RANDOM, m)
+                           : ck_gates(c, CK_RANDOM, n, m, &a->row);
+}
+
 /* BF16 rows as long as a head, which lie as arenas have them: in fours and not. And a model's rows of 3072. */
 static void try_heads(ck *c)
 {
@@ -190,14 +201,14 @@ static void try_heads(ck *c)
     }
     for (int i = 0; i < (c->quick ? 1 : 6); i++) {
         const int64_t n = 9, m = i < 4 ? 3072 : 2972;
-        ck_case(c, &(sg_norm_args){.y = ck_out(c, i % 2 ? SG_BF16 : SG_F32, n, m),
-                                   .x = ck_new(c, i % 3 ? SG_BF16 : SG_F32, CK_OFFSET, n, m),
-                                   .w = maybe(c, m),
-                                   .b = maybe(c, m),
-                                   .scale = maybe(c, m),
-                                   .shift = maybe(c, m),
-                                   .kind = i % 2 ? SG_NORM_LAYER : SG_NORM_RMS,
-                                   .eps = 1e-6f});
+        sg_norm_args  a = {.y = ck_out(c, i % 2 ? SG_BF16 : SG_F32, n, m),
+                           .x = ck_new(c, i % 3 ? SG_BF16 : SG_F32, CK_OFFSET, n, m),
+                           .w = maybe(c, m),
+                           .b = maybe(c, m),
+                           .kind = i % 2 ? SG_NORM_LAYER : SG_NORM_RMS,
+                           .eps = 1e-6f};
+        modulate(c, &a, n, m);
+        ck_case(c, &a);
     }
     c->level->aligned = aligned;
 }
@@ -212,16 +223,16 @@ void ck_try_norm(ck *c)
             const bool    judged = kind == SG_NORM_LAYER && ck_draw(c, 2);
             ck_fill       f = usual[ck_draw(c, USUAL)];
             if (f == CK_INF && kind == SG_NORM_L2) f = CK_RANDOM; /* infinity over infinity, and the rest is 0 or NaN */
-            ck_case(c, &(sg_norm_args){.y = ck_out(c, type_in(c, pass), n, m),
-                                       .non_finite = judged ? ck_out(c, SG_I32, 1) : (sg_tensor){0},
-                                       .x = ck_new(c, type_in(c, pass), f, n, m),
-                                       .w = maybe(c, m),
-                                       .b = maybe(c, m),
-                                       .scale = maybe(c, m),
-                                       .shift = maybe(c, m),
-                                       .kind = (sg_norm_kind)kind,
-                                       .eps = ck_draw(c, 2) ? 1e-6f : 1e-5f,
-                                       .act = (sg_act)ck_draw(c, SG_ACT_TANH + 1)});
+            sg_norm_args a = {.y = ck_out(c, type_in(c, pass), n, m),
+                              .non_finite = judged ? ck_out(c, SG_I32, 1) : (sg_tensor){0},
+                              .x = ck_new(c, type_in(c, pass), f, n, m),
+                              .w = maybe(c, m),
+                              .b = maybe(c, m),
+                              .kind = (sg_norm_kind)kind,
+                              .eps = ck_draw(c, 2) ? 1e-6f : 1e-5f,
+                              .act = (sg_act)ck_draw(c, SG_ACT_TANH + 1)};
+            modulate(c, &a, n, m);
+            ck_case(c, &a);
         }
     try_groups(c);
     try_heads(c);

@@ -35,27 +35,28 @@ static int64_t length(ck *c)
 void ck_try_linear(ck *c)
 {
     for (int i = 0; i < trials(c, 130); i++) {
-        const int64_t n = length(c), m = i % 16 == 0 ? 1000 + upto(c, 200) : length(c), o = length(c);
-        const ck_fill f = matmul_fill(c);
-        const bool    add = ck_draw(c, 3) == 0;
-        ck_case(c, &(sg_linear_args){.y = ck_out(c, type_in(c, i), n, o),
-                                     .x = ck_new(c, type_in(c, i), f, n, m),
-                                     .w = ck_new(c, type_in(c, i), f == CK_INTEGER ? f : CK_RANDOM, o, m),
-                                     .b = ck_draw(c, 3) ? ck_new(c, SG_F32, CK_RANDOM, o) : (sg_tensor){0},
-                                     .gate = add && ck_draw(c, 2) ? ck_new(c, SG_F32, CK_RANDOM, o) : (sg_tensor){0},
-                                     /* a large sum clamped is its rounding error and nothing else */
-                                     .act = add || f == CK_LARGE ? SG_ACT_NONE
-                                                                 : (sg_act)ck_draw(c, SG_ACT_TANH + 1),
-                                     .add = add});
+        const int64_t  n = length(c), m = i % 16 == 0 ? 1000 + upto(c, 200) : length(c), o = length(c);
+        const ck_fill  f = matmul_fill(c);
+        const bool     add = ck_draw(c, 3) == 0;
+        sg_linear_args a = {.y = ck_out(c, type_in(c, i), n, o),
+                            .x = ck_new(c, type_in(c, i), f, n, m),
+                            .w = ck_new(c, type_in(c, i), f == CK_INTEGER ? f : CK_RANDOM, o, m),
+                            .b = ck_draw(c, 3) ? ck_new(c, SG_F32, CK_RANDOM, o) : (sg_tensor){0},
+                            /* a large sum clamped is its rounding error and nothing else */
+                            .act = add || f == CK_LARGE ? SG_ACT_NONE : (sg_act)ck_draw(c, SG_ACT_TANH + 1),
+                            .add = add};
+        if (add && ck_draw(c, 3)) a.gate = ck_gates(c, CK_RANDOM, n, o, &a.row);
+        ck_case(c, &a);
     }
     for (int i = 0; i < trials(c, 32); i++) { /* BF16 operands added to F32 by a gate, even: what a library fuses */
-        const int64_t o = 8 * upto(c, 40), m = 8 * upto(c, i % 4 ? o / 8 : 80), n = length(c);
-        ck_case(c, &(sg_linear_args){.y = ck_out(c, SG_F32, n, o),
-                                     .x = ck_new(c, SG_BF16, matmul_fill(c), n, m),
-                                     .w = ck_new(c, SG_BF16, CK_RANDOM, o, m),
-                                     .b = ck_draw(c, 3) ? ck_new(c, SG_F32, CK_RANDOM, o) : (sg_tensor){0},
-                                     .gate = ck_new(c, SG_F32, CK_RANDOM, o),
-                                     .add = true});
+        const int64_t  o = 8 * upto(c, 40), m = 8 * upto(c, i % 4 ? o / 8 : 80), n = length(c);
+        sg_linear_args a = {.y = ck_out(c, SG_F32, n, o),
+                            .x = ck_new(c, SG_BF16, matmul_fill(c), n, m),
+                            .w = ck_new(c, SG_BF16, CK_RANDOM, o, m),
+                            .b = ck_draw(c, 3) ? ck_new(c, SG_F32, CK_RANDOM, o) : (sg_tensor){0},
+                            .add = true};
+        a.gate = ck_gates(c, CK_RANDOM, n, o, &a.row);
+        ck_case(c, &a);
     }
     ck_model_linear(c);
 }
