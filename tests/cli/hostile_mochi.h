@@ -57,7 +57,7 @@ BAD("decoder of CogVideoX", other, "vae", NULL,
 
 /* ---- texts, scheduler, pipeline ---- */
 BAD("encoder of another width", other, "text_encoder", NULL, "cogvideox_2b/text_encoder",
-    "gives 32 numbers a token, but |" DIT ": text_embed_dim is 24")
+    "the width of text_encoder is 32, but |" DIT ": text_embed_dim is 24")
 BAD("no tokenizer", gone, "tokenizer", NULL, NULL, PIECES)
 BAD("scheduler of CogVideoX", other, "scheduler", NULL,
     "cogvideox_2b/scheduler", SCHEDULER ": _class_name: \"CogVideoXDDIMScheduler\" is not supported; only \"FlowMatchEulerDiscreteScheduler\" is")
