@@ -9,8 +9,8 @@
  * wrong by AMX, 64 to 33 channels with strides of 2. Convolutions of one channel with a stride along x go to the
  * product without library: 3.7 reads past the end of x where such a row ends in one place.
  *
- * Adding to y is left to oneDNN where y has the product's dtype and one gate serves all rows; else the product goes to
- * scratch and is added by gate_add.
+ * Adding to y is left to oneDNN where y has the product's dtype; else the product goes to scratch and is added by
+ * gate_add. Where rows have gates of their own, it gets a gate for each.
  *
  * Threads. The order in which 2.6's AVX-512 convolution sums depends on the number of threads for some shapes: of 4,900
  * random ones on 1 to 8 threads, for some with more than 128 channels in, and for some with even or one-sided kernels
@@ -37,7 +37,7 @@ enum { CODE_BYTES = 3 << 20 };
 typedef enum plan_arg { ARG_X, ARG_W, ARG_B, ARG_Y, ARG_GATE, ARG_SCRATCH, ARGS } plan_arg;
 
 typedef struct plan_key {
-    int64_t  n[20]; /* shapes, strides, pads; unused places 0 */
+    int64_t  n[20]; /* shapes, of linear with the rows of gate; strides, pads; unused places 0 */
     sg_act   act;
     sg_dtype x, w, y;
     bool     conv, bias, gate, add;
@@ -124,7 +124,7 @@ static bool post_ops(const plan_key *k, dnnl_post_ops_t ops)
     }
     if (k->gate) {
         sg_memory_desc gate;
-        TRY(dnnl_memory_desc_create_with_tag(&gate, 2, (const dnnl_dims_t){1, k->n[2]}, dnnl_f32, dnnl_ab));
+        TRY(dnnl_memory_desc_create_with_tag(&gate, 2, (const dnnl_dims_t){k->n[3], k->n[2]}, dnnl_f32, dnnl_ab));
         const dnnl_status_t status = dnnl_post_ops_append_binary(ops, dnnl_binary_mul, gate);
         desc_free(gate);
         TRY(status);
@@ -347,6 +347,20 @@ static sg_tensor staged(sg_cpu *c, sg_tensor t, sg_dtype type, bool may, sg_cpu_
     return t;
 }
 
+/* The gate as the plan reads it: of rows that have their own, one for each, in the scratch of a y that is not staged. */
+static sg_tensor gate_for(sg_stream *s, const plan *p, const sg_linear_args *a)
+{
+    if (!p->key.gate || !a->row.rank) return a->gate;
+    const sg_ops *const plain = &sg_cpu_of(s)->library->plain;
+    const size_t        bytes = (size_t)(p->key.n[0] * p->key.n[2]) * sizeof(float);
+    const sg_tensor     each = {.data = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_Y, bytes),
+                                .dtype = SG_F32,
+                                .rank = 2,
+                                .dim = {p->key.n[0], p->key.n[2]}};
+    if (each.data && plain->embed(s, &(sg_embed_args){.y = each, .w = a->gate, .ids = a->row})) return (sg_tensor){0};
+    return each;
+}
+
 /* What the plan leaves to do: y from its result r. */
 static sg_status finish(sg_stream *s, const plan_key *k, const sg_linear_args *a, sg_tensor r)
 {
@@ -366,11 +380,12 @@ static sg_status plan_run(sg_stream *s, const plan *p, const sg_linear_args *a)
     const sg_tensor  y = staged(c, a->y, p->key.y, a->add == p->key.add, SG_SLOT_Y);
     void *const      scratch = sg_cpu_scratch(c, SG_SLOT_LIBRARY, p->scratch_bytes);
     sg_status        status;
-    if (!x.data || !y.data || !scratch) return SG_E_MEMORY;
+    const sg_tensor  gate = gate_for(s, p, a);
+    if (!x.data || !y.data || !scratch || (p->key.gate && !gate.data)) return SG_E_MEMORY;
     void *const packed = packed_for(c, p, &a->w, &status);
     if (!packed) return status;
     if (x.data != a->x.data) SG_TRY(o->plain.copy(s, &(sg_copy_args){.y = x, .x = a->x}));
-    void *const      data[ARGS] = {x.data, packed, a->b.data, y.data, a->gate.data, scratch};
+    void *const      data[ARGS] = {x.data, packed, a->b.data, y.data, gate.data, scratch};
     static const int name[ARGS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS,   DNNL_ARG_BIAS, DNNL_ARG_DST,
                                    GATE,         DNNL_ARG_SCRATCHPAD};
     dnnl_exec_arg_t  arg[ARGS];
@@ -400,7 +415,7 @@ static void complete(const sg_cpu *c, plan_key *k, const sg_linear_args *a)
     k->y = bf16 ? a->y.dtype : SG_F32;
     k->act = fuses(a->act) ? a->act : SG_ACT_NONE;
     k->bias = a->b.rank > 0;
-    k->add = a->add && a->y.dtype == k->y && a->row.rank == 0;
+    k->add = a->add && a->y.dtype == k->y;
     k->gate = k->add && a->gate.rank > 0;
 }
 
@@ -423,6 +438,7 @@ static bool linear_key(plan_key *k, const sg_linear_args *a)
     k->n[0] = a->x.dim[0];
     k->n[1] = a->x.dim[1];
     k->n[2] = a->w.dim[0];
+    k->n[3] = a->row.rank ? k->n[0] : 1;
     return a->x.dim[0] > SG_THIN && a->x.dim[1] > 0;
 }
 
