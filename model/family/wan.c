@@ -337,7 +337,8 @@ static sg_status wan_open(void *model, const sg_checkpoint *from, sg_config *ind
     c->denoiser[0].from = m->boundary * c->sampler.train_steps;
     SG_TRY(sg_wan_vae_open(&vae, from, act, e));
     const sg_wan_vae_info v = sg_wan_vae_describe(vae);
-    sg_components_set_vae(c, &sg_wan_vae_ops, vae, (sg_vae_info){v.z, v.scale_time, v.scale_space});
+    sg_components_set_vae(c, &sg_wan_vae_ops, vae,
+                          (sg_vae_info){.z = v.z, .scale_time = v.scale_time, .scale_space = v.scale_space});
     SG_TRY(add_pictures(m, sg_wan_vae_encoder(vae), from, act, e));
     c->frames.step = c->vae.info.scale_time;
     c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
