@@ -42,50 +42,27 @@ static int same_steps(const sg_render *render, int step)
     return n;
 }
 
-/* Pass k of a step through the denoiser: what p says of all of them, and its own. */
-static void forward(const sg_render *render, sg_stream *s, sg_pass p, int k, sg_tensor out)
-{
-    const int texts = render->engine->texts.passes;
-    p.index = k;
-    p.text = k % texts; /* behind the texts comes the prompt's once more */
-    p.skipped = k < texts ? NULL : render->request->skip_layers;
-    p.out = out;
-    render->engine->family->forward(render->engine->model, s, &p);
-}
-
 /* v = what the outputs of the passes are together. */
 static void guide(const sg_render *render, sg_stream *s, sg_tensor v, const sg_tensor *out, int passes, int step,
                   int denoiser)
 {
-    const double g = guidance(render, step, denoiser), skip = render->request->slg_scale;
+    const double g = guidance(render, step, denoiser), skip = passes > 2 ? render->request->slg_scale : 0;
     if (passes < 2) return;
     sg_tap(s, out[1], "step.%d.v_uncond", step);
-    if (passes < 3) {
-        sg_combine(s, .y = v, .x = {out[1], out[0]}, .a = {(float)(1 - g), (float)g}, .count = 2);
-        return;
-    }
-    sg_tap(s, out[2], "step.%d.v_skip", step);
+    if (passes > 2) sg_tap(s, out[2], "step.%d.v_skip", step);
     sg_combine(s, .y = v, .x = {out[1], out[0], out[2]}, .a = {(float)(1 - g), (float)(g + skip), (float)-skip},
-               .count = 3);
+               .count = passes);
 }
 
 /* ---- a step ---- */
 
-/* Counters of what is not finite, zero. */
-static sg_tensor allocate_counters(const sg_components *components, sg_stream *s)
+/* How many counters of what is not finite a denoiser has, at most. */
+static int counters_of(const sg_components *components)
 {
     int most = 0;
     for (int i = 0; i < components->denoisers; i++)
         if (components->denoiser[i].layers > most) most = components->denoiser[i].layers;
-    const sg_tensor non_finite = sg_new_keep(s, SG_I32, most + 2);
-    if (!s->memory->alloc) return non_finite;
-    int32_t *const zero = calloc((size_t)most + 2, sizeof *zero);
-    if (zero)
-        sg_upload(s, non_finite, zero);
-    else
-        sg_fail(s, SG_E_MEMORY, "no memory for %d counters", most + 2);
-    free(zero);
-    return non_finite;
+    return most + 2;
 }
 
 static sg_step_rule cache_rule(const sg_request *r)
@@ -103,7 +80,8 @@ static denoising allocate(sg_render *render, sg_stream *s)
     sg_preview_place(render, s);
     sg_self_attention_place(&render->self, s);
     render->engine->family->render_open(render->engine->model, s, &render->geometry, &render->self);
-    d.non_finite = allocate_counters(render->engine->components, s);
+    d.non_finite = sg_new_keep(s, SG_I32, counters_of(render->engine->components));
+    sg_upload(s, d.non_finite, render->non_finite); /* zeros */
     d.state = sg_sampler_state_new(&render->sampler, s, render->geometry.latent);
     d.v = sg_alloc(s, &s->keep, SG_F32, 4, render->geometry.latent);
     sg_step_cache_prepare(&render->cache, s, cache_rule(render->request), render->sampler.steps, render->sampler.sigma,
@@ -117,8 +95,9 @@ static denoising allocate(sg_render *render, sg_stream *s)
  * "step.%d.v_skip". */
 static void predict(sg_render *render, sg_stream *s, const denoising *d, int step, int denoiser)
 {
-    const sg_components *const components = render->engine->components;
-    const int                  passes = render->engine->texts.passes + skips_layers(render, step);
+    const sg_engine *const     engine = render->engine;
+    const sg_components *const components = engine->components;
+    const int                  texts = engine->texts.passes, passes = texts + skips_layers(render, step);
     const size_t               mark = s->scratch.used;
     const sg_tensor            t = sg_new(s, SG_F32, 1);
     sg_tensor                  out[SG_PASSES_MAX] = {d->v};
@@ -126,17 +105,21 @@ static void predict(sg_render *render, sg_stream *s, const denoising *d, int ste
     sg_upload(s, t, &(float){(float)render->sampler.timestep[step]});
     sg_self_attention_enter(&render->self, s, sg_sampler_of_1000(&render->sampler, step));
     sg_step_begin(s, same_steps(render, step));
-    for (int k = 0; k < passes; k++)
-        forward(render, s,
-                (sg_pass){.count = passes,
-                          .denoiser = denoiser,
-                          .step = step,
-                          .timestep = sg_sampler_of_1000(&render->sampler, step),
-                          .first_layer = sg_first_layer(components, denoiser),
-                          .t = t,
-                          .x = d->state.x,
-                          .non_finite = sg_rows(d->non_finite, 0, components->denoiser[denoiser].layers + 2)},
-                k, out[k]);
+    for (int k = 0; k < passes; k++) {
+        const sg_pass p = {.index = k,
+                           .count = passes,
+                           .text = k % texts, /* behind the texts comes the prompt's once more */
+                           .skipped = k < texts ? NULL : render->request->skip_layers,
+                           .denoiser = denoiser,
+                           .step = step,
+                           .timestep = sg_sampler_of_1000(&render->sampler, step),
+                           .first_layer = sg_first_layer(components, denoiser),
+                           .t = t,
+                           .x = d->state.x,
+                           .out = out[k],
+                           .non_finite = sg_rows(d->non_finite, 0, components->denoiser[denoiser].layers + 2)};
+        engine->family->forward(engine->model, s, &p);
+    }
     sg_tap(s, out[0], "step.%d.v_cond", step);
     guide(render, s, d->v, out, passes, step, denoiser);
     sg_step_end(s);
@@ -147,13 +130,8 @@ static void predict(sg_render *render, sg_stream *s, const denoising *d, int ste
 static void inspect(const sg_render *render, sg_stream *s, const denoising *d, int step, int denoiser)
 {
     const sg_denoiser *const of = &render->engine->components->denoiser[denoiser];
-    const sg_tensor          counters = sg_rows(d->non_finite, 0, of->layers + 2);
-    int32_t *const           non_finite = calloc((size_t)of->layers + 2, sizeof *non_finite);
-    if (!non_finite) {
-        sg_fail(s, SG_E_MEMORY, "no memory for %d counters", of->layers + 2);
-        return;
-    }
-    sg_download(s, non_finite, counters);
+    int32_t *const           non_finite = render->non_finite;
+    sg_download(s, non_finite, sg_rows(d->non_finite, 0, of->layers + 2));
     for (int i = 0; i < of->layers + 2; i++) {
         if (!non_finite[i]) continue;
         if (i == 0) sg_fail(s, SG_E_NUMERIC, "NaN or infinity after the patch embedding at step %d", step + 1);
@@ -162,7 +140,6 @@ static void inspect(const sg_render *render, sg_stream *s, const denoising *d, i
         sg_fail(s, SG_E_NUMERIC, "NaN or infinity first appears in block %d of the %s at step %d", i - 1,
                 of->component->name, step + 1);
     }
-    free(non_finite);
 }
 
 /* With SG_CACHE_SHADOW: how far the extrapolated v of a step is from the computed one. */
@@ -236,13 +213,15 @@ static sg_status make_order(sg_render *render)
     return SG_OK;
 }
 
-/* Room for what attention does, for sg_engine_attention. */
+/* Room on the host for what is not finite, and for what attention does, which is for sg_engine_attention. */
 static sg_status open_counts(sg_render *render)
 {
     sg_engine *const engine = render->engine;
     const size_t     count = (size_t)render->self.steps * (size_t)render->self.passes * (size_t)render->self.layers;
     engine->count = calloc(count, sizeof *engine->count);
-    if (!engine->count) return sg_error_set(render->e, SG_E_MEMORY, "no memory for counters of %zu layers", count);
+    render->non_finite = calloc((size_t)counters_of(engine->components), sizeof *render->non_finite);
+    if (!engine->count || !render->non_finite)
+        return sg_error_set(render->e, SG_E_MEMORY, "no memory for counters of %zu layers", count);
     engine->steps = render->self.steps;
     engine->passes = render->self.passes;
     engine->layers = render->self.layers;

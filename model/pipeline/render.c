@@ -91,6 +91,7 @@ sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_call
     free(render.order);
     free(render.host_latents);
     free(render.shadow);
+    free(render.non_finite);
     free(render.preview.host);
     report->total_seconds = sg_seconds() - start;
     return st;

@@ -30,6 +30,7 @@ typedef struct sg_render {
     sg_preview_tables   preview;
     sg_rng              rng;          /* of all noise */
     float              *host_latents; /* between denoising and decoding */
+    int32_t            *non_finite;   /* as denoising.c has it on the device */
     float              *shadow;       /* with SG_CACHE_SHADOW: room for what a skipped step would have computed */
     sg_phase            phase[SG_PHASES_MAX];
     int                 phases;
