@@ -145,7 +145,7 @@ typedef struct sg_request {
     int         steps;
     double      cfg_scale;   /* guidance; at 1 and below the negative pass is left out */
     double      cfg_scale_2; /* guidance of the low-noise expert; negative: as cfg_scale */
-    double      guidance; /* embedded guidance: an input of denoisers that were distilled with it; 0 with all others */
+    double      guidance;    /* embedded: an input of denoisers that were distilled with it; 0 with all others */
     bool        dynamic_cfg; /* guidance changes from step to step, as the family has it; SG_E_ARG where it has none */
     /* Skip-layer guidance is this: in the steps i of N with start N < i < end N a further pass has the prompt and
      * leaves out blocks of the denoiser, and v += slg_scale (v_prompt - v_skipped). It goes with classifier-free
@@ -179,7 +179,7 @@ typedef struct sg_request {
      * other one, and where the model's VAE does not encode. Only the last steps of the schedule are done; the first of
      * them starts from the frames with as much noise as its sigma says. */
     const uint8_t *start_image, *start_video;
-    double strength; /* the share of the steps that are done: above 0, at most 1, which leaves nothing of the start */
+    double         strength; /* share of the steps that are done: above 0; at 1 nothing of the start is left */
 } sg_request;
 
 /* Returns start_image or start_video, NULL where r has neither. */
@@ -242,33 +242,31 @@ typedef struct sg_phase_plan {
     size_t   weights;             /* bytes of converted weights */
     size_t   mapped;              /* bytes of weight files used in place, as page cache */
     size_t   packed;              /* bytes of weights in the layout of the products, as far as there is room for them */
-    size_t   host; /* bytes of weights that stay on the host, of which the device has two blocks at a time */
-    size_t   work; /* bytes of activations */
-    /* At most so many bytes are resident in total: base, input, output, and weights kept from earlier phases with
-     * it. */
-    size_t peak;
-    double flops; /* of the whole phase */
+    size_t   host;                /* bytes of weights on the host, of which the device has two blocks at a time */
+    size_t   work;                /* bytes of activations */
+    size_t   peak;  /* bytes resident at most, in total: with base, input, output and the weights that stay */
+    double   flops; /* of the whole phase */
 } sg_phase_plan;
 
 typedef struct sg_plan {
     sg_phase_plan phase[SG_PHASES_MAX]; /* in the order of their work */
     int           phases;
-    size_t        base;      /* bytes of the process itself: program, libraries, files' headers; 0 on a device */
-    size_t        input;     /* bytes: the request's pictures and its start; 0 on a device */
-    size_t        output;    /* bytes: the request's output_bytes and what is captured; 0 on a device */
-    size_t        preview;   /* bytes: the request's preview_bytes and one preview; 0 on a device */
-    size_t        staging;   /* bytes that a library may take beside these, for the operands of one product */
-    size_t        need;      /* bytes that must be free: the largest phase's weights and work, and these but base */
-    size_t        available; /* bytes that the machine or memory_limit leaves for need */
-    size_t        host;      /* the most bytes of a phase's weights that stay on the host; 0: none do */
-    size_t        host_free; /* bytes that the host has for these */
-    size_t        untiled; /* bytes of work that decoding would take whole, if it is in tiles for that; 0: it is not */
-    size_t        peak;    /* the largest phase's: what the system will show of this process, or of the device */
-    int64_t       latent[4];      /* c, f, y, x, as they are denoised */
-    int64_t       tokens;         /* of the denoiser's sequence */
-    double        flow_shift;     /* of the schedule */
-    int           layers;         /* of the denoiser's self-attention, of all experts */
-    int           chunks;         /* of latent frames, as they are decoded */
+    size_t        base;       /* bytes of the process itself: program, libraries, files' headers; 0 on a device */
+    size_t        input;      /* bytes: the request's pictures and its start; 0 on a device */
+    size_t        output;     /* bytes: the request's output_bytes and what is captured; 0 on a device */
+    size_t        preview;    /* bytes: the request's preview_bytes and one preview; 0 on a device */
+    size_t        staging;    /* bytes that a library may take beside these, for the operands of one product */
+    size_t        need;       /* bytes that must be free: the largest phase's weights and work, and these but base */
+    size_t        available;  /* bytes that the machine or memory_limit leaves for need */
+    size_t        host;       /* the most bytes of weights that are on the host for the device at once; 0: none are */
+    size_t        host_free;  /* bytes that the host has for these */
+    size_t        untiled;    /* bytes of work that decoding would take whole, where it is in tiles for that; else 0 */
+    size_t        peak;       /* the largest phase's: what the system will show of this process, or of the device */
+    int64_t       latent[4];  /* c, f, y, x, as they are denoised */
+    int64_t       tokens;     /* of the denoiser's sequence */
+    double        flow_shift; /* of the schedule */
+    int           layers;     /* of the denoiser's self-attention, of all experts */
+    int           chunks;     /* of latent frames, as they are decoded */
     int           text_tokens[2]; /* of prompt and negative prompt, that are read, without pads */
     int           cut[2];         /* those after them, which are not */
 } sg_plan;
@@ -328,8 +326,9 @@ typedef struct sg_report {
 } sg_report;
 
 /* Renders r. Refuses with figures what cannot fit before anything heavy starts; NaN or infinity is SG_E_NUMERIC with
- * the first block and step. Weights that stay useful are kept for the next call, and so is what the text encoder made of
- * prompt and negative prompt: with the same ones again it does not run. report is filled as far as it got. */
+ * the first block and step. Weights stay for the next call as far as they fit, those first that take the longest to
+ * load; and so does what the text encoders made of prompt and negative prompt: with the same ones again they do not run.
+ * report is filled as far as it got. */
 sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_callbacks *cb, sg_report *report,
                            sg_error *e) SG_MUST_USE;
 
@@ -363,7 +362,7 @@ typedef struct sg_lora_info {
 const char *sg_engine_lora_unused(const sg_engine *engine, int lora, size_t *at);
 
 typedef struct sg_model_info {
-    char              family[32];
+    const char       *family;
     int               components;
     sg_component_info component[12];
     int               multiple; /* of width and height, pixels */
@@ -372,9 +371,9 @@ typedef struct sg_model_info {
     int               experts; /* denoisers that share the steps */
     const char       *backend; /* "cuda", "cpu" or "ref" */
     int               threads; /* of the host */
+    const char       *dtype;
     char              device[160];
     char              passed[256]; /* which NVIDIA card "auto" took it for, and why; or empty */
-    char              dtype[8];
     bool              skips;       /* the device has quantised and sparse attention */
     bool              synchronous; /* an op is over when its call is, so that a trace has the time of the work */
     int               loras;

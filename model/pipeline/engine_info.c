@@ -97,6 +97,8 @@ sg_model_info sg_engine_info(const sg_engine *engine)
                                        .frames = components->frames,
                                        .image = {components->image[SG_IMAGE_FIRST], components->image[SG_IMAGE_LAST]},
                                        .experts = components->denoisers,
+                                       .family = engine->family->name,
+                                       .dtype = engine->act == SG_BF16 ? "bf16" : "f32",
                                        .backend = engine->backend->name,
                                        .threads = engine->backend->threads,
                                        .skips = engine->backend->values != SG_F32,
@@ -107,10 +109,8 @@ sg_model_info sg_engine_info(const sg_engine *engine)
         info.image[SG_IMAGE_FIRST] = SG_IMAGE_START;
     _Static_assert(sizeof info.component / sizeof *info.component >= COMPONENTS_MAX, "there is room for every one");
     for (int i = 0; i < info.components; i++) info.component[i] = describe(list[i]);
-    snprintf(info.family, sizeof info.family, "%s", engine->family->name);
     snprintf(info.device, sizeof info.device, "%s", engine->backend->device);
     snprintf(info.passed, sizeof info.passed, "%s", engine->backend->passed);
-    snprintf(info.dtype, sizeof info.dtype, "%s", engine->act == SG_BF16 ? "bf16" : "f32");
     memcpy(info.lora, engine->lora_info, sizeof info.lora);
     return info;
 }
