@@ -383,14 +383,14 @@ typedef struct sg_model_info {
 
 sg_model_info sg_engine_info(const sg_engine *engine);
 
-/* Tells models apart by the names, shapes and first numbers of the tensors of all components. How the tensors are cut into
- * files does not matter, nor whether they are F32 or the BF16 of it. Reads one page of each. */
+/* Tells models apart by the names, shapes and first numbers of the tensors of all components. How the tensors are cut
+ * into files does not matter, nor whether they are F32 or the BF16 of it. Reads one page of each. */
 uint64_t sg_engine_hash(const sg_engine *engine);
 
 /* Tells denoisers apart in the same way, by sixteen hexadecimal digits. */
 void sg_engine_denoiser_hash(const sg_engine *engine, char out[17]);
 
-/* Returns what the model's sparge-attention.json has, which lives as long as engine; it is empty where there is none. */
+/* Returns what the model's sparge-attention.json has, which lives as long as engine. It is empty without one. */
 const sg_thresholds_file *sg_engine_thresholds(const sg_engine *engine);
 
 /* Self-attention of a well-known model, for measurements. */

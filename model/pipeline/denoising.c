@@ -1,4 +1,5 @@
-/* denoising.c - the loop of a render: its steps, the denoiser of each, its passes and their guidance, and what was not finite. */
+/* denoising.c - the loop of a render: its steps, the denoiser of each, its passes and their guidance, what was not
+ * finite. */
 #include "render.h"
 
 #include <math.h>

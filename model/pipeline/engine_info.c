@@ -74,8 +74,8 @@ static sg_component_info describe(const sg_component *p)
 
 enum { COMPONENTS_MAX = SG_TEXTS_MAX + SG_ADDED_MAX + SG_DENOISERS_MAX + 1 };
 
-/* Lists the components of a model, in the order of their work. A VAE whose encoder has a phase of its own is listed once, as
- * the decoder. */
+/* Lists the components of a model, in the order of their work. A VAE whose encoder has a phase of its own is listed
+ * once, as the decoder. */
 static int list_components(const sg_components *components, const sg_component *list[COMPONENTS_MAX])
 {
     const sg_component *const decoder = components->vae.ops->component(components->vae.of), *p;

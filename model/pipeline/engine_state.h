@@ -1,5 +1,5 @@
-/* engine_state.h - what an open engine holds, for the files of this folder and for tests. engine.c opens it, engine_info.c
- * describes it, request_check.c says what may be asked of it. */
+/* engine_state.h - what an open engine holds, for the files of this folder and for tests. engine.c opens it,
+ * engine_info.c describes it, request_check.c says what may be asked of it. */
 #ifndef SG_ENGINE_STATE_H
 #define SG_ENGINE_STATE_H
 
@@ -44,8 +44,8 @@ struct sg_engine {
 /* Adds so many LoRAs to the denoisers that they are for. */
 sg_status sg_engine_add_loras(sg_engine *engine, const sg_lora_option *o, int count, sg_error *e);
 
-/* Adds image_file to the denoisers, which do not have it, or takes it back; nothing is loaded. After a failure they do not
- * have it. */
+/* Adds image_file to the denoisers, which do not have it, or takes it back; nothing is loaded. After a failure they do
+ * not have it. */
 sg_status sg_engine_set_image(sg_engine *engine, bool on, sg_error *e);
 
 #endif

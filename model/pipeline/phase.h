@@ -26,7 +26,7 @@ typedef struct sg_phase {
  * Latents that are there already are only decoded. r NULL: all that the model has. */
 int sg_phases_of(const sg_components *components, const sg_request *r, sg_phase phase[SG_PHASES_MAX]);
 
-/* Returns the weights that a phase works with. i counts denoisers, which take turns; any other phase has one. It is NULL
+/* Returns the weights that a phase works with. i counts denoisers, which take turns; any other phase has one. NULL is
  * past the last. */
 sg_component *sg_phase_component(const sg_components *components, const sg_phase *phase, int i);
 

@@ -32,8 +32,8 @@ void sg_preview_place(sg_render *render, sg_stream *s);
 /* Tells whether there is a preview after this step. */
 bool sg_preview_due(const sg_render *render, int step);
 
-/* Makes the preview after this step, before the sampler's step, of latents x and prediction v, in render->preview.host; on a
- * plan nowhere. */
+/* Makes the preview after this step, before the sampler's step, of latents x and prediction v, in render->preview.host;
+ * on a plan nowhere. */
 sg_status sg_preview_make(const sg_render *render, sg_stream *s, sg_tensor x, sg_tensor v, int step);
 
 #endif

@@ -42,7 +42,7 @@ static sg_status run_phases(sg_render *render)
     return SG_OK;
 }
 
-/* What the keeper keeps by this plan may be less than what an earlier render left; and a render that fails leaves loaded what
+/* What the keeper keeps by this plan may be less than what an earlier render left; and a render that fails leaves what
  * it was at work with. */
 static sg_status render_all(sg_render *render)
 {

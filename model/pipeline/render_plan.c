@@ -137,7 +137,7 @@ static size_t staged(const sg_plan_totals *t) { return t->staged_x + t->staged_y
 /* What every phase needs beside its weights and its work. */
 static size_t beside(const sg_plan *p) { return p->staging + p->input + p->output + p->preview; }
 
-/* What the weights of each phase take, with the blocks on the host that have to be there, and all that follows from it. */
+/* What the weights of each phase take, with the blocks on the host that have to be there, and what follows from it. */
 static void sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t)
 {
     const sg_offload asked = render->engine->offload;

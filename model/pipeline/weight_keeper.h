@@ -1,4 +1,4 @@
-/* weight_keeper.h - who keeps weights: which components are loaded, which stay from one render to the next, and which are
+/* weight_keeper.h - who keeps weights: which components are loaded, which stay from one render to the next, which are
  * dropped.
  *
  * A plan notes what each component takes and in which phases it works. Then the keeper chooses: components stay in the

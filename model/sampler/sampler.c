@@ -92,12 +92,6 @@ sg_status sg_sampler_config_read_own(sg_sampler_config *out, const sg_checkpoint
 
 /* ---- a run ---- */
 
-void sg_solver_set(sg_sampler *p, int i, float sigma)
-{
-    p->sigma[i] = (double)sigma;
-    p->timestep[i] = (double)((solver_of(&p->config)->rises ? 1.0f - sigma : sigma) * (float)p->config.train_steps);
-}
-
 static sg_status take_list(sg_sampler *p, sg_error *e)
 {
     const sg_sigmas *const list = &p->config.sigmas;

@@ -19,6 +19,14 @@ void sg_solver_absent(sg_config *c, const char *key)
 
 double sg_solver_shift(sg_config *c, const char *key) { return sg_config_real(c, key, 1e-3, 1e3, &(double){1.0}); }
 
+/* Only families' own solvers rise. */
+void sg_solver_set(sg_sampler *p, int i, float sigma)
+{
+    const bool rises = p->config.solver && p->config.solver->rises;
+    p->sigma[i] = (double)sigma;
+    p->timestep[i] = (double)((rises ? 1.0f - sigma : sigma) * (float)p->config.train_steps);
+}
+
 /* ---- what Euler and LCM share ---- */
 
 void sg_solver_flow_read(sg_sampler_config *out, sg_config *c)
@@ -34,7 +42,7 @@ float sg_solver_shifted(const sg_sampler_config *c, float s)
     return shift * s / (1.0f + less * s);
 }
 
-/* The constructor shifts the ends of the training schedule in F32, and set_timesteps what lies between them once more. */
+/* The constructor shifts the ends of the training schedule in F32, set_timesteps what lies between them once more. */
 sg_status sg_solver_flow_schedule(sg_sampler *p, sg_error *e)
 {
     (void)e;
