@@ -1,6 +1,5 @@
-/* capture.c - see capture.h. */
-#include "capture.h"
-
+/* capture.c - q, k and v of one self-attention of a render, into a file. */
+#include "render.h"
 #include "safetensors_write.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* conditioning.c - see conditioning.h. */
-#include "conditioning.h"
+/* conditioning.c - see engine_state.h. */
+#include "engine_state.h"
 
 #include <limits.h>
 #include <math.h>

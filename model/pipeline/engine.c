@@ -1,9 +1,7 @@
 /* engine.c - opening and closing an engine: its checkpoint, its family, its LoRAs and its defaults. */
 #include "base/text.h"
-#include "conditioning.h"
 #include "dit.h"
-#include "engine_state.h"
-#include "preview.h"
+#include "render.h"
 #include "taehv.h"
 
 #include <limits.h>

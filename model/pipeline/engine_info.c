@@ -1,7 +1,6 @@
 /* engine_info.c - what an engine tells of itself: its model, and what attention did. */
 #include "base/hash.h"
 #include "engine_state.h"
-#include "phase.h"
 
 #include <inttypes.h>
 #include <stdio.h>

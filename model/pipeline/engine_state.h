@@ -1,5 +1,5 @@
-/* engine_state.h - what an open engine holds, for the files of this folder and for tests. engine.c opens it,
- * engine_info.c describes it, request_check.c says what may be asked of it. */
+/* engine_state.h - what an open engine holds, and what it can do for a render: a section for each file. engine.c opens
+ * it, engine_info.c describes it, request_check.c says what may be asked of it. It is for this folder and for tests. */
 #ifndef SG_ENGINE_STATE_H
 #define SG_ENGINE_STATE_H
 
@@ -41,11 +41,70 @@ struct sg_engine {
     int                  steps, passes, layers;
 };
 
+/* ---- loras.c ---- */
+
 /* Adds so many LoRAs to the denoisers that they are for. */
 sg_status sg_engine_add_loras(sg_engine *engine, const sg_lora_option *o, int count, sg_error *e);
 
 /* Adds image_file to the denoisers, which do not have it, or takes it back; nothing is loaded. After a failure they do
  * not have it. */
 sg_status sg_engine_set_image(sg_engine *engine, bool on, sg_error *e);
+
+/* ---- conditioning.c: texts, as tokens and states by pass and encoder, kept from one render to the next ---- */
+
+/* Tells whether step i of so many that r does has a pass that leaves out blocks. */
+bool sg_skips_layers(const sg_request *r, int steps, int step);
+
+/* Puts the tokens of r's texts into c, by work of the host. States of the same tokens stay. Without a prompt, as when a
+ * plan is asked for no prompt in particular, the longest is assumed. */
+sg_status sg_conditioning_tokenize(sg_conditioning *c, const sg_family *f, const void *model,
+                                   const sg_components *components, const sg_request *r, sg_error *e) SG_MUST_USE;
+
+/* Tells whether the states that this encoder made of the tokens are there. */
+bool sg_conditioning_encoded(const sg_conditioning *c, int encoder);
+
+/* Runs an encoder on the tokens of all passes whose states are missing; the states come back to the host. On a plan the
+ * states that are there stay as they are. SG_E_NUMERIC is latched where one is not finite. */
+void sg_conditioning_encode(sg_conditioning *c, const sg_components *components, int encoder, sg_stream *s);
+
+void sg_conditioning_free(sg_conditioning *c);
+
+/* ---- phase.c: the phases of a render in the order of their work, and the weights that each works with ---- */
+
+typedef enum sg_phase_kind {
+    SG_PHASE_TEXT,
+    SG_PHASE_START, /* of renders that start from an image or a video */
+    SG_PHASE_ADDED,
+    SG_PHASE_DENOISE,
+    SG_PHASE_DECODE
+} sg_phase_kind;
+
+/* A phase of a render has memory of its own. */
+typedef struct sg_phase {
+    sg_phase_kind kind;
+    int           index;         /* of the text encoder, or of what the family adds */
+    const char   *name;          /* as sg_phase_plan has it */
+    sg_stage      stage;         /* in which its time and its progress are counted */
+    size_t        keep, scratch; /* bytes of its arenas, as the plan found them */
+    int           units; /* of its work that progress tells of, as the plan found them; not of the last two kinds */
+} sg_phase;
+
+/* Lists the phases of r, and returns how many: each text encoder, the start, what the family adds, denoising, decoding.
+ * Latents that are there already are only decoded. r NULL: all that the model has. */
+int sg_phases_of(const sg_components *components, const sg_request *r, sg_phase phase[SG_PHASES_MAX]);
+
+/* Returns the weights that a phase works with. i counts denoisers, which take turns; any other phase has one. NULL is
+ * past the last. */
+sg_component *sg_phase_component(const sg_components *components, const sg_phase *phase, int i);
+
+/* Returns "image" or "video": what r starts from, for names and messages. */
+const char *sg_start_name(const sg_request *r);
+
+/* Returns the number of the denoiser that works at this timestep of the sampler. */
+int sg_denoiser_at(const sg_components *components, double timestep);
+
+/* Returns how many layers of self-attention the denoisers before this one have. Where `denoiser` is the number of
+ * denoisers, these are all of them. */
+int sg_first_layer(const sg_components *components, int denoiser);
 
 #endif

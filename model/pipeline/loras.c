@@ -1,4 +1,4 @@
-/* loras.c - the LoRAs that an engine adds to its denoisers: those asked for, the model's own for renders with a picture. */
+/* loras.c - the LoRAs that are added to the denoisers: those asked for, the model's own for renders with a picture. */
 #include "base/path.h"
 #include "engine_state.h"
 

@@ -1,5 +1,5 @@
-/* phase.c - see phase.h. */
-#include "phase.h"
+/* phase.c - see engine_state.h. */
+#include "engine_state.h"
 
 const char *sg_start_name(const sg_request *r) { return r->start_image ? "image" : "video"; }
 

@@ -1,5 +1,5 @@
-/* preview.c - see preview.h. Nothing here changes what the render goes on with: its tensors lie in scratch, or at the top of the
- * keep arena while they are needed. */
+/* preview.c - what a render looks like after a step. Nothing here changes what the render goes on with: its tensors lie
+ * in scratch, or at the top of the keep arena while they are needed. */
 #include "render.h"
 
 #include <stdio.h>

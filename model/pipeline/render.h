@@ -6,14 +6,21 @@
 #ifndef SG_RENDER_H
 #define SG_RENDER_H
 
-#include "capture.h"
-#include "conditioning.h"
 #include "engine_state.h"
 #include "meta.h"
-#include "phase.h"
-#include "preview.h"
 #include "rng.h"
 #include "step_cache.h"
+
+/* q, k and v of one self-attention of a render, for a file. */
+typedef struct sg_capture {
+    int                layer, step; /* which; of the pass of the prompt */
+    const int32_t     *order;       /* in which the video's tokens stand, text aside; NULL: row by row. Borrowed */
+    sg_attention_hook *next;        /* sees what comes as well; may be NULL */
+    void              *next_context;
+    sg_tensor          q, k, v; /* host, rows as the model lays them out; owned */
+    int64_t            text_prefix, text_suffix;
+    double             timestep;
+} sg_capture;
 
 typedef struct sg_render {
     sg_engine          *engine;
@@ -27,7 +34,6 @@ typedef struct sg_render {
     int32_t            *order;
     sg_capture          capture;
     sg_step_cache       cache;
-    sg_preview_tables   preview;
     sg_rng              rng;          /* of all noise */
     float              *host_latents; /* between denoising and decoding */
     int32_t            *non_finite;   /* as denoising.c has it on the device */
@@ -38,6 +44,10 @@ typedef struct sg_render {
     size_t frame_bytes;  /* of the most frames that come at once */
     int    chunks;       /* in which the latents are decoded */
     bool   tiled;        /* the VAE works in tiles */
+    struct {
+        sg_tensor factor, bias; /* F32 [3, c], [3] in the keep arena, where there is no decoder */
+        uint8_t  *host;         /* of one preview */
+    } preview;                  /* what all previews share */
 } sg_render;
 
 /* ---- render_plan.c ---- */
@@ -118,5 +128,41 @@ void sg_latents_hold(const sg_render *render, sg_stream *s, sg_tensor x);
 /* Reads host_latents from the request's file, or writes them to it, where it has one. */
 sg_status sg_latents_read(sg_render *render);
 sg_status sg_latents_write(sg_render *render);
+
+/* ---- preview.c: the clean sample that a step's output stands for, by colours or by a small decoder ---- */
+
+/* Reads the colours of sparge-gen.json, "latent_rgb_factors" and "latent_rgb_factors_bias", into engine. Faults are
+ * noted in c. */
+void sg_preview_read_rgb(sg_engine *engine, sg_config *c);
+
+/* Returns SG_E_ARG for a number of steps that is none, and where there are no colours for this model's latents. */
+sg_status sg_preview_check(const sg_engine *engine, const sg_request *r, sg_error *e) SG_MUST_USE;
+
+/* Returns the bytes of one preview; 0 where the render has none. */
+size_t sg_preview_bytes(const sg_render *render);
+
+/* Returns the decoder's weights for the phase of denoising; NULL where there are none to load. */
+sg_component *sg_preview_component(const sg_render *render);
+
+/* Puts what all previews share into s->keep. */
+void sg_preview_place(sg_render *render, sg_stream *s);
+
+/* Tells whether there is a preview after this step. */
+bool sg_preview_due(const sg_render *render, int step);
+
+/* Makes the preview after this step, before the sampler's step, of latents x and prediction v, in render->preview.host;
+ * on a plan nowhere. */
+sg_status sg_preview_make(const sg_render *render, sg_stream *s, sg_tensor x, sg_tensor v, int step);
+
+/* ---- capture.c ---- */
+
+/* Serves as sg_policy's `on_begin`, with the sg_capture as context. A lack of memory is latched in s. */
+sg_attention_hook sg_capture_hook;
+
+/* Writes tensors "q" [n, h, d], "k" and "v" [n, hk, d], dtype as computed, with grid "frames,rows,columns", text_prefix
+ * and text_suffix (tokens of text before and behind those of the grid), layer, step and timestep (of 1000) as
+ * metadata. */
+sg_status sg_capture_write(const sg_capture *c, const char *path, const int64_t grid[3], sg_error *e) SG_MUST_USE;
+void      sg_capture_free(sg_capture *c);
 
 #endif

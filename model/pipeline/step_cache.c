@@ -8,19 +8,13 @@ const char *const sg_cache_names[] = {"off", "fine", "usual", "fast", "shadow", 
 
 sg_step_rule sg_step_rule_of(sg_cache cache, int steps, int dense_steps)
 {
-    sg_step_rule rule = {.first = dense_steps > 2 ? dense_steps : 2, .longest = SG_CACHE_RUN};
-    if (steps < SG_CACHE_STEPS_MIN) return rule; /* each step is worth more than what skipping it saves */
-    switch (cache) {
-    case SG_CACHE_OFF: break;
-    case SG_CACHE_FINE: rule.threshold = 0.1; break;
-    case SG_CACHE_SHADOW: rule.measures = true; /* fallthrough */
-    case SG_CACHE_USUAL: rule.threshold = 0.25; break;
-    case SG_CACHE_FAST:
-        rule.threshold = 0.35;
-        rule.longest = 3;
-        break;
-    }
-    return rule;
+    static const double thresholds[] = {
+        [SG_CACHE_FINE] = 0.1, [SG_CACHE_USUAL] = 0.25, [SG_CACHE_FAST] = 0.35, [SG_CACHE_SHADOW] = 0.25};
+    return (sg_step_rule){/* below, each step is worth more than what skipping it saves */
+                          .threshold = steps < SG_CACHE_STEPS_MIN ? 0 : thresholds[cache],
+                          .first = dense_steps > 2 ? dense_steps : 2,
+                          .longest = cache == SG_CACHE_FAST ? 3 : SG_CACHE_RUN,
+                          .measures = cache == SG_CACHE_SHADOW};
 }
 
 double sg_request_cache_threshold(const sg_request *r)

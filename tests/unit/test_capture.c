@@ -1,6 +1,6 @@
 /* test_capture.c - q, k and v of a layer as they go into a file. */
 #include "backend.h"
-#include "capture.h"
+#include "render.h"
 #include "tensor_source.h"
 #include "unit.h"
 

@@ -167,7 +167,8 @@ static int encode(sg_cogvideox_vae *v, sg_stream *s, int64_t total, int64_t othe
     const int64_t     latent[4] = {sg_cogvideox_vae_describe(v).z, (total - 1) / 4 + 1, Y, X};
     const sg_vae_clip clip = {total, ROWS, COLUMNS, .fill = fill_clip, .context = &other};
     int               chunks = 0;
-    sg_vae_encode(&(sg_vae){.ops = ops, .of = v}, s, &clip, latent, out, (sg_watch){go_on, &chunks});
+    const sg_vae      whole = {.ops = ops, .of = v, .info = sg_cogvideox_vae_describe(v)};
+    sg_vae_encode(&whole, s, &clip, latent, out, (sg_watch){go_on, &chunks});
     if (s->status) fail_msg("%s", s->why);
     return chunks;
 }

@@ -1,6 +1,6 @@
 /* test_conditioning.c - the texts of a render: filled up to one length, or without any token. A made-up encoder has an id
  * for each character and one at the end; its state is the id. */
-#include "conditioning.h"
+#include "engine_state.h"
 #include "unit.h"
 
 enum { END = 1, PAD = 2, MOST = 6 };
