@@ -61,7 +61,7 @@ BAD("decoder of Wan", other, "vae", NULL,
 
 /* ---- texts, scheduler, pipeline ---- */
 BAD("encoder of another width", other, "text_encoder", NULL, "mochi_hd16/text_encoder",
-    "gives 24 numbers a token, but |" DIT ": text_embed_dim is 32")
+    "the width of text_encoder is 24, but |" DIT ": text_embed_dim is 32")
 AT("encoder of another kind", set, TEXT, "model_type", "\"clip_text_model\"", "model_type: |clip_text_model")
 BAD("no tokenizer", gone, "tokenizer", NULL, NULL, PIECES)
 BAD("scheduler of Mochi", other, "scheduler", NULL,
