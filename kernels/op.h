@@ -5,8 +5,8 @@
  * what the op writes: SG_TENSORS below each struct says how many. An output may not overlap another tensor unless the
  * formula says "+=".
  *
- * Where tokens have modulations of their own, an op takes `row`: gate, or scale and shift, are then [r, c], and row t of
- * what the op goes over takes their row row[t]. The caller has checked that 0 <= row < r.
+ * Where tokens have modulations of their own, an op takes `row`: gate, or scale and shift, are then [r, c], and row t
+ * of what the op goes over takes their row row[t]. The caller has checked that 0 <= row < r.
  *
  * dtypes: where nothing else is said, tensors named y x r q k v a are F32 or BF16, each its own; weight matrices are F32
  * or BF16; vectors (biases, scales, tables of cosines) are F32. Sums are held in F32 or better. */

@@ -347,7 +347,7 @@ static sg_tensor staged(sg_cpu *c, sg_tensor t, sg_dtype type, bool may, sg_cpu_
     return t;
 }
 
-/* The gate as the plan reads it: of rows that have their own, one for each, in the scratch of a y that is not staged. */
+/* The gate as the plan reads it: of rows that have their own, one for each, in scratch that a staged y would have. */
 static sg_tensor gate_for(sg_stream *s, const plan *p, const sg_linear_args *a)
 {
     if (!p->key.gate || !a->row.rank) return a->gate;

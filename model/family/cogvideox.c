@@ -1,23 +1,25 @@
-/* cogvideox.c - the CogVideoX family, 2B, 5B and 1.5 (arXiv:2408.06072): CogVideoXPipeline, CogVideoXImageToVideoPipeline
- * and CogVideoXVideoToVideoPipeline of diffusers.
+/* cogvideox.c - the CogVideoX family, 2B, 5B and 1.5 (arXiv:2408.06072): CogVideoXPipeline,
+ * CogVideoXImageToVideoPipeline and CogVideoXVideoToVideoPipeline of diffusers.
  *
- * T5 text encoder, CogVideoXTransformer3DModel, whose tensors have diffusers' names, AutoencoderKLCogVideoX. What bites,
- * beside what cogvideox_block.c says:
+ * T5 text encoder, CogVideoXTransformer3DModel, whose tensors have diffusers' names, AutoencoderKLCogVideoX. What
+ * bites, beside what cogvideox_block.c says:
  *  - texts are filled up with pads, which the encoder and the denoiser see as any other token;
  *  - the decoder takes latent frames in pairs, so that an even number of them has no first frame alone: 12 make 48 frames
  *    where 13 make 49;
- *  - where patches have several latent frames (1.5), latents are filled up with frames in front, which the decoder does not
- *    get;
+ *  - where patches have several latent frames (1.5), latents are filled up with frames in front, which the decoder does
+ *    not get;
  *  - noise is drawn frame by frame, in the dtype of the model;
- *  - the encoder gives a distribution for a picture, and the latents are drawn from it before the noise is. They stand beside
- *    the first frame of the noise, which with 1.5 may be one that the decoder does not get; beside the others are zeros;
- *  - positions of 2B are sines that are added to the video's tokens: a quarter of the channels for the frame, then as many
- *    for the column as for the row, each all sines, then all cosines;
+ *  - the encoder gives a distribution for a picture, and the latents are drawn from it before the noise is. They stand
+ *    beside the first frame of the noise, which with 1.5 may be one that the decoder does not get; beside the others are
+ *    zeros;
+ *  - positions of 2B are sines that are added to the video's tokens: a quarter of the channels for the frame, then as
+ *    many for the column as for the row, each all sines, then all cosines;
  *  - positions of 5B are those of the grid fitted into the one of the training, so that they need not be whole; 1.5 has
  *    whole ones, and no more of them than in its training;
- *  - of image to video 5B adds learned positions to all tokens beside rotating them. They are for as many rows and columns as in
- *    the training; with another number of frames sines take their place;
- *  - the patch vector is (c, pt, ph, pw) on the way in and on the way out; a picture's channels come after the latents'. */
+ *  - of image to video 5B adds learned positions to all tokens beside rotating them. They are for as many rows and
+ *    columns as in the training; with another number of frames sines take their place;
+ *  - the patch vector is (c, pt, ph, pw) on the way in and on the way out; a picture's channels come after the
+ *    latents'. */
 #include "base/text.h"
 #include "cogvideox_block.h"
 #include "cogvideox_vae.h"
@@ -156,8 +158,8 @@ static sg_status read_config(cogvideox *m, sg_config *f)
     return sg_config_status(f);
 }
 
-/* Tables of positions and of words, which files of the original repository have and nobody reads. Beside rotary positions
- * others would be learned ones. */
+/* Tables of positions and of words, which files of the original repository have and nobody reads. Beside rotary
+ * positions others would be learned ones. */
 static void ignore_tables(sg_bind *b, bool rotary)
 {
     static const char *const tables[] = {"freqs_sin", "freqs_cos", "position_embedding", "embed_tokens"};

@@ -1,8 +1,8 @@
 /* cogvideox_block.c - see cogvideox_block.h. What bites:
- *  - text and video are one sequence, the text first, and share every weight but the modulation: six rows of a norm's linear
- *    are shift, scale, gate of the video, then of the text;
+ *  - text and video are one sequence, the text first, and share every weight but the modulation: six rows of a norm's
+ *    linear are shift, scale, gate of the video, then of the text;
  *  - the norms have weights, which come before the modulation;
- *  - q and k are normalised by head, mean and all, with an eps of their own, 1e-6; only the video's rows are rotated. */
+ *  - q and k are normalised by head, mean too, with an eps of their own, 1e-6; only the video's rows are rotated. */
 #include "cogvideox_block.h"
 #include "op.h"
 

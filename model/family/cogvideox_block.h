@@ -1,4 +1,4 @@
-/* cogvideox_block.h - a block of CogVideoXTransformer3DModel: for cogvideox.c alone. */
+/* cogvideox_block.h - a block of CogVideoXTransformer3DModel: for cogvideox.c. */
 #ifndef SG_COGVIDEOX_BLOCK_H
 #define SG_COGVIDEOX_BLOCK_H
 

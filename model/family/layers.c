@@ -1,9 +1,7 @@
 /* layers.c - see layers.h. */
 #include "layers.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* ---- linear ---- */
 
@@ -62,47 +60,6 @@ void sg_want_attention(sg_bind *b, sg_attention_weights *w, sg_dtype act, int64_
     sg_bind_tensor(b, &w->norm_k, SG_F32, "norm_k.weight", norm);
 }
 
-/* Tables [n, columns] of the tokens of a grid. */
-static void fill_rotary(float *cosines, float *sines, int64_t n, int64_t columns, const int64_t *grid,
-                        const sg_rotary_axis *axis, int axes, const int32_t *order)
-{
-    for (int64_t i = 0; i < n; i++) {
-        int64_t rest = order ? order[i] : i, column = (i + 1) * columns;
-        for (int k = axes - 1; k >= 0; k--) { /* the last axis counts fastest */
-            const int64_t number = rest % grid[k];
-            const double  place = axis[k].place ? axis[k].place[number] : (double)number;
-            rest /= grid[k];
-            column -= axis[k].size / 2;
-            for (int64_t j = 0; j < axis[k].size / 2; j++) {
-                const double angle = place * pow(axis[k].theta, -2.0 * (double)j / (double)axis[k].size);
-                cosines[column + j] = (float)cos(angle);
-                sines[column + j] = (float)sin(angle);
-            }
-        }
-    }
-}
-
-sg_rotary sg_rotary_place(sg_stream *s, const int64_t *grid, const sg_rotary_axis *axis, int axes, const int32_t *order)
-{
-    int64_t n = 1, columns = 0;
-    for (int k = 0; k < axes; k++) {
-        n *= grid[k];
-        columns += axis[k].size / 2;
-    }
-    const sg_rotary t = {.cos = sg_new_keep(s, SG_F32, n, columns), .sin = sg_new_keep(s, SG_F32, n, columns)};
-    if (!s->memory->alloc) return t; /* a plan needs no angles */
-    float *const table = calloc((size_t)(2 * n * columns), sizeof *table);
-    if (table) {
-        fill_rotary(table, table + n * columns, n, columns, grid, axis, axes, order);
-        sg_upload(s, t.cos, table);
-        sg_upload(s, t.sin, table + n * columns);
-    } else {
-        sg_fail(s, SG_E_MEMORY, "no memory for rotary tables of %lld tokens", (long long)n);
-    }
-    free(table);
-    return t;
-}
-
 void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights *l, sg_tensor norm, double eps,
                       const sg_rotary *rotary)
 {
@@ -140,41 +97,6 @@ void sg_feed_forward(sg_stream *s, sg_tensor x, sg_tensor y, const sg_feed_forwa
 }
 
 /* ---- tokens ---- */
-
-void sg_patchify(sg_stream *s, sg_tensor y, sg_tensor latent, const int64_t g[3], const int64_t p[3])
-{
-    sg_permute(s, .y = y, .x = latent, .rank = 7, .dim = {latent.dim[0], g[0], p[0], g[1], p[1], g[2], p[2]},
-               .perm = {1, 3, 5, 0, 2, 4, 6});
-}
-
-void sg_unpatchify_outermost(sg_stream *s, sg_tensor latent, sg_tensor y, const int64_t g[3], const int64_t p[3])
-{
-    sg_permute(s, .y = latent, .x = y, .rank = 7, .dim = {g[0], g[1], g[2], latent.dim[0], p[0], p[1], p[2]},
-               .perm = {3, 0, 4, 1, 5, 2, 6});
-}
-
-void sg_unpatchify(sg_stream *s, sg_tensor latent, sg_tensor y, const int64_t g[3], const int64_t p[3])
-{
-    sg_permute(s, .y = latent, .x = y, .rank = 7, .dim = {g[0], g[1], g[2], p[0], p[1], p[2], latent.dim[0]},
-               .perm = {6, 0, 3, 1, 4, 2, 5});
-}
-
-sg_token_order sg_token_order_place(sg_stream *s, const sg_self_attention *self, int64_t n)
-{
-    if (!self->ordered) return (sg_token_order){0};
-    const sg_token_order t = {.order = sg_new_keep(s, SG_I32, n), .inverse = sg_new_keep(s, SG_I32, n)};
-    if (!s->memory->alloc) return t; /* a plan has no data */
-    int32_t *const inverse = calloc((size_t)n, sizeof *inverse);
-    if (inverse) {
-        sg_order_invert(inverse, self->order, n);
-        sg_upload(s, t.order, self->order);
-        sg_upload(s, t.inverse, inverse);
-    } else {
-        sg_fail(s, SG_E_MEMORY, "no memory for the order of %lld tokens", (long long)n);
-    }
-    free(inverse);
-    return t;
-}
 
 sg_tensor sg_rows_of(sg_stream *s, sg_tensor x, sg_tensor rows)
 {

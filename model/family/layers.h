@@ -53,20 +53,6 @@ typedef struct sg_rotary {
     sg_tensor cos, sin; /* F32 [n, d/2] */
 } sg_rotary;
 
-/* One axis of a grid rotates `size` channels of a head, pair j by place theta^(-2 j / size). Axes follow one
- * another. */
-typedef struct sg_rotary_axis {
-    int64_t       size; /* even */
-    double        theta;
-    const double *place; /* of each row of the grid along this axis; NULL: its number, from 0 */
-} sg_rotary_axis;
-
-/* Puts into s->keep the tables of the tokens of a grid of so many axes. They stand row by row, or token order[i] in row
- * i. Angles are in double, cosines and sines are rounded once. A model that pairs channels i and i + size/2 of an axis
- * has the same tables: only sg_rope will differ for it. */
-sg_rotary sg_rotary_place(sg_stream *s, const int64_t *grid, const sg_rotary_axis *axis, int axes,
-                          const int32_t *order);
-
 /* Computes y [n, h, d] = norm(x l), RMS over as many numbers as norm has, where there is one. Then it rotates y, unless
  * rotary is NULL or its tables are absent. */
 void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights *l, sg_tensor norm, double eps,
@@ -86,22 +72,6 @@ void sg_feed_forward(sg_stream *s, sg_tensor x, sg_tensor y, const sg_feed_forwa
                      sg_tensor gate);
 
 /* ---- tokens ---- */
-
-/* sg_patchify makes y [n, c pt ph pw], a row for each patch of the latent [c, f pt, y ph, x pw], channels outermost.
- * sg_unpatchify_outermost is its inverse. sg_unpatchify makes the latent of y [n, pt ph pw c], channels innermost. grid
- * is f, y, x. */
-void sg_patchify(sg_stream *s, sg_tensor y, sg_tensor latent, const int64_t grid[3], const int64_t patch[3]);
-void sg_unpatchify_outermost(sg_stream *s, sg_tensor latent, sg_tensor y, const int64_t grid[3],
-                             const int64_t patch[3]);
-void sg_unpatchify(sg_stream *s, sg_tensor latent, sg_tensor y, const int64_t grid[3], const int64_t patch[3]);
-
-/* Says how the video's tokens stand while attention has them in another order than row by row. */
-typedef struct sg_token_order {
-    sg_tensor order, inverse; /* I32 [n]: which token each row is, which row each token; absent: row by row */
-} sg_token_order;
-
-/* Puts it into s->keep, for n tokens of the video. */
-sg_token_order sg_token_order_place(sg_stream *s, const sg_self_attention *self, int64_t n);
 
 /* Returns the rows of x that `rows` names, in s->scratch, or x itself where rows is absent. */
 sg_tensor sg_rows_of(sg_stream *s, sg_tensor x, sg_tensor rows);

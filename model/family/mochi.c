@@ -1,8 +1,8 @@
 /* mochi.c - Mochi 1 (Genmo, 2024), text to video: MochiPipeline of diffusers.
  *
- * T5, MochiTransformer3DModel, an asymmetric diffusion transformer whose tensors have diffusers' names, AutoencoderKLMochi.
- * Video and text are two streams of tokens, of two widths, each with weights of its own; they meet in attention, where the
- * tokens stand as [video | text]. What bites:
+ * T5, MochiTransformer3DModel, an asymmetric diffusion transformer whose tensors have diffusers' names,
+ * AutoencoderKLMochi. Video and text are two streams of tokens, of two widths, each with weights of its own; they meet
+ * in attention, where the tokens stand as [video | text]. What bites:
  *  - the denoiser sees the text's real tokens alone, so that the passes of guidance differ in length;
  *  - with force_zeros_for_empty_prompt an empty prompt has no token at all, otherwise it has the end;
  *  - timesteps rise from 0, the noise, to 1000;

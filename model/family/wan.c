@@ -1,12 +1,12 @@
-/* wan.c - the Wan family, 2.1 and 2.2 (arXiv:2503.20314): WanPipeline, WanImageToVideoPipeline and WanVideoToVideoPipeline
- * of diffusers.
+/* wan.c - the Wan family, 2.1 and 2.2 (arXiv:2503.20314): WanPipeline, WanImageToVideoPipeline and
+ * WanVideoToVideoPipeline of diffusers.
  *
  * UMT5 (or T5) text encoder, one or two denoisers (2.2 A14B: transformer for the noisy steps, transformer_2 for the
  * rest, parted at boundary_ratio), WanTransformer3DModel, whose tensors have diffusers' names, AutoencoderKLWan.
- * `expand_timesteps` (2.2 5B) gives every token its own timestep; without an image all of them are equal, so that one serves
- * all. With one the first frame of the latents is the image's from the noise to the end, and its tokens have timestep 0. The
- * other models of image to video have more channels going in: behind the latents a mask and the latents of the pictures,
- * with grey frames between them. What bites, beside what wan_block.c says:
+ * `expand_timesteps` (2.2 5B) gives every token its own timestep; without an image all of them are equal, so that one
+ * serves all. With one the first frame of the latents is the image's from the noise to the end, and its tokens have
+ * timestep 0. The other models of image to video have more channels going in: behind the latents a mask and the latents
+ * of the pictures, with grey frames between them. What bites, beside what wan_block.c says:
  *  - rotary axes are [t | y | x] of sizes hd - 2h, h, h with h = 2 (hd / 6), interleaved pairs, angles in double;
  *  - the patch vector is (c, pt, ph, pw) on the way in, (pt, ph, pw, c) on the way out;
  *  - the output modulation takes the time embedding itself, the blocks take its projection;
@@ -35,8 +35,8 @@ typedef struct wan {
     double          boundary; /* of 1: timesteps from here up are the first denoiser's; 0: one denoiser */
     bool            ti2v;     /* an image is the first frame of the latents */
     sg_clip_vision *clip;     /* where the denoiser has an image_dim */
-    /* Of one render, on the host. image is F32 [channels, f, y, x] that go in beside the latents, or, with ti2v, [channels,
-     * 1, y, x] that are the first frame; tokens are CLIP's states of the pictures. NULL: nothing. */
+    /* Of one render, on the host. image is F32 [channels, f, y, x] that go in beside the latents, or, with ti2v,
+     * [channels, 1, y, x] that are the first frame; tokens are CLIP's states of the pictures. NULL: nothing. */
     float     *image, *tokens;
     int        images;
     sg_wan_run run;

@@ -1,4 +1,4 @@
-/* wan_block.h - a block of WanTransformer3DModel and what blocks take of a denoiser and of a render: for wan.c alone. */
+/* wan_block.h - a block of WanTransformer3DModel and what blocks take of a denoiser and of a render: for wan.c. */
 #ifndef SG_WAN_BLOCK_H
 #define SG_WAN_BLOCK_H
 
@@ -38,8 +38,8 @@ typedef struct sg_wan_dit {
     sg_wan_block     *block;                /* [layers] */
 } sg_wan_dit;
 
-/* Holds what does not change between steps, in s->keep, and behind it what the passes of a step share, in s->scratch from
- * the first pass to the end of the last. */
+/* Holds what does not change between steps, in s->keep, and behind it what the passes of a step share, in s->scratch
+ * from the first pass to the end of the last. */
 typedef struct sg_wan_run {
     sg_dit_run dit;
     /* key and value are act [rows + 1, h, d] at index SG_WAN_KEYS layer + pass. The arrays are on the host. */
@@ -57,9 +57,9 @@ typedef struct sg_wan_run {
 /* Binds block i; the prefix goes. */
 void sg_wan_bind_block(sg_wan_dit *d, int i);
 
-/* Sets the keys and values of a text, or of pictures, that all layers attend to, once for all steps: they depend on them
- * alone. states F32 [rows, any] are on the host, and NULL on a plan. A text's real rows are followed by one row of zeros
- * that stands for all of its padding. */
+/* Sets the keys and values of a text, or of pictures, that all layers attend to, once for all steps: they depend on
+ * them alone. states F32 [rows, any] are on the host, and NULL on a plan. A text's real rows are followed by one row of
+ * zeros that stands for all of its padding. */
 void sg_wan_text_keys(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, int pass, const float *states, int rows);
 void sg_wan_picture_keys(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, const float *states, int rows);
 
