@@ -4,14 +4,14 @@
  * T5 text encoder, CogVideoXTransformer3DModel, whose tensors have diffusers' names, AutoencoderKLCogVideoX. What
  * bites, beside what cogvideox_block.c says:
  *  - texts are filled up with pads, which the encoder and the denoiser see as any other token;
- *  - the decoder takes latent frames in pairs, so that an even number of them has no first frame alone: 12 make 48 frames
- *    where 13 make 49;
+ *  - the decoder takes latent frames in pairs, so that an even number of them has no first frame alone: 12 make 48
+ *    frames where 13 make 49;
  *  - where patches have several latent frames (1.5), latents are filled up with frames in front, which the decoder does
  *    not get;
  *  - noise is drawn frame by frame, in the dtype of the model;
  *  - the encoder gives a distribution for a picture, and the latents are drawn from it before the noise is. They stand
- *    beside the first frame of the noise, which with 1.5 may be one that the decoder does not get; beside the others are
- *    zeros;
+ *    beside the first frame of the noise, which with 1.5 may be one that the decoder does not get; beside the others
+ *    are zeros;
  *  - positions of 2B are sines that are added to the video's tokens: a quarter of the channels for the frame, then as
  *    many for the column as for the row, each all sines, then all cosines;
  *  - positions of 5B are those of the grid fitted into the one of the training, so that they need not be whole; 1.5 has

@@ -141,8 +141,9 @@ void sg_cogvideox_block_run(const sg_cogvideox_dit *d, const sg_dit_run *r, sg_s
                             sg_tensor x, sg_tensor e)
 {
     const int64_t text = x.dim[0] - r->n;
-    const rows    of[2] = {{.count = text, .attn = sg_modulation_at(e, 3), .ff = sg_modulation_at(e, 9)},
-                           {.first = text, .count = r->n, .attn = sg_modulation_at(e, 0), .ff = sg_modulation_at(e, 6)}};
+
+    const rows of[2] = {{.count = text, .attn = sg_modulation_at(e, 3), .ff = sg_modulation_at(e, 9)},
+                        {.first = text, .count = r->n, .attn = sg_modulation_at(e, 0), .ff = sg_modulation_at(e, 6)}};
     self_attention(d, r, s, p, i, x, of);
     feed_forward(d, s, i, x, of);
 }

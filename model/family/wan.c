@@ -161,34 +161,31 @@ static sg_status open_denoiser(wan *m, sg_wan_dit *d, const sg_checkpoint *from,
 static sg_status check_fit(const wan *m, const char *path, sg_error *e)
 {
 #define DIT "transformer/config.json: "
-#define SAME(member, key)                                                                                              \
-    {                                                                                                                  \
-        b->member, "transformer_2/config.json: " key, a->member, DIT key                                               \
-    }
+#define SAME(member, key) ((sg_fit){b->member, "transformer_2/config.json: " key, a->member, DIT key})
     const sg_components *const c = &m->components;
     const sg_wan_dit *const a = &m->dit[0], *const b = &m->dit[c->denoisers - 1];
     const sg_clip_vision_info v = m->clip ? sg_clip_vision_describe(m->clip) : (sg_clip_vision_info){0};
-    const int64_t             in = a->dit.input, out = a->dit.channels;
-    const sg_fit              fit[] = {
-                     {sg_text_width(c, 0), "the width of text_encoder", a->dit.text_dim, DIT "text_dim"},
-                     {c->vae.info.z, "vae/config.json: z_dim", out, DIT "out_channels"},
-                     {in, DIT "in_channels", m->ti2v ? out : in, "out_channels, the same with model_index.json: expand_timesteps,"},
-                     {in, DIT "in_channels", in == out ? in : 2 * out + c->vae.info.scale_time,
-                      "the number of latents, of a picture's mask and of its latents together"},
-                     {v.width, "the width of image_encoder", a->image_dim, DIT "image_dim"},
-                     {a->image_places ? 2 * v.tokens : 0, "the number of two pictures' tokens of image_encoder", a->image_places,
-                      DIT "pos_embed_seq_len"},
-                     SAME(dit.input, "in_channels"),
-                     SAME(dit.channels, "out_channels"),
-                     SAME(dit.text_dim, "text_dim"),
-                     SAME(image_dim, "image_dim"),
-                     SAME(image_places, "pos_embed_seq_len"),
-                     SAME(layers, "num_layers"),
-                     SAME(dit.heads, "num_attention_heads"),
-                     SAME(dit.head_dim, "attention_head_dim"),
-                     SAME(dit.patch[1], "patch_size: entry 1"),
-                     SAME(dit.patch[2], "patch_size: entry 2"),
-                     {0}};
+    const int64_t             in = a->dit.input, out = a->dit.channels, beside = 2 * out + c->vae.info.scale_time;
+    const int64_t             two = a->image_places ? 2 * v.tokens : 0;
+
+    const sg_fit fit[] = {{sg_text_width(c, 0), "the width of text_encoder", a->dit.text_dim, DIT "text_dim"},
+                          {c->vae.info.z, "vae/config.json: z_dim", out, DIT "out_channels"},
+                          {in, DIT "in_channels", m->ti2v ? out : in, "out_channels, the same with expand_timesteps,"},
+                          {in, DIT "in_channels", in == out ? in : beside,
+                           "what latents, a picture's mask and its latents have together"},
+                          {v.width, "the width of image_encoder", a->image_dim, DIT "image_dim"},
+                          {two, "twice the number of image_encoder's tokens", a->image_places, DIT "pos_embed_seq_len"},
+                          SAME(dit.input, "in_channels"),
+                          SAME(dit.channels, "out_channels"),
+                          SAME(dit.text_dim, "text_dim"),
+                          SAME(image_dim, "image_dim"),
+                          SAME(image_places, "pos_embed_seq_len"),
+                          SAME(layers, "num_layers"),
+                          SAME(dit.heads, "num_attention_heads"),
+                          SAME(dit.head_dim, "attention_head_dim"),
+                          SAME(dit.patch[1], "patch_size: entry 1"),
+                          SAME(dit.patch[2], "patch_size: entry 2"),
+                          {0}};
     return sg_check_fit(fit, path, e);
 #undef SAME
 #undef DIT
