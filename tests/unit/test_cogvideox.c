@@ -1,8 +1,10 @@
 /* test_cogvideox.c - what CogVideoX asks of a request and of its folder. Golden tests hold the numbers. */
+#include "cogvideox_vae.h"
 #include "engine_fixture.h"
 #include "tensor_source.h"
 
 #include <jansson.h>
+#include <math.h>
 
 static const char of_15[] = SG_FIXTURES "/cogvideox_15", of_2b[] = SG_FIXTURES "/cogvideox_2b";
 
@@ -151,6 +153,44 @@ static void sizes_beside_the_learned_are_refused(void **state)
     sg_engine_close(&g);
 }
 
+/* The real encoder's means, with logarithms of variances that are too large. */
+static sg_tensor encode_wide(void *run, sg_stream *s, sg_tensor frames)
+{
+    const sg_tensor y = sg_cogvideox_vae_ops.encode_next(run, s, frames);
+    const int64_t   c = y.dim[3];
+    for (int64_t i = 0; s->memory->alloc && i < sg_count(y); i++)
+        if (i % c >= c / 2) ((float *)y.data)[i] = 1000;
+    return y;
+}
+
+static void largest_of_image(void *context, const char *name, sg_stream *s, sg_tensor t)
+{
+    (void)s;
+    if (strcmp(name, "image") != 0) return;
+    for (int64_t i = 0; i < sg_count(t); i++) *(float *)context = fmaxf(*(float *)context, fabsf(sg_load(&t, i)));
+}
+
+/* As diffusers clamps them: the logarithm to 20. */
+static void variances_of_a_picture_have_an_end(void **state)
+{
+    static uint8_t picture[40 * 24 * 3];
+    float          largest = 0;
+    sg_engine     *g = open_model(SG_FIXTURES "/cogvideox_i2v", 0);
+    sg_request     r = small(g);
+    sg_vae_ops     ops = sg_cogvideox_vae_ops;
+    ops.encode_next = encode_wide;
+    ((sg_components *)g->components)->vae.ops = &ops;
+    g->tap = largest_of_image;
+    g->tap_context = &largest;
+    r.frames = 8;
+    r.width = 40;
+    r.height = 24;
+    r.image[SG_IMAGE_FIRST] = (sg_request_image){.rgb = picture};
+    (void)render(g, &r);
+    assert_true(largest > 1 && (double)largest < 10 * exp(10)); /* ten deviations */
+    sg_engine_close(&g);
+}
+
 /* One field of transformer/config.json is another. */
 static void other_models_are_refused_by_field(void **state)
 {
@@ -192,6 +232,7 @@ int main(void)
                                        cmocka_unit_test(guidance_follows_the_timestep),
                                        cmocka_unit_test(sizes_beyond_known_positions_are_refused),
                                        cmocka_unit_test(sizes_beside_the_learned_are_refused),
+                                       cmocka_unit_test(variances_of_a_picture_have_an_end),
                                        cmocka_unit_test(other_models_are_refused_by_field)};
     return cmocka_run_group_tests(tests, make_copy, leave_folder);
 }
