@@ -13,16 +13,7 @@
 
 sg_status sg_cpu_use_library(sg_cpu *c, unsigned features, bool native_bf16)
 {
-    if (!SG_ONEDNN) return SG_E_UNSUPPORTED;
-    sg_onednn_close(c);
-    const sg_status status = sg_onednn_open(c, features, native_bf16);
-    c->native_bf16 = status == SG_OK && sg_onednn_native_bf16(c);
-    return status;
-}
-
-unsigned sg_cpu_library_features(const sg_cpu *c)
-{
-    return SG_ONEDNN && c->library ? sg_onednn_features(c) : c->features;
+    return SG_ONEDNN ? sg_onednn_open(c, features, native_bf16) : SG_E_UNSUPPORTED;
 }
 
 /* Whether BF16 products are faster than F32 products. Without tiles Intel's make half as many operations a cycle (measured:

@@ -45,8 +45,9 @@ typedef struct sg_cpu {
     sg_ops              ops;
     unsigned            features; /* in use */
     int                 threads;
-    bool                native_bf16; /* BF16 by BF16 products run as such; else oneDNN's operands are widened */
-    struct sg_onednn   *library;     /* NULL when oneDNN is not used */
+    bool                native_bf16;      /* BF16 by BF16 products run as such; else oneDNN's operands are widened */
+    struct sg_onednn   *library;          /* NULL when oneDNN is not used */
+    unsigned            library_features; /* that its code is held to */
     sg_cpu_block        block[SG_SLOTS];
     sg_pack            *pack;
     size_t              packs, packs_cap, pack_bytes, pack_limit;
@@ -82,6 +83,9 @@ void  sg_packs_drop(sg_cpu *c);
 /* Fills in the ops that move data and leave the vectors to memcpy: embed, sinusoid, upsample, avg_down, dup_up,
  * permute. */
 void sg_data_movement_init(sg_ops *t);
+
+/* Copies n neighbours of x from `from` on to y from `to` on. */
+void sg_move_run(const sg_tensor *y, int64_t to, const sg_tensor *x, int64_t from, int64_t n);
 
 /* ---- replicated_edges.c ---- */
 
@@ -136,7 +140,7 @@ void sg_amx_score_init(sg_ops *t);
  * library, the features are too few for it, it fails, or it has been held to more than these already in this process;
  * or SG_E_MEMORY. */
 sg_status sg_cpu_use_library(sg_cpu *c, unsigned features, bool native_bf16) SG_MUST_USE;
-/* Does what sg_cpu_use_library says; it exists where the build has oneDNN. */
+/* These do what sg_cpu_use_library says, and undo it; they exist where the build has oneDNN. */
 sg_status sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16) SG_MUST_USE;
 void      sg_onednn_close(sg_cpu *c);
 void      sg_onednn_version(char *text, size_t size); /* of the library that is loaded: "2.6.3" */
@@ -144,11 +148,6 @@ void      sg_onednn_version(char *text, size_t size); /* of the library that is 
 /* Holds oneDNN to these features and to its own variable, whichever is less, unless it is too late. *used gets those
  * that its instructions make up, SG_CPU_BASE below AVX2. Returns false if it has been held to more than these. */
 bool sg_onednn_hold(unsigned features, unsigned *used);
-
-/* Returns the features that oneDNN's code is held to, or the backend's where it is not used. */
-unsigned sg_cpu_library_features(const sg_cpu *c);
-unsigned sg_onednn_features(const sg_cpu *c);
-bool     sg_onednn_native_bf16(const sg_cpu *c);
 
 /* Notes a product that oneDNN is to run, whose code the first run would generate. */
 void sg_onednn_note_linear(const sg_cpu *c, const sg_linear_args *a);

@@ -8,8 +8,7 @@ enum { SG_TINY_MOVE = 32768, SG_SQUARE = 16, SG_LONG = 64, SG_TABLE = 1024 };
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* n neighbours of x from `from` on to y from `to` on. */
-static void move_run(const sg_tensor *y, int64_t to, const sg_tensor *x, int64_t from, int64_t n)
+void sg_move_run(const sg_tensor *y, int64_t to, const sg_tensor *x, int64_t from, int64_t n)
 {
     const size_t size = sg_dtype_size(y->dtype);
     if (y->dtype == x->dtype)
@@ -41,7 +40,7 @@ static sg_status embed(sg_stream *s, const sg_embed_args *a)
     (void)s;
     const int64_t        n = a->ids.dim[0], c = a->w.dim[1];
     const int32_t *const ids = a->ids.data;
-    for (int64_t t = 0; t < n; t++) move_run(&a->y, t * c, &a->w, ids[t] * c, c);
+    for (int64_t t = 0; t < n; t++) sg_move_run(&a->y, t * c, &a->w, ids[t] * c, c);
     return SG_OK;
 }
 
@@ -68,8 +67,8 @@ static sg_status upsample(sg_stream *s, const sg_upsample_args *a)
 #pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * wide > SG_TINY_MOVE)
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t u = 0; u < 2 * xd[2]; u++)
-            move_run(&a->y, 2 * r * wide + u * c, &a->x, (r * xd[2] + u / 2) * c, c);
-        move_run(&a->y, (2 * r + 1) * wide, &a->y, 2 * r * wide, wide);
+            sg_move_run(&a->y, 2 * r * wide + u * c, &a->x, (r * xd[2] + u / 2) * c, c);
+        sg_move_run(&a->y, (2 * r + 1) * wide, &a->y, 2 * r * wide, wide);
     }
     return SG_OK;
 }
@@ -107,7 +106,7 @@ static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
         const int64_t from = ((t / ft * xd[1] + r / fs) * xd[2] + u / fs) * xd[3];
         const int64_t k = (t % ft * fs + r % fs) * fs + u % fs;
         if (repeat == block) /* every channel stays what it is */
-            move_run(&a->y, p * c, &a->x, from, c);
+            sg_move_run(&a->y, p * c, &a->x, from, c);
         else
             gather(&a->y, p * c, &a->x, from, at + k * c, c);
     }
@@ -124,7 +123,7 @@ static sg_status strided_copy(sg_stream *s, const sg_strided_copy_args *a)
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < runs; j++) {
             const int64_t at = a->first + (rows ? rows[i] : i) * a->token + j * a->head, own = i * h * d + j * run;
-            move_run(&a->y, a->scatter ? at : own, &a->x, a->scatter ? own : at, run);
+            sg_move_run(&a->y, a->scatter ? at : own, &a->x, a->scatter ? own : at, run);
         }
     return SG_OK;
 }
@@ -175,7 +174,7 @@ static void permute_runs(sg_cpu *c, const sg_permute_args *a, const strides *w)
 {
     const int64_t run = w->dim[w->rank - 1], runs = sg_count(a->y) / run;
 #pragma omp parallel for schedule(static) num_threads(c->threads) if (runs * run > SG_TINY_MOVE)
-    for (int64_t i = 0; i < runs; i++) move_run(&a->y, i * run, &a->x, source_of(w, w->rank - 1, -1, i), run);
+    for (int64_t i = 0; i < runs; i++) sg_move_run(&a->y, i * run, &a->x, source_of(w, w->rank - 1, -1, i), run);
 }
 
 /* Transposes a square, y's rows `across` apart and x's columns `stride` apart. Every cache line of either side is used

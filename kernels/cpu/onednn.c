@@ -56,8 +56,6 @@ typedef struct plan {
 typedef struct sg_onednn {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    unsigned      features; /* that its code is held to */
-    bool          native_bf16;
     sg_ops        plain; /* the table without oneDNN */
     plan         *kept[SG_KEPT];
     uint64_t      hash[SG_KEPT]; /* of their keys */
@@ -400,16 +398,16 @@ static sg_status plan_run(sg_stream *s, const plan *p, const sg_linear_args *a)
 }
 
 /* Is the product of k and a multiplied as BF16? See the top of the file. */
-static bool runs_bf16(const sg_onednn *o, const plan_key *k, const sg_linear_args *a)
+static bool runs_bf16(const sg_cpu *c, const plan_key *k, const sg_linear_args *a)
 {
     const bool strided = k->conv && k->n[13] * k->n[14] * k->n[15] > 1;
-    return o->native_bf16 && a->x.dtype == SG_BF16 && a->w.dtype == SG_BF16 && a->w.dim[1] % 2 == 0 && !strided;
+    return c->native_bf16 && a->x.dtype == SG_BF16 && a->w.dtype == SG_BF16 && a->w.dim[1] % 2 == 0 && !strided;
 }
 
 /* Adds to a key of shapes what else decides about the code. */
 static void complete(const sg_cpu *c, plan_key *k, const sg_linear_args *a)
 {
-    const bool bf16 = runs_bf16(c->library, k, a);
+    const bool bf16 = runs_bf16(c, k, a);
     k->w = a->w.dtype;
     k->x = bf16 ? SG_BF16 : SG_F32;
     k->y = bf16 ? a->y.dtype : SG_F32;
@@ -477,7 +475,7 @@ static bool conv_key(const sg_cpu *c, plan_key *k, const sg_conv_args *a)
     k->conv = true;
     const sg_linear_args product = matmul_of(a);
     if (a->w.dim[1] == 1 && a->stride[2] > 1) return false;
-    return runs_bf16(c->library, k, &product) || !(c->library->features & SG_CPU_AVX512) || is_steady(a);
+    return runs_bf16(c, k, &product) || !(c->library_features & SG_CPU_AVX512) || is_steady(a);
 }
 
 static sg_status conv(sg_stream *s, const sg_conv_args *a, sg_conv_fn *plain)
@@ -494,7 +492,7 @@ static sg_dtype type_of_conv(const sg_cpu *c, const sg_conv_args *a)
     plan_key             k;
     const sg_linear_args product = matmul_of(a);
     (void)conv_key(c, &k, a);
-    return runs_bf16(c->library, &k, &product) ? SG_BF16 : SG_F32;
+    return runs_bf16(c, &k, &product) ? SG_BF16 : SG_F32;
 }
 
 static sg_status conv_any_edge(sg_stream *s, const sg_conv_args *a, sg_conv_fn *plain)
@@ -505,7 +503,7 @@ static sg_status conv_any_edge(sg_stream *s, const sg_conv_args *a, sg_conv_fn *
 void sg_onednn_note_linear(const sg_cpu *c, const sg_linear_args *a)
 {
     plan_key k;
-    if (!(c->library->features & SG_CPU_AVX512) || !linear_key(&k, a)) return;
+    if (!(c->library_features & SG_CPU_AVX512) || !linear_key(&k, a)) return;
     complete(c, &k, a);
     (void)keep(c->library, &k);
 }
@@ -564,6 +562,7 @@ void sg_onednn_pack(const sg_backend *b, const sg_tensor *w)
 sg_status sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16)
 {
     unsigned used;
+    sg_onednn_close(c);
     if (!(features & SG_CPU_AVX2) || !sg_onednn_hold(features, &used) || !(used & SG_CPU_AVX2)) return SG_E_UNSUPPORTED;
     sg_onednn *const o = calloc(1, sizeof *o);
     if (!o) return SG_E_MEMORY;
@@ -575,16 +574,12 @@ sg_status sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16)
         sg_onednn_close(c);
         return status == dnnl_out_of_memory ? SG_E_MEMORY : SG_E_UNSUPPORTED;
     }
-    o->features = used;
-    o->native_bf16 = native_bf16 && used & SG_CPU_AVX512;
+    c->library_features = used;
+    c->native_bf16 = native_bf16 && used & SG_CPU_AVX512;
     if (used & SG_CPU_AVX512) c->ops.linear = linear;
     c->library_conv = conv_any_edge;
     return SG_OK;
 }
-
-unsigned sg_onednn_features(const sg_cpu *c) { return c->library->features; }
-
-bool sg_onednn_native_bf16(const sg_cpu *c) { return c->library->native_bf16; }
 
 void sg_onednn_close(sg_cpu *c)
 {
@@ -592,6 +587,7 @@ void sg_onednn_close(sg_cpu *c)
     if (!o) return;
     c->ops.linear = o->plain.linear;
     c->library_conv = NULL;
+    c->native_bf16 = false;
     for (int i = 0; i < o->count; i++) plan_free(o->kept[i]);
     if (o->stream) dnnl_stream_destroy(o->stream);
     if (o->engine) dnnl_engine_destroy(o->engine);

@@ -58,17 +58,6 @@ static sg_status put_columns(sg_stream *s, const sg_conv_args *a, sg_tensor y, i
     return SG_OK;
 }
 
-/* y is F32, or of x's dtype. */
-static void copy_place(const sg_tensor *y, int64_t to, const sg_tensor *x, int64_t from, int64_t n)
-{
-    const size_t size = sg_dtype_size(y->dtype);
-    if (y->dtype == x->dtype)
-        memcpy((char *)y->data + (size_t)to * size, (const char *)x->data + (size_t)from * size, (size_t)n * size);
-    else
-        for (int64_t i = 0; i < n; i++)
-            ((float *)y->data)[to + i] = sg_bf16_to_f32(((const uint16_t *)x->data)[from + i]);
-}
-
 /* y[t, r, s] = x[first + t, r - above, s - left], or the nearest place inside x. */
 static void copy_with_edges(const sg_cpu *c, sg_tensor y, sg_tensor x, int64_t first, int64_t above, int64_t left)
 {
@@ -77,9 +66,9 @@ static void copy_with_edges(const sg_cpu *c, sg_tensor y, sg_tensor x, int64_t f
     for (int64_t i = 0; i < yd[0] * yd[1]; i++) {
         const int64_t row = (first + i / yd[1]) * xd[1] + inside(i % yd[1] - above, xd[1]);
         const int64_t from = row * xd[2] * n, last = from + (xd[2] - 1) * n, to = i * yd[2] * n;
-        for (int64_t s = 0; s < left; s++) copy_place(&y, to + s * n, &x, from, n);
-        copy_place(&y, to + left * n, &x, from, xd[2] * n);
-        for (int64_t s = 0; s < right; s++) copy_place(&y, to + (left + xd[2] + s) * n, &x, last, n);
+        for (int64_t s = 0; s < left; s++) sg_move_run(&y, to + s * n, &x, from, n);
+        sg_move_run(&y, to + left * n, &x, from, xd[2] * n);
+        for (int64_t s = 0; s < right; s++) sg_move_run(&y, to + (left + xd[2] + s) * n, &x, last, n);
     }
 }
 

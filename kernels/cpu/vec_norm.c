@@ -217,24 +217,17 @@ static void chunk_factors(const group_norm *g, int threads)
     }
 }
 
-/* n numbers of place_scale or place_shift. */
-static void scale_by(const sg_tensor *place, int64_t at, int64_t n, float *gain, float *shift)
+/* n channels of a place's own factors, at element `at` of place_scale and place_shift. */
+static void place_factors(const sg_norm_args *a, int64_t at, int64_t n, float *gain, float *shift)
 {
-    float              buffer[SG_RUN];
-    const float *const scale = sg_read_f32(place, at, n, buffer);
-#pragma omp simd
-    for (int64_t k = 0; k < n; k++) {
+    float        buffer[2][SG_RUN];
+    const float *scale = a->place_scale.rank ? sg_read_f32(&a->place_scale, at, n, buffer[0]) : NULL;
+    const float *more = a->place_shift.rank ? sg_read_f32(&a->place_shift, at, n, buffer[1]) : NULL;
+    for (int64_t k = 0; scale && k < n; k++) {
         gain[k] *= scale[k];
         shift[k] *= scale[k];
     }
-}
-
-static void shift_by(const sg_tensor *place, int64_t at, int64_t n, float *shift)
-{
-    float              buffer[SG_RUN];
-    const float *const more = sg_read_f32(place, at, n, buffer);
-#pragma omp simd
-    for (int64_t k = 0; k < n; k++) shift[k] += more[k];
+    for (int64_t k = 0; more && k < n; k++) shift[k] += more[k];
 }
 
 /* n numbers from element `at` on: y = act((x - mean) gain + shift). */
@@ -281,8 +274,7 @@ static void group_row(const group_norm *g, int64_t f, int64_t r, int64_t i, int6
         if (place->rank && column != last) {
             memcpy(own[0], g->gain + i, (size_t)n * sizeof *gain);
             memcpy(own[1], g->shift + i, (size_t)n * sizeof *shift);
-            if (a->place_scale.rank) scale_by(&a->place_scale, (of_row + column) * g->c + i, n, own[0], own[1]);
-            if (a->place_shift.rank) shift_by(&a->place_shift, (of_row + column) * g->c + i, n, own[1]);
+            place_factors(a, (of_row + column) * g->c + i, n, own[0], own[1]);
             gain = own[0];
             shift = own[1];
             last = column;
@@ -345,24 +337,16 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
     return SG_OK;
 }
 
-/* The pairs of x, normalised where w is given, rotated by the angles whose cosines and sines are c and e. */
-static void rope_run(float *y, const float *x, const float *w, float gain, const float *c, const float *e,
-                     int64_t pairs)
+/* The pairs of x, normalised with w, rotated by the angles whose cosines and sines are c and e. */
+SG_INLINE void rope_run(float *y, const float *x, bool normed, const float *w, float gain, const float *c,
+                        const float *e, int64_t pairs)
 {
-    if (w) {
 #pragma omp simd
-        for (int64_t k = 0; k < pairs; k++) {
-            const float p = x[2 * k] * gain * w[2 * k], q = x[2 * k + 1] * gain * w[2 * k + 1];
-            y[2 * k] = p * c[k] - q * e[k];
-            y[2 * k + 1] = p * e[k] + q * c[k];
-        }
-    } else {
-#pragma omp simd
-        for (int64_t k = 0; k < pairs; k++) {
-            const float p = x[2 * k], q = x[2 * k + 1];
-            y[2 * k] = p * c[k] - q * e[k];
-            y[2 * k + 1] = p * e[k] + q * c[k];
-        }
+    for (int64_t k = 0; k < pairs; k++) {
+        const float p = normed ? x[2 * k] * gain * w[2 * k] : x[2 * k];
+        const float q = normed ? x[2 * k + 1] * gain * w[2 * k + 1] : x[2 * k + 1];
+        y[2 * k] = p * c[k] - q * e[k];
+        y[2 * k + 1] = p * e[k] + q * c[k];
     }
 }
 
@@ -381,7 +365,10 @@ static void rope_row(const sg_rope_args *a, int64_t t)
             const int64_t      at = (t * h + g) * d + 2 * i, pairs = sg_min64(SG_RUN / 2, half - i);
             const float *const x = sg_read_f32(&a->x, at, 2 * pairs, buffer[0]);
             float *const       y = sg_write_f32(&a->y, at, buffer[1]);
-            rope_run(y, x, w ? w + g * d % width + 2 * i : NULL, gain, c + i, e + i, pairs);
+            if (w)
+                rope_run(y, x, true, w + g * d % width + 2 * i, gain, c + i, e + i, pairs);
+            else
+                rope_run(y, x, false, NULL, gain, c + i, e + i, pairs);
             sg_write_f32_done(&a->y, at, 2 * pairs, y);
         }
     }

@@ -50,66 +50,32 @@ static int products_of(const winograd *p) { return p->side * p->side; }
 
 /* ---- transforms ---- */
 
-typedef uint16_t half_lanes __attribute__((vector_size(2 * SG_LANES), aligned(2), may_alias));
-
-static inline __attribute__((always_inline)) sg_lanes load(const void *x, int64_t at, bool bf16)
+/* B^T d in one dimension: `side` numbers of t from as many of d, `step` apart. */
+SG_INLINE void transform_one(int side, const sg_lanes *d, int step, sg_lanes *t)
 {
-    if (!bf16) return *(const sg_lanes *)((const float *)x + at);
-    const half_lanes h = *(const half_lanes *)((const uint16_t *)x + at);
-    return (sg_lanes)(__builtin_convertvector(h, sg_lane_bits) << 16);
+    const sg_lanes d1 = d[step], d2 = d[(side - 2) * step]; /* d1 = d2 at twice the size */
+    t[0] = d[0] - d2;
+    t[step] = d1;
+    if (side == 4) t[step] += d2;
+    if (side == 4) t[2 * step] = d2 - d1;
+    t[(side - 1) * step] = d1 - d[(side - 1) * step];
 }
 
-static inline void store(float *to, sg_lanes v) { *(sg_lanes *)to = v; }
-
-/* One tile: x[] are its places in x, row by row. The last vector overlaps the one before it. */
-static inline __attribute__((always_inline)) void transform(const winograd *p, const void *const *x, float *v,
-                                                            bool bf16)
+/* One tile: x[] are its places in x, row by row, at twice the size without the third of each four. The last vector
+ * overlaps the one before it. */
+SG_INLINE void transform(const winograd *p, const void *const *x, float *v, int side, bool bf16)
 {
     const int64_t plane = p->v_plane, last = p->channels - SG_LANES;
     for (int64_t c = 0;; c = c + SG_LANES < last ? c + SG_LANES : last) {
-        sg_lanes t[4][4];
+        sg_lanes d[PLACES], t[PLACES];
+#pragma GCC unroll 16
+        for (int i = 0; i < side * side; i++) d[i] = sg_lanes_in(x[i], bf16, c, SG_LANES);
 #pragma GCC unroll 4
-        for (int j = 0; j < 4; j++) {
-            const sg_lanes d0 = load(x[j], c, bf16), d1 = load(x[4 + j], c, bf16), d2 = load(x[8 + j], c, bf16),
-                           d3 = load(x[12 + j], c, bf16);
-            t[0][j] = d0 - d2;
-            t[1][j] = d1 + d2;
-            t[2][j] = d2 - d1;
-            t[3][j] = d1 - d3;
-        }
+        for (int j = 0; j < side; j++) transform_one(side, d + j, side, t + j);
 #pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) {
-            float *const to = v + 4 * i * plane + c;
-            store(to, t[i][0] - t[i][2]);
-            store(to + plane, t[i][1] + t[i][2]);
-            store(to + 2 * plane, t[i][2] - t[i][1]);
-            store(to + 3 * plane, t[i][1] - t[i][3]);
-        }
-        if (c == last) break;
-    }
-}
-
-/* The same of a picture at twice its size. */
-static inline __attribute__((always_inline)) void transform_twice(const winograd *p, const void *const *x, float *v,
-                                                                  bool bf16)
-{
-    const int64_t plane = p->v_plane, last = p->channels - SG_LANES;
-    for (int64_t c = 0;; c = c + SG_LANES < last ? c + SG_LANES : last) {
-        sg_lanes t[3][3];
-#pragma GCC unroll 3
-        for (int j = 0; j < 3; j++) {
-            const sg_lanes d0 = load(x[j], c, bf16), d1 = load(x[3 + j], c, bf16), d3 = load(x[6 + j], c, bf16);
-            t[0][j] = d0 - d1;
-            t[1][j] = d1;
-            t[2][j] = d1 - d3;
-        }
-#pragma GCC unroll 3
-        for (int i = 0; i < 3; i++) {
-            float *const to = v + 3 * i * plane + c;
-            store(to, t[i][0] - t[i][1]);
-            store(to + plane, t[i][1]);
-            store(to + 2 * plane, t[i][1] - t[i][2]);
-        }
+        for (int i = 0; i < side; i++) transform_one(side, t + side * i, 1, d + side * i);
+#pragma GCC unroll 16
+        for (int i = 0; i < side * side; i++) *(sg_lanes *)(v + i * plane + c) = d[i];
         if (c == last) break;
     }
 }
@@ -142,13 +108,13 @@ static void transform_block(const winograd *p, const block *b, float *v)
                 x[i] = r < 0 || c < 0 ? (const char *)p->zeros : data + at;
             }
             if (a->twice && bf16)
-                transform_twice(p, x, v, true);
+                transform(p, x, v, 3, true);
             else if (a->twice)
-                transform_twice(p, x, v, false);
+                transform(p, x, v, 3, false);
             else if (bf16)
-                transform(p, x, v, true);
+                transform(p, x, v, 4, true);
             else
-                transform(p, x, v, false);
+                transform(p, x, v, 4, false);
         }
 }
 
@@ -184,7 +150,7 @@ static bool transform_back(const winograd *p, float *m)
         const sg_lanes y[4] = {s[0][0] + s[0][1], s[0][1] - s[0][2], s[1][0] + s[1][1], s[1][1] - s[1][2]};
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {
-            store(m + i * plane + o, y[i]);
+            *(sg_lanes *)(m + i * plane + o) = y[i];
             zero += y[i] - y[i]; /* NaN, if it is not finite */
         }
     }

@@ -97,7 +97,7 @@ static void levels_open(ck_level level[LEVELS], unsigned features)
     library_open(plain, features, false);
     library_open(bf16, features, true);
     bf16->may_differ = true;
-    bf16->emulated = bf16->there && !(sg_cpu_library_features(bf16->cpu[0]) & SG_CPU_AMX);
+    bf16->emulated = bf16->there && !(bf16->cpu[0]->library_features & SG_CPU_AMX);
 }
 
 static bool is_one_of(const char *name, const char *list)
