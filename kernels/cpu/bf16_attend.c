@@ -282,7 +282,8 @@ static void attend_groups(const attend_job *b, const attend_workspace *w, int64_
                               .score = w->score[i % 2],
                               .o = w->o + (last.sub * b->depth + from) * SG_O,
                               .depth = b->depth,
-                              .scores = i<count, .outputs = unit> 0 && pass != MAX_SEARCHED ? to - from : 0,
+                              .scores = i < count ? 1 : 0,
+                              .outputs = (unit > 0 && pass != MAX_SEARCHED) ? to - from : 0,
                               .last = step == 0};
         stage(&t, &s, b->a->key_bias.rank || key + 32 > b->m);
     }

@@ -191,7 +191,27 @@ static sg_status matmul_pack(sg_cpu *cpu, matmul *p)
     return SG_OK;
 }
 
-/* Few rows: reading w is the bound. It is read once, in place, and not packed. */
+static float dot(const float *x, const float *w, int64_t n)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += x[i] * w[i];
+    return sum;
+}
+
+/* Sums of a row of w, which is read once, with each row of x. */
+static void thin_column(const matmul *p, const float *x, int64_t col, int64_t lane, float sum[SG_THIN][SG_LANES])
+{
+    for (int64_t r = 0; r < p->rows; r++) sum[r][lane] = 0;
+    for (int64_t k = 0; k < p->depth; k += SG_RUN) {
+        float              scratch[SG_RUN];
+        const int64_t      n = sg_min64(SG_RUN, p->depth - k);
+        const float *const w = sg_read_f32(p->w, col * p->depth + k, n, scratch);
+        for (int64_t r = 0; r < p->rows; r++) sum[r][lane] += dot(x + r * p->depth + k, w, n);
+    }
+}
+
+/* Few rows: reading w is the bound. It is read in place, and not packed. */
 static sg_status thin_run(sg_cpu *cpu, const matmul *p)
 {
     const int64_t rows = p->rows, depth = p->depth;
@@ -202,28 +222,14 @@ static sg_status thin_run(sg_cpu *cpu, const matmul *p)
         const int64_t n = sg_min64(SG_RUN, rows * depth - i);
         memcpy(x + i, sg_read_f32(p->x, i, n, scratch), (size_t)n * sizeof *x);
     }
-#pragma omp      parallel for schedule(static) num_threads(cpu->threads) if (depth * p->cols > SG_TINY)
+#pragma omp parallel for schedule(static) num_threads(cpu->threads) if (depth * p->cols > SG_TINY)
     for (int64_t col = 0; col < p->cols; col += SG_LANES) {
-             float         sum[SG_THIN][SG_LANES];
-             const int64_t n = sg_min64(SG_LANES, p->cols - col);
-             for (int64_t j = 0; j < n; j++) {
-                 for (int64_t r = 0; r < rows; r++) sum[r][j] = 0;
-            for (int64_t k = 0; k < depth; k += SG_RUN) {
-                     float              scratch[SG_RUN];
-                     const int64_t      count = sg_min64(SG_RUN, depth - k);
-                     const float *const w = sg_read_f32(p->w, (col + j) * depth + k, count, scratch);
-                     for (int64_t r = 0; r < rows; r++) {
-                         const float *const v = x + r * depth + k;
-                         float              dot = 0;
-     #pragma omp simd reduction(+ : dot)
-                    for (int64_t i = 0; i < count; i++) dot += v[i] * w[i];
-                    sum[r][j] += dot;
-                     }
-                 }
-             }
-             for (int64_t r = 0; r < rows; r++) finish(p, r, col, n, sum[r]);
+        float         sum[SG_THIN][SG_LANES];
+        const int64_t n = sg_min64(SG_LANES, p->cols - col);
+        for (int64_t j = 0; j < n; j++) thin_column(p, x, col + j, j, sum);
+        for (int64_t r = 0; r < rows; r++) finish(p, r, col, n, sum[r]);
     }
-         return SG_OK;
+    return SG_OK;
 }
 
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
