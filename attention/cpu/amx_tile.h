@@ -20,22 +20,6 @@
 
 enum { SG_TILE_BYTES = 1024, SG_VALUES = 4 * SG_TILE }; /* BF16 of 32 channels of a block */
 
-static inline __attribute__((always_inline)) void sg_tiles_load(const void *p)
-{
-    _tile_loadd(0, p, 64);
-    _tile_loadd(1, (const char *)p + SG_TILE_BYTES, 64);
-    _tile_loadd(2, (const char *)p + 2 * SG_TILE_BYTES, 64);
-    _tile_loadd(3, (const char *)p + 3 * SG_TILE_BYTES, 64);
-}
-
-static inline __attribute__((always_inline)) void sg_tiles_store(float *p)
-{
-    _tile_stored(0, p, 64);
-    _tile_stored(1, p + 256, 64);
-    _tile_stored(2, p + 512, 64);
-    _tile_stored(3, p + 768, 64);
-}
-
 /* Computes the scores as the head of this file says; `zero` is a tile of 16 x 16 times SG_ZERO_BITS. */
 static inline __attribute__((always_inline)) void sg_blocks_scores(const int8_t *a, const int8_t *b, float *c,
                                                                    int64_t depth, const int32_t *zero,

@@ -1,17 +1,9 @@
-/* predict.h - what the vec files of prediction share: vectors of which the last may be partial, and which blocks are
- * fixed (as op.h defines it). */
+/* predict.h - what the vec files of prediction share: the scale of a group, and which blocks are fixed (as op.h defines
+ * it). */
 #ifndef SG_PREDICT_H
 #define SG_PREDICT_H
 
 #include "vec.h"
-
-SG_INLINE void sg_lanes_out(float *y, sg_lanes v, int64_t n)
-{
-    if (n >= SG_LANES)
-        *(sg_lanes *)y = v;
-    else
-        memcpy(y, &v, (size_t)n * sizeof *y);
-}
 
 /* Returns the scale of numbers whose absolute maximum has these bits. Infinity and NaN compare largest. */
 static inline float sg_scale_of(int32_t bits)

@@ -47,7 +47,7 @@ SG_INLINE void pool_lanes(const pool_job *p, const pool_step *s, int64_t rows, i
     }
     sg_lanes       all = (sum[0] + sum[1]) + (sum[2] + sum[3]);
     const sg_lanes middle = mean_of(all, rows);
-    if (p->sub) sg_lanes_out(p->sub + s->row / SG_BLOCK_SUB * p->c + c, middle, lanes);
+    if (p->sub) sg_lanes_put(p->sub + s->row / SG_BLOCK_SUB * p->c + c, false, 0, middle, lanes);
     if (p->var) {
         float *const var = p->var + block * p->c + c;
         sg_lanes     square[SG_SUMS] = {{0}};
@@ -58,10 +58,10 @@ SG_INLINE void pool_lanes(const pool_job *p, const pool_step *s, int64_t rows, i
             const sg_lanes d = middle - sg_lanes_in(mean, false, 0, lanes) * s->before_by;
             squares += sg_lanes_in(var, false, 0, lanes) + d * d * s->join;
         }
-        sg_lanes_out(var, s->last ? mean_of(squares, s->all) : squares, lanes);
+        sg_lanes_put(var, false, 0, s->last ? mean_of(squares, s->all) : squares, lanes);
     }
     if (s->before) all += sg_lanes_in(mean, false, 0, lanes);
-    sg_lanes_out(mean, s->last ? mean_of(all, s->all) : all, lanes);
+    sg_lanes_put(mean, false, 0, s->last ? mean_of(all, s->all) : all, lanes);
     if (!s->low) return;
     sg_lanes low = sg_lanes_in(s->low, false, c, lanes), high = sg_lanes_in(s->high, false, c, lanes);
 #pragma GCC unroll 16
@@ -69,8 +69,8 @@ SG_INLINE void pool_lanes(const pool_job *p, const pool_step *s, int64_t rows, i
         low = sg_lanes_min(own[r], low);
         high = sg_lanes_max(own[r], high);
     }
-    sg_lanes_out(s->low + c, low, lanes);
-    sg_lanes_out(s->high + c, high, lanes);
+    sg_lanes_put(s->low + c, false, 0, low, lanes);
+    sg_lanes_put(s->high + c, false, 0, high, lanes);
 }
 
 SG_INLINE void pool_rows(const pool_job *p, const pool_step *s, int64_t rows, bool bf16)
@@ -194,7 +194,7 @@ SG_INLINE void add_unit(float *acc, const char *x, bool bf16, const float *cente
     const float by = 1.0f / sqrtf(sg_lanes_sum(square + last * last));
     for (int64_t i = 0; i < whole; i += SG_LANES)
         *(sg_lanes *)(acc + i) += (sg_lanes_in(x, bf16, i, SG_LANES) - *(const sg_lanes *)(center + i)) * by;
-    if (rest) sg_lanes_out(acc + whole, sg_lanes_in(acc, false, whole, rest) + last * by, rest);
+    if (rest) sg_lanes_put(acc + whole, false, 0, sg_lanes_in(acc, false, whole, rest) + last * by, rest);
 }
 
 /* acc [h d] = the sum of a block's rows, each divided by its length. */

@@ -26,6 +26,24 @@ static inline void sg_tiles_open(void)
 
 static inline void sg_tiles_close(void) { _tile_release(); }
 
+/* Tiles 0 to 3 from p on, one behind the other. */
+static inline __attribute__((always_inline)) void sg_tiles_load(const void *p)
+{
+    const char *const from = (const char *)p;
+    _tile_loadd(0, from, 64);
+    _tile_loadd(1, from + 2 * SG_TILE, 64);
+    _tile_loadd(2, from + 4 * SG_TILE, 64);
+    _tile_loadd(3, from + 6 * SG_TILE, 64);
+}
+
+static inline __attribute__((always_inline)) void sg_tiles_store(float *p)
+{
+    _tile_stored(0, p, 64);
+    _tile_stored(1, p + 256, 64);
+    _tile_stored(2, p + 512, 64);
+    _tile_stored(3, p + 768, 64);
+}
+
 /* Adds to tiles 0 to 3 two tiles of a, one below the other, times two of b, side by side. */
 static inline __attribute__((always_inline)) void sg_tiles_multiply(const uint16_t *a, const uint16_t *b)
 {
@@ -44,30 +62,22 @@ static inline __attribute__((always_inline)) void sg_tiles(const uint16_t *a, co
                                                            unsigned quads, bool biased)
 {
     __asm__ volatile("" ::: "memory"); /* the tile loads of some compilers do not say that they read */
-    for (int64_t g = 0; g < groups; g++, a += depth * 2 * SG_TILE, c += SG_COLS * 512)
-        for (int col = 0; col < SG_COLS; col += 2) {
-            float *const low = c + col * 256, *const high = low + SG_COLS * 256;
-            if (add) {
-                _tile_loadd(0, low, 64);
-                _tile_loadd(1, low + 256, 64);
-                _tile_loadd(2, high, 64);
-                _tile_loadd(3, high + 256, 64);
-            } else {
-                _tile_zero(0);
-                _tile_zero(1);
-                _tile_zero(2);
-                _tile_zero(3);
-            }
-            const uint16_t *x = a, *y = b + col * SG_TILE;
-            for (int64_t k = 0; k < depth; k++, x += 2 * SG_TILE, y += SG_COLS * SG_TILE) {
-                sg_tiles_multiply(x, y);
-                sg_softmax_run(w, quads, biased);
-            }
-            _tile_stored(0, low, 64);
-            _tile_stored(1, low + 256, 64);
-            _tile_stored(2, high, 64);
-            _tile_stored(3, high + 256, 64);
+    for (int64_t g = 0; g < groups; g++, a += depth * 2 * SG_TILE, c += SG_COLS * 512) {
+        const uint16_t *x = a, *y = b;
+        if (add) {
+            sg_tiles_load(c);
+        } else {
+            _tile_zero(0);
+            _tile_zero(1);
+            _tile_zero(2);
+            _tile_zero(3);
         }
+        for (int64_t k = 0; k < depth; k++, x += 2 * SG_TILE, y += SG_COLS * SG_TILE) {
+            sg_tiles_multiply(x, y);
+            sg_softmax_run(w, quads, biased);
+        }
+        sg_tiles_store(c);
+    }
 }
 
 #endif

@@ -44,10 +44,8 @@ static inline __attribute__((always_inline)) void sg_tiles(const uint16_t *a, co
 {
     for (int64_t g = 0; g < groups; g++, a += depth * 2 * SG_TILE, c += SG_COLS * 512) {
         for (int r = 0; r < 32; r += SG_BF16_ROWS)
-            for (int col = 0; col < SG_COLS; col += 2)
-                sg_tile_bf16(a + r * 32, b + col * SG_TILE, c + (r / 16 * SG_COLS + col) * 256 + r % 16 * 16, depth,
-                             add);
-        for (int64_t k = 0; k < depth * SG_COLS / 2; k++) sg_softmax_run(w, quads, biased);
+            sg_tile_bf16(a + r * 32, b, c + r / 16 * SG_COLS * 256 + r % 16 * 16, depth, add);
+        for (int64_t k = 0; k < depth; k++) sg_softmax_run(w, quads, biased);
     }
 }
 
