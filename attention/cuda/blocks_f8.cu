@@ -98,19 +98,14 @@ static sg_status quantise_f8(sg_stream *s, const sg_quantise_args *a)
     j.wide = (uintptr_t)j.y % 16 == 0;
     const int64_t blocks = sg_div_up(j.n, SG_BLOCK_K) * j.h;
     const size_t  bytes = (size_t)(j.d * SG_BLOCK_K);
-    if (j.wide && j.x.wide && j.d % (j.x.bf16 ? 8 : 4) == 0 && bytes <= (47 << 10) && blocks <= INT32_MAX) {
-        if (j.x.bf16)
-            quantise_tile<true><<<(unsigned)blocks, SG_THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
-        else
-            quantise_tile<false><<<(unsigned)blocks, SG_THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
-        return sg_cuda_launched(s, "quantise");
-    }
+    if (j.wide && j.x.wide && j.d % (j.x.bf16 ? 8 : 4) == 0 && bytes <= (47 << 10) && blocks <= INT32_MAX)
+        return sg_cuda_launch(s, "quantise", j.x.bf16 ? quantise_tile<true> : quantise_tile<false>, (unsigned)blocks,
+                              SG_THREADS, bytes, j);
     if (j.h > UINT16_MAX)
         return sg_fail(s, SG_E_UNSUPPORTED, "quantise: %lld heads; 65535 are the most", (long long)j.h);
     const dim3 grid((unsigned)(j.row / RUN), (unsigned)j.h);
-    quantise_transposed<<<grid, (unsigned)sg_min64(sg_div_up(j.d, SG_WARP) * SG_WARP, SG_THREADS), 0,
-                          sg_cuda_of(s)->queue>>>(j);
-    return sg_cuda_launched(s, "quantise");
+    return sg_cuda_launch(s, "quantise", quantise_transposed, grid,
+                          (int)sg_min64(sg_div_up(j.d, SG_WARP) * SG_WARP, SG_THREADS), 0, j);
 }
 
 static sg_status quantise(sg_stream *s, const sg_quantise_args *a)

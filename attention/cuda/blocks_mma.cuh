@@ -533,10 +533,7 @@ template <int DK, int DV, bool F8, int STAGES = 2> static sg_status launch(sg_st
                        "attend_blocks: heads of %lld channels want %zu bytes of shared memory, of which "
                        "this GPU has %zu",
                        (long long)j.d, bytes, sg_cuda_of(s)->smem_max);
-    SG_TRY(sg_cuda_check(s, "attend_blocks",
-                         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
-    kernel<<<grid, THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
-    return sg_cuda_launched(s, "attend_blocks");
+    return sg_cuda_launch(s, "attend_blocks", kernel, grid, THREADS, bytes, j);
 }
 
 template <bool F8> static sg_status attend_blocks_as(sg_stream *s, const sg_attend_blocks_args *a)
@@ -559,8 +556,8 @@ template <bool F8> static sg_status attend_blocks_as(sg_stream *s, const sg_atte
            : j.d <= MMA_CHANNELS ? (launch<256, 128, F8>(s, j))
                         : launch_plain<F8>(s, j));
     if (!j.pv_threshold) return SG_OK;
-    sum_counts<<<(unsigned)sg_div_up(j.h, SG_WARP), SG_WARP, 0, sg_cuda_of(s)->queue>>>(j, (float *)a->skips.data);
-    return sg_cuda_launched(s, "attend_blocks");
+    return sg_cuda_launch(s, "attend_blocks", sum_counts, (unsigned)sg_div_up(j.h, SG_WARP), SG_WARP, 0, j,
+                          (float *)a->skips.data);
 }
 
 #endif

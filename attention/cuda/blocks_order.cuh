@@ -38,10 +38,9 @@ static sg_status order_job(sg_stream *s, blocks_job *j, int ctas, int *scratch)
     const int      groups = (int)sg_max64(1, sg_min64(j->h, rows / (2 * at_once)));
     const unsigned blocks = (unsigned)sg_div_up(rows, SG_THREADS);
     if (!j->list && !j->causal) return SG_OK;
-    count_tiles<<<blocks, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(*j, scratch);
-    order_rows<<<blocks, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(*j, groups, scratch, scratch + rows);
+    SG_TRY(sg_cuda_launch(s, "attend_blocks", count_tiles, blocks, SG_THREADS, 0, *j, scratch));
     j->order = scratch + rows;
-    return sg_cuda_launched(s, "attend_blocks");
+    return sg_cuda_launch(s, "attend_blocks", order_rows, blocks, SG_THREADS, 0, *j, groups, scratch, scratch + rows);
 }
 
 #endif

@@ -126,8 +126,7 @@ template <bool F8> static sg_status launch_plain(sg_stream *s, const blocks_job 
 {
     const dim3 grid((unsigned)j.nq, (unsigned)j.h, (unsigned)sg_div_up(j.d, COLUMNS));
     sg_fallback_count(&sg_cuda_of(s)->fallbacks, "attend_blocks without tensor cores: heads of more than 256 channels");
-    attend_blocks_plain<F8><<<grid, THREADS, 0, sg_cuda_of(s)->queue>>>(j);
-    return sg_cuda_launched(s, "attend_blocks");
+    return sg_cuda_launch(s, "attend_blocks", attend_blocks_plain<F8>, grid, THREADS, 0, j);
 }
 
 #endif

@@ -86,14 +86,9 @@ static box values_box(const void *data, const blocks_job &j, int64_t tokens, int
 
 template <int DK, bool F8, int GROUPS = 2> static sg_status launch(sg_stream *s, const hopper_job &p)
 {
-    const sg_cuda *const c = sg_cuda_of(s);
-    const size_t         bytes = sizeof(hopper_smem<DK, F8, GROUPS>);
-    const auto           kernel = attend_blocks_wgmma<DK, F8, GROUPS>;
-    const unsigned       blocks = (unsigned)sg_min64(c->processors, (int64_t)p.b.nq * p.b.h);
-    SG_TRY(sg_cuda_check(s, "attend_blocks",
-                         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
-    kernel<<<blocks, hopper_shape<DK, F8, GROUPS>::THREADS, bytes, c->queue>>>(p);
-    return sg_cuda_launched(s, "attend_blocks");
+    const unsigned blocks = (unsigned)sg_min64(sg_cuda_of(s)->processors, (int64_t)p.b.nq * p.b.h);
+    return sg_cuda_launch(s, "attend_blocks", attend_blocks_wgmma<DK, F8, GROUPS>, blocks,
+                          hopper_shape<DK, F8, GROUPS>::THREADS, sizeof(hopper_smem<DK, F8, GROUPS>), p);
 }
 
 /* What this kernel does not serve, for people; NULL: it serves a. */
@@ -128,9 +123,8 @@ static sg_status encode_maps(sg_stream *s, hopper_job &p, int width, int rows)
 
 static sg_status attend_wgmma(sg_stream *s, hopper_job &p)
 {
-    const cudaStream_t queue = sg_cuda_of(s)->queue;
-    blocks_job        &j = p.b;
-    const bool         f8 = j.v_type == SG_F8, three = f8 && !j.list; /* any rows share all tiles */
+    blocks_job &j = p.b;
+    const bool  f8 = j.v_type == SG_F8, three = f8 && !j.list; /* any rows share all tiles */
     if (three) j.nq = (int)sg_div_up(j.n, hopper_shape<128, true, 3>::ROWS);
     const int     width = j.d <= 64 ? 64 : 128;
     const int64_t rows = (int64_t)j.nq * j.h, numbers = j.tail_k && !f8 ? (int64_t)j.nk * j.hk * j.d : 0;
@@ -143,10 +137,10 @@ static sg_status attend_wgmma(sg_stream *s, hopper_job &p)
     j.kept = (uint64_t *)(scratch + 256 + means);
     SG_TRY(encode_maps(s, p, width, three ? hopper_shape<128, true, 3>::ROWS : SG_BLOCK_Q));
     if (j.tail_k) SG_TRY(mark_job(s, j));
-    SG_TRY(sg_cuda_check(s, "attend_blocks", cudaMemsetAsync(p.state, 0, 256, queue)));
+    SG_TRY(sg_cuda_check(s, "attend_blocks", cudaMemsetAsync(p.state, 0, 256, sg_cuda_of(s)->queue)));
     if (numbers)
-        ready_means<<<sg_cuda_blocks(s, numbers), SG_THREADS, 0, queue>>>(
-            (const float *)j.tail_v, (uint16_t *)(scratch + 256), numbers, p.state);
+        SG_TRY(sg_cuda_launch(s, "attend_blocks", ready_means, sg_cuda_blocks(s, numbers), SG_THREADS, 0,
+                              (const float *)j.tail_v, (uint16_t *)(scratch + 256), numbers, p.state));
     SG_TRY(order_job(s, &j, 1, (int *)(scratch + 256 + means + marks)));
     if (three) return width == 64 ? launch<64, true, 3>(s, p) : launch<128, true, 3>(s, p);
     if (f8) return width == 64 ? launch<64, true>(s, p) : launch<128, true>(s, p);

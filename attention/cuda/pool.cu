@@ -302,7 +302,7 @@ static sg_status scale_channels(sg_stream *s, const sg_pool_args *a)
     const dim3 grid((unsigned)sg_min64(sg_div_up(j.n, SG_BLOCK_SUB), 1024), (unsigned)sg_div_up(j.c, COLUMNS));
     SG_TRY(sg_cuda_check(s, "pool",
                          cudaMemsetAsync(j.absmax, 0, (size_t)j.c * sizeof *j.absmax, sg_cuda_of(s)->queue)));
-    channel_absmax<<<grid, COLUMNS, 0, sg_cuda_of(s)->queue>>>(j);
+    SG_TRY(sg_cuda_launch(s, "pool", channel_absmax, grid, COLUMNS, 0, j));
     const channel_scale_of f = {j.absmax};
     return sg_cuda_each(s, "pool", j.c, f);
 }
@@ -432,13 +432,10 @@ static sg_status quantise_as(sg_stream *s, const char *op, const sg_quantise_arg
     const int64_t grid = sg_div_up(j.n, j.group) * j.h;
     if (grid > INT32_MAX) return sg_fail(s, SG_E_UNSUPPORTED, "%s: %lld groups", op, (long long)grid);
     const int64_t packs = j.d / (j.x.bf16 ? numbers<true> : numbers<false>);
-    if (!in_pieces(j.x, j.d) || (uintptr_t)j.y % SG_PACK || packs > SG_THREADS || j.group > SG_THREADS / packs * HELD)
-        quantise_rows<<<(unsigned)grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
-    else if (j.x.bf16)
-        quantise_held<true><<<(unsigned)grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
-    else
-        quantise_held<false><<<(unsigned)grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
-    return sg_cuda_launched(s, op);
+    const bool    held = in_pieces(j.x, j.d) && (uintptr_t)j.y % SG_PACK == 0 && packs <= SG_THREADS &&
+                      j.group <= SG_THREADS / packs * HELD;
+    const auto kernel = !held ? quantise_rows : j.x.bf16 ? quantise_held<true> : quantise_held<false>;
+    return sg_cuda_launch(s, op, kernel, (unsigned)grid, SG_THREADS, 0, j);
 }
 
 sg_status sg_cuda_quantise_sm80(sg_stream *s, const sg_quantise_args *a)
@@ -566,8 +563,7 @@ static sg_status self_similarity(sg_stream *s, const sg_self_similarity_args *a)
     if (j.h > UINT16_MAX || bytes > (47 << 10))
         return sg_fail(s, SG_E_UNSUPPORTED, "self_similarity: %lld heads of %lld channels; 65535 of 1504 are the most",
                        (long long)j.h, (long long)j.d);
-    self_similarity_blocks<<<grid, SG_THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
-    return sg_cuda_launched(s, "self_similarity");
+    return sg_cuda_launch(s, "self_similarity", self_similarity_blocks, grid, SG_THREADS, bytes, j);
 }
 
 void sg_cuda_pool_init(sg_ops *t)

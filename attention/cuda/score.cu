@@ -326,20 +326,15 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
 static sg_status block_weights(sg_stream *s, const sg_score_args *a, float *weight)
 {
     const int64_t blocks = a->k_var.dim[0] * a->k_var.dim[1];
-    block_weights_kernel<<<(unsigned)sg_div_up(blocks, WARPS), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(
-        (const float *)a->k_var.data, (const float *)a->v_var.data, weight, blocks, a->k_var.dim[2], a->v_var.dim[2]);
-    return sg_cuda_launched(s, "score");
+    return sg_cuda_launch(s, "score", block_weights_kernel, (unsigned)sg_div_up(blocks, WARPS), SG_THREADS, 0,
+                          (const float *)a->k_var.data, (const float *)a->v_var.data, weight, blocks, a->k_var.dim[2],
+                          a->v_var.dim[2]);
 }
 
 template <int D, bool SUB> static sg_status launch_logits(sg_stream *s, const score_job &j, int64_t strips)
 {
-    const size_t bytes = sizeof(logits_smem<D>);
-    const dim3   grid((unsigned)sg_div_up(j.tiles, j.stretch), (unsigned)strips);
-    SG_TRY(sg_cuda_check(
-        s, "score",
-        cudaFuncSetAttribute(score_logits<D, SUB>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
-    score_logits<D, SUB><<<grid, STRIP_THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
-    return sg_cuda_launched(s, "score");
+    const dim3 grid((unsigned)sg_div_up(j.tiles, j.stretch), (unsigned)strips);
+    return sg_cuda_launch(s, "score", score_logits<D, SUB>, grid, STRIP_THREADS, sizeof(logits_smem<D>), j);
 }
 
 static sg_status logits(sg_stream *s, const score_job &j, int64_t strips)
@@ -482,8 +477,7 @@ template <bool RANK1> static __global__ void __launch_bounds__(SG_THREADS) tail_
 
 static sg_status tail_bias(sg_stream *s, const sg_tail_bias_args *a)
 {
-    const cudaStream_t queue = sg_cuda_of(s)->queue;
-    tail_job           j;
+    tail_job j;
     j.q_mean = (const float *)a->q_mean.data;
     j.q_var = (const float *)a->q_var.data;
     j.k_var = (const float *)a->k_var.data;
@@ -499,11 +493,8 @@ static sg_status tail_bias(sg_stream *s, const sg_tail_bias_args *a)
     if (j.h > UINT16_MAX || grid.y > UINT16_MAX)
         return sg_fail(s, SG_E_UNSUPPORTED, "tail_bias: %lld heads of %lld blocks of queries", (long long)j.h,
                        (long long)j.nq);
-    if (a->rule == SG_TAIL_RANK1)
-        tail_blocks<true><<<grid, SG_THREADS, 0, queue>>>(j);
-    else
-        tail_blocks<false><<<grid, SG_THREADS, 0, queue>>>(j);
-    return sg_cuda_launched(s, "tail_bias");
+    return sg_cuda_launch(s, "tail_bias", a->rule == SG_TAIL_RANK1 ? tail_blocks<true> : tail_blocks<false>, grid,
+                          SG_THREADS, 0, j);
 }
 
 void sg_cuda_score_init(sg_ops *t)

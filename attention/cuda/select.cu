@@ -397,11 +397,8 @@ static sg_status share_out(sg_stream *s, const select_job &j, select_state *all)
 template <int KEYS> static sg_status take_top(sg_stream *s, const select_job &j)
 {
     const unsigned blocks = (unsigned)sg_div_up(j.rules.h * j.nq, WARPS);
-    if (j.heads)
-        top_rows<KEYS, false><<<blocks, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
-    else
-        top_rows<KEYS, true><<<blocks, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
-    return sg_cuda_launched(s, "select");
+    return sg_cuda_launch(s, "select", j.heads ? top_rows<KEYS, false> : top_rows<KEYS, true>, blocks, SG_THREADS, 0,
+                          j);
 }
 
 static sg_status rank_rows(sg_stream *s, select_job &j)
@@ -415,10 +412,7 @@ static sg_status rank_rows(sg_stream *s, select_job &j)
                        "select: %lld blocks of keys want %zu bytes of shared memory, of which this GPU has "
                        "%zu",
                        (long long)j.nk, bytes, sg_cuda_of(s)->smem_max);
-    SG_TRY(sg_cuda_check(s, "select",
-                         cudaFuncSetAttribute(select_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
-    select_rows<<<(unsigned)(j.rules.h * j.nq), SG_THREADS, bytes, sg_cuda_of(s)->queue>>>(j);
-    return sg_cuda_launched(s, "select");
+    return sg_cuda_launch(s, "select", select_rows, (unsigned)(j.rules.h * j.nq), SG_THREADS, bytes, j);
 }
 
 static sg_status select(sg_stream *s, const sg_select_args *a)

@@ -165,10 +165,10 @@ static __global__ void __launch_bounds__(SG_THREADS) attend_tiles(attend_job j)
 
 /* ---- launchers ---- */
 
-template <int WIDE> static void attend_launch(sg_stream *s, const attend_job &j)
+template <int WIDE> static sg_status attend_launch(sg_stream *s, const attend_job &j)
 {
     const dim3 grid((unsigned)sg_div_up(j.n, QUERIES), (unsigned)j.h, (unsigned)sg_div_up(j.d, WIDE));
-    attend_tiles<WIDE><<<grid, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+    return sg_cuda_launch(s, "attend", attend_tiles<WIDE>, grid, SG_THREADS, 0, j);
 }
 
 static sg_status attend(sg_stream *s, const sg_attend_args *a)
@@ -190,13 +190,7 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
     j.d = a->q.dim[2];
     j.scale = a->scale;
     if (j.h > UINT16_MAX) return sg_fail(s, SG_E_UNSUPPORTED, "attend: %lld heads; 65535 are the most", (long long)j.h);
-    if (j.d <= 64)
-        attend_launch<64>(s, j);
-    else if (j.d <= 128)
-        attend_launch<128>(s, j);
-    else
-        attend_launch<256>(s, j);
-    return sg_cuda_launched(s, "attend");
+    return j.d <= 64 ? attend_launch<64>(s, j) : j.d <= 128 ? attend_launch<128>(s, j) : attend_launch<256>(s, j);
 }
 
 void sg_cuda_attend_init(sg_ops *t) { t->attend = attend; }

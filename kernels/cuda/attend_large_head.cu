@@ -79,9 +79,8 @@ static sg_status piece(sg_stream *s, const sg_attend_args *a, int64_t g, int64_t
     q_k.type = type;
     q_k.y_type = SG_F32;
     SG_TRY(sg_cuda_gemm(s, "attend", &q_k));
-    softmax_rows<<<(unsigned)rows, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(sg_view_at(weights, type), scores, m, pitch,
-                                                                          a->scale * SG_LOG2_E);
-    SG_TRY(sg_cuda_launched(s, "attend"));
+    SG_TRY(sg_cuda_launch(s, "attend", softmax_rows, (unsigned)rows, SG_THREADS, 0, sg_view_at(weights, type), scores, m,
+                          pitch, a->scale * SG_LOG2_E));
     w_v.y = (char *)a->y.data + at;
     w_v.x = weights;
     w_v.w = transposed;

@@ -149,6 +149,18 @@ static __device__ __forceinline__ float sg_activate(sg_act act, float x)
     }
 }
 
+/* Launches a kernel on the stream's queue, with `bytes` bytes of dynamic shared memory. */
+template <typename K, typename... A>
+static sg_status sg_cuda_launch(sg_stream *s, const char *op, K kernel, dim3 grid, int threads, size_t bytes,
+                                const A &...args)
+{
+    if (bytes > (32 << 10)) /* any kernel may have so much and its own */
+        SG_TRY(sg_cuda_check(s, op,
+                             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
+    kernel<<<grid, threads, bytes, sg_cuda_of(s)->queue>>>(args...);
+    return sg_cuda_launched(s, op);
+}
+
 /* f(i, n) for every run of n neighbours from i on, n = SG_PACK but for the last. */
 template <typename F> static __global__ void __launch_bounds__(SG_THREADS) sg_each_pack(int64_t count, F f)
 {
@@ -159,8 +171,7 @@ template <typename F> static __global__ void __launch_bounds__(SG_THREADS) sg_ea
 
 template <typename F> static sg_status sg_cuda_each_pack(sg_stream *s, const char *op, int64_t count, const F &f)
 {
-    sg_each_pack<<<sg_cuda_blocks(s, sg_div_up(count, SG_PACK)), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(count, f);
-    return sg_cuda_launched(s, op);
+    return sg_cuda_launch(s, op, sg_each_pack<F>, sg_cuda_blocks(s, sg_div_up(count, SG_PACK)), SG_THREADS, 0, count, f);
 }
 
 /* f(i) for i below count. */
@@ -172,8 +183,7 @@ template <typename F> static __global__ void __launch_bounds__(SG_THREADS) sg_ea
 
 template <typename F> static sg_status sg_cuda_each(sg_stream *s, const char *op, int64_t count, const F &f)
 {
-    sg_each<<<sg_cuda_blocks(s, count), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(count, f);
-    return sg_cuda_launched(s, op);
+    return sg_cuda_launch(s, op, sg_each<F>, sg_cuda_blocks(s, count), SG_THREADS, 0, count, f);
 }
 
 #endif

@@ -189,8 +189,7 @@ static __global__ void __launch_bounds__(MMA_THREADS) tile_bf16(gemm_job j)
 
 sg_status sg_cuda_gemm_own(sg_stream *s, const char *op, const sg_gemm *g)
 {
-    const cudaStream_t queue = sg_cuda_of(s)->queue;
-    gemm_job           j = {};
+    gemm_job j = {};
     j.y = sg_view_at(g->y, g->y_type);
     j.x = sg_view_at(g->x, g->type);
     j.w = sg_view_at(g->w, g->type);
@@ -208,10 +207,8 @@ sg_status sg_cuda_gemm_own(sg_stream *s, const char *op, const sg_gemm *g)
     if (j.n == 0 || j.o == 0) return SG_OK;
     const dim3 tiles((unsigned)sg_div_up(j.n, TILE), (unsigned)sg_div_up(j.o, TILE));
     if (j.n <= FEW_ROWS)
-        few_rows<<<dim3((unsigned)sg_div_up(j.o, SG_THREADS / SG_WARP), (unsigned)j.n), SG_THREADS, 0, queue>>>(j);
-    else if (g->type == SG_F32)
-        tile_f32<<<tiles, SG_THREADS, 0, queue>>>(j);
-    else
-        tile_bf16<<<tiles, MMA_THREADS, 0, queue>>>(j);
-    return sg_cuda_launched(s, op);
+        return sg_cuda_launch(s, op, few_rows, dim3((unsigned)sg_div_up(j.o, SG_THREADS / SG_WARP), (unsigned)j.n),
+                              SG_THREADS, 0, j);
+    if (g->type == SG_F32) return sg_cuda_launch(s, op, tile_f32, tiles, SG_THREADS, 0, j);
+    return sg_cuda_launch(s, op, tile_bf16, tiles, MMA_THREADS, 0, j);
 }
