@@ -89,10 +89,8 @@ sg_status sg_attention_context_open(sg_attention_context **out, const sg_attenti
     if (!c) return sg_error_set(e, SG_E_MEMORY, "no memory for a context");
     sg_status status = sg_backend_open(&c->backend, &backend, e);
     if (!status) status = leave_device(c->backend, e);
-    if (status)
-        sg_attention_context_close(&c);
-    else
-        *out = c;
+    if (status) sg_attention_context_close(&c);
+    *out = c;
     return status;
 }
 
@@ -102,19 +100,12 @@ static void unbind(binding *b)
     *b = (binding){.attention = NULL};
 }
 
-static void drop_room(sg_attention_context *c)
-{
-    if (c->block) c->backend->memory->release(c->backend, c->block);
-    c->block = NULL;
-    c->bytes = 0;
-}
-
 void sg_attention_context_close(sg_attention_context **c)
 {
     if (!c || !*c) return;
     unbind(&(*c)->bound);
     free((*c)->ordered.row);
-    drop_room(*c);
+    if ((*c)->block) (*c)->backend->memory->release((*c)->backend, (*c)->block);
     sg_backend_close(&(*c)->backend);
     free(*c);
     *c = NULL;
@@ -126,12 +117,12 @@ const char *sg_attention_context_device(const sg_attention_context *c) { return 
 static sg_status make_room(sg_attention_context *c, size_t bytes, sg_error *e)
 {
     if (bytes <= c->bytes) return SG_OK;
-    drop_room(c);
-    if (bytes <= c->backend->total_bytes) c->block = c->backend->memory->alloc(c->backend, bytes);
-    if (c->block) c->bytes = bytes;
-    return c->block ? SG_OK
-                    : sg_error_set(e, SG_E_MEMORY, "this call needs %.2f GiB, of %.2f that are free",
-                                   (double)bytes * 0x1p-30, (double)c->backend->total_bytes * 0x1p-30);
+    if (c->block) c->backend->memory->release(c->backend, c->block);
+    c->block = bytes <= c->backend->total_bytes ? c->backend->memory->alloc(c->backend, bytes) : NULL;
+    c->bytes = c->block ? bytes : 0;
+    if (c->block) return SG_OK;
+    return sg_error_set(e, SG_E_MEMORY, "this call needs %.2f GiB, of %.2f that are free", (double)bytes * 0x1p-30,
+                        (double)c->backend->total_bytes * 0x1p-30);
 }
 
 /* ---- shapes ---- */

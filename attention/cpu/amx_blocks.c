@@ -556,8 +556,8 @@ static void attend_heads(const blocks_job *b, int threads, char *workspaces, int
 
 static bool serves(const sg_attend_blocks_args *a)
 {
-    return sg_count(a->y) && a->k.dim[1] > 0 && a->q.dim[2] <= SG_CHANNELS_MAX && a->y.dtype != SG_F16 &&
-           a->v.dtype != SG_F16 && (a->pv_threshold.rank == 0 || a->pv_group == SG_FILTER_ROWS);
+    return sg_count(a->y) && a->k.dim[1] > 0 && a->q.dim[2] <= SG_CHANNELS_MAX &&
+           (a->pv_threshold.rank == 0 || a->pv_group == SG_FILTER_ROWS);
 }
 
 static blocks_job shape(const sg_attend_blocks_args *a, int threads)
@@ -578,11 +578,7 @@ static blocks_job shape(const sg_attend_blocks_args *a, int threads)
 static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
 {
     sg_cpu *const cpu = sg_cpu_of(s);
-    if (!serves(a)) {
-        if (sg_count(a->y) && a->k.dim[1] > 0 && a->q.dim[2] <= SG_CHANNELS_MAX)
-            sg_fallback_count(&cpu->fallbacks, "attend_blocks without tiles: F16, or groups of the PV filter");
-        return other(s, a);
-    }
+    if (!serves(a)) return other(s, a); /* which counts what it does not serve either */
     blocks_job    b = shape(a, cpu->threads);
     const int64_t scales = b.s.tiles * 4 * SG_COLS * (int64_t)sizeof(float);
     const int64_t workspace_bytes = workspace_at(&b, &(blocks_workspace){0}, NULL),

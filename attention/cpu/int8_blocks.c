@@ -402,7 +402,7 @@ static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
     const char *const refusal =
         a->q.dim[2] > SG_CHANNELS ? "attend_blocks in F32, not I8: heads of more than 255 channels"
         : a->v.dtype == SG_F8     ? "attend_blocks in F32, not I8: F8 values"
-        : a->pv_threshold.rank && a->pv_group != SG_SUB ? "attend_blocks in F32, not I8: groups of the PV filter"
+        : a->pv_threshold.rank && a->pv_group != SG_SUB ? "attend_blocks in F32, not I8: a PV filter"
                                                         : NULL;
     if (refusal) {
         sg_fallback_count(&cpu->fallbacks, refusal);
