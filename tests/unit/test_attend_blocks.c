@@ -3,6 +3,8 @@
 #include "block_lists.h"
 #include "blocks_fixture.h"
 
+#include <pthread.h>
+
 /* Numbers that 8 bits hold, so that nothing but the formula is in question. */
 typedef struct inputs {
     sg_tensor   q, k, v, q_scale, k_scale, v_scale, y, tail_k, tail_k_scale, tail_v;
@@ -308,27 +310,94 @@ static sg_tensor attend_on(sg_stream *s, const inputs *x, bool tail)
     return x->y;
 }
 
+static inputs sent_all(sg_stream *s, const inputs *x)
+{
+    return (inputs){.q = sent(s, x->q),
+                    .k = sent(s, x->k),
+                    .v = sent(s, x->v),
+                    .q_scale = sent(s, x->q_scale),
+                    .k_scale = sent(s, x->k_scale),
+                    .v_scale = sent(s, x->v_scale),
+                    .lists = {sent(s, x->lists.list), sent(s, x->lists.count)},
+                    .tail_k = sent(s, x->tail_k),
+                    .tail_k_scale = sent(s, x->tail_k_scale),
+                    .tail_v = sent(s, x->tail_v),
+                    .y = sent(s, x->y)};
+}
+
 /* Weights are rounded to BF16 there, and o is a mean of values of at most 4. */
 static void compare_with_oracle(const sg_backend *gpu, void *memory, int64_t d, bool bf16, bool tail)
 {
     sg_stream    s = ref_stream(), on = sg_stream_of(gpu);
     const inputs x = wide_inputs(&s, d, bf16);
     on.scratch = (sg_arena){.base = (uintptr_t)memory, .cap = GPU_ROOM};
-    const inputs    there = {.q = sent(&on, x.q),
-                             .k = sent(&on, x.k),
-                             .v = sent(&on, x.v),
-                             .q_scale = sent(&on, x.q_scale),
-                             .k_scale = sent(&on, x.k_scale),
-                             .v_scale = sent(&on, x.v_scale),
-                             .lists = {sent(&on, x.lists.list), sent(&on, x.lists.count)},
-                             .tail_k = sent(&on, x.tail_k),
-                             .tail_k_scale = sent(&on, x.tail_k_scale),
-                             .tail_v = sent(&on, x.tail_v),
-                             .y = sent(&on, x.y)};
+    const inputs    there = sent_all(&on, &x);
     const sg_tensor want = attend_on(&s, &x, tail), got = sg_new(&s, SG_F32, GPU_N, H, d);
     sg_download(&on, got.data, attend_on(&on, &there, tail));
     if (s.status || on.status) fail_msg("d %d: %s%s", (int)d, s.why, on.why);
     assert_near(got, want, 0.03);
+}
+
+/* A thread with a backend of its own. */
+typedef struct beginner {
+    pthread_t          thread;
+    pthread_barrier_t *together;
+    sg_backend        *gpu;
+    const inputs      *x;
+    void              *memory;
+    float             *y;
+    sg_status          status;
+    char               served[256];
+} beginner;
+
+static void *begin(void *context)
+{
+    beginner *const b = context;
+    sg_stream       s = sg_stream_of(b->gpu);
+    s.scratch = (sg_arena){.base = (uintptr_t)b->memory, .cap = GPU_ROOM};
+    const inputs there = sent_all(&s, b->x);
+    pthread_barrier_wait(b->together);
+    sg_download(&s, b->y, attend_on(&s, &there, true));
+    b->status = s.status;
+    sg_backend_served(b->gpu, b->served, sizeof b->served);
+    return NULL;
+}
+
+/* The first calls of a process, from several threads at once, are served by one kernel: same bits, same words. It is to be
+ * the first test of this file that calls attend_blocks on a GPU. */
+static void first_calls_on_a_gpu_agree(void **state)
+{
+    enum { THREADS = 8 };
+    sg_stream         s = ref_stream();
+    const inputs      x = wide_inputs(&s, 64, true);
+    beginner          b[THREADS] = {{0}};
+    pthread_barrier_t together;
+    sg_error          e = {0};
+    int               opened = 0;
+    while (opened < THREADS && !sg_backend_open(&b[opened].gpu, &(sg_backend_options){.name = "cuda"}, &e)) opened++;
+    if (!opened) skip();
+    assert_int_equal(opened, THREADS);
+    pthread_barrier_init(&together, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        b[i].together = &together;
+        b[i].x = &x;
+        b[i].y = malloc(sg_bytes(x.y));
+        b[i].memory = b[i].gpu->memory->alloc(b[i].gpu, GPU_ROOM);
+        assert_true(b[i].y && b[i].memory);
+        assert_int_equal(pthread_create(&b[i].thread, NULL, begin, &b[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) pthread_join(b[i].thread, NULL);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(b[i].status, SG_OK);
+        assert_string_equal(b[i].served, b[0].served);
+        assert_memory_equal(b[i].y, b[0].y, sg_bytes(x.y));
+    }
+    for (int i = 0; i < THREADS; i++) {
+        b[i].gpu->memory->release(b[i].gpu, b[i].memory);
+        sg_backend_close(&b[i].gpu);
+        free(b[i].y);
+    }
+    pthread_barrier_destroy(&together);
 }
 
 /* 8-bit kernels leave heads of more channels than their sums hold to F32, and say so. */
@@ -407,6 +476,7 @@ int main(void)
                                        cmocka_unit_test(every_weight_makes_a_budget),
                                        cmocka_unit_test(heads_together_are_heads_alone),
                                        cmocka_unit_test(wide_heads_are_told_of),
+                                       cmocka_unit_test(first_calls_on_a_gpu_agree),
                                        cmocka_unit_test(gpus_agree_with_the_oracle),
                                        cmocka_unit_test(tail_bias_is_capped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
