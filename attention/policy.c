@@ -25,13 +25,11 @@ sg_policy sg_policy_default(void)
 
 sg_policy sg_policy_paper(void)
 {
-    return (sg_policy){.kind = SG_ATTENTION_SPARGE,
-                       .rule = SG_SELECT_TOPK,
-                       .amount = 0.5F,
-                       .theta = -1,
-                       .score = SG_SCORE_MEAN,
-                       .order = SG_ORDER_HILBERT_CUBE,
-                       .dense_steps = 0.2};
+    sg_policy p = sg_policy_default();
+    p.score = SG_SCORE_MEAN;
+    p.tail = false;
+    p.tail_bias = SG_TAIL_BIAS_NONE;
+    return p;
 }
 
 /* ---- lists of layers ---- */

@@ -194,19 +194,13 @@ static void choose_rows(call *c, const sg_attention_shape *x, int32_t *row)
 
 static sg_attention_shape sampled_shape(const call *c, const sg_attention_shape *x)
 {
-    return (sg_attention_shape){.n = c->shape.n,
-                                .m = x->n,
-                                .whole = x->n,
-                                .h = x->h,
-                                .hk = x->hk,
-                                .d = x->d,
-                                .text_prefix = x->text_prefix,
-                                .text_suffix = x->text_suffix,
-                                .layers = 1,
-                                .steps = 1,
-                                .passes = 1,
-                                .values = x->values,
-                                .f8 = x->f8};
+    sg_attention_shape sampled = *x;
+    sampled.n = c->shape.n;
+    sampled.m = sampled.whole = x->n;
+    sampled.masked = 0;
+    sampled.layers = sampled.steps = sampled.passes = 1;
+    sampled.timesteps = NULL;
+    return sampled;
 }
 
 /* y = c->a.y of the looked at queries, by head: [h, blocks SG_BLOCK_Q, d]. */

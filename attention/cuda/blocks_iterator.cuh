@@ -21,7 +21,8 @@ struct blocks_job {
     const uint16_t *list;   /* [h, nq, nk]; NULL: all blocks */
     const int      *listed; /* [h nq]: how many */
     uint64_t       *kept;   /* [h nq, words]: a bit of each listed block: mark_job */
-    const int      *order;  /* [h nq]: the order of rows, row i of head g as g nq + i; NULL: unchanged */
+    const int      *order;  /* [h nq]: the order of rows, row i of head g as g nq + i; NULL: unchanged, all as long */
+    const int      *tiles;  /* with an order, [h nq]: how many tiles a row has, of keys and of means */
     float2         *count;  /* [h, nq]: skips, sum of shares; NULL without pv_threshold */
     sg_view         y;
     int64_t         n, m, v_row, tail_row; /* v_row, tail_row of F8 values: bytes of a channel */

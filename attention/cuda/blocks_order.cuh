@@ -39,6 +39,7 @@ static sg_status order_job(sg_stream *s, blocks_job *j, int ctas, int *scratch)
     const unsigned blocks = (unsigned)sg_div_up(rows, SG_THREADS);
     if (!j->list && !j->causal) return SG_OK;
     SG_TRY(sg_cuda_launch(s, "attend_blocks", count_tiles, blocks, SG_THREADS, 0, *j, scratch));
+    j->tiles = scratch;
     j->order = scratch + rows;
     return sg_cuda_launch(s, "attend_blocks", order_rows, blocks, SG_THREADS, 0, *j, groups, scratch, scratch + rows);
 }

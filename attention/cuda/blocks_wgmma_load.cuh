@@ -72,14 +72,6 @@ static __device__ __forceinline__ uint64_t hopper_means(const blocks_job &j, con
     return ~j.kept[((int64_t)w.g * j.nq + w.i) * j.words + word] & low_bits((int)(j.m / SG_BLOCK_K) - word * 64);
 }
 
-/* How many tiles the row has. */
-static __device__ __forceinline__ int hopper_tiles(const blocks_job &j, const hopper_iterator &w, int lane)
-{
-    int means = 0;
-    for (int word = lane; j.tail_k && word < j.words; word += SG_WARP) means += hopper_means(j, w, word) != 0;
-    return w.count + __reduce_add_sync(~0u, means);
-}
-
 /* Asks for the next 32 listed blocks, or for the next tile of means, where all that was asked for has been taken. */
 static __device__ __forceinline__ void hopper_list(const blocks_job &j, hopper_iterator &w, int lane)
 {
@@ -253,8 +245,7 @@ static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hop
                 const uint32_t row = j.order ? (uint32_t)j.order[at] : at;
                 w.i = (int)(row % (uint32_t)j.nq);
                 w.g = (int)(row / (uint32_t)j.nq);
-                w.count = hopper_count(j, w);
-                tiles = hopper_tiles(j, w, lane);
+                tiles = j.order ? j.tiles[row] : j.nk;
             }
             if (lane == 0) smem.loading[turn] = {w.i, w.g, more ? (tiles + 1) / PAIR : -1};
             __syncwarp();
