@@ -299,9 +299,9 @@ static sg_status scale_channels(sg_stream *s, const sg_pool_args *a)
 {
     const channel_job j = {sg_view_of(a->x), (const float *)a->total.data, (int *)a->channel_scale.data, a->x.dim[0],
                            a->x.dim[1] * a->x.dim[2]};
-    const dim3 grid((unsigned)sg_min64(sg_div_up(j.n, SG_BLOCK_SUB), 1024), (unsigned)sg_div_up(j.c, COLUMNS));
-    SG_TRY(sg_cuda_check(s, "pool",
-                         cudaMemsetAsync(j.absmax, 0, (size_t)j.c * sizeof *j.absmax, sg_cuda_of(s)->queue)));
+    const dim3        grid((unsigned)sg_min64(sg_div_up(j.n, SG_BLOCK_SUB), 1024), (unsigned)sg_div_up(j.c, COLUMNS));
+    SG_TRY(
+        sg_cuda_check(s, "pool", cudaMemsetAsync(j.absmax, 0, (size_t)j.c * sizeof *j.absmax, sg_cuda_of(s)->queue)));
     SG_TRY(sg_cuda_launch(s, "pool", channel_absmax, grid, COLUMNS, 0, j));
     const channel_scale_of f = {j.absmax};
     return sg_cuda_each(s, "pool", j.c, f);
@@ -558,11 +558,12 @@ static sg_status self_similarity(sg_stream *s, const sg_self_similarity_args *a)
     j.h = a->x.dim[1];
     j.d = a->x.dim[2];
     j.block = a->block;
-    const size_t bytes = (size_t)j.d * SG_THREADS / SG_WARP * sizeof(float);
-    const dim3   grid((unsigned)sg_div_up(j.n, j.block), (unsigned)j.h);
-    if (j.h > UINT16_MAX || bytes > (47 << 10))
-        return sg_fail(s, SG_E_UNSUPPORTED, "self_similarity: %lld heads of %lld channels; 65535 of 1504 are the most",
-                       (long long)j.h, (long long)j.d);
+    const size_t  width = SG_THREADS / SG_WARP * sizeof(float), bytes = (size_t)j.d * width;
+    const int64_t most = (int64_t)(sg_cuda_of(s)->smem_max / width) - 1; /* the kernel's own take the last */
+    const dim3    grid((unsigned)sg_div_up(j.n, j.block), (unsigned)j.h);
+    if (j.h > UINT16_MAX || j.d > most)
+        return sg_fail(s, SG_E_UNSUPPORTED, "self_similarity: %lld heads of %lld channels; 65535 of %lld are the most",
+                       (long long)j.h, (long long)j.d, (long long)most);
     return sg_cuda_launch(s, "self_similarity", self_similarity_blocks, grid, SG_THREADS, bytes, j);
 }
 

@@ -178,6 +178,8 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
     if (sg_cuda_attend_dnn(s, a, &status) || sg_cuda_attend_short(s, a, &status) || sg_cuda_attend_mma(s, a, &status) ||
         sg_cuda_attend_large_head(s, a, &status))
         return status;
+    if (a->q.dtype == SG_BF16)
+        sg_fallback_count(&sg_cuda_of(s)->fallbacks, "attend without tensor cores: heads that its kernels do not take");
     j.y = sg_view_of(a->y);
     j.q = sg_view_of(a->q);
     j.k = sg_view_of(a->k);
