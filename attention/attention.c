@@ -55,8 +55,7 @@ typedef struct call {
     sg_dtype                      given, dtype; /* of the caller's tensors, and of ours */
     side                          side[SIDES];
     sg_policy                     policy;
-    sg_thresholds                 thresholds; /* its arrays lie in of_heads */
-    float                        *of_heads;
+    sg_thresholds                 thresholds;
     bool                          ordered;
 } call;
 
@@ -284,21 +283,12 @@ static sg_status set_thresholds(call *k, sg_error *e)
 {
     const sg_attention_call_args *const a = k->args;
     sg_policy *const                    p = &k->policy;
-    const size_t                        h = (size_t)k->h;
     if (!a->topk_of && !a->tau_of && !a->similarity_of && !a->pv_of) return SG_OK;
     if (a->mask) return sg_error_set(e, SG_E_ARG, "mask: thresholds of heads have no say beside it");
-    k->of_heads = calloc(1 + 3 * h, sizeof *k->of_heads);
-    if (!k->of_heads) return sg_error_set(e, SG_E_MEMORY, "no memory for thresholds");
-    k->thresholds = (sg_thresholds){.buckets = 1,
-                                    .layers = 1,
-                                    .heads = (int)k->h,
-                                    .rule = p->rule,
-                                    .from = k->of_heads,
-                                    .amount = k->of_heads + 1,
-                                    .theta = k->of_heads + 1 + h,
-                                    .pv_threshold = k->of_heads + 1 + 2 * h};
+    if (!sg_thresholds_alloc(&k->thresholds, p->rule, 1, 1, (int)k->h))
+        return sg_error_set(e, SG_E_MEMORY, "no memory for thresholds");
     const float *const amount = a->topk_of ? a->topk_of : a->tau_of;
-    for (size_t i = 0; i < h; i++) {
+    for (int64_t i = 0; i < k->h; i++) {
         k->thresholds.amount[i] = amount ? amount[i] : p->amount;
         k->thresholds.theta[i] = a->similarity_of ? a->similarity_of[i] : p->theta;
         k->thresholds.pv_threshold[i] = a->pv_of ? a->pv_of[i] : p->pv_threshold;
@@ -591,6 +581,6 @@ sg_status sg_attention_call(sg_attention_context *c, const sg_attention_call_arg
     call      k = {.args = a, .context = c};
     sg_status status = prepare(&k, e);
     if (!status) status = run(&k, r, e);
-    free(k.of_heads);
+    sg_thresholds_release(&k.thresholds);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 
 const char *const sg_attention_names[] = {"dense", "sage", "sparge", NULL};
 const char *const sg_score_names[] = {"mean", "sub16", "error", NULL};
@@ -30,6 +31,21 @@ sg_policy sg_policy_paper(void)
     p.tail = false;
     p.tail_bias = SG_TAIL_BIAS_NONE;
     return p;
+}
+
+bool sg_thresholds_alloc(sg_thresholds *t, sg_select_rule rule, int buckets, int layers, int heads)
+{
+    const size_t n = (size_t)buckets * (size_t)layers * (size_t)heads;
+    float *const p = calloc((size_t)buckets + 3 * n, sizeof *p), *const amount = p ? p + buckets : NULL;
+    *t = (sg_thresholds){0};
+    if (p) *t = (sg_thresholds){buckets, layers, heads, rule, p, amount, amount + n, amount + 2 * n};
+    return p != NULL;
+}
+
+void sg_thresholds_release(sg_thresholds *t)
+{
+    free(t->from);
+    *t = (sg_thresholds){0};
 }
 
 /* ---- lists of layers ---- */

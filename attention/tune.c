@@ -39,7 +39,6 @@ struct sg_tune {
     const float       *amounts;
     curve             *curve;    /* [buckets, layers, heads] */
     double            *timestep; /* [steps]; NaN: not seen */
-    float             *numbers;  /* of thresholds */
     sg_thresholds      thresholds;
     sg_tune_figure    *figure;
     double             seconds;
@@ -61,7 +60,6 @@ typedef struct call {
     float              *sum;           /* distance, on the host */
     int                *filter;        /* of each head: the amount to try filters on; -1: none */
     sg_attention_count *count;         /* of each head */
-    float              *numbers;       /* of tuned */
 } call;
 
 /* ---- opening ---- */
@@ -92,7 +90,7 @@ void sg_tune_close(sg_tune **t)
     if (!*t) return;
     free((*t)->curve);
     free((*t)->timestep);
-    free((*t)->numbers);
+    sg_thresholds_release(&(*t)->thresholds);
     free((*t)->figure);
     free(*t);
     *t = NULL;
@@ -320,17 +318,8 @@ static void make_candidates(call *c, sg_stream *s)
         c->filter[i] = filter_of(t, c, i);
         filters |= t->o.l2 > t->o.l1 && c->filter[i] >= 0;
     }
-    *of = (sg_thresholds){
-        .buckets = 1 + c->tries + (filters ? PV_THRESHOLDS : 0), .layers = 1, .heads = h, .rule = t->o.policy.rule};
-    c->numbers = calloc((size_t)of->buckets * (1 + 3 * (size_t)h), sizeof *c->numbers);
-    if (!c->numbers) {
+    if (!sg_thresholds_alloc(of, t->o.policy.rule, 1 + c->tries + (filters ? PV_THRESHOLDS : 0), 1, h))
         sg_fail(s, SG_E_MEMORY, "no memory for thresholds");
-        return;
-    }
-    of->from = c->numbers;
-    of->amount = of->from + of->buckets;
-    of->theta = of->amount + of->buckets * h;
-    of->pv_threshold = of->theta + of->buckets * h;
     for (int i = 0; i < of->buckets * h; i++) {
         const int candidate = i / h, filter = candidate - c->tries - 1, on = filter >= 0 ? c->filter[i % h] : -1;
         const int amount = candidate > 0 && filter < 0 ? c->least + candidate - 1 : on;
@@ -425,7 +414,7 @@ void sg_tune_hook(void *context, sg_stream *s, const sg_attention_shape *shape, 
     free(c.sum);
     free(c.filter);
     free(c.count);
-    free(c.numbers);
+    sg_thresholds_release(&c.tuned);
     if (computes) t->seconds += sg_seconds() - start;
 }
 
@@ -466,23 +455,16 @@ static float border(const sg_tune *t, int bucket)
 
 sg_status sg_tune_choose(sg_tune *t, const sg_thresholds **out, const sg_tune_figure **figures, sg_error *e)
 {
-    const size_t count = (size_t)place(t, t->o.buckets, 0, 0), from = (size_t)t->o.buckets;
+    const size_t count = (size_t)place(t, t->o.buckets, 0, 0);
     double       seen = 0;
     for (size_t i = 0; t->curve && i < count; i++) seen += t->curve[i].seen.size;
     if (!(seen > 0)) return sg_error_set(e, SG_E_ARG, "nothing was seen that could be tuned");
-    free(t->numbers);
+    sg_thresholds_release(&t->thresholds);
     free(t->figure);
-    t->numbers = malloc((3 * count + from) * sizeof *t->numbers);
     t->figure = malloc(count * sizeof *t->figure);
-    if (!t->numbers || !t->figure) return sg_error_set(e, SG_E_MEMORY, "no memory for %zu thresholds", count);
-    t->thresholds = (sg_thresholds){.buckets = t->o.buckets,
-                                    .layers = t->shape.layers,
-                                    .heads = (int)t->shape.h,
-                                    .rule = t->o.policy.rule,
-                                    .from = t->numbers,
-                                    .amount = t->numbers + from,
-                                    .theta = t->numbers + from + count,
-                                    .pv_threshold = t->numbers + from + 2 * count};
+    if (!t->figure ||
+        !sg_thresholds_alloc(&t->thresholds, t->o.policy.rule, t->o.buckets, t->shape.layers, (int)t->shape.h))
+        return sg_error_set(e, SG_E_MEMORY, "no memory for %zu thresholds", count);
     for (int b = 0; b < t->o.buckets; b++) t->thresholds.from[b] = border(t, b);
     for (int b = 0; b < t->o.buckets; b++)
         if (isnan(t->thresholds.from[b])) return sg_error_set(e, SG_E_ARG, "tuning ended before the last step");
