@@ -82,6 +82,18 @@ sg_status sg_source_add_key(sg_source *s, sg_source_key k, sg_error *e)
                                                                                          : sg_error_memory(e, s->path);
 }
 
+static int by_data(const void *a, const void *b)
+{
+    const sg_source_tensor *const x = a, *const y = b;
+    if (x->data != y->data) return x->data < y->data ? -1 : 1;
+    return x->bytes != y->bytes ? x->bytes < y->bytes ? -1 : 1 : strcmp(x->name, y->name);
+}
+
+void sg_source_order(sg_source *s, size_t first)
+{
+    if (first < s->count) qsort(s->tensor + first, s->count - first, sizeof *s->tensor, by_data);
+}
+
 static int by_key(const void *a, const void *b)
 {
     return strcmp(((const sg_source_key *)a)->name, ((const sg_source_key *)b)->name);

@@ -202,11 +202,11 @@ static sg_status take_shape(header *h, sg_source_tensor *t, uint64_t *elements)
 }
 
 /* From the type on. t->data stays an offset until all headers are read. */
-static sg_status take_place(header *h, sg_source_tensor *t, uint64_t elements, uint64_t *offset)
+static sg_status take_place(header *h, sg_source_tensor *t, uint64_t elements, uint64_t alignment)
 {
-    uint64_t type = 0;
+    uint64_t type = 0, offset = 0;
     SG_TRY(take(h, "type", 4, &type));
-    SG_TRY(take(h, "offset", 8, offset));
+    SG_TRY(take(h, "offset", 8, &offset));
     t->type = type < TYPES && types[type] ? sg_source_type_of(types[type], INT_MAX) : &unknown;
     const uint64_t block = (uint64_t)t->type->block, row = t->rank ? (uint64_t)t->dim[t->rank - 1] : 1;
     if (row % block)
@@ -214,10 +214,14 @@ static sg_status take_place(header *h, sg_source_tensor *t, uint64_t elements, u
                    (unsigned long long)block);
     if (__builtin_mul_overflow(elements / block, (uint64_t)t->type->bytes, &t->bytes))
         return bad(h, "its shape is too large for any memory");
+    if (offset % alignment)
+        return bad(h, "offset %llu is no multiple of the alignment, %llu", (unsigned long long)offset,
+                   (unsigned long long)alignment);
+    t->data = (const uint8_t *)(uintptr_t)offset;
     return SG_OK;
 }
 
-static sg_status take_tensor(header *h, sg_source *s, uint64_t alignment, uint64_t *offset)
+static sg_status take_tensor(header *h, sg_source *s, uint64_t alignment)
 {
     const char      *name;
     size_t           len;
@@ -228,24 +232,14 @@ static sg_status take_tensor(header *h, sg_source *s, uint64_t alignment, uint64
     sg_source_tensor *const to = &s->tensor[s->count - 1];
     h->name = to->name;
     SG_TRY(take_shape(h, to, &elements));
-    SG_TRY(take_place(h, to, elements, offset));
-    if (*offset % alignment)
-        return bad(h, "offset %llu is no multiple of the alignment, %llu", (unsigned long long)*offset,
-                   (unsigned long long)alignment);
+    SG_TRY(take_place(h, to, elements, alignment));
     SG_TRY(original_shape(h, s, to, elements));
     h->name = NULL;
     return SG_OK;
 }
 
-static int by_data(const void *a, const void *b)
-{
-    const sg_source_tensor *const x = a, *const y = b;
-    if (x->data != y->data) return x->data < y->data ? -1 : 1;
-    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
-}
-
 /* Every tensor within the data, none over another; from here on they are in the order of their data. */
-static sg_status place_all(header *h, sg_source *s, const uint64_t *offset, uint64_t alignment)
+static sg_status place_all(header *h, sg_source *s, uint64_t alignment)
 {
     const sg_map *const map = h->map;
     const uint64_t      used = (uint64_t)(h->at - map->data), pad = (alignment - used % alignment) % alignment;
@@ -253,14 +247,15 @@ static sg_status place_all(header *h, sg_source *s, const uint64_t *offset, uint
     h->what = "tensor";
     for (size_t i = 0; i < s->count; i++) {
         sg_source_tensor *const t = &s->tensor[i];
+        const uint64_t          offset = (uint64_t)(uintptr_t)t->data;
         h->name = t->name;
-        if (offset[i] > room || t->bytes > room - offset[i])
+        if (offset > room || t->bytes > room - offset)
             return bad(h,
                        "%llu bytes at offset %llu go beyond the %llu bytes of data: the file may have been cut short",
-                       (unsigned long long)t->bytes, (unsigned long long)offset[i], (unsigned long long)room);
-        t->data = map->data + (map->size - room) + offset[i];
+                       (unsigned long long)t->bytes, (unsigned long long)offset, (unsigned long long)room);
+        t->data = map->data + (map->size - room) + offset;
     }
-    if (s->count) qsort(s->tensor, s->count, sizeof *s->tensor, by_data);
+    sg_source_order(s, 0);
     for (size_t i = 1; i < s->count; i++) {
         const sg_source_tensor *const a = &s->tensor[i - 1], *const b = a + 1;
         h->name = b->name;
@@ -280,23 +275,15 @@ static sg_status take_tensors(header *h, sg_source *s, uint64_t count)
     if (parts > 1)
         return bad(h, "is one part of %llu: llama.cpp's gguf-split --merge makes one file of them",
                    (unsigned long long)parts);
-    uint64_t *const offset = calloc(count ? (size_t)count : 1, sizeof *offset);
-    if (!offset) return sg_error_memory(h->e, h->path);
-    sg_status status = SG_OK;
     h->what = "tensor";
-    for (h->number = 0; status == SG_OK && h->number < count; h->number++)
-        status = take_tensor(h, s, alignment, &offset[h->number]);
-    if (status == SG_OK) status = place_all(h, s, offset, alignment);
-    free(offset);
-    return status;
+    for (h->number = 0; h->number < count; h->number++) SG_TRY(take_tensor(h, s, alignment));
+    return place_all(h, s, alignment);
 }
 
 sg_status sg_gguf_read(sg_source *s, const sg_map *map, sg_error *e)
 {
-    header   h = {.map = map, .at = map->data, .end = map->data + map->size, .path = s->path, .e = e};
-    uint64_t magic = 0, version = 0, tensors = 0, keys = 0;
-    SG_TRY(take(&h, "magic", 4, &magic));
-    if (memcmp(map->data, "GGUF", 4) != 0) return bad(&h, "not a GGUF file");
+    header   h = {.map = map, .at = map->data + 4, .end = map->data + map->size, .path = s->path, .e = e};
+    uint64_t version = 0, tensors = 0, keys = 0;
     SG_TRY(take(&h, "version", 4, &version));
     if ((version & 0xffff) == 0) return bad(&h, "is big-endian: only little-endian GGUF is read");
     if (version != 2 && version != 3)

@@ -103,8 +103,6 @@ static sg_status push(machine *m, value v)
     return sg_array_push(m->stack, m->depth, m->stack_room, v) ? SG_OK : no_memory(m);
 }
 
-static sg_status push_int(machine *m, int64_t n) { return push(m, (value){.kind = INT, .number = n}); }
-
 static sg_status pop(machine *m, value *v)
 {
     if (m->depth == 0 || m->stack[m->depth - 1].kind == MARK) return bad(m, "the stack is empty");
@@ -162,7 +160,7 @@ static sg_status push_number(machine *m, int bytes, bool sign)
     uint64_t n = 0;
     SG_TRY(take_number(m, bytes, &n));
     const int unused = 64 - 8 * bytes;
-    return push_int(m, !sign ? (int64_t)n : bytes ? (int64_t)(n << unused) >> unused : 0);
+    return push(m, (value){.kind = INT, .number = !sign ? (int64_t)n : bytes ? (int64_t)(n << unused) >> unused : 0});
 }
 
 static sg_status push_long(machine *m)
@@ -233,9 +231,8 @@ static sg_status push_tuple(machine *m, size_t first, size_t count)
 
 static sg_status push_last(machine *m, size_t count)
 {
-    for (size_t i = 1; i <= count; i++)
-        if (m->depth < i || m->stack[m->depth - i].kind == MARK) return bad(m, "the stack is empty");
-    m->depth -= count;
+    value ignored = {0};
+    for (size_t i = 0; i < count; i++) SG_TRY(pop(m, &ignored)); /* which leaves memory as it is */
     return push_tuple(m, m->depth, count);
 }
 
@@ -250,30 +247,6 @@ static sg_status set_items(machine *m, size_t first, size_t count)
         if (!sg_array_push(m->entry, m->entries, m->entry_room, (entry){m->stack[i], m->stack[i + 1], dict.at}))
             return no_memory(m);
     return SG_OK;
-}
-
-static sg_status set_marked_items(machine *m)
-{
-    size_t first = 0, count = 0;
-    SG_TRY(pop_mark(m, &first, &count));
-    return set_items(m, first, count);
-}
-
-static sg_status set_item(machine *m)
-{
-    value ignored = {0};
-    SG_TRY(pop(m, &ignored));
-    SG_TRY(pop(m, &ignored));
-    return set_items(m, m->depth, 2);
-}
-
-/* No list is looked into. */
-static sg_status append(machine *m, bool marked)
-{
-    value  ignored = {0};
-    size_t first, count;
-    SG_TRY(marked ? pop_mark(m, &first, &count) : pop(m, &ignored));
-    return top(m, LIST, &ignored);
 }
 
 /* ---- storages and tensors ---- */
@@ -365,33 +338,11 @@ static sg_status call(machine *m)
 
 /* ---- the machine ---- */
 
-static sg_status containers(machine *m)
-{
-    size_t first = 0, count = 0;
-    value  state;
-    switch (*m->op) {
-    case '}': return push_dict(m);
-    case ']': return push(m, (value){.kind = LIST});
-    case ')': return push_tuple(m, 0, 0);
-    case '(': return push(m, (value){.kind = MARK});
-    case 't': SG_TRY(pop_mark(m, &first, &count)); return push_tuple(m, first, count);
-    case 0x85: return push_last(m, 1);
-    case 0x86: return push_last(m, 2);
-    case 0x87: return push_last(m, 3);
-    case 's': return set_item(m);
-    case 'u': return set_marked_items(m);
-    case 'a': return append(m, false);
-    case 'e': return append(m, true);
-    case 'Q': return push_storage(m);
-    case 'R': return call(m);
-    case 'b': return pop(m, &state); /* of an OrderedDict: nobody needs it */
-    default: return bad(m, "opcode 0x%02x is not one that torch writes: convert to safetensors", *m->op);
-    }
-}
-
 static sg_status step(machine *m)
 {
     const uint8_t *p = NULL;
+    size_t         first = 0, count = 0;
+    value          state;
     switch (*m->op) {
     case 0x80:
         SG_TRY(take(m, 1, &p));
@@ -406,11 +357,29 @@ static sg_status step(machine *m)
     case 0x8a: return push_long(m);
     case 'G': SG_TRY(take(m, 8, &p)); return push(m, (value){.kind = REAL});
     case 'X': return push_text(m);
-    case 0x88: return push_int(m, 1);
-    case 0x89: return push_int(m, 0);
+    case 0x88: return push(m, (value){.kind = INT, .number = 1});
+    case 0x89: return push(m, (value){.kind = INT, .number = 0});
     case 'N': return push(m, (value){.kind = NOTHING});
     case 'c': return push_global(m);
-    default: return containers(m);
+    case '}': return push_dict(m);
+    case ']': return push(m, (value){.kind = LIST});
+    case ')': return push_tuple(m, 0, 0);
+    case '(': return push(m, (value){.kind = MARK});
+    case 't': SG_TRY(pop_mark(m, &first, &count)); return push_tuple(m, first, count);
+    case 0x85: return push_last(m, 1);
+    case 0x86: return push_last(m, 2);
+    case 0x87: return push_last(m, 3);
+    case 's':
+        SG_TRY(pop(m, &state));
+        SG_TRY(pop(m, &state));
+        return set_items(m, m->depth, 2);
+    case 'u': SG_TRY(pop_mark(m, &first, &count)); return set_items(m, first, count);
+    case 'a': SG_TRY(pop(m, &state)); return top(m, LIST, &state); /* no list is looked into */
+    case 'e': SG_TRY(pop_mark(m, &first, &count)); return top(m, LIST, &state);
+    case 'Q': return push_storage(m);
+    case 'R': return call(m);
+    case 'b': return pop(m, &state); /* of an OrderedDict: nobody needs it */
+    default: return bad(m, "opcode 0x%02x is not one that torch writes: convert to safetensors", *m->op);
     }
 }
 

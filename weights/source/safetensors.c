@@ -150,14 +150,6 @@ static sg_status read_metadata(sg_source *s, const sg_member *m, const char *pat
     return status;
 }
 
-static int by_offset(const void *a, const void *b)
-{
-    const sg_source_tensor *const x = a, *const y = b;
-    if (x->data != y->data) return x->data < y->data ? -1 : 1;
-    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
-    return strcmp(x->name, y->name);
-}
-
 /* The tensors must cover the data from end to end: no byte twice, none unused. */
 static sg_status check_cover(const sg_source_tensor *t, size_t count, const sg_map *data, const char *path, sg_error *e)
 {
@@ -193,7 +185,7 @@ static sg_status read_tensors(sg_source *s, const sg_members *m, const sg_map *d
         SG_TRY(sg_source_add(s, t, item->name, strlen(item->name), e));
     }
     if (s->count == first) return check_cover(NULL, 0, data, path, e);
-    qsort(s->tensor + first, s->count - first, sizeof *s->tensor, by_offset);
+    sg_source_order(s, first);
     return check_cover(s->tensor + first, s->count - first, data, path, e);
 }
 

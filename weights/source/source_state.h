@@ -44,6 +44,9 @@ sg_status sg_source_add(sg_source *s, sg_source_tensor t, const char *name, size
 sg_status sg_source_add_fit(sg_source *s, sg_source_tensor t, const char *name, size_t len, sg_error *e) SG_MUST_USE;
 sg_status sg_source_add_key(sg_source *s, sg_source_key k, sg_error *e) SG_MUST_USE;
 
+/* Puts the tensors from `first` on into the order of their data. */
+void sg_source_order(sg_source *s, size_t first);
+
 /* Makes keys findable, once all are there; then tensors, which is SG_E_FORMAT if two have one name. */
 void                 sg_source_sort_keys(sg_source *s);
 const sg_source_key *sg_source_key_of(const sg_source *s, const char *name); /* NULL: there is none */
