@@ -64,8 +64,6 @@ static sg_status open_config(const char *folder, const char *name, sg_config **o
 
 /* ---- CLIPModel: one folder, one config.json, one set of weights ---- */
 
-#define CLIP_OWN "sparge-gen"
-
 static void put_in_folder(sg_checkpoint *c, const char *component, const char *member)
 {
     sg_place *const p = &c->place[c->places++];
@@ -73,25 +71,38 @@ static void put_in_folder(sg_checkpoint *c, const char *component, const char *m
     memcpy(p->path, c->path, sizeof p->path);
 }
 
-/* The model's own projection_dim counts, not that of an encoder: it becomes an object to be read over the encoder's. */
-static sg_status read_clip_config(sg_config *c)
+/* As transformers reads it: in old files there is a text_config_dict, too, whose fields count before those of text_config;
+ * the model's own projection_dim counts, not that of an encoder. */
+static sg_status make_clip_configs(sg_checkpoint *c, sg_config *all, sg_error *e)
 {
-    sg_config_only(c, "model_type", "clip", NULL);
-    const int64_t dim = sg_config_int(c, "projection_dim", 1, 1 << 16, &(int64_t){512});
-    sg_config_set(c, CLIP_OWN, SG_NUMBER("projection_dim", dim));
-    return sg_config_status(c);
+    char dict[64];
+    sg_config_only(all, "model_type", "clip", NULL);
+    const int64_t dim = sg_config_int(all, "projection_dim", 1, 1 << 16, &(int64_t){512});
+    SG_TRY(sg_config_status(all));
+    SG_TRY(sg_config_parse(&c->made, c->path, "{}", e));
+    for (int i = 0; i < c->places; i++) {
+        const sg_place *const p = &c->place[i];
+        if (!p->member) continue;
+        snprintf(dict, sizeof dict, "%s_dict", p->member);
+        SG_TRY(sg_config_update(c->made, p->component, all, p->member, e));
+        SG_TRY(sg_config_update(c->made, p->component, all, dict, e));
+        sg_config_set(c->made, p->component, SG_NUMBER("projection_dim", dim));
+    }
+    return sg_config_status(c->made);
 }
 
 static sg_status open_clip(sg_checkpoint *c, sg_error *e)
 {
-    SG_TRY(open_config(c->path, "config.json", &c->made, e));
-    SG_TRY(read_clip_config(c->made));
+    sg_config *all = NULL;
     put_in_folder(c, "text_encoder", "text_config");
     put_in_folder(c, "image_encoder", "vision_config");
     put_in_folder(c, "tokenizer", NULL);
     if (is_in(c->path, "preprocessor_config.json") || is_in(c->path, "processor_config.json"))
         put_in_folder(c, "image_processor", NULL);
-    return SG_OK;
+    SG_TRY(open_config(c->path, "config.json", &all, e));
+    const sg_status status = make_clip_configs(c, all, e);
+    sg_config_close(&all);
+    return status;
 }
 
 sg_status sg_checkpoint_open_clip(sg_checkpoint **out, const char *folder, sg_error *e)
@@ -99,21 +110,6 @@ sg_status sg_checkpoint_open_clip(sg_checkpoint **out, const char *folder, sg_er
     SG_TRY(sg_checkpoint_open(out, folder, e));
     const sg_status status = open_clip(*out, e);
     if (status != SG_OK) sg_checkpoint_close(out);
-    return status;
-}
-
-/* As transformers reads it: in old files there is a text_config_dict, too, whose fields count before those of text_config. */
-static sg_status clip_config(const sg_checkpoint *c, const sg_place *p, sg_config **out, sg_error *e)
-{
-    char              where[SG_PATH_BYTES + 64], dict[64];
-    const char *const part[] = {p->member, dict, CLIP_OWN};
-    snprintf(where, sizeof where, "%s/config.json: %s", p->path, p->member);
-    snprintf(dict, sizeof dict, "%s_dict", p->member);
-    SG_TRY(sg_config_parse(out, where, "{}", e));
-    sg_status status = SG_OK;
-    for (int i = 0; status == SG_OK && i < 3; i++)
-        if (sg_config_has(c->made, part[i])) status = sg_config_update(*out, NULL, c->made, part[i], e);
-    if (status != SG_OK) sg_config_close(out);
     return status;
 }
 
@@ -186,7 +182,10 @@ sg_status sg_checkpoint_config(const sg_checkpoint *c, const char *component, sg
     const char *const     file = layout[layout_of(component)].config;
     char                  folder[SG_PATH_BYTES + 64];
     *out = NULL;
-    if (p && p->member) return clip_config(c, p, out, e);
+    if (p && p->member) {
+        snprintf(folder, sizeof folder, "%s/config.json: %s", p->path, p->member);
+        return sg_config_member(out, c->made, component, folder, e);
+    }
     if (p ? p->part != NULL : !c->diffusers) return sg_config_member(out, c->made, component, p ? p->path : c->path, e);
     SG_TRY(sg_checkpoint_place(c, component, folder, sizeof folder, e));
     return open_config(folder, file, out, e);

@@ -91,11 +91,10 @@ static sg_status misshapen(const sg_patch *p, const sg_bind_want *w, shape d, sg
     memcpy(dim, w->dim, sizeof dim);
     dim[0] = d.rows;
     sg_shape_text(should, sizeof should, w->rank, dim);
-    if (!p->factor[1].up)
-        return sg_error_set(e, SG_E_FORMAT, "%s: the patch of tensor \"%s\" is %s, which does not fit %s", p->path,
-                            sg_show(w->name), factor_text(is, &p->factor[0]), should);
-    return sg_error_set(e, SG_E_FORMAT, "%s: the patch of tensor \"%s\" is %s and %s, which do not fit %s", p->path,
-                        sg_show(w->name), factor_text(is, &p->factor[0]), factor_text(times, &p->factor[1]), should);
+    const bool two = p->factor[1].up != NULL;
+    return sg_error_set(e, SG_E_FORMAT, "%s: the patch of tensor \"%s\" is %s%s%s, which do%s not fit %s", p->path,
+                        sg_show(w->name), factor_text(is, &p->factor[0]), two ? " and " : "",
+                        two ? factor_text(times, &p->factor[1]) : "", two ? "" : "es", should);
 }
 
 sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e)

@@ -7,9 +7,9 @@
 
 /* What the file has for a module: a key of each kind. */
 typedef struct group {
-    const sg_source_tensor *of[SG_LORA_KINDS];
-    size_t                  key[SG_LORA_KINDS]; /* its number in the file */
-    const sg_lora_name     *target;             /* the tensors that are meant */
+    const sg_source_tensor *of[SG_LORA_KINDS + 1]; /* the last is NULL: of no kind */
+    size_t                  key[SG_LORA_KINDS];    /* its number in the file */
+    const sg_lora_name     *target;                /* the tensors that are meant */
     size_t                  targets;
 } group;
 
@@ -112,73 +112,41 @@ static sg_status scale_of(adding *a, const group *g, const sg_source_tensor *dow
     return SG_OK;
 }
 
-/* The first of these kinds that the group has; *whole: it has all of them. */
-static const sg_source_tensor *any_of(const group *g, sg_lora_kind from, sg_lora_kind to, bool *whole)
-{
-    const sg_source_tensor *any = NULL;
-    *whole = true;
-    for (int i = (int)from; i <= (int)to; i++) {
-        if (!any) any = g->of[i];
-        *whole = *whole && g->of[i];
-    }
-    return any;
-}
-
 static sg_status incomplete(const adding *a, const sg_source_tensor *t, sg_error *e)
 {
     return sg_error_set(e, SG_E_FORMAT, "%s: \"%s\" is there, but not what it is to be multiplied with",
                         sg_source_path(a->lora->source), sg_show(t->name));
 }
 
-static int64_t rows_of(const sg_source_tensor *t) { return t->rank ? t->dim[0] : 0; }
+/* The two factors of a patch, of which a form may have one: each is whole, or the product of up and down. */
+enum { WHOLE, UP, DOWN, WAYS };
+#define NONE SG_LORA_KINDS
+typedef sg_lora_kind form[2][WAYS];
 
-static sg_status put_lora(adding *a, const group *g, sg_error *e)
-{
-    bool                          whole;
-    double                        scale;
-    const sg_source_tensor *const any = any_of(g, SG_LORA_DOWN, SG_LORA_UP, &whole), *const down = g->of[SG_LORA_DOWN];
-    const sg_factor factor[2] = {{g->of[SG_LORA_UP], down}};
-    if (!any) return g->of[SG_LORA_UP_BIAS] ? incomplete(a, g->of[SG_LORA_UP_BIAS], e) : SG_OK;
-    if (!whole) return incomplete(a, any, e);
-    SG_TRY(scale_of(a, g, down, rows_of(down), &scale, e));
-    SG_TRY(put_all(a, g, scale, factor, e));
-    return put_bias(a, g, SG_LORA_UP_BIAS, scale, e);
-}
+static const form lora = {{NONE, SG_LORA_UP, SG_LORA_DOWN}, {NONE, NONE, NONE}},
+                  loha = {{NONE, SG_LORA_HADA_1A, SG_LORA_HADA_1B}, {NONE, SG_LORA_HADA_2A, SG_LORA_HADA_2B}},
+                  lokr = {{SG_LORA_LOKR_1, SG_LORA_LOKR_1A, SG_LORA_LOKR_1B},
+                          {SG_LORA_LOKR_2, SG_LORA_LOKR_2A, SG_LORA_LOKR_2B}},
+                  diff = {{SG_LORA_DIFF, NONE, NONE}, {NONE, NONE, NONE}};
 
-static sg_status put_loha(adding *a, const group *g, sg_error *e)
+/* Alpha / r is that of the second factor, else of the first; without a low-rank one it is 1, whatever alpha is. */
+static sg_status put_form(adding *a, const group *g, const form f, double *scale, sg_error *e)
 {
-    bool                          whole;
-    double                        scale;
-    const sg_source_tensor *const any = any_of(g, SG_LORA_HADA_1A, SG_LORA_HADA_2B, &whole);
-    const sg_source_tensor *const down = g->of[SG_LORA_HADA_1B];
-    const sg_factor factor[2] = {{g->of[SG_LORA_HADA_1A], down}, {g->of[SG_LORA_HADA_2A], g->of[SG_LORA_HADA_2B]}};
-    if (!any) return SG_OK;
-    if (!whole) return incomplete(a, any, e);
-    SG_TRY(scale_of(a, g, down, rows_of(down), &scale, e));
-    return put_all(a, g, scale, factor, e);
-}
-
-/* alpha / r is that of the second factor, else of the first; without a low-rank one it is 1, whatever alpha is. */
-static sg_status put_lokr(adding *a, const group *g, sg_error *e)
-{
-    static const sg_lora_kind     kind[2][3] = {{SG_LORA_LOKR_1, SG_LORA_LOKR_1A, SG_LORA_LOKR_1B},
-                                                {SG_LORA_LOKR_2, SG_LORA_LOKR_2A, SG_LORA_LOKR_2B}};
-    bool                          whole;
-    double                        scale = 1;
-    sg_factor                     factor[2] = {{0}};
-    const sg_source_tensor       *down = NULL;
-    const sg_source_tensor *const any = any_of(g, SG_LORA_LOKR_1, SG_LORA_LOKR_2B, &whole);
-    if (!any) return SG_OK;
-    for (int i = 0; i < 2; i++) {
-        const sg_source_tensor *const full = g->of[kind[i][0]], *const up = g->of[kind[i][1]],
-                                      *const low = g->of[kind[i][2]];
-        if (!full && !(up && low)) return incomplete(a, any, e);
-        if (full && (up || low)) return incomplete(a, up ? up : low, e);
-        factor[i] = full ? (sg_factor){full, NULL} : (sg_factor){up, low};
-        if (!full) down = low;
+    sg_factor               factor[2] = {{0}};
+    const sg_source_tensor *any = NULL, *down = NULL;
+    *scale = 1;
+    for (int i = 0; !any && i < 2 * WAYS; i++) any = g->of[f[i / WAYS][i % WAYS]];
+    for (int i = 0; any && i < 2; i++) {
+        const sg_source_tensor *const whole = g->of[f[i][WHOLE]], *const up = g->of[f[i][UP]],
+                                      *const low = g->of[f[i][DOWN]];
+        if (f[i][WHOLE] == NONE && f[i][UP] == NONE) break;
+        if (!whole && !(up && low)) return incomplete(a, any, e);
+        if (whole && (up || low)) return incomplete(a, up ? up : low, e);
+        factor[i] = whole ? (sg_factor){whole, NULL} : (sg_factor){up, low};
+        if (low) down = low;
     }
-    if (down) SG_TRY(scale_of(a, g, down, rows_of(down), &scale, e));
-    return put_all(a, g, scale, factor, e);
+    if (down) SG_TRY(scale_of(a, g, down, down->rank ? down->dim[0] : 0, scale, e));
+    return any ? put_all(a, g, *scale, factor, e) : SG_OK;
 }
 
 static bool is_alone(const group *g, sg_lora_kind kind)
@@ -191,11 +159,14 @@ static bool is_alone(const group *g, sg_lora_kind kind)
 /* An alpha alone changes nothing: it stays unused. */
 static sg_status put_group(adding *a, const group *g, sg_error *e)
 {
-    const sg_factor diff[2] = {{g->of[SG_LORA_DIFF], NULL}};
-    SG_TRY(put_lora(a, g, e));
-    SG_TRY(put_loha(a, g, e));
-    SG_TRY(put_lokr(a, g, e));
-    if (diff[0].up) SG_TRY(put_all(a, g, 1, diff, e));
+    double scale, other;
+    if (g->of[SG_LORA_UP_BIAS] && !g->of[SG_LORA_UP] && !g->of[SG_LORA_DOWN])
+        return incomplete(a, g->of[SG_LORA_UP_BIAS], e);
+    SG_TRY(put_form(a, g, lora, &scale, e));
+    SG_TRY(put_bias(a, g, SG_LORA_UP_BIAS, scale, e));
+    SG_TRY(put_form(a, g, loha, &other, e));
+    SG_TRY(put_form(a, g, lokr, &other, e));
+    SG_TRY(put_form(a, g, diff, &other, e));
     if (g->of[SG_LORA_ALPHA] && is_alone(g, SG_LORA_ALPHA)) a->lora->used[g->key[SG_LORA_ALPHA]] = false;
     return put_bias(a, g, SG_LORA_DIFF_BIAS, 1, e);
 }
