@@ -1,4 +1,4 @@
-/* safetensors.c - one safetensors file, or many by an index, as source_state.h has them; and which of a folder's. */
+/* safetensors.c - one safetensors file, or many by an index, as source_state.h has them. */
 #include "base/array.h"
 #include "base/bytes.h"
 #include "base/path.h"
@@ -6,7 +6,6 @@
 #include "json_input.h"
 #include "source_state.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
@@ -344,40 +343,4 @@ sg_status sg_safetensors_read_index(sg_source *s, sg_error *e)
     const sg_status status = read_index(s, &x, e);
     index_close(&x);
     return status;
-}
-
-/* ---- which files ---- */
-
-/* What else in the folder the user may have meant. */
-static void hint(char *out, size_t size, const char *dir)
-{
-    static const char *const pickles[] = {".bin", ".pt", ".pth", ".ckpt"};
-    DIR *const               d = opendir(dir);
-    bool                     found = false;
-    out[0] = '\0';
-    for (const struct dirent *f; d && !found && (f = readdir(d));) {
-        if ((found = sg_text_ends(f->d_name, ".safetensors"))) snprintf(out, size, "; %s is there", sg_show(f->d_name));
-        for (size_t i = 0; !out[0] && i < sizeof pickles / sizeof *pickles; i++)
-            if (sg_text_ends(f->d_name, pickles[i]))
-                snprintf(out, size, "; %s is there: a folder's weights should be safetensors", sg_show(f->d_name));
-    }
-    if (d) closedir(d);
-}
-
-sg_status sg_source_open_stem(sg_source **out, const char *dir, const char *stem, sg_error *e)
-{
-    static const char *const ends_in[] = {".safetensors", ".safetensors.index.json"};
-    const bool               index_first = strncmp(stem, "diffusion_", 10) == 0;
-    struct stat              st;
-    char                     path[PATH_MAX], name[256], text[256];
-    *out = NULL;
-    for (int i = 0; i < 2; i++) {
-        snprintf(name, sizeof name, "%s%s", stem, ends_in[(i == 0) == index_first]);
-        SG_TRY(sg_path_join(path, sizeof path, dir, name, e));
-        if (lstat(path, &st) == 0) return sg_source_open(out, path, e);
-    }
-    if (stat(dir, &st) != 0) return sg_error_set(e, SG_E_FILE, "%s: %s", dir, strerror(errno));
-    if (!S_ISDIR(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: is not a folder", dir);
-    hint(text, sizeof text, dir);
-    return sg_error_set(e, SG_E_FILE, "%s: has neither %s%s nor %s%s%s", dir, stem, ends_in[0], stem, ends_in[1], text);
 }
