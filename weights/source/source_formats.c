@@ -21,23 +21,24 @@ static const struct {
                {"\x80\x02\x8a\x0a", 4, sg_old_pth_read},
                {"", 0, sg_safetensors_read}};
 
-static sg_status read_all(sg_source *s, const char *path, sg_error *e)
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+/* By the formats from number i on. */
+static sg_status open_as(sg_source **out, const char *path, size_t i, sg_error *e)
 {
     sg_map map;
-    size_t i = 0;
-    if (sg_text_ends(path, ".index.json")) return sg_safetensors_read_index(s, e);
-    SG_TRY(sg_source_map(s, &map, path, e));
-    while (map.size < formats[i].bytes || memcmp(map.data, formats[i].magic, formats[i].bytes) != 0) i++;
-    return formats[i].read(s, &map, e);
-}
-
-sg_status sg_source_open(sg_source **out, const char *path, sg_error *e)
-{
     SG_TRY(sg_source_new(out, path, e));
-    const sg_status status = read_all(*out, path, e);
+    const bool index = sg_text_ends(path, ".index.json");
+    sg_status  status = index ? sg_safetensors_read_index(*out, e) : sg_source_map(*out, &map, path, e);
+    if (!index && status == SG_OK) {
+        while (map.size < formats[i].bytes || memcmp(map.data, formats[i].magic, formats[i].bytes) != 0) i++;
+        status = formats[i].read(*out, &map, e);
+    }
     if (status != SG_OK) sg_source_close(out);
     return status;
 }
+
+sg_status sg_source_open(sg_source **out, const char *path, sg_error *e) { return open_as(out, path, 0, e); }
 
 /* ---- a folder ---- */
 
@@ -67,7 +68,7 @@ sg_status sg_source_open_stem(sg_source **out, const char *dir, const char *stem
     for (int i = 0; i < 2; i++) {
         snprintf(name, sizeof name, "%s%s", stem, ends_in[(i == 0) == index_first]);
         SG_TRY(sg_path_join(path, sizeof path, dir, name, e));
-        if (lstat(path, &st) == 0) return sg_source_open(out, path, e);
+        if (lstat(path, &st) == 0) return open_as(out, path, FORMATS - 1, e);
     }
     if (stat(dir, &st) != 0) return sg_error_set(e, SG_E_FILE, "%s: %s", dir, strerror(errno));
     if (!S_ISDIR(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: is not a folder", dir);
