@@ -224,12 +224,49 @@ static void broken_files_are_refused(void **state)
     assert_int_equal(sg_config_open(&c, "/nonexistent", NULL), SG_E_FILE);
 }
 
+/* Numbers do not become text on their way, so that no locale and no number of digits matters. */
+static void fields_are_put_as_they_are(void **state)
+{
+    const int64_t whole[] = {1, INT64_MAX, -3};
+    const double  ratio[] = {22 / 7.0, 1e-5};
+    sg_config    *c = config("{\"other\": {\"kept\": 1, \"replaced\": \"x\"}}"), *made = NULL;
+    int64_t       number[3];
+    double        real[2];
+    const char   *text[2];
+    bool          yes[1];
+    sg_config_set(c, "made", SG_NUMBERS("numbers", whole, 3), SG_REALS("reals", ratio, 2), SG_REAL("ratio", 22 / 7.0),
+                  SG_TEXTS("texts", ((const char *const[]){"", "\"quoted\""}), 2), SG_BOOL("yes", true),
+                  SG_BOOLS("flags", ((const bool[]){true}), 1), SG_NUMBERS("none", whole, 0), SG_NUMBER(NULL, 5));
+    sg_config_set(c, "other", SG_NUMBER("replaced", 2));
+    assert_int_equal(sg_config_status(c), SG_OK);
+    assert_int_equal(sg_config_member(&made, c, "made", path, &e), SG_OK);
+    assert_int_equal(sg_config_ints(made, "numbers", INT64_MIN, INT64_MAX, number, 3, 3), 3);
+    assert_memory_equal(number, whole, sizeof whole);
+    assert_int_equal(sg_config_reals(made, "reals", 0, 4, real, 2, 2), 2);
+    assert_memory_equal(real, ratio, sizeof ratio);
+    assert_true(sg_config_real(made, "ratio", 0, 4, NULL) == 22 / 7.0);
+    assert_int_equal(sg_config_strings(made, "texts", text, 2, 2), 2);
+    assert_string_equal(text[1], "\"quoted\"");
+    assert_true(sg_config_bool(made, "yes", NULL));
+    assert_int_equal(sg_config_bools(made, "flags", yes, 1, 1), 1);
+    assert_int_equal(sg_config_ints(made, "none", 0, 1, number, 0, 3), 0);
+    assert_true(sg_config_has(made, "none"));
+    assert_int_equal(sg_config_status(made), SG_OK);
+    sg_config_close(&made);
+    assert_int_equal(sg_config_member(&made, c, "other", path, &e), SG_OK);
+    assert_int_equal(sg_config_int(made, "kept", 0, 9, NULL), 1);
+    assert_int_equal(sg_config_int(made, "replaced", 0, 9, NULL), 2);
+    sg_config_close(&made);
+    sg_config_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sound_config_is_read),         cmocka_unit_test(defaults_stand_in),
         cmocka_unit_test(wrong_values_are_named),       cmocka_unit_test(first_failure_latches),
         cmocka_unit_test(ranges_without_end_read_well), cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(fields_are_put_as_they_are),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
