@@ -23,7 +23,7 @@ enum {
 };
 
 typedef struct zip_entry {
-    const char    *name; /* NUL-terminated, malloc'd */
+    const char    *name; /* NUL-terminated; the source owns it */
     const uint8_t *data; /* in the map */
     uint64_t       size;
     const uint8_t *local; /* where its local header begins */
@@ -35,8 +35,9 @@ typedef struct zip {
 } zip;
 
 typedef struct place {
+    sg_source    *s;
     const sg_map *map;
-    const char   *path, *name; /* name NULL: the file as a whole */
+    const char   *name; /* NULL: the file as a whole */
     sg_error     *e;
 } place;
 
@@ -45,7 +46,7 @@ typedef struct directory {
     uint64_t at, size, entries;
 } directory;
 
-#define bad(p, ...) sg_error_at((p)->e, SG_E_FORMAT, (p)->path, "entry", (p)->name, __VA_ARGS__)
+#define bad(p, ...) sg_error_at((p)->e, SG_E_FORMAT, (p)->s->path, "entry", (p)->name, __VA_ARGS__)
 
 static bool is(const uint8_t *p, const char *signature) { return memcmp(p, signature, 4) == 0; }
 
@@ -145,11 +146,8 @@ static sg_status read_entry(zip *z, const uint8_t *c, uint64_t left, uint64_t mo
     *used = CENTRAL + name + extra + comment;
     if (*used > left || !sg_source_fits_name((const char *)c + CENTRAL, (size_t)name, NAME_MAX_BYTES))
         return bad(p, "the name of entry %zu should be 1 to %d bytes of UTF-8", z->count, NAME_MAX_BYTES);
-    zip_entry x = {.name = strndup((const char *)c + CENTRAL, (size_t)name)};
-    if (!x.name || !sg_array_push(z->entry, z->count, z->room, x)) {
-        free((char *)(uintptr_t)x.name);
-        return sg_error_memory(p->e, p->path);
-    }
+    const zip_entry x = {.name = sg_source_keep(p->s, c + CENTRAL, (size_t)name)};
+    if (!x.name || !sg_array_push(z->entry, z->count, z->room, x)) return sg_error_memory(p->e, p->s->path);
     zip_entry *const entry = &z->entry[z->count - 1];
     p->name = entry->name;
     if (climbs(entry->name)) return bad(p, "leads out of its folder");
@@ -191,23 +189,16 @@ static sg_status check_entries(zip *z, const place *p)
 }
 
 /* Reads the central directory. No entry is compressed or encrypted, stands twice, lies outside the file or over
- * another, or has another name in front of its data. The caller frees, after a failure too. */
-static sg_status zip_open(zip *z, const sg_map *map, const char *path, sg_error *e)
+ * another, or has another name in front of its data. The caller frees z->entry, after a failure too. */
+static sg_status zip_open(zip *z, sg_source *s, const sg_map *map, sg_error *e)
 {
-    place     p = {.map = map, .path = path, .e = e};
+    place     p = {.s = s, .map = map, .e = e};
     directory d = {0};
     uint64_t  at = 0, used = 0;
     SG_TRY(read_end(&d, &p));
     for (uint64_t i = 0; i < d.entries; i++, at += used)
         SG_TRY(read_entry(z, map->data + d.at + at, d.size - at, d.at, &p, &used));
     return check_entries(z, &p);
-}
-
-static void zip_close(zip *z)
-{
-    for (size_t i = 0; i < z->count; i++) free((char *)(uintptr_t)z->entry[i].name);
-    free(z->entry);
-    *z = (zip){0};
 }
 
 /* NULL: there is none. */
@@ -338,10 +329,10 @@ sg_status sg_pth_read(sg_source *s, const sg_map *map, sg_error *e)
 {
     zip        z = {0};
     sg_pickled all = {0};
-    sg_status  status = zip_open(&z, map, s->path, e);
+    sg_status  status = zip_open(&z, s, map, e);
     if (status == SG_OK) status = read_tensors(s, &z, &all, e);
     sg_pickle_free(&all);
-    zip_close(&z);
+    free(z.entry);
     return status;
 }
 
