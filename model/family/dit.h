@@ -16,7 +16,7 @@
 /* ---- a model ---- */
 
 /* Opens a model of family f: checks the classes in index by f->classes, calls f->open, gives each component its class for
- * people, and completes the defaults by what all families have alike (sampler, flow_shift, the negative prompt "", one
+ * people, and completes the defaults by what families have in common (sampler, flow_shift, the negative prompt "", one
  * cfg_scale for all experts). Errors: SG_E_FORMAT for another class, and for an encoder whose texts are filled up but whose
  * tokenizer has no pad; SG_E_MEMORY; those of f->open. *model is NULL after a failure, else the caller's to close. */
 sg_status sg_model_open(void **model, const sg_family *f, const sg_checkpoint *c, sg_config *index, sg_dtype act,
