@@ -171,12 +171,23 @@ static __device__ __forceinline__ void put_quad(const sg_view &v, int64_t i, con
 }
 
 struct norm_job : rows_job {
-    sg_view b, scale, shift;
-    sg_act  act;
+    sg_view    b, scale, shift;
+    const int *row; /* of scale and shift; or NULL */
+    sg_act     act;
 
     bool keeps() const { return b.wide && scale.wide && shift.wide && (c <= LONGEST_ACT || act == SG_ACT_NONE); }
+};
 
-    /* n numbers from place i of their row on, whose modulation begins at place `from` of scale and shift. */
+/* Norm as rows_kept and rows_kernel have it. BY_ROW: rows are not modulated by the same numbers. */
+template <bool BY_ROW> struct norm_rows : norm_job {
+    /* Where in scale and shift the numbers begin for the row that element `at` is in. */
+    __device__ __forceinline__ int64_t modulation(int64_t at) const
+    {
+        int64_t rest;
+        return BY_ROW ? row[sg_divide(at, c, &rest)] * c : 0;
+    }
+
+    /* n numbers from place i of their row on. */
     template <bool ACT, int N>
     __device__ __forceinline__ void modulate(int64_t from, int64_t i, int n, float2 stats, float (&v)[N]) const
     {
@@ -190,46 +201,22 @@ struct norm_job : rows_job {
         if (ACT && act != SG_ACT_NONE)
             for (int k = 0; k < N; k++) v[k] = sg_activate(act, v[k]);
     }
-    __device__ __forceinline__ void finish(int64_t, int64_t i, int n, float2 stats, float (&v)[SG_PACK]) const
-    {
-        modulate<true>(0, i, n, stats, v);
-    }
-
-    /* The same in a row that is kept. */
-    struct beside {};
-    __device__ __forceinline__ bool repeats(int) const { return true; }
-    template <bool ACT>
-    __device__ __forceinline__ void finish(beside &, bool, int64_t, int64_t i, float2 stats, float (&v)[QUAD]) const
-    {
-        modulate<ACT>(0, i, QUAD, stats, v);
-    }
-};
-
-/* Norm where each row says which row of scale and shift is its own. Its own type, so that others pay nothing for it. */
-struct norm_by_row : norm_job {
-    const int *row;
-
-    /* Of the row of x that element `at` is in. */
-    __device__ __forceinline__ int64_t modulation(int64_t at) const
-    {
-        int64_t       rest;
-        const int64_t t = sg_divide(at, c, &rest);
-        return row[t] * c;
-    }
     __device__ __forceinline__ void finish(int64_t at, int64_t i, int n, float2 stats, float (&v)[SG_PACK]) const
     {
         modulate<true>(modulation(at), i, n, stats, v);
     }
 
+    /* The same in a row that is kept. */
     struct beside {
         int64_t from;
     };
+    __device__ __forceinline__ bool repeats(int) const { return true; }
     template <bool ACT>
     __device__ __forceinline__ void finish(beside &t, bool other, int64_t at, int64_t i, float2 stats,
                                            float (&v)[QUAD]) const
     {
-        if (other) t.from = modulation(at);
-        modulate<ACT>(t.from, i, QUAD, stats, v);
+        if (BY_ROW && other) t.from = modulation(at);
+        modulate<ACT>(BY_ROW ? t.from : 0, i, QUAD, stats, v);
     }
 };
 
@@ -570,14 +557,10 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
     j.eps = a->eps;
     j.act = a->act;
     j.non_finite = (int *)a->non_finite.data;
-    if (a->row.rank) {
-        norm_by_row by_row = {};
-        (norm_job &)by_row = j;
-        by_row.row = (const int *)a->row.data;
-        if (j.c % SG_PACK) by_row.scale.wide = by_row.shift.wide = false; /* their rows begin anywhere */
-        return rows_run(s, "norm", by_row);
-    }
-    return norm_short(s, j) ? sg_cuda_launched(s, "norm") : rows_run(s, "norm", j);
+    j.row = (const int *)a->row.data;
+    if (j.row && j.c % SG_PACK) j.scale.wide = j.shift.wide = false; /* their rows begin anywhere */
+    if (norm_short(s, j)) return sg_cuda_launched(s, "norm");
+    return j.row ? rows_run(s, "norm", norm_rows<true>{j}) : rows_run(s, "norm", norm_rows<false>{j});
 }
 
 static sg_status rope(sg_stream *s, const sg_rope_args *a)
