@@ -58,10 +58,13 @@ void sg_step_end(sg_stream *s)
     if (e) sg_fail(s, e, "a step failed");
 }
 
+/* The table of the device itself, where a decorator stands before it. */
+static const sg_ops *device_ops(const sg_stream *s) { return s->inner ? s->inner : s->ops; }
+
 void sg_fetch(sg_stream *s, const sg_fetch_args *a)
 {
-    if (s->status || !s->ops->fetch) return;
-    const sg_status e = s->ops->fetch(s, a);
+    if (s->status || !device_ops(s)->fetch) return;
+    const sg_status e = device_ops(s)->fetch(s, a);
     if (e) sg_fail(s, e, "a fetch of %zu bytes failed", a->bytes);
 }
 
@@ -511,7 +514,7 @@ static bool upsamples_first(const sg_stream *s, const char *op, const void *args
 {
     if (strcmp(op, "conv") != 0) return false;
     const sg_conv_args *const a = args;
-    return a->twice && !(s->ops->conv_twice && s->ops->conv_twice(s, a));
+    return a->twice && !(device_ops(s)->conv_twice && device_ops(s)->conv_twice(s, a));
 }
 
 #define X(op)                                                                                                          \

@@ -78,9 +78,7 @@ static inline const float *sg_read_f32(const sg_tensor *t, int64_t at, int64_t n
 /* Does the same for elements that are read and written; sg_write_f32_done stores them. */
 static inline float *sg_update_f32(const sg_tensor *t, int64_t at, int64_t n, float *buffer)
 {
-    if (t->dtype == SG_F32) return (float *)t->data + at;
-    sg_widen(buffer, (const uint16_t *)t->data + at, n);
-    return buffer;
+    return (float *)(uintptr_t)sg_read_f32(t, at, n, buffer);
 }
 
 /* Returns where to write elements of t from `at` on as F32. The call after it stores n of them. */

@@ -87,14 +87,8 @@ static void watch_free(watch *w)
 SG_OPS(X)
 #undef X
 
-/* What the wrapped backend does. */
-static bool check_conv_twice(const sg_stream *s, const sg_conv_args *a)
-{
-    return s->inner->conv_twice && s->inner->conv_twice(s, a);
-}
-
 #define X(op) .op = check_##op,
-static const sg_ops check_ops = {SG_OPS(X).conv_twice = check_conv_twice};
+static const sg_ops check_ops = {SG_OPS(X)};
 #undef X
 
 void sg_check_wrap(sg_stream *s)

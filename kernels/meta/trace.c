@@ -83,20 +83,8 @@ static sg_status trace_step_begin(sg_stream *s, int repeats)
 
 static sg_status trace_step_end(sg_stream *s) { return s->inner->step_end ? s->inner->step_end(s) : SG_OK; }
 
-static sg_status trace_fetch(sg_stream *s, const sg_fetch_args *a)
-{
-    return s->inner->fetch ? s->inner->fetch(s, a) : SG_OK;
-}
-
-/* What the wrapped backend does. */
-static bool trace_conv_twice(const sg_stream *s, const sg_conv_args *a)
-{
-    return s->inner->conv_twice && s->inner->conv_twice(s, a);
-}
-
 #define X(op) .op = trace_##op,
-static const sg_ops trace_ops = {SG_OPS(X).step_begin = trace_step_begin, .step_end = trace_step_end,
-                                 .fetch = trace_fetch, .conv_twice = trace_conv_twice};
+static const sg_ops trace_ops = {SG_OPS(X).step_begin = trace_step_begin, .step_end = trace_step_end};
 #undef X
 
 void sg_trace_wrap(sg_stream *s, sg_trace *t)
