@@ -54,6 +54,26 @@ static __device__ __forceinline__ bool sg_is_visible(const sg_block_rules &r, in
     return !r.causal || j * SG_BLOCK_K < min((i + 1) * SG_BLOCK_Q, r.n);
 }
 
+/* ---- 16 bytes of a row ---- */
+
+template <bool BF16> constexpr int sg_numbers = BF16 ? 8 : 4;
+
+template <bool BF16> static __device__ __forceinline__ float sg_number_of(const uint4 &x, int i)
+{
+    const uint32_t part[4] = {x.x, x.y, x.z, x.w};
+    if (!BF16) return __uint_as_float(part[i]);
+    return i % 2 ? __uint_as_float(part[i / 2] & 0xffff0000u) : sg_bf16_to_float(part[i / 2]);
+}
+
+/* 16 bytes of x from number i on, a multiple of sg_numbers<BF16>. */
+template <bool BF16> static __device__ __forceinline__ uint4 sg_load_16(const sg_view &x, int64_t i)
+{
+    return __ldg((const uint4 *)x.data + i / sg_numbers<BF16>);
+}
+
+/* Whether rows of d channels can be read in such pieces. */
+static inline bool sg_in_pieces(const sg_view &x, int64_t d) { return x.wide && d % (x.bf16 ? 8 : 4) == 0; }
+
 /* Entries of the levels, which those above fall back to: pool.cu, blocks_mma.cu, blocks_f8.cu. */
 sg_status sg_cuda_quantise_sm80(sg_stream *s, const sg_quantise_args *a);
 sg_status sg_cuda_attend_sm80(sg_stream *s, const sg_attend_blocks_args *a);

@@ -49,26 +49,22 @@ static __global__ void __launch_bounds__(SG_THREADS) quantise_transposed(transpo
 template <bool BF16> static __global__ void __launch_bounds__(SG_THREADS) quantise_tile(transpose_job j)
 {
     extern __shared__ uint32_t words[]; /* [d][SG_BLOCK_K / 4] */
-    enum { N = BF16 ? 8 : 4, WORDS = SG_BLOCK_K / 4 };
+    enum { N = sg_numbers<BF16>, WORDS = SG_BLOCK_K / 4 };
     const int     packs = (int)j.d / N;
     const int64_t g = blockIdx.x % (unsigned)j.h, first = blockIdx.x / (unsigned)j.h * (int64_t)SG_BLOCK_K;
     for (int at = threadIdx.x; at < packs * WORDS; at += SG_THREADS) {
         const int pack = at % packs, word = at / packs, e = pack * N;
-        uint4     x[4];
         float     v[4][N];
 #pragma unroll
         for (int l = 0; l < 4; l++) { /* at sg_f8_position 4 word + l */
             const int64_t t = first + word / 4 * 16 + word % 4 * 2 + l / 2 * 8 + l % 2;
-            x[l] = make_uint4(0, 0, 0, 0);
-            if (t < j.n) x[l] = __ldg((const uint4 *)j.x.data + ((t * j.h + g) * j.d + e) / N);
-            const uint32_t part[4] = {x[l].x, x[l].y, x[l].z, x[l].w};
+            const uint4   x = t < j.n ? sg_load_16<BF16>(j.x, (t * j.h + g) * j.d + e) : make_uint4(0, 0, 0, 0);
 #pragma unroll
             for (int k = 0; k < N; k++) {
-                const uint32_t bits = !BF16 ? part[k % 4] : k % 2 ? part[k / 2] & 0xffff0000u : part[k / 2] << 16;
-                const int64_t  c = g * j.d + e + k;
+                const int64_t c = g * j.d + e + k;
                 const float scale = __ldg(j.scale + c), inverse = scale < 0x1p-126f ? 0.0f : 1.0f / scale; /* finite */
                 const float center = j.center ? __ldg(j.center + c) : 0.0f;
-                v[l][k] = t < j.n ? __fmul_rn(__uint_as_float(bits) - center, inverse) : 0.0f;
+                v[l][k] = t < j.n ? __fmul_rn(sg_number_of<BF16>(x, k) - center, inverse) : 0.0f;
             }
         }
 #pragma unroll
@@ -98,7 +94,7 @@ static sg_status quantise_f8(sg_stream *s, const sg_quantise_args *a)
     j.wide = (uintptr_t)j.y % 16 == 0;
     const int64_t blocks = sg_div_up(j.n, SG_BLOCK_K) * j.h;
     const size_t  bytes = (size_t)(j.d * SG_BLOCK_K);
-    if (j.wide && j.x.wide && j.d % (j.x.bf16 ? 8 : 4) == 0 && bytes <= (47 << 10) && blocks <= INT32_MAX)
+    if (j.wide && sg_in_pieces(j.x, j.d) && bytes <= (47 << 10) && blocks <= INT32_MAX)
         return sg_cuda_launch(s, "quantise", j.x.bf16 ? quantise_tile<true> : quantise_tile<false>, (unsigned)blocks,
                               SG_THREADS, bytes, j);
     if (j.h > UINT16_MAX)

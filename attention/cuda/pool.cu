@@ -9,26 +9,6 @@
 
 enum { COLUMNS = 128, LANES = 32, POOL_THREADS = 512, HELD = 8 };
 
-/* ---- 16 bytes of a row ---- */
-
-template <bool BF16> constexpr int numbers = BF16 ? 8 : 4;
-
-template <bool BF16> static __device__ __forceinline__ float number_of(const uint4 &x, int i)
-{
-    const uint32_t part[4] = {x.x, x.y, x.z, x.w};
-    if (!BF16) return __uint_as_float(part[i]);
-    return i % 2 ? __uint_as_float(part[i / 2] & 0xffff0000u) : sg_bf16_to_float(part[i / 2]);
-}
-
-/* 16 bytes of x from number i on, a multiple of numbers<BF16>. */
-template <bool BF16> static __device__ __forceinline__ uint4 load_16(const sg_view &x, int64_t i)
-{
-    return __ldg((const uint4 *)x.data + i / numbers<BF16>);
-}
-
-/* Whether rows of d channels can be read in such pieces. */
-static bool in_pieces(const sg_view &x, int64_t d) { return x.wide && d % (x.bf16 ? 8 : 4) == 0; }
-
 /* The integer nearest to u r, ties to even, of magnitude below 2^22: the last bits of u r + 1.5 x 2^23. */
 static __device__ __forceinline__ uint32_t whole_bits(float u, float inverse)
 {
@@ -37,17 +17,17 @@ static __device__ __forceinline__ uint32_t whole_bits(float u, float inverse)
 
 /* Stores the integers of a piece as bytes. With the group's own scale none is beyond 127. */
 template <bool BF16>
-static __device__ __forceinline__ void store_whole(int8_t *y, const float (&u)[numbers<BF16>], float inverse)
+static __device__ __forceinline__ void store_whole(int8_t *y, const float (&u)[sg_numbers<BF16>], float inverse)
 {
-    uint32_t four[numbers<BF16> / 4];
+    uint32_t four[sg_numbers<BF16> / 4];
 #pragma unroll
-    for (int k = 0; k < numbers<BF16> / 4; k++) {
+    for (int k = 0; k < sg_numbers<BF16> / 4; k++) {
         const uint32_t a = whole_bits(u[4 * k], inverse), b = whole_bits(u[4 * k + 1], inverse);
         const uint32_t c = whole_bits(u[4 * k + 2], inverse), d = whole_bits(u[4 * k + 3], inverse);
         four[k] = __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
     }
     if (BF16)
-        *(uint2 *)y = make_uint2(four[0], four[numbers<BF16> / 4 - 1]);
+        *(uint2 *)y = make_uint2(four[0], four[sg_numbers<BF16> / 4 - 1]);
     else
         *(uint32_t *)y = four[0];
 }
@@ -85,7 +65,7 @@ static __device__ __forceinline__ float deviations(const uint4 (&x)[SG_BLOCK_SUB
     float square = 0;
 #pragma unroll
     for (int i = 0; i < SG_BLOCK_SUB; i++) {
-        const float apart = number_of<BF16>(x[i], k) - mean;
+        const float apart = sg_number_of<BF16>(x[i], k) - mean;
         if (FULL || i < rows) square += apart * apart;
     }
     return square;
@@ -96,7 +76,7 @@ static __device__ __forceinline__ float deviations(const uint4 (&x)[SG_BLOCK_SUB
 template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool_heads(pool_job j)
 {
     extern __shared__ float4 smem[]; /* [subs][d] sums; squared deviations; extremes; the largest of groups */
-    enum { N = numbers<BF16> };
+    enum { N = sg_numbers<BF16> };
     const int     packs = (int)j.d / N, subs = j.block / SG_BLOCK_SUB;
     const int     own = threadIdx.x / packs, e = threadIdx.x % packs * N;
     const int64_t block = blockIdx.x / (unsigned)j.h, g = blockIdx.x % (unsigned)j.h;
@@ -111,7 +91,7 @@ template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool
     int        largest = 0;
 #pragma unroll
     for (int i = 0; i < SG_BLOCK_SUB; i++)
-        x[i] = i < rows ? load_16<BF16>(j.x, at + i * j.h * j.d) : make_uint4(0, 0, 0, 0);
+        x[i] = i < rows ? sg_load_16<BF16>(j.x, at + i * j.h * j.d) : make_uint4(0, 0, 0, 0);
 #pragma unroll
     for (int k = 0; k < N; k++)
         if (j.center && rows > 0) center[k] = j.center[g * j.d + e + k];
@@ -122,7 +102,7 @@ template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool
         for (int k = 0; k < N; k++) {
             sum[k] = 0;
 #pragma unroll
-            for (int i = 0; i < SG_BLOCK_SUB; i++) sum[k] += number_of<BF16>(x[i], k); /* what is not there is 0 */
+            for (int i = 0; i < SG_BLOCK_SUB; i++) sum[k] += sg_number_of<BF16>(x[i], k); /* what is not there is 0 */
             mean[k] = mean_of(sum[k], rows);
             if (rows == SG_BLOCK_SUB)
                 part[k] = deviations<BF16, true>(x, k, rows, mean[k]);
@@ -131,13 +111,13 @@ template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool
 #pragma unroll
             for (int i = 0; i < SG_BLOCK_SUB; i++)
                 if (j.y && i < rows)
-                    largest = max(largest, __float_as_int(fabsf(__fsub_rn(number_of<BF16>(x[i], k), center[k]))));
+                    largest = max(largest, __float_as_int(fabsf(__fsub_rn(sg_number_of<BF16>(x[i], k), center[k]))));
             if (j.low) {
                 float least = INFINITY, most = -INFINITY;
 #pragma unroll
                 for (int i = 0; i < SG_BLOCK_SUB; i++) {
-                    if (i < rows) least = fminf(least, number_of<BF16>(x[i], k));
-                    if (i < rows) most = fmaxf(most, number_of<BF16>(x[i], k));
+                    if (i < rows) least = fminf(least, sg_number_of<BF16>(x[i], k));
+                    if (i < rows) most = fmaxf(most, sg_number_of<BF16>(x[i], k));
                 }
                 low[own * j.d + e + k] = least;
                 high[own * j.d + e + k] = most;
@@ -188,7 +168,7 @@ template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool
     for (int i = 0; i < SG_BLOCK_SUB; i++) {
         float u[N];
 #pragma unroll
-        for (int k = 0; k < N; k++) u[k] = __fsub_rn(number_of<BF16>(x[i], k), center[k]);
+        for (int k = 0; k < N; k++) u[k] = __fsub_rn(sg_number_of<BF16>(x[i], k), center[k]);
         if (i < rows) store_whole<BF16>(y + i * j.d, u, inverse);
     }
 }
@@ -348,7 +328,7 @@ static __device__ __forceinline__ int block_absmax(int absmax)
 /* Quantises `group` rows of one head, which share a scale. A thread holds a piece of up to HELD rows. */
 template <bool BF16> static __global__ void __launch_bounds__(SG_THREADS) quantise_held(quantise_job j)
 {
-    enum { N = numbers<BF16> };
+    enum { N = sg_numbers<BF16> };
     const int     packs = (int)j.d / N, step = SG_THREADS / packs;
     const int     own = threadIdx.x / packs, e = threadIdx.x % packs * N;
     const int64_t group = blockIdx.x / (unsigned)j.h, g = blockIdx.x % (unsigned)j.h, first = group * j.group;
@@ -358,7 +338,7 @@ template <bool BF16> static __global__ void __launch_bounds__(SG_THREADS) quanti
     int           absmax = 0;
 #pragma unroll
     for (int i = 0; i < HELD; i++)
-        x[i] = own + i * step < rows ? load_16<BF16>(j.x, ((first + own + i * step) * j.h + g) * j.d + e)
+        x[i] = own + i * step < rows ? sg_load_16<BF16>(j.x, ((first + own + i * step) * j.h + g) * j.d + e)
                                      : make_uint4(0, 0, 0, 0);
 #pragma unroll
     for (int k = 0; k < N; k++)
@@ -368,14 +348,14 @@ template <bool BF16> static __global__ void __launch_bounds__(SG_THREADS) quanti
 #pragma unroll
         for (int k = 0; k < N; k++)
             if (own + i * step < rows)
-                absmax = max(absmax, __float_as_int(fabsf(__fsub_rn(number_of<BF16>(x[i], k), center[k]))));
+                absmax = max(absmax, __float_as_int(fabsf(__fsub_rn(sg_number_of<BF16>(x[i], k), center[k]))));
     const float scale = scale_of(block_absmax(absmax)), inverse = inverse_of(scale);
     if (threadIdx.x == 0) j.scale[blockIdx.x] = scale;
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
         float u[N];
 #pragma unroll
-        for (int k = 0; k < N; k++) u[k] = __fsub_rn(number_of<BF16>(x[i], k), center[k]);
+        for (int k = 0; k < N; k++) u[k] = __fsub_rn(sg_number_of<BF16>(x[i], k), center[k]);
         if (own + i * step < rows) store_whole<BF16>(j.y + (g * j.n + first + own + i * step) * j.d + e, u, inverse);
     }
 }
@@ -431,8 +411,8 @@ static sg_status quantise_as(sg_stream *s, const char *op, const sg_quantise_arg
     if (a->group == 0) return sg_cuda_each(s, op, j.n * j.h * j.d, f);
     const int64_t grid = sg_div_up(j.n, j.group) * j.h;
     if (grid > INT32_MAX) return sg_fail(s, SG_E_UNSUPPORTED, "%s: %lld groups", op, (long long)grid);
-    const int64_t packs = j.d / (j.x.bf16 ? numbers<true> : numbers<false>);
-    const bool    held = in_pieces(j.x, j.d) && (uintptr_t)j.y % SG_PACK == 0 && packs <= SG_THREADS &&
+    const int64_t packs = j.d / (j.x.bf16 ? sg_numbers<true> : sg_numbers<false>);
+    const bool    held = sg_in_pieces(j.x, j.d) && (uintptr_t)j.y % SG_PACK == 0 && packs <= SG_THREADS &&
                       j.group <= SG_THREADS / packs * HELD;
     const auto kernel = !held ? quantise_rows : j.x.bf16 ? quantise_held<true> : quantise_held<false>;
     return sg_cuda_launch(s, op, kernel, (unsigned)grid, SG_THREADS, 0, j);
@@ -446,11 +426,11 @@ sg_status sg_cuda_quantise_sm80(sg_stream *s, const sg_quantise_args *a)
 /* Pools, and quantises with it. False: these heads are not for pool_heads. */
 static bool pool_pieces(sg_stream *s, const pool_job &j)
 {
-    const int64_t packs = j.d / (j.x.bf16 ? numbers<true> : numbers<false>), subs = j.block / SG_BLOCK_SUB;
+    const int64_t packs = j.d / (j.x.bf16 ? sg_numbers<true> : sg_numbers<false>), subs = j.block / SG_BLOCK_SUB;
     const int64_t threads = sg_div_up(packs * subs, SG_WARP) * SG_WARP;
     const size_t  bytes = (size_t)((j.low ? 4 : 2) * subs * j.d) * sizeof(float) + (size_t)subs * sizeof(int);
     const int64_t grid = sg_div_up(j.n, j.block) * j.h;
-    if (!in_pieces(j.x, j.d) || threads > POOL_THREADS || bytes > (47 << 10) || grid > INT32_MAX ||
+    if (!sg_in_pieces(j.x, j.d) || threads > POOL_THREADS || bytes > (47 << 10) || grid > INT32_MAX ||
         (uintptr_t)j.y % SG_PACK || (uintptr_t)j.sub % sizeof(float4))
         return false;
     if (j.x.bf16)
