@@ -22,7 +22,6 @@
  *    latents'. */
 #include "base/text.h"
 #include "cogvideox_block.h"
-#include "cogvideox_vae.h"
 #include "op.h"
 #include "t5.h"
 
@@ -52,7 +51,6 @@ typedef struct cogvideox {
     sg_tensor         final_w, final_b; /* [D]? x 2 */
     sg_cogvideox_norm out;              /* of the output */
 
-    sg_cogvideox_vae *vae;
     float     *picture;     /* host [3 z, y, x]: mean, logarithm of the variance of its latents, a draw; NULL: none */
     float     *image;       /* host [z, f, y, x]: what goes in beside the noise; NULL: none */
     int64_t    latent[4];   /* z, f, y, x */
@@ -255,7 +253,7 @@ static void cogvideox_draw(void *model, sg_stream *s, sg_rng *rng)
 {
     cogvideox *const m = model;
     const int64_t    plane = m->latent[2] * m->latent[3], n = m->latent[0] * plane;
-    const double     scale = sg_cogvideox_vae_picture_scale(m->vae);
+    const double     scale = sg_cogvideox_vae_picture_scale(&m->components.vae);
     float *const     noise = m->picture + 2 * n;
     sg_rng_randn_as(rng, m->components.noise_dtype, noise, (size_t)n);
     for (int64_t i = 0; i < n; i++) {
@@ -297,13 +295,12 @@ static sg_status cogvideox_open(void *model, const sg_checkpoint *from, sg_confi
     SG_TRY(open_denoiser(m, from, act, e));
     c->text[0].tokens_max = (int)m->text_len;
     c->text[0].padded = true;
-    SG_TRY(sg_cogvideox_vae_open(&m->vae, from, act, e));
     sg_components_add_dit(c, d, sg_files_cogvideox.names, m->net.layers);
-    sg_components_set_vae(c, &sg_cogvideox_vae_ops, m->vae, sg_cogvideox_vae_describe(m->vae));
+    SG_TRY(sg_components_open_vae(c, &sg_cogvideox_vae_ops, from, act, e));
     if (d->input != d->channels) {
         c->image[SG_IMAGE_FIRST] = SG_IMAGE_NEEDED;
         c->added[c->addeds++] = (sg_added_phase){
-            .name = "image", .component = sg_cogvideox_vae_encoder(m->vae), .of_images = true, .run = encode_picture};
+            .name = "image", .component = c->vae.ops->encoder(c->vae.of), .of_images = true, .run = encode_picture};
     }
     c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
     c->noise_by_frame = true;

@@ -86,7 +86,7 @@ void sg_model_close(void **model, const sg_family *f)
     sg_components *const c = *model;
     if (!c) return;
     f->close(c);
-    if (c->vae.ops && c->vae.ops->close) c->vae.ops->close(c->vae.of);
+    sg_vae_close(&c->vae);
     for (int k = 0; k < SG_TEXTS_MAX; k++) sg_text_encoder_close(&c->text[k].encoder);
     free(c);
     *model = NULL;
@@ -146,12 +146,14 @@ void sg_components_add_dit(sg_components *c, sg_dit *d, const sg_name_map *names
     memcpy(c->patch, d->patch, sizeof c->patch);
 }
 
-void sg_components_set_vae(sg_components *c, const sg_vae_ops *ops, void *of, sg_vae_info info)
+sg_status sg_components_open_vae(sg_components *c, const sg_vae_ops *ops, const sg_checkpoint *from, sg_dtype act,
+                                 sg_error *e)
 {
     const int64_t *const p = c->patch;
-    c->vae = (sg_vae){.ops = ops, .of = of, .info = info};
+    SG_TRY(sg_vae_open(&c->vae, ops, from, act, e));
     /* both sides of a patch are powers of two in every known checkpoint */
-    c->size_multiple = info.scale_space * (int)(p[1] > p[2] ? p[1] : p[2]);
+    c->size_multiple = c->vae.info.scale_space * (int)(p[1] > p[2] ? p[1] : p[2]);
+    return SG_OK;
 }
 
 int64_t sg_dit_patch_size(const sg_dit *d, int64_t channels)

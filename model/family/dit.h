@@ -75,8 +75,10 @@ void sg_dit_close(sg_dit *d); /* one that never opened is fine */
  * patch of c becomes that of d. */
 void sg_components_add_dit(sg_components *c, sg_dit *d, const sg_name_map *names, int64_t layers);
 
-/* Hands c the VAE, which is closed with the model, after its denoiser: size_multiple follows from the patch. */
-void sg_components_set_vae(sg_components *c, const sg_vae_ops *ops, void *of, sg_vae_info info);
+/* Opens the VAE of c, to be called behind sg_components_add_dit: size_multiple follows from the patch, too. It is closed with
+ * the model, after its denoiser. Errors: sg_vae_open's. */
+sg_status sg_components_open_vae(sg_components *c, const sg_vae_ops *ops, const sg_checkpoint *from, sg_dtype act,
+                                 sg_error *e) SG_MUST_USE;
 
 /* Returns how many numbers a token has of so many channels: channels x pt x ph x pw. */
 int64_t sg_dit_patch_size(const sg_dit *d, int64_t channels);

@@ -11,7 +11,6 @@
  *  - the text's rows have place (0, 0, 0), which rotates nothing; the picture's rotate by row and column, theta 10000;
  *  - in BF16 the time is rounded thrice: the timestep, its thousandth, and a thousand times that. */
 #include "clip_text.h"
-#include "kl_vae.h"
 #include "mmdit.h"
 #include "op.h"
 #include "solver.h"
@@ -98,14 +97,12 @@ static sg_status flux_open(void *model, const sg_checkpoint *from, sg_config *in
     flux *const          m = model;
     sg_components *const c = &m->components;
     sg_dit *const        d = &m->net.dit;
-    sg_kl_vae           *vae;
     (void)index;
     SG_TRY(sg_sampler_config_read_own(&c->sampler, from, &sg_solver_flow_flux, e));
     SG_TRY(open_texts(c, from, act, e));
     SG_TRY(open_denoiser(m, from, act, e));
-    SG_TRY(sg_kl_vae_open(&vae, from, act, e));
     sg_components_add_dit(c, d, sg_files_flux.names, sg_mmdit_layers(&m->net));
-    sg_components_set_vae(c, &sg_kl_vae_ops, vae, sg_kl_vae_describe(vae));
+    SG_TRY(sg_components_open_vae(c, &sg_kl_vae_ops, from, act, e));
 
     /* no other number of its files than these two tells */
     const bool schnell = !m->net.guided && !c->sampler.by_tokens.on;

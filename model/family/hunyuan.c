@@ -13,7 +13,6 @@
  *  - timesteps are of 1000; guidance is 1000 times the number, in BF16 rounded twice, so that 6 becomes 6016;
  *  - the patch vector is (c, pt, ph, pw) on the way in and on the way out. */
 #include "clip_text.h"
-#include "hunyuan_vae.h"
 #include "llama.h"
 #include "mmdit.h"
 #include "op.h"
@@ -187,14 +186,12 @@ static sg_status hunyuan_open(void *model, const sg_checkpoint *from, sg_config 
     hunyuan *const       m = model;
     sg_components *const c = &m->components;
     sg_dit *const        d = &m->net.dit;
-    sg_hunyuan_vae      *vae;
     (void)index;
     SG_TRY(sg_sampler_config_read_own(&c->sampler, from, &sg_solver_flow_even, e));
     SG_TRY(open_texts(c, from, act, e));
     SG_TRY(open_denoiser(m, from, act, e));
-    SG_TRY(sg_hunyuan_vae_open(&vae, from, act, e));
     sg_components_add_dit(c, d, sg_files_hunyuan.names, sg_mmdit_layers(&m->net));
-    sg_components_set_vae(c, &sg_hunyuan_vae_ops, vae, sg_hunyuan_vae_describe(vae));
+    SG_TRY(sg_components_open_vae(c, &sg_hunyuan_vae_ops, from, act, e));
     c->frames.step = c->vae.info.scale_time;
     c->guidance = m->net.guided ? SG_GUIDANCE_EMBEDDED : SG_GUIDANCE_CLASSIFIER_FREE;
     c->defaults = (sg_request){.width = 1280,

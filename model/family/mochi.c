@@ -16,7 +16,6 @@
  *  - the patch vector is (c, ph, pw) on the way in, (ph, pw, c) on the way out. */
 #include "base/text.h"
 #include "dit.h"
-#include "mochi_vae.h"
 #include "op.h"
 #include "solver.h"
 #include "t5.h"
@@ -170,7 +169,6 @@ static sg_status mochi_open(void *model, const sg_checkpoint *from, sg_config *i
 {
     mochi *const         m = model;
     sg_components *const c = &m->components;
-    sg_mochi_vae        *vae;
     c->text[0].none_for_empty = sg_config_bool(index, "force_zeros_for_empty_prompt", &(bool){false});
     SG_TRY(sg_config_status(index));
     SG_TRY(sg_sampler_config_read_own(&c->sampler, from, &sg_solver_flow_mochi, e));
@@ -178,9 +176,8 @@ static sg_status mochi_open(void *model, const sg_checkpoint *from, sg_config *i
     c->text[0].tokens_max = TEXT_LEN;
     c->texts = 1;
     SG_TRY(open_denoiser(m, from, act, e));
-    SG_TRY(sg_mochi_vae_open(&vae, from, act, e));
     sg_components_add_dit(c, &m->dit, sg_files_mochi.names, m->layers);
-    sg_components_set_vae(c, &sg_mochi_vae_ops, vae, sg_mochi_vae_describe(vae));
+    SG_TRY(sg_components_open_vae(c, &sg_mochi_vae_ops, from, act, e));
     c->frames.step = c->vae.info.scale_time;
     c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
     c->defaults = (sg_request){.width = 848, .height = 480, .frames = 19, .fps = 30, .steps = 64, .cfg_scale = 4.5};

@@ -15,7 +15,6 @@
  *  - timesteps are of 1000 and not rounded;
  *  - the patch vector is (c, ph, pw) on the way in and (ph, pw, c) on the way out. */
 #include "clip_text.h"
-#include "kl_vae.h"
 #include "mmdit.h"
 #include "op.h"
 #include "t5.h"
@@ -159,15 +158,13 @@ static sg_status sd3_open(void *model, const sg_checkpoint *from, sg_config *ind
 {
     sd3 *const           m = model;
     sg_components *const c = &m->components;
-    sg_kl_vae           *vae;
     SG_TRY(sg_sampler_config_read(&c->sampler, from, SG_SAMPLERS_FLOW, e));
     SG_TRY(open_texts(c, from, index, act, e));
     SG_TRY(open_denoiser(m, from, act, e));
-    SG_TRY(sg_kl_vae_open(&vae, from, act, e));
     m->names = *sg_files_sd3.names;
     m->names.span = (int)m->net.layers;
     sg_components_add_dit(c, &m->net.dit, &m->names, sg_mmdit_layers(&m->net));
-    sg_components_set_vae(c, &sg_kl_vae_ops, vae, sg_kl_vae_describe(vae));
+    SG_TRY(sg_components_open_vae(c, &sg_kl_vae_ops, from, act, e));
     c->skip_blocks = (int)m->net.layers;
     c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
     c->noise_dtype = act;

@@ -18,7 +18,6 @@
 #include "prompt_clean.h"
 #include "t5.h"
 #include "wan_block.h"
-#include "wan_vae.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -323,7 +322,6 @@ static sg_status wan_open(void *model, const sg_checkpoint *from, sg_config *ind
 {
     wan *const           m = model;
     sg_components *const c = &m->components;
-    sg_wan_vae          *vae;
     SG_TRY(read_index(m, index));
     SG_TRY(sg_sampler_config_read(&c->sampler, from, SG_SAMPLERS_FLOW, e));
     SG_TRY(sg_t5_encoder_open(&c->text[0].encoder, from, "text_encoder", "tokenizer", act, e));
@@ -332,11 +330,8 @@ static sg_status wan_open(void *model, const sg_checkpoint *from, sg_config *ind
     SG_TRY(open_denoiser(m, &m->dit[0], from, "transformer", act, e));
     if (m->boundary > 0) SG_TRY(open_denoiser(m, &m->dit[1], from, "transformer_2", act, e));
     c->denoiser[0].from = m->boundary * c->sampler.train_steps;
-    SG_TRY(sg_wan_vae_open(&vae, from, act, e));
-    const sg_wan_vae_info v = sg_wan_vae_describe(vae);
-    sg_components_set_vae(c, &sg_wan_vae_ops, vae,
-                          (sg_vae_info){.z = v.z, .scale_time = v.scale_time, .scale_space = v.scale_space});
-    SG_TRY(add_pictures(m, sg_wan_vae_encoder(vae), from, act, e));
+    SG_TRY(sg_components_open_vae(c, &sg_wan_vae_ops, from, act, e));
+    SG_TRY(add_pictures(m, c->vae.ops->encoder(c->vae.of), from, act, e));
     c->frames.step = c->vae.info.scale_time;
     c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
     c->defaults = defaults(m);

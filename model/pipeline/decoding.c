@@ -42,7 +42,7 @@ sg_status sg_decoding_plan(sg_render *render, sg_stream *s, sg_plan_totals *t)
     SG_TRY(open_decoder(&d, render, s));
     const sg_vae *const v = d.vae;
     const int64_t       all = d.z.dim[0];
-    const int           special = v->ops->special(v->of);
+    const int           special = v->ops->special;
     render->frame_bytes = 0;
     render->chunks = 0;
     for (int64_t done = 0, count; done < all; done += count, render->chunks++) {

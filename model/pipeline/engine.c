@@ -2,7 +2,6 @@
 #include "base/text.h"
 #include "dit.h"
 #include "render.h"
-#include "taehv.h"
 
 #include <limits.h>
 #include <stdio.h>

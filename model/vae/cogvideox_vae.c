@@ -1,207 +1,363 @@
-/* cogvideox_vae.c - AutoencoderKLCogVideoX (arXiv:2408.06072): config, tensors, what they must be.
+/* cogvideox_vae.c - AutoencoderKLCogVideoX (arXiv:2408.06072), streaming in both directions: two latent frames a chunk, eight
+ * of pixels. L latent frames give scale_time (L - 1) + 1 frames where L is odd, scale_time L where it is even.
  *
  * Tensor names are those of diffusers. What bites:
  *  - the decoder walks block_out_channels from their end and has a block a level more than the encoder;
  *  - in either half the first levels are those that change the number of frames;
- *  - norm_eps is for the encoder's blocks alone; all other norms have 1e-6. */
-#include "cogvideox_vae_weights.h"
-#include "kl_coder.h"
+ *  - norm_eps is for the encoder's blocks alone; all other norms have 1e-6;
+ *  - the mean and variance of a group norm are those of a chunk, so that the chunks are part of the model: two latent frames,
+ *    three in the first of an odd number; eight pixel frames, the first takes what is left over;
+ *  - every norm of the decoder multiplies and adds maps of the chunk's latents, enlarged to its own size by nearest
+ *    neighbours;
+ *  - in time, enlarging keeps the first of an odd number of frames, and a single frame, apart, and so does averaging, which
+ *    comes before the encoder's change of size;
+ *  - before the clip a causal convolution sees its first frame again, not zeros;
+ *  - an upsampler's convolution works on single frames, and those that enlarging in time repeats come out the same: they are
+ *    computed once.
+ *
+ * Taps "vae.conv_in", "vae.mid", "vae.up.%d", "vae.conv_out", "vae.frames"; "enc.conv_in", "enc.down.%d", "enc.mid",
+ * "enc.quant", which is not normalised. */
+#include "vae_parts.h"
 
 #include <stdio.h>
-#include <stdlib.h>
+
+enum { CHUNK = 2, PIXEL_CHUNK = 8 /* latent frames, pixel frames */ };
 
 static const float usual_eps = 1e-6f;
 
-sg_component *sg_cogvideox_vae_component(sg_cogvideox_vae *v) { return &v->component; }
-sg_component *sg_cogvideox_vae_encoder(sg_cogvideox_vae *v) { return &v->encoder_component; }
+/* Of the decoder's norms: silu(group_norm(x) scale(latents) + shift(latents)). */
+typedef struct spatial_maps {
+    sg_vae_map map[2]; /* scale, shift */
+} spatial_maps;
 
-sg_vae_info sg_cogvideox_vae_describe(const sg_cogvideox_vae *v)
+typedef struct cogvideox_vae {
+    sg_vae_model base;
+    double       eps;                   /* of the norms of the encoder's blocks */
+    double       picture;               /* what sg_cogvideox_vae_picture_scale returns */
+    spatial_maps spatial[SG_VAE_CONVS]; /* by number of the convolution behind the norm */
+} cogvideox_vae;
+
+/* One clip being decoded or encoded. */
+typedef struct run {
+    sg_vae_run base;
+    sg_tensor  z; /* act: of the decoder, the chunk's latents, as many frames as the level at work has */
+} run;
+
+double sg_cogvideox_vae_picture_scale(const sg_vae *v) { return ((const cogvideox_vae *)v->of)->picture; }
+
+/* ---- norms ---- */
+
+static void norm(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor x)
 {
-    const sg_cog_coder *const d = &v->decoder;
-    sg_vae_info               i = {.z = v->z, .scale_time = 1, .scale_space = 1, .scaling = v->scaling};
-    for (int k = 0; k < d->levels; k++) {
-        i.scale_time <<= d->level[k].time;
-        i.scale_space <<= d->level[k].space;
+    const cogvideox_vae *const v = (const cogvideox_vae *)r->vae;
+    const sg_tensor            z = ((const run *)r)->z;
+    const bool                 block = !r->coder->up && k != &r->coder->conv_out;
+    const size_t               mark = s->scratch.used;
+    sg_tensor                  map[2] = {{0}};
+    for (int i = 0; i < 2 && z.rank; i++) {
+        map[i] = sg_new(s, z.dtype, z.dim[0], z.dim[1], z.dim[2], x.dim[3]);
+        sg_vae_map_places(s, &v->spatial[k->number].map[i], map[i], z, false);
     }
-    return i;
+    sg_norm(s, .y = y, .x = x, .w = k->norm_w, .b = k->norm_b, .place_scale = map[0], .place_shift = map[1],
+            .kind = SG_NORM_GROUP, .eps = block ? (float)v->eps : usual_eps, .act = SG_ACT_SILU,
+            .groups = r->coder->groups);
+    s->scratch.used = mark;
 }
 
-double sg_cogvideox_vae_picture_scale(const sg_cogvideox_vae *v)
-{
-    return v->inverse ? 1 / (v->scaling * v->scaling) : 1;
-}
+static const sg_vae_kind of_encoder = {.norm_w = ".weight",
+                                       .norm_b = ".bias",
+                                       .conv = ".conv",
+                                       .shortcut = "",
+                                       .kt = 3,
+                                       .edge = SG_EDGE_ZERO,
+                                       .norm = norm};
+static const sg_vae_kind of_decoder = {.norm_w = ".norm_layer.weight",
+                                       .norm_b = ".norm_layer.bias",
+                                       .conv = ".conv",
+                                       .shortcut = "",
+                                       .kt = 3,
+                                       .edge = SG_EDGE_ZERO,
+                                       .norm = norm};
 
 /* ---- config ---- */
 
-/* Levels of either half; out: of the encoder's. The first of them change the number of frames, one for each factor of 2. */
-static void set_levels(sg_cogvideox_vae *v, const int64_t *out, int levels, int blocks, int64_t ratio, sg_config *f)
+/* The first levels change the number of frames, one for each factor of 2. */
+static void set_scales(sg_vae_coder *k, int64_t ratio, sg_config *f)
 {
     int made = 1;
-    v->decoder = (sg_cog_coder){.up = true, .levels = levels, .blocks = blocks + 1};
-    v->encoder = (sg_cog_coder){.levels = levels, .blocks = blocks};
-    for (int i = 0; i < levels; i++) {
-        sg_cog_level *const d = &v->decoder.level[i], *const n = &v->encoder.level[i];
-        d->out = out[levels - 1 - i];
-        n->out = out[i];
-        d->in = i ? d[-1].out : d->out;
-        n->in = i ? n[-1].out : n->out;
-        d->space = n->space = i + 1 < levels;
-        d->time = n->time = d->space && made < ratio;
-        made <<= d->time;
-        if (n->out % v->groups)
-            sg_config_fail(f, "block_out_channels", "%lld is no multiple of the %d norm_num_groups", (long long)n->out,
-                           v->groups);
+    for (int i = 0; i + 1 < k->levels; i++) {
+        k->level[i].space = 2;
+        k->level[i].time = made < ratio ? 2 : 1;
+        made *= k->level[i].time;
     }
     if (made != ratio)
         sg_config_fail(f, "temporal_compression_ratio", "%lld, but %d levels make powers of 2 up to %d",
-                       (long long)ratio, levels, 1 << (levels - 1));
+                       (long long)ratio, k->levels, 1 << (k->levels - 1));
 }
 
-static sg_status read_config(sg_cogvideox_vae *v, sg_config *f)
+static sg_status read_config(void *of, sg_config *f)
 {
     static const char *const quant[] = {"use_quant_conv", "use_post_quant_conv"};
-    int64_t                  out[SG_COG_LEVELS];
-    const int     levels = sg_config_ints(f, "block_out_channels", 1, SG_COG_CHANNELS, out, 1, SG_COG_LEVELS);
-    const int     blocks = (int)sg_config_int(f, "layers_per_block", 1, SG_COG_BLOCKS - 1, &(int64_t){3});
-    const int64_t ratio = sg_config_int(f, "temporal_compression_ratio", 1, 1 << SG_COG_LEVELS, &(int64_t){4});
-    v->z = (int)sg_config_int(f, "latent_channels", 1, SG_COG_Z, &(int64_t){16});
-    v->groups = (int)sg_config_int(f, "norm_num_groups", 1, SG_COG_CHANNELS, &(int64_t){32});
+    cogvideox_vae *const     v = of;
+    sg_vae_model *const      m = &v->base;
+    const int64_t ratio = sg_config_int(f, "temporal_compression_ratio", 1, 1 << SG_VAE_LEVELS, &(int64_t){4});
+    sg_vae_read_coders(m, &of_encoder, 3, f);
+    const double scaling = sg_vae_read_latents(m, 16, 1.15258426, f);
     v->eps = sg_config_real(f, "norm_eps", 0, 1, &(double){1e-6});
-    v->scaling = sg_config_real(f, "scaling_factor", 1e-6, 1e6, &(double){1.15258426});
-    v->inverse = sg_config_bool(f, "invert_scale_latents", &(bool){false});
+    v->picture = sg_config_bool(f, "invert_scale_latents", &(bool){false}) ? 1 / (scaling * scaling) : 1;
     for (int i = 0; i < 2; i++)
         if (sg_config_bool(f, quant[i], &(bool){false})) sg_config_fail(f, quant[i], "true is not supported");
-    sg_kl_check_fixed(f);
+    sg_vae_check_rgb(f, "in_channels");
+    sg_vae_check_rgb(f, "out_channels");
+    sg_vae_check_act(f);
     SG_TRY(sg_config_status(f));
-    set_levels(v, out, levels, blocks, ratio, f);
-    sg_kl_check_types(f, "up_block_types", "CogVideoXUpBlock3D", levels, levels);
-    sg_kl_check_types(f, "down_block_types", "CogVideoXDownBlock3D", levels, levels);
+    m->coder[SG_VAE_DECODER].kind = &of_decoder;
+    set_scales(&m->coder[SG_VAE_ENCODER], ratio, f);
+    SG_TRY(sg_config_status(f));
+    set_scales(&m->coder[SG_VAE_DECODER], ratio, f);
+    sg_vae_measure(m);
+    sg_vae_check_types(f, "up_block_types", "CogVideoXUpBlock3D", m->coder[0].levels, m->coder[0].levels);
+    sg_vae_check_types(f, "down_block_types", "CogVideoXDownBlock3D", m->coder[0].levels, m->coder[0].levels);
     return sg_config_status(f);
 }
 
 /* ---- tensors ---- */
 
-/* One half, and where its tensors are wanted. */
-typedef struct binding {
-    sg_bind                *b;
-    sg_cog_coder           *coder;
-    const sg_cogvideox_vae *vae;
-} binding;
-
-static void bind_conv(const binding *t, sg_cog_conv *c, const char *name, int64_t o, int64_t i, int kt)
+static void bind_maps(cogvideox_vae *v, const sg_component *p, const sg_vae_conv *k, const char *norm)
 {
-    char full[80];
-    snprintf(full, sizeof full, "%s.weight", name);
-    sg_bind_tensor(t->b, &c->w, t->vae->component.act, full, o, i, kt, 3, 3);
-    snprintf(full, sizeof full, "%s.bias", name);
-    sg_bind_tensor(t->b, &c->b, SG_F32, full, o);
-    if (kt > 1) c->history = t->coder->histories++;
-}
-
-static void bind_mix(const binding *t, sg_cog_mix *m, const char *name, int64_t o, int64_t i)
-{
-    char full[80];
-    snprintf(full, sizeof full, "%s.weight", name);
-    sg_bind_tensor(t->b, &m->w, t->vae->component.act, full, o, i);
-    snprintf(full, sizeof full, "%s.bias", name);
-    sg_bind_tensor(t->b, &m->b, SG_F32, full, o);
-}
-
-static void bind_norm(const binding *t, sg_cog_norm *n, const char *name, int64_t c, float eps)
-{
-    const char *const layer = t->coder->up ? ".norm_layer" : "";
-    char              full[64];
-    n->eps = eps;
-    snprintf(full, sizeof full, "%s%s.weight", name, layer);
-    sg_bind_tensor(t->b, &n->w, SG_F32, full, c);
-    snprintf(full, sizeof full, "%s%s.bias", name, layer);
-    sg_bind_tensor(t->b, &n->b, SG_F32, full, c);
-    if (!t->coder->up) return;
-    snprintf(full, sizeof full, "%s.conv_y.conv", name);
-    bind_mix(t, &n->scale, full, c, t->vae->z);
-    snprintf(full, sizeof full, "%s.conv_b.conv", name);
-    bind_mix(t, &n->shift, full, c, t->vae->z);
-}
-
-static void bind_block(const binding *t, sg_cog_block *w, int64_t i, int64_t o)
-{
-    const float eps = t->coder->up ? usual_eps : (float)t->vae->eps;
-    bind_norm(t, &w->norm[0], "norm1", i, eps);
-    bind_conv(t, &w->conv[0], "conv1.conv", o, i, 3);
-    bind_norm(t, &w->norm[1], "norm2", o, eps);
-    bind_conv(t, &w->conv[1], "conv2.conv", o, o, 3);
-    if (i != o) bind_mix(t, &w->shortcut, "conv_shortcut", o, i);
-}
-
-/* in and out: channels of the whole; mid: of the middle. */
-static void bind_coder(const binding *t, int64_t in, int64_t out, int64_t mid)
-{
-    sg_cog_coder *const k = t->coder;
-    const char *const half = k->up ? "decoder" : "encoder", *const way = k->up ? "up" : "down";
-    const int64_t first = k->level[0].in, last = k->level[k->levels - 1].out;
-    sg_bind_prefix(t->b, "%s.", half);
-    bind_conv(t, &k->conv_in, "conv_in.conv", first, in, 3);
-    bind_norm(t, &k->norm_out, "norm_out", last, usual_eps);
-    bind_conv(t, &k->conv_out, "conv_out.conv", out, last, 3);
-    for (int j = 0; j < SG_COG_MID; j++) {
-        sg_bind_prefix(t->b, "%s.mid_block.resnets.%d.", half, j);
-        bind_block(t, &k->mid[j], mid, mid);
+    static const char *const names[] = {"conv_y", "conv_b"};
+    char                     name[48];
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "%s.%s.conv", norm, names[i]);
+        sg_vae_bind_map(p, p->act, &v->spatial[k->number].map[i], name, k->norm_w.dim[0], v->base.info.z);
     }
+}
+
+static void bind_maps_of(cogvideox_vae *v, const sg_component *p, const sg_vae_level *l, const char *level)
+{
+    for (int j = 0; j < l->blocks; j++) {
+        sg_bind_prefix(p->bind, "decoder.%s.resnets.%d.", level, j);
+        bind_maps(v, p, &l->block[j].conv[0], "norm1");
+        bind_maps(v, p, &l->block[j].conv[1], "norm2");
+    }
+}
+
+static void bind(void *of, const sg_component *p, sg_vae_coder *k)
+{
+    cogvideox_vae *const v = of;
+    const int            z = v->base.info.z;
+    char                 level[32];
+    sg_vae_bind_ends(p, k, k->up ? z : SG_VAE_RGB, k->up ? SG_VAE_RGB : 2 * z, "norm_out");
+    sg_vae_bind_levels(p, k, "conv", 1);
+    if (!k->up) return;
+    bind_maps_of(v, p, &k->mid, "mid_block");
     for (int i = 0; i < k->levels; i++) {
-        sg_cog_level *const l = &k->level[i];
-        for (int j = 0; j < k->blocks; j++) {
-            sg_bind_prefix(t->b, "%s.%s_blocks.%d.resnets.%d.", half, way, i, j);
-            bind_block(t, &l->block[j], j ? l->out : l->in, l->out);
-        }
-        sg_bind_prefix(t->b, "%s.%s_blocks.%d.%ssamplers.0.", half, way, i, way);
-        if (l->space) bind_conv(t, &l->resize, "conv", l->out, l->out, 1);
+        snprintf(level, sizeof level, "up_blocks.%d", i);
+        bind_maps_of(v, p, &k->level[i], level);
+    }
+    sg_bind_prefix(p->bind, "decoder.");
+    bind_maps(v, p, &k->conv_out, "norm_out");
+}
+
+/* ---- changes of scale ---- */
+
+/* Which of n frames is the t-th of f, by nearest neighbours. */
+static int64_t nearest_frame(int64_t t, int64_t f, int64_t n)
+{
+    if (f == 1 || f % 2 == 0) return t * n / f;
+    return t ? 1 + (t - 1) * (n - 1) / (f - 1) : 0;
+}
+
+/* How many frames each level has of f, and behind the last; returns those. */
+static int64_t count_frames(const sg_vae_coder *k, int64_t f, int64_t frames[SG_VAE_LEVELS + 1])
+{
+    for (int i = 0; i < k->levels; i++) {
+        frames[i] = f;
+        if (k->level[i].time > 1 && f > 1) f = k->up ? 2 * f - f % 2 : f / 2 + f % 2;
+    }
+    return frames[k->levels] = f;
+}
+
+static void upsample(sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor x)
+{
+    int64_t last = -1;
+    for (int64_t t = 0; t < y.dim[0]; t++) {
+        const int64_t from = nearest_frame(t, y.dim[0], x.dim[0]);
+        if (from == last)
+            sg_copy(s, .y = sg_rows(y, t, 1), .x = sg_rows(y, t - 1, 1));
+        else
+            sg_conv(s, .y = sg_rows(y, t, 1), .x = sg_rows(x, from, 1), .w = k->w, .b = k->b, .stride = {1, 1, 1},
+                    .pad = {1, 1, 1, 1}, .twice = true);
+        last = from;
     }
 }
 
-/* Two lists over one set of files: each half is loaded by itself, but a checkpoint must be whole. */
-static sg_status bind_all(sg_cogvideox_vae *v, sg_error *e)
+/* Where there are fewer frames in y, each is the mean of two of x; of an odd number the first stays as it is. */
+static void downsample(sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor x)
 {
-    sg_bind *const decoder = v->component.bind;
-    sg_bind       *encoder = NULL;
-    const int64_t  mid = v->decoder.level[0].in;
-    SG_TRY(sg_bind_open(&encoder, v->component.source, v->component.map, e));
-    v->encoder_component = v->component;
-    v->encoder_component.bind = encoder;
-    bind_coder(&(binding){decoder, &v->decoder, v}, v->z, 3, mid);
-    bind_coder(&(binding){encoder, &v->encoder, v}, 3, 2 * v->z, mid);
-    sg_bind_share(decoder, encoder);
-    sg_bind_ignore(encoder, ""); /* the decoder's list tells of what neither wants */
-    return sg_bind_check_both(decoder, encoder, e);
+    const int64_t alone = y.dim[0] == x.dim[0] ? y.dim[0] : x.dim[0] % 2;
+    for (int64_t t = 0; t < y.dim[0]; t++) {
+        const size_t mark = s->scratch.used;
+        sg_tensor    one = sg_rows(x, t, 1);
+        if (t >= alone) {
+            one = sg_new(s, x.dtype, 1, x.dim[1], x.dim[2], x.dim[3]);
+            sg_avg_down(s, .y = one, .x = sg_rows(x, 2 * t - alone, 2), .ft = 2, .fs = 1);
+        }
+        sg_conv(s, .y = sg_rows(y, t, 1), .x = one, .w = k->w, .b = k->b, .stride = {1, 2, 2}, .pad = {0, 1, 0, 1});
+        s->scratch.used = mark;
+    }
 }
 
-/* ---- opening ---- */
-
-static sg_status open_component(sg_cogvideox_vae *v, const sg_checkpoint *c, sg_dtype act, sg_config **f, sg_error *e)
+/* The latents z as f frames; there are none in the encoder. */
+static sg_tensor enlarge(sg_stream *s, sg_tensor z, int64_t f)
 {
-    SG_TRY(sg_component_open(&v->component, c, "vae", "AutoencoderKLCogVideoX", act, f, e));
-    SG_TRY(read_config(v, *f));
-    const sg_vae_info i = sg_cogvideox_vae_describe(v);
-    snprintf(v->component.summary, sizeof v->component.summary, "%d x %d x %d, %d latent channels, %d levels from %d",
-             i.scale_time, i.scale_space, i.scale_space, i.z, v->encoder.levels, (int)v->encoder.level[0].out);
-    return bind_all(v, e);
+    if (!z.rank || f == z.dim[0]) return z;
+    const sg_tensor y = sg_new(s, z.dtype, f, z.dim[1], z.dim[2], z.dim[3]);
+    for (int64_t t = 0; t < f; t++)
+        sg_copy(s, .y = sg_rows(y, t, 1), .x = sg_rows(z, nearest_frame(t, f, z.dim[0]), 1));
+    return y;
 }
 
-sg_status sg_cogvideox_vae_open(sg_cogvideox_vae **out, const sg_checkpoint *c, sg_dtype act, sg_error *e)
+/* ---- the two directions ---- */
+
+/* The way in: what conv_in makes of x, into m->in[0]. */
+static void way_in(const run *r, sg_stream *s, const sg_vae_inputs *m, sg_tensor x)
 {
-    sg_cogvideox_vae *v = *out = calloc(1, sizeof *v);
-    sg_config        *f = NULL;
-    if (!v) return sg_error_set(e, SG_E_MEMORY, "%s/vae: out of memory", sg_checkpoint_path(c));
-    const sg_status st = open_component(v, c, act, &f, e);
-    sg_config_close(&f);
-    if (st) sg_cogvideox_vae_close(out);
-    return st;
+    const sg_vae_conv *const k = &r->base.coder->conv_in;
+    const sg_tensor          input = sg_vae_input(&r->base, s, k, x.dim[0], x.dim[1], x.dim[2]);
+    sg_copy(s, .y = sg_vae_present(&r->base, k, input), .x = x);
+    sg_vae_convolve(&r->base, s, k, m->in[0], input, false);
+    s->scratch.used = m->mark[0];
+    sg_tap(s, m->in[0], r->base.coder->up ? "vae.conv_in" : "enc.conv_in");
 }
 
-void sg_cogvideox_vae_close(sg_cogvideox_vae **v)
+/* Changes x. */
+static void middle(const run *r, sg_stream *s, sg_tensor x)
 {
-    if (!*v) return;
-    sg_bind_close(&(*v)->encoder_component.bind);
-    sg_component_close(&(*v)->component);
-    free(*v);
-    *v = NULL;
+    sg_vae_blocks(&r->base, s, &r->base.coder->mid, x);
+    sg_tap(s, x, r->base.coder->up ? "vae.mid" : "enc.mid");
 }
+
+/* z: the chunk's latents, of the decoder. */
+static sg_tensor levels(run *r, sg_stream *s, const sg_vae_inputs *m, sg_tensor z)
+{
+    const sg_vae_coder *const k = r->base.coder;
+    sg_tensor                 x = {0};
+    for (int i = 0; i < k->levels; i++) {
+        const sg_vae_level *const l = &k->level[i];
+        const bool                more = l->space > 1;
+        r->z = enlarge(s, z, m->in[i].dim[0]);
+        x = sg_vae_blocks(&r->base, s, l, m->in[i]);
+        if (more) {
+            (k->up ? upsample : downsample)(s, &l->resample, m->in[i + 1], x);
+            s->scratch.used = m->mark[i + 1];
+        }
+        sg_tap(s, more ? m->in[i + 1] : x, k->up ? "vae.up.%d" : "enc.down.%d", i);
+    }
+    return x;
+}
+
+static sg_status run_open(void **out, const void *of, bool up, sg_stream *s, int64_t y, int64_t x, sg_error *e)
+{
+    SG_TRY(sg_vae_run_open(out, sizeof(run), of, up, s, y, x, e));
+    sg_vae_keep_all(*out, s, y, x);
+    return SG_OK;
+}
+
+static sg_status decode_open(void **out, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e)
+{
+    return run_open(out, of, true, s, y, x, e);
+}
+
+static sg_tensor decode_next(void *of, sg_stream *s, sg_tensor z, bool last_chunk)
+{
+    (void)last_chunk;
+    run *const                r = of;
+    const sg_vae_coder *const k = r->base.coder;
+    const sg_dtype            act = r->base.vae->component.act;
+    const int                 scale = r->base.vae->info.scale_space;
+    int64_t                   count[SG_VAE_LEVELS + 1];
+    const int64_t             f = count_frames(k, z.dim[0], count);
+    const sg_tensor           frames = sg_new(s, SG_F32, f, z.dim[1] * scale, z.dim[2] * scale, SG_VAE_RGB);
+    const size_t              mark = s->scratch.used;
+    const sg_tensor           latents = sg_alloc(s, &s->scratch, act, 4, z.dim);
+    sg_norm(s, .y = latents, .x = z, .w = r->base.scale, .b = r->base.shift, .kind = SG_NORM_NONE);
+    const sg_vae_inputs m = sg_vae_reserve(&r->base, s, count, z.dim[1], z.dim[2]);
+    way_in(r, s, &m, latents);
+    r->z = latents;
+    middle(r, s, m.in[0]);
+    const sg_tensor last = levels(r, s, &m, latents);
+    const sg_tensor out = sg_new(s, act, f, last.dim[1], last.dim[2], SG_VAE_RGB);
+    r->z = enlarge(s, latents, f);
+    sg_vae_norm_conv(&r->base, s, &k->conv_out, out, last, false);
+    sg_tap(s, out, "vae.conv_out");
+    sg_activate(s, .y = frames, .x = out, .act = SG_ACT_CLAMP);
+    sg_tap(s, frames, "vae.frames");
+    s->scratch.used = mark;
+    r->base.remembers = true;
+    return frames;
+}
+
+static sg_status encode_open(void **out, void *of, sg_stream *s, int64_t height, int64_t width, sg_error *e)
+{
+    return run_open(out, of, false, s, height, width, e);
+}
+
+static sg_tensor encode_next(void *of, sg_stream *s, sg_tensor frames)
+{
+    run *const                r = of;
+    const sg_vae_coder *const k = r->base.coder;
+    const int                 m = r->base.vae->info.scale_space, numbers = 2 * r->base.vae->info.z;
+    int64_t                   count[SG_VAE_LEVELS + 1];
+    const int64_t             f = count_frames(k, frames.dim[0], count), y = frames.dim[1] / m, x = frames.dim[2] / m;
+    const sg_tensor           latents = sg_new(s, SG_F32, f, y, x, numbers);
+    const size_t              mark = s->scratch.used;
+    const sg_tensor           out = sg_new(s, SG_F32, f, y, x, numbers);
+    const sg_vae_inputs       in = sg_vae_reserve(&r->base, s, count, frames.dim[1], frames.dim[2]);
+    way_in(r, s, &in, frames);
+    const sg_tensor last = levels(r, s, &in, (sg_tensor){0});
+    middle(r, s, last);
+    sg_vae_norm_conv(&r->base, s, &k->conv_out, out, last, false);
+    sg_tap(s, out, "enc.quant");
+    sg_norm(s, .y = latents, .x = out, .w = r->base.scale, .b = r->base.shift, .kind = SG_NORM_NONE);
+    s->scratch.used = mark;
+    r->base.remembers = true;
+    return latents;
+}
+
+/* In the first chunk is what is left over of whole ones. */
+static int64_t next_chunk(int64_t most, int64_t total, int64_t done)
+{
+    if (done) return most;
+    return total > most ? most + total % most : total;
+}
+
+static int64_t chunk(const void *of, int64_t total, int64_t done)
+{
+    (void)of;
+    return next_chunk(CHUNK, total, done);
+}
+
+static int64_t encode_chunk(const void *of, int64_t total, int64_t done)
+{
+    (void)of;
+    return next_chunk(PIXEL_CHUNK, total, done);
+}
+
+const sg_vae_ops sg_cogvideox_vae_ops = {.class_name = "AutoencoderKLCogVideoX",
+                                         .size = sizeof(cogvideox_vae),
+                                         .read = read_config,
+                                         .bind = bind,
+                                         .component = sg_vae_component,
+                                         .chunk = chunk,
+                                         .special = 1, /* the first may have a frame more */
+                                         .decode_open = decode_open,
+                                         .decode_next = decode_next,
+                                         .decode_close = sg_vae_run_close,
+                                         .encoder = sg_vae_encoder,
+                                         .encode_chunk = encode_chunk,
+                                         .encode_open = encode_open,
+                                         .encode_next = encode_next,
+                                         .encode_close = sg_vae_run_close,
+                                         .sampled = true,
+                                         .close = sg_vae_model_close};

@@ -1,153 +1,205 @@
-/* kl_coder.c - config and tensors of a decoder or encoder of residual blocks: see kl_coder.h. */
+/* kl_coder.c - see kl_coder.h. What bites:
+ *  - of a video convolutions are causal in time and see the nearest place beyond an edge; of an image they see zeros there;
+ *  - an image's encoder halves by a convolution that is padded below and to the right alone;
+ *  - group norms are over all frames and places that come at once;
+ *  - a token of the middle's attention sees those of its own frame and of the frames before it, one head as wide as the
+ *    channels;
+ *  - before the first frame a causal convolution sees that frame again;
+ *  - enlarging in time repeats every frame but the first, enlarging in space all of them; the other way round a causal
+ *    convolution of stride 2 takes the first frame and every other after it. */
 #include "kl_coder.h"
 
+#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
-/* ---- config ---- */
+enum { RESAMPLED = 4 /* frames at once, so that what stands between takes little memory */ };
 
-static void set_levels(sg_kl_coder *k, const int64_t *channels)
+static const float eps = 1e-6f;
+
+static const sg_kl_side *side_of(const sg_vae_run *r) { return &((const sg_kl_model *)r->vae)->side[r->coder->up]; }
+
+/* ---- config and tensors ---- */
+
+void sg_kl_read(sg_kl_model *v, const sg_vae_kind *kind, int64_t layers, sg_config *f)
 {
-    for (int i = 0; i < k->levels; i++) {
-        sg_kl_level *const l = &k->level[i];
-        l->out = channels[k->up ? k->levels - 1 - i : i];
-        l->in = i ? l[-1].out : l->out;
-    }
-}
-
-void sg_kl_coders_read(sg_kl_coder *decoder, sg_kl_coder *encoder, sg_dtype act, int64_t layers, sg_config *f)
-{
-    int64_t   channels[SG_KL_LEVELS] = {0};
-    const int levels = sg_config_ints(f, "block_out_channels", 1, SG_KL_CHANNELS, channels, 1, SG_KL_LEVELS);
-    const int blocks = (int)sg_config_int(f, "layers_per_block", 1, SG_KL_BLOCKS - 1, &layers);
-    const int groups = (int)sg_config_int(f, "norm_num_groups", 1, SG_KL_CHANNELS, &(int64_t){32});
-    *encoder = (sg_kl_coder){.levels = levels, .blocks = blocks, .groups = groups, .act = act, .has_quant = true};
-    *decoder = *encoder;
-    decoder->up = true;
-    decoder->blocks++;
-    decoder->attention = encoder->attention = sg_config_bool(f, "mid_block_add_attention", &(bool){true});
-    set_levels(decoder, channels);
-    set_levels(encoder, channels);
-    for (int i = 0; i < levels && !sg_config_status(f); i++)
-        if (channels[i] % groups)
-            sg_config_fail(f, "block_out_channels", "%lld is no multiple of the %d norm_num_groups",
-                           (long long)channels[i], groups);
-}
-
-void sg_kl_check_types(sg_config *f, const char *key, const char *only, int levels, int assumed)
-{
-    const char *type[SG_KL_LEVELS] = {NULL};
-    const int   count = sg_config_has(f, key) ? sg_config_strings(f, key, type, 1, SG_KL_LEVELS) : assumed;
-    if (count != levels) sg_config_fail(f, key, "%d of them, but block_out_channels has %d", count, levels);
-    for (int i = 0; i < count; i++)
-        if (type[i] && strcmp(type[i], only) != 0)
-            sg_config_fail(f, key, "\"%s\" is not supported; only \"%s\" is", type[i], only);
-}
-
-void sg_kl_check_fixed(sg_config *f)
-{
-    static const char *const rgb[] = {"in_channels", "out_channels"};
-    for (int i = 0; i < 2; i++)
-        if (sg_config_int(f, rgb[i], 1, SG_KL_CHANNELS, &(int64_t){SG_KL_RGB}) != SG_KL_RGB)
-            sg_config_fail(f, rgb[i], "only 3, of RGB frames, are supported");
-    const char *const act = sg_config_string(f, "act_fn", "silu");
-    if (act && strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0)
-        sg_config_fail(f, "act_fn", "\"%s\" is not supported; only \"silu\" is", act);
-}
-
-/* ---- tensors ---- */
-
-static void bind_norm(sg_bind *b, sg_kl_norm *n, const char *name, int64_t c)
-{
-    char full[48];
-    snprintf(full, sizeof full, "%s.weight", name);
-    sg_bind_tensor(b, &n->w, SG_F32, full, c);
-    snprintf(full, sizeof full, "%s.bias", name);
-    sg_bind_tensor(b, &n->b, SG_F32, full, c);
-}
-
-static void bind_map(sg_bind *b, sg_dtype type, sg_kl_map *m, const char *name, int64_t o, int64_t i)
-{
-    char full[48];
-    snprintf(full, sizeof full, "%s.weight", name);
-    sg_bind_tensor(b, &m->w, type, full, o, i);
-    snprintf(full, sizeof full, "%s.bias", name);
-    sg_bind_tensor(b, &m->b, SG_F32, full, o);
-}
-
-static void bind_conv(sg_bind *b, const sg_kl_coder *k, sg_kl_map *m, const char *name, int64_t o, int64_t i)
-{
-    const char *const layer = k->video ? ".conv" : "";
-    char              full[48];
-    snprintf(full, sizeof full, "%s%s.weight", name, layer);
-    sg_bind_tensor(b, &m->w, k->act, full, o, i, k->video ? 3 : 1, 3, 3);
-    snprintf(full, sizeof full, "%s%s.bias", name, layer);
-    sg_bind_tensor(b, &m->b, SG_F32, full, o);
-}
-
-static void bind_block(sg_bind *b, const sg_kl_coder *k, sg_kl_block *w, int64_t i, int64_t o)
-{
-    bind_norm(b, &w->norm[0], "norm1", i);
-    bind_conv(b, k, &w->conv[0], "conv1", o, i);
-    bind_norm(b, &w->norm[1], "norm2", o);
-    bind_conv(b, k, &w->conv[1], "conv2", o, o);
-    if (i != o) bind_map(b, k->act, &w->shortcut, k->video ? "conv_shortcut.conv" : "conv_shortcut", o, i);
-}
-
-static void bind_middle(sg_bind *b, sg_kl_coder *k, const char *side, int64_t c)
-{
-    for (int j = 0; j < SG_KL_MID; j++) {
-        sg_bind_prefix(b, "%s.mid_block.resnets.%d.", side, j);
-        bind_block(b, k, &k->mid[j], c, c);
-    }
-    if (!k->attention) return;
-    sg_bind_prefix(b, "%s.mid_block.attentions.0.", side);
-    bind_norm(b, &k->attention_norm, "group_norm", c);
-    bind_map(b, k->act, &k->q, "to_q", c, c);
-    bind_map(b, k->act, &k->k, "to_k", c, c);
-    bind_map(b, k->act, &k->v, "to_v", c, c);
-    bind_map(b, k->act, &k->attention_out, "to_out.0", c, c);
-}
-
-/* From `in` channels to `out`. */
-static void bind_coder(sg_bind *b, sg_kl_coder *k, int64_t in, int64_t out)
-{
-    const char *const side = k->up ? "decoder" : "encoder", *const way = k->up ? "up" : "down";
-    const int64_t last = k->level[k->levels - 1].out;
-    sg_bind_prefix(b, "%s.", side);
-    bind_conv(b, k, &k->conv_in, "conv_in", k->level[0].in, in);
-    bind_norm(b, &k->norm_out, "conv_norm_out", last);
-    bind_conv(b, k, &k->conv_out, "conv_out", out, last);
-    bind_middle(b, k, side, k->up ? k->level[0].in : last);
-    for (int i = 0; i < k->levels; i++) {
-        sg_kl_level *const l = &k->level[i];
-        for (int j = 0; j < k->blocks; j++) {
-            sg_bind_prefix(b, "%s.%s_blocks.%d.resnets.%d.", side, way, i, j);
-            bind_block(b, k, &l->block[j], j ? l->out : l->in, l->out);
-        }
-        sg_bind_prefix(b, "%s.%s_blocks.%d.%ssamplers.0.", side, way, i, way);
-        if (l->space || l->time) bind_conv(b, k, &l->resample, "conv", l->out, l->out);
-    }
+    const bool attention = sg_config_bool(f, "mid_block_add_attention", &(bool){true});
+    sg_vae_read_coders(&v->vae, kind, layers, f);
+    for (int i = 0; i < 2; i++) v->side[i] = (sg_kl_side){.attention = attention, .has_quant = true};
 }
 
 /* quant and post_quant are small and F32, so that they cost the latents nothing. */
-static void bind_quant(sg_bind *b, sg_kl_coder *k, int64_t c)
+void sg_kl_bind(void *of, const sg_component *p, sg_vae_coder *k)
 {
-    if (k->has_quant) bind_map(b, SG_F32, &k->quant, k->up ? "post_quant_conv" : "quant_conv", c, c);
+    sg_kl_model *const v = of;
+    sg_kl_side *const  side = &v->side[k->up];
+    const int          z = k->up ? v->vae.info.z : 2 * v->vae.info.z;
+    const int64_t      c = k->mid.in;
+    const char *const  resample = k->kind->kt > 1 ? "conv.conv" : "conv";
+    if (side->has_quant) {
+        sg_bind_prefix(p->bind, "%s", "");
+        sg_vae_bind_map(p, SG_F32, &side->quant, k->up ? "post_quant_conv" : "quant_conv", z, z);
+    }
+    sg_vae_bind_ends(p, k, k->up ? z : SG_VAE_RGB, k->up ? SG_VAE_RGB : z, "conv_norm_out");
+    sg_vae_bind_levels(p, k, resample, k->kind->kt);
+    if (!side->attention) return;
+    sg_bind_prefix(p->bind, "%s.mid_block.attentions.0.", k->up ? "decoder" : "encoder");
+    sg_bind_tensor(p->bind, &side->norm_w, SG_F32, "group_norm.weight", c);
+    sg_bind_tensor(p->bind, &side->norm_b, SG_F32, "group_norm.bias", c);
+    sg_vae_bind_map(p, p->act, &side->q, "to_q", c, c);
+    sg_vae_bind_map(p, p->act, &side->k, "to_k", c, c);
+    sg_vae_bind_map(p, p->act, &side->v, "to_v", c, c);
+    sg_vae_bind_map(p, p->act, &side->out, "to_out.0", c, c);
 }
 
-sg_status sg_kl_coders_bind(sg_component *p, sg_component *encoder_component, sg_kl_coder *decoder,
-                            sg_kl_coder *encoder, int64_t z, sg_error *e)
+/* ---- what stands between blocks ---- */
+
+void sg_kl_norm(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor x)
 {
-    sg_bind *b = NULL;
-    SG_TRY(sg_bind_open(&b, p->source, p->map, e));
-    *encoder_component = *p;
-    encoder_component->bind = b;
-    bind_quant(p->bind, decoder, z);
-    bind_coder(p->bind, decoder, z, SG_KL_RGB);
-    bind_quant(b, encoder, 2 * z);
-    bind_coder(b, encoder, SG_KL_RGB, 2 * z);
-    sg_bind_share(p->bind, b);
-    sg_bind_ignore(b, ""); /* the decoder's list tells of what neither wants */
-    return sg_bind_check_both(p->bind, b, e);
+    sg_norm(s, .y = y, .x = x, .w = k->norm_w, .b = k->norm_b, .kind = SG_NORM_GROUP, .groups = r->coder->groups,
+            .eps = eps, .act = SG_ACT_SILU);
+}
+
+/* x += what its tokens make of those that they see. A frame of queries at a time, with the keys up to its end. */
+static void attention(const sg_vae_run *r, sg_stream *s, sg_tensor x)
+{
+    const sg_kl_side *const w = side_of(r);
+    const size_t            mark = s->scratch.used;
+    const int64_t           f = x.dim[0], rows = x.dim[1], columns = x.dim[2], frame = rows * columns, c = x.dim[3];
+    const sg_vae_map *const map[3] = {&w->q, &w->k, &w->v};
+    const sg_tensor         y = sg_new(s, x.dtype, f, rows, columns, c);
+    sg_tensor               token[4] = {sg_reshape(y, f * frame, 1, c)}; /* of y, which are attended to; q, k, v */
+    sg_norm(s, .y = y, .x = x, .w = w->norm_w, .b = w->norm_b, .kind = SG_NORM_GROUP, .groups = r->coder->groups,
+            .eps = eps);
+    for (int i = 0; i < 3; i++) {
+        const sg_tensor made = sg_new(s, x.dtype, f, rows, columns, c);
+        sg_vae_map_places(s, map[i], made, y, false);
+        token[i + 1] = sg_reshape(made, f * frame, 1, c);
+    }
+    for (int64_t t = 0; t < f; t++)
+        sg_attend(s, .y = sg_rows(token[0], t * frame, frame), .q = sg_rows(token[1], t * frame, frame),
+                  .k = sg_rows(token[2], 0, (t + 1) * frame), .v = sg_rows(token[3], 0, (t + 1) * frame),
+                  .scale = (float)(1 / sqrt((double)c)));
+    sg_vae_map_places(s, &w->out, x, y, true);
+    s->scratch.used = mark;
+}
+
+/* y = conv(x made larger), or a convolution with strides, some frames at a time. An image's has no padding before it. */
+static void resample(const sg_vae_coder *k, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
+{
+    const int     time = k->up ? 1 : l->time, space = k->up ? 1 : l->space; /* strides */
+    const int     past = k->kind->kt - 1, before = k->up || past;
+    const int64_t larger = (k->up ? y.dim[1] * y.dim[2] : x.dim[1] * x.dim[2]) * x.dim[3];
+    const int64_t f = y.dim[0], n = sg_vae_at_once(f, RESAMPLED, time * larger);
+    for (int64_t t = 0, count; t < f; t += count) {
+        const size_t mark = s->scratch.used;
+        count = n < f - t ? n : f - t;
+        sg_tensor input = sg_rows(x, t, count); /* of an image */
+        if (past) {
+            input = sg_new(s, x.dtype, past + (count - 1) * time + 1, x.dim[1], x.dim[2], x.dim[3]);
+            for (int64_t i = 0; i < input.dim[0]; i++) {
+                const int64_t at = t * time + i > past ? t * time + i - past : 0; /* which frame of the larger clip */
+                sg_copy(s, .y = sg_rows(input, i, 1), .x = sg_rows(x, k->up && l->time > 1 ? (at + 1) / 2 : at, 1));
+            }
+        }
+        sg_conv(s, .y = sg_rows(y, t, count), .x = input, .w = l->resample.w, .b = l->resample.b,
+                .stride = {time, space, space}, .pad = {before, 1, before, 1}, .twice = k->up && l->space > 1,
+                .edge = k->kind->edge);
+        s->scratch.used = mark;
+    }
+}
+
+/* Memory for levels of a clip of f frames. */
+static sg_vae_inputs reserve(const sg_vae_run *r, sg_stream *s, int64_t f, int64_t y, int64_t x)
+{
+    const sg_vae_coder *const k = r->coder;
+    int64_t                   frames[SG_VAE_LEVELS + 1] = {f};
+    for (int i = 0; i < k->levels; i++) {
+        const int time = k->level[i].time;
+        frames[i + 1] = k->up ? (frames[i] - 1) * time + 1 : (frames[i] - 1) / time + 1;
+    }
+    return sg_vae_reserve(r, s, frames, y, x);
+}
+
+/* From m->in[0] on; the result lies in m->in, or above what is reserved for the last level. */
+static sg_tensor levels(const sg_vae_run *r, sg_stream *s, const sg_vae_inputs *m)
+{
+    const sg_vae_coder *const k = r->coder;
+    sg_tensor                 x = {0};
+    for (int i = 0; i < k->levels; i++) {
+        const sg_vae_level *const l = &k->level[i];
+        x = sg_vae_blocks(r, s, l, m->in[i]);
+        if (sg_vae_changes(l))
+            resample(k, s, l, m->in[i + 1], x);
+        else if (i + 1 < k->levels)
+            sg_copy(s, .y = m->in[i + 1], .x = x);
+        if (m->in[i + 1].rank) {
+            x = m->in[i + 1];
+            s->scratch.used = m->mark[i + 1];
+        }
+        sg_tap(s, x, k->up ? "vae.up.%d" : "enc.down.%d", i);
+    }
+    return x;
+}
+
+/* x through the middle. */
+static void middle(const sg_vae_run *r, sg_stream *s, sg_tensor x)
+{
+    for (int j = 0; j < r->coder->mid.blocks; j++) {
+        const sg_vae_work w = sg_vae_work_on(s, &r->coder->mid, x);
+        sg_vae_block_run(r, s, &r->coder->mid, j, &w);
+        s->scratch.used = w.mark;
+        if (j == 0 && side_of(r)->attention) attention(r, s, x);
+    }
+    sg_tap(s, x, r->coder->up ? "vae.mid" : "enc.mid");
+}
+
+/* ---- the whole ---- */
+
+sg_tensor sg_kl_decode(const sg_vae_run *r, sg_stream *s, sg_tensor z)
+{
+    const sg_vae_coder *const k = r->coder;
+    const sg_kl_side *const   side = side_of(r);
+    const sg_vae_inputs       m = reserve(r, s, z.dim[0], z.dim[1], z.dim[2]);
+    const sg_tensor           latent = sg_alloc(s, &s->scratch, SG_F32, 4, z.dim);
+    const sg_tensor           input = sg_vae_input(r, s, &k->conv_in, z.dim[0], z.dim[1], z.dim[2]);
+    const sg_tensor           given = sg_vae_present(r, &k->conv_in, input);
+    sg_norm(s, .y = latent, .x = z, .w = r->scale, .b = r->shift, .kind = SG_NORM_NONE);
+    if (side->has_quant)
+        sg_vae_map_places(s, &side->quant, given, latent, false);
+    else
+        sg_copy(s, .y = given, .x = latent);
+    sg_tap(s, given, "vae.post_quant");
+    sg_vae_convolve(r, s, &k->conv_in, m.in[0], input, false);
+    sg_tap(s, m.in[0], "vae.conv_in");
+    s->scratch.used = m.mark[0];
+    middle(r, s, m.in[0]);
+    const sg_tensor x = levels(r, s, &m);
+    const sg_tensor frames = sg_new(s, x.dtype, x.dim[0], x.dim[1], x.dim[2], SG_VAE_RGB);
+    sg_vae_norm_conv(r, s, &k->conv_out, frames, x, false);
+    sg_tap(s, frames, "vae.conv_out");
+    return frames;
+}
+
+sg_tensor sg_kl_encode(const sg_vae_run *r, sg_stream *s, sg_tensor frames)
+{
+    const sg_vae_coder *const k = r->coder;
+    const sg_kl_side *const   side = side_of(r);
+    const int64_t             f = frames.dim[0], c = k->conv_out.w.dim[0];
+    const sg_vae_inputs       m = reserve(r, s, f, frames.dim[1], frames.dim[2]);
+    const sg_tensor           input = sg_vae_input(r, s, &k->conv_in, f, frames.dim[1], frames.dim[2]);
+    sg_copy(s, .y = sg_vae_present(r, &k->conv_in, input), .x = frames);
+    sg_vae_convolve(r, s, &k->conv_in, m.in[0], input, false);
+    sg_tap(s, m.in[0], "enc.conv_in");
+    s->scratch.used = m.mark[0];
+    const sg_tensor x = levels(r, s, &m);
+    middle(r, s, x);
+    const sg_tensor out = sg_new(s, x.dtype, x.dim[0], x.dim[1], x.dim[2], c);
+    const sg_tensor both = sg_new(s, SG_F32, x.dim[0], x.dim[1], x.dim[2], c);
+    sg_vae_norm_conv(r, s, &k->conv_out, out, x, false);
+    if (side->has_quant)
+        sg_vae_map_places(s, &side->quant, both, out, false);
+    else
+        sg_copy(s, .y = both, .x = out);
+    sg_tap(s, both, "enc.quant");
+    return both;
 }

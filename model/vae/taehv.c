@@ -1,4 +1,5 @@
-/* taehv.c - TAEHV's decoder as a stream: a latent frame at a time.
+/* taehv.c - TAEHV, the small decoder of video latents for previews, as a stream: a latent frame at a time. It is taehv.py of
+ * github.com/madebyollin/taehv, as taew2_1 and taew2_2 are published, or any other of its widths.
  *
  * z = 3 tanh(z / 3); a 3x3 convolution and ReLU; three stages, each of three blocks and a change of scale; ReLU; a 3x3
  * convolution to RGB in patches, clamped to [0, 1]. A block is
@@ -10,7 +11,7 @@
  *  - a clip begins with one frame: the first three that come out are dropped;
  *  - the latents are normalised, and the encoder, if it is in the file, is not wanted.
  * The matrix is applied before rows and columns are doubled, which is the same and takes a quarter of the work. */
-#include "taehv.h"
+#include "vae.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,13 +236,6 @@ static int64_t chunk(const void *of, int64_t total, int64_t done)
     return done < total;
 }
 
-/* The first latent makes one frame. */
-static int special(const void *of)
-{
-    (void)of;
-    return 1;
-}
-
 static sg_tensor vector(sg_stream *s, int64_t n, float v)
 {
     float           all[CHANNELS_MAX];
@@ -306,7 +300,7 @@ static void decode_close(void **out)
 
 static const sg_vae_ops ops = {.component = component,
                                .chunk = chunk,
-                               .special = special,
+                               .special = 1, /* the first latent makes one frame */
                                .decode_open = decode_open,
                                .decode_next = decode_next,
                                .decode_close = decode_close,

@@ -1,40 +1,74 @@
-/* wan_vae.c - AutoencoderKLWan (arXiv:2503.20314): config, tensors, what they must be.
+/* wan_vae.c - AutoencoderKLWan (arXiv:2503.20314) of Wan 2.1 (plain) and 2.2 (is_residual, patch_size), streaming in both
+ * directions: one latent frame at a time, any number of them in the same memory. The first makes one pixel frame, the others
+ * scale_time.
  *
- * Tensor names are those of diffusers. What bites:
+ * Every convolution over time is causal and keeps the last frames that it has seen, zeros before the start, so that
+ * chunks one after another give what the whole clip would. Tensor names are those of diffusers. What bites:
  *  - the decoder walks dim_mult and temperal_downsample from their ends;
  *  - plain (2.1): an upsampler halves the channels; encoder.down_blocks is one flat list of blocks and downsamplers;
  *  - is_residual (2.2): an upsampler keeps the channels; blocks lie inside levels; every level but the decoder's last
  *    has a shortcut without weights, the encoder's last included;
- *  - scale_factor_* are the sizes that a pipeline goes by: they must be what the levels make. */
-#include "wan_vae_weights.h"
+ *  - scale_factor_* are the sizes that a pipeline goes by: they must be what the levels make;
+ *  - the first latent frame stands for one pixel frame. There an upsampler passes its frame on once and its convolution
+ *    over time neither runs nor remembers: it starts with the second latent frame, zeros before it;
+ *  - a downsampler that halves the frames passes the first one on and remembers it; the others go in pairs behind it;
+ *  - a shortcut that doubles the frames leaves out those before the clip's first;
+ *  - a patch's channels count columns before rows: c p^2 + column p + row.
+ *
+ * What blocks add to is of the dtype that products take, as in diffusers. F32 there makes a BF16 decode of tiny-wan 56 dB
+ * instead of 52, but then half of the convolutions are none of cuDNN's, which are three times as fast as ours.
+ *
+ * Taps "vae.post_quant", "vae.conv_in", "vae.mid", "vae.up.%d", "vae.conv_out", "vae.frames"; "enc.conv_in", "enc.down.%d" (as
+ * encoder.down_blocks counts), "enc.mid", "enc.quant", "enc.mean". */
+#include "vae_parts.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-sg_component *sg_wan_vae_component(sg_wan_vae *v) { return &v->component; }
-sg_component *sg_wan_vae_encoder(sg_wan_vae *v) { return &v->encoder_component; }
+enum { ZEROS = 1 << 18 /* bytes */ };
 
-static int scale_time(const sg_vae_config *c)
+typedef struct wan_config {
+    int     base, decoder_base, levels, blocks, patch;
+    int64_t mult[SG_VAE_LEVELS];
+    bool    time[SG_VAE_LEVELS]; /* the encoder's level halves the frames */
+    bool    residual;
+} wan_config;
+
+/* What a coder has beside its blocks. */
+typedef struct wan_side {
+    sg_vae_map quant; /* decoder, before all else: [z, z]; encoder, at the end: [2 z, 2 z] */
+    /* Of levels that change the frames. The decoder's is [2 out, out, 3, 1, 1]: halves of its rows make the even and the odd
+     * frames. The encoder's is [out, out, 3, 1, 1]. */
+    sg_vae_conv time[SG_VAE_LEVELS];
+    /* x + proj(attend(qkv(norm(x)))), one head over the places of a frame. */
+    sg_tensor  attention_norm; /* [c] */
+    sg_vae_map qkv, proj;      /* [3 c, c], rows q, k, v; [c, c] */
+} wan_side;
+
+typedef struct wan_vae {
+    sg_vae_model base;
+    wan_config   config;
+    wan_side     side[2]; /* encoder, decoder */
+} wan_vae;
+
+/* One clip being decoded or encoded. */
+typedef struct wan_run {
+    sg_vae_run base;
+    bool       begun;
+} wan_run;
+
+static const wan_vae *vae_of(const wan_run *r) { return (const wan_vae *)r->base.vae; }
+
+/* y = silu(norm(x)). */
+static void norm(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor x)
 {
-    int scale = 1;
-    for (int i = 0; i + 1 < c->levels; i++) scale <<= c->time[i];
-    return scale;
+    (void)r;
+    sg_norm(s, .y = y, .x = x, .w = k->norm_w, .kind = SG_NORM_L2, .act = SG_ACT_SILU);
 }
 
-static int scale_space(const sg_vae_config *c) { return c->patch << (c->levels - 1); }
-
-sg_wan_vae_info sg_wan_vae_describe(const sg_wan_vae *v)
-{
-    const sg_vae_config *const c = &v->config;
-    return (sg_wan_vae_info){.z = c->z,
-                             .scale_time = scale_time(c),
-                             .scale_space = scale_space(c),
-                             .levels = c->levels,
-                             .base = c->base,
-                             .residual = c->residual,
-                             .patch = c->patch};
-}
+static const sg_vae_kind kind = {
+    .norm_w = ".gamma", .conv = "", .shortcut = "", .kt = 3, .edge = SG_EDGE_ZERO, .norm = norm};
 
 /* ---- config ---- */
 
@@ -46,214 +80,420 @@ static void check_scale(sg_config *f, const char *key, int64_t usual, int made, 
 
 static void check_pixels(sg_config *f, const char *key, int patch)
 {
-    const int64_t rgb = 3, said = sg_config_int(f, key, 1, SG_VAE_CHANNELS, &rgb);
+    const int64_t rgb = SG_VAE_RGB, said = sg_config_int(f, key, 1, SG_VAE_CHANNELS, &rgb);
     if (said != 3 * patch * patch)
         sg_config_fail(f, key, "%lld, but RGB frames in patches of patch_size %d have %d", (long long)said, patch,
                        3 * patch * patch);
 }
 
-static sg_status read_config(sg_vae_config *c, sg_config *f)
+/* How many channels leave a level. */
+static int64_t next(const sg_vae_coder *k, int i) { return i + 1 < k->levels ? k->level[i + 1].in : k->level[i].out; }
+
+/* is_residual: the input joins the output, its channels averaged or repeated. */
+static bool has_shortcut(const wan_config *c, const sg_vae_coder *k, int i)
 {
-    const bool    no = false;
-    const int64_t one = 1;
-    double        scale[64];
+    return c->residual && (!k->up || i + 1 < k->levels);
+}
+
+static void set_shapes(sg_vae_coder *k, const wan_config *c, bool up)
+{
+    *k = (sg_vae_coder){.up = up, .kind = &kind, .levels = c->levels};
+    for (int i = 0; i < c->levels; i++) {
+        sg_vae_level *const l = &k->level[i];
+        const bool          more = i + 1 < c->levels;
+        l->out = up ? c->decoder_base * c->mult[c->levels - 1 - i] : c->base * c->mult[i];
+        l->in = i ? l[-1].out / (up && !c->residual ? 2 : 1) : up ? l->out : c->base;
+        l->blocks = c->blocks + up;
+        l->space = more ? 2 : 1;
+        l->time = more && c->time[up ? c->levels - 2 - i : i] ? 2 : 1;
+    }
+    sg_vae_set_middle(k, up ? k->level[0].in : k->level[c->levels - 1].out);
+}
+
+/* A shortcut deals the channels of a place, or of a block of places, out evenly. */
+static void check_shortcuts(sg_config *f, const wan_config *c, const sg_vae_coder *k)
+{
+    for (int i = 0; i < k->levels; i++) {
+        const sg_vae_level *const l = &k->level[i];
+        const int                 block = l->space * l->space * l->time;
+        const int64_t             out = next(k, i), many = (k->up ? out : l->in) * block, few = k->up ? l->in : out;
+        if (has_shortcut(c, k, i) && many % few)
+            sg_config_fail(
+                f, "dim_mult", "the %s's level %d cannot join its %lld channels to %lld: %lld is no multiple of %lld",
+                k->up ? "decoder" : "encoder", i, (long long)l->in, (long long)out, (long long)many, (long long)few);
+    }
+}
+
+static sg_status read_config(void *of, sg_config *f)
+{
+    const bool          no = false;
+    const int64_t       one = 1;
+    wan_vae *const      v = of;
+    sg_vae_model *const m = &v->base;
+    wan_config *const   c = &v->config;
+    double              scale[64];
     c->base = (int)sg_config_int(f, "base_dim", 2, SG_VAE_CHANNELS, NULL);
     const int64_t base = c->base;
     c->decoder_base = (int)sg_config_int(f, "decoder_base_dim", 2, SG_VAE_CHANNELS, &base);
-    c->z = (int)sg_config_int(f, "z_dim", 1, SG_VAE_Z, NULL);
+    m->info.z = (int)sg_config_int(f, "z_dim", 1, SG_VAE_Z, NULL);
     c->levels = sg_config_ints(f, "dim_mult", 1, SG_VAE_CHANNELS, c->mult, 1, SG_VAE_LEVELS);
-    c->blocks = (int)sg_config_int(f, "num_res_blocks", 1, SG_VAE_BLOCKS - 1, NULL);
+    c->blocks = (int)sg_config_int(f, "num_res_blocks", 1, SG_VAE_LAYERS, NULL);
     c->residual = sg_config_bool(f, "is_residual", &no);
     c->patch = (int)sg_config_int(f, "patch_size", 1, 32, &one);
     SG_TRY(sg_config_status(f)); /* what follows goes by these */
 
     sg_config_bools(f, "temperal_downsample", c->time, c->levels - 1, c->levels - 1);
-    sg_config_reals(f, "latents_mean", -1e6, 1e6, c->mean, c->z, c->z);
-    sg_config_reals(f, "latents_std", 1e-6, 1e6, c->std, c->z, c->z);
+    sg_config_reals(f, "latents_mean", -1e6, 1e6, m->mean, m->info.z, m->info.z);
+    sg_config_reals(f, "latents_std", 1e-6, 1e6, m->std, m->info.z, m->info.z);
     if (sg_config_reals(f, "attn_scales", -INFINITY, INFINITY, scale, 0, 64) > 0)
         sg_config_fail(f, "attn_scales", "attention between the levels is not supported: only an empty list is");
     for (int i = 0; i < c->levels; i++)
         if (c->mult[i] * (c->base > c->decoder_base ? c->base : c->decoder_base) > SG_VAE_CHANNELS)
             sg_config_fail(f, "dim_mult", "entry %d makes more than %d channels", i, SG_VAE_CHANNELS);
+    for (int up = 0; up < 2; up++) set_shapes(&m->coder[up], c, up);
+    sg_vae_measure(m);
+    m->info.scale_space *= c->patch;
     check_pixels(f, "in_channels", c->patch);
     check_pixels(f, "out_channels", c->patch);
-    check_scale(f, "scale_factor_temporal", 4, scale_time(c), "the levels of temperal_downsample");
-    check_scale(f, "scale_factor_spatial", 8, scale_space(c), "the levels of dim_mult and patch_size");
+    check_scale(f, "scale_factor_temporal", 4, m->info.scale_time, "the levels of temperal_downsample");
+    check_scale(f, "scale_factor_spatial", 8, m->info.scale_space, "the levels of dim_mult and patch_size");
+    SG_TRY(sg_config_status(f));
+    for (int up = 1; up >= 0; up--) check_shortcuts(f, c, &m->coder[up]);
+    snprintf(m->component.summary, sizeof m->component.summary, "%d x %d x %d, %d latent channels, %d levels from %d%s",
+             m->info.scale_time, m->info.scale_space, m->info.scale_space, m->info.z, c->levels, c->base,
+             c->residual ? ", residual" : "");
     return sg_config_status(f);
-}
-
-/* ---- levels ---- */
-
-static void set_decoder_shapes(sg_vae_coder *k, const sg_vae_config *c)
-{
-    k->up = true;
-    k->levels = c->levels;
-    for (int i = 0; i < c->levels; i++) {
-        sg_vae_level *const l = &k->level[i];
-        l->out = c->decoder_base * c->mult[c->levels - 1 - i];
-        l->in = i ? k->level[i - 1].next : l->out;
-        l->scale = i + 1 < c->levels;
-        l->time = l->scale && c->time[c->levels - 2 - i];
-        l->shortcut = l->scale && c->residual;
-        l->next = l->scale && !c->residual ? l->out / 2 : l->out;
-        l->blocks = c->blocks + 1;
-        l->index = i;
-    }
-}
-
-static void set_encoder_shapes(sg_vae_coder *k, const sg_vae_config *c)
-{
-    int index = 0;
-    k->flat = !c->residual;
-    k->levels = c->levels;
-    for (int i = 0; i < c->levels; i++) {
-        sg_vae_level *const l = &k->level[i];
-        l->in = i ? k->level[i - 1].next : c->base;
-        l->out = l->next = c->base * c->mult[i];
-        l->scale = i + 1 < c->levels;
-        l->time = l->scale && c->time[i];
-        l->shortcut = c->residual;
-        l->blocks = c->blocks;
-        l->index = index;
-        index += k->flat ? l->blocks + l->scale : 1;
-    }
-}
-
-/* A shortcut deals the channels of a place, or of a block of places, out evenly. */
-static void check_shortcuts(sg_config *f, const sg_vae_coder *k)
-{
-    for (int i = 0; i < k->levels; i++) {
-        const sg_vae_level *const l = &k->level[i];
-        const int                 block = (l->scale ? 4 : 1) * (l->time ? 2 : 1);
-        const int64_t             many = (k->up ? l->next : l->in) * block, few = k->up ? l->in : l->next;
-        if (l->shortcut && many % few)
-            sg_config_fail(f, "dim_mult",
-                           "the %s's level %d cannot join its %lld channels to %lld: %lld is no multiple of %lld",
-                           k->up ? "decoder" : "encoder", i, (long long)l->in, (long long)l->next, (long long)many,
-                           (long long)few);
-    }
 }
 
 /* ---- tensors ---- */
 
-/* Wants name.weight and name.bias; kt 0: a convolution of single frames. One that reads past frames gets a history. */
-static void bind_conv(sg_bind *b, sg_vae_coder *k, sg_vae_conv *c, sg_dtype as, const char *name, int64_t o, int64_t i,
-                      int kt, int ks)
+static void bind_level(wan_vae *v, const sg_component *p, sg_vae_coder *k, int i)
 {
-    char full[64];
-    snprintf(full, sizeof full, "%s.weight", name);
-    if (kt)
-        sg_bind_tensor(b, &c->w, as, full, o, i, kt, ks, ks);
+    static const char *const resample[2][2] = {{"", "downsampler."}, {"upsamplers.0.", "upsampler."}};
+    const bool               residual = v->config.residual, flat = !k->up && !residual;
+    const char *const        side = k->up ? "decoder.up_blocks" : "encoder.down_blocks";
+    sg_vae_level *const      l = &k->level[i];
+    const int                index = flat ? i * (l->blocks + 1) : i; /* in the list, of the level or its first block */
+    char                     name[48];
+    snprintf(name, sizeof name, flat ? "%s" : "%s.%d.resnets", side, i);
+    sg_vae_bind_blocks(p, k, l, name, flat ? index : 0);
+    if (!sg_vae_changes(l)) return;
+    sg_bind_prefix(p->bind, "%s.%d.%s", side, flat ? index + l->blocks : i, resample[k->up][residual]);
+    sg_vae_bind_conv(p, k, &l->resample, "resample.1", next(k, i), l->out, 1, 3);
+    if (l->time > 1) sg_vae_bind_conv(p, k, &v->side[k->up].time[i], "time_conv", l->out << k->up, l->out, 3, 1);
+}
+
+/* The quantisers are small and their sides F32, so that they cost the latents nothing. */
+static void bind(void *of, const sg_component *p, sg_vae_coder *k)
+{
+    wan_vae *const  v = of;
+    wan_side *const side = &v->side[k->up];
+    const int       z = k->up ? v->base.info.z : 2 * v->base.info.z, pixel = 3 * v->config.patch * v->config.patch;
+    const int64_t   c = k->mid.in;
+    sg_bind_prefix(p->bind, "%s", "");
+    sg_vae_bind_map(p, SG_F32, &side->quant, k->up ? "post_quant_conv" : "quant_conv", z, z);
+    sg_vae_bind_ends(p, k, k->up ? z : pixel, k->up ? pixel : z, "norm_out");
+    sg_bind_prefix(p->bind, "%s.mid_block.attentions.0.", k->up ? "decoder" : "encoder");
+    sg_bind_tensor(p->bind, &side->attention_norm, SG_F32, "norm.gamma", c);
+    sg_vae_bind_map(p, p->act, &side->qkv, "to_qkv", 3 * c, c);
+    sg_vae_bind_map(p, p->act, &side->proj, "proj", c, c);
+    for (int i = 0; i < k->levels; i++) bind_level(v, p, k, i);
+}
+
+/* ---- the middle ---- */
+
+/* x += attention over the places of its one frame. */
+static void attend(const wan_run *r, sg_stream *s, sg_tensor x)
+{
+    const wan_side *const w = &vae_of(r)->side[r->base.coder->up];
+    const size_t          mark = s->scratch.used;
+    const int64_t         c = x.dim[3], n = sg_count(x) / c;
+    const sg_tensor       y = sg_new(s, x.dtype, 1, 1, n, c);
+    sg_tensor             qkv[3];
+    sg_norm(s, .y = y, .x = sg_reshape(x, 1, 1, n, c), .w = w->attention_norm, .kind = SG_NORM_L2);
+    for (int i = 0; i < 3; i++) {
+        const sg_vae_map rows = {.w = sg_rows(w->qkv.w, i * c, c), .b = sg_rows(w->qkv.b, i * c, c)};
+        const sg_tensor  made = sg_new(s, x.dtype, 1, 1, n, c);
+        sg_vae_map_places(s, &rows, made, y, false);
+        qkv[i] = sg_reshape(made, n, 1, c);
+    }
+    sg_attend(s, .y = sg_reshape(y, n, 1, c), .q = qkv[0], .k = qkv[1], .v = qkv[2], .scale = 1 / sqrtf((float)c));
+    sg_vae_map_places(s, &w->proj, x, y, true);
+    s->scratch.used = mark;
+}
+
+static void middle(const wan_run *r, sg_stream *s, sg_tensor x)
+{
+    for (int j = 0; j < r->base.coder->mid.blocks; j++) {
+        const sg_vae_work w = sg_vae_work_on(s, &r->base.coder->mid, x);
+        sg_vae_block_run(&r->base, s, &r->base.coder->mid, j, &w);
+        s->scratch.used = w.mark;
+        if (j == 0) attend(r, s, x);
+    }
+    sg_tap(s, x, r->base.coder->up ? "vae.mid" : "enc.mid");
+}
+
+/* ---- levels ---- */
+
+/* Changes scale by a level's last convolutions; with `add` y has the shortcut. */
+typedef struct change {
+    const sg_vae_level *level;
+    const sg_vae_conv  *time; /* NULL: frames stay as many */
+    bool                add;
+} change;
+
+/* Frame by frame: the tensors of all of them would be the largest of the whole decoder. */
+static void upsample(const wan_run *r, sg_stream *s, const change *c, sg_tensor y, sg_tensor x)
+{
+    const sg_vae_conv *const k = c->time, *const resample = &c->level->resample;
+    const bool    twice = k && r->begun;
+    const int64_t channels = x.dim[3];
+    sg_tensor     input = {0};
+    if (twice) {
+        input = sg_vae_input(&r->base, s, k, x.dim[0], x.dim[1], x.dim[2]);
+        sg_copy(s, .y = sg_vae_present(&r->base, k, input), .x = x);
+        sg_vae_recall(&r->base, s, k, input);
+    }
+    for (int64_t i = 0; i < y.dim[0]; i++) {
+        const size_t mark = s->scratch.used;
+        sg_tensor    one = sg_rows(x, twice ? i / 2 : i, 1);
+        if (twice) {
+            one = sg_new(s, x.dtype, 1, x.dim[1], x.dim[2], channels);
+            sg_conv(s, .y = one, .x = sg_rows(input, i / 2, 3), .w = sg_rows(k->w, i % 2 * channels, channels),
+                    .b = sg_rows(k->b, i % 2 * channels, channels), .stride = {1, 1, 1});
+        }
+        sg_conv(s, .y = sg_rows(y, i, 1), .x = one, .w = resample->w, .b = resample->b, .stride = {1, 1, 1},
+                .pad = {1, 1, 1, 1}, .add = c->add, .twice = true);
+        s->scratch.used = mark;
+    }
+}
+
+/* y = or += x of half the rows and columns: a row and a column of zeros at the end. */
+static void halve(sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor x, bool add)
+{
+    sg_conv(s, .y = y, .x = x, .w = k->w, .b = k->b, .stride = {1, 2, 2}, .pad = {0, 1, 0, 1}, .add = add);
+}
+
+static void downsample(const wan_run *r, sg_stream *s, const change *c, sg_tensor y, sg_tensor x)
+{
+    const sg_vae_conv *const k = c->time, *const resample = &c->level->resample;
+    if (k && r->begun) {
+        const sg_tensor input = sg_vae_input(&r->base, s, k, x.dim[0], y.dim[1], y.dim[2]);
+        halve(s, resample, sg_vae_present(&r->base, k, input), x, false);
+        sg_vae_recall(&r->base, s, k, input);
+        sg_conv(s, .y = y, .x = input, .w = k->w, .b = k->b, .stride = {2, 1, 1}, .add = c->add);
+    } else if (k) { /* the first frame is remembered as it is without the shortcut */
+        const sg_tensor first = c->add ? sg_alloc(s, &s->scratch, y.dtype, y.rank, y.dim) : y;
+        halve(s, resample, first, x, false);
+        sg_copy(s, .y = r->base.history[k->number], .x = first);
+        if (c->add) sg_gate_add(s, .x = y, .r = first);
+    } else
+        halve(s, resample, y, x, c->add);
+}
+
+/* y = the input of a level as its output begins: channels averaged or repeated, places in or out of them. */
+static void shortcut(const wan_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor y, sg_tensor x)
+{
+    if (r->base.coder->up)
+        sg_dup_up(s, .y = y, .x = x, .ft = l->time, .fs = l->space, .drop = r->begun ? 0 : l->time - 1);
     else
-        sg_bind_tensor(b, &c->w, as, full, o, i, ks, ks);
-    snprintf(full, sizeof full, "%s.bias", name);
-    sg_bind_tensor(b, &c->b, SG_F32, full, o);
-    if (kt > 1) c->history = k->histories++;
+        sg_avg_down(s, .y = y, .x = x, .ft = l->time, .fs = l->space);
 }
 
-static void bind_block(sg_bind *b, sg_vae_coder *k, sg_vae_block *w, sg_dtype act, int64_t i, int64_t o)
+/* Level i, from m->in[i] to the next level's; where there is none, to scratch. */
+static sg_tensor level(const wan_run *r, sg_stream *s, const sg_vae_inputs *m, int i)
 {
-    sg_bind_tensor(b, &w->norm[0], SG_F32, "norm1.gamma", i, 1, 1, 1);
-    bind_conv(b, k, &w->conv[0], act, "conv1", o, i, 3, 3);
-    sg_bind_tensor(b, &w->norm[1], SG_F32, "norm2.gamma", o, 1, 1, 1);
-    bind_conv(b, k, &w->conv[1], act, "conv2", o, o, 3, 3);
-    if (i != o) bind_conv(b, k, &w->shortcut, act, "conv_shortcut", o, i, 1, 1);
-}
-
-static void bind_level(sg_bind *b, sg_vae_coder *k, sg_vae_level *l, sg_dtype act)
-{
-    const char *const side = k->up ? "decoder.up_blocks" : "encoder.down_blocks";
-    const char *const up = l->shortcut ? "upsampler" : "upsamplers.0";
+    const wan_vae *const      v = vae_of(r);
+    const sg_vae_coder *const k = r->base.coder;
+    const sg_vae_level *const l = &k->level[i];
+    const bool   more = i + 1 < k->levels, flat = !k->up && !v->config.residual; /* flat: taps are of single blocks */
+    const int    index = flat ? i * (l->blocks + 1) : i;
+    const change c = {l, l->time > 1 ? &v->side[k->up].time[i] : NULL, has_shortcut(&v->config, k, i)};
+    const sg_tensor x = m->in[i];
+    sg_tensor       y = m->in[i + 1];
+    if (c.add && !more) y = sg_new(s, x.dtype, x.dim[0], x.dim[1], x.dim[2], l->out);
+    if (c.add) shortcut(r, s, l, y, x);
+    const sg_vae_work w = sg_vae_work_on(s, l, x);
     for (int j = 0; j < l->blocks; j++) {
-        if (k->flat)
-            sg_bind_prefix(b, "%s.%d.", side, l->index + j);
-        else
-            sg_bind_prefix(b, "%s.%d.resnets.%d.", side, l->index, j);
-        bind_block(b, k, &l->block[j], act, j ? l->out : l->in, l->out);
+        sg_vae_block_run(&r->base, s, l, j, &w);
+        if (flat) sg_tap(s, w.y, "enc.down.%d", index + j);
     }
-    if (!l->scale) return;
-    if (k->flat)
-        sg_bind_prefix(b, "%s.%d.", side, l->index + l->blocks);
+    s->scratch.used = w.mark;
+    if (more)
+        (k->up ? upsample : downsample)(r, s, &c, y, w.y);
+    else if (c.add)
+        sg_gate_add(s, .x = y, .r = w.y);
     else
-        sg_bind_prefix(b, "%s.%d.%s.", side, l->index, k->up ? up : "downsampler");
-    bind_conv(b, k, &l->space_conv, act, "resample.1", l->next, l->out, 0, 3);
-    if (l->time) bind_conv(b, k, &l->time_conv, act, "time_conv", k->up ? 2 * l->out : l->out, l->out, 3, 1);
+        y = w.y;
+    if (more || !flat) sg_tap(s, y, k->up ? "vae.up.%d" : "enc.down.%d", flat ? index + l->blocks : index);
+    return y;
 }
 
-/* in and out: channels of the whole; c: of the middle; last: before the way out. The quantisers are small and their
- * sides F32, so that they cost the latents nothing. */
-static void bind_coder(sg_bind *b, sg_vae_coder *k, sg_dtype act, int64_t in, int64_t out, int64_t c, int64_t last)
+static sg_vae_inputs reserve(const wan_run *r, sg_stream *s, int64_t f, int64_t y, int64_t x)
 {
-    const char *const side = k->up ? "decoder" : "encoder";
-    sg_bind_prefix(b, "%s", "");
-    bind_conv(b, k, &k->quant, SG_F32, k->up ? "post_quant_conv" : "quant_conv", k->up ? in : out, k->up ? in : out, 1,
-              1);
-    sg_bind_prefix(b, "%s.", side);
-    bind_conv(b, k, &k->conv_in, act, "conv_in", k->level[0].in, in, 3, 3);
-    sg_bind_tensor(b, &k->norm_out, SG_F32, "norm_out.gamma", last, 1, 1, 1);
-    bind_conv(b, k, &k->conv_out, act, "conv_out", out, last, 3, 3);
-    for (int i = 0; i < 2; i++) {
-        sg_bind_prefix(b, "%s.mid_block.resnets.%d.", side, i);
-        bind_block(b, k, &k->mid[i], act, c, c);
+    const sg_vae_coder *const k = r->base.coder;
+    int64_t                   frames[SG_VAE_LEVELS + 1] = {f};
+    for (int i = 0; i < k->levels; i++) {
+        const int time = r->begun ? k->level[i].time : 1;
+        frames[i + 1] = k->up ? frames[i] * time : frames[i] / time;
     }
-    sg_bind_prefix(b, "%s.mid_block.attentions.0.", side);
-    sg_bind_tensor(b, &k->attention.norm, SG_F32, "norm.gamma", c, 1, 1);
-    bind_conv(b, k, &k->attention.qkv, act, "to_qkv", 3 * c, c, 0, 1);
-    bind_conv(b, k, &k->attention.proj, act, "proj", c, c, 0, 1);
-    for (int i = 0; i < k->levels; i++) bind_level(b, k, &k->level[i], act);
+    return sg_vae_reserve(&r->base, s, frames, y, x);
 }
 
-/* Two lists over one set of files: each half is loaded by itself, but a checkpoint must be whole. */
-static sg_status bind_all(sg_wan_vae *v, sg_error *e)
+static sg_tensor levels(const wan_run *r, sg_stream *s, const sg_vae_inputs *m)
 {
-    const sg_vae_config *const c = &v->config;
-    const int64_t              pixel = 3 * c->patch * c->patch;
-    sg_vae_coder *const d = &v->decoder, *const n = &v->encoder;
-    sg_bind *encoder = NULL;
-    SG_TRY(sg_bind_open(&encoder, v->component.source, v->component.map, e));
-    v->encoder_component = v->component;
-    v->encoder_component.bind = encoder;
-    bind_coder(v->component.bind, d, v->component.act, c->z, pixel, d->level[0].in, d->level[c->levels - 1].next);
-    bind_coder(encoder, n, v->component.act, pixel, 2 * c->z, n->level[c->levels - 1].next,
-               n->level[c->levels - 1].next);
-    sg_bind_share(v->component.bind, encoder);
-    sg_bind_ignore(encoder, ""); /* the decoder's list tells of what neither wants */
-    return sg_bind_check_both(v->component.bind, encoder, e);
+    sg_tensor x = {0};
+    for (int i = 0; i < r->base.coder->levels; i++) {
+        x = level(r, s, m, i);
+        if (i + 1 < r->base.coder->levels) s->scratch.used = m->mark[i + 1];
+    }
+    return x;
 }
 
-/* ---- opening ---- */
+/* ---- the two directions ---- */
 
-static sg_status open_components(sg_wan_vae *v, const sg_checkpoint *c, sg_dtype act, sg_config **f, sg_error *e)
+static sg_tensor decode_next(void *run, sg_stream *s, sg_tensor z, bool last_chunk)
 {
-    SG_TRY(sg_component_open(&v->component, c, "vae", "AutoencoderKLWan", act, f, e));
-    SG_TRY(read_config(&v->config, *f));
-    set_decoder_shapes(&v->decoder, &v->config);
-    set_encoder_shapes(&v->encoder, &v->config);
-    check_shortcuts(*f, &v->decoder);
-    check_shortcuts(*f, &v->encoder);
-    SG_TRY(sg_config_status(*f));
-    const sg_wan_vae_info i = sg_wan_vae_describe(v);
-    snprintf(v->component.summary, sizeof v->component.summary, "%d x %d x %d, %d latent channels, %d levels from %d%s",
-             i.scale_time, i.scale_space, i.scale_space, i.z, i.levels, i.base, i.residual ? ", residual" : "");
-    return bind_all(v, e);
+    (void)last_chunk;
+    wan_run *const            r = run;
+    const sg_vae_coder *const k = r->base.coder;
+    const sg_vae_info         v = r->base.vae->info;
+    const sg_tensor           past = r->base.history[k->conv_in.number];
+    const int64_t       y = past.dim[1], x = past.dim[2], p = vae_of(r)->config.patch, f = r->begun ? v.scale_time : 1;
+    const sg_tensor     frames = sg_new(s, SG_F32, f, y * v.scale_space, x * v.scale_space, SG_VAE_RGB);
+    const size_t        mark = s->scratch.used;
+    const sg_vae_inputs m = reserve(r, s, 1, y, x);
+
+    const sg_tensor latent = sg_new(s, SG_F32, 1, y, x, v.z), quant = sg_new(s, SG_F32, 1, y, x, v.z);
+    sg_norm(s, .y = latent, .x = z, .w = r->base.scale, .b = r->base.shift, .kind = SG_NORM_NONE);
+    sg_vae_map_places(s, &vae_of(r)->side[SG_VAE_DECODER].quant, quant, latent, false);
+    sg_tap(s, quant, "vae.post_quant");
+    const sg_tensor input = sg_vae_input(&r->base, s, &k->conv_in, 1, y, x);
+    sg_copy(s, .y = sg_vae_present(&r->base, &k->conv_in, input), .x = quant);
+    sg_vae_convolve(&r->base, s, &k->conv_in, m.in[0], input, false);
+    s->scratch.used = m.mark[0];
+    sg_tap(s, m.in[0], "vae.conv_in");
+
+    middle(r, s, m.in[0]);
+    const sg_tensor last = levels(r, s, &m);
+
+    const int64_t   rows = last.dim[1], columns = last.dim[2];
+    const sg_tensor out = sg_new(s, last.dtype, f, rows, columns, 3 * p * p);
+    sg_vae_norm_conv(&r->base, s, &k->conv_out, out, last, false);
+    sg_tap(s, out, "vae.conv_out");
+    const sg_tensor pixels = sg_new(s, SG_F32, f, rows * p, columns * p, 3);
+    sg_permute(s, .y = pixels, .x = out, .rank = 6, .dim = {f, rows, columns, 3, p, p}, .perm = {0, 1, 5, 2, 4, 3});
+    sg_activate(s, .y = frames, .x = pixels, .act = SG_ACT_CLAMP);
+    sg_tap(s, frames, "vae.frames");
+    s->scratch.used = mark;
+    r->begun = true;
+    return frames;
 }
 
-sg_status sg_wan_vae_open(sg_wan_vae **out, const sg_checkpoint *c, sg_dtype act, sg_error *e)
+static sg_tensor encode_next(void *run, sg_stream *s, sg_tensor frames)
 {
-    sg_wan_vae *v = *out = calloc(1, sizeof *v);
-    sg_config  *f = NULL;
-    if (!v) return sg_error_set(e, SG_E_MEMORY, "%s/vae: out of memory", sg_checkpoint_path(c));
-    const sg_status st = open_components(v, c, act, &f, e);
-    sg_config_close(&f);
-    if (st) sg_wan_vae_close(out);
+    wan_run *const            r = run;
+    const sg_vae_coder *const k = r->base.coder;
+    const sg_vae_info         v = r->base.vae->info;
+    const sg_tensor           past = r->base.history[k->conv_in.number];
+    const int64_t             p = vae_of(r)->config.patch, f = r->begun ? v.scale_time : 1, rows = past.dim[1],
+                  columns = past.dim[2], y = rows * p / v.scale_space, x = columns * p / v.scale_space;
+    const sg_tensor     mean = sg_new(s, SG_F32, 1, y, x, v.z);
+    const size_t        mark = s->scratch.used;
+    const sg_vae_inputs m = reserve(r, s, f, rows, columns);
+
+    const sg_tensor input = sg_vae_input(&r->base, s, &k->conv_in, f, rows, columns);
+    sg_permute(s, .y = sg_vae_present(&r->base, &k->conv_in, input), .x = frames, .rank = 6,
+               .dim = {f, rows, p, columns, p, 3}, .perm = {0, 1, 3, 5, 4, 2});
+    sg_vae_convolve(&r->base, s, &k->conv_in, m.in[0], input, false);
+    s->scratch.used = m.mark[0];
+    sg_tap(s, m.in[0], "enc.conv_in");
+
+    const sg_tensor last = levels(r, s, &m);
+    middle(r, s, last);
+
+    const sg_tensor out = sg_new(s, SG_F32, 1, y, x, 2 * v.z), quant = sg_new(s, SG_F32, 1, y, x, 2 * v.z);
+    sg_vae_norm_conv(&r->base, s, &k->conv_out, out, last, false);
+    sg_vae_map_places(s, &vae_of(r)->side[SG_VAE_ENCODER].quant, quant, out, false);
+    sg_tap(s, quant, "enc.quant");
+    const sg_tensor halves = sg_new(s, SG_F32, 2, y, x, v.z); /* mean, logarithm of the variance */
+    sg_permute(s, .y = halves, .x = quant, .rank = 3, .dim = {y * x, 2, v.z}, .perm = {1, 0, 2});
+    sg_norm(s, .y = mean, .x = sg_rows(halves, 0, 1), .w = r->base.scale, .b = r->base.shift, .kind = SG_NORM_NONE);
+    sg_tap(s, mean, "enc.mean");
+    s->scratch.used = mark;
+    r->begun = true;
+    return mean;
+}
+
+/* ---- a run's memory ---- */
+
+/* Its first ZEROS bytes come from the host, which is waited for; the device doubles them. */
+static void zero(sg_stream *s, sg_tensor t, const void *zeros)
+{
+    const int64_t all = sg_count(t), step = ZEROS / (int64_t)sg_dtype_size(t.dtype), first = all < step ? all : step;
+    t = sg_reshape(t, all);
+    sg_upload(s, sg_rows(t, 0, first), zeros);
+    for (int64_t done = first; done < all; done *= 2) {
+        const int64_t more = all - done < done ? all - done : done;
+        sg_copy(s, .y = sg_rows(t, done, more), .x = sg_rows(t, 0, more));
+    }
+}
+
+/* y, x: of what goes into the first level; the decoder's time convolutions work before the change of size, the encoder's
+ * behind it. */
+static sg_status run_open(void **out, const void *of, bool up, sg_stream *s, int64_t height, int64_t width, sg_error *e)
+{
+    const wan_vae *const v = of;
+    void *const          zeros = calloc(1, ZEROS);
+    if (!zeros) return sg_error_memory(e, v->base.component.dir);
+    sg_status         st = sg_vae_run_open(out, sizeof(wan_run), of, up, s, height, width, e);
+    sg_vae_run *const r = *out;
+    int64_t           y = up ? height : height / v->config.patch, x = up ? width : width / v->config.patch;
+    if (r) sg_vae_keep_all(r, s, y, x);
+    for (int i = 0; r && i < r->coder->levels; i++) {
+        const int                shift = up ? i : i + 1;
+        const sg_vae_conv *const k = &v->side[up].time[i];
+        if (k->w.rank) sg_vae_keep(r, s, k, up ? 2 : 1, up ? y << shift : y >> shift, up ? x << shift : x >> shift);
+    }
+    for (int i = 0; r && i < r->coder->convs; i++)
+        if (r->history[i].rank) zero(s, r->history[i], zeros);
+    if (r) r->remembers = true;
+    free(zeros);
     return st;
 }
 
-void sg_wan_vae_close(sg_wan_vae **v)
+static sg_status decode_open(void **out, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e)
 {
-    if (!*v) return;
-    sg_bind_close(&(*v)->encoder_component.bind);
-    sg_component_close(&(*v)->component);
-    free(*v);
-    *v = NULL;
+    return run_open(out, of, true, s, y, x, e);
 }
+
+static sg_status encode_open(void **out, void *of, sg_stream *s, int64_t height, int64_t width, sg_error *e)
+{
+    return run_open(out, of, false, s, height, width, e);
+}
+
+/* Frames beyond the last whole chunk of scale_time have no latent frame, and no family asks for them. */
+static int64_t encode_chunk(const void *of, int64_t total, int64_t done)
+{
+    const int64_t many = ((const sg_vae_model *)of)->info.scale_time, left = total - done;
+    return done == 0 ? 1 : left < many ? left : many;
+}
+
+const sg_vae_ops sg_wan_vae_ops = {
+    .class_name = "AutoencoderKLWan",
+    .size = sizeof(wan_vae),
+    .read = read_config,
+    .bind = bind,
+    .component = sg_vae_component,
+    .chunk = sg_vae_chunk_of_one,
+    /* the first frame has no history, the second makes its first changes of the frame rate */
+    .special = 2,
+    .decode_open = decode_open,
+    .decode_next = decode_next,
+    .decode_close = sg_vae_run_close,
+    .encoder = sg_vae_encoder,
+    .encode_chunk = encode_chunk,
+    .encode_open = encode_open,
+    .encode_next = encode_next,
+    .encode_close = sg_vae_run_close,
+    .close = sg_vae_model_close};

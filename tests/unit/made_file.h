@@ -17,7 +17,7 @@ static inline int remove_folder(void **state)
     return leave_folder(state);
 }
 
-enum { MADE_TENSORS = 256, MADE_ROOM = 1 << 19 };
+enum { MADE_TENSORS = 256, MADE_ROOM = 1 << 21 };
 
 typedef struct made_file {
     sg_named_tensor t[MADE_TENSORS];

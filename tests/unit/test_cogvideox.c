@@ -1,5 +1,5 @@
 /* test_cogvideox.c - what CogVideoX asks of a request and of its folder. Golden tests hold the numbers. */
-#include "cogvideox_vae.h"
+#include "vae.h"
 #include "engine_fixture.h"
 #include "tensor_source.h"
 

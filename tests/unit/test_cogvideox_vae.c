@@ -1,6 +1,5 @@
 /* test_cogvideox_vae.c - CogVideoX's decoder and encoder as streams: their chunks, how many frames they make, their memory, what
  * a chunk depends on; and configs that are refused. Golden tests hold the numbers. */
-#include "cogvideox_vae.h"
 #include "vae_encode.h"
 #include "vae_fixture.h"
 
@@ -12,19 +11,19 @@ static sg_backend       *backend;
 static sg_error          e;
 static sg_checkpoint    *from; /* of the decoder that was opened last */
 
-static sg_status open_at(sg_cogvideox_vae **v, const char *dir)
+static sg_status open_at(sg_vae *v, const char *dir)
 {
     sg_checkpoint_close(&from);
     SG_TRY(sg_checkpoint_open(&from, dir, &e));
-    return sg_cogvideox_vae_open(v, from, SG_F32, &e);
+    return sg_vae_open(v, ops, from, SG_F32, &e);
 }
 
-static sg_cogvideox_vae *open_vae(bool load)
+static sg_vae open_vae(bool load)
 {
-    sg_cogvideox_vae *v = NULL;
+    sg_vae v = {0};
     e = (sg_error){0};
     if (open_at(&v, model)) fail_msg("%s", e.text);
-    if (load && sg_bind_load(ops->component(v)->bind, backend, NULL, NULL, &e)) fail_msg("%s", e.text);
+    if (load && sg_bind_load(ops->component(v.of)->bind, backend, NULL, NULL, &e)) fail_msg("%s", e.text);
     return v;
 }
 
@@ -41,16 +40,16 @@ static void fill(float *z, int channels, int64_t first, int64_t frames, int64_t 
 }
 
 /* Decodes a clip of `total` latent frames; its frames go to out, which may be NULL. How many numbers they have. */
-static size_t decode(sg_cogvideox_vae *v, sg_stream *s, int64_t total, int64_t other, float *out)
+static size_t decode(sg_vae v, sg_stream *s, int64_t total, int64_t other, float *out)
 {
-    const int z = sg_cogvideox_vae_describe(v).z;
+    const int z = v.info.z;
     void     *run = NULL;
     size_t    numbers = 0;
-    if (ops->decode_open(&run, v, s, Y, X, &e)) fail_msg("%s", e.text);
+    if (ops->decode_open(&run, v.of, s, Y, X, &e)) fail_msg("%s", e.text);
     for (int64_t done = 0, count; done < total; done += count) {
         float     host[3 * Y * X * 16];
         sg_tensor given;
-        count = ops->chunk(v, total, done);
+        count = ops->chunk(v.of, total, done);
         assert_true(count >= 1 && count <= 3 && z <= 16);
         s->scratch.used = 0;
         given = sg_new(s, SG_F32, count, Y, X, z);
@@ -67,9 +66,9 @@ static size_t decode(sg_cogvideox_vae *v, sg_stream *s, int64_t total, int64_t o
     return numbers;
 }
 
-static size_t frame_numbers(const sg_cogvideox_vae *v)
+static size_t frame_numbers(sg_vae v)
 {
-    const int m = sg_cogvideox_vae_describe(v).scale_space;
+    const int m = v.info.scale_space;
     return (size_t)(Y * m * X * m * 3);
 }
 
@@ -80,35 +79,35 @@ static void frames_of_latents(void **state)
         size_t  frames;
     } of[] = {{1, {1}, 1},     {2, {2}, 8},        {3, {3}, 9},       {4, {2, 2}, 16},
               {5, {3, 2}, 17}, {6, {2, 2, 2}, 24}, {7, {3, 2, 2}, 25}};
-    sg_cogvideox_vae *v = open_vae(false);
+    sg_vae v = open_vae(false);
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         sg_plan_totals totals = {0};
         sg_stream      s = sg_plan_stream(&totals);
         int            k = 0;
         for (int64_t done = 0; done < of[i].total; done += of[i].chunk[k++])
-            assert_int_equal(ops->chunk(v, of[i].total, done), of[i].chunk[k]);
+            assert_int_equal(ops->chunk(v.of, of[i].total, done), of[i].chunk[k]);
         assert_int_equal(decode(v, &s, of[i].total, INT64_MAX, NULL), of[i].frames * frame_numbers(v));
     }
-    sg_cogvideox_vae_close(&v);
+    sg_vae_close(&v);
 }
 
 /* What is planned for chunks up to the first that is not special holds for all, and all of it is used. */
 static void memory_is_flat(void **state)
 {
-    sg_cogvideox_vae *v = open_vae(false);
+    sg_vae v = open_vae(false);
     for (int odd = 0; odd < 2; odd++) {
         sg_plan_totals totals = {0};
         sg_stream      few = sg_plan_stream(&totals), many = sg_plan_stream(&totals);
-        decode(v, &few, 2 * (ops->special(v) + 1) + odd, INT64_MAX, NULL);
+        decode(v, &few, 2 * (ops->special + 1) + odd, INT64_MAX, NULL);
         decode(v, &many, 40 + odd, INT64_MAX, NULL);
         assert_int_equal(few.keep.peak, many.keep.peak);
         assert_int_equal(few.scratch.peak, many.scratch.peak);
     }
-    sg_cogvideox_vae_close(&v);
+    sg_vae_close(&v);
 }
 
 /* A clip in memory that is as large as the plan has it. */
-static float *decoded(sg_cogvideox_vae *v, int64_t total, int64_t other)
+static float *decoded(sg_vae v, int64_t total, int64_t other)
 {
     sg_plan_totals totals = {0};
     sg_stream      plan = sg_plan_stream(&totals);
@@ -127,8 +126,8 @@ static float *decoded(sg_cogvideox_vae *v, int64_t total, int64_t other)
 /* Frames of a chunk do not see the chunks after it, but those before it, and all of their own. */
 static void chunks_follow_the_past_alone(void **state)
 {
-    sg_cogvideox_vae *v = open_vae(true);
-    const size_t      n = frame_numbers(v) * sizeof(float);
+    sg_vae       v = open_vae(true);
+    const size_t n = frame_numbers(v) * sizeof(float);
     float *const whole = decoded(v, 5, INT64_MAX), *const late = decoded(v, 5, 4), *const early = decoded(v, 5, 0);
     char *const a = (char *)whole, *const b = (char *)late, *const c = (char *)early;
     assert_memory_equal(a, b, 9 * n);
@@ -140,7 +139,7 @@ static void chunks_follow_the_past_alone(void **state)
     assert_memory_equal(even, start, 8 * n);
     assert_memory_not_equal(even, whole, 8 * n);
     free(whole), free(late), free(early), free(short_one), free(even), free(start);
-    sg_cogvideox_vae_close(&v);
+    sg_vae_close(&v);
 }
 
 /* ---- encoding ---- */
@@ -162,13 +161,12 @@ static bool go_on(void *context, int done, int total)
 }
 
 /* Encodes a clip, to out unless s is a plan; how many chunks it has. */
-static int encode(sg_cogvideox_vae *v, sg_stream *s, int64_t total, int64_t other, float *out)
+static int encode(sg_vae v, sg_stream *s, int64_t total, int64_t other, float *out)
 {
-    const int64_t     latent[4] = {sg_cogvideox_vae_describe(v).z, (total - 1) / 4 + 1, Y, X};
+    const int64_t     latent[4] = {v.info.z, (total - 1) / 4 + 1, Y, X};
     const sg_vae_clip clip = {total, ROWS, COLUMNS, .fill = fill_clip, .context = &other};
     int               chunks = 0;
-    const sg_vae      whole = {.ops = ops, .of = v, .info = sg_cogvideox_vae_describe(v)};
-    sg_vae_encode(&whole, s, &clip, latent, out, (sg_watch){go_on, &chunks});
+    sg_vae_encode(&v, s, &clip, latent, out, (sg_watch){go_on, &chunks});
     if (s->status) fail_msg("%s", s->why);
     return chunks;
 }
@@ -178,24 +176,24 @@ static void frames_are_encoded_in_eights(void **state)
     const struct {
         int64_t total, chunk[4]; /* chunks, then 0 */
     } of[] = {{1, {1}}, {5, {5}}, {7, {7}}, {8, {8}}, {9, {9}}, {15, {15}}, {16, {8, 8}}, {27, {11, 8, 8}}};
-    sg_cogvideox_vae *v = open_vae(false);
+    sg_vae v = open_vae(false);
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         sg_plan_totals totals = {0};
         sg_stream      s = sg_plan_stream(&totals);
         int            k = 0;
         for (int64_t done = 0; done < of[i].total; done += of[i].chunk[k++])
-            assert_int_equal(ops->encode_chunk(v, of[i].total, done), of[i].chunk[k]);
+            assert_int_equal(ops->encode_chunk(v.of, of[i].total, done), of[i].chunk[k]);
         assert_int_equal(encode(v, &s, of[i].total, INT64_MAX, NULL), k);
     }
-    sg_cogvideox_vae_close(&v);
+    sg_vae_close(&v);
 }
 
 /* In memory that is as large as the plan of a shorter clip has it. */
-static float *encoded(sg_cogvideox_vae *v, int64_t total, int64_t other)
+static float *encoded(sg_vae v, int64_t total, int64_t other)
 {
     sg_plan_totals totals = {0};
     sg_stream      plan = sg_plan_stream(&totals);
-    float *const   out = malloc((size_t)(2 * sg_cogvideox_vae_describe(v).z * (total / 4 + 1) * Y * X) * sizeof *out);
+    float *const   out = malloc((size_t)(2 * v.info.z * (total / 4 + 1) * Y * X) * sizeof *out);
     encode(v, &plan, 17, INT64_MAX, NULL);
     sg_stream s = stream_as_planned(backend, &plan);
     assert_non_null(out);
@@ -209,11 +207,11 @@ static float *encoded(sg_cogvideox_vae *v, int64_t total, int64_t other)
 /* Latents of a chunk do not see the chunks after it. Those of a channel's first chunk are 3, of 7. */
 static void latents_follow_the_past_alone(void **state)
 {
-    sg_cogvideox_vae *v = open_vae(false);
-    if (sg_bind_load(ops->encoder(v)->bind, backend, NULL, NULL, &e)) fail_msg("%s", e.text);
+    sg_vae v = open_vae(false);
+    if (sg_bind_load(ops->encoder(v.of)->bind, backend, NULL, NULL, &e)) fail_msg("%s", e.text);
     float *const whole = encoded(v, 25, INT64_MAX), *const late = encoded(v, 25, 9);
     const size_t  one = Y * X * sizeof(float);
-    const int64_t channels = 2 * sg_cogvideox_vae_describe(v).z;
+    const int64_t channels = 2 * v.info.z;
     for (int64_t c = 0; c < channels; c++) {
         const float *const a = whole + c * 7 * Y * X, *const b = late + c * 7 * Y * X;
         assert_memory_equal(a, b, 3 * one);
@@ -221,23 +219,23 @@ static void latents_follow_the_past_alone(void **state)
         for (int i = 0; i < 7 * Y * X; i++) assert_true(isfinite(a[i]));
     }
     free(whole), free(late);
-    sg_cogvideox_vae_close(&v);
+    sg_vae_close(&v);
 }
 
 static void wrong_latents_latch(void **state)
 {
-    sg_cogvideox_vae *v = open_vae(false);
-    const int         z = sg_cogvideox_vae_describe(v).z;
-    LATCHES(ops, v, Y, X, true, {1, Y, X, z + 1}, {2, Y, X + 1, z}, {2, Y + 1, X, z});
-    sg_cogvideox_vae_close(&v);
+    sg_vae    v = open_vae(false);
+    const int z = v.info.z;
+    LATCHES(ops, v.of, Y, X, true, {1, Y, X, z + 1}, {2, Y, X + 1, z}, {2, Y + 1, X, z});
+    sg_vae_close(&v);
 }
 
 static void impossible_sizes_are_refused(void **state)
 {
-    sg_cogvideox_vae *v = open_vae(false);
-    SIZES_REFUSED(ops, v, false, {0, 1}, {1, -1}, {1, (1 << 14) + 1}, {INT64_MAX, 1}, {1, INT64_MIN});
-    SIZES_REFUSED(ops, v, true, {0, 4}, {4, -4}, {4, 6}, {7, 8}, {4, (1 << 16) + 4}, {INT64_MIN, 4});
-    sg_cogvideox_vae_close(&v);
+    sg_vae v = open_vae(false);
+    SIZES_REFUSED(ops, v.of, false, {0, 1}, {1, -1}, {1, (1 << 14) + 1}, {INT64_MAX, 1}, {1, INT64_MIN});
+    SIZES_REFUSED(ops, v.of, true, {0, 4}, {4, -4}, {4, 6}, {7, 8}, {4, (1 << 16) + 4}, {INT64_MIN, 4});
+    sg_vae_close(&v);
 }
 
 /* ---- refused configs ---- */
@@ -246,11 +244,11 @@ static void impossible_sizes_are_refused(void **state)
 static sg_status open_changed(const char *key, const char *value)
 {
     write_changed("vae/config.json", SG_FIXTURES "/cogvideox_5b/vae/config.json", key, value);
-    sg_cogvideox_vae *v = NULL;
+    sg_vae v = {0};
     e = (sg_error){0};
     const sg_status st = open_at(&v, ".");
-    assert_true(st ? !v : !!v);
-    sg_cogvideox_vae_close(&v);
+    assert_true(st ? !v.of : !!v.of);
+    sg_vae_close(&v);
     return st;
 }
 

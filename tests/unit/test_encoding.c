@@ -4,7 +4,6 @@
 #include "picture.h"
 #include "resolve.h"
 #include "rng.h"
-#include "wan_vae.h"
 
 enum { SIDE = 32, CLIP_FRAMES = 5, PIXELS = SIDE * SIDE * 3 };
 

@@ -46,7 +46,6 @@ static sg_component *decoder_component(void *of) { return &((decoder *)of)->comp
 
 static int64_t chunk(const void *of, int64_t total, int64_t done) { return done ? 2 : (total - 1) % 2 + 1; }
 
-static int special(const void *of) { return 1; }
 
 static sg_status decode_open(void **run, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e)
 {
@@ -70,7 +69,7 @@ static void decode_close(void **run) { *run = NULL; }
 
 static const sg_vae_ops vae = {.component = decoder_component,
                                .chunk = chunk,
-                               .special = special,
+                               .special = 1,
                                .decode_open = decode_open,
                                .decode_next = decode_next,
                                .decode_close = decode_close};
@@ -194,7 +193,8 @@ static sg_status open_all(void *of, const sg_checkpoint *c, sg_config *index, sg
                                     .noise_by_frame = true,
                                     .frames = {.step = 1}};
     sg_components_add_dit(&m->components, d, NULL, 1);
-    sg_components_set_vae(&m->components, &vae, &m->decoder, (sg_vae_info){.z = C, .scale_time = 1, .scale_space = 1});
+    m->components.vae = (sg_vae){.ops = &vae, .of = &m->decoder, .info = {.z = C, .scale_time = 1, .scale_space = 1}};
+    m->components.size_multiple = 1;
     return SG_OK;
 }
 

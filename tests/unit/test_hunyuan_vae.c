@@ -1,6 +1,5 @@
 /* test_hunyuan_vae.c - HunyuanVideo's VAE: frames and latents against diffusers', whole, in windows and in tiles; chunks and
  * memory; configs that it refuses. */
-#include "hunyuan_vae.h"
 #include "hunyuan_vae_table.h"
 
 #include "kl_fixture.h"
@@ -32,11 +31,11 @@ static const kl_made models[] = {
 
 static sg_vae open_vae(int model)
 {
-    sg_hunyuan_vae *v = NULL;
+    sg_vae v;
     e = (sg_error){0};
     write_model(&models[model]);
-    if (sg_hunyuan_vae_open(&v, from, SG_F32, &e)) fail_msg("%s", e.text);
-    return (sg_vae){.ops = ops, .of = v};
+    if (sg_vae_open(&v, ops, from, SG_F32, &e)) fail_msg("%s", e.text);
+    return v;
 }
 
 /* ---- frames ---- */
@@ -154,11 +153,11 @@ static void impossible_sizes_are_refused(void **state)
 
 static sg_status open_with(const char *key, const char *value)
 {
-    sg_hunyuan_vae *v = NULL;
+    sg_vae v = {0};
     write_with(&models[1], key, value);
-    const sg_status st = sg_hunyuan_vae_open(&v, from, SG_F32, &e);
-    assert_true(st ? !v : !!v);
-    sg_hunyuan_vae_close(&v);
+    const sg_status st = sg_vae_open(&v, ops, from, SG_F32, &e);
+    assert_true(st ? !v.of : !!v.of);
+    sg_vae_close(&v);
     return st;
 }
 

@@ -1,6 +1,5 @@
 /* test_kl_vae.c - AutoencoderKL: frames and latents against diffusers', whole and in tiles; memory; configs that it
  * refuses. */
-#include "kl_vae.h"
 #include "kl_vae_table.h"
 
 #include "kl_fixture.h"
@@ -38,11 +37,11 @@ static const kl_made models[] = {
 
 static sg_vae open_vae(int model)
 {
-    sg_kl_vae *v = NULL;
+    sg_vae v;
     e = (sg_error){0};
     write_model(&models[model]);
-    if (sg_kl_vae_open(&v, from, SG_F32, &e)) fail_msg("%s", e.text);
-    return (sg_vae){.ops = ops, .of = v, .info = sg_kl_vae_describe(v)};
+    if (sg_vae_open(&v, ops, from, SG_F32, &e)) fail_msg("%s", e.text);
+    return v;
 }
 
 /* ---- frames ---- */
@@ -100,11 +99,10 @@ static void tiles_take_less_memory(void **state)
 
 static void a_tile_may_be_larger_than_the_image(void **state)
 {
-    sg_kl_vae *large = NULL;
+    sg_vae v;
     write_model(&models[1]);
     write_with(&models[1], "sample_size", "65536");
-    if (sg_kl_vae_open(&large, from, SG_F32, &e)) fail_msg("%s", e.text);
-    const sg_vae v = {.ops = ops, .of = large, .info = sg_kl_vae_describe(large)};
+    if (sg_vae_open(&v, ops, from, SG_F32, &e)) fail_msg("%s", e.text);
     for (int encodes = 0; encodes < 2; encodes++)
         assert_true(planned(&v, encodes, true, 4, 4) < planned(&v, encodes, false, 4, 4) * 2);
     ops->close(v.of);
@@ -118,13 +116,13 @@ static void tiles_that_do_not_fit_are_not_taken(void **state)
         bool        fits;
     } of[] = {{"32", true}, {"64", true}, {"1024", true}, {"16", false}, {"36", false}, {"48", false}, {"33", false}};
     for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
-        sg_kl_vae *v = NULL;
+        sg_vae v;
         write_model(&models[1]);
         write_with(&models[1], "sample_size", of[k].size);
-        if (sg_kl_vae_open(&v, from, SG_F32, &e)) fail_msg("%s", e.text);
-        assert_int_equal(ops->set_tiles(v, true), of[k].fits);
-        assert_true(ops->set_tiles(v, false));
-        sg_kl_vae_close(&v);
+        if (sg_vae_open(&v, ops, from, SG_F32, &e)) fail_msg("%s", e.text);
+        assert_int_equal(ops->set_tiles(v.of, true), of[k].fits);
+        assert_true(ops->set_tiles(v.of, false));
+        sg_vae_close(&v);
     }
 }
 
@@ -163,11 +161,11 @@ static void impossible_sizes_are_refused(void **state)
 /* Opens the second model with one field more in its config. */
 static sg_status open_with(const char *key, const char *value)
 {
-    sg_kl_vae *v = NULL;
+    sg_vae v = {0};
     write_with(&models[1], key, value);
-    const sg_status st = sg_kl_vae_open(&v, from, SG_F32, &e);
-    assert_true(st ? !v : !!v);
-    sg_kl_vae_close(&v);
+    const sg_status st = sg_vae_open(&v, ops, from, SG_F32, &e);
+    assert_true(st ? !v.of : !!v.of);
+    sg_vae_close(&v);
     return st;
 }
 

@@ -1,8 +1,8 @@
 /* test_mochi.c - what Mochi has of its own: its schedule, its decoder as a stream and in tiles, what it refuses. Golden tests
  * hold the numbers of a render. */
 #include "engine_fixture.h"
+#include "made_file.h"
 #include "meta.h"
-#include "mochi_vae_parts.h"
 #include "render.h"
 #include "sampler_table.h"
 #include "solver.h"
@@ -84,71 +84,89 @@ static void schedule_refuses(void **state)
 
 /* ---- decoder: a made-up one, one frame a latent ---- */
 
-enum { Z = 2, C = 32, SPACE = 8, TILE = 256, STRIDE = 192, BLEND = 64, NUMBERS = C * C * 27 };
+enum { Z = 2, C = 32, SPACE = 8, TILE = 256, STRIDE = 192, BLEND = 64 };
 
-static float       numbers[NUMBERS + C * 2 * SPACE * SPACE * C]; /* all its weights begin somewhere in these */
-static sg_backend *backend;
+static const sg_vae_ops *const ops = &sg_mochi_vae_ops;
+static sg_backend             *backend;
 
-static sg_tensor some(int rank, const int64_t *dim, int first)
+static made_file made;
+
+/* One more tensor of it; the numbers are small, so that frames stay within 1. */
+static void put(const char *prefix, const char *name, int rank, const int64_t *dim)
 {
-    sg_tensor t = {.data = numbers + first, .rank = rank};
-    memcpy(t.dim, dim, (size_t)rank * sizeof *dim);
-    return t;
+    char full[96];
+    snprintf(full, sizeof full, "decoder.%s%s", prefix, name);
+    const sg_tensor t = made_file_put(&made, full, full, SG_F32, rank, dim);
+    for (int64_t i = 0; i < sg_count(t); i++) ((float *)t.data)[i] /= 20;
 }
 
-#define SOME(first, ...) some(SG_DIMS(__VA_ARGS__), first)
-
-static void make_stage(sg_mochi_vae *v, int k)
+static void put_block(const char *prefix)
 {
-    sg_mochi_stage *const t = &v->stage[k];
-    *t = (sg_mochi_stage){.channels = C, .blocks = 1, .time = 1, .space = 1};
-    for (int i = 0; i < 2; i++) {
-        t->block[0].norm[i].w = SOME(11 * k + i, C);
-        t->block[0].norm[i].b = SOME(7 * k + i, C);
-        t->block[0].conv[i].w = SOME(5 * k + i, C, C, 3, 3, 3);
-        t->block[0].conv[i].b = SOME(3 * k + i, C);
-        t->block[0].conv[i].history = v->histories++;
+    for (int i = 1; i <= 2; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "norm%d.norm_layer.weight", i);
+        put(prefix, name, SG_DIMS(C));
+        snprintf(name, sizeof name, "norm%d.norm_layer.bias", i);
+        put(prefix, name, SG_DIMS(C));
+        snprintf(name, sizeof name, "conv%d.conv.weight", i);
+        put(prefix, name, SG_DIMS(C, C, 3, 3, 3));
+        snprintf(name, sizeof name, "conv%d.conv.bias", i);
+        put(prefix, name, SG_DIMS(C));
     }
 }
 
-static sg_mochi_vae made_up(int time)
+/* Opens and loads one that makes `time` frames of a latent. */
+static sg_vae decoder_of(int time)
 {
-    sg_mochi_vae v = {.z = Z, .stages = 3, .scale = {1, 1}, .shift = {0.25, -0.5}};
-    for (int i = 0; i < (int)(sizeof numbers / sizeof *numbers); i++) numbers[i] = (float)sin(i * 1.37 + i % 13) / 20;
-    for (int k = 0; k < 3; k++) make_stage(&v, k);
-    v.stage[1].time = time;
-    v.stage[1].space = SPACE;
-    v.stage[1].proj_w = SOME(1, C * time * SPACE * SPACE, C);
-    v.stage[1].proj_b = SOME(2, C * time * SPACE * SPACE);
-    v.conv_in_w = SOME(17, C, Z, 1, 1, 1);
-    v.conv_in_b = SOME(19, C);
-    v.out_w = SOME(23, 3, C);
-    v.out_b = SOME(29, 3);
+    sg_vae   v;
+    sg_error e = {0};
+    char     config[512];
+    snprintf(
+        config, sizeof config,
+        "{\"_class_name\": \"AutoencoderKLMochi\", \"latent_channels\": %d, \"out_channels\": 3, \"scaling_factor\": "
+        "1, \"latents_mean\": [0.25, -0.5], \"latents_std\": [1, 1], \"decoder_block_out_channels\": [%d, %d], "
+        "\"layers_per_block\": [1, 1, 1], \"temporal_expansions\": [%d], \"spatial_expansions\": [%d]}",
+        Z, C, C, time, SPACE);
+    put("", "conv_in.weight", SG_DIMS(C, Z, 1, 1, 1));
+    put("", "conv_in.bias", SG_DIMS(C));
+    put_block("block_in.resnets.0.");
+    put_block("up_blocks.0.resnets.0.");
+    put("up_blocks.0.", "proj.weight", SG_DIMS(C * time * SPACE * SPACE, C));
+    put("up_blocks.0.", "proj.bias", SG_DIMS(C * time * SPACE * SPACE));
+    put_block("block_out.resnets.0.");
+    put("", "proj_out.weight", SG_DIMS(3, C));
+    put("", "proj_out.bias", SG_DIMS(3));
+    write_text("vae/config.json", config);
+    made_file_write(&made, "vae/diffusion_pytorch_model.safetensors");
+    sg_checkpoint_close(&from);
+    if (sg_checkpoint_open(&from, ".", &e) || sg_vae_open(&v, ops, from, SG_F32, &e) ||
+        sg_bind_load(ops->component(v.of)->bind, backend, NULL, NULL, &e))
+        fail_msg("%s", e.text);
     return v;
 }
 
 /* A stream with as much memory as decoding such latents takes; NaN to begin with. */
-static sg_stream stream_for(sg_mochi_vae *v, int64_t f, int64_t y, int64_t x)
+static sg_stream stream_for(const sg_vae *v, int64_t f, int64_t y, int64_t x)
 {
     sg_plan_totals  totals = {0};
     sg_stream       plan = sg_plan_stream(&totals);
     sg_error        e = {0};
     void           *run = NULL;
     const sg_tensor z = sg_new_keep(&plan, SG_F32, f, y, x, Z);
-    assert_int_equal(sg_mochi_vae_ops.decode_open(&run, v, &plan, y, x, &e), SG_OK);
+    assert_int_equal(ops->decode_open(&run, v->of, &plan, y, x, &e), SG_OK);
     for (int64_t done = 0, n; done < f; done += n) {
-        n = sg_mochi_vae_ops.chunk(v, f, done);
+        n = ops->chunk(v->of, f, done);
         plan.scratch.used = 0;
-        sg_mochi_vae_ops.decode_next(run, &plan, sg_rows(z, done, n), done + n == f);
+        ops->decode_next(run, &plan, sg_rows(z, done, n), done + n == f);
     }
-    sg_mochi_vae_ops.decode_close(&run);
+    ops->decode_close(&run);
     return stream_as_planned(backend, &plan);
 }
 
 /* All frames of host latents z [f, y, x, c]; the caller frees them. */
-static float *decode(sg_mochi_vae *v, const float *z, int64_t f, int64_t y, int64_t x)
+static float *decode(const sg_vae *v, const float *z, int64_t f, int64_t y, int64_t x)
 {
-    const int       time = sg_mochi_vae_describe(v).scale_time;
+    const int       time = v->info.scale_time;
     const size_t    all = (size_t)((f - 1) * time + 1) * (size_t)(y * x * SPACE * SPACE * 3);
     float *const    out = malloc(all * sizeof *out), *to = out;
     sg_stream       s = stream_for(v, f, y, x);
@@ -157,17 +175,17 @@ static float *decode(sg_mochi_vae *v, const float *z, int64_t f, int64_t y, int6
     const sg_tensor given = sg_new_keep(&s, SG_F32, f, y, x, Z);
     assert_non_null(out);
     sg_upload(&s, given, z);
-    assert_int_equal(sg_mochi_vae_ops.decode_open(&run, v, &s, y, x, &e), SG_OK);
+    assert_int_equal(ops->decode_open(&run, v->of, &s, y, x, &e), SG_OK);
     for (int64_t done = 0, n; done < f; done += n) {
-        n = sg_mochi_vae_ops.chunk(v, f, done);
+        n = ops->chunk(v->of, f, done);
         s.scratch.used = 0;
-        const sg_tensor frames = sg_mochi_vae_ops.decode_next(run, &s, sg_rows(given, done, n), done + n == f);
+        const sg_tensor frames = ops->decode_next(run, &s, sg_rows(given, done, n), done + n == f);
         sg_download(&s, to, frames);
         to += sg_count(frames);
     }
     if (s.status) fail_msg("%s", s.why);
     assert_int_equal(to - out, all);
-    sg_mochi_vae_ops.decode_close(&run);
+    ops->decode_close(&run);
     stream_release(backend, &s);
     return out;
 }
@@ -188,7 +206,7 @@ typedef struct piece {
     int64_t h, w; /* pixels */
 } piece;
 
-static piece decode_piece(sg_mochi_vae *v, const float *z, int64_t f, int64_t y, int64_t x, int64_t row, int64_t column)
+static piece decode_piece(const sg_vae *v, const float *z, int64_t f, int64_t y, int64_t x, int64_t row, int64_t column)
 {
     const int64_t h = least(TILE / SPACE, y - row), w = least(TILE / SPACE, x - column);
     float *const  part = malloc((size_t)(f * h * w * Z) * sizeof *part);
@@ -211,17 +229,17 @@ static void blend(piece a, piece b, int64_t f, bool rows)
             for (int64_t j = 0; j < (rows ? b.w : n) * 3; j++) {
                 const int64_t k = rows ? i : j / 3;
                 const double  share = (double)k / (double)n;
-                const float  *from =
+                const float  *other =
                     a.at + (t * a.h + (rows ? a.h - n + i : i)) * a.w * 3 + (rows ? j : (a.w - n) * 3 + j);
                 float *const to = b.at + (t * b.h + i) * b.w * 3 + j;
-                *to = (float)((double)*from * (1 - share) + (double)*to * share);
+                *to = (float)((double)*other * (1 - share) + (double)*to * share);
             }
 }
 
 /* tiled_decode of diffusers in plain C against the decoder in tiles. */
 static void check_tiles(int64_t f, int64_t y, int64_t x, int time)
 {
-    sg_mochi_vae  v = made_up(time);
+    sg_vae        v = decoder_of(time);
     const int64_t step = STRIDE / SPACE, rows = sg_div_up(y, step), columns = sg_div_up(x, step), wide = x * SPACE;
     const int64_t n = (f - 1) * time + 1;
     float *const  z = made_latents(f * y * x * Z);
@@ -229,7 +247,7 @@ static void check_tiles(int64_t f, int64_t y, int64_t x, int time)
     assert_true(rows <= 3 && columns <= 3);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++) tile[i][j] = decode_piece(&v, z, f, y, x, i * step, j * step);
-    v.tiled = true;
+    assert_true(ops->set_tiles(v.of, true));
     float *const got = decode(&v, z, f, y, x);
     double       worst = 0;
     for (int64_t i = 0; i < rows; i++)
@@ -250,6 +268,7 @@ static void check_tiles(int64_t f, int64_t y, int64_t x, int time)
     for (int64_t i = 0; i < rows * columns; i++) free(tile[i / columns][i % columns].at);
     free(got);
     free(z);
+    sg_vae_close(&v);
 }
 
 static void tiles_are_those_of_diffusers(void **state)
@@ -261,25 +280,27 @@ static void tiles_are_those_of_diffusers(void **state)
 static void one_tile_is_the_whole(void **state)
 {
     enum { F = 3, HIGH = 32, WIDE = 2 }; /* up to 32 latents a side, though the second tile would begin at 24 */
-    sg_mochi_vae v = made_up(2);
+    sg_vae       v = decoder_of(2);
     float *const z = made_latents(F * HIGH * WIDE * Z), *const whole = decode(&v, z, F, HIGH, WIDE);
-    v.tiled = true;
+    assert_true(ops->set_tiles(v.of, true));
     float *const tiled = decode(&v, z, F, HIGH, WIDE);
     assert_memory_equal(whole, tiled, (size_t)((2 * F - 1) * HIGH * WIDE * SPACE * SPACE * 3) * sizeof *tiled);
     free(tiled);
     free(whole);
     free(z);
+    sg_vae_close(&v);
 }
 
 static void memory_does_not_grow_with_the_clip(void **state)
 {
-    sg_mochi_vae v = made_up(2);
+    sg_vae       v = decoder_of(2);
     sg_stream    few = stream_for(&v, 2, 2, 2), many = stream_for(&v, 9, 2, 2);
     const size_t latents = (9 - 2) * 2 * 2 * Z * sizeof(float);
     assert_int_equal(few.scratch.cap, many.scratch.cap);
     assert_true(many.keep.cap <= few.keep.cap + latents + SG_ALIGN);
     stream_release(backend, &few);
     stream_release(backend, &many);
+    sg_vae_close(&v);
 }
 
 /* ---- tiles where memory wants them ---- */
@@ -332,12 +353,12 @@ static void other_decoders_have_no_tiles(void **state)
 /* Opens the mini with one field of one JSON file changed, NULL: left out. */
 static sg_status open_changed(const char *file, const char *key, const char *value, sg_error *e)
 {
-    char       from[512], to[128];
+    char       source[512], to[128];
     sg_engine *g = NULL;
-    snprintf(from, sizeof from, "%s/%s", mini, file);
+    snprintf(source, sizeof source, "%s/%s", mini, file);
     snprintf(to, sizeof to, "mochi/%s", file);
     shell("rm -rf mochi && cp -rL '%s' mochi", mini);
-    write_changed(to, from, key, value);
+    write_changed(to, source, key, value);
     *e = (sg_error){0};
     const sg_status st = sg_engine_open(&g, &(sg_engine_options){.model_dir = "mochi", .backend = "ref"}, e);
     sg_engine_close(&g);
@@ -402,7 +423,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     sg_backend_close(&backend);
-    return leave_folder(state);
+    return remove_folder(state);
 }
 
 int main(void)

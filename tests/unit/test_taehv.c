@@ -1,5 +1,5 @@
 /* test_taehv.c - TAEHV: frames against its formulas in float64, hostile files, memory. */
-#include "taehv.h"
+#include "vae.h"
 
 #include "backend.h"
 #include "meta.h"

@@ -1,7 +1,6 @@
 /* test_wan_vae.c - the VAE as a stream: its memory does not grow, chunks depend on the past alone, two clips at once do
  * not disturb each other; and checkpoints that it refuses. Golden tests hold the numbers. */
 #include "vae_fixture.h"
-#include "wan_vae.h"
 
 enum { Y = 1, X = 2, CHUNKS = 3 };
 
@@ -12,20 +11,20 @@ static sg_error                e;
 
 static sg_checkpoint *from; /* of the VAE that was opened last */
 
-static sg_status open_at(sg_wan_vae **v, const char *dir)
+static sg_status open_at(sg_vae *v, const char *dir)
 {
     sg_checkpoint_close(&from);
     SG_TRY(sg_checkpoint_open(&from, dir, &e));
-    return sg_wan_vae_open(v, from, SG_F32, &e);
+    return sg_vae_open(v, ops, from, SG_F32, &e);
 }
 
-static sg_wan_vae *open_vae(const char *dir, bool load)
+static sg_vae open_vae(const char *dir, bool load)
 {
-    sg_wan_vae *v = NULL;
+    sg_vae v = {0};
     e = (sg_error){0};
     if (open_at(&v, dir)) fail_msg("%s", e.text);
-    if (load && (sg_bind_load(sg_wan_vae_component(v)->bind, backend, NULL, NULL, &e) ||
-                 sg_bind_load(sg_wan_vae_encoder(v)->bind, backend, NULL, NULL, &e)))
+    if (load && (sg_bind_load(ops->component(v.of)->bind, backend, NULL, NULL, &e) ||
+                 sg_bind_load(ops->encoder(v.of)->bind, backend, NULL, NULL, &e)))
         fail_msg("%s", e.text);
     return v;
 }
@@ -33,27 +32,27 @@ static sg_wan_vae *open_vae(const char *dir, bool load)
 /* ---- streaming ---- */
 
 typedef struct clip {
-    sg_wan_vae *v;
-    void       *run;
-    sg_stream   s;
-    bool        encodes;
-    int         seed, given;
+    sg_vae    v;
+    void     *run;
+    sg_stream s;
+    bool      encodes;
+    int       seed, given;
 } clip;
 
 static void clip_open(clip *c)
 {
-    const int       m = sg_wan_vae_describe(c->v).scale_space;
-    const sg_status st = c->encodes ? ops->encode_open(&c->run, c->v, &c->s, Y * m, X * m, &e)
-                                    : ops->decode_open(&c->run, c->v, &c->s, Y, X, &e);
+    const int       m = c->v.info.scale_space;
+    const sg_status st = c->encodes ? ops->encode_open(&c->run, c->v.of, &c->s, Y * m, X * m, &e)
+                                    : ops->decode_open(&c->run, c->v.of, &c->s, Y, X, &e);
     if (st) fail_msg("%s", e.text);
 }
 
 /* One more chunk of made-up frames; what comes of it goes to out, as many numbers as returned. */
 static size_t clip_next(clip *c, float *out)
 {
-    const sg_wan_vae_info v = sg_wan_vae_describe(c->v);
-    const int             m = c->encodes ? v.scale_space : 1;
-    const sg_tensor       x =
+    const sg_vae_info v = c->v.info;
+    const int         m = c->encodes ? v.scale_space : 1;
+    const sg_tensor   x =
         sg_new(&c->s, SG_F32, c->encodes && c->given ? v.scale_time : 1, Y * m, X * m, c->encodes ? 3 : v.z);
     const size_t mark = c->s.scratch.used, n = (size_t)sg_count(x);
     float *const host = malloc(n * sizeof *host);
@@ -72,7 +71,7 @@ static size_t clip_next(clip *c, float *out)
 }
 
 /* The memory and the numbers of a clip of so many chunks. */
-static sg_stream planned(sg_wan_vae *v, bool encodes, int chunks, size_t *numbers)
+static sg_stream planned(sg_vae v, bool encodes, int chunks, size_t *numbers)
 {
     sg_plan_totals totals = {0};
     clip           c = {.v = v, .encodes = encodes, .s = sg_plan_stream(&totals)};
@@ -84,7 +83,7 @@ static sg_stream planned(sg_wan_vae *v, bool encodes, int chunks, size_t *number
 }
 
 /* A clip in memory as planned. */
-static clip clip_begin(sg_wan_vae *v, bool encodes, int seed, sg_stream plan)
+static clip clip_begin(sg_vae v, bool encodes, int seed, sg_stream plan)
 {
     clip c = {.v = v, .encodes = encodes, .seed = seed, .s = stream_as_planned(backend, &plan)};
     clip_open(&c);
@@ -100,19 +99,19 @@ static void clip_end(clip *c)
 static void memory_is_flat(void **state)
 {
     for (int k = 0; k < 4; k++) {
-        sg_wan_vae     *v = open_vae(models[k / 2], false);
+        sg_vae          v = open_vae(models[k / 2], false);
         size_t          n;
         const sg_stream few = planned(v, k % 2, 3, &n), many = planned(v, k % 2, 30, &n);
         assert_int_equal(few.keep.peak, many.keep.peak);
         assert_int_equal(few.scratch.peak, many.scratch.peak);
-        sg_wan_vae_close(&v);
+        sg_vae_close(&v);
     }
 }
 
 static void chunks_follow_the_past_alone(void **state)
 {
     for (int k = 0; k < 4; k++) {
-        sg_wan_vae     *v = open_vae(models[k / 2], true);
+        sg_vae          v = open_vae(models[k / 2], true);
         size_t          n, m = 0, a_at = 0, b_at = 0;
         const sg_stream plan = planned(v, k % 2, CHUNKS, &n);
         float *const whole = malloc(n * sizeof *whole), *const a = malloc(n * sizeof *a),
@@ -135,24 +134,24 @@ static void chunks_follow_the_past_alone(void **state)
         free(whole);
         free(a);
         free(b);
-        sg_wan_vae_close(&v);
+        sg_vae_close(&v);
     }
 }
 
 static void wrong_frames_latch(void **state)
 {
-    sg_wan_vae *v = open_vae(models[0], false);
-    const int   z = sg_wan_vae_describe(v).z;
-    LATCHES(ops, v, Y, X, false, {2, Y, X, z}, {1, X, Y, z}, {1, Y, X, z + 1});
-    sg_wan_vae_close(&v);
+    sg_vae    v = open_vae(models[0], false);
+    const int z = v.info.z;
+    LATCHES(ops, v.of, Y, X, false, {2, Y, X, z}, {1, X, Y, z}, {1, Y, X, z + 1});
+    sg_vae_close(&v);
 }
 
 static void impossible_sizes_are_refused(void **state)
 {
-    sg_wan_vae *v = open_vae(models[1], false);
-    SIZES_REFUSED(ops, v, true, {0, 16}, {16, 8}, {40, 16}, {-16, 16}, {16, 1 << 17}, {INT64_MAX, 16});
-    SIZES_REFUSED(ops, v, false, {0, 1}, {1, -1}, {1, 1 << 13}, {INT64_MAX, 1}, {1, INT64_MIN});
-    sg_wan_vae_close(&v);
+    sg_vae v = open_vae(models[1], false);
+    SIZES_REFUSED(ops, v.of, true, {0, 16}, {16, 8}, {40, 16}, {-16, 16}, {16, 1 << 17}, {INT64_MAX, 16});
+    SIZES_REFUSED(ops, v.of, false, {0, 1}, {1, -1}, {1, 1 << 13}, {INT64_MAX, 1}, {1, INT64_MIN});
+    sg_vae_close(&v);
 }
 
 /* ---- refused checkpoints ---- */
@@ -164,11 +163,11 @@ static sg_status open_changed(const char *dir, const char *key, const char *valu
     snprintf(config, sizeof config, "%s/vae/config.json", dir);
     shell("rm -rf vae && mkdir vae && ln -s '%s'/vae/*.safetensors vae", dir);
     write_changed("vae/config.json", config, key, value);
-    sg_wan_vae *v = NULL;
+    sg_vae v = {0};
     e = (sg_error){0};
     const sg_status st = open_at(&v, ".");
-    assert_true(st ? !v : !!v);
-    sg_wan_vae_close(&v);
+    assert_true(st ? !v.of : !!v.of);
+    sg_vae_close(&v);
     return st;
 }
 
