@@ -48,15 +48,10 @@ static void describe_types(sg_component_info *c, const sg_component *p)
     if (types) snprintf(c->dtype, sizeof c->dtype, "%s", type[0].name);
     size_t n = 0;
     for (int k = 0; k < types && n < sizeof c->types; k++) {
-        const double mib = (double)type[k].bytes / 0x1p20;
-        const bool   large = mib >= 1000, small = mib < 1;
+        const double mib = (double)type[k].bytes / 0x1p20, factor = mib >= 1000 ? 0x1p-10 : mib < 1 ? 1024 : 1;
+        const char  *unit = mib >= 1000 ? "GiB" : mib < 1 ? "KiB" : "MiB";
         n += (size_t)snprintf(c->types + n, sizeof c->types - n, "%s%s %.3g %s", k ? ", " : "", type[k].name,
-                              large   ? mib / 1024
-                              : small ? mib * 1024
-                                      : mib,
-                              large   ? "GiB"
-                              : small ? "KiB"
-                                      : "MiB");
+                              mib * factor, unit);
     }
 }
 

@@ -59,6 +59,8 @@ static sg_status render_all(sg_render *render)
     SG_TRY(sg_plan_fits(&render->report->plan, render->e));
     sg_keeper_drop(&engine->keeper, engine->backend, false);
     sg_backend_limit_packed(engine->backend, render->packed_limit);
+    if (sg_backend_packed_bytes(engine->backend) > render->packed_limit) /* of an earlier render, which had more room */
+        sg_backend_drop_packed(engine->backend);
     const sg_status st = run_phases(render);
     if (st) sg_keeper_drop(&engine->keeper, engine->backend, false);
     return st;
