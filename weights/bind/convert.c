@@ -95,11 +95,11 @@ static inline void small_bits(float *restrict y, const uint8_t *restrict x, size
 {
     const int at = 2 + 2 * min + 4 * high, zero = min ? 0 : high ? 16 : 8;
     for (; blocks; blocks--, x += at + 16, y += 32) {
-        uint8_t     h[32] = {0};
+        uint8_t     h[32];
         const float d = scale(x), m = min ? scale(x + 2) : -0.0f;
         if (high) fifth_bits(h, x + at - 4);
-        for (int i = 0; i < 16; i++) y[i] = d * (float)(((x[at + i] & 15) | h[i]) - zero) + m;
-        for (int i = 0; i < 16; i++) y[16 + i] = d * (float)(((x[at + i] >> 4) | h[16 + i]) - zero) + m;
+        for (int i = 0; i < 16; i++) y[i] = d * (float)(((x[at + i] & 15) | (high ? h[i] : 0)) - zero) + m;
+        for (int i = 0; i < 16; i++) y[16 + i] = d * (float)(((x[at + i] >> 4) | (high ? h[16 + i] : 0)) - zero) + m;
     }
 }
 
