@@ -4,6 +4,7 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "prompt_clean.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -518,4 +519,44 @@ const sg_added_token *sg_added_tokens_next(const sg_added_tokens *a, bool normal
         i += w->len;
     }
     return NULL;
+}
+
+/* ---- a text ---- */
+
+sg_status sg_tokenizer_no_memory(sg_error *e)
+{
+    return sg_error_set(e, SG_E_MEMORY, "tokenizer: no memory for the text");
+}
+
+/* The added tokens of one kind by their ids; what lies between them is normalised, and cut again, or made of words. */
+static sg_status cut(sg_token_run *r, bool normalized, const char *text, size_t len, sg_error *e)
+{
+    for (size_t from = 0; from < len && r->ids.len < r->most;) {
+        size_t                      at = from, bytes = 0;
+        const sg_added_token *const t = sg_added_tokens_next(r->added, normalized, text, len, &at, &bytes);
+        const size_t                stop = t ? at : len;
+        if (stop > from && normalized) SG_TRY(r->words(r, text + from, stop - from, e));
+        if (stop > from && !normalized) {
+            sg_textbuf_clear(&r->normal);
+            r->by.apply(r->by.of, &r->normal, text + from, stop - from);
+            if (r->normal.failed) return sg_tokenizer_no_memory(e);
+            SG_TRY(cut(r, true, r->normal.data, r->normal.len, e));
+        }
+        if (t && !sg_token_ids_append(&r->ids, t->id)) return sg_tokenizer_no_memory(e);
+        from = stop + bytes;
+    }
+    return SG_OK;
+}
+
+sg_status sg_token_run_encode(sg_token_run *r, const char *text, size_t len, sg_error *e)
+{
+    size_t bad;
+    if (len > SG_PROMPT_MAX)
+        return sg_error_set(e, SG_E_ARG, "tokenizer: %zu bytes are more than the %d that a text may have", len,
+                            SG_PROMPT_MAX);
+    if (!sg_utf8_check(text, len, &bad))
+        return sg_error_set(e, SG_E_ARG, "tokenizer: not UTF-8 at byte %zu (0x%02x)", bad, (unsigned char)text[bad]);
+    const sg_status status = cut(r, false, text, len, e);
+    sg_textbuf_free(&r->normal);
+    return status;
 }

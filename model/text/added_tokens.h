@@ -65,4 +65,22 @@ int32_t sg_added_tokens_id(const sg_added_tokens *a, const char *text);
 const sg_added_token *sg_added_tokens_next(const sg_added_tokens *a, bool normalized, const char *text, size_t len,
                                            size_t *at, size_t *bytes);
 
+/* A text on its way to ids; a tokenizer's own begins with it. */
+typedef struct sg_token_run sg_token_run;
+struct sg_token_run {
+    const sg_added_tokens *added;
+    sg_normalizer          by;
+    /* words appends the ids of a normalised text between added tokens, as long as there are fewer than `most`. */
+    sg_status (*words)(sg_token_run *r, const char *text, size_t len, sg_error *e);
+    size_t       most; /* the result keeps no more */
+    sg_token_ids ids;  /* the caller frees ids.at */
+    sg_textbuf   normal;
+};
+
+/* Appends the ids of len bytes of UTF-8, at most SG_PROMPT_MAX of prompt_clean.h: of added tokens, and what r->words makes of
+ * what lies between. */
+sg_status sg_token_run_encode(sg_token_run *r, const char *text, size_t len, sg_error *e) SG_MUST_USE;
+
+sg_status sg_tokenizer_no_memory(sg_error *e); /* for the text */
+
 #endif

@@ -4,7 +4,6 @@
 #include "base/utf8.h"
 #include "bpe_files.h"
 #include "nfc.h"
-#include "prompt_clean.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -110,91 +109,70 @@ int sg_bpe_tokenizer_fixed(const sg_bpe_tokenizer *t) { return t->rules.befores 
 
 /* ---- encoding ---- */
 
-/* The state while one text is encoded. Each function returns false when memory runs out. */
+/* One text that is encoded. */
 typedef struct encoder {
+    sg_token_run            run;
     const sg_bpe_tokenizer *t;
-    size_t                  most; /* the result keeps no more */
-    sg_token_ids            ids;
-    sg_textbuf              normal;
     sg_bpe_work             work;
 } encoder;
 
-/* Encodes a text by the split of that number: each word goes through the splits after it, then becomes ids. */
-static bool encode_words(encoder *enc, int split, const char *text, size_t len)
+/* Encodes a text by the split of that number: each word goes through the splits after it, then becomes ids. Returns false
+ * when memory runs out. */
+static bool encode_by(encoder *enc, int split, const char *text, size_t len)
 {
     const sg_bpe_split *const by = split < 2 ? enc->t->rules.split[split] : NULL;
-    if (!by) return sg_bpe_model_encode(&enc->t->model, text, len, &enc->work, &enc->ids);
+    if (!by) return sg_bpe_model_encode(&enc->t->model, text, len, &enc->work, &enc->run.ids);
     size_t at = 0;
-    while (enc->ids.len < enc->most) {
+    while (enc->run.ids.len < enc->run.most) {
         const size_t bytes = sg_bpe_split_next(by, text, len, &at);
         if (bytes == 0) break;
-        if (!encode_words(enc, split + 1, text + at, bytes)) return false;
+        if (!encode_by(enc, split + 1, text + at, bytes)) return false;
         at += bytes;
     }
     return true;
 }
 
-static bool encode_normal(encoder *enc, const char *text, size_t len) { return encode_words(enc, 0, text, len); }
-
-/* Encodes a text: the added tokens of one kind by their ids, and what lies between them by encode_rest. */
-static bool split_at_added_tokens(encoder *enc, bool normalized, const char *text, size_t len,
-                                  bool (*encode_rest)(encoder *, const char *, size_t))
+static sg_status encode_words(sg_token_run *r, const char *text, size_t len, sg_error *e)
 {
-    for (size_t from = 0; from < len && enc->ids.len < enc->most;) {
-        size_t                      at = from, bytes = 0;
-        const sg_added_token *const t = sg_added_tokens_next(&enc->t->added, normalized, text, len, &at, &bytes);
-        const size_t                stop = t ? at : len;
-        if (stop > from && !encode_rest(enc, text + from, stop - from)) return false;
-        if (t && !sg_token_ids_append(&enc->ids, t->id)) return false;
-        from = stop + bytes;
-    }
-    return true;
+    return encode_by((encoder *)r, 0, text, len) ? SG_OK : sg_tokenizer_no_memory(e);
 }
 
-static bool encode_raw(encoder *enc, const char *text, size_t len)
-{
-    sg_textbuf_clear(&enc->normal);
-    normalize(&enc->t->rules, &enc->normal, text, len);
-    return !enc->normal.failed && split_at_added_tokens(enc, true, enc->normal.data, enc->normal.len, encode_normal);
-}
-
-static bool append(sg_token_ids *ids, const int32_t *fixed, int count)
+static sg_status append(sg_token_ids *ids, const int32_t *fixed, int count, sg_error *e)
 {
     for (int i = 0; i < count; i++)
-        if (!sg_token_ids_append(ids, fixed[i])) return false;
-    return true;
+        if (!sg_token_ids_append(ids, fixed[i])) return sg_tokenizer_no_memory(e);
+    return SG_OK;
 }
 
-static bool encode(encoder *enc, const char *text, size_t len)
+static sg_status encode(encoder *enc, const char *text, size_t len, sg_error *e)
 {
     const sg_bpe_rules *const r = &enc->t->rules;
-    if (!append(&enc->ids, r->before, r->befores)) return false;
-    if (!split_at_added_tokens(enc, false, text, len, encode_raw)) return false;
-    if (enc->ids.len > enc->most) enc->ids.len = enc->most;
-    return append(&enc->ids, r->after, r->afters);
+    sg_token_ids *const       ids = &enc->run.ids;
+    SG_TRY(append(ids, r->before, r->befores, e));
+    SG_TRY(sg_token_run_encode(&enc->run, text, len, e));
+    if (ids->len > enc->run.most) ids->len = enc->run.most;
+    SG_TRY(append(ids, r->after, r->afters, e));
+    return sg_array_reserve(ids->at, ids->cap, 1) ? SG_OK : sg_tokenizer_no_memory(e);
 }
 
 sg_status sg_bpe_tokenizer_encode(const sg_bpe_tokenizer *t, const char *text, size_t len, int max, int32_t **ids,
                                   int *count, sg_error *e)
 {
-    size_t bad;
     if (max < sg_bpe_tokenizer_fixed(t) || max < 1)
         return sg_error_set(e, SG_E_ARG, "tokenizer: at most %d tokens, but every text has %d", max,
                             sg_bpe_tokenizer_fixed(t));
-    if (len > SG_PROMPT_MAX)
-        return sg_error_set(e, SG_E_ARG, "tokenizer: %zu bytes are more than the %d that a text may have", len,
-                            SG_PROMPT_MAX);
-    if (!sg_utf8_check(text, len, &bad))
-        return sg_error_set(e, SG_E_ARG, "tokenizer: not UTF-8 at byte %zu (0x%02x)", bad, (unsigned char)text[bad]);
-    encoder    enc = {.t = t, .most = (size_t)(max - t->rules.afters)};
-    const bool done = encode(&enc, text, len) && sg_array_reserve(enc.ids.at, enc.ids.cap, 1);
-    sg_textbuf_free(&enc.normal);
+    encoder         enc = {.run = {.added = &t->added,
+                                   .by = {normalize, &t->rules},
+                                   .words = encode_words,
+                                   .most = (size_t)(max - t->rules.afters)},
+                           .t = t};
+    const sg_status status = encode(&enc, text, len, e);
     sg_bpe_work_free(&enc.work);
-    if (!done) {
-        free(enc.ids.at);
-        return sg_error_set(e, SG_E_MEMORY, "tokenizer: no memory for the text");
+    if (status != SG_OK) {
+        free(enc.run.ids.at);
+        return status;
     }
-    *ids = enc.ids.at;
-    *count = (int)enc.ids.len;
+    *ids = enc.run.ids.at;
+    *count = (int)enc.run.ids.len;
     return SG_OK;
 }

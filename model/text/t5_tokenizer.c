@@ -3,7 +3,6 @@
 #include "added_tokens.h"
 #include "base/path.h"
 #include "base/utf8.h"
-#include "prompt_clean.h"
 #include "t5_tokenizer_gguf.h"
 #include "tensor_source.h"
 
@@ -23,13 +22,11 @@ struct sg_t5_tokenizer {
     int32_t               end_id, pad_id;
 };
 
-/* The state while one text is encoded. */
+/* One text that is encoded; the end token is not counted in run.most. */
 typedef struct encoder {
+    sg_token_run           run;
     const sg_t5_tokenizer *t;
-    size_t                 max_ids; /* the result keeps no more; the end token is not counted */
-    sg_token_ids           ids;
-    sg_textbuf             normal, word;
-    sg_error              *err;
+    sg_textbuf             word;
 } encoder;
 
 static const char MARK[] = "\342\226\201"; /* U+2581 */
@@ -141,89 +138,57 @@ int32_t sg_t5_tokenizer_pad(const sg_t5_tokenizer *t) { return t->pad_id; }
 
 int sg_t5_tokenizer_vocab(const sg_t5_tokenizer *t) { return t->added.next_id; }
 
-static sg_status no_memory(encoder *enc)
-{
-    return sg_error_set(enc->err, SG_E_MEMORY, "tokenizer: no memory for the text");
-}
-
 static bool starts_with_mark(const char *s, size_t n) { return n >= MARK_BYTES && !memcmp(s, MARK, MARK_BYTES); }
 
 /* Encodes a word without white space. The word starts with the mark, and is split before every further mark. */
-static sg_status encode_word(encoder *enc, const char *word, size_t n)
+static sg_status encode_word(encoder *enc, const char *word, size_t n, sg_error *err)
 {
+    sg_token_ids *const ids = &enc->run.ids;
     sg_textbuf_clear(&enc->word);
     if (!starts_with_mark(word, n)) sg_textbuf_put(&enc->word, MARK, MARK_BYTES);
     sg_textbuf_put(&enc->word, word, n);
-    if (enc->word.failed) return no_memory(enc);
+    if (enc->word.failed) return sg_tokenizer_no_memory(err);
     const char *s = enc->word.data;
-    for (size_t from = 0, to; from < enc->word.len && enc->ids.len < enc->max_ids; from = to) {
+    for (size_t from = 0, to; from < enc->word.len && ids->len < enc->run.most; from = to) {
         for (to = from + 1; to < enc->word.len && !starts_with_mark(s + to, enc->word.len - to);) to++;
-        SG_TRY(sg_unigram_encode(&enc->t->unigram, s + from, to - from, &enc->ids, enc->err));
+        SG_TRY(sg_unigram_encode(&enc->t->unigram, s + from, to - from, ids, err));
     }
     return SG_OK;
 }
 
 /* Splits a text at white space and encodes its words. */
-static sg_status encode_words(encoder *enc, const char *text, size_t len)
+static sg_status encode_words(sg_token_run *r, const char *text, size_t len, sg_error *err)
 {
     size_t from = 0;
-    for (size_t i = 0, used; i < len && enc->ids.len < enc->max_ids; i += used) {
+    for (size_t i = 0, used; i < len && r->ids.len < r->most; i += used) {
         int32_t c;
         used = sg_utf8_next(text + i, len - i, &c);
         const bool   space = sg_utf8_is_space(c);
         const size_t stop = space ? i : i + used;
-        if ((space || stop == len) && stop > from) SG_TRY(encode_word(enc, text + from, stop - from));
+        if ((space || stop == len) && stop > from) SG_TRY(encode_word((encoder *)r, text + from, stop - from, err));
         if (space) from = i + used;
     }
     return SG_OK;
 }
 
-/* Encodes a text: the added tokens of one kind by their ids, and what lies between them by encode_rest. */
-static sg_status split_at_added_tokens(encoder *enc, bool normalized, const char *text, size_t len,
-                                       sg_status (*encode_rest)(encoder *, const char *, size_t))
-{
-    for (size_t from = 0; from < len && enc->ids.len < enc->max_ids;) {
-        size_t                at = from, bytes = 0;
-        const sg_added_token *t = sg_added_tokens_next(&enc->t->added, normalized, text, len, &at, &bytes);
-        const size_t          stop = t ? at : len;
-        if (stop > from) SG_TRY(encode_rest(enc, text + from, stop - from));
-        if (t && !sg_token_ids_append(&enc->ids, t->id)) return no_memory(enc);
-        from = stop + bytes;
-    }
-    return SG_OK;
-}
-
-/* Normalises a text and encodes it. */
-static sg_status encode_raw(encoder *enc, const char *text, size_t len)
-{
-    sg_textbuf_clear(&enc->normal);
-    sg_charsmap_apply(&enc->t->map, &enc->normal, text, len);
-    if (enc->normal.failed) return no_memory(enc);
-    return split_at_added_tokens(enc, true, enc->normal.data, enc->normal.len, encode_words);
-}
-
 sg_status sg_t5_tokenizer_encode(const sg_t5_tokenizer *t, const char *text, size_t len, int max_len, int32_t **ids,
                                  int *count, sg_error *err)
 {
-    size_t bad;
     if (max_len < 1)
         return sg_error_set(err, SG_E_ARG, "tokenizer: max_len is %d; at least the end token must fit", max_len);
-    if (len > SG_PROMPT_MAX)
-        return sg_error_set(err, SG_E_ARG, "tokenizer: %zu bytes are more than the %d that a text may have", len,
-                            SG_PROMPT_MAX);
-    if (!sg_utf8_check(text, len, &bad))
-        return sg_error_set(err, SG_E_ARG, "tokenizer: not UTF-8 at byte %zu (0x%02x)", bad, (unsigned char)text[bad]);
-    encoder   enc = {.t = t, .max_ids = (size_t)max_len - 1, .err = err};
-    sg_status s = split_at_added_tokens(&enc, false, text, len, encode_raw);
-    if (enc.ids.len > enc.max_ids) enc.ids.len = enc.max_ids;
-    if (s == SG_OK && !sg_token_ids_append(&enc.ids, t->end_id)) s = no_memory(&enc);
-    sg_textbuf_free(&enc.normal);
+    encoder enc = {
+        .run = {.added = &t->added, .by = {apply_map, &t->map}, .words = encode_words, .most = (size_t)max_len - 1},
+        .t = t};
+    sg_token_ids *const made = &enc.run.ids;
+    sg_status           s = sg_token_run_encode(&enc.run, text, len, err);
+    if (made->len > enc.run.most) made->len = enc.run.most;
+    if (s == SG_OK && !sg_token_ids_append(made, t->end_id)) s = sg_tokenizer_no_memory(err);
     sg_textbuf_free(&enc.word);
     if (s != SG_OK) {
-        free(enc.ids.at);
+        free(made->at);
         return s;
     }
-    *ids = enc.ids.at;
-    *count = (int)enc.ids.len;
+    *ids = made->at;
+    *count = (int)made->len;
     return SG_OK;
 }
