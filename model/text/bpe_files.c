@@ -1,7 +1,7 @@
 /* bpe_files.c - see bpe_files.h. */
 #include "bpe_files.h"
 #include "base/path.h"
-#include "bpe_gguf.h"
+#include "tokenizer_gguf.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -84,12 +84,6 @@ void sg_bpe_files_close(sg_bpe_files *f)
 
 /* ---- the model ---- */
 
-static bool has_type(const json_t *object, const char *type)
-{
-    const char *const have = json_string_value(json_object_get(object, "type"));
-    return have && strcmp(have, type) == 0;
-}
-
 static bool is_null(const json_t *value) { return !value || json_is_null(value); }
 
 /* Whether a field is absent, null, or as a byte-level tokenizer has it. */
@@ -113,7 +107,7 @@ sg_status sg_bpe_files_source(const sg_bpe_files *f, sg_bpe_source *out, sg_erro
                            .suffix = "</w>",
                            .unknown = sg_tokenizer_files_special_text(&f->json, SG_SPECIAL_UNK)};
     if (!f->json.tokenizer) return SG_OK;
-    if (!is_null(json_object_get(model, "type")) && !has_type(model, "BPE"))
+    if (!is_null(json_object_get(model, "type")) && !sg_tokenizer_files_is(model, "BPE"))
         return refuse(f, SG_E_UNSUPPORTED, "model.type", "not BPE", e);
     out->vocabulary = json_object_get(model, "vocab");
     out->merges = json_object_get(model, "merges");
@@ -145,15 +139,16 @@ static const char *pattern_of(const json_t *step)
 static int normalizer_step(const json_t *step)
 {
     const char *const pattern = pattern_of(step), *const by = json_string_value(json_object_get(step, "content"));
-    if (has_type(step, "NFC")) return 1;
-    if (has_type(step, "Replace") && pattern && strcmp(pattern, "\\s+") == 0 && by && strcmp(by, " ") == 0) return 2;
-    return has_type(step, "Lowercase") ? 3 : 0;
+    if (sg_tokenizer_files_is(step, "NFC")) return 1;
+    if (sg_tokenizer_files_is(step, "Replace") && pattern && strcmp(pattern, "\\s+") == 0 && by && strcmp(by, " ") == 0)
+        return 2;
+    return sg_tokenizer_files_is(step, "Lowercase") ? 3 : 0;
 }
 
 static sg_status read_normalizer(const sg_bpe_files *f, sg_bpe_rules *out, sg_error *e)
 {
     const json_t *const one = json_object_get(f->json.tokenizer, "normalizer");
-    const json_t *const list = has_type(one, "Sequence") ? json_object_get(one, "normalizers") : NULL;
+    const json_t *const list = sg_tokenizer_files_is(one, "Sequence") ? json_object_get(one, "normalizers") : NULL;
     const size_t        count = list ? json_array_size(list) : !is_null(one);
     for (size_t i = 0, last = 0; i < count; i++) {
         const size_t step = (size_t)normalizer_step(list ? json_array_get(list, i) : one);
@@ -169,7 +164,8 @@ static const sg_bpe_split *split_of(const json_t *step)
 {
     const char *const pattern = pattern_of(step), *const how = json_string_value(json_object_get(step, "behavior"));
     const bool                invert = json_is_true(json_object_get(step, "invert"));
-    const sg_bpe_split *const split = has_type(step, "Split") && pattern ? sg_bpe_split_find(pattern) : NULL;
+    const sg_bpe_split *const split =
+        sg_tokenizer_files_is(step, "Split") && pattern ? sg_bpe_split_find(pattern) : NULL;
     if (!split || !how) return NULL;
     if (strcmp(how, "Removed") == 0) return invert ? split : NULL;
     return strcmp(how, "Isolated") == 0 && !sg_bpe_split_drops_space(split) ? split : NULL;
@@ -179,14 +175,15 @@ static sg_status read_splits(const sg_bpe_files *f, sg_bpe_rules *out, sg_error 
 {
     static const char   field[] = "pre_tokenizer", other[] = "not one of the byte-level tokenizers that are known";
     const json_t *const one = json_object_get(f->json.tokenizer, field);
-    const json_t *const list = has_type(one, "Sequence") ? json_object_get(one, "pretokenizers") : NULL;
+    const json_t *const list = sg_tokenizer_files_is(one, "Sequence") ? json_object_get(one, "pretokenizers") : NULL;
     const size_t        count = list ? json_array_size(list) : 1;
     int                 splits = 0;
     for (size_t i = 0; i < count; i++) {
         const json_t *const step = list ? json_array_get(list, i) : one;
         const bool          last = i + 1 == count, split = !last || json_is_true(json_object_get(step, "use_regex")) ||
                                                   !json_object_get(step, "use_regex");
-        if (last && (!has_type(step, "ByteLevel") || !json_is_false(json_object_get(step, "add_prefix_space"))))
+        if (last &&
+            (!sg_tokenizer_files_is(step, "ByteLevel") || !json_is_false(json_object_get(step, "add_prefix_space"))))
             return refuse(f, SG_E_UNSUPPORTED, field, other, e);
         if (!split) continue;
         const sg_bpe_split *const by = last ? sg_bpe_split_gpt2() : split_of(step);
@@ -238,9 +235,9 @@ static sg_status read_template(const sg_bpe_files *f, const json_t *post, int mo
 
 static sg_status read_post(const sg_bpe_files *f, const json_t *post, int most, sg_bpe_rules *out, sg_error *e)
 {
-    if (has_type(post, "ByteLevel")) return SG_OK;
-    if (has_type(post, "TemplateProcessing")) return read_template(f, post, most, out, e);
-    if (!has_type(post, "RobertaProcessing"))
+    if (sg_tokenizer_files_is(post, "ByteLevel")) return SG_OK;
+    if (sg_tokenizer_files_is(post, "TemplateProcessing")) return read_template(f, post, most, out, e);
+    if (!sg_tokenizer_files_is(post, "RobertaProcessing"))
         return refuse(f, SG_E_UNSUPPORTED, "post_processor", "not one of a byte-level tokenizer", e);
     SG_TRY(add_fixed(f, out->before, &out->befores, json_array_get(json_object_get(post, "cls"), 1), most, e));
     return add_fixed(f, out->after, &out->afters, json_array_get(json_object_get(post, "sep"), 1), most, e);
@@ -263,7 +260,7 @@ sg_status sg_bpe_files_fixed(const sg_bpe_files *f, const sg_added_tokens *added
     const json_t *const bos = json_object_get(f->json.config, "add_bos_token");
     const json_t *const eos = json_object_get(f->json.config, "add_eos_token");
     const json_t *const post = json_object_get(f->json.tokenizer, "post_processor");
-    const json_t *const list = has_type(post, "Sequence") ? json_object_get(post, "processors") : NULL;
+    const json_t *const list = sg_tokenizer_files_is(post, "Sequence") ? json_object_get(post, "processors") : NULL;
     if (f->clip || bos || eos || is_null(post)) {
         if (f->clip || json_is_true(bos)) SG_TRY(put_special(f, added, SG_SPECIAL_BOS, out->before, &out->befores, e));
         if (f->clip || json_is_true(eos)) SG_TRY(put_special(f, added, SG_SPECIAL_EOS, out->after, &out->afters, e));

@@ -27,7 +27,7 @@ sg_status sg_bpe_tokenizer_open(sg_bpe_tokenizer **out, const char *path, sg_err
 /* Does the same with this token for pads, whatever the folder says. */
 sg_status sg_bpe_tokenizer_open_padded(sg_bpe_tokenizer **out, const char *path, const char *pad,
                                        sg_error *e) SG_MUST_USE;
-/* Reads the tokenizer in a GGUF of Llama 3 (bpe_gguf.h). */
+/* Reads the tokenizer in a GGUF of Llama 3 (tokenizer_gguf.h). */
 sg_status sg_bpe_tokenizer_open_inside(sg_bpe_tokenizer **out, const char *path, sg_error *e) SG_MUST_USE;
 void      sg_bpe_tokenizer_close(sg_bpe_tokenizer **t);
 

@@ -3,8 +3,8 @@
 #include "added_tokens.h"
 #include "base/path.h"
 #include "base/utf8.h"
-#include "t5_tokenizer_gguf.h"
 #include "tensor_source.h"
+#include "tokenizer_gguf.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -213,12 +213,6 @@ sg_status sg_t5_tokenizer_config_vocabulary(const sg_tokenizer_files *c, const s
     return read_unknown(c, model, u, e);
 }
 
-static bool has_type(const json_t *object, const char *type)
-{
-    const char *have = json_string_value(json_object_get(object, "type"));
-    return have && !strcmp(have, type);
-}
-
 /* Returns whether string is the base64 text of these n bytes. */
 static bool is_base64_of(const json_t *string, const char *bytes, size_t n)
 {
@@ -240,10 +234,10 @@ static bool splits_at_spaces(const json_t *pre)
 {
     const json_t *list = json_object_get(pre, "pretokenizers"), *last = json_array_get(list, 1);
     const char   *scheme = json_string_value(json_object_get(last, "prepend_scheme"));
-    return has_type(pre, "Sequence") && json_array_size(list) == 2 &&
-           has_type(json_array_get(list, 0), "WhitespaceSplit") && has_type(last, "Metaspace") &&
-           (!scheme || !strcmp(scheme, "always")) && !json_is_false(json_object_get(last, "split")) &&
-           !json_is_false(json_object_get(last, "add_prefix_space"));
+    return sg_tokenizer_files_is(pre, "Sequence") && json_array_size(list) == 2 &&
+           sg_tokenizer_files_is(json_array_get(list, 0), "WhitespaceSplit") &&
+           sg_tokenizer_files_is(last, "Metaspace") && (!scheme || !strcmp(scheme, "always")) &&
+           !json_is_false(json_object_get(last, "split")) && !json_is_false(json_object_get(last, "add_prefix_space"));
 }
 
 /* Returns whether a normalizer changes no token. Strip does not, nor does Replace of several spaces by one or by the
@@ -252,7 +246,7 @@ static bool changes_no_token(const json_t *normalizer)
 {
     const char *pattern = json_string_value(json_object_get(json_object_get(normalizer, "pattern"), "Regex"));
     const char *content = json_string_value(json_object_get(normalizer, "content"));
-    if (!has_type(normalizer, "Replace")) return has_type(normalizer, "Strip");
+    if (!sg_tokenizer_files_is(normalizer, "Replace")) return sg_tokenizer_files_is(normalizer, "Strip");
     return pattern && !strcmp(pattern, " {2,}") && content &&
            (!strcmp(content, " ") || !strcmp(content, "\342\226\201"));
 }
@@ -263,11 +257,11 @@ sg_status sg_t5_tokenizer_config_uses_charsmap(const sg_tokenizer_files *c, cons
     *uses = !c->tokenizer;
     if (!c->tokenizer) return SG_OK;
     const json_t *one = json_object_get(c->tokenizer, "normalizer"), *list = json_object_get(one, "normalizers");
-    const bool    sequence = has_type(one, "Sequence");
+    const bool    sequence = sg_tokenizer_files_is(one, "Sequence");
     const size_t  count = sequence ? json_array_size(list) : json_is_object(one);
     for (size_t i = 0; i < count; i++) {
         const json_t *n = sequence ? json_array_get(list, i) : one, *map = json_object_get(n, "precompiled_charsmap");
-        if (has_type(n, "Precompiled") && !*uses) {
+        if (sg_tokenizer_files_is(n, "Precompiled") && !*uses) {
             if (!is_base64_of(map, m->charsmap, m->charsmap_size))
                 return fail(c, TOKENIZER, "normalizer.precompiled_charsmap: not that of spiece.model", e);
             *uses = true;

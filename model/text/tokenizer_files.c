@@ -4,6 +4,7 @@
 #include "json_input.h"
 
 #include <math.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { MAX_FILE_BYTES = 64 << 20, MAX_JSON_VALUES = 1 << 21, MAX_EXTRA_IDS = 65536 };
@@ -21,6 +22,12 @@ sg_status sg_tokenizer_files_load(const sg_tokenizer_files *c, const char *name,
     if (access(path, F_OK)) return SG_OK;
     /* integers are read as reals, since a model_max_length of 10^30 is common */
     return sg_json_open(out, path, MAX_FILE_BYTES, MAX_JSON_VALUES, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, e);
+}
+
+bool sg_tokenizer_files_is(const json_t *object, const char *type)
+{
+    const char *const have = json_string_value(json_object_get(object, "type"));
+    return have && strcmp(have, type) == 0;
 }
 
 bool sg_tokenizer_files_int(const json_t *value, int max, int *out)

@@ -42,6 +42,9 @@ void      sg_tokenizer_files_close(sg_tokenizer_files *c);
 /* Loads one more JSON object of the folder; *out stays NULL when there is no such file. */
 sg_status sg_tokenizer_files_load(const sg_tokenizer_files *c, const char *name, json_t **out, sg_error *e) SG_MUST_USE;
 
+/* Returns whether the object's type is this one. */
+bool sg_tokenizer_files_is(const json_t *object, const char *type);
+
 /* Returns whether value is an integer from 0 to max, and then sets *out to it. */
 bool sg_tokenizer_files_int(const json_t *value, int max, int *out);
 

@@ -2,7 +2,7 @@
  * tokenizer. */
 #include "input_file.h"
 #include "source_input.h"
-#include "t5_tokenizer_gguf.h"
+#include "tokenizer_gguf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 
 #include "memory_source.h"
 #include "spiece_maker.h"
-#include "t5_tokenizer_gguf.h"
+#include "tokenizer_gguf.h"
 
 #include <jansson.h>
 

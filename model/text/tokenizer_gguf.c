@@ -1,11 +1,12 @@
-/* bpe_gguf.c - see bpe_gguf.h. */
-#include "bpe_gguf.h"
+/* tokenizer_gguf.c - see tokenizer_gguf.h. */
+#include "tokenizer_gguf.h"
 #include "base/text.h"
 #include "bpe_words.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { TOKENS_MAX = 1 << 22, NORMAL = 1, UNUSED = 5 };
+enum { TOKENS_MAX = 1 << 22, PIECES_MAX = 1 << 24, NORMAL = 1, UNUSED = 5 };
 
 #define KEY "tokenizer.ggml."
 
@@ -20,13 +21,22 @@ static sg_status no_memory(const sg_source *s, sg_error *e)
 }
 
 /* A list of texts. */
-static sg_status texts(const sg_source *s, const char *key, sg_source_list *out, sg_error *e)
+static sg_status texts(const sg_source *s, const char *key, uint64_t most, sg_source_list *out, sg_error *e)
 {
     if (!sg_source_metadata_list(s, key, out)) return bad(s, key, "is missing", e);
-    if (out->kind != 's' || out->count == 0 || out->count > TOKENS_MAX)
-        return bad(s, key, "should be a list of texts", e);
+    if (out->kind != 's' || out->count == 0 || out->count > most) return bad(s, key, "should be a list of texts", e);
     return SG_OK;
 }
+
+/* One number for each token. */
+static sg_status numbers(const sg_source *s, const char *key, uint64_t count, sg_source_list *out, sg_error *e)
+{
+    if (!sg_source_metadata_list(s, key, out)) return bad(s, key, "is missing", e);
+    if (out->kind == 's' || out->count != count) return bad(s, key, "should be one number for each token", e);
+    return SG_OK;
+}
+
+/* ---- byte-level ---- */
 
 /* The next text, of letters alone that JSON can have. */
 static json_t *next_text(sg_source_list *l)
@@ -35,8 +45,6 @@ static json_t *next_text(sg_source_list *l)
     const char *const text = sg_source_next_text(l, &n);
     return memchr(text, 0, n) ? NULL : json_stringn(text, n);
 }
-
-/* ---- tokens ---- */
 
 static int type_of(const sg_source_list *types, uint64_t i)
 {
@@ -56,10 +64,8 @@ static uint64_t tokens_used(const sg_source_list *types)
 static sg_status read_tokens(json_t *vocabulary, json_t *added, const sg_source *s, sg_error *e)
 {
     sg_source_list tokens, types;
-    SG_TRY(texts(s, KEY "tokens", &tokens, e));
-    if (!sg_source_metadata_list(s, KEY "token_type", &types)) return bad(s, KEY "token_type", "is missing", e);
-    if (types.kind == 's' || types.count != tokens.count)
-        return bad(s, KEY "token_type", "should be one number for each token", e);
+    SG_TRY(texts(s, KEY "tokens", TOKENS_MAX, &tokens, e));
+    SG_TRY(numbers(s, KEY "token_type", tokens.count, &types, e));
     const uint64_t count = tokens_used(&types);
     for (uint64_t i = 0; i < count; i++) {
         json_t *const text = next_text(&tokens);
@@ -77,7 +83,7 @@ static sg_status read_tokens(json_t *vocabulary, json_t *added, const sg_source 
 static sg_status read_merges(json_t *merges, const sg_source *s, sg_error *e)
 {
     sg_source_list list;
-    SG_TRY(texts(s, KEY "merges", &list, e));
+    SG_TRY(texts(s, KEY "merges", TOKENS_MAX, &list, e));
     for (uint64_t i = 0; i < list.count; i++) {
         json_t *const text = next_text(&list);
         if (!text) return bad(s, KEY "merges", "has a text that is no UTF-8, or has a NUL", e);
@@ -86,9 +92,7 @@ static sg_status read_merges(json_t *merges, const sg_source *s, sg_error *e)
     return SG_OK;
 }
 
-/* ---- rules ---- */
-
-static sg_status check_rules(const sg_source *s, sg_error *e)
+static sg_status check_bpe(const sg_source *s, sg_error *e)
 {
     static const char *const pres[] = {"llama-bpe", "llama3", "llama-v3"};
     const char *const model = sg_source_metadata(s, KEY "model"), *const pre = sg_source_metadata(s, KEY "pre");
@@ -109,7 +113,7 @@ static sg_status read_first(json_t **bos, const sg_source *s, sg_error *e)
         sg_source_number(&add, 0) == 0)
         return SG_OK;
     if (!sg_source_metadata_list(s, KEY "bos_token_id", &id)) return SG_OK;
-    SG_TRY(texts(s, KEY "tokens", &tokens, e));
+    SG_TRY(texts(s, KEY "tokens", TOKENS_MAX, &tokens, e));
     if (id.kind != 'u' || id.count != 1 || !(sg_source_number(&id, 0) < (double)tokens.count))
         return bad(s, KEY "bos_token_id", "is no token", e);
     *bos = json_pack("{s:s, s:[{s:{s:s}}, {s:{s:s}}], s:{s:{s:[f]}}}", "type", "TemplateProcessing", "single",
@@ -122,7 +126,7 @@ sg_status sg_bpe_gguf_read(json_t **out, const sg_source *s, sg_error *e)
 {
     json_t *const vocabulary = json_object(), *const added = json_array(), *const merges = json_array();
     json_t   *bos = NULL;
-    sg_status status = vocabulary && added && merges ? check_rules(s, e) : no_memory(s, e);
+    sg_status status = vocabulary && added && merges ? check_bpe(s, e) : no_memory(s, e);
     if (status == SG_OK) status = read_tokens(vocabulary, added, s, e);
     if (status == SG_OK) status = read_merges(merges, s, e);
     if (status == SG_OK) status = read_first(&bos, s, e);
@@ -138,5 +142,80 @@ sg_status sg_bpe_gguf_read(json_t **out, const sg_source *s, sg_error *e)
     json_decref(added);
     json_decref(merges);
     json_decref(bos);
+    return status;
+}
+
+/* ---- SentencePiece ---- */
+
+bool sg_sentencepiece_is_in(const sg_source *s)
+{
+    sg_source_list tokens;
+    return sg_source_metadata_list(s, KEY "tokens", &tokens);
+}
+
+static sg_status read_pieces(sg_sentencepiece_file *m, const sg_source *s, sg_source_list tokens, sg_error *e)
+{
+    sg_source_list scores, types;
+    const uint64_t count = tokens.count;
+    SG_TRY(numbers(s, KEY "scores", count, &scores, e));
+    SG_TRY(numbers(s, KEY "token_type", count, &types, e));
+    m->pieces = calloc((size_t)count, sizeof *m->pieces);
+    if (!m->pieces) return no_memory(s, e);
+    for (m->cap = (size_t)count; m->count < count; m->count++) {
+        sg_sentencepiece *const p = &m->pieces[m->count];
+        const double            type = sg_source_number(&types, m->count);
+        p->text = sg_source_next_text(&tokens, &p->len);
+        p->score = (float)sg_source_number(&scores, m->count);
+        p->type = type >= SG_PIECE_NORMAL && type <= SG_PIECE_BYTE ? (sg_sentencepiece_type)type : 0;
+        const char *const fault = sg_sentencepiece_fault(p);
+        if (fault)
+            return sg_error_set(e, SG_E_FORMAT, "%s: %s: token %zu %s", sg_source_path(s), KEY "tokens", m->count,
+                                fault);
+    }
+    while (m->count && m->pieces[m->count - 1].type == SG_PIECE_UNUSED && m->pieces[m->count - 1].len > 4 &&
+           memcmp(m->pieces[m->count - 1].text, "[PAD", 4) == 0)
+        m->count--;
+    return SG_OK;
+}
+
+/* What this program's tokenizer does always. */
+static sg_status check_t5(const sg_sentencepiece_file *m, const sg_source *s, sg_error *e)
+{
+    sg_source_list    l;
+    const char *const model = sg_source_metadata(s, KEY "model");
+    if (!model || strcmp(model, "t5") != 0)
+        return sg_error_set(e, SG_E_UNSUPPORTED, "%s: " KEY "model is %s; only t5 is understood", sg_source_path(s),
+                            model ? sg_show(model) : "missing");
+    if (sg_source_metadata_list(s, KEY "add_space_prefix", &l) &&
+        (l.kind == 's' || l.count != 1 || sg_source_number(&l, 0) == 0))
+        return bad(s, KEY "add_space_prefix", "should be true, as for every T5", e);
+    if (!sg_source_metadata_list(s, KEY "eos_token_id", &l)) return SG_OK;
+    if (l.kind != 'u' || l.count != 1 || !(sg_source_number(&l, 0) < (double)m->count))
+        return bad(s, KEY "eos_token_id", "is no token", e);
+    const sg_sentencepiece *const end = &m->pieces[(size_t)sg_source_number(&l, 0)];
+    return end->len == 4 && memcmp(end->text, "</s>", 4) == 0
+               ? SG_OK
+               : bad(s, KEY "eos_token_id", "should be that of \"</s>\"", e);
+}
+
+static sg_status read_model(sg_sentencepiece_file *m, const sg_source *s, sg_error *e)
+{
+    sg_source_list tokens, map;
+    SG_TRY(texts(s, KEY "tokens", PIECES_MAX, &tokens, e));
+    SG_TRY(read_pieces(m, s, tokens, e));
+    SG_TRY(check_t5(m, s, e));
+    m->complete = true;
+    if (!sg_source_metadata_list(s, KEY "precompiled_charsmap", &map)) return SG_OK;
+    if (map.bytes != 1) return bad(s, KEY "precompiled_charsmap", "should be a list of bytes", e);
+    m->charsmap = (const char *)map.data;
+    m->charsmap_size = (size_t)map.count;
+    return SG_OK;
+}
+
+sg_status sg_sentencepiece_file_from(sg_sentencepiece_file *m, const sg_source *s, sg_error *e)
+{
+    *m = (sg_sentencepiece_file){0};
+    const sg_status status = read_model(m, s, e);
+    if (status != SG_OK) sg_sentencepiece_file_close(m);
     return status;
 }
