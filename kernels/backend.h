@@ -62,11 +62,13 @@ typedef struct sg_backend_options {
 
 struct sg_plan_totals;
 
-/* What a backend answers for itself: sg_backend_<call> below says what each does. An entry is NULL where there is
- * nothing to do; count is never NULL. */
+/* What a backend answers for itself: sg_backend_<call> below says what each does, but for count, which only a plan calls.
+ * An entry is NULL where there is nothing to do. */
 typedef struct sg_backend_calls {
     void (*close)(sg_backend *);
     void (*make_current)(const sg_backend *); /* NULL: any thread may use the backend as it is */
+    /* Adds to the totals of a plan (meta.h) what the op of that name takes beside its tensors, which need no data. Also
+     * notes that such a product will run, for which code may have to be generated. It is never NULL. */
     void (*count)(const sg_backend *, struct sg_plan_totals *, const char *op, const void *args);
     void (*served)(const sg_backend *, char *text, size_t size);
     size_t (*packed_bytes)(const sg_backend *);
@@ -140,10 +142,6 @@ size_t sg_backend_packed_bytes(const sg_backend *b);
 /* Tells people what served, where that depends on what else the machine has: "cuDNN 9.19.0 runs 40 shapes". The text is
  * empty where it does not, or nothing has wanted it. */
 void sg_backend_served(const sg_backend *b, char *text, size_t size);
-
-/* Adds to the totals of a plan what the op of that name takes beside its tensors, which need no data. Also notes that
- * such a product will run, for which code may have to be generated. */
-void sg_backend_count(const sg_backend *b, struct sg_plan_totals *t, const char *op, const void *args);
 
 /* Returns the host memory that the code of b takes, or is about to take, when it works: some takes megabytes. Before
  * that it generates what is noted. */

@@ -1,5 +1,6 @@
 /* cpu.c - the backend's life: what the machine has, then the table made of it, then oneDNN's part of it. */
 #include "cpu.h"
+#include "host_backend.h"
 #include "meta.h"
 #include "winograd.h"
 

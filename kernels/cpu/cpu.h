@@ -65,9 +65,6 @@ void    sg_cpu_close(sg_cpu *c);
 /* Makes b the cpu backend. Fails as sg_backend_open does. */
 sg_status sg_cpu_backend_open(sg_backend *b, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 
-/* Gives b its name and the host's memory. Returns SG_E_ARG where o names a GPU. backend.c has it. */
-sg_status sg_host_open(sg_backend *b, const char *name, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
-
 /* Returns `bytes` of slot's memory, SG_ALIGN aligned, or NULL when memory is short. What the slot held is lost. */
 void *sg_cpu_scratch(sg_cpu *c, sg_cpu_slot slot, size_t bytes);
 

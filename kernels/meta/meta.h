@@ -26,7 +26,7 @@ double sg_op_flops(const char *op, const void *args);
 
 sg_stream sg_plan_stream(sg_plan_totals *totals);
 
-/* Does what sg_backend_count says, for a backend whose products take their weight, and what they widen, in F32. */
+/* Is the count of a backend whose products take their weight, and what they widen, in F32. */
 void sg_plan_count(const sg_backend *b, sg_plan_totals *t, const char *op, const void *args);
 
 /* These are the parts of it: does b multiply such a pair as BF16? A product that does, or that widens x and y. */

@@ -59,7 +59,7 @@ static sg_status note(sg_stream *s, const char *op, const void *args)
 {
     sg_plan_totals *const t = s->meta;
     t->flops += sg_op_flops(op, args);
-    if (t->backend) sg_backend_count(t->backend, t, op, args);
+    if (t->backend) t->backend->call.count(t->backend, t, op, args);
     return SG_OK;
 }
 
