@@ -19,7 +19,7 @@ if(SG_HAVE_CUDA)
   sg_cuda_level(sg_sparse_cuda_sm90 sm90 ${attention}/cuda ${attention}/cuda/blocks_wgmma.cu)
 endif()
 
-add_library(sg_attention STATIC ${attention}/policy.c ${attention}/order.c ${attention}/run.c ${attention}/run_counts.c ${attention}/block_mask.c
+add_library(sg_attention STATIC ${attention}/policy.c ${attention}/order.c ${attention}/run.c ${attention}/run_counts.c
   ${attention}/attention.c ${attention}/tune.c ${attention}/attention_error.c)
 target_include_directories(sg_attention PUBLIC ${attention} PRIVATE ${attention}/cpu)
 target_link_libraries(sg_attention PUBLIC sg_kernels PRIVATE sg_flags)

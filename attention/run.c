@@ -3,7 +3,6 @@
  * (2605.23445). */
 #include "run.h"
 
-#include "block_mask.h"
 #include "bound.h"
 
 #include <float.h>
@@ -31,6 +30,21 @@ static sg_status check_shape(const sg_policy *p, const sg_attention_shape *x, sg
     return SG_OK;
 }
 
+/* Refuses a mask with other numbers of heads or blocks than x. */
+static sg_status check_mask(const sg_policy *p, const sg_attention_shape *x, sg_error *e)
+{
+    const sg_tensor *const m = &p->mask;
+    const int64_t          n = x->masked ? x->masked : x->n;
+    const int64_t          nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(x->m ? x->m : n, SG_BLOCK_K);
+    if (m->dtype == SG_U8 && m->rank == 3 && (m->dim[0] == 1 || m->dim[0] == x->h) && m->dim[1] == nq &&
+        m->dim[2] == nk)
+        return SG_OK;
+    char shape[96];
+    sg_shape_text(shape, sizeof shape, m->rank, m->dim);
+    return sg_error_set(e, SG_E_ARG, "block-mask: %s %s is not U8 [1 or %lld, %lld, %lld]", sg_dtype_name(m->dtype),
+                        shape, (long long)x->h, (long long)nq, (long long)nk);
+}
+
 static sg_status check_sparge(const sg_attention *a, sg_error *e)
 {
     const sg_thresholds *const t = a->p.tuned;
@@ -41,7 +55,7 @@ static sg_status check_sparge(const sg_attention *a, sg_error *e)
     if (t && (t->layers != a->shape.layers || t->heads != h))
         return sg_error_set(e, SG_E_ARG, "thresholds are for %d layers of %d heads, but this model has %d of %lld",
                             t->layers, t->heads, a->shape.layers, (long long)h);
-    return a->p.rule != SG_SELECT_GIVEN || t ? SG_OK : sg_block_mask_check(&a->p, &a->shape, e);
+    return a->p.rule != SG_SELECT_GIVEN || t ? SG_OK : check_mask(&a->p, &a->shape, e);
 }
 
 /* Returns the bucket of the tuned thresholds that serves this timestep. */
@@ -195,6 +209,26 @@ void sg_attention_set_timestep(const sg_attention *a, sg_stream *s, double times
     if (a->skips && s->memory->alloc && bucket != *a->placed) upload_thresholds(a, s, bucket);
 }
 
+/* Whether a block of queries, or of keys, has text in it. */
+static bool has_text(const sg_attention_shape *x, int64_t block, int64_t size)
+{
+    return block * size < x->text_prefix || (x->text_suffix > 0 && (block + 1) * size > x->n - x->text_suffix);
+}
+
+/* Lists the blocks of keys, of the first `visible`, that block i of a head's queries keeps: those of the mask, and all that
+ * are a matter of text. Returns how many. */
+static int32_t list_masked(uint16_t *list, const sg_policy *p, const sg_attention_shape *x, int64_t head, int64_t i,
+                           int64_t visible)
+{
+    const int64_t *const dim = p->mask.dim;
+    const uint8_t *const row = (const uint8_t *)p->mask.data + ((dim[0] > 1 ? head : 0) * dim[1] + i) * dim[2];
+    const bool           all = has_text(x, i, SG_BLOCK_Q);
+    int32_t              count = 0;
+    for (int64_t j = 0; j < visible; j++)
+        if (all || row[j] || has_text(x, j, SG_BLOCK_K)) list[count++] = (uint16_t)j;
+    return count;
+}
+
 /* The mask becomes lists, and the counters of all slots what they keep. */
 static void upload_lists(const sg_attention *a, sg_stream *s)
 {
@@ -204,8 +238,7 @@ static void upload_lists(const sg_attention *a, sg_stream *s)
     float *const mass = calloc((size_t)numbers, sizeof *mass);
     if (!list || !count || !mass) sg_fail(s, SG_E_MEMORY, "no memory for %lld lists of blocks", (long long)rows);
     for (int64_t row = 0; !s->status && row < rows; row++)
-        count[row] =
-            sg_block_mask_list(list + row * a->nk, &a->p, &a->shape, row / a->nq, row % a->nq, seen(a, row % a->nq));
+        count[row] = list_masked(list + row * a->nk, &a->p, &a->shape, row / a->nq, row % a->nq, seen(a, row % a->nq));
     for (int64_t at = 0; !s->status && at < numbers; at++) {
         const int32_t *const own = count + at % h * a->nq;
         for (int64_t i = 0; i < a->nq; i++) kept[2 * at] += own[i];
