@@ -610,6 +610,30 @@ static void several_add_up_and_are_planned(void **state)
     assert_true(p[1].phase[1].mapped < p[0].phase[1].mapped);
 }
 
+/* Components of other checkpoints, each whole in itself. */
+static void components_that_do_not_fit_are_told(void **state)
+{
+    static const struct {
+        const char *model, *part, *from, *what;
+    } cases[] = {
+        {"wan22_a14b", "transformer_2", "wan22_i2v/transformer_2",
+         "transformer_2/config.json: in_channels is 36|transformer/config.json: in_channels is 16"},
+        {"wan22_ti2v", "transformer", "wan22_hd128/transformer", "text_encoder is 16|text_dim is 24"},
+        {"wan22_a14b", "vae", "wan22_hd128/vae", "vae/config.json: z_dim|out_channels is 16"},
+    };
+    char index[256];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        shell("rm -rf %s && cp -rL " SG_FIXTURES "/%s %s && rm -r %s/%s && cp -rL " SG_FIXTURES "/%s %s/%s", dir,
+              cases[i].model, dir, dir, cases[i].part, cases[i].from, dir, cases[i].part);
+        engine_refused(&(sg_engine_options){.model_dir = dir, .backend = "ref"}, SG_E_FORMAT, cases[i].what);
+    }
+    shell("rm -rf %s && cp -rL " SG_FIXTURES "/wan22_i2v %s", dir, dir);
+    snprintf(index, sizeof index, "%s/model_index.json", dir);
+    write_changed(index, SG_FIXTURES "/wan22_i2v/model_index.json", "expand_timesteps", "true");
+    engine_refused(&(sg_engine_options){.model_dir = dir, .backend = "ref"}, SG_E_FORMAT,
+                   "in_channels is 36|out_channels|expand_timesteps");
+}
+
 static void an_expert_that_is_not_there_is_told(void **state)
 {
     const sg_engine_options o = {.model_dir = model, .backend = "ref", .lora = {{lora, 1, 1}}, .loras = 1};
@@ -717,6 +741,7 @@ int main(void)
         cmocka_unit_test(encoders_follow_one_another),
         cmocka_unit_test(a_render_is_that_of_merged_weights),
         cmocka_unit_test(several_add_up_and_are_planned),
+        cmocka_unit_test(components_that_do_not_fit_are_told),
         cmocka_unit_test(an_expert_that_is_not_there_is_told),
         cmocka_unit_test(the_model_of_a_lora_is_named),
         cmocka_unit_test(a_picture_brings_the_model_s_own),
