@@ -25,12 +25,6 @@ void sg_mlp(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights l[2]
 
 /* ---- modulation ---- */
 
-void sg_modulation_rows(sg_stream *s, sg_tensor e, sg_tensor table, sg_tensor v)
-{
-    const int64_t rows = e.dim[0], d = e.dim[1];
-    sg_add(s, .y = e, .a = sg_reshape(table, rows, d), .b = sg_reshape(v, sg_count(v) / d, d));
-}
-
 sg_tensor sg_modulation_by(sg_stream *s, const sg_linear_weights *w, sg_tensor time, int64_t width)
 {
     const sg_tensor e = sg_new(s, SG_F32, w->w.dim[0] / width, width);

@@ -26,10 +26,6 @@ typedef struct sg_modulation {
     sg_tensor shift, scale, gate; /* F32 [D] [D] [D]? */
 } sg_modulation;
 
-/* Computes e F32 [rows, D] = table + v. table is a block's own and has as many numbers as e. v is what the step's time
- * gives; it may be D numbers for all rows. */
-void sg_modulation_rows(sg_stream *s, sg_tensor e, sg_tensor table, sg_tensor v);
-
 /* Returns F32 [rows, D] in s->scratch, the rows of a modulation by a time: time w, where w is [rows D, any]. */
 sg_tensor sg_modulation_by(sg_stream *s, const sg_linear_weights *w, sg_tensor time, int64_t width);
 

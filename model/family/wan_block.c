@@ -111,8 +111,10 @@ void sg_wan_text_keys(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, int pass
 
 void sg_wan_modulate(const sg_wan_run *r, sg_stream *s, int64_t rows, sg_tensor table, sg_tensor v)
 {
+    const int64_t w = r->e.dim[1];
     for (int64_t k = 0; k < v.dim[0]; k++)
-        sg_modulation_rows(s, sg_rows(r->e, SG_WAN_ROWS * k, rows), table, sg_rows(v, k, 1));
+        sg_add(s, .y = sg_rows(r->e, SG_WAN_ROWS * k, rows), .a = sg_reshape(table, rows, w),
+               .b = sg_reshape(sg_rows(v, k, 1), v.dim[1] / w, w));
 }
 
 /* Row i of the modulation; where tokens have two, the rows that r->row counts in. */
