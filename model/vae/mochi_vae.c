@@ -17,7 +17,7 @@
 
 #include <stdio.h>
 
-enum { GROUPS = 32, EXPANSION_MAX = 8 };
+enum { GROUPS = 32, EXPANSION_MAX = 8, SCALES = 6 /* up_blocks, at most */ };
 
 typedef struct mochi_vae {
     sg_vae_model base;
@@ -51,15 +51,15 @@ static void expect_count(sg_config *f, const char *key, int have, int want)
 /* The middle is block_in, the last level block_out; lists are read from their ends. */
 static sg_status read_levels(sg_vae_coder *k, sg_config *f)
 {
-    int64_t   channels[SG_VAE_LEVELS], layers[SG_VAE_LEVELS + 1], time[SG_VAE_LEVELS], space[SG_VAE_LEVELS];
+    int64_t   channels[SCALES + 1], layers[SCALES + 2], time[SCALES], space[SCALES];
     const int levels =
-        sg_config_ints(f, "decoder_block_out_channels", GROUPS, SG_VAE_CHANNELS, channels, 2, SG_VAE_LEVELS);
-    expect_count(f, "layers_per_block",
-                 sg_config_ints(f, "layers_per_block", 1, SG_VAE_BLOCKS, layers, 1, SG_VAE_LEVELS + 1), levels + 1);
-    expect_count(f, "temporal_expansions",
-                 sg_config_ints(f, "temporal_expansions", 1, EXPANSION_MAX, time, 1, SG_VAE_LEVELS), levels - 1);
-    expect_count(f, "spatial_expansions",
-                 sg_config_ints(f, "spatial_expansions", 1, EXPANSION_MAX, space, 1, SG_VAE_LEVELS), levels - 1);
+        sg_config_ints(f, "decoder_block_out_channels", GROUPS, SG_VAE_CHANNELS, channels, 2, SCALES + 1);
+    expect_count(f, "layers_per_block", sg_config_ints(f, "layers_per_block", 1, SG_VAE_BLOCKS, layers, 1, SCALES + 2),
+                 levels + 1);
+    expect_count(f, "temporal_expansions", sg_config_ints(f, "temporal_expansions", 1, EXPANSION_MAX, time, 1, SCALES),
+                 levels - 1);
+    expect_count(f, "spatial_expansions", sg_config_ints(f, "spatial_expansions", 1, EXPANSION_MAX, space, 1, SCALES),
+                 levels - 1);
     SG_TRY(sg_config_status(f));
     for (int i = 0; i < levels; i++)
         if (channels[i] % GROUPS)
