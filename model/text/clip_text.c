@@ -9,8 +9,8 @@
  *   text_projection.weight [pooled, width], with a projection */
 #include "clip_text.h"
 
-#include "causal.h"
 #include "clip_layer.h"
+#include "text_layers.h"
 #include "token_table.h"
 
 #include <stdio.h>
@@ -100,12 +100,9 @@ static sg_status open_into(sg_clip_text *t, const sg_checkpoint *from, const cha
     }
     sg_config_close(&c);
     SG_TRY(status);
-    if ((size_t)t->size.layers > sg_source_count(t->component.source))
-        return sg_error_set(e, SG_E_FORMAT,
-                            "%s/config.json: num_hidden_layers: %d, but the weights are %zu tensors in all",
-                            t->component.dir, t->size.layers, sg_source_count(t->component.source));
-    t->layer = calloc((size_t)t->size.layers, sizeof *t->layer);
-    if (!t->layer) return sg_error_set(e, SG_E_MEMORY, "no memory for %d layers", t->size.layers);
+    const int n = t->size.layers;
+    t->layer = sg_layers_new(&t->component, "num_hidden_layers", n, n, sizeof *t->layer, &status, e);
+    SG_TRY(status);
     return want_weights(t, e);
 }
 

@@ -12,7 +12,7 @@
  * is repeated for them: a text is short beside the weights. */
 #include "llama.h"
 
-#include "causal.h"
+#include "text_layers.h"
 #include "token_table.h"
 
 #include <math.h>
@@ -181,12 +181,9 @@ static sg_status open_into(sg_llama *l, const sg_checkpoint *from, const char *n
     if (skip < 0 || l->loaded < 0)
         return sg_error_set(e, SG_E_FORMAT, "%s/config.json: num_hidden_layers: %d, of which %d would be left out",
                             l->component.dir, l->size.layers, skip);
-    if ((size_t)l->size.layers > sg_source_count(l->component.source))
-        return sg_error_set(e, SG_E_FORMAT,
-                            "%s/config.json: num_hidden_layers: %d, but the weights are %zu tensors in all",
-                            l->component.dir, l->size.layers, sg_source_count(l->component.source));
-    l->layer = calloc((size_t)l->loaded + 1, sizeof *l->layer);
-    if (!l->layer) return sg_error_set(e, SG_E_MEMORY, "no memory for %d layers", l->loaded);
+    l->layer =
+        sg_layers_new(&l->component, "num_hidden_layers", l->size.layers, l->loaded, sizeof *l->layer, &status, e);
+    SG_TRY(status);
     return want_weights(l, e);
 }
 
@@ -304,21 +301,6 @@ static void attention(const sg_llama *l, sg_stream *s, const llama_layer *w, sg_
     s->scratch.used = mark;
 }
 
-static void feed_forward(const sg_llama *l, sg_stream *s, const llama_layer *w, sg_tensor x)
-{
-    const size_t    mark = s->scratch.used;
-    const sg_dtype  act = l->component.act;
-    const int64_t   n = x.dim[0], c = x.dim[1], f = l->size.ffn;
-    const sg_tensor y = sg_new(s, act, n, c), g = sg_new(s, act, n, f), u = sg_new(s, act, n, f);
-    const sg_tensor p = sg_new(s, act, n, f);
-    sg_norm(s, .y = y, .x = x, .w = w->norm[1], .kind = SG_NORM_RMS, .eps = l->eps);
-    sg_linear(s, .y = g, .x = y, .w = w->gate, .act = SG_ACT_SILU);
-    sg_linear(s, .y = u, .x = y, .w = w->up);
-    sg_mul(s, .y = p, .a = g, .b = u);
-    sg_linear(s, .y = x, .x = p, .w = w->down, .add = true);
-    s->scratch.used = mark;
-}
-
 void sg_llama_encode(const sg_llama *l, sg_stream *s, sg_tensor y, const int32_t *ids, int n)
 {
     if (!sg_token_table_has(&l->table, s, ids, n, TOKENS_MAX)) return;
@@ -330,10 +312,11 @@ void sg_llama_encode(const sg_llama *l, sg_stream *s, sg_tensor y, const int32_t
     sg_token_table_embed(&l->table, s, x, ids, n);
     sg_tap(s, x, "text.embed");
     for (int i = 0; i < l->loaded; i++) {
+        const llama_layer *const w = &l->layer[i];
         sg_bind_fetch(l->component.bind, s, i);
-        attention(l, s, &l->layer[i], x, &r, bias);
+        attention(l, s, w, x, &r, bias);
         sg_tap(s, x, "text.block.%d.attn", i);
-        feed_forward(l, s, &l->layer[i], x);
+        sg_gated_feed_forward(s, &(sg_gated){w->norm[1], w->gate, w->up, w->down, SG_ACT_SILU, l->eps}, x);
         sg_tap(s, x, "text.block.%d.ff", i);
     }
     if (whole) sg_norm(s, .y = y, .x = x, .w = l->norm, .kind = SG_NORM_RMS, .eps = l->eps);

@@ -14,7 +14,7 @@
 #include "t5.h"
 #include "base/text.h"
 
-#include "component.h"
+#include "text_layers.h"
 #include "token_table.h"
 
 #include <math.h>
@@ -150,12 +150,10 @@ static void bind_weights(sg_t5 *t)
 
 static sg_status bind(sg_t5 *t, sg_error *e)
 {
-    const size_t layers = (size_t)t->config.size.layers;
-    if (layers > sg_source_count(t->component.source))
-        return sg_error_set(e, SG_E_FORMAT, "%s/config.json: num_layers: %zu, but the weights are %zu tensors in all",
-                            t->component.dir, layers, sg_source_count(t->component.source));
-    t->block = calloc(layers, sizeof *t->block);
-    if (!t->block) return sg_error_set(e, SG_E_MEMORY, "no memory for %zu layers", layers);
+    const int n = t->config.size.layers;
+    sg_status status;
+    t->block = sg_layers_new(&t->component, "num_layers", n, n, sizeof *t->block, &status, e);
+    SG_TRY(status);
     bind_weights(t);
     const char *const own = "encoder.embed_tokens.weight", *const shared = "shared.weight";
     return sg_token_table_open(&t->embed, &t->component, sg_bind_has(t->component.bind, own) ? own : shared,
@@ -267,6 +265,7 @@ static void attention(const sg_t5 *t, sg_stream *s, const t5_block *w, sg_tensor
     s->scratch.used = mark;
 }
 
+/* Without a gate. */
 static void feed_forward(const sg_t5 *t, sg_stream *s, const t5_block *w, sg_tensor x)
 {
     const size_t    mark = s->scratch.used;
@@ -274,14 +273,7 @@ static void feed_forward(const sg_t5 *t, sg_stream *s, const t5_block *w, sg_ten
     const int64_t   n = x.dim[0], c = x.dim[1], f = t->config.size.ffn;
     const sg_tensor y = sg_new(s, act, n, c), u = sg_new(s, act, n, f);
     sg_norm(s, .y = y, .x = x, .w = w->ff_norm, .kind = SG_NORM_RMS, .eps = t->config.eps);
-    if (t->config.gated) {
-        const sg_tensor g = sg_new(s, act, n, f), p = sg_new(s, act, n, f);
-        sg_linear(s, .y = g, .x = y, .w = w->wi, .act = SG_ACT_GELU_TANH);
-        sg_linear(s, .y = p, .x = y, .w = w->gate);
-        sg_mul(s, .y = u, .a = g, .b = p);
-    } else {
-        sg_linear(s, .y = u, .x = y, .w = w->wi, .act = SG_ACT_RELU);
-    }
+    sg_linear(s, .y = u, .x = y, .w = w->wi, .act = SG_ACT_RELU);
     sg_linear(s, .y = x, .x = u, .w = w->wo, .add = true);
     s->scratch.used = mark;
 }
@@ -301,7 +293,11 @@ void sg_t5_encode(const sg_t5 *t, sg_stream *s, sg_tensor y, const int32_t *ids,
         if (w->bias.rank) make_bias(s, bias, w->bias, buckets);
         attention(t, s, w, x, bias);
         sg_tap(s, x, "text.block.%d.attn", i);
-        feed_forward(t, s, w, x);
+        if (t->config.gated)
+            sg_gated_feed_forward(s, &(sg_gated){w->ff_norm, w->wi, w->gate, w->wo, SG_ACT_GELU_TANH, t->config.eps},
+                                  x);
+        else
+            feed_forward(t, s, w, x);
         sg_tap(s, x, "text.block.%d.ff", i);
     }
     sg_norm(s, .y = y, .x = x, .w = t->final_norm, .kind = SG_NORM_RMS, .eps = t->config.eps);

@@ -18,6 +18,7 @@
 #include "base/path.h"
 #include "clip_layer.h"
 #include "resample.h"
+#include "text_layers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -241,12 +242,9 @@ static sg_status open_into(sg_clip_vision *v, const sg_checkpoint *from, const c
     sg_config_close(&c);
     SG_TRY(status);
     SG_TRY(open_preparation(v, from, e));
-    if ((size_t)v->size.layers > sg_source_count(v->component.source))
-        return sg_error_set(e, SG_E_FORMAT,
-                            "%s/config.json: num_hidden_layers: %d, but the weights are %zu tensors in all",
-                            v->component.dir, v->size.layers, sg_source_count(v->component.source));
-    v->layer = calloc((size_t)v->size.layers, sizeof *v->layer);
-    if (!v->layer) return sg_error_set(e, SG_E_MEMORY, "no memory for %d layers", v->size.layers);
+    const int n = v->size.layers;
+    v->layer = sg_layers_new(&v->component, "num_hidden_layers", n, n, sizeof *v->layer, &status, e);
+    SG_TRY(status);
     want_weights(v);
     return sg_bind_check(v->component.bind, e);
 }
