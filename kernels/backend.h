@@ -89,7 +89,7 @@ struct sg_backend {
     sg_dtype         dtype; /* SG_F32 or SG_BF16: the faster for products here, what "auto" means */
     sg_dtype values; /* of v, as attend_blocks likes it: SG_I8, or SG_BF16 for v as it comes; SG_F32: no such op here */
     bool     f8;     /* quantise and attend_blocks take values as F8, too */
-    bool     host_memory;    /* device memory is host memory: mapped weights serve as they are */
+    bool     host_memory;    /* ops work where the host does: mapped weights serve as they are */
     bool     process_memory; /* it is taken from the process's: what the program holds beside counts, too */
     bool     synchronous;    /* an op is over when its call is */
     bool     packs;          /* products keep a copy of weights in a layout of their own */
