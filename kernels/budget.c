@@ -50,7 +50,7 @@ sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded, in
     if (got.dtype == SG_I32 || got.dtype == SG_U16 || got.dtype == SG_U8 || got.dtype == SG_I8 || got.dtype == SG_F8)
         return judge_integers(got, truth, rounded);
     sg_verdict v = {0};
-    double     square = 0, budget = 0, scale = 0, budget_largest = 0, scale_largest = 0;
+    double     square = 0, budget = 0, scale = 0, last = 0, budget_largest = 0, scale_largest = 0;
     int64_t    count = 0;
     for (int64_t i = 0; i < sg_count(got); i++) {
         const double g = (double)sg_load(&got, i), t = (double)sg_load(&truth, i), r = (double)sg_load(&rounded, i);
@@ -71,12 +71,12 @@ sg_verdict sg_budget_judge(sg_tensor got, sg_tensor truth, sg_tensor rounded, in
         square += e * e;
         budget += b * b;
         scale += t * t;
+        last += ulp(got.dtype, fabs(t)) * ulp(got.dtype, fabs(t));
         count++;
     }
     if (count == 0) return v;
-    const double usual = sqrt(scale / (double)count);
     v.rms = sqrt(square / (double)count);
-    v.rms_max = 2 * sqrt(budget / (double)count) + ulp(got.dtype, usual) + cuts(cut, usual);
+    v.rms_max = 2 * sqrt(budget / (double)count) + sqrt(last / (double)count) + cuts(cut, sqrt(scale / (double)count));
     v.largest_max = 4 * budget_largest + ulp(got.dtype, scale_largest) + cuts(cut, scale_largest);
     if (v.rms > v.rms_max) v.fault = "too far from the truth on the whole";
     if (v.largest > v.largest_max) v.fault = "too far from the truth";

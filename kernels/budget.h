@@ -2,7 +2,7 @@
  *
  * The truth is the oracle in double. The budget is the error of rounding alone: that of the same oracle in F32 with
  * rounded intermediates. A kernel passes if, over all elements,
- *     rms error(kernel)     <= 2 rms error(rounded)     + one ulp of the truth's rms
+ *     rms error(kernel)     <= 2 rms error(rounded)     + rms of one ulp of each truth
  *     largest error(kernel) <= 4 largest error(rounded) + one ulp of the largest truth
  *
  * Order of sums. A backend may take a sum in F32 in any order of its loops. The error of a sum is at most u = 2^-24

@@ -25,6 +25,26 @@ static void pools_of_a_ragged_end(void **state)
     }
 }
 
+/* Roundings of a value far above all others make the budget of its block, wherever it stands and however they fall. */
+static void pool_has_a_budget_of_one_value(void **state)
+{
+    enum { ROWS = 15 };
+    sg_stream       s = ref_stream(), in_float = {.ops = &sg_ref_rounded_ops};
+    const sg_tensor y[2] = {sg_new(&s, SG_F32, 2, 1, ROWS), sg_new(&s, SG_F32, 2, 1, ROWS)};
+    for (int draws = 0; draws < 40; draws++) {
+        const sg_tensor x = DRAWN(&s, SG_F32, 1 << 20, 0x1p-20f, ROWS, 1, ROWS);
+        for (int r = 0; r < ROWS; r++) sg_store(&x, r * ROWS + r, 100 + at(x, r));
+        for (int rounded = 0; rounded < 2; rounded++)
+            sg_pool(rounded ? &in_float : &s, .mean = sg_rows(y[rounded], 0, 1), .var = sg_rows(y[rounded], 1, 1),
+                    .x = x, .block = 64);
+        assert_true(s.status == SG_OK && in_float.status == SG_OK);
+        for (int i = 0; i < 2 * ROWS; i++) {
+            const double truth = (double)at(y[0], i), off = fabs((double)at(y[1], i) - truth) / truth;
+            assert_true(off > 0.9 * 0x1p-24 && off < 4 * 0x1p-24);
+        }
+    }
+}
+
 static void self_similarity_measures_directions(void **state)
 {
     sg_stream       s = ref_stream();
@@ -406,6 +426,7 @@ static void no_heads_are_copied(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(pools_of_a_ragged_end),
+                                       cmocka_unit_test(pool_has_a_budget_of_one_value),
                                        cmocka_unit_test(self_similarity_measures_directions),
                                        cmocka_unit_test(quantise_rounds_ties_to_even),
                                        cmocka_unit_test(pool_quantises_on_the_way),

@@ -27,6 +27,16 @@ static void rounding_has_one_unit(void **state)
     assert_non_null(judge(20, 2, 0).fault);
 }
 
+/* One truth far above the others may be off by one unit of its own. */
+static void largest_has_one_unit(void **state)
+{
+    float           truth[N - 1] = {8}, got[N - 1] = {8 + 8 * FLT_EPSILON};
+    const sg_tensor g = {got, SG_F32, 1, {N - 1}}, t = {truth, SG_F32, 1, {N - 1}};
+    assert_null(sg_budget_judge(g, t, t, 0).fault);
+    got[0] = 8 + 16 * FLT_EPSILON;
+    assert_non_null(sg_budget_judge(g, t, t, 0).fault);
+}
+
 /* One unit more for each 16 products begun. */
 static void cut_sums_have_more(void **state)
 {
@@ -241,7 +251,8 @@ static void one_order_is_no_budget(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rounding_has_one_unit), cmocka_unit_test(cut_sums_have_more),
-                                       cmocka_unit_test(sums_have_any_order), cmocka_unit_test(one_order_is_no_budget)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rounding_has_one_unit), cmocka_unit_test(largest_has_one_unit),
+                                       cmocka_unit_test(cut_sums_have_more), cmocka_unit_test(sums_have_any_order),
+                                       cmocka_unit_test(one_order_is_no_budget)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
