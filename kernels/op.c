@@ -115,6 +115,15 @@ static bool apart(sg_tensor y, sg_tensor x)
     return x.rank == 0 || !a || !b || a + sg_bytes(y) <= b || b + sg_bytes(x) <= a;
 }
 
+/* The first `outputs` of t overlap none of t. */
+static bool all_apart(const sg_tensor *t, int tensors, int outputs)
+{
+    for (int i = 0; i < outputs; i++)
+        for (int k = 0; k < tensors; k++)
+            if (k != i && t[i].rank && !apart(t[i], t[k])) return false;
+    return true;
+}
+
 /* What is added or multiplied along the last dimension of rows: one vector of c numbers, or with `row` some of them. */
 static bool by_row(sg_tensor v, sg_tensor row, int64_t rows, int64_t c)
 {
@@ -127,14 +136,13 @@ static bool linear_fits(const sg_linear_args *a)
     const int64_t n = a->x.dim[0], i = a->x.dim[1], o = a->w.dim[0];
     return is_real(a->y) && is_real(a->x) && is_real(a->w) && is2(a->x, n, i) && is2(a->w, o, i) && is2(a->y, n, o) &&
            maybe1(a->b, o) && by_row(a->gate, a->row, n, o) && (a->gate.rank || !a->row.rank) &&
-           (a->add ? a->act == SG_ACT_NONE : a->gate.rank == 0) && apart(a->y, a->x) && apart(a->y, a->w) &&
-           apart(a->y, a->b) && apart(a->y, a->gate) && apart(a->y, a->row);
+           (a->add ? a->act == SG_ACT_NONE : a->gate.rank == 0);
 }
 
 static bool place_fits(const sg_norm_args *a, sg_tensor place)
 {
     return place.rank == 0 || (is_float(place) && is4(place, a->x.dim[0], place.dim[1], place.dim[2], a->x.dim[3]) &&
-                               place.dim[1] > 0 && place.dim[2] > 0 && apart(a->y, place));
+                               place.dim[1] > 0 && place.dim[2] > 0);
 }
 
 /* What GROUP needs, and the others have not. */
@@ -153,8 +161,7 @@ static bool norm_fits(const sg_norm_args *a)
     const int64_t c = last(a->x), rows = c > 0 ? sg_count(a->x) / c : 0;
     return is_real(a->y) && is_real(a->x) && same_shape(a->y, a->x) && maybe1(a->w, c) && maybe1(a->b, c) &&
            by_row(a->scale, a->row, rows, c) && by_row(a->shift, a->row, rows, c) &&
-           (a->row.rank == 0 || a->scale.rank || a->shift.rank) && apart(a->y, a->x) && apart(a->y, a->scale) &&
-           apart(a->y, a->shift) && apart(a->y, a->row) && group_fits(a) &&
+           (a->row.rank == 0 || a->scale.rank || a->shift.rank) && group_fits(a) &&
            (a->non_finite.rank == 0 ||
             (a->kind == SG_NORM_LAYER && a->non_finite.dtype == SG_I32 && is1(a->non_finite, 1)));
 }
@@ -165,7 +172,7 @@ static bool rope_fits(const sg_rope_args *a)
     const bool    angles = is2(a->cos, n, d / 2) || is3(a->cos, n, h, d / 2);
     return is_real(a->y) && is_real(a->x) && d % 2 == 0 && is3(a->x, n, h, d) && is3(a->y, n, h, d) &&
            (maybe1(a->w, d) || maybe1(a->w, h * d)) && is_f32(a->cos) && is_f32(a->sin) && angles &&
-           same_shape(a->sin, a->cos) && apart(a->y, a->x);
+           same_shape(a->sin, a->cos);
 }
 
 static bool attend_fits(const sg_attend_args *a)
@@ -174,46 +181,41 @@ static bool attend_fits(const sg_attend_args *a)
     const bool    bias_ok = a->bias.rank == 0 || (a->bias.dtype == SG_F32 && is3(a->bias, h, n, m));
     return is_real(a->q) && a->k.dtype == a->q.dtype && a->v.dtype == a->q.dtype && a->y.dtype == a->q.dtype &&
            is3(a->q, n, h, d) && is3(a->y, n, h, d) && is3(a->k, m, h, d) && is3(a->v, m, h, d) && bias_ok &&
-           maybe1(a->key_bias, m) && apart(a->y, a->q) && apart(a->y, a->k) && apart(a->y, a->v);
+           maybe1(a->key_bias, m);
 }
 
 static bool gate_add_fits(const sg_gate_add_args *a)
 {
     const int64_t c = last(a->x), rows = c > 0 ? sg_count(a->x) / c : 0;
     return is_real(a->x) && is_real(a->r) && same_shape(a->x, a->r) && by_row(a->gate, a->row, rows, c) &&
-           (a->gate.rank || (!a->tanh_gate && !a->row.rank)) && apart(a->x, a->r) && apart(a->x, a->gate) &&
-           apart(a->x, a->row);
+           (a->gate.rank || (!a->tanh_gate && !a->row.rank));
 }
 
 static bool add_fits(const sg_add_args *a)
 {
     const int64_t n = a->a.dim[0], c = a->a.dim[1];
     return is_real(a->y) && is_real(a->a) && is_real(a->b) && is2(a->a, n, c) && is2(a->y, n, c) &&
-           (is2(a->b, n, c) || is2(a->b, 1, c)) && apart(a->y, a->a) && apart(a->y, a->b);
+           (is2(a->b, n, c) || is2(a->b, 1, c));
 }
 
 static bool mul_fits(const sg_mul_args *a)
 {
-    return is_real(a->y) && is_real(a->a) && is_real(a->b) && same_shape(a->y, a->a) && same_shape(a->y, a->b) &&
-           apart(a->y, a->a) && apart(a->y, a->b);
+    return is_real(a->y) && is_real(a->a) && is_real(a->b) && same_shape(a->y, a->a) && same_shape(a->y, a->b);
 }
 
-static bool act_fits(const sg_act_args *a)
-{
-    return is_real(a->y) && is_real(a->x) && same_shape(a->y, a->x) && apart(a->y, a->x);
-}
+static bool act_fits(const sg_act_args *a) { return is_real(a->y) && is_real(a->x) && same_shape(a->y, a->x); }
 
 static bool embed_fits(const sg_embed_args *a)
 {
     const int64_t n = a->ids.dim[0], c = a->w.dim[1], o = a->w.dim[0];
     return is_real(a->y) && is_real(a->w) && a->ids.dtype == SG_I32 && is1(a->ids, n) && is2(a->w, o, c) &&
-           is2(a->y, n, c) && apart(a->y, a->w) && apart(a->y, a->ids);
+           is2(a->y, n, c);
 }
 
 static bool sinusoid_fits(const sg_sinusoid_args *a)
 {
     const int64_t n = a->t.dim[0], c = a->y.dim[1];
-    return is_f32(a->y) && is_f32(a->t) && is1(a->t, n) && is2(a->y, n, c) && c % 2 == 0 && apart(a->y, a->t);
+    return is_f32(a->y) && is_f32(a->t) && is1(a->t, n) && is2(a->y, n, c) && c % 2 == 0;
 }
 
 static bool conv_fits(const sg_conv_args *a)
@@ -230,14 +232,14 @@ static bool conv_fits(const sg_conv_args *a)
     }
     for (int k = 0; k < 4; k++)
         if (a->pad[k] < 0) return false;
-    return is4(a->y, out[0], out[1], out[2], w.dim[0]) && maybe1(a->b, w.dim[0]) && apart(a->y, x) && apart(a->y, w);
+    return is4(a->y, out[0], out[1], out[2], w.dim[0]) && maybe1(a->b, w.dim[0]);
 }
 
 static bool upsample_fits(const sg_upsample_args *a)
 {
     const sg_tensor x = a->x;
     return is_real(a->y) && is_real(x) && a->y.dtype == x.dtype && x.rank == 4 &&
-           is4(a->y, x.dim[0], 2 * x.dim[1], 2 * x.dim[2], x.dim[3]) && apart(a->y, x);
+           is4(a->y, x.dim[0], 2 * x.dim[1], 2 * x.dim[2], x.dim[3]);
 }
 
 static bool avg_down_fits(const sg_avg_down_args *a)
@@ -246,7 +248,7 @@ static bool avg_down_fits(const sg_avg_down_args *a)
     if (!is_real(a->y) || !is_real(x) || x.rank != 4 || a->y.rank != 4 || a->ft < 1 || a->fs < 1) return false;
     const int64_t o = a->y.dim[3], block = (int64_t)a->ft * a->fs * a->fs;
     return x.dim[1] % a->fs == 0 && x.dim[2] % a->fs == 0 && o > 0 && x.dim[3] * block % o == 0 &&
-           is4(a->y, (x.dim[0] + a->ft - 1) / a->ft, x.dim[1] / a->fs, x.dim[2] / a->fs, o) && apart(a->y, x);
+           is4(a->y, (x.dim[0] + a->ft - 1) / a->ft, x.dim[1] / a->fs, x.dim[2] / a->fs, o);
 }
 
 static bool dup_up_fits(const sg_dup_up_args *a)
@@ -255,7 +257,7 @@ static bool dup_up_fits(const sg_dup_up_args *a)
     if (!is_real(a->y) || !is_real(x) || x.rank != 4 || a->y.rank != 4 || a->ft < 1 || a->fs < 1) return false;
     const int64_t o = a->y.dim[3], block = (int64_t)a->ft * a->fs * a->fs;
     return a->drop >= 0 && a->drop < x.dim[0] * a->ft && x.dim[3] > 0 && o * block % x.dim[3] == 0 &&
-           is4(a->y, x.dim[0] * a->ft - a->drop, x.dim[1] * a->fs, x.dim[2] * a->fs, o) && apart(a->y, x);
+           is4(a->y, x.dim[0] * a->ft - a->drop, x.dim[1] * a->fs, x.dim[2] * a->fs, o);
 }
 
 static bool permute_fits(const sg_permute_args *a)
@@ -268,12 +270,12 @@ static bool permute_fits(const sg_permute_args *a)
         count *= a->dim[k];
         seen |= 1u << a->perm[k];
     }
-    return seen + 1 == 1u << a->rank && count == sg_count(a->x) && count == sg_count(a->y) && apart(a->y, a->x);
+    return seen + 1 == 1u << a->rank && count == sg_count(a->x) && count == sg_count(a->y);
 }
 
 static bool copy_fits(const sg_copy_args *a)
 {
-    return is_real(a->y) && is_real(a->x) && sg_count(a->y) == sg_count(a->x) && apart(a->y, a->x);
+    return is_real(a->y) && is_real(a->x) && sg_count(a->y) == sg_count(a->x);
 }
 
 /* Whether first and first + (n - 1) token + (h - 1) head + d - 1, and what lies between, are in [0, e): without a row. */
@@ -293,7 +295,7 @@ static bool strided_copy_fits(const sg_strided_copy_args *a)
 {
     const sg_tensor t = a->scatter ? a->x : a->y, span = a->scatter ? a->y : a->x;
     if (t.rank != 3 || span.rank != 1 || !(is_float(t) || t.dtype == SG_F16) ||
-        !(is_float(span) || span.dtype == SG_F16) || !apart(a->y, a->x))
+        !(is_float(span) || span.dtype == SG_F16))
         return false;
     return (a->row.rank == 0 || (a->row.dtype == SG_I32 && is1(a->row, t.dim[0]))) &&
            (sg_count(t) == 0 || strides_fit(a, t, span.dim[0]));
@@ -309,18 +311,18 @@ static bool combine_fits(const sg_combine_args *a)
 
 static bool rgb8_fits(const sg_rgb8_args *a)
 {
-    return is_real(a->x) && a->y.dtype == SG_U8 && same_shape(a->y, a->x) && last(a->x) == 3 && apart(a->y, a->x);
+    return is_real(a->x) && a->y.dtype == SG_U8 && same_shape(a->y, a->x) && last(a->x) == 3;
 }
 
 static bool count_non_finite_fits(const sg_count_non_finite_args *a)
 {
-    return is_real(a->x) && a->y.dtype == SG_I32 && is1(a->y, 1) && apart(a->y, a->x);
+    return is_real(a->x) && a->y.dtype == SG_I32 && is1(a->y, 1);
 }
 
 static bool distance_fits(const sg_distance_args *a)
 {
     return is_f32(a->y) && is_f32(a->a) && is_f32(a->b) && is2(a->y, a->y.dim[0], 2) && a->y.dim[0] > 0 &&
-           sg_count(a->a) == sg_count(a->b) && apart(a->y, a->a) && apart(a->y, a->b);
+           sg_count(a->a) == sg_count(a->b);
 }
 
 /* ---- sparse attention ---- */
@@ -333,15 +335,6 @@ static bool f32_or_none3(sg_tensor t, int64_t a, int64_t b, int64_t c)
 
 /* Heads of queries and of keys. */
 static bool serves(int64_t h, int64_t hk) { return hk > 0 && h % hk == 0; }
-
-/* The first `outputs` of t overlap none of t. */
-static bool all_apart(const sg_tensor *t, int tensors, int outputs)
-{
-    for (int i = 0; i < outputs; i++)
-        for (int k = 0; k < tensors; k++)
-            if (k != i && t[i].rank && !apart(t[i], t[k])) return false;
-    return true;
-}
 
 static bool pool_fits(const sg_pool_args *a)
 {
@@ -356,14 +349,14 @@ static bool pool_fits(const sg_pool_args *a)
            f32_or_none3(a->sub, sg_div_up(n, SG_BLOCK_SUB), h, d) && f32_or_none2(a->total, h, d) &&
            f32_or_none2(a->center, h, d) &&
            (a->channel_scale.rank == 0 || (a->total.rank && is_f32(a->channel_scale) && is2(a->channel_scale, h, d))) &&
-           packed && all_apart(&a->mean, sg_pool_tensors, sg_pool_outputs);
+           packed;
 }
 
 static bool self_similarity_fits(const sg_self_similarity_args *a)
 {
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
     return is_real(a->x) && a->x.rank == 3 && a->block > 0 && is_f32(a->y) && is2(a->y, sg_div_up(n, a->block), h) &&
-           f32_or_none2(a->center, h, d) && all_apart(&a->y, sg_self_similarity_tensors, sg_self_similarity_outputs);
+           f32_or_none2(a->center, h, d);
 }
 
 /* I8 [h, n, d], or F8 [h, d, n] of whole blocks */
@@ -377,8 +370,7 @@ static bool quantise_fits(const sg_quantise_args *a)
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2], group = a->group;
     if (!is_real(a->x) || a->x.rank != 3 || group < 0) return false;
     return is_packed(a->y, h, n, d) && (a->y.dtype == SG_I8 || !group) && is_f32(a->scale) &&
-           (group ? is2(a->scale, sg_div_up(n, group), h) : is2(a->scale, h, d)) && f32_or_none2(a->center, h, d) &&
-           all_apart(&a->y, sg_quantise_tensors, sg_quantise_outputs);
+           (group ? is2(a->scale, sg_div_up(n, group), h) : is2(a->scale, h, d)) && f32_or_none2(a->center, h, d);
 }
 
 /* Whether what fixes blocks is there as it should be; nq, nk of the two sides, h and hk their heads. */
@@ -406,7 +398,7 @@ static bool score_fits(const sg_score_args *a)
            (a->k_var.rank > 0) == (a->v_var.rank > 0) &&
            (a->v_var.rank == 0 || (is_f32(a->v_var) && is3(a->v_var, nk, hk, a->v_var.dim[2]))) &&
            fixed_fits(a->q_similarity, a->k_similarity, a->theta, n, m, h, a->text_prefix, a->text_suffix) &&
-           (!a->causal || n == m) && all_apart(&a->y, sg_score_tensors, sg_score_outputs);
+           (!a->causal || n == m);
 }
 
 static bool listed(sg_tensor list, sg_tensor count, int64_t h, int64_t nq, int64_t nk)
@@ -423,8 +415,7 @@ static bool select_fits(const sg_select_args *a)
            is2(a->kept, h, 2) && is_f32(a->mass) && is1(a->mass, h) && a->sink >= 0 && a->rule != SG_SELECT_GIVEN &&
            is_f32(a->amount) && is1(a->amount, h) && (!a->heads || a->rule == SG_SELECT_TOPK) &&
            (!a->causal || a->n == a->m) &&
-           fixed_fits(a->q_similarity, a->k_similarity, a->theta, a->n, a->m, h, a->text_prefix, a->text_suffix) &&
-           all_apart(&a->list, sg_select_tensors, sg_select_outputs);
+           fixed_fits(a->q_similarity, a->k_similarity, a->theta, a->n, a->m, h, a->text_prefix, a->text_suffix);
 }
 
 static bool tail_bias_fits(const sg_tail_bias_args *a)
@@ -432,7 +423,7 @@ static bool tail_bias_fits(const sg_tail_bias_args *a)
     const int64_t nq = a->q_mean.dim[0], h = a->q_mean.dim[1], d = a->q_mean.dim[2], nk = a->k_var.dim[0];
     return is_f32(a->q_mean) && a->q_mean.rank == 3 && is_f32(a->q_var) && is3(a->q_var, nq, h, d) &&
            is_f32(a->k_var) && a->k_var.rank == 3 && serves(h, a->k_var.dim[1]) && a->k_var.dim[2] == d &&
-           is_f32(a->y) && is3(a->y, h, nq, nk) && all_apart(&a->y, sg_tail_bias_tensors, sg_tail_bias_outputs);
+           is_f32(a->y) && is3(a->y, h, nq, nk);
 }
 
 static bool is_group(int group, int most)
@@ -466,8 +457,7 @@ static bool attend_blocks_fits(const sg_attend_blocks_args *a)
     return is_real(a->y) && is3(a->y, n, h, d) && a->k.dim[2] == d && is_f32(a->q_scale) &&
            is2(a->q_scale, sg_div_up(n, a->q_group), h) && is_f32(a->k_scale) &&
            is2(a->k_scale, sg_div_up(m, a->k_group), hk) && values && f32_or_none2(a->v_center, hk, d) && keeps &&
-           tail_fits(a, h, hk, nq, nk, d) && filters && (!a->causal || n == m) &&
-           all_apart(&a->y, sg_attend_blocks_tensors, sg_attend_blocks_outputs);
+           tail_fits(a, h, hk, nq, nk, d) && filters && (!a->causal || n == m);
 }
 
 /* The message tells the shape of the first tensor, which is enough to find the call. */
@@ -523,7 +513,7 @@ static bool upsamples_first(const sg_stream *s, const char *op, const void *args
         if (s->status) return;                                                                                         \
         sg_tensor y;                                                                                                   \
         memcpy(&y, a, sizeof y); /* the first member of every struct */                                                \
-        if (!op##_fits(a)) {                                                                                           \
+        if (!op##_fits(a) || !all_apart((const void *)a, sg_##op##_tensors, sg_##op##_outputs)) {                      \
             refuse(s, #op, y);                                                                                         \
             return;                                                                                                    \
         }                                                                                                              \
