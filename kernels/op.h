@@ -374,12 +374,11 @@ typedef struct sg_attend_blocks_args {
 SG_TENSORS(attend_blocks, 2, pv_threshold);
 
 /* clang-format off */
-#define SG_DENSE_OPS(X)                                                                                                \
+#define SG_OPS(X)                                                                                                      \
     X(linear) X(norm) X(rope) X(attend) X(gate_add) X(add) X(mul) X(act) X(embed) X(sinusoid) X(conv) X(upsample)      \
-    X(avg_down) X(dup_up) X(permute) X(copy) X(strided_copy) X(combine) X(rgb8) X(count_non_finite) X(distance)
+    X(avg_down) X(dup_up) X(permute) X(copy) X(strided_copy) X(combine) X(rgb8) X(count_non_finite) X(distance)        \
+    X(pool) X(self_similarity) X(quantise) X(score) X(select) X(tail_bias) X(attend_blocks)
 /* clang-format on */
-#define SG_BLOCK_OPS(X) X(pool) X(self_similarity) X(quantise) X(score) X(select) X(tail_bias) X(attend_blocks)
-#define SG_OPS(X) SG_DENSE_OPS(X) SG_BLOCK_OPS(X)
 
 /* These unions are as large as the most tensors, and the most outputs, of any op. */
 #define X(op) char op[sg_##op##_tensors];

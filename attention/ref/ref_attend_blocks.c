@@ -190,30 +190,28 @@ static void attend_group(const attend_job *x, int64_t g, int64_t first, real *sc
     for (int64_t r = 0; r < rows; r++) skips[1] += attend_row(x, g, first + r, scratch + r * keys, b->out, o, o + x->d);
 }
 
-static int attend_heads(const attend_job *x, real *skips)
+static bool attend_heads(const attend_job *x, real *skips)
 {
-    const int64_t groups = sg_div_up(x->n, x->group), keys = x->m + x->nk;
-    int           ok = 1;
-#pragma omp parallel reduction(&& : ok)
-    {
-        real *const  scratch = malloc((size_t)(x->group * keys + 2 * x->d) * sizeof *scratch);
-        bool *const  marks = calloc(2 * (size_t)x->nk + 1, sizeof *marks);
-        group_blocks b = {.list = malloc(((size_t)x->nk + 1) * sizeof *b.list), .kept = marks, .out = marks + x->nk};
-        ok = scratch && marks && b.list;
-#pragma omp for schedule(dynamic)
-        for (int64_t at = 0; at < x->h * groups; at++)
-            if (scratch && marks && b.list)
-                attend_group(x, at / groups, at % groups * x->group, scratch, &b, skips + 2 * at);
-        free(scratch);
-        free(marks);
-        free(b.list);
+    const int64_t  groups = sg_div_up(x->n, x->group), size = x->group * (x->m + x->nk) + 2 * x->d;
+    real *const    scratch = of_threads(size, sizeof *scratch);
+    bool *const    marks = of_threads(2 * x->nk, sizeof *marks);
+    int64_t *const list = of_threads(x->nk, sizeof *list);
+    const bool     ok = scratch && marks && list;
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t at = 0; at < (ok ? x->h * groups : 0); at++) {
+        const int    thread = omp_get_thread_num();
+        bool *const  kept = marks + thread * 2 * x->nk;
+        group_blocks b = {.list = list + thread * x->nk, .kept = kept, .out = kept + x->nk};
+        attend_group(x, at / groups, at % groups * x->group, scratch + thread * size, &b, skips + 2 * at);
     }
+    free(scratch);
+    free(marks);
+    free(list);
     return ok;
 }
 
-sg_status SG_REF_OP(attend_blocks)(sg_stream *s, const sg_attend_blocks_args *a)
+SG_REF(attend_blocks)
 {
-    (void)s;
     const int64_t h = a->q.dim[0], n = a->q.dim[1], d = a->q.dim[2], hk = a->k.dim[0], m = a->k.dim[1];
     const int64_t group = a->pv_threshold.rank ? a->pv_group : GROUP_ROWS, groups = sg_div_up(n, group);
     attend_job    x = {a, n, m, h, hk, d, sg_div_up(n, SG_BLOCK_Q), sg_div_up(m, SG_BLOCK_K), group, NULL, NULL};

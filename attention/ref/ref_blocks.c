@@ -61,9 +61,8 @@ static void put_center(const sg_tensor *y, const sg_tensor *x)
     }
 }
 
-sg_status SG_REF_OP(pool)(sg_stream *s, const sg_pool_args *a)
+SG_REF(pool)
 {
-    (void)s;
     const int64_t n = a->x.dim[0], d = a->x.dim[2];
     put_blocks(&a->total, mean_of, &a->x, n);
     put_center(&a->center, &a->x);
@@ -99,23 +98,18 @@ static real self_similarity_of(const sg_self_similarity_args *a, int64_t from, i
     return dot(sum, sum, d) / ((real)(to - from) * (real)(to - from));
 }
 
-sg_status SG_REF_OP(self_similarity)(sg_stream *s, const sg_self_similarity_args *a)
+SG_REF(self_similarity)
 {
-    (void)s;
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
-    int           ok = 1;
-#pragma omp parallel reduction(&& : ok)
-    {
-        real *const sum = malloc((size_t)d * sizeof *sum + 1);
-        ok = sum != NULL;
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < sg_count(a->y); i++) {
-            const int64_t from = i / h * a->block;
-            if (sum) put(&a->y, i, self_similarity_of(a, from, least(from + a->block, n), i % h, sum));
-        }
-        free(sum);
+    real *const   sum = of_threads(d, sizeof *sum);
+    if (!sum) return SG_E_MEMORY;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < sg_count(a->y); i++) {
+        const int64_t from = i / h * a->block, to = least(from + a->block, n);
+        put(&a->y, i, self_similarity_of(a, from, to, i % h, sum + omp_get_thread_num() * d));
     }
-    return ok ? SG_OK : SG_E_MEMORY;
+    free(sum);
+    return SG_OK;
 }
 
 /* ---- quantise, in F32 in both builds ---- */
@@ -158,9 +152,8 @@ static void quantise_group(const sg_quantise_args *a, int64_t at, int64_t g, con
         }
 }
 
-sg_status SG_REF_OP(quantise)(sg_stream *s, const sg_quantise_args *a)
+SG_REF(quantise)
 {
-    (void)s;
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2], group = a->group;
     if (a->y.dtype == SG_F8) memset(a->y.data, 0, sg_bytes(a->y)); /* what fills up rows */
 #pragma omp parallel for schedule(static)
@@ -272,33 +265,25 @@ static real to_11_bits(real v)
     return FN(ldexp)(FN(rint)(FN(ldexp)(part, 11)), exponent - 11);
 }
 
-sg_status SG_REF_OP(score)(sg_stream *s, const sg_score_args *a)
+SG_REF(score)
 {
-    (void)s;
     const int64_t h = a->y.dim[0], nq = a->y.dim[1], nk = a->y.dim[2], means = a->k.dim[0];
-    real *const q = widen(a->q), *const k = widen(a->k);
+    real *const q = widen(a->q), *const k = widen(a->k), *const p = of_threads(means + nk, sizeof *p);
     const scoring x = {a, RULES(a, h), q, k};
-    int           ok = q && k;
+    const bool    ok = q && k && p;
     /* Queries are scaled first, to powers of two, as in kernels: so their products with integers are not exact. */
     for (int64_t t = 0; ok && t < sg_count(a->q); t++)
         q[t] = to_11_bits(q[t] * ((real)a->scale * (real)1.44269504088896340736));
     for (int64_t t = 0; ok && !SG_REF_IS_TRUTH && t < sg_count(a->k); t++)
         k[t] = to_11_bits(k[t] - get_or(&a->k_center, t % (a->k.dim[1] * a->k.dim[2]), 0));
-    if (ok) {
-#pragma omp parallel reduction(&& : ok) if (h * nq * sg_count(a->k) > SG_REF_WORK)
-        {
-            real *const p = malloc((size_t)(means + nk) * sizeof *p);
-            ok = p != NULL;
-#pragma omp for schedule(static)
-            for (int64_t row = 0; row < h * nq; row++) {
-                if (!p) continue;
-                for (int64_t j = 0; j < nk; j++) p[means + j] = 0;
-                if (!q_fixed(&x.rules, row / nq, row % nq)) score_row(&x, row / nq, row % nq, p, p + means);
-                for (int64_t j = 0; j < nk; j++) put(&a->y, row * nk + j, p[means + j]);
-            }
-            free(p);
-        }
+#pragma omp parallel for schedule(static) if (h * nq * sg_count(a->k) > SG_REF_WORK)
+    for (int64_t row = 0; row < (ok ? h * nq : 0); row++) {
+        real *const own = p + omp_get_thread_num() * (means + nk), *const y = own + means;
+        for (int64_t j = 0; j < nk; j++) y[j] = 0;
+        if (!q_fixed(&x.rules, row / nq, row % nq)) score_row(&x, row / nq, row % nq, own, y);
+        for (int64_t j = 0; j < nk; j++) put(&a->y, row * nk + j, y[j]);
     }
+    free(p);
     free(q);
     free(k);
     return ok ? SG_OK : SG_E_MEMORY;
@@ -382,9 +367,8 @@ static real finish_row(const sg_select_args *a, const rules *o, int64_t row, con
     return sum == 0 ? -1 : mass / sum;
 }
 
-sg_status SG_REF_OP(select)(sg_stream *s, const sg_select_args *a)
+SG_REF(select)
 {
-    (void)s;
     const int64_t h = a->score.dim[0], nq = a->score.dim[1], nk = a->score.dim[2];
     const rules   o = RULES(a, h);
     place *const  p = malloc((size_t)(h * nq * nk) * sizeof *p);
@@ -428,9 +412,8 @@ sg_status SG_REF_OP(select)(sg_stream *s, const sg_select_args *a)
 
 /* ---- tail_bias ---- */
 
-sg_status SG_REF_OP(tail_bias)(sg_stream *s, const sg_tail_bias_args *a)
+SG_REF(tail_bias)
 {
-    (void)s;
     const int64_t h = a->y.dim[0], nq = a->y.dim[1], nk = a->y.dim[2], d = a->q_mean.dim[2], hk = a->k_var.dim[1];
     const real    scale = (real)a->scale;
 #pragma omp parallel for schedule(static)

@@ -114,29 +114,21 @@ static real *weights_of(sg_tensor w)
     return r;
 }
 
-static sg_status linear(sg_stream *s, const sg_linear_args *a)
+SG_REF(linear)
 {
-    (void)s;
     const int64_t n = a->x.dim[0], in = a->x.dim[1], out = a->w.dim[0];
     real *const x = widen(a->x), *const w = weights_of(a->w);
-    int ok = x && w;
-    if (ok) {
-#pragma omp parallel reduction(&& : ok) if (n * in * out > SG_REF_WORK)
-        {
-            double *const scratch = malloc((size_t)(SCRATCH_DOUBLES * out) * sizeof *scratch);
-            ok = scratch != NULL;
-#pragma omp for schedule(static)
-            for (int64_t r = 0; r < n; r++) {
-                const real  *row = x + r * in, *all = w;
-                const terms  t = {&row, &all, 1, in, out, out};
-                const ending e = {&a->y, &a->b, &a->gate, r * out, sg_row_of(&a->row, r) * out, a->add};
-                if (!scratch) continue;
-                const real *const v = sums_of(&t, &e, scratch);
-                for (int64_t o = 0; o < out; o++) put(&a->y, r * out + o, activate(a->act, v[o]));
-            }
-            free(scratch);
-        }
+    double *const scratch = of_threads(SCRATCH_DOUBLES * out, sizeof *scratch);
+    const bool    ok = x && w && scratch;
+#pragma omp parallel for schedule(static) if (n * in * out > SG_REF_WORK)
+    for (int64_t r = 0; r < (ok ? n : 0); r++) {
+        const real       *row = x + r * in, *all = w;
+        const terms       t = {&row, &all, 1, in, out, out};
+        const ending      e = {&a->y, &a->b, &a->gate, r * out, sg_row_of(&a->row, r) * out, a->add};
+        const real *const v = sums_of(&t, &e, scratch + omp_get_thread_num() * SCRATCH_DOUBLES * out);
+        for (int64_t o = 0; o < out; o++) put(&a->y, r * out + o, activate(a->act, v[o]));
     }
+    free(scratch);
     free(x);
     free(w);
     return ok ? SG_OK : SG_E_MEMORY;
@@ -165,33 +157,27 @@ static void window_of(const sg_conv_args *a, const real *x, const real *w, const
     }
 }
 
-static sg_status conv(sg_stream *s, const sg_conv_args *a)
+SG_REF(conv)
 {
-    (void)s;
     const int64_t  *yd = a->y.dim, out = yd[3], in = a->w.dim[1], taps = a->w.dim[2] * a->w.dim[3] * a->w.dim[4];
     const sg_tensor none = {0};
     real *const x = widen(a->x), *const w = weights_of(a->w);
-    int ok = x && w;
-    if (ok) {
-#pragma omp parallel reduction(&& : ok) if (sg_count(a->y) * taps * in > SG_REF_WORK)
-        {
-            double *const      scratch = malloc((size_t)(SCRATCH_DOUBLES * out) * sizeof *scratch);
-            const real **const window = malloc((size_t)(2 * taps) * sizeof *window);
-            ok = scratch && window;
-            terms t = {window, ok ? window + taps : NULL, 0, in, out, out};
-#pragma omp for schedule(static)
-            for (int64_t p = 0; p < yd[0] * yd[1] * yd[2]; p++) {
-                const int64_t place[3] = {p / (yd[1] * yd[2]), p / yd[2] % yd[1], p % yd[2]};
-                if (!scratch || !window) continue;
-                const ending e = {&a->y, &a->b, &none, p * out, 0, a->add};
-                window_of(a, x, w, place, &t);
-                const real *const v = sums_of(&t, &e, scratch);
-                for (int64_t o = 0; o < out; o++) put(&a->y, p * out + o, v[o]);
-            }
-            free(scratch);
-            free(window);
-        }
+    double *const      scratch = of_threads(SCRATCH_DOUBLES * out, sizeof *scratch);
+    const real **const window = of_threads(2 * taps, sizeof *window);
+    const bool         ok = x && w && scratch && window;
+#pragma omp parallel for schedule(static) if (sg_count(a->y) * taps * in > SG_REF_WORK)
+    for (int64_t p = 0; p < (ok ? yd[0] * yd[1] * yd[2] : 0); p++) {
+        const int64_t      place[3] = {p / (yd[1] * yd[2]), p / yd[2] % yd[1], p % yd[2]};
+        const int          thread = omp_get_thread_num();
+        const real **const own = window + thread * 2 * taps;
+        terms              t = {own, own + taps, 0, in, out, out};
+        const ending       e = {&a->y, &a->b, &none, p * out, 0, a->add};
+        window_of(a, x, w, place, &t);
+        const real *const v = sums_of(&t, &e, scratch + thread * SCRATCH_DOUBLES * out);
+        for (int64_t o = 0; o < out; o++) put(&a->y, p * out + o, v[o]);
     }
+    free(scratch);
+    free(window);
     free(x);
     free(w);
     return ok ? SG_OK : SG_E_MEMORY;
@@ -263,9 +249,8 @@ static sg_status norm_groups(const sg_norm_args *a)
     return SG_OK;
 }
 
-static sg_status norm(sg_stream *s, const sg_norm_args *a)
+SG_REF(norm)
 {
-    (void)s;
     if (a->kind == SG_NORM_GROUP) return norm_groups(a);
     const int64_t c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
     int32_t       non_finite = 0;
@@ -293,9 +278,8 @@ static real rms_gain(const sg_tensor *x, int64_t at, int64_t c, real eps)
     return 1 / FN(sqrt)(square / (real)c + eps);
 }
 
-static sg_status rope(sg_stream *s, const sg_rope_args *a)
+SG_REF(rope)
 {
-    (void)s;
     const int64_t n = a->x.dim[0], c = a->x.dim[1] * a->x.dim[2], d = a->x.dim[2], width = a->w.rank ? a->w.dim[0] : d;
 #pragma omp parallel for schedule(static)
     for (int64_t t = 0; t < n; t++) {
@@ -335,34 +319,28 @@ static void attend_row(const sg_attend_args *a, const real *q, const real *k, co
     for (int64_t e = 0; e < d; e++) put(&a->y, (i * h + g) * d + e, sum == 0 ? 0 : o[e] / sum);
 }
 
-static sg_status attend(sg_stream *s, const sg_attend_args *a)
+SG_REF(attend)
 {
-    (void)s;
     const int64_t n = a->q.dim[0], m = a->k.dim[0], h = a->q.dim[1], d = a->q.dim[2];
     real *const q = widen(a->q), *const k = widen(a->k), *const v = widen(a->v);
-    int ok = q && k && v;
-    if (ok) {
-#pragma omp parallel reduction(&& : ok) if (n * h * m * d > SG_REF_WORK)
-        {
-            real *const   score = malloc((size_t)m * sizeof *score);
-            double *const scratch = malloc((size_t)(SCRATCH_DOUBLES * d) * sizeof *scratch);
-            ok = score && scratch;
-#pragma omp for schedule(static)
-            for (int64_t i = 0; i < n * h; i++)
-                if (score && scratch) attend_row(a, q, k, v, i / h, i % h, score, scratch);
-            free(score);
-            free(scratch);
-        }
+    real *const   score = of_threads(m, sizeof *score);
+    double *const scratch = of_threads(SCRATCH_DOUBLES * d, sizeof *scratch);
+    const bool    ok = q && k && v && score && scratch;
+#pragma omp parallel for schedule(static) if (n * h * m * d > SG_REF_WORK)
+    for (int64_t i = 0; i < (ok ? n * h : 0); i++) {
+        const int thread = omp_get_thread_num();
+        attend_row(a, q, k, v, i / h, i % h, score + thread * m, scratch + thread * SCRATCH_DOUBLES * d);
     }
+    free(score);
+    free(scratch);
     free(q);
     free(k);
     free(v);
     return ok ? SG_OK : SG_E_MEMORY;
 }
 
-static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
+SG_REF(gate_add)
 {
-    (void)s;
     const int64_t n = sg_count(a->x), c = a->x.dim[a->x.rank - 1];
     for (int64_t i = 0; i < n; i++) {
         const real gate = get_or(&a->gate, sg_row_of(&a->row, i / c) * c + i % c, 1);
@@ -371,31 +349,21 @@ static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
     return SG_OK;
 }
 
-static sg_status add(sg_stream *s, const sg_add_args *a)
-{
-    (void)s;
-    const int64_t n = sg_count(a->y), m = sg_count(a->b);
-    for (int64_t i = 0; i < n; i++) put(&a->y, i, get(&a->a, i) + get(&a->b, i % m));
-    return SG_OK;
-}
+/* An op whose element i is a formula of those of its inputs. */
+#define EACH(op, formula)                                                                                              \
+    SG_REF(op)                                                                                                         \
+    {                                                                                                                  \
+        for (int64_t i = 0; i < sg_count(a->y); i++) put(&a->y, i, formula);                                           \
+        return SG_OK;                                                                                                  \
+    }
+EACH(add, get(&a->a, i) + get(&a->b, i % sg_count(a->b)))
+EACH(mul, get(&a->a, i) * get(&a->b, i))
+EACH(act, activate(a->act, get(&a->x, i)))
+EACH(copy, get(&a->x, i))
+#undef EACH
 
-static sg_status mul(sg_stream *s, const sg_mul_args *a)
+SG_REF(embed)
 {
-    (void)s;
-    for (int64_t i = 0; i < sg_count(a->y); i++) put(&a->y, i, get(&a->a, i) * get(&a->b, i));
-    return SG_OK;
-}
-
-static sg_status act(sg_stream *s, const sg_act_args *a)
-{
-    (void)s;
-    for (int64_t i = 0; i < sg_count(a->y); i++) put(&a->y, i, activate(a->act, get(&a->x, i)));
-    return SG_OK;
-}
-
-static sg_status embed(sg_stream *s, const sg_embed_args *a)
-{
-    (void)s;
     const int64_t  c = a->w.dim[1];
     const int32_t *ids = a->ids.data;
     for (int64_t t = 0; t < a->ids.dim[0]; t++)
@@ -403,9 +371,8 @@ static sg_status embed(sg_stream *s, const sg_embed_args *a)
     return SG_OK;
 }
 
-static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
+SG_REF(sinusoid)
 {
-    (void)s;
     const int64_t half = a->y.dim[1] / 2;
     for (int64_t t = 0; t < a->t.dim[0]; t++)
         for (int64_t i = 0; i < half; i++) {
@@ -419,9 +386,8 @@ static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
     return SG_OK;
 }
 
-static sg_status upsample(sg_stream *s, const sg_upsample_args *a)
+SG_REF(upsample)
 {
-    (void)s;
     const int64_t *yd = a->y.dim, c = yd[3];
     for (int64_t i = 0; i < sg_count(a->y); i++) {
         const int64_t u = i / c % yd[2], r = i / c / yd[2] % yd[1], t = i / c / yd[2] / yd[1];
@@ -430,9 +396,8 @@ static sg_status upsample(sg_stream *s, const sg_upsample_args *a)
     return SG_OK;
 }
 
-static sg_status avg_down(sg_stream *s, const sg_avg_down_args *a)
+SG_REF(avg_down)
 {
-    (void)s;
     const int64_t *yd = a->y.dim, *xd = a->x.dim, ft = a->ft, fs = a->fs;
     const int64_t  group = xd[3] * ft * fs * fs / yd[3], front = yd[0] * ft - xd[0];
     for (int64_t i = 0; i < sg_count(a->y); i++) {
@@ -449,9 +414,8 @@ static sg_status avg_down(sg_stream *s, const sg_avg_down_args *a)
     return SG_OK;
 }
 
-static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
+SG_REF(dup_up)
 {
-    (void)s;
     const int64_t *yd = a->y.dim, *xd = a->x.dim, ft = a->ft, fs = a->fs;
     const int64_t  repeat = yd[3] * ft * fs * fs / xd[3];
     for (int64_t i = 0; i < sg_count(a->y); i++) {
@@ -463,9 +427,8 @@ static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
     return SG_OK;
 }
 
-static sg_status permute(sg_stream *s, const sg_permute_args *a)
+SG_REF(permute)
 {
-    (void)s;
     int64_t stride[SG_PERMUTE_RANK]; /* of x's axes */
     for (int64_t k = a->rank - 1, step = 1; k >= 0; step *= a->dim[k--]) stride[k] = step;
     for (int64_t i = 0; i < sg_count(a->y); i++) {
@@ -477,16 +440,8 @@ static sg_status permute(sg_stream *s, const sg_permute_args *a)
     return SG_OK;
 }
 
-static sg_status copy(sg_stream *s, const sg_copy_args *a)
+SG_REF(strided_copy)
 {
-    (void)s;
-    for (int64_t i = 0; i < sg_count(a->y); i++) put(&a->y, i, get(&a->x, i));
-    return SG_OK;
-}
-
-static sg_status strided_copy(sg_stream *s, const sg_strided_copy_args *a)
-{
-    (void)s;
     const sg_tensor t = a->scatter ? a->x : a->y;
     const int64_t   h = t.dim[1], d = t.dim[2];
     for (int64_t i = 0; i < sg_count(t); i++) {
@@ -497,9 +452,8 @@ static sg_status strided_copy(sg_stream *s, const sg_strided_copy_args *a)
     return SG_OK;
 }
 
-static sg_status combine(sg_stream *s, const sg_combine_args *a)
+SG_REF(combine)
 {
-    (void)s;
     for (int64_t i = 0; i < sg_count(a->y); i++) {
         real sum = 0;
         for (int k = 0; k < a->count; k++) sum += (real)a->a[k] * get(&a->x[k], i);
@@ -508,9 +462,8 @@ static sg_status combine(sg_stream *s, const sg_combine_args *a)
     return SG_OK;
 }
 
-static sg_status rgb8(sg_stream *s, const sg_rgb8_args *a)
+SG_REF(rgb8)
 {
-    (void)s;
     for (int64_t i = 0; i < sg_count(a->y); i++) {
         const real v = get(&a->x, i) * (real)0.5 + (real)0.5;
         ((uint8_t *)a->y.data)[i] = (uint8_t)FN(nearbyint)(255 * (v > 0 ? v < 1 ? v : 1 : 0));
@@ -518,9 +471,8 @@ static sg_status rgb8(sg_stream *s, const sg_rgb8_args *a)
     return SG_OK;
 }
 
-static sg_status count_non_finite(sg_stream *s, const sg_count_non_finite_args *a)
+SG_REF(count_non_finite)
 {
-    (void)s;
     int32_t non_finite = 0;
     for (int64_t i = 0; i < sg_count(a->x); i++) non_finite += !isfinite(get(&a->x, i)) && non_finite < INT32_MAX;
     int32_t *const y = a->y.data;
@@ -528,9 +480,8 @@ static sg_status count_non_finite(sg_stream *s, const sg_count_non_finite_args *
     return SG_OK;
 }
 
-static sg_status distance(sg_stream *s, const sg_distance_args *a)
+SG_REF(distance)
 {
-    (void)s;
     const int64_t n = sg_count(a->a), parts = a->y.dim[0], part = (n + parts - 1) / parts;
     for (int64_t k = 0; k < parts; k++) {
         real moved = 0, size = 0;
@@ -545,8 +496,6 @@ static sg_status distance(sg_stream *s, const sg_distance_args *a)
     return SG_OK;
 }
 
-#define X(op) .op = op,
-#define Y(op) .op = SG_REF_OP(op),
-const sg_ops SG_REF_TABLE = {SG_DENSE_OPS(X) SG_BLOCK_OPS(Y).conv_twice = conv_twice};
+#define X(op) .op = SG_REF_OP(op),
+const sg_ops SG_REF_TABLE = {SG_OPS(X).conv_twice = conv_twice};
 #undef X
-#undef Y

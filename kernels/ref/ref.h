@@ -5,6 +5,7 @@
 #include "op.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 
 #ifndef SG_REF_REAL
@@ -95,9 +96,17 @@ static inline real dot(const real *a, const real *b, int64_t n)
     return sum;
 }
 
-/* attention/ref defines these, the stages of sparse attention. */
 #define X(op) sg_status SG_REF_OP(op)(sg_stream *, const sg_##op##_args *);
-SG_BLOCK_OPS(X)
+SG_OPS(X)
 #undef X
+
+/* Begins the definition of an op with args a. attention/ref has those of the stages of sparse attention. */
+#define SG_REF(op) sg_status SG_REF_OP(op)(__attribute__((unused)) sg_stream * s, const sg_##op##_args *a)
+
+/* Returns room for n things of that size for each thread of a team; the caller frees it. */
+static inline void *of_threads(int64_t n, size_t size)
+{
+    return malloc((size_t)(omp_get_max_threads() * n) * size + 1);
+}
 
 #endif
