@@ -27,6 +27,7 @@ typedef struct sg_tensor {
 size_t      sg_dtype_size(sg_dtype t); /* bytes of one element */
 const char *sg_dtype_name(sg_dtype t); /* "F32", as safetensors writes it */
 
+static inline int64_t sg_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t sg_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t sg_count(sg_tensor t); /* elements; 0 when absent */

@@ -56,13 +56,13 @@ typedef struct tile_logits {
 SG_INLINE void multiply(const uint8_t *x, const int32_t *first, const uint8_t *a, int64_t depth, const sg_lanes *by,
                         float *c)
 {
-#define ROW(r) sg_words c##r##_0 = sg_four(first + r), c##r##_1 = c##r##_0;
+#define ROW(r) sg_lane_ints c##r##_0 = sg_four(first + r), c##r##_1 = c##r##_0;
     SG_EACH_ROW(ROW)
 #undef ROW
     for (; depth > 0; depth--, a += 4 * SG_SUB, x += SG_PARTS * 4 * SG_ROWS) {
-        const sg_words a0 = *(const sg_words *)a, a1 = *(const sg_words *)(a + 4 * SG_LANES);
+        const sg_lane_ints a0 = *(const sg_lane_ints *)a, a1 = *(const sg_lane_ints *)(a + 4 * SG_LANES);
 #define ROW(r)                                                                                                         \
-    const sg_words x##r = sg_four(x + r * 4), sign##r = sg_four(x + (SG_PARTS - 1) * 4 * SG_ROWS + r * 4);             \
+    const sg_lane_ints x##r = sg_four(x + r * 4), sign##r = sg_four(x + (SG_PARTS - 1) * 4 * SG_ROWS + r * 4);         \
     sg_dot(&c##r##_0, a0, x##r, sign##r);                                                                              \
     sg_dot(&c##r##_1, a1, x##r, sign##r);
         SG_EACH_ROW(ROW)
@@ -142,7 +142,7 @@ SG_INLINE void weights_as(const float *score, const tile_logits *t, uint8_t *p, 
                     y[r] = weight_at(score + r * SG_SUB, t, g, col, SG_WEIGHT, exact);
                     sum[col] += y[r];
                 }
-                *(sg_words *)(p + col * 4 * SG_LANES) = sg_bytes_of(y) ^ (int32_t)((128 - SG_LIFT) * 0x01010101u);
+                *(sg_lane_ints *)(p + col * 4 * SG_LANES) = sg_bytes_of(y) ^ (int32_t)((128 - SG_LIFT) * 0x01010101u);
             }
 }
 
@@ -192,9 +192,9 @@ static void float_outputs(const float *p, const float *v, float *o, int64_t dv)
 }
 
 /* The lanes of the queries from `row` on to which a key of a tile is visible. */
-static sg_words visible(const sg_blocks_tile *t, int64_t key, int64_t row)
+static sg_lane_ints visible(const sg_blocks_tile *t, int64_t key, int64_t row)
 {
-    sg_words some = {0};
+    sg_lane_ints some = {0};
     for (int l = 0; l < SG_LANES; l++) some[l] = sg_blocks_visible(t, row + l) >> key & 1 ? -1 : 0;
     return some;
 }
@@ -205,8 +205,8 @@ static void outputs_of_seen(const int8_job *b, const sg_blocks_tile *t, const fl
 {
     for (int64_t key = 0; key < SG_BLOCK_K; key++)
         for (int col = 0; col < 2; col++) {
-            const sg_words seen = visible(t, key, row + col * SG_LANES);
-            const sg_lanes none = {0}, own = *lanes_at(p + key * SG_SUB, col);
+            const sg_lane_ints seen = visible(t, key, row + col * SG_LANES);
+            const sg_lanes     none = {0}, own = *lanes_at(p + key * SG_SUB, col);
             for (int64_t e = 0; e < b->s.d; e++)
                 *lanes_at(o + e * SG_SUB, col) += sg_pick(seen, own * v[e * SG_BLOCK_K + key], none);
         }
@@ -258,7 +258,7 @@ static void logits_of_keys(tile_logits *l, const sg_blocks_tile *t, float *score
         }
     }
     for (int col = 0; col < 2; col++) {
-        sg_words is_nan = {0}; /* the maximum drops NaN */
+        sg_lane_ints is_nan = {0}; /* the maximum drops NaN */
         for (int g = 0; g < SG_GROUPS; g++) is_nan |= l->by[g][col] != l->by[g][col];
         logits_as_they_are(l, col, sg_pick(is_nan, sg_splat(NAN), best[col]));
     }
@@ -268,11 +268,11 @@ static void logits_of_keys(tile_logits *l, const sg_blocks_tile *t, float *score
 static void logits_of_edge(tile_logits *l, const sg_blocks_tile *t, float *score, int64_t row)
 {
     for (int col = 0; col < 2; col++) {
-        sg_lanes best = sg_splat(-INFINITY);
-        sg_words is_nan = {0};
+        sg_lanes     best = sg_splat(-INFINITY);
+        sg_lane_ints is_nan = {0};
         for (int64_t key = 0; key < SG_BLOCK_K; key++) {
-            sg_lanes *const s = lanes_at(score + key * SG_SUB, col);
-            const sg_words  seen = visible(t, key, row + col * SG_LANES);
+            sg_lanes *const    s = lanes_at(score + key * SG_SUB, col);
+            const sg_lane_ints seen = visible(t, key, row + col * SG_LANES);
             *s = sg_pick(seen, (*s - SG_MAGIC) * l->by[key / SG_BLOCK_SUB][col], sg_splat(-INFINITY));
             is_nan |= *s != *s;
             best = sg_lanes_max(best, *s);
@@ -295,9 +295,9 @@ static void rescale_outputs(const int8_job *b, sub_state *s, float *o, tile_logi
 {
     const sg_lanes zero = {0}, hidden = sg_splat(-INFINITY);
     for (int col = 0; col < 2; col++) {
-        const sg_lanes best = l->best[col], was = *lanes_at(s->base, col);
-        const sg_words up = best > was + SG_RESCALE_LAG, some = best != hidden;
-        const sg_lanes base = sg_pick(up, best, was), over = sg_pick(some, best - base, zero);
+        const sg_lanes     best = l->best[col], was = *lanes_at(s->base, col);
+        const sg_lane_ints up = best > was + SG_RESCALE_LAG, some = best != hidden;
+        const sg_lanes     base = sg_pick(up, best, was), over = sg_pick(some, best - base, zero);
         by[col] = sg_pick(some, b->bytes ? sg_lanes_exp(over * 0.693147180559945309f) : sg_splat(1.0f), zero);
         for (int g = 0; g < SG_GROUPS && !b->bytes; g++) l->add[g][col] += over;
         *lanes_at(s->base, col) = base;

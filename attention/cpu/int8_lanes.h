@@ -13,8 +13,6 @@
 
 #include "vec_tile.h"
 
-typedef int32_t sg_words __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
-
 /* A number x takes SG_PARTS bytes: itself, or its size, and its sign as 0 or 255. SG_LIFT is what is added to
  * queries. */
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
@@ -24,7 +22,7 @@ enum { SG_PARTS = 2, SG_LIFT = 0 };
 #endif
 
 /* Adds the products of bytes. With the intrinsic of VNNI gcc 12 copies the sum before and after, at half the speed. */
-SG_INLINE void sg_dot(sg_words *sum, sg_words a, sg_words x, sg_words sign)
+SG_INLINE void sg_dot(sg_lane_ints *sum, sg_lane_ints a, sg_lane_ints x, sg_lane_ints sign)
 {
 #if defined(__AVX512VNNI__)
     (void)sign;
@@ -34,47 +32,41 @@ SG_INLINE void sg_dot(sg_words *sum, sg_words a, sg_words x, sg_words sign)
     __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(*sum) : "x"(a), "x"(x));
 #else
     const __m256i pairs = _mm256_maddubs_epi16((__m256i)x, (__m256i)(a ^ sign));
-    *sum += (sg_words)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    *sum += (sg_lane_ints)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #endif
 }
 
 /* Puts the same four bytes into all lanes. */
-SG_INLINE sg_words sg_four(const void *p)
+SG_INLINE sg_lane_ints sg_four(const void *p)
 {
     int32_t x;
     memcpy(&x, p, sizeof x);
-    const sg_words none = {0};
-    return none + x;
-}
-
-SG_INLINE sg_lanes sg_splat(float x)
-{
-    const sg_lanes none = {0};
+    const sg_lane_ints none = {0};
     return none + x;
 }
 
 /* Picks a where the lane of a comparison holds, else b. sg_all tells whether it holds in all lanes. */
-SG_INLINE sg_lanes sg_pick(sg_words holds, sg_lanes a, sg_lanes b)
+SG_INLINE sg_lanes sg_pick(sg_lane_ints holds, sg_lanes a, sg_lanes b)
 {
-    return (sg_lanes)((holds & (sg_words)a) | (~holds & (sg_words)b));
+    return (sg_lanes)((holds & (sg_lane_ints)a) | (~holds & (sg_lane_ints)b));
 }
 
 #if defined(__AVX512F__)
 #include "lanes16.h"
 
-SG_INLINE bool sg_all(sg_words holds) { return _mm512_movepi32_mask((__m512i)holds) == 0xffff; }
+SG_INLINE bool sg_all(sg_lane_ints holds) { return _mm512_movepi32_mask((__m512i)holds) == 0xffff; }
 
-SG_INLINE sg_lanes sg_float_of(sg_words x) { return (sg_lanes)_mm512_cvtepi32_ps((__m512i)x); }
+SG_INLINE sg_lanes sg_float_of(sg_lane_ints x) { return (sg_lanes)_mm512_cvtepi32_ps((__m512i)x); }
 
-SG_INLINE void sg_transpose(sg_words *x) { sg_transpose16((__m512i *)x); }
+SG_INLINE void sg_transpose(sg_lane_ints *x) { sg_transpose16((__m512i *)x); }
 
 /* Rounds numbers from 0 to 255 of four rows, and puts the four bytes of each lane side by side. */
-SG_INLINE sg_words sg_bytes_of(const sg_lanes *y)
+SG_INLINE sg_lane_ints sg_bytes_of(const sg_lanes *y)
 {
     const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
     const __m512i a = _mm512_packus_epi32(_mm512_cvtps_epi32((__m512)y[0]), _mm512_cvtps_epi32((__m512)y[1]));
     const __m512i b = _mm512_packus_epi32(_mm512_cvtps_epi32((__m512)y[2]), _mm512_cvtps_epi32((__m512)y[3]));
-    return (sg_words)_mm512_shuffle_epi8(_mm512_packus_epi16(a, b), order);
+    return (sg_lane_ints)_mm512_shuffle_epi8(_mm512_packus_epi16(a, b), order);
 }
 
 /* Returns unit 2^x for x <= 32, with a relative error of 9e-5, or with `exact` of F32's rounding. The result is unit
@@ -96,12 +88,12 @@ SG_INLINE sg_lanes sg_power(float unit, sg_lanes x, bool exact)
 
 SG_INLINE void sg_row_out(float *y, const float *x, int64_t d) { sg_stream_out(y, x, d * (int64_t)sizeof *y); }
 #else
-SG_INLINE bool sg_all(sg_words holds) { return _mm256_movemask_ps((__m256)holds) == 0xff; }
+SG_INLINE bool sg_all(sg_lane_ints holds) { return _mm256_movemask_ps((__m256)holds) == 0xff; }
 
-SG_INLINE sg_lanes sg_float_of(sg_words x) { return (sg_lanes)_mm256_cvtepi32_ps((__m256i)x); }
+SG_INLINE sg_lanes sg_float_of(sg_lane_ints x) { return (sg_lanes)_mm256_cvtepi32_ps((__m256i)x); }
 
 /* Transposes 8 x 8 words of 32 bits. */
-SG_INLINE void sg_transpose(sg_words *words)
+SG_INLINE void sg_transpose(sg_lane_ints *words)
 {
     __m256i *const x = (__m256i *)words;
     __m256i        y[8];
@@ -126,13 +118,13 @@ SG_INLINE void sg_transpose(sg_words *words)
     for (int j = 0; j < 8; j++) x[j] = y[j];
 }
 
-SG_INLINE sg_words sg_bytes_of(const sg_lanes *y)
+SG_INLINE sg_lane_ints sg_bytes_of(const sg_lanes *y)
 {
     const __m256i order =
         _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
     const __m256i a = _mm256_packs_epi32(_mm256_cvtps_epi32((__m256)y[0]), _mm256_cvtps_epi32((__m256)y[1]));
     const __m256i b = _mm256_packs_epi32(_mm256_cvtps_epi32((__m256)y[2]), _mm256_cvtps_epi32((__m256)y[3]));
-    return (sg_words)_mm256_shuffle_epi8(_mm256_packus_epi16(a, b), order);
+    return (sg_lane_ints)_mm256_shuffle_epi8(_mm256_packus_epi16(a, b), order);
 }
 
 /* Does the same with an error of 1.0e-4. `round` leaves n, plus the exponent's bias, in the low bits: at -127 the
@@ -150,7 +142,7 @@ SG_INLINE sg_lanes sg_power(float unit, sg_lanes x, bool exact)
     } else {
         p = p * f + unit * 0.693282898f;
     }
-    return (p * f + unit) * (sg_lanes)((sg_words)shifted << 23);
+    return (p * f + unit) * (sg_lanes)((sg_lane_ints)shifted << 23);
 }
 
 SG_INLINE void sg_row_out(float *y, const float *x, int64_t d) { memcpy(y, x, (size_t)d * sizeof *y); }
@@ -158,10 +150,10 @@ SG_INLINE void sg_row_out(float *y, const float *x, int64_t d) { memcpy(y, x, (s
 
 /* Loads four bytes of each of SG_LANES rows of d bytes, from byte e on: x[i] has bytes [e + 4 i, e + 4 i + 4) of the
  * rows, by lanes. Rows from `rows` on are zeros. */
-SG_INLINE void sg_load_fours(sg_words *x, const int8_t *row, int64_t rows, int64_t d, int64_t e)
+SG_INLINE void sg_load_fours(sg_lane_ints *x, const int8_t *row, int64_t rows, int64_t d, int64_t e)
 {
-    const sg_words none = {0};
-    const int64_t  size = sg_min64(d - e, (int64_t)sizeof none);
+    const sg_lane_ints none = {0};
+    const int64_t      size = sg_min64(d - e, (int64_t)sizeof none);
     for (int64_t r = 0; r < SG_LANES; r++) {
         x[r] = none;
         if (r < rows && size == (int64_t)sizeof none)

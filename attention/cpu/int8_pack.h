@@ -71,7 +71,7 @@ static inline sg_lanes *lanes_at(const float *x, int col) { return (sg_lanes *)(
 
 /* ---- packing ---- */
 
-/* Writes n bytes, at most sizeof(sg_words), as SG_PARTS: the second part is n bytes behind the first. */
+/* Writes n bytes, at most sizeof(sg_lane_ints), as SG_PARTS: the second part is n bytes behind the first. */
 static inline void put_parts(void *to, const void *x, size_t n)
 {
     typedef int8_t bytes __attribute__((vector_size(4 * SG_LANES)));
@@ -98,7 +98,7 @@ static void pack_keys(const int8_job *b, uint8_t *k, const int8_t *row, int64_t 
     enum { HALF = 4 * SG_ROWS };
     for (int64_t key = 0; key < SG_BLOCK_K; key += SG_LANES, k += SG_PARTS * SG_LANES * b->dk)
         for (int64_t e = 0; e < b->dk; e += 4 * SG_LANES) {
-            sg_words x[SG_LANES];
+            sg_lane_ints x[SG_LANES];
             sg_load_fours(x, key < rows ? row + key * b->s.d : row, rows - key, b->s.d, e);
             for (int64_t i = 0; i < SG_LANES && e + i * 4 < b->dk; i++)
                 for (int half = 0; half < 2; half++)
@@ -205,10 +205,11 @@ static void task_begin(const int8_job *b, const int8_workspace *w, int64_t head,
         *lanes_at(s->base, col) = *lanes_at(s->row_max, col) = sg_splat(-INFINITY);
         *lanes_at(s->sum, col) = *lanes_at(s->lost, col) = sg_splat(0.0f);
         for (int64_t e = 0; e < b->dk; e += 4 * SG_LANES) {
-            sg_words x[SG_LANES];
+            sg_lane_ints x[SG_LANES];
             sg_load_fours(x, i < rows ? q + i * b->s.d : q, rows - i, b->s.d, e);
             for (int64_t c = 0; c < SG_LANES && e + c * 4 < b->dk; c++)
-                *(sg_words *)(y + (e + c * 4) * SG_SUB + col * 4 * SG_LANES) = x[c] ^ (int32_t)(SG_LIFT * 0x01010101u);
+                *(sg_lane_ints *)(y + (e + c * 4) * SG_SUB + col * 4 * SG_LANES) =
+                    x[c] ^ (int32_t)(SG_LIFT * 0x01010101u);
         }
     }
 }
@@ -224,14 +225,14 @@ static void finish(const int8_job *b, const int8_workspace *w, int64_t head, int
     const sg_lanes                     none = {0}, sum = *(const sg_lanes *)(w->state[i / SG_SUB].sum + i % SG_SUB);
     const sg_lanes                     by = 1.0f / sum;
     for (int64_t e = 0; e < d; e += SG_LANES) {
-        sg_words x[SG_LANES];
+        sg_lane_ints x[SG_LANES];
         for (int64_t c = 0; c < SG_LANES; c++) {
             const int64_t  from = sg_min64(e + c, d - 1);
             const sg_lanes z = *(const sg_lanes *)(o + from * SG_SUB) * by * sg_splat(scale ? scale[from] : 1.0f);
-            x[c] = (sg_words)sg_pick(sum != none, z + sg_splat(center ? center[from] : 0.0f), none);
+            x[c] = (sg_lane_ints)sg_pick(sum != none, z + sg_splat(center ? center[from] : 0.0f), none);
         }
         sg_transpose(x);
-        for (int64_t r = 0; r < rows; r++) *(sg_words *)(w->row + r * size + e) = x[r];
+        for (int64_t r = 0; r < rows; r++) *(sg_lane_ints *)(w->row + r * size + e) = x[r];
     }
     for (int64_t r = 0; r < rows; r++) {
         const int64_t to = ((row + i + r) * b->s.h + head) * d;

@@ -103,8 +103,7 @@ static float row_logits(float *score, float by, const float *scale, const sg_blo
     if (t->bias || ~seen)
         for (int j = 0; j < SG_BLOCK_K; j++)
             score[j] = !(seen >> j & 1) ? -INFINITY : t->bias ? score[j] + t->bias[j] : score[j];
-    const sg_lanes none = {0};
-    sg_lanes       max = none - INFINITY;
+    sg_lanes max = sg_splat(-INFINITY);
     for (int64_t j = 0; j < SG_BLOCK_K; j += SG_LANES) max = sg_lanes_max(*(const sg_lanes *)(score + j), max);
     return sg_lanes_reduce_max(max);
 }
@@ -112,12 +111,11 @@ static float row_logits(float *score, float by, const float *scale, const sg_blo
 /* Raises a row's largest logit to that of the tile and rescales its sums. */
 static void raise_row(const vec_job *b, const vec_workspace *w, int64_t i, float best)
 {
-    const float    was = w->row_max[i];
-    const sg_lanes none = {0};
+    const float was = w->row_max[i];
     if (!(best > was)) return;
     w->row_max[i] = best;
     if (was == -INFINITY) return; /* nothing was summed */
-    const sg_lanes rescale = sg_lanes_weight(none + (was - best));
+    const sg_lanes rescale = sg_lanes_weight(sg_splat(was - best));
     w->sum[i] *= rescale;
     w->lost[i] *= rescale;
     for (int64_t e = 0; e < b->wide; e += SG_LANES) *(sg_lanes *)(w->o + i * b->ld + e) *= rescale;

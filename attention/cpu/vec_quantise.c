@@ -111,9 +111,9 @@ SG_INLINE sg_lane_ints bits_of(const row_part *p, bool bf16, bool about, int64_t
 /* The scale of a channel is given, and may be too small for x. */
 SG_INLINE sg_lanes scaled(const row_part *p, bool bf16, bool about, int64_t at, int64_t n, float by, bool channels)
 {
-    const sg_lanes none = {0}, u = centred(p, bf16, about, at, n);
+    const sg_lanes u = centred(p, bf16, about, at, n);
     if (!channels) return u * by;
-    return sg_lanes_min(none + 127.0f, sg_lanes_max(none - 127.0f, u * sg_lanes_in(p->by, false, at, n)));
+    return sg_lanes_min(sg_splat(127.0f), sg_lanes_max(sg_splat(-127.0f), u * sg_lanes_in(p->by, false, at, n)));
 }
 
 /* Quantises one row of one head. `ahead`: the prefetch distance in bytes of x. */

@@ -66,9 +66,8 @@ SG_INLINE void two_to(sg_lanes *x, int64_t n)
     EACH(p[i] = p[i] * f[i] + 1.0f;)
     EACH(x[i] = (sg_lanes)_mm512_scalef_ps((__m512)p[i], (__m512)x[i]);)
 #else
-    const float    round = 12582912.0f + 127.0f; /* 1.5 2^23 + 127 */
-    const sg_lanes none = {0};
-    EACH(x[i] = sg_lanes_min(none + 127.0f, sg_lanes_max(none - 127.0f, x[i]));)
+    const float round = 12582912.0f + 127.0f; /* 1.5 2^23 + 127 */
+    EACH(x[i] = sg_lanes_min(sg_splat(127.0f), sg_lanes_max(sg_splat(-127.0f), x[i]));)
     EACH(f[i] = x[i] + round;)
     EACH(x[i] -= f[i] - round;)
     EACH(p[i] = x[i] * 1.3276416341e-3f + 9.6755289070e-3f;)
@@ -80,9 +79,6 @@ SG_INLINE void two_to(sg_lanes *x, int64_t n)
 #endif
 #undef EACH
 }
-
-/* x in all lanes; the compiler would add it to 0. */
-static inline sg_lanes splat(float x) { return (sg_lanes)SG_NATIVE(set1)(x); }
 
 static inline bool any_above(sg_lanes a, sg_lanes b)
 {
@@ -197,10 +193,10 @@ static void hide(const score_job *b, float *s, const float *limit, int64_t vecto
 /* Raises a row's base to its largest score, where that is above it. */
 static void raise(const float *s, sg_lanes *sum, float *base, int64_t vectors)
 {
-    sg_lanes top = splat(*base);
+    sg_lanes top = sg_splat(*base);
     for (int64_t v = 0; v < vectors; v++) top = sg_lanes_max(*(const sg_lanes *)(s + v * SG_LANES), top);
     const float most = sg_lanes_reduce_max(top);
-    sg_lanes    rescale = splat(*base - most);
+    sg_lanes    rescale = sg_splat(*base - most);
     two_to(&rescale, 1);
     *sum *= rescale;
     *base = most;
@@ -210,7 +206,7 @@ static void raise(const float *s, sg_lanes *sum, float *base, int64_t vectors)
  * are too large. */
 SG_INLINE bool exp_and_sum(const float *s, float *own, sg_lanes *sum, float base, int64_t vectors, int64_t parts)
 {
-    const sg_lanes none = {0}, from = splat(base);
+    const sg_lanes none = {0}, from = sg_splat(base);
     sg_lanes       all = *sum, most = none;
     for (int64_t v = 0; v < vectors; v += parts, own += SG_LANES) {
         sg_lanes x[SG_PARTS], mine = none;
@@ -221,7 +217,7 @@ SG_INLINE bool exp_and_sum(const float *s, float *own, sg_lanes *sum, float base
         all += mine;
         most = sg_lanes_max(mine, most);
     }
-    if (any_above(most, splat(SG_RESCALE_LAG))) return false;
+    if (any_above(most, sg_splat(SG_RESCALE_LAG))) return false;
     *sum = all;
     return true;
 }

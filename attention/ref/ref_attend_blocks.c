@@ -92,12 +92,12 @@ static real largest(const real *l, int64_t count)
  * but not from others of their block, counts as infinitely far below. */
 static int64_t leave_out(const attend_job *x, int64_t g, int64_t first, int64_t rows, const real *l, group_blocks *b)
 {
-    const int64_t i = first / SG_BLOCK_Q, last = least((i + 1) * SG_BLOCK_Q, x->n) - 1;
+    const int64_t i = first / SG_BLOCK_Q, last = sg_min64((i + 1) * SG_BLOCK_Q, x->n) - 1;
     real          peak[GROUP_ROWS];
     int64_t       count = 0;
     bool          any = false;
     for (int64_t at = 0; at < b->count; at++) {
-        const int64_t j = b->list[at], from = j * SG_BLOCK_K, keys = least(SG_BLOCK_K, x->m - from);
+        const int64_t j = b->list[at], from = j * SG_BLOCK_K, keys = sg_min64(SG_BLOCK_K, x->m - from);
         if (x->a->causal && from > last) continue;
         b->out[j] = any;
         for (int64_t r = 0; r < rows; r++) {
@@ -158,7 +158,7 @@ static real attend_row(const attend_job *x, int64_t g, int64_t r, real *l, const
     for (int64_t e = 0; e < d; e++) o[e] = 0;
     for (int64_t t = 0; t < x->m + x->nk; t++) l[t] = l[t] == -INFINITY ? 0 : FN(exp)(l[t] - base);
     for (int64_t from = 0; from < x->m; from += SG_BLOCK_K) {
-        const int64_t count = least(SG_BLOCK_K, x->m - from);
+        const int64_t count = sg_min64(SG_BLOCK_K, x->m - from);
         real *const   part = out[from / SG_BLOCK_K] ? &left : &sum;
         for (int64_t t = from; t < from + count; t++) *part += l[t];
         if (part == &sum)
@@ -166,7 +166,7 @@ static real attend_row(const attend_job *x, int64_t g, int64_t r, real *l, const
                    count, step, d);
     }
     for (int64_t from = 0; a->tail_k.rank && from < x->nk; from += SG_BLOCK_K) {
-        const int64_t count = least(SG_BLOCK_K, x->nk - from);
+        const int64_t count = sg_min64(SG_BLOCK_K, x->nk - from);
         for (int64_t j = from; j < from + count; j++) sum += l[x->m + j];
         add_pv(o, scratch, a->v.dtype, l + x->m + from,
                x->tail_v + (packed ? (gk * x->nk + from) : from * x->hk + gk) * d, count, step, d);
@@ -181,7 +181,7 @@ static real attend_row(const attend_job *x, int64_t g, int64_t r, real *l, const
 /* A group of rows from `first` on; skips: how many blocks, and the sum of the shares. */
 static void attend_group(const attend_job *x, int64_t g, int64_t first, real *scratch, group_blocks *b, real skips[2])
 {
-    const int64_t rows = least(x->group, x->n - first), keys = x->m + x->nk;
+    const int64_t rows = sg_min64(x->group, x->n - first), keys = x->m + x->nk;
     real *const   o = scratch + x->group * keys;
     skips[0] = skips[1] = 0;
     list_blocks(x, g, first / SG_BLOCK_Q, b);

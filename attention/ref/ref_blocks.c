@@ -46,7 +46,7 @@ static void put_blocks(const sg_tensor *y, statistic *of, const sg_tensor *x, in
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < sg_count(*y); i++) {
         const int64_t from = i / c * block;
-        sg_store(y, i, (float)of(x, from, least(from + block, x->dim[0]), i % c));
+        sg_store(y, i, (float)of(x, from, sg_min64(from + block, x->dim[0]), i % c));
     }
 }
 
@@ -105,7 +105,7 @@ SG_REF(self_similarity)
     if (!sum) return SG_E_MEMORY;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < sg_count(a->y); i++) {
-        const int64_t from = i / h * a->block, to = least(from + a->block, n);
+        const int64_t from = i / h * a->block, to = sg_min64(from + a->block, n);
         put(&a->y, i, self_similarity_of(a, from, to, i % h, sum + omp_get_thread_num() * d));
     }
     free(sum);
@@ -158,7 +158,7 @@ SG_REF(quantise)
     if (a->y.dtype == SG_F8) memset(a->y.data, 0, sg_bytes(a->y)); /* what fills up rows */
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < sg_count(a->scale); i++) {
-        const int64_t rows[2] = {i / h * group, least(i / h * group + group, n)};
+        const int64_t rows[2] = {i / h * group, sg_min64(i / h * group + group, n)};
         if (group)
             quantise_group(a, i, i % h, rows, (const int64_t[2]){0, d});
         else
@@ -185,7 +185,7 @@ typedef struct rules {
 /* Block i of `tokens` has text, or is partial where that makes it fixed. */
 static bool is_text_or_ragged(const rules *o, int64_t i, int64_t size, int64_t tokens, bool ragged)
 {
-    const int64_t end = ragged ? least((i + 1) * size, tokens) : (i + 1) * size;
+    const int64_t end = ragged ? sg_min64((i + 1) * size, tokens) : (i + 1) * size;
     return i * size < o->text_prefix || end > tokens - o->text_suffix;
 }
 
@@ -205,7 +205,7 @@ static bool k_fixed(const rules *o, int64_t g, int64_t j)
 
 static bool is_visible(const rules *o, int64_t i, int64_t j)
 {
-    return !o->causal || j * SG_BLOCK_K < least((i + 1) * SG_BLOCK_Q, o->n);
+    return !o->causal || j * SG_BLOCK_K < sg_min64((i + 1) * SG_BLOCK_Q, o->n);
 }
 
 /* ---- score ---- */
@@ -236,7 +236,7 @@ static void score_row(const scoring *x, int64_t g, int64_t i, real *p, real *y)
     const sg_score_args *const a = x->a;
     const int64_t h = a->q.dim[1], d = a->q.dim[2], means = a->k.dim[0], hk = a->k.dim[1], gk = g / (h / hk);
     const int64_t per_q = a->sub ? SG_BLOCK_Q / SG_BLOCK_SUB : 1, per_k = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1;
-    const int64_t end = least((i + 1) * per_q, a->q.dim[0]);
+    const int64_t end = sg_min64((i + 1) * per_q, a->q.dim[0]);
     for (int64_t q = i * per_q; q < end; q++) {
         real max = -INFINITY, sum = 0;
         for (int64_t b = 0; b < means; b++) {
@@ -335,7 +335,7 @@ static void take_shared(const sg_select_args *a, place *p, bool *taken, int64_t 
     for (int64_t i = 0; i < sg_count(a->score); i++)
         if (!taken[p[i].at]) p[rest++] = p[i];
     qsort(p, (size_t)rest, sizeof *p, by_score);
-    for (int64_t i = 0; i < least(budget, rest); i++) taken[p[i].at] = true;
+    for (int64_t i = 0; i < sg_min64(budget, rest); i++) taken[p[i].at] = true;
 }
 
 /* Lists what a row keeps: what is taken and what is always kept, but nothing hidden. Returns the kept share of the mass;

@@ -9,8 +9,6 @@
 #define SG_CPU_H
 
 #include "backend.h"
-#include "cpu_features.h"
-#include "cpu_levels.h"
 #include "fallback.h"
 
 /* Names blocks of memory that grow and live as long as the backend. Inside an op each has one holder. */
@@ -57,6 +55,41 @@ typedef struct sg_cpu {
 
 static inline sg_cpu *sg_cpu_of(const sg_stream *s) { return (sg_cpu *)s->impl; }
 
+/* ---- cpu_features.c ---- */
+
+/* Returns the features of backend.h that the CPU has and the system lets us use. */
+unsigned sg_cpu_found(void);
+void     sg_cpu_brand(char *out, size_t size);
+
+/* ---- cpu_levels.c ---- */
+
+/* Which features a level needs, and what it puts into the op table. */
+typedef struct sg_cpu_level {
+    const char *name, *label; /* of --cpumask; for people: "AVX-512 VNNI" */
+    unsigned    needs;        /* features */
+    sg_dtype    values;       /* as sg_backend has it */
+    void (*fill)(sg_ops *t);  /* overwrites entries of the levels before it */
+} sg_cpu_level;
+
+enum { SG_CPU_LEVELS = 8 };
+extern const sg_cpu_level sg_cpu_levels[SG_CPU_LEVELS];
+
+/* Returns those of a set of features that levels can use: AVX-512 is of no use without AVX2. BASE is always one of
+ * them. */
+unsigned sg_cpu_usable(unsigned features);
+
+/* Returns the last level that needs no more than these. */
+const sg_cpu_level *sg_cpu_level_of(unsigned features);
+
+/* A mask of 0 becomes what the variable SPARGE_GEN_CPUMASK names, one of sg_cpu_mask_names, and all features without
+ * it. Returns SG_E_ARG if it names none. Other masks stay. */
+sg_status sg_cpu_mask_resolve(unsigned *mask, sg_error *e) SG_MUST_USE;
+
+/* Fills t with the entries of all levels that need no more than these features, without oneDNN. */
+void sg_cpu_fill(sg_ops *t, unsigned features);
+
+/* ---- cpu.c ---- */
+
 /* Opens the backend: 0 threads are all, a mask of 0 is all features, pack_limit is in bytes. Returns NULL when memory
  * is short. */
 sg_cpu *sg_cpu_open(int threads, unsigned mask, size_t pack_limit);
@@ -100,13 +133,6 @@ sg_conv_args sg_replicated_piece(const sg_conv_args *a, int64_t t, sg_dtype type
 sg_status sg_conv_replicated(sg_stream *s, const sg_conv_args *a, sg_dtype type, sg_library_conv_fn *conv,
                              sg_conv_fn *plain);
 
-#define SG_VEC_FILES(X, level) X(elem, level) X(norm, level) X(matmul, level) X(winograd, level) X(attend, level)
-#define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
-SG_VEC_FILES(X, base)
-SG_VEC_FILES(X, avx2)
-SG_VEC_FILES(X, avx512)
-#undef X
-
 /* These run convolutions as plain products. */
 sg_conv_fn sg_vec_conv_base, sg_vec_conv_avx2, sg_vec_conv_avx512;
 
@@ -117,13 +143,17 @@ sg_status sg_vec_attend_base(sg_stream *s, const sg_attend_args *a);
 sg_status sg_vec_attend_avx2(sg_stream *s, const sg_attend_args *a);
 sg_status sg_vec_attend_avx512(sg_stream *s, const sg_attend_args *a);
 
-/* These fill in the stages of sparse attention, which are in attention/cpu: pool and self_similarity; quantise; score
- * and tail_bias; select; attend_blocks in F32, in 8 bits, and by tiles, as score and tail_bias are. */
-#define SG_SPARSE_FILES(X, level) X(pool, level) X(quantise, level) X(score, level) X(select, level) X(blocks, level)
+/* The files that are compiled for each of these levels. Those of attention/cpu fill in the stages of sparse attention:
+ * pool and self_similarity; quantise; score and tail_bias; select; attend_blocks in F32, below in 8 bits, and by tiles,
+ * as score and tail_bias are. */
+#define SG_VEC_FILES(X, level)                                                                                         \
+    X(elem, level)                                                                                                     \
+    X(norm, level) X(matmul, level) X(winograd, level) X(attend, level) X(pool, level) X(quantise, level)              \
+        X(score, level) X(select, level) X(blocks, level)
 #define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
-SG_SPARSE_FILES(X, base)
-SG_SPARSE_FILES(X, avx2)
-SG_SPARSE_FILES(X, avx512)
+SG_VEC_FILES(X, base)
+SG_VEC_FILES(X, avx2)
+SG_VEC_FILES(X, avx512)
 #undef X
 void sg_int8_blocks_init_avx2(sg_ops *t);
 void sg_int8_blocks_init_avx_vnni(sg_ops *t);

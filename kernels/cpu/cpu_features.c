@@ -1,7 +1,5 @@
 /* cpu_features.c - what CPUID says, and what Linux has to grant. */
-#include "cpu_features.h"
-
-#include "backend.h"
+#include "cpu.h"
 
 #include <cpuid.h>
 #include <stdio.h>

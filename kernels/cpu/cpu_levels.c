@@ -1,21 +1,12 @@
 /* cpu_levels.c - the table of levels. */
-#include "cpu_levels.h"
-
 #include "cpu.h"
 
 #include <stdlib.h>
 
 #define X(file, isa) sg_vec_##file##_init_##isa(t);
-#define FILL(isa)                                                                                                      \
-    static void fill_##isa(sg_ops *t)                                                                                  \
-    {                                                                                                                  \
-        SG_VEC_FILES(X, isa)                                                                                           \
-        SG_SPARSE_FILES(X, isa)                                                                                        \
-    }
-FILL(base)
-FILL(avx2)
-FILL(avx512)
-#undef FILL
+static void fill_base(sg_ops *t) { SG_VEC_FILES(X, base) }
+static void fill_avx2(sg_ops *t) { SG_VEC_FILES(X, avx2) }
+static void fill_avx512(sg_ops *t) { SG_VEC_FILES(X, avx512) }
 #undef X
 
 static void fill_amx(sg_ops *t)

@@ -6,8 +6,6 @@
 
 enum { SG_TINY_MOVE = 32768, SG_SQUARE = 16, SG_LONG = 64, SG_TABLE = 1024 };
 
-static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-
 void sg_move_run(const sg_tensor *y, int64_t to, const sg_tensor *x, int64_t from, int64_t n)
 {
     const size_t size = sg_dtype_size(y->dtype);
@@ -212,8 +210,8 @@ static void permute_squares(sg_cpu *c, const sg_permute_args *a, const strides *
         const int64_t to = (place / between * rows + r) * across + place % between * cols;
         const int64_t from = source_of(w, w->rank - 1, inner, place) + r;
         for (int64_t k = 0; k < cols; k += SG_SQUARE)
-            permute_square(a, to + k, across, from + k * stride, stride, min64(SG_SQUARE, rows - r),
-                           min64(SG_SQUARE, cols - k));
+            permute_square(a, to + k, across, from + k * stride, stride, sg_min64(SG_SQUARE, rows - r),
+                           sg_min64(SG_SQUARE, cols - k));
     }
 }
 
@@ -224,7 +222,7 @@ static sg_status permute_pieces(sg_cpu *c, const sg_permute_args *a, const strid
     int64_t run = 1;
     while (axes > 0 && run * w->dim[axes - 1] <= SG_TABLE) run *= w->dim[--axes];
     if (axes == w->rank) run = w->dim[--axes];
-    const int64_t  piece = min64(run, SG_TABLE), cuts = (run + piece - 1) / piece, runs = sg_count(a->y) / run;
+    const int64_t  piece = sg_min64(run, SG_TABLE), cuts = (run + piece - 1) / piece, runs = sg_count(a->y) / run;
     int64_t *const at = sg_cpu_scratch(c, SG_SLOT_WORK, (size_t)piece * sizeof *at);
     strides        in = {.rank = w->rank - axes};
     if (!at) return SG_E_MEMORY;
@@ -235,7 +233,7 @@ static sg_status permute_pieces(sg_cpu *c, const sg_permute_args *a, const strid
     for (int64_t i = 0; i < runs * cuts; i++) {
         const int64_t first = i % cuts * piece;
         const int64_t from = source_of(w, axes, -1, i / cuts) + source_of(&in, in.rank, -1, first);
-        gather(&a->y, i / cuts * run + first, &a->x, from, at, min64(piece, run - first));
+        gather(&a->y, i / cuts * run + first, &a->x, from, at, sg_min64(piece, run - first));
     }
     return SG_OK;
 }

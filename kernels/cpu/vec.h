@@ -38,8 +38,6 @@ typedef int32_t  sg_lane_ints __attribute__((vector_size(4 * SG_LANES), aligned(
  * thread is faster than several. */
 enum { SG_RUN = 1024, SG_TINY = 32768 };
 
-static inline int64_t sg_min64(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static inline uint32_t sg_bits(float f)
 {
     uint32_t u;
@@ -91,6 +89,9 @@ static inline void sg_write_f32_done(const sg_tensor *t, int64_t at, int64_t n, 
 {
     if (t->dtype != SG_F32) sg_narrow((uint16_t *)t->data + at, buffer, n);
 }
+
+/* Returns x in all lanes. */
+SG_INLINE sg_lanes sg_splat(float x) { return (sg_lanes)SG_NATIVE(set1)(x); }
 
 static inline sg_lanes sg_lanes_bf16(const uint16_t *x)
 {
@@ -207,7 +208,7 @@ static inline sg_lanes sg_lanes_exp_rough(sg_lanes x, sg_lanes n)
 SG_INLINE sg_lanes sg_lanes_exp_to(sg_lanes x, bool rough)
 {
     const float    round = 12582912.0f + 254.0f; /* 1.5 2^23 + 254 */
-    const sg_lanes none = {0}, z = sg_lanes_min(none + 89.0f, sg_lanes_max(none - 104.0f, x));
+    const sg_lanes z = sg_lanes_min(sg_splat(89.0f), sg_lanes_max(sg_splat(-104.0f), x));
     const sg_lanes shifted = z * SG_LOG2E + round, n = shifted - round;
     const sg_lanes p = rough ? sg_lanes_exp_rough(z, n) : sg_lanes_exp_reduced(z, n);
 #if defined(__AVX512F__)
@@ -225,8 +226,8 @@ static inline sg_lanes sg_lanes_exp(sg_lanes x) { return sg_lanes_exp_to(x, fals
  * made of them is 0. */
 static inline sg_lanes sg_lanes_weight(sg_lanes x)
 {
-    const float    round = 12582912.0f + 127.0f;                       /* 1.5 2^23 + 127 */
-    const sg_lanes none = {0}, z = sg_lanes_max(none - 88.029692f, x); /* -127 ln 2 */
+    const float    round = 12582912.0f + 127.0f;               /* 1.5 2^23 + 127 */
+    const sg_lanes z = sg_lanes_max(sg_splat(-88.029692f), x); /* -127 ln 2 */
     const sg_lanes shifted = z * SG_LOG2E + round;
     return sg_lanes_exp_reduced(z, shifted - round) * (sg_lanes)((sg_lane_bits)shifted << 23);
 }
@@ -259,15 +260,8 @@ SG_INLINE sg_lanes sg_lanes_unit(sg_act act, sg_lanes x, bool rough)
 
 static inline void sg_unit_run(sg_act act, float *y, const float *x, int64_t n)
 {
-    int64_t i = 0;
-    for (; i + SG_LANES <= n; i += SG_LANES)
-        *(sg_lanes *)(y + i) = sg_lanes_unit(act, *(const sg_lanes *)(x + i), false);
-    if (i == n) return;
-    const size_t rest = (size_t)(n - i) * sizeof *y;
-    sg_lanes     last = {0};
-    memcpy(&last, x + i, rest);
-    last = sg_lanes_unit(act, last, false);
-    memcpy(y + i, &last, rest);
+    for (int64_t i = 0; i < n; i += SG_LANES)
+        sg_lanes_put(y, false, i, sg_lanes_unit(act, sg_lanes_in(x, false, i, n - i), false), n - i);
 }
 
 /* Computes y = act(x); y may be x. */

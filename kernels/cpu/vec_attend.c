@@ -73,8 +73,7 @@ static float find_row_max(float *score, int64_t count, int64_t padded, float sca
         for (int64_t j = 0; j < count; j++) score[j] *= scale;
     }
     for (int64_t j = count; j < padded; j++) score[j] = -INFINITY;
-    const sg_lanes none = {0};
-    sg_lanes       max = none + row_max;
+    sg_lanes max = sg_splat(row_max);
     for (int64_t j = 0; j < padded; j += SG_LANES) max = sg_lanes_max(*(const sg_lanes *)(score + j), max);
     return sg_lanes_reduce_max(max);
 }
@@ -87,7 +86,6 @@ static void softmax_rows(const attend_job *b, const attend_workspace *w, int64_t
 {
     const int64_t      padded = sg_div_up(count, SG_NR) * SG_NR;
     const float *const key_bias = b->a->key_bias.rank ? (const float *)b->a->key_bias.data + key : NULL;
-    const sg_lanes     none = {0};
     float              base[SG_MR];
     for (int64_t r = 0; r < rows; r++) {
         const float was = w->row_max[i + r];
@@ -97,14 +95,14 @@ static void softmax_rows(const attend_job *b, const attend_workspace *w, int64_t
         if (row_max == was) continue;
         w->row_max[i + r] = row_max;
         if (was == -INFINITY) continue; /* nothing was summed */
-        const sg_lanes rescale = sg_lanes_weight(none + (was - base[r]));
+        const sg_lanes rescale = sg_lanes_weight(sg_splat(was - base[r]));
         w->sum[i + r] *= rescale;
         for (int64_t e = 0; e < b->wide; e += SG_LANES)
             *(sg_lanes *)(w->o + e / SG_KC * b->plane + (i + r) * SG_LDA + e % SG_KC) *= rescale;
     }
     for (int64_t r = 0; r < rows; r++) {
         float *const score = w->score + r * SG_LDA;
-        sg_lanes     sum = none;
+        sg_lanes     sum = {0};
         for (int64_t j = 0; j < padded; j += SG_LANES) {
             const sg_lanes p = sg_lanes_weight(*(const sg_lanes *)(score + j) - base[r]);
             *(sg_lanes *)(score + j) = p;

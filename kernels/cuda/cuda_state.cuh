@@ -218,7 +218,6 @@ bool sg_cuda_attend_large_head(sg_stream *s, const sg_attend_args *a, sg_status 
 }
 #endif
 
-static inline int64_t sg_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t sg_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* 16 bytes may move at once. */

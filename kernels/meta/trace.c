@@ -1,4 +1,5 @@
 /* trace.c - the backend that takes the time of another. */
+#include "base/array.h"
 #include "meta.h"
 
 #include <stdlib.h>
@@ -24,15 +25,7 @@ static sg_trace_row *row_like(sg_trace *t, const sg_trace_row *kind)
 {
     for (size_t i = 0; i < t->rows; i++)
         if (same_kind(&t->row[i], kind)) return &t->row[i];
-    if (t->rows == t->cap) {
-        const size_t        cap = t->cap ? 2 * t->cap : 64;
-        sg_trace_row *const row = realloc(t->row, cap * sizeof *row);
-        if (!row) return NULL;
-        t->row = row;
-        t->cap = cap;
-    }
-    t->row[t->rows] = *kind;
-    return &t->row[t->rows++];
+    return sg_array_push(t->row, t->rows, t->cap, *kind) ? &t->row[t->rows - 1] : NULL;
 }
 
 static sg_status note(sg_stream *s, const char *op, const void *args, const sg_tensor *t, int tensors, double seconds)

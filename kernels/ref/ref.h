@@ -42,8 +42,6 @@ static inline real get_or(const sg_tensor *t, int64_t i, real other) { return t-
 static inline void put(const sg_tensor *t, int64_t i, real v) { sg_store(t, i, (float)v); }
 static inline void put_or_add(const sg_tensor *t, int64_t i, real v, bool add) { put(t, i, add ? get(t, i) + v : v); }
 
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* From this many numbers on a second thread is worth its start. */
 enum { SG_REF_WORK = 1 << 14 };
 
