@@ -95,7 +95,12 @@ static bool is4(sg_tensor t, int64_t a, int64_t b, int64_t c, int64_t d)
 {
     return t.rank == 4 && t.dim[0] == a && t.dim[1] == b && t.dim[2] == c && t.dim[3] == d;
 }
-static bool maybe1(sg_tensor t, int64_t a) { return t.rank == 0 || (t.dtype == SG_F32 && is1(t, a)); }
+static bool f32_1(sg_tensor t, int64_t a) { return t.dtype == SG_F32 && is1(t, a); }
+static bool f32_2(sg_tensor t, int64_t a, int64_t b) { return t.dtype == SG_F32 && is2(t, a, b); }
+static bool f32_3(sg_tensor t, int64_t a, int64_t b, int64_t c) { return t.dtype == SG_F32 && is3(t, a, b, c); }
+static bool maybe1(sg_tensor t, int64_t a) { return t.rank == 0 || f32_1(t, a); }
+static bool maybe2(sg_tensor t, int64_t a, int64_t b) { return t.rank == 0 || f32_2(t, a, b); }
+static bool maybe3(sg_tensor t, int64_t a, int64_t b, int64_t c) { return t.rank == 0 || f32_3(t, a, b, c); }
 
 static bool same_shape(sg_tensor a, sg_tensor b)
 {
@@ -215,7 +220,7 @@ static bool embed_fits(const sg_embed_args *a)
 static bool sinusoid_fits(const sg_sinusoid_args *a)
 {
     const int64_t n = a->t.dim[0], c = a->y.dim[1];
-    return is_f32(a->y) && is_f32(a->t) && is1(a->t, n) && is2(a->y, n, c) && c % 2 == 0;
+    return is_f32(a->y) && f32_1(a->t, n) && is2(a->y, n, c) && c % 2 == 0;
 }
 
 static bool conv_fits(const sg_conv_args *a)
@@ -327,12 +332,6 @@ static bool distance_fits(const sg_distance_args *a)
 
 /* ---- sparse attention ---- */
 
-static bool f32_or_none2(sg_tensor t, int64_t a, int64_t b) { return t.rank == 0 || (is_f32(t) && is2(t, a, b)); }
-static bool f32_or_none3(sg_tensor t, int64_t a, int64_t b, int64_t c)
-{
-    return t.rank == 0 || (is_f32(t) && is3(t, a, b, c));
-}
-
 /* Heads of queries and of keys. */
 static bool serves(int64_t h, int64_t hk) { return hk > 0 && h % hk == 0; }
 
@@ -343,20 +342,18 @@ static bool pool_fits(const sg_pool_args *a)
     const int64_t b = sg_div_up(n, a->block), group = a->group;
     const bool    packed = a->y.rank
                                ? group > 0 && group % SG_BLOCK_SUB == 0 && a->block % group == 0 && a->y.dtype == SG_I8 &&
-                                  is3(a->y, h, n, d) && is_f32(a->scale) && is2(a->scale, sg_div_up(n, group), h)
+                                  is3(a->y, h, n, d) && f32_2(a->scale, sg_div_up(n, group), h)
                                : group == 0 && a->scale.rank == 0;
-    return is_f32(a->mean) && is3(a->mean, b, h, d) && f32_or_none3(a->var, b, h, d) &&
-           f32_or_none3(a->sub, sg_div_up(n, SG_BLOCK_SUB), h, d) && f32_or_none2(a->total, h, d) &&
-           f32_or_none2(a->center, h, d) &&
-           (a->channel_scale.rank == 0 || (a->total.rank && is_f32(a->channel_scale) && is2(a->channel_scale, h, d))) &&
-           packed;
+    return f32_3(a->mean, b, h, d) && maybe3(a->var, b, h, d) && maybe3(a->sub, sg_div_up(n, SG_BLOCK_SUB), h, d) &&
+           maybe2(a->total, h, d) && maybe2(a->center, h, d) &&
+           (a->channel_scale.rank == 0 || (a->total.rank && f32_2(a->channel_scale, h, d))) && packed;
 }
 
 static bool self_similarity_fits(const sg_self_similarity_args *a)
 {
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
-    return is_real(a->x) && a->x.rank == 3 && a->block > 0 && is_f32(a->y) && is2(a->y, sg_div_up(n, a->block), h) &&
-           f32_or_none2(a->center, h, d);
+    return is_real(a->x) && a->x.rank == 3 && a->block > 0 && f32_2(a->y, sg_div_up(n, a->block), h) &&
+           maybe2(a->center, h, d);
 }
 
 /* I8 [h, n, d], or F8 [h, d, n] of whole blocks */
@@ -370,7 +367,7 @@ static bool quantise_fits(const sg_quantise_args *a)
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2], group = a->group;
     if (!is_real(a->x) || a->x.rank != 3 || group < 0) return false;
     return is_packed(a->y, h, n, d) && (a->y.dtype == SG_I8 || !group) && is_f32(a->scale) &&
-           (group ? is2(a->scale, sg_div_up(n, group), h) : is2(a->scale, h, d)) && f32_or_none2(a->center, h, d);
+           (group ? is2(a->scale, sg_div_up(n, group), h) : is2(a->scale, h, d)) && maybe2(a->center, h, d);
 }
 
 /* Whether what fixes blocks is there as it should be; nq, nk of the two sides, h and hk their heads. */
@@ -380,10 +377,9 @@ static bool fixed_fits(sg_tensor q_similarity, sg_tensor k_similarity, sg_tensor
     if (n < 1 || m < 1 || text_prefix < 0 || text_suffix < 0) return false;
     const bool judged = theta.rank > 0;
     if (judged != (q_similarity.rank > 0) || judged != (k_similarity.rank > 0)) return false;
-    return !judged ||
-           (is_f32(theta) && is1(theta, h) && is_f32(q_similarity) && is2(q_similarity, sg_div_up(n, SG_BLOCK_Q), h) &&
-            is_f32(k_similarity) && k_similarity.rank == 2 && serves(h, k_similarity.dim[1]) &&
-            is2(k_similarity, sg_div_up(m, SG_BLOCK_K), k_similarity.dim[1]));
+    return !judged || (f32_1(theta, h) && f32_2(q_similarity, sg_div_up(n, SG_BLOCK_Q), h) && is_f32(k_similarity) &&
+                       k_similarity.rank == 2 && serves(h, k_similarity.dim[1]) &&
+                       is2(k_similarity, sg_div_up(m, SG_BLOCK_K), k_similarity.dim[1]));
 }
 
 static bool score_fits(const sg_score_args *a)
@@ -393,10 +389,9 @@ static bool score_fits(const sg_score_args *a)
         return false;
     const int64_t nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
     return is3(a->q, a->sub ? sg_div_up(n, SG_BLOCK_SUB) : nq, h, d) &&
-           is3(a->k, a->sub ? sg_div_up(m, SG_BLOCK_SUB) : nk, hk, d) && is_f32(a->y) && is3(a->y, h, nq, nk) &&
-           f32_or_none2(a->k_center, hk, d) && f32_or_none3(a->k_var, nk, hk, d) &&
-           (a->k_var.rank > 0) == (a->v_var.rank > 0) &&
-           (a->v_var.rank == 0 || (is_f32(a->v_var) && is3(a->v_var, nk, hk, a->v_var.dim[2]))) &&
+           is3(a->k, a->sub ? sg_div_up(m, SG_BLOCK_SUB) : nk, hk, d) && f32_3(a->y, h, nq, nk) &&
+           maybe2(a->k_center, hk, d) && maybe3(a->k_var, nk, hk, d) && (a->k_var.rank > 0) == (a->v_var.rank > 0) &&
+           (a->v_var.rank == 0 || f32_3(a->v_var, nk, hk, a->v_var.dim[2])) &&
            fixed_fits(a->q_similarity, a->k_similarity, a->theta, n, m, h, a->text_prefix, a->text_suffix) &&
            (!a->causal || n == m);
 }
@@ -412,18 +407,16 @@ static bool select_fits(const sg_select_args *a)
     const int64_t h = a->score.dim[0], nq = a->score.dim[1], nk = a->score.dim[2];
     return is_f32(a->score) && a->score.rank == 3 && a->n > 0 && a->m > 0 && nq == sg_div_up(a->n, SG_BLOCK_Q) &&
            nk == sg_div_up(a->m, SG_BLOCK_K) && listed(a->list, a->count, h, nq, nk) && a->kept.dtype == SG_I32 &&
-           is2(a->kept, h, 2) && is_f32(a->mass) && is1(a->mass, h) && a->sink >= 0 && a->rule != SG_SELECT_GIVEN &&
-           is_f32(a->amount) && is1(a->amount, h) && (!a->heads || a->rule == SG_SELECT_TOPK) &&
-           (!a->causal || a->n == a->m) &&
+           is2(a->kept, h, 2) && f32_1(a->mass, h) && a->sink >= 0 && a->rule != SG_SELECT_GIVEN &&
+           f32_1(a->amount, h) && (!a->heads || a->rule == SG_SELECT_TOPK) && (!a->causal || a->n == a->m) &&
            fixed_fits(a->q_similarity, a->k_similarity, a->theta, a->n, a->m, h, a->text_prefix, a->text_suffix);
 }
 
 static bool tail_bias_fits(const sg_tail_bias_args *a)
 {
     const int64_t nq = a->q_mean.dim[0], h = a->q_mean.dim[1], d = a->q_mean.dim[2], nk = a->k_var.dim[0];
-    return is_f32(a->q_mean) && a->q_mean.rank == 3 && is_f32(a->q_var) && is3(a->q_var, nq, h, d) &&
-           is_f32(a->k_var) && a->k_var.rank == 3 && serves(h, a->k_var.dim[1]) && a->k_var.dim[2] == d &&
-           is_f32(a->y) && is3(a->y, h, nq, nk);
+    return is_f32(a->q_mean) && a->q_mean.rank == 3 && f32_3(a->q_var, nq, h, d) && is_f32(a->k_var) &&
+           a->k_var.rank == 3 && serves(h, a->k_var.dim[1]) && a->k_var.dim[2] == d && f32_3(a->y, h, nq, nk);
 }
 
 static bool is_group(int group, int most)
@@ -434,10 +427,10 @@ static bool is_group(int group, int most)
 static bool tail_fits(const sg_attend_blocks_args *a, int64_t h, int64_t hk, int64_t nq, int64_t nk, int64_t d)
 {
     if (a->tail_k.rank == 0) return a->tail_k_scale.rank + a->tail_v.rank + a->tail_bias.rank == 0;
-    const bool values = is_real(a->v) ? is_f32(a->tail_v) && is3(a->tail_v, nk, hk, d)
-                                      : a->tail_v.dtype == a->v.dtype && is_packed(a->tail_v, hk, nk, d);
+    const bool values =
+        is_real(a->v) ? f32_3(a->tail_v, nk, hk, d) : a->tail_v.dtype == a->v.dtype && is_packed(a->tail_v, hk, nk, d);
     return a->list.rank && a->tail_k.dtype == SG_I8 && is3(a->tail_k, hk, nk, d) && is_f32(a->tail_k_scale) &&
-           is2(a->tail_k_scale, sg_div_up(nk, SG_BLOCK_K), hk) && values && f32_or_none3(a->tail_bias, h, nq, nk);
+           is2(a->tail_k_scale, sg_div_up(nk, SG_BLOCK_K), hk) && values && maybe3(a->tail_bias, h, nq, nk);
 }
 
 static bool attend_blocks_fits(const sg_attend_blocks_args *a)
@@ -448,15 +441,14 @@ static bool attend_blocks_fits(const sg_attend_blocks_args *a)
         return false;
     const int64_t nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
     const bool    values = is_real(a->v) ? is3(a->v, m, hk, d) && a->v_scale.rank == 0
-                                         : is_packed(a->v, hk, m, d) && is_f32(a->v_scale) && is2(a->v_scale, hk, d);
+                                         : is_packed(a->v, hk, m, d) && f32_2(a->v_scale, hk, d);
     const bool    keeps = a->list.rank ? listed(a->list, a->count, h, nq, nk) : a->count.rank == 0;
-    const bool    filters = a->pv_threshold.rank
-                                ? is_f32(a->pv_threshold) && is1(a->pv_threshold, h) && is_f32(a->skips) &&
-                                   is2(a->skips, h, 2) && (a->pv_group == 32 || a->pv_group == 64)
-                                : a->skips.rank == 0;
+    const bool filters = a->pv_threshold.rank ? f32_1(a->pv_threshold, h) && is_f32(a->skips) && is2(a->skips, h, 2) &&
+                                                    (a->pv_group == 32 || a->pv_group == 64)
+                                              : a->skips.rank == 0;
     return is_real(a->y) && is3(a->y, n, h, d) && a->k.dim[2] == d && is_f32(a->q_scale) &&
            is2(a->q_scale, sg_div_up(n, a->q_group), h) && is_f32(a->k_scale) &&
-           is2(a->k_scale, sg_div_up(m, a->k_group), hk) && values && f32_or_none2(a->v_center, hk, d) && keeps &&
+           is2(a->k_scale, sg_div_up(m, a->k_group), hk) && values && maybe2(a->v_center, hk, d) && keeps &&
            tail_fits(a, h, hk, nq, nk, d) && filters && (!a->causal || n == m);
 }
 

@@ -141,6 +141,12 @@ SG_TENSORS(sinusoid, 1, t);
 
 typedef enum sg_edge { SG_EDGE_ZERO, SG_EDGE_REPLICATE } sg_edge;
 
+/* Returns the place in [0, n) that is read for place r of a row or column; -1: a zero. */
+static inline int64_t sg_edge_place(sg_edge edge, int64_t r, int64_t n)
+{
+    return r >= 0 && r < n ? r : edge == SG_EDGE_ZERO ? -1 : r < 0 ? 0 : n - 1;
+}
+
 /* y[t, r, s, :] = or, with add, += b + sum over taps of w[:, :, kt, kr, ks] x[t*stride[0] + kt,
  * r*stride[1] + kr - pad[0], ...]. With twice, x stands for the picture that upsample makes of it. Channels are last.
  * Rows and columns beyond the edge read zero, or with REPLICATE the nearest inside; time has no padding: the caller

@@ -7,8 +7,6 @@
 
 enum { FRAMES = 4 }; /* of a piece, at most */
 
-static int64_t inside(int64_t r, int64_t n) { return r < 0 ? 0 : r < n ? r : n - 1; }
-
 bool sg_replicates(const sg_conv_args *a)
 {
     return a->edge == SG_EDGE_REPLICATE && (a->pad[0] || a->pad[1] || a->pad[2] || a->pad[3]);
@@ -22,7 +20,7 @@ int64_t sg_replicated_frames(const sg_conv_args *a)
 
 sg_conv_args sg_replicated_piece(const sg_conv_args *a, int64_t t, sg_dtype type)
 {
-    const int64_t frames = sg_replicated_frames(a), rest = a->y.dim[0] - t, f = frames < rest ? frames : rest;
+    const int64_t f = sg_min64(sg_replicated_frames(a), a->y.dim[0] - t);
     sg_conv_args  p = *a;
     p.y = sg_rows(a->y, t, f);
     p.x.data = NULL;
@@ -64,7 +62,7 @@ static void copy_with_edges(const sg_cpu *c, sg_tensor y, sg_tensor x, int64_t f
     const int64_t *const yd = y.dim, *const xd = x.dim, n = xd[3], right = yd[2] - left - xd[2];
 #pragma omp parallel for schedule(static) num_threads(c->threads)
     for (int64_t i = 0; i < yd[0] * yd[1]; i++) {
-        const int64_t row = (first + i / yd[1]) * xd[1] + inside(i % yd[1] - above, xd[1]);
+        const int64_t row = (first + i / yd[1]) * xd[1] + sg_edge_place(SG_EDGE_REPLICATE, i % yd[1] - above, xd[1]);
         const int64_t from = row * xd[2] * n, last = from + (xd[2] - 1) * n, to = i * yd[2] * n;
         for (int64_t s = 0; s < left; s++) sg_move_run(&y, to + s * n, &x, from, n);
         sg_move_run(&y, to + left * n, &x, from, xd[2] * n);

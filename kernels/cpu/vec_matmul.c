@@ -53,20 +53,14 @@ static place tap_of(const matmul *p, int64_t tap)
     return (place){tap / (wd[3] * wd[4]), tap / wd[4] % wd[3], tap % wd[4]};
 }
 
-/* The place nearest to r in [0, n). */
-static int64_t inside(int64_t r, int64_t n) { return r < 0 ? 0 : sg_min64(r, n - 1); }
-
 /* The offset in x of a window's tap, or of what stands for it; negative outside the frame. */
 static int64_t tap_at(const matmul *p, place window, place tap)
 {
     if (!p->conv) return window.y * p->depth;
     const int64_t *const xd = p->x->dim;
-    int64_t              y = window.y + tap.y, x = window.x + tap.x;
-    if (p->conv->edge == SG_EDGE_REPLICATE) {
-        y = inside(y, xd[1]);
-        x = inside(x, xd[2]);
-    }
-    if (y < 0 || y >= xd[1] || x < 0 || x >= xd[2]) return -1;
+    const int64_t        y = sg_edge_place(p->conv->edge, window.y + tap.y, xd[1]);
+    const int64_t        x = sg_edge_place(p->conv->edge, window.x + tap.x, xd[2]);
+    if (y < 0 || x < 0) return -1;
     return (((window.f + tap.f) * xd[1] + y) * xd[2] + x) * xd[3];
 }
 
@@ -119,7 +113,7 @@ static void finish(const matmul *p, int64_t row, int64_t col, int64_t n, float *
         const bool         gated = p->gate && p->gate->rank;
         const float *const gate =
             gated ? (const float *)p->gate->data + sg_row_of(p->gate_row, row) * p->cols + col : NULL;
-        float *const       y = sg_update_f32(p->y, at, n, scratch);
+        float *const y = sg_update_f32(p->y, at, n, scratch);
         for (int64_t j = 0; j < n; j++) y[j] += gate ? gate[j] * sum[j] : sum[j];
         sg_write_f32_done(p->y, at, n, y);
     } else {

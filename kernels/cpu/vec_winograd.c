@@ -80,13 +80,6 @@ SG_INLINE void transform(const winograd *p, const void *const *x, float *v, int 
     }
 }
 
-/* The place in [0, n) that is read for r, or -1. */
-static int64_t place_of(const sg_conv_args *a, int64_t r, int64_t n)
-{
-    if (r >= 0 && r < n) return r;
-    return a->edge == SG_EDGE_ZERO ? -1 : r < 0 ? 0 : n - 1;
-}
-
 /* What a block reads of x: rows [frame][tile] of each product. */
 static void transform_block(const winograd *p, const block *b, float *v)
 {
@@ -103,8 +96,9 @@ static void transform_block(const winograd *p, const block *b, float *v)
             const int64_t row = (b->tile + t) / p->across * step - a->pad[0];
             const int64_t col = (b->tile + t) % p->across * step - a->pad[2];
             for (int i = 0; i < side * side; i++) {
-                const int64_t r = place_of(a, row + i / side, xd[1]), c = place_of(a, col + i % side, xd[2]);
-                const size_t  at = (size_t)(((b->frame + f) * xd[1] + r) * xd[2] + c) * place;
+                const int64_t r = sg_edge_place(a->edge, row + i / side, xd[1]),
+                              c = sg_edge_place(a->edge, col + i % side, xd[2]);
+                const size_t at = (size_t)(((b->frame + f) * xd[1] + r) * xd[2] + c) * place;
                 x[i] = r < 0 || c < 0 ? (const char *)p->zeros : data + at;
             }
             if (a->twice && bf16)
@@ -189,8 +183,8 @@ static void convolve(const winograd *p, int64_t frame, int64_t row, int64_t col,
     for (int64_t o = 0; o < p->cols; o++) {
         double all = 0;
         for (int64_t tap = 0; tap < 9 * taps; tap++) {
-            const int64_t r = place_of(a, row + tap / 3 % 3 - a->pad[0], scale * xd[1]);
-            const int64_t c = place_of(a, col + tap % 3 - a->pad[2], scale * xd[2]);
+            const int64_t r = sg_edge_place(a->edge, row + tap / 3 % 3 - a->pad[0], scale * xd[1]);
+            const int64_t c = sg_edge_place(a->edge, col + tap % 3 - a->pad[2], scale * xd[2]);
             if (r < 0 || c < 0) continue;
             const int64_t at = (((frame + tap / 9) * xd[1] + r / scale) * xd[2] + c / scale) * xd[3];
             for (int64_t i = 0; i < p->channels; i++)

@@ -134,9 +134,6 @@ SG_REF(linear)
     return ok ? SG_OK : SG_E_MEMORY;
 }
 
-/* The place nearest to r in [0, n). */
-static int64_t inside(int64_t r, int64_t n) { return r < 0 ? 0 : r < n ? r : n - 1; }
-
 /* The taps of output position (f, y, x) that are inside the frame, which may be of twice x's size, or all, with
  * what stands for those that are not. */
 static void window_of(const sg_conv_args *a, const real *x, const real *w, const int64_t place[3], terms *t)
@@ -145,13 +142,10 @@ static void window_of(const sg_conv_args *a, const real *x, const real *w, const
     t->taps = 0;
     for (int64_t tap = 0; tap < taps; tap++) {
         const int64_t f = place[0] * a->stride[0] + tap / (wd[3] * wd[4]);
-        int64_t       y = place[1] * a->stride[1] + tap / wd[4] % wd[3] - a->pad[0];
-        int64_t       c = place[2] * a->stride[2] + tap % wd[4] - a->pad[2];
-        if (a->edge == SG_EDGE_REPLICATE) {
-            y = inside(y, scale * xd[1]);
-            c = inside(c, scale * xd[2]);
-        }
-        if (y < 0 || y >= scale * xd[1] || c < 0 || c >= scale * xd[2]) continue;
+        const int64_t row = place[1] * a->stride[1] + tap / wd[4] % wd[3] - a->pad[0];
+        const int64_t col = place[2] * a->stride[2] + tap % wd[4] - a->pad[2];
+        const int64_t y = sg_edge_place(a->edge, row, scale * xd[1]), c = sg_edge_place(a->edge, col, scale * xd[2]);
+        if (y < 0 || c < 0) continue;
         t->x[t->taps] = x + ((f * xd[1] + y / scale) * xd[2] + c / scale) * xd[3];
         t->w[t->taps++] = w + tap * t->in * t->out;
     }
