@@ -51,10 +51,10 @@ SG_INLINE sg_lanes sg_pick(sg_lane_ints holds, sg_lanes a, sg_lanes b)
     return (sg_lanes)((holds & (sg_lane_ints)a) | (~holds & (sg_lane_ints)b));
 }
 
+SG_INLINE bool sg_all(sg_lane_ints holds) { return sg_lanes_mask(holds) == (1u << SG_LANES) - 1; }
+
 #if defined(__AVX512F__)
 #include "lanes16.h"
-
-SG_INLINE bool sg_all(sg_lane_ints holds) { return _mm512_movepi32_mask((__m512i)holds) == 0xffff; }
 
 SG_INLINE sg_lanes sg_float_of(sg_lane_ints x) { return (sg_lanes)_mm512_cvtepi32_ps((__m512i)x); }
 
@@ -88,8 +88,6 @@ SG_INLINE sg_lanes sg_power(float unit, sg_lanes x, bool exact)
 
 SG_INLINE void sg_row_out(float *y, const float *x, int64_t d) { sg_stream_out(y, x, d * (int64_t)sizeof *y); }
 #else
-SG_INLINE bool sg_all(sg_lane_ints holds) { return _mm256_movemask_ps((__m256)holds) == 0xff; }
-
 SG_INLINE sg_lanes sg_float_of(sg_lane_ints x) { return (sg_lanes)_mm256_cvtepi32_ps((__m256i)x); }
 
 /* Transposes 8 x 8 words of 32 bits. */

@@ -173,14 +173,9 @@ SG_INLINE void quantise_tile(const quantise_job *q, bool bf16, bool about, int64
 static void quantise_heads(const quantise_job *q, int64_t row, int64_t head, int64_t heads, int64_t ahead)
 {
     const bool bf16 = q->a->x.dtype == SG_BF16, about = q->a->center.rank > 0;
-    if (bf16 && about)
-        quantise_tile(q, true, true, row, head, heads, ahead);
-    else if (bf16)
-        quantise_tile(q, true, false, row, head, heads, ahead);
-    else if (about)
-        quantise_tile(q, false, true, row, head, heads, ahead);
-    else
-        quantise_tile(q, false, false, row, head, heads, ahead);
+#define TILE(bf16, about) quantise_tile(q, bf16, about, row, head, heads, ahead)
+    SG_OF_BOTH(TILE, bf16, about);
+#undef TILE
 }
 
 static void quantise_groups(const quantise_job *q, int threads)
@@ -205,6 +200,7 @@ SG_INLINE void channels_row(const quantise_job *q, bool bf16, bool about, int64_
     for (int64_t g = 0; g < q->h; g++) bytes_row(q, bf16, about, row, g, 0, true, SG_AHEAD);
 }
 
+#define ROW(bf16, about) channels_row(q, bf16, about, r)
 static void quantise_channels(const quantise_job *q, int threads)
 {
     const bool bf16 = q->a->x.dtype == SG_BF16, about = q->a->center.rank > 0;
@@ -212,13 +208,8 @@ static void quantise_channels(const quantise_job *q, int threads)
 #pragma omp parallel num_threads(threads) if (q->n * q->h * q->d > SG_TINY)
     {
 #pragma omp for schedule(static)
-        for (int64_t r = 0; r < q->n; r++)
-            if (bf16 && about)
-                channels_row(q, true, true, r);
-            else if (about)
-                channels_row(q, false, true, r);
-            else
-                channels_row(q, bf16, false, r);
+        for (int64_t r = 0; r < q->n; r++) SG_OF_BOTH(ROW, bf16, about);
+#undef ROW
         _mm_sfence();
     }
 }

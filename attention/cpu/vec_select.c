@@ -81,16 +81,7 @@ static int32_t count_above(const int32_t *key, int64_t n, int32_t least)
 static uint64_t word_of(const sg_lane_ints *v)
 {
     uint64_t word = 0;
-    for (int i = 0; i < 64 / SG_LANES; i++) {
-#if defined(__AVX512F__)
-        const uint64_t some = _mm512_movepi32_mask((__m512i)v[i]);
-#elif defined(__AVX2__)
-        const uint64_t some = (uint64_t)_mm256_movemask_ps((__m256)v[i]);
-#else
-        const uint64_t some = (uint64_t)_mm_movemask_ps((__m128)v[i]);
-#endif
-        word |= some << (i * SG_LANES);
-    }
+    for (int i = 0; i < 64 / SG_LANES; i++) word |= (uint64_t)sg_lanes_mask(v[i]) << (i * SG_LANES);
     return word;
 }
 

@@ -30,6 +30,10 @@ typedef __m128 sg_native;
 #define SG_NATIVE(op) _mm_##op##_ps
 #endif
 
+/* Calls run(a, b) with constants for these two bools, so that each call has loops of its own. */
+#define SG_OF_BOTH(run, a, b)                                                                                          \
+    ((a) ? (b) ? run(true, true) : run(true, false) : (b) ? run(false, true) : run(false, false))
+
 typedef float    sg_lanes __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
 typedef uint32_t sg_lane_bits __attribute__((vector_size(4 * SG_LANES)));
 typedef int32_t  sg_lane_ints __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
@@ -158,6 +162,16 @@ static inline sg_lanes sg_lanes_max(sg_lanes a, sg_lanes b)
 static inline sg_lanes sg_lanes_min(sg_lanes a, sg_lanes b)
 {
     return (sg_lanes)SG_NATIVE(min)((sg_native)a, (sg_native)b);
+}
+
+/* Returns a bit for each lane: whether its highest bit is set, as a comparison sets it. */
+SG_INLINE unsigned sg_lanes_mask(sg_lane_ints holds)
+{
+#if defined(__AVX512F__)
+    return _mm512_movepi32_mask((__m512i)holds);
+#else
+    return (unsigned)SG_NATIVE(movemask)((sg_native)holds);
+#endif
 }
 
 /* Reduces all lanes to one number, by halves. */

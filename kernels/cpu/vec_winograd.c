@@ -80,6 +80,8 @@ SG_INLINE void transform(const winograd *p, const void *const *x, float *v, int 
     }
 }
 
+#define TILE(twice, bf16) transform(p, x, v, (twice) ? 3 : 4, bf16)
+
 /* What a block reads of x: rows [frame][tile] of each product. */
 static void transform_block(const winograd *p, const block *b, float *v)
 {
@@ -101,14 +103,7 @@ static void transform_block(const winograd *p, const block *b, float *v)
                 const size_t at = (size_t)(((b->frame + f) * xd[1] + r) * xd[2] + c) * place;
                 x[i] = r < 0 || c < 0 ? (const char *)p->zeros : data + at;
             }
-            if (a->twice && bf16)
-                transform(p, x, v, 3, true);
-            else if (a->twice)
-                transform(p, x, v, 3, false);
-            else if (bf16)
-                transform(p, x, v, 4, true);
-            else
-                transform(p, x, v, 4, false);
+            SG_OF_BOTH(TILE, a->twice, bf16);
         }
 }
 

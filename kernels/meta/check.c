@@ -19,14 +19,11 @@ typedef struct watch {
 static sg_status watch_begin(watch *w, int outputs, bool adds, const sg_tensor *t)
 {
     *w = (watch){.outputs = outputs};
-    for (int i = 0; i < outputs; i++) w->got[i] = w->truth[i] = w->rounded[i] = t[i];
     for (int i = 0; i < outputs; i++) {
         const size_t bytes = sg_bytes(t[i]);
+        w->got[i] = w->truth[i] = w->rounded[i] = t[i];
         w->truth[i].data = malloc(bytes + 1);
         w->rounded[i].data = malloc(bytes + 1);
-    }
-    for (int i = 0; i < outputs; i++) {
-        const size_t bytes = sg_bytes(t[i]);
         if (!w->truth[i].data || !w->rounded[i].data) return SG_E_MEMORY;
         if (bytes == 0) continue;
         if (!adds || i < outputs - 1) memset(t[i].data, SG_POISON, bytes);

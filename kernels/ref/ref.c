@@ -181,6 +181,17 @@ static bool conv_twice(const sg_stream *s, const sg_conv_args *a) { return (void
 
 /* ---- the rest ---- */
 
+/* Frame, row, column and channel of element i of t [f, y, x, c]. */
+typedef struct spot {
+    int64_t f, y, x, c;
+} spot;
+
+static spot spot_of(const sg_tensor *t, int64_t i)
+{
+    const int64_t *const d = t->dim, x = i / d[3], y = x / d[2];
+    return (spot){y / d[1], y % d[1], x % d[2], i % d[3]};
+}
+
 static real squared(real v) { return v * v; }
 
 /* A row's shift and factor, before w and b. */
@@ -211,8 +222,9 @@ static int64_t member(const norm_members *g, int64_t i) { return g->first + i / 
 /* What element `at` of x takes of place_scale or place_shift. */
 static int64_t place_of(const sg_norm_args *a, const sg_tensor *place, int64_t at)
 {
-    const int64_t *const x = a->x.dim, *const p = place->dim, s = at / x[3] % x[2], r = at / x[3] / x[2] % x[1];
-    return ((at / x[3] / x[2] / x[1] * p[1] + r * p[1] / x[1]) * p[2] + s * p[2] / x[2]) * x[3] + at % x[3];
+    const int64_t *const x = a->x.dim, *const p = place->dim;
+    const spot s = spot_of(&a->x, at);
+    return ((s.f * p[1] + s.y * p[1] / x[1]) * p[2] + s.x * p[2] / x[2]) * x[3] + s.c;
 }
 
 static void norm_group(const sg_norm_args *a, const norm_members *g)
@@ -382,10 +394,10 @@ SG_REF(sinusoid)
 
 SG_REF(upsample)
 {
-    const int64_t *yd = a->y.dim, c = yd[3];
+    const int64_t *const xd = a->x.dim;
     for (int64_t i = 0; i < sg_count(a->y); i++) {
-        const int64_t u = i / c % yd[2], r = i / c / yd[2] % yd[1], t = i / c / yd[2] / yd[1];
-        put(&a->y, i, get(&a->x, ((t * (yd[1] / 2) + r / 2) * (yd[2] / 2) + u / 2) * c + i % c));
+        const spot at = spot_of(&a->y, i);
+        put(&a->y, i, get(&a->x, ((at.f * xd[1] + at.y / 2) * xd[2] + at.x / 2) * xd[3] + at.c));
     }
     return SG_OK;
 }
@@ -395,13 +407,12 @@ SG_REF(avg_down)
     const int64_t *yd = a->y.dim, *xd = a->x.dim, ft = a->ft, fs = a->fs;
     const int64_t  group = xd[3] * ft * fs * fs / yd[3], front = yd[0] * ft - xd[0];
     for (int64_t i = 0; i < sg_count(a->y); i++) {
-        const int64_t o = i % yd[3], u = i / yd[3] % yd[2], r = i / yd[3] / yd[2] % yd[1],
-                      t = i / yd[3] / yd[2] / yd[1];
-        real sum = 0;
-        for (int64_t k = o * group; k < (o + 1) * group; k++) {
-            const int64_t ds = k % fs, dr = k / fs % fs, dt = k / fs / fs % ft, c = k / fs / fs / ft;
-            const int64_t f = t * ft + dt - front;
-            if (f >= 0) sum += get(&a->x, ((f * xd[1] + r * fs + dr) * xd[2] + u * fs + ds) * xd[3] + c);
+        const spot at = spot_of(&a->y, i);
+        real       sum = 0;
+        for (int64_t k = at.c * group; k < (at.c + 1) * group; k++) {
+            const int64_t dx = k % fs, dy = k / fs % fs, f = at.f * ft + k / fs / fs % ft - front;
+            if (f >= 0)
+                sum += get(&a->x, ((f * xd[1] + at.y * fs + dy) * xd[2] + at.x * fs + dx) * xd[3] + k / fs / fs / ft);
         }
         put(&a->y, i, sum / (real)group);
     }
@@ -413,10 +424,9 @@ SG_REF(dup_up)
     const int64_t *yd = a->y.dim, *xd = a->x.dim, ft = a->ft, fs = a->fs;
     const int64_t  repeat = yd[3] * ft * fs * fs / xd[3];
     for (int64_t i = 0; i < sg_count(a->y); i++) {
-        const int64_t o = i % yd[3], u = i / yd[3] % yd[2], r = i / yd[3] / yd[2] % yd[1];
-        const int64_t t = i / yd[3] / yd[2] / yd[1] + a->drop;
-        const int64_t k = ((o * ft + t % ft) * fs + r % fs) * fs + u % fs;
-        put(&a->y, i, get(&a->x, ((t / ft * xd[1] + r / fs) * xd[2] + u / fs) * xd[3] + k / repeat));
+        const spot    at = spot_of(&a->y, i);
+        const int64_t t = at.f + a->drop, k = ((at.c * ft + t % ft) * fs + at.y % fs) * fs + at.x % fs;
+        put(&a->y, i, get(&a->x, ((t / ft * xd[1] + at.y / fs) * xd[2] + at.x / fs) * xd[3] + k / repeat));
     }
     return SG_OK;
 }
