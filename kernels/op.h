@@ -13,7 +13,6 @@
 #ifndef SG_OP_H
 #define SG_OP_H
 
-#include "arena.h"
 #include "status.h"
 #include "tensor.h"
 
@@ -23,6 +22,26 @@ extern "C" {
 #else
 #define SG_STATIC_ASSERT _Static_assert
 #endif
+
+enum { SG_ALIGN = 256 }; /* bytes: the alignment of every block */
+
+/* Bump allocation: the same calls give the same addresses, so a step can be replayed. Owns nothing; base is its creator's. With cap SIZE_MAX and any base it measures without memory. */
+typedef struct sg_arena {
+    uintptr_t base;
+    size_t    cap, used, peak;
+} sg_arena;
+
+/* Address of `bytes` aligned bytes, or 0 when they do not fit. */
+static inline uintptr_t sg_arena_take(sg_arena *a, size_t bytes)
+{
+    if (bytes > SIZE_MAX - SG_ALIGN) return 0;
+    const size_t need = (bytes + SG_ALIGN - 1) & ~(size_t)(SG_ALIGN - 1);
+    if (need > a->cap - a->used) return 0;
+    const uintptr_t p = a->base + a->used;
+    a->used += need;
+    if (a->used > a->peak) a->peak = a->used;
+    return p;
+}
 
 /* The args of op begin with sg_<op>_tensors tensors, of which `last` is the last. The op writes the first of them,
  * sg_<op>_outputs at most. `arrays` counts the bytes of the arrays behind them; the other members are smaller than one

@@ -145,10 +145,6 @@ static void set_mask(const blocks_job *b, const blocks_workspace *w, sg_blocks_s
 
 /* ---- the pipeline ---- */
 
-/* Where a pass has its row maxima from: MAX_GUESSED, a group's first block; MAX_SEARCHED, all blocks, and the pass
- * computes nothing else; MAX_KNOWN, an earlier pass. */
-typedef enum max_pass { MAX_GUESSED, MAX_SEARCHED, MAX_KNOWN } max_pass;
-
 /* Consecutive blocks of a group's list. */
 typedef struct unit {
     const int32_t *block;
@@ -463,8 +459,7 @@ static double lost_share(const blocks_job *b, const blocks_workspace *w, int64_t
         add_block(&s, state, sum[lost]);
         i += !lost;
     }
-    for (int64_t i = 0; i < SG_SUB && state->row + i < b->s.n; i++)
-        if (sum[1][i] > 0) share += (double)sum[1][i] / ((double)sum[1][i] + (double)sum[0][i]);
+    for (int64_t i = 0; i < SG_SUB && state->row + i < b->s.n; i++) share += sg_blocks_share(sum[1][i], sum[0][i]);
     return share;
 }
 

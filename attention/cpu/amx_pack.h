@@ -177,8 +177,8 @@ static inline void pack_queries(const blocks_job *b, int8_t *q, sub_state *s, in
 static inline void finish_outputs(const blocks_job *b, __m512i x[16], const float *o, __m512 sum, int64_t at,
                                   int64_t channels)
 {
-    const float *const scale = b->s.a->v_scale.rank ? (const float *)b->s.a->v_scale.data + at : NULL;
-    const float *const center = b->s.a->v_center.rank ? (const float *)b->s.a->v_center.data + at : NULL;
+    const float *const scale = sg_f32_at(&b->s.a->v_scale, at);
+    const float *const center = sg_f32_at(&b->s.a->v_center, at);
     const __mmask16    some = _mm512_cmp_ps_mask(sum, _mm512_setzero_ps(), _CMP_NEQ_UQ);
     const __m512       by = _mm512_div_ps(_mm512_set1_ps(1.0f), sum);
     for (int64_t i = 0; i < 16; i++) {

@@ -170,6 +170,12 @@ static inline uint64_t sg_blocks_visible(const sg_blocks_tile *t, int64_t row)
 
 /* ---- counts ---- */
 
+/* Returns the share that a row skipped of the sum of its weights. */
+static inline double sg_blocks_share(float lost, float sum)
+{
+    return lost > 0.0f ? (double)lost / ((double)lost + (double)sum) : 0.0;
+}
+
 /* Sums the tasks' counts, in order, into skips. */
 static inline void sg_blocks_sum_counts(const sg_blocks_job *b)
 {

@@ -219,8 +219,8 @@ static void finish(const int8_job *b, const int8_workspace *w, int64_t head, int
 {
     const sg_attend_blocks_args *const a = b->s.a;
     const int64_t                      d = b->s.d, at = head / b->s.serves * d, size = row_size(b);
-    const float *const                 scale = a->v_scale.rank ? (const float *)a->v_scale.data + at : NULL;
-    const float *const                 center = a->v_center.rank ? (const float *)a->v_center.data + at : NULL;
+    const float *const                 scale = sg_f32_at(&a->v_scale, at);
+    const float *const                 center = sg_f32_at(&a->v_center, at);
     const float *const                 o = w->o + i / SG_SUB * b->dv * SG_SUB + i % SG_SUB;
     const sg_lanes                     none = {0}, sum = *(const sg_lanes *)(w->state[i / SG_SUB].sum + i % SG_SUB);
     const sg_lanes                     by = 1.0f / sum;
@@ -250,8 +250,7 @@ static double task_end(const int8_job *b, const int8_workspace *w, int64_t head,
     for (int64_t i = 0; i < rows; i += SG_LANES) finish(b, w, head, row, i, sg_min64(SG_LANES, rows - i));
     for (int64_t i = 0; i < rows; i++) {
         const sub_state *const s = &w->state[i / SG_SUB];
-        const int64_t          l = i % SG_SUB;
-        if (s->lost[l] > 0.0f) share += (double)s->lost[l] / ((double)s->lost[l] + (double)s->sum[l]);
+        share += sg_blocks_share(s->lost[i % SG_SUB], s->sum[i % SG_SUB]);
     }
     return share;
 }

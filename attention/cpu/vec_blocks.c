@@ -216,15 +216,15 @@ static double task_end(const vec_job *b, const vec_workspace *w, int64_t head, i
 {
     const sg_attend_blocks_args *const a = b->s.a;
     const int64_t                      d = b->s.d, hk = head / b->s.serves;
-    const float *const                 scale = a->v_scale.rank ? (const float *)a->v_scale.data + hk * d : NULL;
-    const float *const                 center = a->v_center.rank ? (const float *)a->v_center.data + hk * d : NULL;
+    const float *const                 scale = sg_f32_at(&a->v_scale, hk * d);
+    const float *const                 center = sg_f32_at(&a->v_center, hk * d);
     double                             share = 0;
     for (int64_t r = 0; r < rows; r++) {
         const int64_t i = r / b->strip * b->up + r % b->strip, at = ((row + r) * b->s.h + head) * d;
-        const float   sum = sg_lanes_sum(w->sum[i]), lost = sg_lanes_sum(w->lost[i]), by = 1.0f / sum;
+        const float   sum = sg_lanes_sum(w->sum[i]), by = 1.0f / sum;
         float *const  o = w->o + i * b->ld;
         float *const  y = sg_write_f32(&a->y, at, o);
-        if (lost > 0.0f) share += (double)lost / ((double)lost + (double)sum);
+        share += sg_blocks_share(sg_lanes_sum(w->lost[i]), sum);
         for (int64_t e = 0; e < d; e++)
             y[e] = sum == 0.0f ? 0.0f : o[e] * by * (scale ? scale[e] : 1.0f) + (center ? center[e] : 0.0f);
         sg_write_f32_done(&a->y, at, d, y);

@@ -172,10 +172,6 @@ static void unpack_outputs(const attend_job *b, const attend_workspace *w, int64
 
 /* ---- the walk ---- */
 
-/* Where a pass has its row maxima from: MAX_GUESSED, the first step; MAX_SEARCHED, all steps, and the pass computes
- * nothing else; MAX_KNOWN, an earlier pass. */
-typedef enum max_pass { MAX_GUESSED, MAX_SEARCHED, MAX_KNOWN } max_pass;
-
 /* A unit of a group, and the chunk that both are in. */
 typedef struct place {
     int64_t sub, unit, from, to;
@@ -330,7 +326,7 @@ static void shape(attend_job *b, int threads)
 
 static void fill_bias(const attend_job *b)
 {
-    const float *const bias = b->a->key_bias.rank ? (const float *)b->a->key_bias.data : NULL;
+    const float *const bias = sg_f32_at(&b->a->key_bias, 0);
     for (int64_t i = 0; i < b->m; i++) b->bias[i] = bias ? bias[i] * SG_LOG2E : 0;
     for (int64_t i = b->m; i < b->units * SG_UNIT; i++) b->bias[i] = -INFINITY;
 }

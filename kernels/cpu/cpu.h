@@ -148,8 +148,9 @@ sg_status sg_vec_attend_avx512(sg_stream *s, const sg_attend_args *a);
  * as score and tail_bias are. */
 #define SG_VEC_FILES(X, level)                                                                                         \
     X(elem, level)                                                                                                     \
-    X(norm, level) X(matmul, level) X(winograd, level) X(attend, level) X(pool, level) X(quantise, level)              \
-        X(score, level) X(select, level) X(blocks, level)
+    X(norm, level)                                                                                                     \
+    X(matmul, level) X(winograd, level) X(attend, level) X(pool, level) X(quantise, level) X(score, level)             \
+        X(select, level) X(blocks, level)
 #define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
 SG_VEC_FILES(X, base)
 SG_VEC_FILES(X, avx2)

@@ -77,7 +77,13 @@ static inline const float *sg_read_f32(const sg_tensor *t, int64_t at, int64_t n
     return buffer;
 }
 
-/* Does the same for elements that are read and written; sg_write_f32_done stores them. */
+/* Returns the F32 numbers of t from element `at` on; NULL where t is absent. */
+static inline const float *sg_f32_at(const sg_tensor *t, int64_t at)
+{
+    return t->rank ? (const float *)t->data + at : NULL;
+}
+
+/* Does as sg_read_f32 for elements that are read and written; sg_write_f32_done stores them. */
 static inline float *sg_update_f32(const sg_tensor *t, int64_t at, int64_t n, float *buffer)
 {
     return (float *)(uintptr_t)sg_read_f32(t, at, n, buffer);

@@ -85,7 +85,7 @@ static void softmax_rows(const attend_job *b, const attend_workspace *w, int64_t
                          int64_t count, const float *bias)
 {
     const int64_t      padded = sg_div_up(count, SG_NR) * SG_NR;
-    const float *const key_bias = b->a->key_bias.rank ? (const float *)b->a->key_bias.data + key : NULL;
+    const float *const key_bias = sg_f32_at(&b->a->key_bias, key);
     float              base[SG_MR];
     for (int64_t r = 0; r < rows; r++) {
         const float was = w->row_max[i + r];
@@ -120,9 +120,8 @@ static void attend_block(const attend_job *b, const attend_workspace *w, int64_t
     const int64_t      padded = sg_div_up(count, SG_NR) * SG_NR, at = head - b->first;
     const float *const k = b->k + (at * b->m_up + key) * b->d;
     const float *const v = b->v + at * b->m_up * b->wide + key * SG_NR;
-    const float *const bias =
-        b->a->bias.rank ? (const float *)b->a->bias.data + (head * b->n + row) * b->m + key : NULL;
-    const float *a[SG_MR];
+    const float *const bias = sg_f32_at(&b->a->bias, (head * b->n + row) * b->m + key);
+    const float       *a[SG_MR];
     for (int64_t i = 0; i < rows; i += SG_MR) {
         for (int64_t e = 0; e < b->d; e += SG_KC) {
             sg_tile_rows(a, w->q + e / SG_KC * b->plane + i * SG_LDA);

@@ -4,7 +4,7 @@
 static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
 {
     const int64_t c = a->x.dim[a->x.rank - 1], rows = sg_count(a->x) / c;
-    const float  *gate = a->gate.rank ? a->gate.data : NULL;
+    const float  *gate = sg_f32_at(&a->gate, 0);
     if (a->tanh_gate) {
         const int64_t gates = sg_count(a->gate);
         float *const  tanhs = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)gates * sizeof *tanhs);

@@ -104,16 +104,14 @@ static int64_t block_rows(const matmul *p, int64_t rows, int64_t k, matmul_works
 /* Writes sums to y: columns [col, col + n) of one row. */
 static void finish(const matmul *p, int64_t row, int64_t col, int64_t n, float *sum)
 {
-    const float *const b = p->b->rank ? (const float *)p->b->data + col : NULL;
+    const float *const b = sg_f32_at(p->b, col);
     const int64_t      at = row * p->cols + col;
     if (b)
         for (int64_t j = 0; j < n; j++) sum[j] += b[j];
     if (p->add) {
         float              scratch[SG_BN];
-        const bool         gated = p->gate && p->gate->rank;
-        const float *const gate =
-            gated ? (const float *)p->gate->data + sg_row_of(p->gate_row, row) * p->cols + col : NULL;
-        float *const y = sg_update_f32(p->y, at, n, scratch);
+        const float *const gate = p->gate ? sg_f32_at(p->gate, sg_row_of(p->gate_row, row) * p->cols + col) : NULL;
+        float *const       y = sg_update_f32(p->y, at, n, scratch);
         for (int64_t j = 0; j < n; j++) y[j] += gate ? gate[j] * sum[j] : sum[j];
         sg_write_f32_done(p->y, at, n, y);
     } else {

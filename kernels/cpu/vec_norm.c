@@ -353,7 +353,7 @@ SG_INLINE void rope_run(float *y, const float *x, bool normed, const float *w, f
 static void rope_row(const sg_rope_args *a, int64_t t)
 {
     const int64_t      h = a->x.dim[1], d = a->x.dim[2], half = d / 2, width = a->w.rank ? a->w.dim[0] : d;
-    const float *const w = a->w.rank ? a->w.data : NULL;
+    const float *const w = sg_f32_at(&a->w, 0);
     const bool         by_head = a->cos.rank == 3;
     float              gain = 1;
     for (int64_t g = 0; g < h; g++) {
