@@ -267,9 +267,8 @@ static void print_model(const model_summary *t)
     const sg_plan *const p = &t->now.plan;
     sg_print(stdout, "%s: %s\n%s\n", t->session.model.name, t->session.info.family, t->session.model.dir);
     if (t->session.vocabulary.world) sg_print(stdout, "%s\n", t->session.vocabulary.world);
-    if (t->session.vocabulary.word)
-        printf("its vocabulary has %d word%s; info --json lists them\n", t->session.vocabulary.count,
-               sg_plural(t->session.vocabulary.count));
+    const size_t words = json_object_size(t->session.vocabulary.words);
+    if (words) printf("its vocabulary has %zu word%s; info --json lists them\n", words, sg_plural((int64_t)words));
     putchar('\n');
     print_components(&t->session.info);
     print_files(&t->session.info, &t->session.model);
@@ -308,24 +307,24 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
                                         [SG_IMAGE_START] = "start"};
     const sg_model_info *const info = &t->session.info;
     const sg_settings          kept = sg_rendering_kept(&t->now);
-    json_t                    *components = json_array(), *words = t->session.vocabulary.word ? json_array() : NULL;
+    const char                *word;
+    json_t *components = json_array(), *words = t->session.vocabulary.words ? json_array() : NULL, *null;
     for (const sg_component_info *c = info->component; c < info->component + info->components; c++)
         sg_json_append(&components,
                        json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:i}", "name", c->name, "class",
                                  c->class_name, "summary", c->summary, "dtype", c->dtype, "types", c->types, "file",
                                  sg_report_name(c->place), "parameters", (json_int_t)c->parameters, "bytes",
                                  (json_int_t)c->bytes, "files", c->files));
-    for (int i = 0; i < t->session.vocabulary.count; i++)
-        sg_json_append(&words, json_string(t->session.vocabulary.word[i]));
+    json_object_foreach(t->session.vocabulary.words, word, null) sg_json_append(&words, json_string(word));
     json_t *j = json_pack(
-        "{s:o, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s*}", "model",
+        "{s:o, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s*, s:o*}", "model",
         sg_report_name(t->session.model.name), "folder", sg_report_name(t->session.model.dir), "family", info->family,
         "device", info->device, "dtype", info->dtype, "build", sg_build_facts_json(), "size_multiple", info->multiple,
         "frame_multiple", info->frames.step, "frame_pairs", info->frames.pairs, sg_picture_keys[SG_IMAGE_FIRST],
         use[info->image[SG_IMAGE_FIRST]], sg_picture_keys[SG_IMAGE_LAST], use[info->image[SG_IMAGE_LAST]], "components",
         components, "defaults", sg_report_settings(&kept, &t->now.request, info, true), "attention", attention_json(t),
-        "loras", loras_json(t), "plan", sg_report_plan(&t->now.plan), "world", t->session.vocabulary.world);
-    if (t->session.vocabulary.word) sg_json_set(&j, "vocabulary", words);
+        "loras", loras_json(t), "plan", sg_report_plan(&t->now.plan), "world", t->session.vocabulary.world,
+        "vocabulary", words);
     return sg_report_take("-", j, e);
 }
 

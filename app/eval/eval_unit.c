@@ -15,7 +15,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 sg_status sg_eval_request(sg_request *out, sg_eval *v, int prompt, int clip, sg_error *e)
 {

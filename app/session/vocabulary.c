@@ -1,8 +1,8 @@
 /* vocabulary.c - see vocabulary.h. */
 #include "vocabulary.h"
+#include "base/text.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -82,7 +82,8 @@ static char *folded(const char *word, size_t n)
     return (char *)out;
 }
 
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+/* Adds a folded word to the keys of an object. */
+static bool add(json_t *words, const char *word) { return json_object_set_new(words, word, json_null()) == 0; }
 
 /* ---- reading ---- */
 
@@ -112,38 +113,21 @@ static void check_world(sg_config *c, const char *world)
     if (blank) sg_config_fail(c, "world", "should not be blank");
 }
 
-/* The entry in its folded form; NULL after a failure. */
-static char *take_word(sg_config *c, const char *entry, int i)
-{
-    const size_t n = strlen(entry);
-    if (n == 0 || n > WORD_BYTES || word_length(entry) != n) {
-        sg_config_fail(c, "vocabulary", "entry %d should be one word of at most %d bytes", i, WORD_BYTES);
-        return NULL;
-    }
-    return folded(entry, n);
-}
-
-/* Entries become words of v->text, one behind the other. */
 static sg_status take_words(sg_vocabulary *v, sg_config *c, const char **entry, int count, sg_error *e)
 {
-    size_t used = 0;
-    v->word = calloc((size_t)count + 1, sizeof *v->word);
-    for (int i = 0; v->word && i < count; i++) {
-        char *const word = take_word(c, entry[i], i);
-        if (sg_config_status(c) != SG_OK) return sg_config_status(c);
-        const size_t n = word ? strlen(word) + 1 : 0;
-        char *const  text = word ? realloc(v->text, used + n) : NULL;
-        if (text) v->text = text, memcpy(text + used, word, n);
+    v->words = json_object();
+    for (int i = 0; i < count; i++) {
+        const size_t n = strlen(entry[i]);
+        if (n == 0 || n > WORD_BYTES || word_length(entry[i]) != n) {
+            sg_config_fail(c, "vocabulary", "entry %d should be one word of at most %d bytes", i, WORD_BYTES);
+            return sg_config_status(c);
+        }
+        char *const word = folded(entry[i], n);
+        const bool  enough = word && add(v->words, word);
         free(word);
-        if (!text) return sg_error_memory(e, "vocabulary");
-        used += n;
+        if (!enough) return sg_error_memory(e, "vocabulary");
     }
-    if (!v->word) return sg_error_memory(e, "vocabulary");
-    const char *at = v->text;
-    for (int i = 0; i < count; i++, at += strlen(at) + 1) v->word[i] = at;
-    v->count = count;
-    qsort(v->word, (size_t)count, sizeof *v->word, by_text);
-    return SG_OK;
+    return v->words ? SG_OK : sg_error_memory(e, "vocabulary");
 }
 
 sg_status sg_vocabulary_read(sg_vocabulary *out, const char *path, sg_error *e)
@@ -168,102 +152,44 @@ sg_status sg_vocabulary_read(sg_vocabulary *out, const char *path, sg_error *e)
 void sg_vocabulary_free(sg_vocabulary *v)
 {
     sg_config_close(&v->own);
-    free(v->word);
-    free(v->text);
+    json_decref(v->words);
     *v = (sg_vocabulary){0};
 }
 
 /* ---- asking ---- */
 
-static bool has(const sg_vocabulary *v, const char *word)
-{
-    return bsearch(&word, v->word, (size_t)v->count, sizeof *v->word, by_text) != NULL;
-}
-
 /* "ball's" is a ball. */
 static bool knows(const sg_vocabulary *v, char *word)
 {
     const size_t n = strlen(word);
-    if (has(v, word)) return true;
+    if (json_object_get(v->words, word)) return true;
     if (n < 3 || strcmp(word + n - 2, "'s") != 0) return false;
     word[n - 2] = '\0';
-    if (has(v, word)) return true;
+    const bool known = json_object_get(v->words, word);
     word[n - 2] = '\'';
-    return false;
-}
-
-/* Unknown words of a text, in its order. */
-typedef struct unknown {
-    char **word;
-    size_t count, room;
-} unknown;
-
-static bool add(unknown *u, char *word)
-{
-    if (u->count == u->room) {
-        const size_t room = u->room ? 2 * u->room : 16;
-        char **const more = reallocarray(u->word, room, sizeof *more);
-        if (!more) return false;
-        u->word = more;
-        u->room = room;
-    }
-    u->word[u->count++] = word;
-    return true;
-}
-
-static bool is_among(char *const *word, size_t count, const char *one)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(word[i], one) == 0) return true;
-    return false;
-}
-
-/* Finds the first different ones, then counts all, which sorts them. */
-static int count_different(unknown *u, size_t first[SHOWN])
-{
-    size_t shown = 0;
-    char  *seen[SHOWN];
-    int    count = 0;
-    for (size_t i = 0; i < u->count && shown < SHOWN; i++) {
-        if (is_among(seen, shown, u->word[i])) continue;
-        seen[shown] = u->word[i];
-        first[shown++] = i;
-    }
-    char **const sorted = calloc(u->count + 1, sizeof *sorted);
-    if (!sorted) return (int)shown;
-    memcpy(sorted, u->word, u->count * sizeof *sorted);
-    qsort(sorted, u->count, sizeof *sorted, by_text);
-    for (size_t i = 0; i < u->count; i++) count += i == 0 || strcmp(sorted[i], sorted[i - 1]) != 0;
-    free(sorted);
-    return count;
-}
-
-static void write_list(char *list, size_t size, const unknown *u, const size_t first[SHOWN], int count)
-{
-    const int shown = count < SHOWN ? count : SHOWN, rest = count - shown;
-    size_t    at = 0;
-    for (int i = 0; i < shown && at < size; i++) {
-        const char *const before = i == 0 ? "" : i == shown - 1 && !rest ? " and " : ", ";
-        at += (size_t)snprintf(list + at, size - at, "%s'%s'", before, u->word[first[i]]);
-    }
-    if (rest && at < size) snprintf(list + at, size - at, " and %d other word%s", rest, rest == 1 ? "" : "s");
+    return known;
 }
 
 int sg_vocabulary_unknown(const sg_vocabulary *v, const char *text, char *list, size_t size)
 {
-    unknown     u = {0};
-    size_t      n = 0, first[SHOWN] = {0};
+    json_t     *unknown = json_object(), *null;
+    size_t      n = 0;
     const char *word;
     bool        enough = true;
-    if (size) *list = '\0';
-    while (v->word && enough && (word = next_word(&text, &n)) != NULL) {
+    while (v->words && enough && (word = next_word(&text, &n)) != NULL) {
         char *const one = folded(word, n);
-        enough = one != NULL;
-        if (!one || knows(v, one) || !(enough = add(&u, one))) free(one);
+        enough = one && (knows(v, one) || add(unknown, one));
+        free(one);
     }
-    const int count = enough && u.count ? count_different(&u, first) : 0;
-    if (count) write_list(list, size, &u, first, count);
-    for (size_t i = 0; i < u.count; i++) free(u.word[i]);
-    free(u.word);
+    const int count = enough ? (int)json_object_size(unknown) : 0;
+    int       left = count < SHOWN ? count : SHOWN; /* to be shown */
+    *list = '\0';
+    json_object_foreach(unknown, word, null)
+    {
+        if (left-- <= 0) break;
+        sg_text_append(list, size, "%s'%s'", !*list ? "" : left || count > SHOWN ? ", " : " and ", word);
+    }
+    if (count > SHOWN) sg_text_append(list, size, " and %d other word%s", count - SHOWN, sg_plural(count - SHOWN));
+    json_decref(unknown);
     return count;
 }

@@ -8,14 +8,13 @@
 
 #include "config.h"
 
+#include <jansson.h>
 #include <stddef.h>
 
 typedef struct sg_vocabulary {
-    sg_config   *own;   /* of which world is; or NULL */
-    const char  *world; /* or NULL */
-    int          count;
-    const char **word; /* [count], folded and sorted; NULL: every word is fine */
-    char        *text; /* of the words */
+    sg_config  *own;   /* of which world is; or NULL */
+    const char *world; /* or NULL */
+    json_t     *words; /* the keys of this object, folded, in the file's order; NULL: every word is fine */
 } sg_vocabulary;
 
 /* Reads both from the file at path. Returns SG_E_FORMAT for a sentence that is blank, longer than 300 bytes or has

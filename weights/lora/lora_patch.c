@@ -2,7 +2,6 @@
 #include "base/text.h"
 #include "lora_state.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 /* What the file has for a module: a key of each kind. */

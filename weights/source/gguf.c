@@ -8,7 +8,6 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum {
     KEYS_MAX = 1 << 16,
