@@ -7,22 +7,24 @@
 
 #include <string.h>
 
-#define OPTION(kind_, name_, of, phase_, member)                                                                       \
+#define OPTION(kind_, name_, of, phase_, member, help_)                                                                \
     .kind = SG_OPTION_##kind_, .name = (name_), .commands = (of), .phase = SG_OPTION_##phase_,                         \
-    .offset = offsetof(sg_settings, member)
+    .offset = offsetof(sg_settings, member), .help = (help_)
 
-/* An option of each kind: name, commands that have it, phase, member of sg_settings, what bounds or names its value. */
+/* An option of each kind: name, commands that have it, phase, member of sg_settings, what bounds or names its value, what
+ * help says. */
 #define FLAG(...) OPTION(FLAG, __VA_ARGS__)
-#define TEXT(name_, of, phase_, member, text) OPTION(TEXT, name_, of, phase_, member), .value = (text)
-#define PART(name_, member, text) TEXT(name_, MODEL, LOAD, member, text), .files = SG_READS_MODEL
-#define LIST(name_, of, phase_, member, text) OPTION(LIST, name_, of, phase_, member), .value = (text)
-#define CHOICE(name_, of, phase_, member, list, text)                                                                  \
-    OPTION(CHOICE, name_, of, phase_, member), .choices = (list), .value = (text)
-#define INT(name_, of, phase_, member, least, most)                                                                    \
-    OPTION(INT, name_, of, phase_, member), .lo = (least), .hi = (most), .value = "N"
-#define REAL(name_, of, phase_, member, least, most)                                                                   \
-    OPTION(REAL, name_, of, phase_, member), .lo = (least), .hi = (most), .value = "X"
-#define TO(member, type) .request = offsetof(sg_request, member), .as = SG_AS_##type
+#define TEXT(name_, of, phase_, member, text, ...) OPTION(TEXT, name_, of, phase_, member, __VA_ARGS__), .value = (text)
+#define PART(name_, member, ...) TEXT(name_, MODEL, LOAD, member, __VA_ARGS__), .files = SG_READS_MODEL
+#define LIST(name_, of, phase_, member, text, ...) OPTION(LIST, name_, of, phase_, member, __VA_ARGS__), .value = (text)
+#define CHOICE(name_, of, phase_, member, list, text, ...)                                                             \
+    OPTION(CHOICE, name_, of, phase_, member, __VA_ARGS__), .choices = (list), .value = (text)
+#define INT(name_, of, phase_, member, least, most, ...)                                                               \
+    OPTION(INT, name_, of, phase_, member, __VA_ARGS__), .lo = (least), .hi = (most), .value = "N"
+#define REAL(name_, of, phase_, member, least, most, ...)                                                              \
+    OPTION(REAL, name_, of, phase_, member, __VA_ARGS__), .lo = (least), .hi = (most), .value = "X"
+#define USUAL .usual = true
+#define TO(member) .request = offsetof(sg_request, member), .request_size = sizeof(((sg_request *)0)->member)
 #define HASHED(member) .hash = offsetof(sg_settings, hash.member)
 #define RENDER SG_COMMAND_RENDER
 #define INFO SG_COMMAND_INFO
@@ -77,305 +79,352 @@ const char *const sg_picture_fits[] = {"crop", "pad", "stretch", NULL};
 
 const sg_option sg_option_table[] = {
     HEADING(MODEL, "What to render"),
-    {TEXT("model", MODEL, LOAD, model, "PATH"), .letter = 'm', .usual = true, HASHED(model), .files = SG_READS_MODEL,
-     .help = "a model: a folder in Diffusers layout or in that of an original repository, or a file\n"
-             "(default: $SPARGE_GEN_MODEL, else the embedded tiny-wan)"},
-    {PART("diffusion-model", parts.diffusion_model, "FILE"),
-     .help = "denoiser that replaces the model's; with two experts, the one for low noise"},
-    {PART("high-noise-diffusion-model", parts.high_noise_diffusion_model, "FILE"), .help = "the expert for high noise"},
-    {PART("vae", parts.vae, "FILE"), .help = "the VAE"},
-    {PART("text-encoder", parts.text_encoder, "FILE"), .alias = {"t5xxl"},
-     .help = "the text encoder: T5, UMT5 or Llama"},
-    {PART("clip-vision", parts.clip_vision, "FILE"), .help = "CLIP's image encoder, for Wan 2.1 image to video"},
-    {PART("tokenizer", parts.tokenizer, "PATH"),
-     .help = "tokenizer of the text encoder, spiece.model or a folder, if its file has none inside"},
-    {PART("clip-l", parts.clip_l, "FILE"),
-     .help = "CLIP-L, a text encoder of HunyuanVideo, Flux.1 and Stable Diffusion 3"},
-    {PART("clip-g", parts.clip_g, "FILE"), .help = "CLIP-G, a text encoder of Stable Diffusion 3"},
-    {PART("clip-tokenizer", parts.clip_tokenizer, "FOLDER"),
-     .help = "the tokenizer of both: the folder with vocab.json and merges.txt, or tokenizer.json"},
-    {LIST("lora", MODEL, LOAD, lora, "FILE"), .files = SG_READS,
-     .help = "add this LoRA to the denoiser's weights, with strength X as FILE:X; may be repeated"},
-    {LIST("high-noise-lora", MODEL, LOAD, high_noise_lora, "FILE"), .files = SG_READS,
-     .help = "the same, only for the high-noise expert of Wan 2.2 A14B; --lora is then for the other"},
-    {FLAG("fast", MODEL, LOAD, fast), .usual = true,
-     .help = "few steps without guidance, by the LoRA that comes with the model: tiny-wan needs 4"},
-    {TEXT("prompt", (SAMPLER & ~EVAL) | TUNE, INPUT, prompt, "TEXT"), .letter = 'p', .usual = true,
-     .help = "what the video shows"},
-    {TEXT("prompts", EVAL, INPUT, prompts, "FILE"), .alias = {"prompt-file"}, .files = SG_READS,
-     .help = "the set: text with one prompt a line (# begins a comment), .jsonl, .csv, or .json\n"
-             "as of VBench and COCO; an entry's own seed, size, frames, negative_prompt, image,\n"
-             "last_image, video and strength replace the options here"},
-    {FLAG("skip-bad", EVAL, INPUT, skip_bad),
-     .help = "skip malformed lines and entries whose pictures or videos cannot be used; with --strict\n"
-             "also sizes that the model cannot render"},
-    {INT("per-prompt", EVAL, INPUT, per_prompt, 1, 1000),
-     .help = "clips of each entry, with consecutive seeds (default: 1)"},
-    {TEXT("prompt-file", RENDER, RUN, prompt_file, "FILE"), .usual = true, .files = SG_READS,
-     .help = "one prompt per line, # starts a comment; clips and reports are numbered -0001, ..."},
-    {INT("batch", RENDER, INPUT, batch, 1, 10000), .alias = {"batch-count"},
-     .help = "N clips or images of each prompt, with consecutive seeds, numbered as those of a prompt\n"
-             "file"},
-    {TEXT("prompt-file", TUNE, RUN, prompt_file, "FILE"), .files = SG_READS,
-     .help = "one prompt a line, # begins a comment; the thresholds hold for all of them"},
-    {TEXT("negative-prompt", SAMPLER | TUNE, INPUT, negative_prompt, "TEXT"), .letter = 'n', .usual = true,
-     TO(negative_prompt, TEXT), .help = "what the video should not show; used if --cfg-scale is above 1"},
-    {TEXT("image", IMAGES, INPUT, image, "FILE"), .alias = {"init-img"}, .letter = 'i', .usual = true, HASHED(image),
-     .files = SG_READS,
-     .help = "begin the video with this picture, PNG or JPEG, or start an image from it (info tells)"},
-    {TEXT("last-image", IMAGES, INPUT, last_image, "FILE"), .alias = {"end-img"}, HASHED(last_image),
-     .files = SG_READS, .help = "last frame of the video, for models that accept one"},
-    {TEXT("video", RENDER | COMPARE | EVAL, INPUT, video, "FILE"), HASHED(video), .files = SG_READS_FRAMES,
-     .help = "start from this video (MP4, MOV, MKV, WebM, AVI or Y4M) or folder of pictures, not from\n"
-             "noise alone; with Wan, CogVideoX and HunyuanVideo"},
-    {REAL("strength", RENDER | COMPARE | EVAL, INPUT, strength, 0.001, 1), TO(strength, REAL),
-     .help = "how much of the video, or of --image with a model of images, is replaced: only this share\n"
-             "of the steps runs, the last ones (default: 0.8; images 0.6)"},
-    {TEXT("image-folder", EVAL, INPUT, image_folder, "DIR"),
-     .help = "where the pictures and videos of the set are (default: beside its file); an entry that\n"
-             "names no picture has PROMPT.jpg there, as in VBench-I2V"},
-    {CHOICE("fit", IMAGES, INPUT, fit, sg_picture_fits, "HOW"),
-     .help = "how pictures and frames are fitted to the clip's size: crop (default), pad with black,\n"
-             "stretch"},
-    {OPTION(SIZE, "size", MODEL, INPUT, size), .usual = true, .lo = 1, .hi = 16384, .value = "WxH",
-     .help = "width and height in pixels, as in 832x480"},
-    {INT("width", MODEL, INPUT, size[0], 1, 16384), .letter = 'W', TO(width, INT), .help = "width alone"},
-    {INT("height", MODEL, INPUT, size[1], 1, 16384), .letter = 'H', TO(height, INT), .help = "height alone"},
-    {INT("frames", MODEL, INPUT, frames, 1, 100000), .alias = {"num-frames", "video-frames"}, .usual = true,
-     TO(frames, INT), .help = "number of frames; 1 makes an image"},
-    {REAL("seconds", RENDER | INFO | COMPARE | EVAL, INPUT, seconds, 0.001, 3600),
-     .help = "length in seconds, instead of --frames; the nearest possible length is used"},
-    {FLAG("strict", MODEL, INPUT, strict),
-     .help = "refuse a size or a number of frames that the model cannot render, instead of using the\n"
-             "nearest that it can"},
-    {INT("fps", RENDER | INFO | COMPARE | EVAL, INPUT, fps, 1, 1000), TO(fps, INT),
-     .help = "frames per second of the file"},
+    {TEXT("model", MODEL, LOAD, model, "PATH",
+          "a model: a folder in Diffusers layout or in that of an original repository, or a file\n"
+          "(default: $SPARGE_GEN_MODEL, else the embedded tiny-wan)"),
+     .letter = 'm', USUAL, HASHED(model), .files = SG_READS_MODEL},
+    {PART("diffusion-model", parts.diffusion_model, "FILE",
+          "denoiser that replaces the model's; with two experts, the one for low noise")},
+    {PART("high-noise-diffusion-model", parts.high_noise_diffusion_model, "FILE", "the expert for high noise")},
+    {PART("vae", parts.vae, "FILE", "the VAE")},
+    {PART("text-encoder", parts.text_encoder, "FILE", "the text encoder: T5, UMT5 or Llama"), .alias = {"t5xxl"}},
+    {PART("clip-vision", parts.clip_vision, "FILE", "CLIP's image encoder, for Wan 2.1 image to video")},
+    {PART("tokenizer", parts.tokenizer, "PATH",
+          "tokenizer of the text encoder, spiece.model or a folder, if its file has none inside")},
+    {PART("clip-l", parts.clip_l, "FILE", "CLIP-L, a text encoder of HunyuanVideo, Flux.1 and Stable Diffusion 3")},
+    {PART("clip-g", parts.clip_g, "FILE", "CLIP-G, a text encoder of Stable Diffusion 3")},
+    {PART("clip-tokenizer", parts.clip_tokenizer, "FOLDER",
+          "the tokenizer of both: the folder with vocab.json and merges.txt, or tokenizer.json")},
+    {LIST("lora", MODEL, LOAD, lora, "FILE",
+          "add this LoRA to the denoiser's weights, with strength X as FILE:X; may be repeated"),
+     .files = SG_READS},
+    {LIST("high-noise-lora", MODEL, LOAD, high_noise_lora, "FILE",
+          "the same, only for the high-noise expert of Wan 2.2 A14B; --lora is then for the other"),
+     .files = SG_READS},
+    {FLAG("fast", MODEL, LOAD, fast,
+          "few steps without guidance, by the LoRA that comes with the model: tiny-wan needs 4"),
+     USUAL},
+    {TEXT("prompt", (SAMPLER & ~EVAL) | TUNE, INPUT, prompt, "TEXT", "what the video shows"), .letter = 'p', USUAL},
+    {TEXT("prompts", EVAL, INPUT, prompts, "FILE",
+          "the set: text with one prompt a line (# begins a comment), .jsonl, .csv, or .json\n"
+          "as of VBench and COCO; an entry's own seed, size, frames, negative_prompt, image,\n"
+          "last_image, video and strength replace the options here"),
+     .alias = {"prompt-file"}, .files = SG_READS},
+    {FLAG("skip-bad", EVAL, INPUT, skip_bad,
+          "skip malformed lines and entries whose pictures or videos cannot be used; with --strict\n"
+          "also sizes that the model cannot render")},
+    {INT("per-prompt", EVAL, INPUT, per_prompt, 1, 1000, "clips of each entry, with consecutive seeds (default: 1)")},
+    {TEXT("prompt-file", RENDER, RUN, prompt_file, "FILE",
+          "one prompt per line, # starts a comment; clips and reports are numbered -0001, ..."),
+     USUAL, .files = SG_READS},
+    {INT("batch", RENDER, INPUT, batch, 1, 10000,
+         "N clips or images of each prompt, with consecutive seeds, numbered as those of a prompt\n"
+         "file"),
+     .alias = {"batch-count"}},
+    {TEXT("prompt-file", TUNE, RUN, prompt_file, "FILE",
+          "one prompt a line, # begins a comment; the thresholds hold for all of them"),
+     .files = SG_READS},
+    {TEXT("negative-prompt", SAMPLER | TUNE, INPUT, negative_prompt, "TEXT",
+          "what the video should not show; used if --cfg-scale is above 1"),
+     .letter = 'n', USUAL, TO(negative_prompt)},
+    {TEXT("image", IMAGES, INPUT, image, "FILE",
+          "begin the video with this picture, PNG or JPEG, or start an image from it (info tells)"),
+     .alias = {"init-img"}, .letter = 'i', USUAL, HASHED(image), .files = SG_READS},
+    {TEXT("last-image", IMAGES, INPUT, last_image, "FILE", "last frame of the video, for models that accept one"),
+     .alias = {"end-img"}, HASHED(last_image), .files = SG_READS},
+    {TEXT("video", RENDER | COMPARE | EVAL, INPUT, video, "FILE",
+          "start from this video (MP4, MOV, MKV, WebM, AVI or Y4M) or folder of pictures, not from\n"
+          "noise alone; with Wan, CogVideoX and HunyuanVideo"),
+     HASHED(video), .files = SG_READS_FRAMES},
+    {REAL("strength", RENDER | COMPARE | EVAL, INPUT, strength, 0.001, 1,
+          "how much of the video, or of --image with a model of images, is replaced: only this share\n"
+          "of the steps runs, the last ones (default: 0.8; images 0.6)"),
+     TO(strength)},
+    {TEXT("image-folder", EVAL, INPUT, image_folder, "DIR",
+          "where the pictures and videos of the set are (default: beside its file); an entry that\n"
+          "names no picture has PROMPT.jpg there, as in VBench-I2V")},
+    {CHOICE("fit", IMAGES, INPUT, fit, sg_picture_fits, "HOW",
+            "how pictures and frames are fitted to the clip's size: crop (default), pad with black,\n"
+            "stretch")},
+    {OPTION(SIZE, "size", MODEL, INPUT, size, "width and height in pixels, as in 832x480"),
+     USUAL, .lo = 1, .hi = 16384, .value = "WxH"},
+    {INT("width", MODEL, INPUT, size[0], 1, 16384, "width alone"), .letter = 'W', TO(width)},
+    {INT("height", MODEL, INPUT, size[1], 1, 16384, "height alone"), .letter = 'H', TO(height)},
+    {INT("frames", MODEL, INPUT, frames, 1, 100000, "number of frames; 1 makes an image"),
+     .alias = {"num-frames", "video-frames"}, USUAL, TO(frames)},
+    {REAL("seconds", RENDER | INFO | COMPARE | EVAL, INPUT, seconds, 0.001, 3600,
+          "length in seconds, instead of --frames; the nearest possible length is used")},
+    {FLAG("strict", MODEL, INPUT, strict,
+          "refuse a size or a number of frames that the model cannot render, instead of using the\n"
+          "nearest that it can")},
+    {INT("fps", RENDER | INFO | COMPARE | EVAL, INPUT, fps, 1, 1000, "frames per second of the file"), TO(fps)},
 
     HEADING(BENCH_ATTENTION, "What to measure"),
-    {TEXT("shape", BENCH_ATTENTION, RUN, shape, "SHAPE"),
-     .help = "B,H,N,D (batch, heads, tokens or TxYxX, head size), or that of a model:", .more = list_shapes},
-    {INT("heads", BENCH_ATTENTION, RUN, heads, 1, 256), .help = "only the first N heads of the shape"},
-    {TEXT("qkv", BENCH_ATTENTION, RUN, qkv, "FILE"), .files = SG_READS,
-     .help = "queries, keys and values saved by --capture-qkv, instead of a shape"},
+    {TEXT("shape", BENCH_ATTENTION, RUN, shape, "SHAPE",
+          "B,H,N,D (batch, heads, tokens or TxYxX, head size), or that of a model:"),
+     .more = list_shapes},
+    {INT("heads", BENCH_ATTENTION, RUN, heads, 1, 256, "only the first N heads of the shape")},
+    {TEXT("qkv", BENCH_ATTENTION, RUN, qkv, "FILE",
+          "queries, keys and values saved by --capture-qkv, instead of a shape"),
+     .files = SG_READS},
 
     HEADING(SAMPLER | BENCH | TUNE, "Sampling"),
-    {INT("steps", SPARSE | COLD | TUNE, SAMPLING, steps, 1, 1000), .alias = {"num-inference-steps"}, .usual = true,
-     TO(steps, INT), .help = "denoising steps"},
-    {REAL("cfg-scale", SAMPLER | STEP | COLD | TUNE, SAMPLING, cfg_scale, 0, 1000), .alias = {"guidance-scale"},
-     .letter = 'g', .usual = true, TO(cfg_scale, REAL),
-     .help = "guidance scale; 1 or less ignores the negative prompt and halves the time"},
-    {REAL("cfg-scale-2", SAMPLER, SAMPLING, cfg_scale_2, 0, 1000), .alias = {"guidance-scale-2"},
-     TO(cfg_scale_2, REAL), .help = "guidance of the low-noise expert of a model with two (default: as --cfg-scale)"},
-    {REAL("guidance", SAMPLER | STEP | COLD | TUNE, SAMPLING, guidance, 0.001, 1000), TO(guidance, REAL),
-     .help = "embedded guidance, an input of models that were distilled with it, such as\n"
-             "HunyuanVideo and FLUX.1-dev; no second pass"},
-    {FLAG("dynamic-cfg", SAMPLER, SAMPLING, dynamic_cfg), .alias = {"use-dynamic-cfg"}, TO(dynamic_cfg, BOOL),
-     .help = "guidance that changes from step to step, for models that have it, such as CogVideoX"},
-    {REAL("slg-scale", SAMPLER, SAMPLING, slg_scale, 0, 1000), .alias = {"skip-layer-guidance-scale"},
-     TO(slg_scale, REAL),
-     .help = "skip-layer guidance of SD3 and SD3.5: a third pass leaves out some blocks; 0, the\n"
-             "default, is off; diffusers' pipeline takes 2.8"},
-    {TEXT("skip-layers", SAMPLER, SAMPLING, skip_layers, "LIST"), .alias = {"skip-guidance-layers"},
-     TO(skip_layers, TEXT), .help = "blocks that --slg-scale leaves out, as in 7-9, the default, or 7,8,9"},
-    {REAL("skip-layer-start", SAMPLER, SAMPLING, skip_layer_start, 0, 1), .alias = {"skip-layer-guidance-start"},
-     TO(skip_layer_start, REAL), .help = "share of the steps after which --slg-scale begins (default: 0.01)"},
-    {REAL("skip-layer-end", SAMPLER, SAMPLING, skip_layer_end, 0, 1), .alias = {"skip-layer-guidance-stop"},
-     TO(skip_layer_end, REAL), .help = "share of the steps after which --slg-scale ends (default: 0.2)"},
-    {REAL("flow-shift", SAMPLER, SAMPLING, flow_shift, 0.001, 1000), .alias = {"sample-shift"}, TO(flow_shift, REAL),
-     .help = "shift of the noise schedule; larger spends more steps at high noise. Of FLUX.1-dev it goes\n"
-             "by the size of the picture unless this names one"},
-    {CHOICE("sampler", SAMPLER, SAMPLING, sampler, sg_sampler_names, "NAME"), TO(sampler, INDEX),
-     .help = "of Wan and SD3 UniPC, Euler, or LCM, which draws new noise after each step; of Mochi,\n"
-             "HunyuanVideo and Flux.1 Euler; of CogVideoX DDIM, or DPM, which draws too"},
-    {CHOICE("preset-steps", SAMPLER, SAMPLING, preset_steps, sg_step_preset_names, "NAME"),
-     .help = "sampler, sigmas and guidance 1 for weights or LoRAs that this maker distilled to few steps"},
-    {TEXT("sigmas", SAMPLER, SAMPLING, sigmas, "LIST"),
-     .help = "noise levels of the steps, instead of --steps and a shift: falling, at most 1, as in\n"
-             "1,0.9375,0.8333,0.625; with euler unless --sampler is lcm"},
-    {CHOICE("sched-compat", SAMPLER, SAMPLING, sched_compat, compats, "WHICH"), TO(sigmas_old, SWITCH),
-     .help = "sigmas of unipc: as in diffusers from 0.37 on (new, default), or as before (old)"},
-    {CHOICE("cache", SAMPLER, SAMPLING, cache, sg_cache_names, "LEVEL"), TO(cache, INDEX),
-     .help = "with 16 steps or more, extrapolate steps in which the latents change little: fine few of\n"
-             "them, usual the usual number (by the threshold of tune --cache, if any), fast more; shadow\n"
-             "computes them too and reports the error (default: usual from 30 steps on, else off)"},
-    {OPTION(INT64, "seed", SAMPLER | TUNE, INPUT, seed), .letter = 's', .usual = true, .value = "N",
-     .help = "seed of the noise, which is torch's CPU generator's (default: 0; negative: random)"},
+    {INT("steps", SPARSE | COLD | TUNE, SAMPLING, steps, 1, 1000, "denoising steps"),
+     .alias = {"num-inference-steps"}, USUAL, TO(steps)},
+    {REAL("cfg-scale", SAMPLER | STEP | COLD | TUNE, SAMPLING, cfg_scale, 0, 1000,
+          "guidance scale; 1 or less ignores the negative prompt and halves the time"),
+     .alias = {"guidance-scale"}, .letter = 'g', USUAL, TO(cfg_scale)},
+    {REAL("cfg-scale-2", SAMPLER, SAMPLING, cfg_scale_2, 0, 1000,
+          "guidance of the low-noise expert of a model with two (default: as --cfg-scale)"),
+     .alias = {"guidance-scale-2"}, TO(cfg_scale_2)},
+    {REAL("guidance", SAMPLER | STEP | COLD | TUNE, SAMPLING, guidance, 0.001, 1000,
+          "embedded guidance, an input of models that were distilled with it, such as\n"
+          "HunyuanVideo and FLUX.1-dev; no second pass"),
+     TO(guidance)},
+    {FLAG("dynamic-cfg", SAMPLER, SAMPLING, dynamic_cfg,
+          "guidance that changes from step to step, for models that have it, such as CogVideoX"),
+     .alias = {"use-dynamic-cfg"}, TO(dynamic_cfg)},
+    {REAL("slg-scale", SAMPLER, SAMPLING, slg_scale, 0, 1000,
+          "skip-layer guidance of SD3 and SD3.5: a third pass leaves out some blocks; 0, the\n"
+          "default, is off; diffusers' pipeline takes 2.8"),
+     .alias = {"skip-layer-guidance-scale"}, TO(slg_scale)},
+    {TEXT("skip-layers", SAMPLER, SAMPLING, skip_layers, "LIST",
+          "blocks that --slg-scale leaves out, as in 7-9, the default, or 7,8,9"),
+     .alias = {"skip-guidance-layers"}, TO(skip_layers)},
+    {REAL("skip-layer-start", SAMPLER, SAMPLING, skip_layer_start, 0, 1,
+          "share of the steps after which --slg-scale begins (default: 0.01)"),
+     .alias = {"skip-layer-guidance-start"}, TO(skip_layer_start)},
+    {REAL("skip-layer-end", SAMPLER, SAMPLING, skip_layer_end, 0, 1,
+          "share of the steps after which --slg-scale ends (default: 0.2)"),
+     .alias = {"skip-layer-guidance-stop"}, TO(skip_layer_end)},
+    {REAL("flow-shift", SAMPLER, SAMPLING, flow_shift, 0.001, 1000,
+          "shift of the noise schedule; larger spends more steps at high noise. Of FLUX.1-dev it goes\n"
+          "by the size of the picture unless this names one"),
+     .alias = {"sample-shift"}, TO(flow_shift)},
+    {CHOICE("sampler", SAMPLER, SAMPLING, sampler, sg_sampler_names, "NAME",
+            "of Wan and SD3 UniPC, Euler, or LCM, which draws new noise after each step; of Mochi,\n"
+            "HunyuanVideo and Flux.1 Euler; of CogVideoX DDIM, or DPM, which draws too"),
+     TO(sampler)},
+    {CHOICE("preset-steps", SAMPLER, SAMPLING, preset_steps, sg_step_preset_names, "NAME",
+            "sampler, sigmas and guidance 1 for weights or LoRAs that this maker distilled to few steps")},
+    {TEXT("sigmas", SAMPLER, SAMPLING, sigmas, "LIST",
+          "noise levels of the steps, instead of --steps and a shift: falling, at most 1, as in\n"
+          "1,0.9375,0.8333,0.625; with euler unless --sampler is lcm")},
+    {CHOICE("sched-compat", SAMPLER, SAMPLING, sched_compat, compats, "WHICH",
+            "sigmas of unipc: as in diffusers from 0.37 on (new, default), or as before (old)"),
+     TO(sigmas_old)},
+    {CHOICE("cache", SAMPLER, SAMPLING, cache, sg_cache_names, "LEVEL",
+            "with 16 steps or more, extrapolate steps in which the latents change little: fine few of\n"
+            "them, usual the usual number (by the threshold of tune --cache, if any), fast more; shadow\n"
+            "computes them too and reports the error (default: usual from 30 steps on, else off)"),
+     TO(cache)},
+    {OPTION(INT64, "seed", SAMPLER | TUNE, INPUT, seed,
+            "seed of the noise, which is torch's CPU generator's (default: 0; negative: random)"),
+     .letter = 's', USUAL, .value = "N"},
 
-    {INT("repeat", STEP | BENCH_ATTENTION, RUN, repeat, 1, SG_REPEAT_MAX),
-     .help = "number of measurements (default: 3)"},
-    {INT("repeat", COLD, RUN, repeat, 1, SG_REPEAT_MAX), .help = "number of turns (default: 5)"},
-    {CHOICE("part", COLD, RUN, part, sg_cold_parts, "NAME"),
-     .help = "run only this part, in this process, and print when each piece ended, in seconds of the\n"
-             "monotonic clock: for a profiler"},
-    {INT("repeat", COMPARE, OUTPUT, repeat, 1, SG_REPEAT_MAX), .alias = {"repeats"},
-     .help = "renders of each arm, in turn; more of them narrow the intervals of the speed-ups\n"
-             "(default: 1)"},
+    {INT("repeat", STEP | BENCH_ATTENTION, RUN, repeat, 1, SG_REPEAT_MAX, "number of measurements (default: 3)")},
+    {INT("repeat", COLD, RUN, repeat, 1, SG_REPEAT_MAX, "number of turns (default: 5)")},
+    {CHOICE("part", COLD, RUN, part, sg_cold_parts, "NAME",
+            "run only this part, in this process, and print when each piece ended, in seconds of the\n"
+            "monotonic clock: for a profiler")},
+    {INT("repeat", COMPARE, OUTPUT, repeat, 1, SG_REPEAT_MAX,
+         "renders of each arm, in turn; more of them narrow the intervals of the speed-ups\n"
+         "(default: 1)"),
+     .alias = {"repeats"}},
 
     HEADING(BLOCKS | TUNE, "Self-attention"),
-    {CHOICE("attention", RENDER | INFO | CHECK, ATTENTION, attention, sg_attention_names, "KIND"), .usual = true,
-     TO(attention.kind, INDEX),
-     .help = "dense: exact; sage: quantised; sparge: quantised and block-sparse, the default from 8192\n"
-             "tokens on, and from 1024 on if this option or a threshold is given"},
-    {TEXT("arms", COMPARE | EVAL, INPUT, arms, "LIST"),
-     .help = "what to compare with the first of them: dense, sage, sparge, each with its own options\n"
-             "after colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:tail=off:name=mine; those of\n"
-             "sampling too, as in dense:steps=31, dense:cfg-scale=4 or dense:cache=usual; the same\n"
-             "option outside applies to the arms that do not set it; \\, is a comma in a value\n"
-             "(default: dense,sparge)"},
-    {CHOICE("preset", BLOCKS | TUNE, ATTENTION, preset, presets, "NAME"),
-     .help = "defaults of the options below: our best, or SpargeAttn as published"},
-    {TEXT("attention", BENCH_ATTENTION, RUN, kinds, "LIST"),
-     .help = "kinds to measure (default: dense,sage,sparge, as far as the backend has them)"},
-    {TEXT("topk", BENCH_ATTENTION, RUN, topk_list, "LIST"),
-     .help = "shares of a row's blocks to keep (default: 0.5,0.3,0.2,0.1)"},
-    {REAL("topk", SPARSE, ATTENTION, topk, 0, 1), .usual = true,
-     .help = "keep this share of each row's blocks, the best, as in --topk 0.3 (default: 0.5)"},
-    {REAL("tau", BLOCKS, ATTENTION, tau, 0, 1), .usual = true,
-     .help = "or keep the best blocks up to this share of the predicted mass, as in --tau 0.9"},
-    {REAL("sim", BLOCKS, ATTENTION, sim, -1, 1), TO(attention.theta, FLOAT),
-     .help = "keep every block whose self-similarity is below this (default: -1, none)"},
-    {REAL("pv", BLOCKS, ATTENTION, pv, 0, 1000), TO(attention.pv_threshold, FLOAT),
-     .help = "PV filter: skip rows of a kept block whose weights are at most 2^-X of the largest so\n"
-             "far (default: 0, off)"},
-    {INT("sink", BLOCKS | TUNE, ATTENTION, sink, 0, 1e6), TO(attention.sink, INT),
-     .help = "always keep the first N blocks of keys (default: 0)"},
-    {CHOICE("score", BLOCKS | TUNE, ATTENTION, score, sg_score_names, "BY"), TO(attention.score, INDEX),
-     .help = "score of a block: attention between means of blocks, between means of 16 tokens, or\n"
-             "the error that replacing the block by its mean would make"},
-    {CHOICE("tail", BLOCKS | TUNE, ATTENTION, tail, switches, "SWITCH"), TO(attention.tail, SWITCH),
-     .help = "on: the mean key and the mean value of a skipped block stand in for it"},
-    {CHOICE("tail-bias", BLOCKS | TUNE, ATTENTION, tail_bias, sg_tail_bias_names, "BY"),
-     TO(attention.tail_bias, INDEX), .help = "correction of a mean key's logit for the spread of its block"},
-    {CHOICE("pv-dtype", BLOCKS, ATTENTION, pv_dtype, sg_pv_dtype_names, "TYPE"), TO(attention.pv_dtype, INDEX),
-     .help = "type of weights and values in their product; auto takes the fastest here that is as good,\n"
-             "int8 is faster on a CPU without AMX, fp8 needs an NVIDIA GPU of compute capability 8.9\n"
-             "or newer, or --backend ref"},
-    {CHOICE("budget", BLOCKS, ATTENTION, budget, budgets, "OF"), TO(attention.heads, SWITCH),
-     .help = "top-k of each row, or of all rows and heads of a layer together"},
-    {CHOICE("order", BLOCKS | TUNE, ATTENTION, order, sg_order_names, "NAME"), TO(attention.order, INDEX),
-     .help = "order of the video's tokens in the sequence"},
-    {REAL("dense-steps", SPARSE, ATTENTION, dense_steps, 0, 1), TO(attention.dense_steps, REAL),
-     .help = "share of the steps, from the first on, with dense attention (default: 0.2)"},
-    {CHOICE("dense-steps-kind", SPARSE, ATTENTION, dense_steps_kind, unskipped, "KIND"),
-     TO(attention.dense_steps_kind, INDEX), .help = "attention of those steps: dense is exact, sage quantised"},
-    {TEXT("dense-layers", SPARSE, ATTENTION, dense_layers, "LIST"), TO(attention.dense_layers, TEXT),
-     .help = "layers with dense attention, counted from 0, as in 0,28-29"},
-    {TEXT("sparse-config", SPARSE, ATTENTION, sparse_config, "FILE"), HASHED(sparse_config), .files = SG_READS,
-     .help = "thresholds of each head, written by tune or saved by SpargeAttn's own tuning (.pt);\n"
-             "none: use no file (default: sparge-attention.json beside the model)"},
-    {TEXT("block-mask", SPARSE, ATTENTION, block_mask, "FILE"), HASHED(block_mask), .files = SG_READS,
-     .help = "blocks to keep: safetensors, U8 or BOOL [heads or 1, blocks of 128 queries, blocks of\n"
-             "64 keys]"},
-    {TEXT("capture-qkv", RENDER, RUN, capture_qkv, "LAYER:STEP:FILE"), .files = SG_WRITES_CAPTURE,
-     .help = "save queries, keys and values of one layer and step, counted from 0, as safetensors\n"
-             "for bench attention --qkv"},
+    {CHOICE("attention", RENDER | INFO | CHECK, ATTENTION, attention, sg_attention_names, "KIND",
+            "dense: exact; sage: quantised; sparge: quantised and block-sparse, the default from 8192\n"
+            "tokens on, and from 1024 on if this option or a threshold is given"),
+     USUAL, TO(attention.kind)},
+    {TEXT("arms", COMPARE | EVAL, INPUT, arms, "LIST",
+          "what to compare with the first of them: dense, sage, sparge, each with its own options\n"
+          "after colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:tail=off:name=mine; those of\n"
+          "sampling too, as in dense:steps=31, dense:cfg-scale=4 or dense:cache=usual; the same\n"
+          "option outside applies to the arms that do not set it; \\, is a comma in a value\n"
+          "(default: dense,sparge)")},
+    {CHOICE("preset", BLOCKS | TUNE, ATTENTION, preset, presets, "NAME",
+            "defaults of the options below: our best, or SpargeAttn as published")},
+    {TEXT("attention", BENCH_ATTENTION, RUN, kinds, "LIST",
+          "kinds to measure (default: dense,sage,sparge, as far as the backend has them)")},
+    {TEXT("topk", BENCH_ATTENTION, RUN, topk_list, "LIST",
+          "shares of a row's blocks to keep (default: 0.5,0.3,0.2,0.1)")},
+    {REAL("topk", SPARSE, ATTENTION, topk, 0, 1,
+          "keep this share of each row's blocks, the best, as in --topk 0.3 (default: 0.5)"),
+     USUAL},
+    {REAL("tau", BLOCKS, ATTENTION, tau, 0, 1,
+          "or keep the best blocks up to this share of the predicted mass, as in --tau 0.9"),
+     USUAL},
+    {REAL("sim", BLOCKS, ATTENTION, sim, -1, 1,
+          "keep every block whose self-similarity is below this (default: -1, none)"),
+     TO(attention.theta)},
+    {REAL("pv", BLOCKS, ATTENTION, pv, 0, 1000,
+          "PV filter: skip rows of a kept block whose weights are at most 2^-X of the largest so\n"
+          "far (default: 0, off)"),
+     TO(attention.pv_threshold)},
+    {INT("sink", BLOCKS | TUNE, ATTENTION, sink, 0, 1e6, "always keep the first N blocks of keys (default: 0)"),
+     TO(attention.sink)},
+    {CHOICE("score", BLOCKS | TUNE, ATTENTION, score, sg_score_names, "BY",
+            "score of a block: attention between means of blocks, between means of 16 tokens, or\n"
+            "the error that replacing the block by its mean would make"),
+     TO(attention.score)},
+    {CHOICE("tail", BLOCKS | TUNE, ATTENTION, tail, switches, "SWITCH",
+            "on: the mean key and the mean value of a skipped block stand in for it"),
+     TO(attention.tail)},
+    {CHOICE("tail-bias", BLOCKS | TUNE, ATTENTION, tail_bias, sg_tail_bias_names, "BY",
+            "correction of a mean key's logit for the spread of its block"),
+     TO(attention.tail_bias)},
+    {CHOICE("pv-dtype", BLOCKS, ATTENTION, pv_dtype, sg_pv_dtype_names, "TYPE",
+            "type of weights and values in their product; auto takes the fastest here that is as good,\n"
+            "int8 is faster on a CPU without AMX, fp8 needs an NVIDIA GPU of compute capability 8.9\n"
+            "or newer, or --backend ref"),
+     TO(attention.pv_dtype)},
+    {CHOICE("budget", BLOCKS, ATTENTION, budget, budgets, "OF",
+            "top-k of each row, or of all rows and heads of a layer together"),
+     TO(attention.heads)},
+    {CHOICE("order", BLOCKS | TUNE, ATTENTION, order, sg_order_names, "NAME",
+            "order of the video's tokens in the sequence"),
+     TO(attention.order)},
+    {REAL("dense-steps", SPARSE, ATTENTION, dense_steps, 0, 1,
+          "share of the steps, from the first on, with dense attention (default: 0.2)"),
+     TO(attention.dense_steps)},
+    {CHOICE("dense-steps-kind", SPARSE, ATTENTION, dense_steps_kind, unskipped, "KIND",
+            "attention of those steps: dense is exact, sage quantised"),
+     TO(attention.dense_steps_kind)},
+    {TEXT("dense-layers", SPARSE, ATTENTION, dense_layers, "LIST",
+          "layers with dense attention, counted from 0, as in 0,28-29"),
+     TO(attention.dense_layers)},
+    {TEXT("sparse-config", SPARSE, ATTENTION, sparse_config, "FILE",
+          "thresholds of each head, written by tune or saved by SpargeAttn's own tuning (.pt);\n"
+          "none: use no file (default: sparge-attention.json beside the model)"),
+     HASHED(sparse_config), .files = SG_READS},
+    {TEXT("block-mask", SPARSE, ATTENTION, block_mask, "FILE",
+          "blocks to keep: safetensors, U8 or BOOL [heads or 1, blocks of 128 queries, blocks of\n"
+          "64 keys]"),
+     HASHED(block_mask), .files = SG_READS},
+    {TEXT("capture-qkv", RENDER, RUN, capture_qkv, "LAYER:STEP:FILE",
+          "save queries, keys and values of one layer and step, counted from 0, as safetensors\n"
+          "for bench attention --qkv"),
+     .files = SG_WRITES_CAPTURE},
 
     HEADING(TUNE, "Thresholds"),
-    {CHOICE("rule", TUNE, RUN, rule, rules, "NAME"),
-     .help = "for each head a share of blocks, or of the predicted mass (default: topk)"},
-    {REAL("l1", TUNE, RUN, l1, 0.0001, 1),
-     .help = "relative L1 error that skipping blocks may make in a head (default: 0.05)"},
-    {REAL("l2", TUNE, RUN, l2, 0.0001, 1),
-     .help = "the same with a PV filter added (default: as --l1, and no filter, which costs a CPU\n"
-             "more than it saves)"},
-    {REAL("least", TUNE, RUN, least, 0, 1),
-     .help = "smallest share, or mass, that a head keeps, whatever its error: averages do not show\n"
-             "what occurs rarely (default: 0.2)"},
-    {INT("buckets", TUNE, RUN, buckets, 1, 64), .help = "ranges of steps, each with its own thresholds (default: 4)"},
-    {FLAG("cache", TUNE, RUN, tune_cache),
-     .help = "find the threshold of the step cache instead, which --cache usual then uses; give as many\n"
-             "--steps as renders have, and at least three prompts"},
-    {REAL("cache-error", TUNE, RUN, cache_error, 1e-6, 1),
-     .help = "relative L2 error of the final latents that extrapolated steps may make (default: 0.01)"},
+    {CHOICE("rule", TUNE, RUN, rule, rules, "NAME",
+            "for each head a share of blocks, or of the predicted mass (default: topk)")},
+    {REAL("l1", TUNE, RUN, l1, 0.0001, 1, "relative L1 error that skipping blocks may make in a head (default: 0.05)")},
+    {REAL("l2", TUNE, RUN, l2, 0.0001, 1,
+          "the same with a PV filter added (default: as --l1, and no filter, which costs a CPU\n"
+          "more than it saves)")},
+    {REAL("least", TUNE, RUN, least, 0, 1,
+          "smallest share, or mass, that a head keeps, whatever its error: averages do not show\n"
+          "what occurs rarely (default: 0.2)")},
+    {INT("buckets", TUNE, RUN, buckets, 1, 64, "ranges of steps, each with its own thresholds (default: 4)")},
+    {FLAG("cache", TUNE, RUN, tune_cache,
+          "find the threshold of the step cache instead, which --cache usual then uses; give as many\n"
+          "--steps as renders have, and at least three prompts")},
+    {REAL("cache-error", TUNE, RUN, cache_error, 1e-6, 1,
+          "relative L2 error of the final latents that extrapolated steps may make (default: 0.01)")},
 
     HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL, "Output"),
-    {TEXT("output", RENDER, RUN, output, "FILE"), .letter = 'o', .usual = true,
-     .help = "by its ending .mp4 (H.264, else AV1), .mkv (FFV1 in RGB, lossless), .webp, .y4m, .png (one\n"
-             "frame, or several as name-%04d.png), .jpg (one frame); - writes Y4M to stdout\n"
-             "(default: out.png of one frame, else out.mp4, or out.y4m in a build without FFmpeg)"},
-    {TEXT("grid", RENDER, RUN, grid, "FILE"), .files = SG_WRITES,
-     .help = "also all images of --batch or of a prompt file in one picture: .png, .jpg or .webp"},
-    {REAL("crf", RENDER, OUTPUT, crf, 0, 51),
-     .help = "quality of .mp4, from 0 (only chroma loses resolution) to 51 (smallest file; default: 17;\n"
-             "22 of AV1, which .mp4 holds where no encoder of H.264 opens)"},
-    {INT("png-level", RENDER, OUTPUT, png_level, 0, 9),
-     .help = "compression of .png, from 0 (none) to 9 (smallest file, slowest; default: 1)"},
-    {TEXT("output", COMPARE, RUN, output, "DIR"), .letter = 'o',
-     .help = "a folder, made if it is not there: a clip of each arm, side.mp4, frames.png, report.json\n"
-             "and report.html; images as .png (default: compare- and the seed)"},
-    {TEXT("output", TUNE, RUN, output, "FILE"), .letter = 'o', .files = SG_WRITES,
-     .help = "the thresholds as JSON; an existing file is replaced, - is stdout; with --cache a file\n"
-             "keeps its thresholds of attention, and without it that of the cache\n"
-             "(default: sparge-attention.json beside the model, unless that is the embedded one; a file\n"
-             "there is replaced only if tune wrote it for this user and it has not changed since)"},
-    {FLAG("force", TUNE, RUN, force), .help = "replace sparge-attention.json beside the model, whoever made it"},
-    {TEXT("out", EVAL, RUN, output, "DIR"), .alias = {"output"}, .letter = 'o',
-     .help = "a folder, made if it is not there: ARM/PROMPT-INDEX.mp4 as VBench reads them (of\n"
-             "one frame .png), results.jsonl, summary.csv, report.html; the same command continues an\n"
-             "earlier run"},
-    {TEXT("shard", EVAL, RUN, shard, "I/N"),
-     .help = "only the I-th of N parts of the set (default: by mpirun's or srun's rank)"},
-    {TEXT("merge", EVAL, RUN, merge, "DIR"),
-     .help = "render nothing; write summary.csv and report.html of what is in this folder"},
-    {TEXT("clip", EVAL, OUTPUT, clip, "DIR"), .files = SG_READS_MODEL,
-     .help = "score the clips by CLIP, a folder of transformers' CLIPModel: CLIPSIM and CLIP-T of\n"
-             "videos, CLIP score of pictures; clips without scores get them later, with --merge too"},
-    {TEXT("clip", COMPARE, RUN, clip, "DIR"), .files = SG_READS_MODEL,
-     .help = "score two results by CLIP, a folder of transformers' CLIPModel: CLIP-T of videos, and\n"
-             "with their --prompt CLIPSIM, or CLIP score of pictures"},
-    {TEXT("latents", RENDER, RUN, latents, "FILE"), .files = SG_READS | SG_WRITES,
-     .help = "if the file exists, decode it, without a prompt; else save the latents there before\n"
-             "they are decoded (safetensors)"},
-    {TEXT("preview", RENDER, RUN, preview, "FILE"), .files = SG_WRITES,
-     .help = "write a preview of the clip while it is rendered: .png (frames side by side), .mp4 or\n"
-             ".webp, replaced after each step; one pixel for each latent"},
-    {INT("preview-every", RENDER, RUN, preview_every, 1, SG_STEPS_MAX),
-     .help = "after every N-th step and the last (default: 1; 5 with --preview-decoder)"},
-    {TEXT("preview-decoder", RENDER, RUN, preview_decoder, "FILE"), .files = SG_READS,
-     .help = "decode previews in full size by this TAEHV: taew2_1 or taew2_2, .safetensors or .pth"},
-    {TEXT("json", RENDER, RUN, json, "FILE"), .usual = true, .files = SG_WRITES,
-     .help = "write a report: settings, times, memory, tokens; - is stdout"},
-    {TEXT("json", TUNE, RUN, json, "FILE"), .files = SG_WRITES,
-     .help = "write a report: error and density of each head, or of each threshold tried; times;\n"
-             "- is stdout"},
-    {TEXT("json", BENCH, RUN, json, "FILE"), .files = SG_WRITES,
-     .help = "write the figures as JSON; - is stdout, without the table"},
-    {TEXT("json", COMPARE, RUN, json, "FILE"), .files = SG_WRITES,
-     .help = "write all figures, those of each frame too, an infinite PSNR as null; - is stdout, without\n"
-             "the table"},
-    {FLAG("json", INFO, RUN, info_json), .help = "print JSON instead of text"},
+    {TEXT("output", RENDER, RUN, output, "FILE",
+          "by its ending .mp4 (H.264, else AV1), .mkv (FFV1 in RGB, lossless), .webp, .y4m, .png (one\n"
+          "frame, or several as name-%04d.png), .jpg (one frame); - writes Y4M to stdout\n"
+          "(default: out.png of one frame, else out.mp4, or out.y4m in a build without FFmpeg)"),
+     .letter = 'o', USUAL},
+    {TEXT("grid", RENDER, RUN, grid, "FILE",
+          "also all images of --batch or of a prompt file in one picture: .png, .jpg or .webp"),
+     .files = SG_WRITES},
+    {REAL("crf", RENDER, OUTPUT, crf, 0, 51,
+          "quality of .mp4, from 0 (only chroma loses resolution) to 51 (smallest file; default: 17;\n"
+          "22 of AV1, which .mp4 holds where no encoder of H.264 opens)")},
+    {INT("png-level", RENDER, OUTPUT, png_level, 0, 9,
+         "compression of .png, from 0 (none) to 9 (smallest file, slowest; default: 1)")},
+    {TEXT("output", COMPARE, RUN, output, "DIR",
+          "a folder, made if it is not there: a clip of each arm, side.mp4, frames.png, report.json\n"
+          "and report.html; images as .png (default: compare- and the seed)"),
+     .letter = 'o'},
+    {TEXT("output", TUNE, RUN, output, "FILE",
+          "the thresholds as JSON; an existing file is replaced, - is stdout; with --cache a file\n"
+          "keeps its thresholds of attention, and without it that of the cache\n"
+          "(default: sparge-attention.json beside the model, unless that is the embedded one; a file\n"
+          "there is replaced only if tune wrote it for this user and it has not changed since)"),
+     .letter = 'o', .files = SG_WRITES},
+    {FLAG("force", TUNE, RUN, force, "replace sparge-attention.json beside the model, whoever made it")},
+    {TEXT("out", EVAL, RUN, output, "DIR",
+          "a folder, made if it is not there: ARM/PROMPT-INDEX.mp4 as VBench reads them (of\n"
+          "one frame .png), results.jsonl, summary.csv, report.html; the same command continues an\n"
+          "earlier run"),
+     .alias = {"output"}, .letter = 'o'},
+    {TEXT("shard", EVAL, RUN, shard, "I/N",
+          "only the I-th of N parts of the set (default: by mpirun's or srun's rank)")},
+    {TEXT("merge", EVAL, RUN, merge, "DIR",
+          "render nothing; write summary.csv and report.html of what is in this folder")},
+    {TEXT("clip", EVAL, OUTPUT, clip, "DIR",
+          "score the clips by CLIP, a folder of transformers' CLIPModel: CLIPSIM and CLIP-T of\n"
+          "videos, CLIP score of pictures; clips without scores get them later, with --merge too"),
+     .files = SG_READS_MODEL},
+    {TEXT("clip", COMPARE, RUN, clip, "DIR",
+          "score two results by CLIP, a folder of transformers' CLIPModel: CLIP-T of videos, and\n"
+          "with their --prompt CLIPSIM, or CLIP score of pictures"),
+     .files = SG_READS_MODEL},
+    {TEXT("latents", RENDER, RUN, latents, "FILE",
+          "if the file exists, decode it, without a prompt; else save the latents there before\n"
+          "they are decoded (safetensors)"),
+     .files = SG_READS | SG_WRITES},
+    {TEXT("preview", RENDER, RUN, preview, "FILE",
+          "write a preview of the clip while it is rendered: .png (frames side by side), .mp4 or\n"
+          ".webp, replaced after each step; one pixel for each latent"),
+     .files = SG_WRITES},
+    {INT("preview-every", RENDER, RUN, preview_every, 1, SG_STEPS_MAX,
+         "after every N-th step and the last (default: 1; 5 with --preview-decoder)")},
+    {TEXT("preview-decoder", RENDER, RUN, preview_decoder, "FILE",
+          "decode previews in full size by this TAEHV: taew2_1 or taew2_2, .safetensors or .pth"),
+     .files = SG_READS},
+    {TEXT("json", RENDER, RUN, json, "FILE", "write a report: settings, times, memory, tokens; - is stdout"),
+     USUAL, .files = SG_WRITES},
+    {TEXT("json", TUNE, RUN, json, "FILE",
+          "write a report: error and density of each head, or of each threshold tried; times;\n"
+          "- is stdout"),
+     .files = SG_WRITES},
+    {TEXT("json", BENCH, RUN, json, "FILE", "write the figures as JSON; - is stdout, without the table"),
+     .files = SG_WRITES},
+    {TEXT("json", COMPARE, RUN, json, "FILE",
+          "write all figures, those of each frame too, an infinite PSNR as null; - is stdout, without\n"
+          "the table"),
+     .files = SG_WRITES},
+    {FLAG("json", INFO, RUN, info_json, "print JSON instead of text")},
 
     HEADING(ALL, "Machine"),
-    {CHOICE("backend", ALL, LOAD, backend, backends, "NAME"),
-     .help = "backend to compute with; ref is the slow, plain reference"},
-    {INT("device", ALL & ~CHECK, RUN, device, 0, 1023),
-     .help = "which GPU, counted from 0 (default: 0; the ranks of mpirun and srun share a host's GPUs)"},
-    {CHOICE("dtype", ALL, LOAD, dtype, dtypes, "TYPE"),
-     .help = "type of the matrix products; auto takes the faster on this machine"},
-    {INT("threads", ALL, LOAD, threads, 1, 4096), .letter = 't', .usual = true,
-     .help = "CPU threads (default: one a core)"},
-    {CHOICE("cpumask", ALL, LOAD, cpumask, sg_cpu_mask_names, "LEVEL"),
-     .help = "highest CPU instruction set to use (or SPARGE_GEN_CPUMASK)"},
-    {CHOICE("gpumask", ALL, LOAD, gpumask, sg_gpu_level_names, "LEVEL"),
-     .help = "use only the GPU features of this level, and no cuDNN below the GPU's own level (default)"},
-    {OPTION(BYTES, "memory-limit", MODEL, RUN, memory_limit), .value = "SIZE",
-     .help = "refuse a render that needs more, as in 8G or 512M (default: what the machine has free)"},
-    {CHOICE("vae-tiling", (SAMPLER & ~CHECK) | INFO, SAMPLING, vae_tiling, sg_tiling_names, "WHEN"),
-     TO(vae_tiling, INDEX),
-     .help = "decode in blended tiles: of 256x256 pixels, as Mochi and HunyuanVideo can, or of the VAE's\n"
-             "sample_size, as models of images can, which then encode in tiles too; less memory, and the\n"
-             "frames differ a little; auto: if whole frames would not fit"},
-    {CHOICE("offload", MODEL & ~(CHECK | TUNE), RUN, offload, sg_offload_names, "WHEN"),
-     .help = "keep blocks of layers in host memory and copy each to the GPU when it is needed; auto: if\n"
-             "a denoiser or text encoder does not fit on the GPU; on: also if the denoiser does"},
+    {CHOICE("backend", ALL, LOAD, backend, backends, "NAME",
+            "backend to compute with; ref is the slow, plain reference")},
+    {INT("device", ALL & ~CHECK, RUN, device, 0, 1023,
+         "which GPU, counted from 0 (default: 0; the ranks of mpirun and srun share a host's GPUs)")},
+    {CHOICE("dtype", ALL, LOAD, dtype, dtypes, "TYPE",
+            "type of the matrix products; auto takes the faster on this machine")},
+    {INT("threads", ALL, LOAD, threads, 1, 4096, "CPU threads (default: one a core)"), .letter = 't', USUAL},
+    {CHOICE("cpumask", ALL, LOAD, cpumask, sg_cpu_mask_names, "LEVEL",
+            "highest CPU instruction set to use (or SPARGE_GEN_CPUMASK)")},
+    {CHOICE("gpumask", ALL, LOAD, gpumask, sg_gpu_level_names, "LEVEL",
+            "use only the GPU features of this level, and no cuDNN below the GPU's own level (default)")},
+    {OPTION(BYTES, "memory-limit", MODEL, RUN, memory_limit,
+            "refuse a render that needs more, as in 8G or 512M (default: what the machine has free)"),
+     .value = "SIZE"},
+    {CHOICE("vae-tiling", (SAMPLER & ~CHECK) | INFO, SAMPLING, vae_tiling, sg_tiling_names, "WHEN",
+            "decode in blended tiles: of 256x256 pixels, as Mochi and HunyuanVideo can, or of the VAE's\n"
+            "sample_size, as models of images can, which then encode in tiles too; less memory, and the\n"
+            "frames differ a little; auto: if whole frames would not fit"),
+     TO(vae_tiling)},
+    {CHOICE("offload", MODEL & ~(CHECK | TUNE), RUN, offload, sg_offload_names, "WHEN",
+            "keep blocks of layers in host memory and copy each to the GPU when it is needed; auto: if\n"
+            "a denoiser or text encoder does not fit on the GPU; on: also if the denoiser does")},
 
     HEADING(ALL, "Messages"),
-    {FLAG("quiet", SAMPLER | STEP | TUNE, RUN, quiet), .letter = 'q', .usual = true,
-     .help = "print nothing but errors and a random seed"},
-    {FLAG("verbose", RENDER | CHECK, RUN, verbose), .letter = 'v', .usual = true,
-     .help = "print the plan, what attention skipped, and the time of each stage"},
-    {FLAG("version", ALL, RUN, version), .help = "print the version, and what this build can do"},
-    {FLAG("help", ALL, RUN, help), .letter = 'h', .help = "print this help; --help all: every option"},
+    {FLAG("quiet", SAMPLER | STEP | TUNE, RUN, quiet, "print nothing but errors and a random seed"),
+     .letter = 'q', USUAL},
+    {FLAG("verbose", RENDER | CHECK, RUN, verbose,
+          "print the plan, what attention skipped, and the time of each stage"),
+     .letter = 'v', USUAL},
+    {FLAG("version", ALL, RUN, version, "print the version, and what this build can do")},
+    {FLAG("help", ALL, RUN, help, "print this help; --help all: every option"), .letter = 'h'},
 };
 /* clang-format on */
 

@@ -30,18 +30,6 @@ typedef enum sg_option_phase {
     SG_OPTION_KEPT = SG_OPTION_LOAD | SG_OPTION_INPUT | SG_OPTION_RENDER | SG_OPTION_OUTPUT
 } sg_option_phase;
 
-/* The type tells how sg_request has what an option sets. */
-typedef enum sg_request_type {
-    SG_AS_NOTHING, /* it has no member for it, or several */
-    SG_AS_INT,
-    SG_AS_REAL,   /* double */
-    SG_AS_FLOAT,  /* float, that stands for the shortest decimal number that is read as it */
-    SG_AS_BOOL,   /* bool; the option is a flag */
-    SG_AS_SWITCH, /* bool, true for the second choice */
-    SG_AS_INDEX,  /* enum, the choice's place */
-    SG_AS_TEXT    /* const char *; NULL counts as not given */
-} sg_request_type;
-
 /* These bits say how an option's text names a file. FRAMES is a file or the pictures of a folder, MODEL a file or those
  * of a model's folder, CAPTURE has the form LAYER:STEP:FILE. What has SG_READS and SG_WRITES is read if it is there. */
 enum {
@@ -61,10 +49,11 @@ typedef struct sg_option {
     sg_option_kind kind;
     unsigned       commands; /* bits of sg_command */
     /* offset is the value's place in sg_settings, and hash that of its file's hash, or 0. request is the place in
-     * sg_request of what the option sets, which has the type `as`. */
-    size_t          offset, hash, request;
+     * sg_request of what the option sets, and request_size the size of that, or 0 where there is none, or several: as in
+     * sg_settings, but for a REAL a double or a float, which stands for the shortest decimal number that is read as it,
+     * and for a CHOICE its place, an int or an enum, or a bool. */
+    size_t          offset, hash, request, request_size;
     sg_option_phase phase;
-    sg_request_type as;
     /* An int of 0, or of -1 where lo is 0, and a NAN are not given. */
     double             lo, hi;
     const char *const *choices;

@@ -19,9 +19,6 @@ static bool is(const char *given, const char *value) { return given && strcmp(gi
 
 /* ---- one option ---- */
 
-static const size_t size_of[] = {
-    0, sizeof(int), sizeof(double), sizeof(float), sizeof(bool), sizeof(bool), sizeof(int), sizeof(const char *)};
-
 /* The decimal number that was asked for, not the float next to it: the shortest that is read as this float. */
 static double decimal(float v)
 {
@@ -32,32 +29,31 @@ static double decimal(float v)
     return strtod(text, NULL);
 }
 
+static bool is_float(const sg_option *o) { return o->kind == SG_OPTION_REAL && o->request_size == sizeof(float); }
+
 static void to_request(sg_request *r, const sg_settings *s, const sg_option *o)
 {
     void *const       to = (char *)r + o->request;
     const void *const from = sg_settings_value(s, o);
-    if (o->as == SG_AS_FLOAT)
+    const int         place = o->kind == SG_OPTION_CHOICE ? sg_setup_place(*(const char *const *)from, o->choices) : 0;
+    if (is_float(o))
         *(float *)to = (float)*(const double *)from;
-    else if (o->as == SG_AS_SWITCH)
-        *(bool *)to = sg_setup_place(*(const char *const *)from, o->choices) == 1;
-    else if (o->as == SG_AS_INDEX)
-        *(int *)to = sg_setup_place(*(const char *const *)from, o->choices);
     else
-        memcpy(to, from, size_of[o->as]);
+        memcpy(to, o->kind == SG_OPTION_CHOICE ? &place : from, o->request_size); /* of a place its low byte may do */
 }
 
 static void from_request(sg_settings *s, const sg_request *r, const sg_option *o)
 {
     const void *const from = (const char *)r + o->request;
     void *const       to = sg_settings_at(s, o);
-    if (o->as == SG_AS_FLOAT)
+    int               place = 0;
+    if (o->kind == SG_OPTION_CHOICE) memcpy(&place, from, o->request_size);
+    if (is_float(o))
         *(double *)to = decimal(*(const float *)from);
-    else if (o->as == SG_AS_SWITCH)
-        *(const char **)to = o->choices[*(const bool *)from];
-    else if (o->as == SG_AS_INDEX)
-        *(const char **)to = o->choices[*(const int *)from];
+    else if (o->kind == SG_OPTION_CHOICE)
+        *(const char **)to = o->choices[place];
     else
-        memcpy(to, from, size_of[o->as]);
+        memcpy(to, from, o->request_size);
     if (!sg_settings_has(s, o)) sg_settings_unset(s, o);
 }
 
@@ -215,9 +211,9 @@ static void settle_options(sg_rendering *x, unsigned phases)
 {
     const sg_option *o;
     for (int i = 0; (o = sg_settings_next(&x->settings, phases, &i)) != NULL;)
-        if (o->as && sg_settings_has(&x->settings, o))
+        if (o->request_size && sg_settings_has(&x->settings, o))
             to_request(&x->request, &x->settings, o);
-        else if (o->as)
+        else if (o->request_size)
             from_request(&x->settings, &x->request, o);
 }
 
@@ -342,7 +338,7 @@ void sg_rendering_request(sg_request *out, const sg_request *shared, const sg_re
     const sg_option *o;
     *out = *shared;
     for (int i = 0; (o = sg_settings_next(&r->settings, SG_OPTION_SAMPLING, &i)) != NULL;)
-        memcpy((char *)out + o->request, (const char *)&own + o->request, size_of[o->as]);
+        memcpy((char *)out + o->request, (const char *)&own + o->request, o->request_size);
     out->sigmas = own.sigmas;
     out->attention = own.attention;
 }
