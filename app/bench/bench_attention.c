@@ -19,8 +19,9 @@
 enum { KERNELS = 10, SAMPLE = 512 }; /* at most; and rows of queries that are computed in F32 too */
 
 /* Columns of the table of stages; attend is also attend_blocks. */
-static const char *const stages[] = {"pool", "self_similarity", "quantise", "score", "select", "tail_bias", "attend"};
-enum { STAGES = sizeof stages / sizeof *stages, ATTEND = STAGES - 1 };
+enum { STAGES = 7, ATTEND = STAGES - 1 };
+static const char *const stages[STAGES + 1] = {"pool",   "self_similarity", "quantise", "score",
+                                               "select", "tail_bias",       "attend",   NULL};
 
 typedef struct kernel {
     char               name[32];
@@ -149,9 +150,7 @@ static void take_stages(const sg_trace *t, kernel *k)
     memset(k->stage, 0, sizeof k->stage);
     for (size_t i = 0; i < t->rows; i++) {
         const char *const op = t->row[i].op;
-        int               stage = 0;
-        while (stage < STAGES && strcmp(op, stages[stage]) != 0) stage++;
-        if (strcmp(op, "attend_blocks") == 0) stage = ATTEND;
+        const int         stage = strcmp(op, "attend_blocks") == 0 ? ATTEND : sg_options_place(op, stages);
         if (stage < STAGES) k->stage[stage] += t->row[i].seconds;
     }
 }

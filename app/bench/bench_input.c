@@ -191,10 +191,10 @@ static sg_status read_grid(sg_bench_input *in, sg_error *e)
 static sg_status read_order(sg_bench_input *in, sg_error *e)
 {
     const char *const text = sg_source_metadata(in->file, "order");
-    int               i = 0;
-    while (text && i < SG_ORDERS && strcmp(text, sg_order_names[i]) != 0) i++;
-    if (i == SG_ORDERS) return sg_error_set(e, SG_E_FORMAT, "--qkv: %s: order: there is none '%.40s'", in->name, text);
-    in->file_order = text ? (sg_order)i : SG_ORDER_ROW;
+    const int         order = text ? sg_options_place(text, sg_order_names) : SG_ORDER_ROW;
+    if (!sg_order_names[order])
+        return sg_error_set(e, SG_E_FORMAT, "--qkv: %s: order: there is none '%.40s'", in->name, text);
+    in->file_order = (sg_order)order;
     return SG_OK;
 }
 

@@ -192,10 +192,7 @@ static sg_status save(const char *path, const pair *p, sg_error *e)
                                 "identical", s->identical, "psnr", sg_report_summary(&p->total.psnr), "ssim",
                                 sg_report_summary(&p->total.ssim), "ms_ssim", sg_report_summary(&p->total.ms_ssim),
                                 "ms_ssim_scales", s->scales, "a", figures(p, 0), "b", figures(p, 1), "each", frames);
-    if (!j) return sg_error_memory(e, "--json");
-    const sg_status status = sg_report_save(path, j, e);
-    json_decref(j);
-    return status;
+    return sg_report_take(path, j, e);
 }
 
 static sg_status run(pair *p, const sg_settings *s, sg_error *e)

@@ -24,13 +24,10 @@ enum { HEAD = 128, PART_STEM = 200 };
 sg_status sg_eval_files_check(const sg_eval *v, sg_error *e)
 {
     static const char *const taken[] = {PICTURES,      SG_EVAL_MANIFEST, "summary.csv", "summary.json",
-                                        "report.html", "image",          "last_image"};
+                                        "report.html", "image",          "last_image",  NULL};
     for (int i = 0; i < v->run.arms.count; i++) {
         const sg_arm *const a = &v->run.arms.arm[i];
-        bool                free_name = !sg_eval_results_owns(a->file);
-        for (size_t k = 0; k < sizeof taken / sizeof *taken; k++)
-            free_name = free_name && strcmp(a->file, taken[k]) != 0;
-        if (!free_name)
+        if (sg_eval_results_owns(a->file) || taken[sg_options_place(a->file, taken)])
             return sg_error_set(e, SG_E_ARG, "--arms: '%s': name: %s is something else in the folder", a->name,
                                 a->file);
     }

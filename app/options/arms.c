@@ -52,12 +52,10 @@ static void start(sg_arm *a, const char *kind, const sg_settings *base)
 /* Which blocks are kept: the first of these that an arm says, which *ruled tells, replaces what the command says. */
 static void forget_rule(sg_settings *s, const char *key, bool *ruled)
 {
-    static const char *const rules[] = {"topk", "tau", "sparse-config", "block-mask"};
-    enum { RULES = sizeof rules / sizeof *rules };
-    bool rule = false;
-    for (int i = 0; i < RULES; i++) rule = rule || strcmp(key, rules[i]) == 0;
-    for (int i = 0; i < RULES && rule && !*ruled; i++) sg_settings_unset(s, sg_settings_option(s, rules[i]));
-    *ruled = *ruled || rule;
+    static const char *const rules[] = {"topk", "tau", "sparse-config", "block-mask", NULL};
+    if (*ruled || !rules[sg_options_place(key, rules)]) return;
+    for (int i = 0; rules[i]; i++) sg_settings_unset(s, sg_settings_option(s, rules[i]));
+    *ruled = true;
 }
 
 /* The option of an arm of this name, or NULL; hint gets the one that was probably meant. Its kind of attention is
@@ -109,16 +107,15 @@ static void make_file(sg_arm *a)
 /* "kind:key=value:key=value" in text, whose values the arm borrows. */
 static sg_status parse_arm(sg_arm *a, char *text, const sg_settings *base, sg_error *e)
 {
-    bool  ruled = false;
-    char *at = text, *piece = at, hint[SG_HINT_TEXT];
-    char  end = cut(&at, ":");
-    int   kind = 0;
-    while (sg_attention_names[kind] && strcmp(sg_attention_names[kind], piece) != 0) kind++;
+    bool              ruled = false;
+    char             *at = text, *piece = at, hint[SG_HINT_TEXT];
+    char              end = cut(&at, ":");
+    const char *const kind = sg_attention_names[sg_options_place(piece, sg_attention_names)];
     sg_options_hint(hint, piece, sg_attention_names, "");
-    if (!sg_attention_names[kind])
+    if (!kind)
         return sg_error_set(e, SG_E_ARG, "'%.40s' is not one of dense, sage, sparge%s", piece,
                             *hint ? hint : "; a comma in a value is written \\,");
-    start(a, sg_attention_names[kind], base);
+    start(a, kind, base);
     while (end) {
         piece = at;
         end = cut(&at, ":");

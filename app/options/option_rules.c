@@ -136,12 +136,9 @@ enum { MOST_NUMBER = 999999 }; /* of a layer or a step */
 static sg_status allow_only(const sg_settings *s, const char *const *names, const char *where, sg_error *e)
 {
     const sg_option *o;
-    for (int i = 0; (o = sg_option_next(s->command, &i)) != NULL;) {
-        const char *const *name = names;
-        while (*name && strcmp(o->name, *name) != 0) name++;
-        if (!*name && given(s, o->name, NULL))
+    for (int i = 0; (o = sg_option_next(s->command, &i)) != NULL;)
+        if (!names[sg_options_place(o->name, names)] && given(s, o->name, NULL))
             return sg_error_set(e, SG_E_ARG, "--%s has no effect %s", o->name, where);
-    }
     return SG_OK;
 }
 

@@ -11,8 +11,8 @@
     .kind = SG_OPTION_##kind_, .name = (name_), .commands = (of), .phase = SG_OPTION_##phase_,                         \
     .offset = offsetof(sg_settings, member), .help = (help_)
 
-/* An option of each kind: name, commands that have it, phase, member of sg_settings, what bounds or names its value, what
- * help says. */
+/* An option of each kind: name, commands that have it, phase, member of sg_settings, what bounds or names its value,
+ * and what help says of it. */
 #define FLAG(...) OPTION(FLAG, __VA_ARGS__)
 #define TEXT(name_, of, phase_, member, text, ...) OPTION(TEXT, name_, of, phase_, member, __VA_ARGS__), .value = (text)
 #define PART(name_, member, ...) TEXT(name_, MODEL, LOAD, member, __VA_ARGS__), .files = SG_READS_MODEL

@@ -26,8 +26,8 @@ bool sg_settings_has(const sg_settings *s, const sg_option *o)
     case SG_OPTION_HEADING: return false;
     case SG_OPTION_FLAG: return *(const bool *)at;
     case SG_OPTION_TEXT:
-    case SG_OPTION_CHOICE: return *(const char *const *)at != NULL;
-    case SG_OPTION_LIST: return ((const sg_text_list *)at)->count != 0;
+    case SG_OPTION_CHOICE:
+    case SG_OPTION_LIST: return *(const char *const *)at != NULL; /* of a list its first */
     case SG_OPTION_INT:
     case SG_OPTION_SIZE: return *(const int *)at >= o->lo;
     case SG_OPTION_INT64: return *(const int64_t *)at != 0;

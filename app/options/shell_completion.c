@@ -8,10 +8,8 @@
 
 static bool is_path(const sg_option *o)
 {
-    static const char *const files[] = {"FILE", "DIR", "PATH"};
-    for (size_t i = 0; o->value && i < sizeof files / sizeof *files; i++)
-        if (strcmp(o->value, files[i]) == 0) return true;
-    return false;
+    static const char *const files[] = {"FILE", "DIR", "PATH", NULL};
+    return o->value && files[sg_options_place(o->value, files)];
 }
 
 static void words(FILE *out, const char *before, const char *const *list, const char *after)

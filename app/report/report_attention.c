@@ -2,9 +2,9 @@
 #include "report_attention.h"
 #include "base/text.h"
 #include "json_build.h"
+#include "resolve.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define PERCENT(share) sg_percent((char[16]){0}, share)
@@ -124,14 +124,6 @@ const char *sg_attention_step_text(char *text, size_t size, const sg_attention_r
 
 /* ---- for machines ---- */
 
-/* The decimal number that was asked for, not the float next to it. */
-static json_t *decimal(float v)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%.7g", (double)v);
-    return json_real(strtod(text, NULL));
-}
-
 static json_t *tuned_json(const sg_thresholds *t)
 {
     if (!t) return json_null();
@@ -142,10 +134,10 @@ static json_t *tuned_json(const sg_thresholds *t)
 json_t *sg_report_policy(const sg_policy *p)
 {
     static const char *const rules[] = {"topk", "tau", "mask"};
-    return json_pack("{s:s, s:b, s:s, s:o, s:o, s:o, s:i, s:b, s:s, s:b, s:s, s:s, s:s, s:s*, s:f, s:s, s:s?, s:o}",
+    return json_pack("{s:s, s:b, s:s, s:f, s:f, s:f, s:i, s:b, s:s, s:b, s:s, s:s, s:s, s:s*, s:f, s:s, s:s?, s:o}",
                      "attention", sg_attention_names[p->kind], "named", p->named, "rule", rules[p->rule], "amount",
-                     decimal(p->amount), "sim", decimal(p->theta), "pv", decimal(p->pv_threshold), "sink", p->sink,
-                     "causal", p->causal, "score", sg_score_names[p->score], "tail", p->tail, "tail_bias",
+                     sg_decimal(p->amount), "sim", sg_decimal(p->theta), "pv", sg_decimal(p->pv_threshold), "sink",
+                     p->sink, "causal", p->causal, "score", sg_score_names[p->score], "tail", p->tail, "tail_bias",
                      sg_tail_bias_names[p->tail_bias], "budget", p->heads ? "heads" : "row", "order",
                      sg_order_names[p->order], "pv_dtype", p->pv_dtype ? sg_pv_dtype_names[p->pv_dtype] : NULL,
                      "dense_steps", p->dense_steps, "dense_steps_kind", sg_attention_names[p->dense_steps_kind],

@@ -19,8 +19,7 @@ static bool is(const char *given, const char *value) { return given && strcmp(gi
 
 /* ---- one option ---- */
 
-/* The decimal number that was asked for, not the float next to it: the shortest that is read as this float. */
-static double decimal(float v)
+double sg_decimal(float v)
 {
     char text[32];
     int  digits = FLT_DIG + 1;
@@ -35,7 +34,7 @@ static void to_request(sg_request *r, const sg_settings *s, const sg_option *o)
 {
     void *const       to = (char *)r + o->request;
     const void *const from = sg_settings_value(s, o);
-    const int         place = o->kind == SG_OPTION_CHOICE ? sg_setup_place(*(const char *const *)from, o->choices) : 0;
+    const int place = o->kind == SG_OPTION_CHOICE ? sg_options_place(*(const char *const *)from, o->choices) : 0;
     if (is_float(o))
         *(float *)to = (float)*(const double *)from;
     else
@@ -49,7 +48,7 @@ static void from_request(sg_settings *s, const sg_request *r, const sg_option *o
     int               place = 0;
     if (o->kind == SG_OPTION_CHOICE) memcpy(&place, from, o->request_size);
     if (is_float(o))
-        *(double *)to = decimal(*(const float *)from);
+        *(double *)to = sg_decimal(*(const float *)from);
     else if (o->kind == SG_OPTION_CHOICE)
         *(const char **)to = o->choices[place];
     else
@@ -93,7 +92,7 @@ static sg_status settle_seed(sg_rendering *x, sg_error *e)
 /* A preset comes first: guidance may be given besides. */
 static sg_status settle_sampler(sg_request *r, const sg_settings *s, sg_error *e)
 {
-    if (s->preset_steps) sg_step_preset_apply(r, sg_setup_place(s->preset_steps, sg_step_preset_names));
+    if (s->preset_steps) sg_step_preset_apply(r, sg_options_place(s->preset_steps, sg_step_preset_names));
     if (!s->sigmas) return SG_OK;
     SG_TRY(sg_sigmas_read(&r->sigmas, s->sigmas, e));
     r->steps = r->sigmas.count;
@@ -187,8 +186,8 @@ static sg_status settle_rule(sg_rendering *x, sg_error *e)
     if (s->block_mask) SG_TRY(open_mask(x, e));
     p->named = s->attention || number || s->block_mask || thresholds;
     if (!thresholds) s->sparse_config = NULL;
-    if (p->rule == SG_SELECT_TOPK) s->topk = decimal(p->amount);
-    if (p->rule == SG_SELECT_MASS) s->tau = decimal(p->amount);
+    if (p->rule == SG_SELECT_TOPK) s->topk = sg_decimal(p->amount);
+    if (p->rule == SG_SELECT_MASS) s->tau = sg_decimal(p->amount);
     return SG_OK;
 }
 

@@ -33,6 +33,9 @@ void      sg_rendering_close(sg_rendering *r);
 /* Resolves attention alone, whose policy r's request has. */
 sg_status sg_resolve_attention(sg_rendering *r, sg_error *e) SG_MUST_USE;
 
+/* Returns the decimal number that was asked for, not the float next to it: the shortest that is read as this float. */
+double sg_decimal(float v);
+
 /* Makes the plan of r's request, and the forecast of its attention. */
 sg_status sg_rendering_plan(sg_rendering *r, sg_engine *engine, sg_error *e) SG_MUST_USE;
 

@@ -117,13 +117,6 @@ sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e)
     return read_loras(out, s, e);
 }
 
-int sg_setup_place(const char *name, const char *const *list)
-{
-    int i = 0;
-    while (list[i] && strcmp(list[i], name) != 0) i++;
-    return i;
-}
-
 /* ---- engine and request ---- */
 
 sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, const sg_settings *s, sg_error *e)
@@ -143,7 +136,7 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .local_rank = rank.local_rank,
                                .memory_limit = s->memory_limit,
                                .fast = s->fast,
-                               .offload = s->offload ? (sg_offload)sg_setup_place(s->offload, sg_offload_names) : 0,
+                               .offload = s->offload ? (sg_offload)sg_options_place(s->offload, sg_offload_names) : 0,
                                .preview_decoder = s->preview_decoder};
     for (out->loras = 0; model && out->loras < model->loras; out->loras++) {
         const sg_lora_path *const lora = &model->lora[out->loras];

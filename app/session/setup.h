@@ -38,9 +38,6 @@ const char *sg_setup_own_name(char room[PATH_MAX], const char *path);
 /* Finds the model that s asks for. */
 sg_status sg_setup_model(sg_model_path *out, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
-/* Returns the index of name in a NULL-ended list. The options have checked that it is there. */
-int sg_setup_place(const char *name, const char *const *list);
-
 /* Makes engine options of s, which borrow from model; NULL where no engine is opened. Without --device the local rank
  * of rank.h selects the GPU. */
 sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, const sg_settings *s,

@@ -7,7 +7,7 @@ top=$(cd "${LIB%/*}/../.." && pwd)
 { [[ -e $build/build.ninja ]] && type ninja; } >/dev/null || skip "no build by ninja beside the program"
 cp -r "$top/app" app
 member='    double         made_up;'
-row='    {REAL("made-up", SAMPLER, SAMPLING, made_up, 0, 1), .help = "nothing"},'
+row='    {REAL("made-up", SAMPLER, SAMPLING, made_up, 0, 1, "nothing")},'
 sed -i "/^    double  *cfg_scale, /i\\$member" app/options/options.h
 sed -i "/^    {REAL(\"flow-shift\"/i\\$row" app/options/option_table.c
 [[ $(diff -r "$top/app" app | grep -c '^[<>]') == 2 ]] || fail "$(diff -r "$top/app" app)"
