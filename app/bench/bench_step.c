@@ -233,7 +233,7 @@ static sg_status render(step_bench *t, sg_error *e)
     t->step.measured = 2 * t->base->repeat;
     SG_TRY(sg_session_open(x, &(sg_session_options){.traced = true}, e));
     SG_TRY(sg_session_resolve(x, &t->now, e));
-    sg_notice_request(&x->progress, x->engine, x->asked, &t->now);
+    sg_notice_request(x, &t->now);
     r->steps = t->step.warm + t->step.measured;
     r->sigmas.count = 0; /* --fast has fewer; a step costs the same at any */
     r->prompt = "a red ball bouncing on green grass";

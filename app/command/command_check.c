@@ -30,10 +30,10 @@ static sg_status render(sg_session *x, sg_rendering *now, const sg_settings *ask
     if (!s->frames) s->frames = CHUNKS * x->info.frames.step + 1;
     if (!s->steps && !s->fast) s->steps = STEPS;
     SG_TRY(sg_session_resolve(x, now, e));
-    sg_notice_request(&x->progress, x->engine, asked, now);
+    sg_notice_request(x, now);
     SG_TRY(sg_session_give(x, r, e));
     r->prompt = asked->prompt ? asked->prompt : "a red ball bouncing on green grass";
-    sg_notice_prompt(&x->progress, &x->vocabulary, x->model.name, asked->prompt);
+    sg_notice_prompt(x, asked->prompt);
     sg_progress_say(&x->progress, "%s; %dx%d, %d frame%s, %d step%s, seed %llu", x->info.device, r->width, r->height,
                     r->frames, sg_plural(r->frames), r->steps, sg_plural(r->steps), (unsigned long long)r->seed);
     sg_progress_render(&x->progress, 0, 1, NULL);

@@ -336,7 +336,7 @@ static sg_status summarise(model_summary *t, const sg_settings *s, sg_error *e)
     SG_TRY(sg_session_open(x, &(sg_session_options){0}, e));
     SG_TRY(sg_session_resolve(x, &t->now, e));
     if (*x->info.passed) sg_progress_say(&x->progress, "%s", x->info.passed);
-    sg_notice_size(&x->progress, x->asked, &t->now.settings);
+    sg_notice_size(x, &t->now.settings);
     const sg_clip clip = sg_clip_of(r, sg_writer_default_name(r->frames));
     r->output_bytes = sg_writer_bytes(&clip);
     SG_TRY(sg_rendering_plan(&t->now, x->engine, e));

@@ -175,7 +175,7 @@ static sg_status open_engine(job *j, sg_error *e)
     sg_request *const r = &j->now.request;
     SG_TRY(sg_session_open(&j->session, &(sg_session_options){.traced = j->settings->verbose}, e));
     SG_TRY(sg_session_resolve(&j->session, &j->now, e));
-    sg_notice_request(j->progress, j->session.engine, j->settings, &j->now);
+    sg_notice_request(&j->session, &j->now);
     if (j->settings->capture_qkv)
         sg_options_capture(j->settings->capture_qkv, &r->capture_layer, &r->capture_step, &r->capture_out);
     if (j->decode_only) {
@@ -279,18 +279,12 @@ static sg_status check_outputs(const job *j, const char *output, sg_error *e)
 static void say_start(job *j, const sg_prompt_set *prompts)
 {
     const sg_request *const r = &j->now.request;
-    const bool              drawn = j->settings->seed < 0;
-    const bool              many = batch_of(j) > 1;
     if (!j->decode_only) {
-        sg_progress_say_start(j->progress, j->session.model.name, &j->session.info, r, 0, drawn && !many);
-        if (drawn && many && j->settings->quiet) /* random seeds are printed even then */
-            fprintf(stderr, "sparge-gen: seeds %llu to %llu\n", (unsigned long long)r->seed,
-                    (unsigned long long)((r->seed + (uint64_t)batch_of(j) - 1) & INT64_MAX));
-        if (j->settings->prompt_file) sg_notice_comments(j->progress, j->settings->prompt_file, prompts);
-        sg_notice_prompts(j->progress, &j->session.vocabulary, j->session.model.name, prompts);
+        sg_notice_start(&j->session, r, 0);
+        sg_notice_prompts(&j->session, prompts);
         return;
     }
-    sg_progress_say_device(j->progress, j->session.model.name, &j->session.info);
+    sg_notice_device(&j->session);
     sg_progress_say(j->progress, "decoding %s: %s", r->latents_in,
                     sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r));
 }
@@ -322,7 +316,7 @@ static void say_doubts(job *j)
     if (p->named && p->kind != SG_ATTENTION_DENSE && j->now.forecast.last == 0 && !j->settings->verbose)
         sg_progress_say(j->progress, "attention: %s",
                         sg_attention_forecast_text(text, sizeof text, p, &j->now.forecast, j->now.plan.tokens));
-    sg_notice_cache(j->progress, &j->now.request, NULL, j->session.engine);
+    sg_notice_cache(&j->session, &j->now.request, NULL);
 }
 
 /* The peaks are those so far, as planned and as the system tells. */
@@ -457,7 +451,7 @@ static sg_status render_one(job *j, int i, const clip_paths *path, sg_error *e)
     SG_TRY(sg_rendering_plan(&j->now, j->session.engine, e));
     sg_progress_render(j->progress, i, j->clips, &j->now.plan);
     snprintf(which, sizeof which, "--prompt-file: prompt %d", i / batch_of(j) + 1);
-    if (i % batch_of(j) == 0) sg_notice_cut(j->progress, &j->now.plan, j->settings->prompt_file ? which : NULL);
+    if (i % batch_of(j) == 0) sg_notice_cut(&j->session, &j->now.plan, j->settings->prompt_file ? which : NULL);
     json_t *settings = make_settings(j, false);
     if (j->grid.rgb && i == 0 && batch_of(j) == j->clips) { /* the grid has those of its first image */
         json_t *own = json_copy(settings);
@@ -536,10 +530,10 @@ static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
     j->now.request.prompt = prompts->count ? prompts->prompt[0].text : NULL;
     say_start(j, prompts);
     SG_TRY(sg_rendering_plan(&j->now, j->session.engine, e));
-    sg_progress_say_plan(j->progress, &j->now.plan);
+    sg_notice_plan(&j->session, &j->now.plan);
     if (j->now.plan.untiled) j->now.request.vae_tiling = SG_TILING_ON; /* which is what the file's settings tell */
     say_plan(j);
-    sg_notice_encoder(j->progress, &j->now.request, output, j->settings->verbose);
+    sg_notice_encoder(&j->session, &j->now.request, output, j->settings->verbose);
     say_doubts(j);
     return render_all(j, prompts, output, e);
 }

@@ -102,7 +102,7 @@ static sg_status check_size(job *j, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "%dx%d with %d frame%s are %lld token%s: no blocks are skipped below %d",
                             sparse.width, sparse.height, sparse.frames, sg_plural(sparse.frames),
                             (long long)plan.tokens, sg_plural(plan.tokens), SG_NAMED_TOKENS);
-    if (j->prompts->count == 1) sg_notice_cut(j->progress, &plan, NULL);
+    if (j->prompts->count == 1) sg_notice_cut(&j->session, &plan, NULL);
     return sg_plan_fits(&plan, e);
 }
 
@@ -513,12 +513,11 @@ static sg_status run(job *j, const char *path, sg_error *e)
     SG_TRY(sg_session_inputs(x, s, e));
     SG_TRY(sg_session_open(x, &(sg_session_options){0}, e));
     SG_TRY(sg_session_resolve(x, &j->now, e));
-    sg_notice_request(j->progress, x->engine, s, &j->now);
+    sg_notice_request(x, &j->now);
     SG_TRY(sg_session_give(x, &j->now.request, e));
     if (!cache) SG_TRY(open_tune(j, e));
-    sg_progress_say_start(j->progress, x->model.name, &x->info, &j->now.request, 0, s->seed < 0);
-    if (s->prompt_file) sg_notice_comments(j->progress, s->prompt_file, j->prompts);
-    sg_notice_prompts(j->progress, &x->vocabulary, x->model.name, j->prompts);
+    sg_notice_start(x, &j->now.request, 0);
+    sg_notice_prompts(x, j->prompts);
     j->cache_bound = isnan(s->cache_error) ? CACHE_ERROR : s->cache_error;
     SG_TRY(cache ? search_cache(j, e) : look_at_attention(j, e));
     SG_TRY(write_thresholds(j, path, e));

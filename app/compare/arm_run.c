@@ -61,7 +61,7 @@ sg_status sg_arm_run_open(sg_arm_run *x, const sg_session_options *o, sg_error *
     x->shared.settings = *s->asked;
     SG_TRY(sg_session_resolve(s, &x->shared, e));
     SG_TRY(choose_size(x, e));
-    sg_notice_request(&s->progress, s->engine, s->asked, &x->shared);
+    sg_notice_request(s, &x->shared);
     if (s->asked->prompt) SG_TRY(sg_session_give(s, &x->shared.request, e)); /* else each entry has its own */
     x->shared.request.prompt = s->asked->prompt;
     for (int i = 0; i < x->arms.count; i++) {
@@ -117,18 +117,18 @@ void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan)
 {
     sg_session *const       s = &x->session;
     const sg_request *const r = &x->shared.request;
-    sg_progress_say_start(&s->progress, s->model.name, &s->info, r, plan->tokens, s->asked->seed < 0);
-    sg_progress_say_plan(&s->progress, plan);
-    sg_notice_prompt(&s->progress, &s->vocabulary, s->model.name, r->prompt);
-    if (r->prompt) sg_notice_cut(&s->progress, plan, NULL);
-    sg_notice_encoder(&s->progress, r, NULL, false);
+    sg_notice_start(s, r, plan->tokens);
+    sg_notice_plan(s, plan);
+    sg_notice_prompt(s, r->prompt);
+    if (r->prompt) sg_notice_cut(s, plan, NULL);
+    sg_notice_encoder(s, r, NULL, false);
     for (const sg_arm_result *a = x->arm; a < x->arm + x->arms.count; a++) {
         char text[512];
         sg_attention_forecast_text(text, sizeof text, &a->now.request.attention, &a->now.forecast, a->now.plan.tokens);
         sg_progress_say(&s->progress, "%s: %s", a->arm->name, text);
         if (*sg_doubt_thresholds(text, sizeof text, &a->now, s->engine))
             sg_progress_say(&s->progress, "%s: %s", a->arm->name, text);
-        sg_notice_cache(&s->progress, &a->now.request, a->arm->name, s->engine);
+        sg_notice_cache(s, &a->now.request, a->arm->name);
     }
 }
 

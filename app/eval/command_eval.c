@@ -17,13 +17,12 @@ static void say_set(sg_eval *v)
     if (set->skipped) sg_progress_say(v->progress, "%d left out; the first: %s", set->skipped, set->first_skipped.text);
     if (*set->unread)
         sg_progress_say(v->progress, "%s: %s is not known and passed over", v->settings->prompts, set->unread);
-    sg_notice_comments(v->progress, v->settings->prompts, set);
     if (v->moved)
         sg_progress_say(
             v->progress,
             "--prompts: %d entr%s a size that the model cannot render, the nearest is taken; the first is %s", v->moved,
             v->moved == 1 ? "y has" : "ies have", v->first_moved);
-    sg_notice_prompts(v->progress, &v->run.session.vocabulary, v->run.session.model.name, set);
+    sg_notice_prompts(&v->run.session, set);
     if (v->log.cut) sg_progress_say(v->progress, "%s: the last line was cut short, and is taken off", v->log.path);
 }
 

@@ -119,7 +119,7 @@ static void say_cut(sg_eval *v, int prompt, const sg_plan *plan)
 {
     char which[48];
     snprintf(which, sizeof which, "--prompts: line %d", v->set.prompt[prompt].line);
-    sg_notice_cut(v->progress, plan, which);
+    sg_notice_cut(&v->run.session, plan, which);
 }
 
 /* Renders and scores; what is done is on the disk before its line is. */

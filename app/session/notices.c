@@ -6,11 +6,47 @@
 #include <stdio.h>
 #include <string.h>
 
-void sg_notice_size(sg_progress *p, const sg_settings *asked, const sg_settings *s)
+void sg_notice_device(sg_session *x)
 {
-    static const char end[] = "the nearest that the model can render";
-    const bool        wide = asked->size[0] && asked->size[0] != s->size[0];
-    const bool        high = asked->size[1] && asked->size[1] != s->size[1];
+    sg_progress_say(&x->progress, "%s in %s on %s", x->model.name, x->info.dtype, x->info.device);
+    if (*x->info.passed) sg_progress_say(&x->progress, "%s", x->info.passed);
+}
+
+void sg_notice_start(sg_session *x, const sg_request *r, int64_t tokens)
+{
+    char                     all[32] = "", of[32] = "";
+    const int                done = sg_request_steps(r), batch = x->asked->batch;
+    const unsigned long long seed = r->seed, last = (r->seed + (uint64_t)batch - 1) & INT64_MAX;
+    if (done < r->steps) snprintf(of, sizeof of, " of %d", r->steps);
+    if (tokens) snprintf(all, sizeof all, ", %lld token%s", (long long)tokens, sg_plural(tokens));
+    sg_notice_device(x);
+    sg_progress_say(&x->progress, "%s, %d%s step%s, guidance %s, seed %llu%s",
+                    sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r), done, of, sg_plural(r->steps),
+                    sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r), seed, all);
+    if (x->progress.quiet && x->asked->seed < 0)
+        fprintf(stderr, batch > 1 ? "sparge-gen: seeds %llu to %llu\n" : "sparge-gen: seed %llu\n", seed, last);
+}
+
+void sg_notice_plan(sg_session *x, const sg_plan *plan)
+{
+    for (int i = 0; i < plan->phases; i++)
+        if (plan->phase[i].host)
+            sg_progress_say(&x->progress, "offload: %.2f GiB of the %s stay on the host, all but two blocks at a time",
+                            (double)plan->phase[i].host * 0x1p-30, sg_offloaded_part(&plan->phase[i]));
+    if (plan->untiled)
+        sg_progress_say(&x->progress,
+                        "the VAE works in tiles, because whole frames would take %.2f GiB: the frames will differ a "
+                        "little (--vae-tiling)",
+                        (double)plan->untiled * 0x1p-30);
+}
+
+void sg_notice_size(sg_session *x, const sg_settings *s)
+{
+    sg_progress *const       p = &x->progress;
+    const sg_settings *const asked = x->asked;
+    static const char        end[] = "the nearest that the model can render";
+    const bool               wide = asked->size[0] && asked->size[0] != s->size[0];
+    const bool               high = asked->size[1] && asked->size[1] != s->size[1];
     if (wide && !asked->size[1])
         sg_progress_say(p, "--width %d: %d, %s", asked->size[0], s->size[0], end);
     else if (high && !asked->size[0])
@@ -22,81 +58,86 @@ void sg_notice_size(sg_progress *p, const sg_settings *asked, const sg_settings 
 }
 
 /* One line with the first of the keys; `info` has all of them. */
-static void say_unused(sg_progress *p, const sg_engine *engine, int i, const sg_lora_info *l)
+static void say_unused(sg_session *x, int i, const sg_lora_info *l)
 {
     sg_textbuf  list = {0};
     size_t      at = 0;
     const char *key;
-    for (int k = 0; k < 3 && (key = sg_engine_lora_unused(engine, i, &at)) != NULL; k++)
+    for (int k = 0; k < 3 && (key = sg_engine_lora_unused(x->engine, i, &at)) != NULL; k++)
         sg_textbuf_printf(&list, "%s%s", k ? ", " : "", sg_show(key));
     if (l->figures.unused > 3) sg_textbuf_printf(&list, " and %d more", l->figures.unused - 3);
     if (l->figures.text) sg_textbuf_printf(&list, "; %d are a text encoder's, which stays as it is", l->figures.text);
-    sg_progress_say(p, "--lora %s: %d of %d tensors fit nothing in this model: %s", l->name, l->figures.unused,
-                    l->figures.keys, list.failed ? "" : list.data);
+    sg_progress_say(&x->progress, "--lora %s: %d of %d tensors fit nothing in this model: %s", l->name,
+                    l->figures.unused, l->figures.keys, list.failed ? "" : list.data);
     sg_textbuf_free(&list);
 }
 
-static void say_loras(sg_progress *p, const sg_engine *engine, const sg_request *r)
+static void say_loras(sg_session *x, const sg_request *r)
 {
     enum { MOST_STEPS = 8 };
-    const sg_model_info info = sg_engine_info(engine);
-    for (int i = 0; i < info.loras; i++) {
-        const sg_lora_info *const l = &info.lora[i];
-        if (l->figures.unused) say_unused(p, engine, i, l);
+    for (int i = 0; i < x->info.loras; i++) {
+        const sg_lora_info *const l = &x->info.lora[i];
+        if (l->figures.unused) say_unused(x, i, l);
         if (l->figures.few_steps && (r->steps > MOST_STEPS || r->cfg_scale > 1))
             sg_progress_say(
-                p, "--lora %s: by its name it needs %d steps or fewer at guidance 1, but this render has %d at %g",
+                &x->progress,
+                "--lora %s: by its name it needs %d steps or fewer at guidance 1, but this render has %d at %g",
                 l->name, MOST_STEPS, r->steps, r->cfg_scale);
     }
 }
 
-void sg_notice_request(sg_progress *p, const sg_engine *engine, const sg_settings *asked, const sg_rendering *r)
+void sg_notice_request(sg_session *x, const sg_rendering *r)
 {
-    sg_notice_size(p, asked, &r->settings);
-    say_loras(p, engine, &r->request);
-    const bool second = sg_engine_info(engine).experts > 1 && r->request.cfg_scale_2 > 1;
-    if (asked->negative_prompt && !(r->request.cfg_scale > 1) && !second)
-        sg_progress_say(p, "--negative-prompt is ignored: it is read only with --cfg-scale above 1, and this is %g",
+    sg_notice_size(x, &r->settings);
+    say_loras(x, &r->request);
+    const bool second = x->info.experts > 1 && r->request.cfg_scale_2 > 1;
+    if (x->asked->negative_prompt && !(r->request.cfg_scale > 1) && !second)
+        sg_progress_say(&x->progress,
+                        "--negative-prompt is ignored: it is read only with --cfg-scale above 1, and this is %g",
                         r->request.cfg_scale);
 }
 
-void sg_notice_prompt(sg_progress *p, const sg_vocabulary *words, const char *model, const char *prompt)
+/* Who has never seen the words that follow. */
+static const char *who(const sg_session *x) { return x->vocabulary.world ? x->vocabulary.world : x->model.name; }
+
+void sg_notice_prompt(sg_session *x, const char *prompt)
 {
     char list[320];
     if (!prompt) return;
     if (!prompt[strspn(prompt, " \t\v\f\r\n")])
-        sg_progress_say(p, "--prompt is empty: nothing tells the model what to draw");
-    if (!sg_vocabulary_unknown(words, prompt, list, sizeof list)) return;
-    if (words->world)
-        sg_progress_say(p, "%s; it has never seen %s", words->world, list);
-    else
-        sg_progress_say(p, "%s has never seen %s", model, list);
+        sg_progress_say(&x->progress, "--prompt is empty: nothing tells the model what to draw");
+    if (sg_vocabulary_unknown(&x->vocabulary, prompt, list, sizeof list))
+        sg_progress_say(&x->progress, "%s%s has never seen %s", who(x), x->vocabulary.world ? "; it" : "", list);
 }
 
-void sg_notice_prompts(sg_progress *p, const sg_vocabulary *words, const char *model, const sg_prompt_set *set)
+void sg_notice_prompts(sg_session *x, const sg_prompt_set *set)
 {
-    char list[320], first[320] = "";
-    int  count = 0;
+    const sg_settings *const s = x->asked;
+    char                     list[320], first[320] = "";
+    int                      count = 0;
+    if (set->comments)
+        sg_progress_say(&x->progress, "%s: %d line%s with # at the beginning skipped as comment%s",
+                        s->prompts ? s->prompts : s->prompt_file, set->comments, sg_plural(set->comments),
+                        sg_plural(set->comments));
     if (set->count == 1) {
-        sg_notice_prompt(p, words, model, set->prompt[0].text);
+        sg_notice_prompt(x, set->prompt[0].text);
         return;
     }
     for (int i = 0; i < set->count; i++) {
-        if (!sg_vocabulary_unknown(words, set->prompt[i].text, list, sizeof list)) continue;
+        if (!sg_vocabulary_unknown(&x->vocabulary, set->prompt[i].text, list, sizeof list)) continue;
         if (count++ == 0) memcpy(first, list, sizeof first);
     }
     if (!count) return;
-    sg_progress_say(p, "%s; %d of %d prompt%s %s words that it has never seen, first %s",
-                    words->world ? words->world : model, count, set->count, sg_plural(set->count),
-                    count == 1 ? "has" : "have", first);
+    sg_progress_say(&x->progress, "%s; %d of %d prompt%s %s words that it has never seen, first %s", who(x), count,
+                    set->count, sg_plural(set->count), count == 1 ? "has" : "have", first);
 }
 
-void sg_notice_cut(sg_progress *p, const sg_plan *plan, const char *which)
+void sg_notice_cut(sg_session *x, const sg_plan *plan, const char *which)
 {
     static const char *const name[] = {"--prompt", "--negative-prompt"};
     for (int i = 0; i < 2; i++)
         if (plan->cut[i])
-            sg_progress_say(p, "%s: the text encoder reads %d token%s; the last %d %s cut off",
+            sg_progress_say(&x->progress, "%s: the text encoder reads %d token%s; the last %d %s cut off",
                             which && i == 0 ? which : name[i], plan->text_tokens[i], sg_plural(plan->text_tokens[i]),
                             plan->cut[i], plan->cut[i] == 1 ? "is" : "are");
 }
@@ -144,29 +185,23 @@ const char *sg_doubt_thresholds(char *text, size_t size, const sg_rendering *r, 
     return text;
 }
 
-void sg_notice_cache(sg_progress *p, const sg_request *r, const char *arm, const sg_engine *engine)
+void sg_notice_cache(sg_session *x, const sg_request *r, const char *arm)
 {
     char         of[80];
     const double threshold = sg_request_cache_threshold(r);
     if (!(threshold > 0)) return;
-    const bool doubt = *another(of, sg_engine_thresholds(engine), engine);
-    sg_progress_say(p, "%s%scache: threshold %.4g, as " SG_THRESHOLDS_NAME " beside the model has it%s%s",
+    const bool doubt = *another(of, sg_engine_thresholds(x->engine), x->engine);
+    sg_progress_say(&x->progress, "%s%scache: threshold %.4g, as " SG_THRESHOLDS_NAME " beside the model has it%s%s",
                     arm ? arm : "", arm ? ": " : "", threshold, doubt ? "; it was tuned for " : "", doubt ? of : "");
 }
 
-void sg_notice_encoder(sg_progress *p, const sg_request *r, const char *path, bool always)
+void sg_notice_encoder(sg_session *x, const sg_request *r, const char *path, bool always)
 {
     const char       *what;
     const sg_clip     clip = sg_clip_of(r, path ? path : sg_writer_default_name(r->frames));
     const char *const encoder = sg_writer_encoder(&clip, &what);
     const bool        usual = encoder && strcmp(what, "H.264") == 0;
     if (encoder && (always || !usual))
-        sg_progress_say(p, "MP4: %s by %s%s", what, encoder, usual ? "" : ", since no encoder of H.264 opens here");
-}
-
-void sg_notice_comments(sg_progress *p, const char *file, const sg_prompt_set *set)
-{
-    if (set->comments)
-        sg_progress_say(p, "%s: %d line%s with # at the beginning skipped as comment%s", file, set->comments,
-                        sg_plural(set->comments), sg_plural(set->comments));
+        sg_progress_say(&x->progress, "MP4: %s by %s%s", what, encoder,
+                        usual ? "" : ", since no encoder of H.264 opens here");
 }

@@ -131,12 +131,6 @@ sg_status sg_pictures_fit(sg_pictures *p, const sg_engine *engine, sg_request *r
     return SG_OK;
 }
 
-sg_status sg_pictures_apply(sg_pictures *p, const sg_engine *engine, sg_request *r, sg_error *e)
-{
-    SG_TRY(sg_pictures_check(p, engine, r, e));
-    return sg_pictures_fit(p, engine, r, e);
-}
-
 void sg_pictures_close(sg_pictures *p)
 {
     for (int i = 0; i < SG_IMAGES; i++) {

@@ -38,9 +38,6 @@ sg_status sg_pictures_check(const sg_pictures *p, const sg_engine *engine, const
  * diffusers has it, keeps no proportion. */
 sg_status sg_pictures_fit(sg_pictures *p, const sg_engine *engine, sg_request *r, sg_error *e) SG_MUST_USE;
 
-/* Does both, for a request that is otherwise complete. */
-sg_status sg_pictures_apply(sg_pictures *p, const sg_engine *engine, sg_request *r, sg_error *e) SG_MUST_USE;
-
 /* Makes *out of `from` in a size, the same way, and closes what *out was. */
 sg_status sg_picture_fit(sg_image *out, const sg_image *from, const char *fit, int width, int height,
                          sg_error *e) SG_MUST_USE;

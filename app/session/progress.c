@@ -122,40 +122,6 @@ void sg_progress_say(sg_progress *p, const char *fmt, ...)
     fputc('\n', stderr);
 }
 
-void sg_progress_say_device(sg_progress *p, const char *model, const sg_model_info *info)
-{
-    sg_progress_say(p, "%s in %s on %s", model, info->dtype, info->device);
-    if (*info->passed) sg_progress_say(p, "%s", info->passed);
-}
-
-void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_info *info, const sg_request *r,
-                           int64_t tokens, bool drawn)
-{
-    char      all[32] = "", of[32] = "";
-    const int done = sg_request_steps(r);
-    if (done < r->steps) snprintf(of, sizeof of, " of %d", r->steps);
-    if (tokens) snprintf(all, sizeof all, ", %lld token%s", (long long)tokens, sg_plural(tokens));
-    sg_progress_say_device(p, model, info);
-    sg_progress_say(p, "%s, %d%s step%s, guidance %s, seed %llu%s",
-                    sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r), done, of, sg_plural(r->steps),
-                    sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r), (unsigned long long)r->seed,
-                    all);
-    if (p->quiet && drawn) fprintf(stderr, "sparge-gen: seed %llu\n", (unsigned long long)r->seed);
-}
-
-void sg_progress_say_plan(sg_progress *p, const sg_plan *plan)
-{
-    for (int i = 0; i < plan->phases; i++)
-        if (plan->phase[i].host)
-            sg_progress_say(p, "offload: %.2f GiB of the %s stay on the host, all but two blocks at a time",
-                            (double)plan->phase[i].host * 0x1p-30, sg_offloaded_part(&plan->phase[i]));
-    if (plan->untiled)
-        sg_progress_say(p,
-                        "the VAE works in tiles, because whole frames would take %.2f GiB: the frames will differ a "
-                        "little (--vae-tiling)",
-                        (double)plan->untiled * 0x1p-30);
-}
-
 /* ---- estimates ---- */
 
 /* Seconds of a unit of this stage; 0: none is over. The first takes longer than the rest, so it counts only as long as it is

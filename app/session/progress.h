@@ -93,18 +93,6 @@ const char *sg_offloaded_part(const sg_phase_plan *p);
 /* Returns "image" for one frame, else "clip". */
 const char *sg_clip_noun(int frames);
 
-/* Prints which model is on which device, and why it is not on the NVIDIA card that is there. */
-void sg_progress_say_device(sg_progress *p, const char *model, const sg_model_info *info);
-
-/* Prints what will be rendered, with which model, on which device. tokens 0: unknown. A random seed is printed even if
- * quiet. */
-void sg_progress_say_start(sg_progress *p, const char *model, const sg_model_info *info, const sg_request *r,
-                           int64_t tokens, bool drawn);
-
-/* Prints what the plan does so that memory suffices: how much of the model stays on the host, whether decoding is in
- * tiles. */
-void sg_progress_say_plan(sg_progress *p, const sg_plan *plan);
-
 /* Prints text from files and arguments: control characters but newlines, which a terminal would interpret, become
  * question marks. Prints nothing when memory is short. */
 void sg_print(FILE *out, const char *fmt, ...) SG_PRINTF(2, 3);

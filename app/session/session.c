@@ -44,7 +44,8 @@ sg_status sg_session_resolve(sg_session *x, sg_rendering *r, sg_error *e)
 sg_status sg_session_give(sg_session *x, sg_request *r, sg_error *e)
 {
     sg_video_input_give(&x->video, &x->info, r); /* that there is one is known before it is read */
-    SG_TRY(sg_pictures_apply(&x->pictures, x->engine, r, e));
+    SG_TRY(sg_pictures_check(&x->pictures, x->engine, r, e));
+    SG_TRY(sg_pictures_fit(&x->pictures, x->engine, r, e));
     return sg_video_input_read(&x->video, x->engine, r, x->pictures.fit, e);
 }
 
