@@ -163,10 +163,10 @@ typedef struct model_summary {
 } model_summary;
 
 /* What each LoRA changes, and every tensor of its file that changes nothing. */
-static void print_loras(const model_summary *t)
+static void print_loras(const sg_session *x)
 {
-    for (int i = 0; i < t->session.info.loras; i++) {
-        const sg_lora_info *const l = &t->session.info.lora[i];
+    for (int i = 0; i < x->info.loras; i++) {
+        const sg_lora_info *const l = &x->info.lora[i];
         size_t                    at = 0;
         const char               *key;
         sg_print(stdout, "%s%s: strength %g, changes %d tensor%s", i ? "           " : "\nlora       ", l->name,
@@ -176,7 +176,7 @@ static void print_loras(const model_summary *t)
                    l->figures.rank[1]);
         if (l->figures.unused) printf("; %d of %d in the file fit nothing:", l->figures.unused, l->figures.keys);
         putchar('\n');
-        while ((key = sg_engine_lora_unused(t->session.engine, i, &at)) != NULL) {
+        while ((key = sg_engine_lora_unused(x->engine, i, &at)) != NULL) {
             fputs("             ", stdout);
             sg_print_escaped(stdout, key, "");
             putchar('\n');
@@ -184,16 +184,15 @@ static void print_loras(const model_summary *t)
     }
 }
 
-static json_t *loras_json(const model_summary *t)
+static json_t *loras_json(const sg_session *x)
 {
     json_t *j = json_array();
-    for (int i = 0; i < t->session.info.loras; i++) {
-        const sg_lora_info *const l = &t->session.info.lora[i];
+    for (int i = 0; i < x->info.loras; i++) {
+        const sg_lora_info *const l = &x->info.lora[i];
         json_t                   *unused = json_array();
         size_t                    at = 0;
         const char               *key;
-        while ((key = sg_engine_lora_unused(t->session.engine, i, &at)) != NULL)
-            sg_json_append(&unused, sg_report_name(key));
+        while ((key = sg_engine_lora_unused(x->engine, i, &at)) != NULL) sg_json_append(&unused, sg_report_name(key));
         sg_json_append(&j, json_pack("{s:o, s:f, s:i, s:i, s:[i,i], s:o}", "file", sg_report_name(l->name), "strength",
                                      l->strength, "keys", l->figures.keys, "tensors", l->figures.tensors, "rank",
                                      l->figures.rank[0], l->figures.rank[1], "unused", unused));
@@ -264,18 +263,19 @@ static void print_render(const model_summary *t)
 
 static void print_model(const model_summary *t)
 {
-    const sg_plan *const p = &t->now.plan;
-    sg_print(stdout, "%s: %s\n%s\n", t->session.model.name, t->session.info.family, t->session.model.dir);
-    if (t->session.vocabulary.world) sg_print(stdout, "%s\n", t->session.vocabulary.world);
-    const size_t words = json_object_size(t->session.vocabulary.words);
+    const sg_plan *const    p = &t->now.plan;
+    const sg_session *const x = &t->session;
+    sg_print(stdout, "%s: %s\n%s\n", x->model.name, x->info.family, x->model.dir);
+    if (x->vocabulary.world) sg_print(stdout, "%s\n", x->vocabulary.world);
+    const size_t words = json_object_size(x->vocabulary.words);
     if (words) printf("its vocabulary has %zu word%s; info --json lists them\n", words, sg_plural((int64_t)words));
     putchar('\n');
-    print_components(&t->session.info);
-    print_files(&t->session.info, &t->session.model);
-    print_loras(t);
+    print_components(&x->info);
+    print_files(&x->info, &x->model);
+    print_loras(x);
     print_render(t);
-    print_pictures(&t->session.info);
-    printf("device     %s, %s\n", t->session.info.device, t->session.info.dtype);
+    print_pictures(&x->info);
+    printf("device     %s, %s\n", x->info.device, x->info.dtype);
     printf("build      %s\n\n", sg_build_facts_text((char[SG_BUILD_TEXT]){0}, SG_BUILD_TEXT, "           "));
     printf("%-10s %10s %10s %10s %10s %10s %10s\n", "phase", "weights", "from file", "packed", "work", "peak", "TFLOP");
     for (int i = 0; i < p->phases; i++) print_phase(&p->phase[i]);
@@ -305,26 +305,27 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
                                         [SG_IMAGE_OPTIONAL] = "optional",
                                         [SG_IMAGE_NEEDED] = "needed",
                                         [SG_IMAGE_START] = "start"};
-    const sg_model_info *const info = &t->session.info;
+    const sg_session *const    x = &t->session;
+    const sg_model_info *const info = &x->info;
     const sg_settings          kept = sg_rendering_kept(&t->now);
     const char                *word;
-    json_t *components = json_array(), *words = t->session.vocabulary.words ? json_array() : NULL, *null;
+    json_t                    *components = json_array(), *words = x->vocabulary.words ? json_array() : NULL, *null;
     for (const sg_component_info *c = info->component; c < info->component + info->components; c++)
         sg_json_append(&components,
                        json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:i}", "name", c->name, "class",
                                  c->class_name, "summary", c->summary, "dtype", c->dtype, "types", c->types, "file",
                                  sg_report_name(c->place), "parameters", (json_int_t)c->parameters, "bytes",
                                  (json_int_t)c->bytes, "files", c->files));
-    json_object_foreach(t->session.vocabulary.words, word, null) sg_json_append(&words, json_string(word));
+    json_object_foreach(x->vocabulary.words, word, null) sg_json_append(&words, json_string(word));
     json_t *j = json_pack(
         "{s:o, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s*, s:o*}", "model",
-        sg_report_name(t->session.model.name), "folder", sg_report_name(t->session.model.dir), "family", info->family,
-        "device", info->device, "dtype", info->dtype, "build", sg_build_facts_json(), "size_multiple", info->multiple,
+        sg_report_name(x->model.name), "folder", sg_report_name(x->model.dir), "family", info->family, "device",
+        info->device, "dtype", info->dtype, "build", sg_build_facts_json(), "size_multiple", info->multiple,
         "frame_multiple", info->frames.step, "frame_pairs", info->frames.pairs, sg_picture_keys[SG_IMAGE_FIRST],
         use[info->image[SG_IMAGE_FIRST]], sg_picture_keys[SG_IMAGE_LAST], use[info->image[SG_IMAGE_LAST]], "components",
         components, "defaults", sg_report_settings(&kept, &t->now.request, info, true), "attention", attention_json(t),
-        "loras", loras_json(t), "plan", sg_report_plan(&t->now.plan), "world", t->session.vocabulary.world,
-        "vocabulary", words);
+        "loras", loras_json(x), "plan", sg_report_plan(&t->now.plan), "world", x->vocabulary.world, "vocabulary",
+        words);
     return sg_report_take("-", j, e);
 }
 

@@ -232,7 +232,7 @@ static sg_status search_cache(job *j, sg_error *e)
     r->cache = SG_CACHE_USUAL;
     r->prompt = j->prompts->prompt[0].text;
     SG_TRY(sg_engine_plan(j->session.engine, r, &plan, e));
-    j->count = (size_t)(plan.latent[0] * plan.latent[1] * plan.latent[2] * plan.latent[3]);
+    j->count = sg_latents_count(plan.latent);
     r->output_bytes = (prompts + 1) * j->count * sizeof(float);
     SG_TRY(sg_engine_plan(j->session.engine, r, &plan, e));
     SG_TRY(sg_plan_fits(&plan, e));

@@ -190,7 +190,7 @@ static sg_status on_latents(void *context, int step, const float *latents, const
 {
     sg_arm_run *const x = context;
     const double      start = sg_seconds();
-    const size_t      n = (size_t)(shape[0] * shape[1] * shape[2] * shape[3]);
+    const size_t      n = sg_latents_count(shape);
     const int         same = step_of_first(x, step);
     float *const      first = x->latents + (size_t)(same < 0 ? 0 : same) * n;
     (void)e;

@@ -10,12 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static size_t latent_count(const sg_comparison *c)
-{
-    const int64_t *const d = c->plan.latent;
-    return (size_t)(d[0] * d[1] * d[2] * d[3]);
-}
-
 /* ---- before the work ---- */
 
 /* The need of each arm; frames, latents and encoders are included. */
@@ -23,7 +17,8 @@ static sg_status plan_arms(sg_comparison *c, sg_error *e)
 {
     sg_arm_run *const x = &c->run;
     c->plan = x->arm->now.plan; /* for sizes that are the same in all */
-    const size_t arms = (size_t)x->arms.count, latents = ((size_t)x->arm->steps + arms) * latent_count(c);
+    const size_t arms = (size_t)x->arms.count,
+                 latents = ((size_t)x->arm->steps + arms) * sg_latents_count(c->plan.latent);
     const size_t bytes =
         arms * sg_arm_clip_bytes(&x->shared.request) + latents * sizeof(float) + sg_compare_files_bytes(c);
     for (int i = 0; i < x->arms.count; i++) {
@@ -64,7 +59,7 @@ static void make_settings(sg_comparison *c, const char *list)
 static sg_status reserve(sg_comparison *c, sg_error *e)
 {
     sg_arm_run *const x = &c->run;
-    const size_t      n = latent_count(c);
+    const size_t      n = sg_latents_count(c->plan.latent);
     x->latents = malloc((size_t)x->arm->steps * n * sizeof(float));
     bool enough = x->latents != NULL;
     SG_TRY(sg_arm_run_reserve(x, x->arms.count, &x->shared.request, e));

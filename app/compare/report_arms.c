@@ -49,8 +49,7 @@ void sg_arms_find_speed(sg_comparison *c)
 
 void sg_arms_find_same(sg_comparison *c)
 {
-    const int64_t *const d = c->plan.latent;
-    const size_t         bytes = (size_t)(d[0] * d[1] * d[2] * d[3]) * sizeof(float);
+    const size_t bytes = sg_latents_count(c->plan.latent) * sizeof(float);
     c->same = json_array();
     for (int b = 1; b < c->run.arms.count; b++)
         for (int a = 0; a < b; a++) {

@@ -22,7 +22,7 @@ static void say_set(sg_eval *v)
             v->progress,
             "--prompts: %d entr%s a size that the model cannot render, the nearest is taken; the first is %s", v->moved,
             v->moved == 1 ? "y has" : "ies have", v->first_moved);
-    sg_notice_prompts(&v->run.session, set);
+    sg_notice_prompts(v->session, set);
     if (v->log.cut) sg_progress_say(v->progress, "%s: the last line was cut short, and is taken off", v->log.path);
 }
 
@@ -88,7 +88,7 @@ static sg_status make_all(sg_eval *v, sg_error *e)
 static sg_status score_all(sg_eval *v, sg_eval_scored *out, sg_error *e)
 {
     if (!v->clip) return SG_OK;
-    sg_engine_close(&v->run.session.engine);
+    sg_engine_close(&v->session->engine);
     free(v->run.frames);
     v->run.frames = NULL;
     return sg_eval_similarity_make(v, out, e);
@@ -135,7 +135,8 @@ sg_status sg_command_eval(const sg_settings *s, sg_error *e)
     sg_eval *const v = calloc(1, sizeof *v);
     if (!v) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     v->settings = s;
-    v->progress = &v->run.session.progress;
+    v->session = &v->run.session;
+    v->progress = &v->session->progress;
     v->log.fd = -1;
     v->pictures.of = -1;
     v->list = s->arms ? s->arms : SG_ARMS_DEFAULT;

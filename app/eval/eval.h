@@ -31,8 +31,8 @@ typedef struct sg_eval_pictures {
 } sg_eval_pictures;
 
 /* folder is that of --out, and clip is what the manifest says of --clip, or NULL where it was not asked for; both are
- * owned, and so is names, [set.count]. list is that of the arms. The run's session has no pictures, which come with
- * entries, and its shared request is of all entries; progress is the session's. due clips are to be made when the run
+ * owned, and so is names, [set.count]. list is that of the arms. session is the run's, and has no pictures, which come with
+ * entries; the run's shared request is of all entries; progress is the session's. due clips are to be made when the run
  * begins, and done and failed were made since; start is when the first of them began, in seconds. moved counts the
  * entries whose size the model cannot render, so that the nearest is taken, and first_moved tells what became of the
  * first of them. failure is that of the clip that failed last. */
@@ -47,6 +47,7 @@ typedef struct sg_eval {
     int                per_prompt;
     const char        *list;
     sg_arm_run         run;
+    sg_session        *session;
     sg_progress       *progress;
     sg_eval_pictures   pictures;
     sg_eval_log        log;
@@ -58,7 +59,7 @@ typedef struct sg_eval {
 } sg_eval;
 
 /* Does everything before the first render: reads, checks and opens, and creates the folders. v is zero but for
- * settings, list, per_prompt, progress, log.fd and pictures.of. The caller closes, after a failure too. */
+ * settings, list, per_prompt, session, progress, log.fd and pictures.of. The caller closes, after a failure too. */
 sg_status sg_eval_open(sg_eval *v, sg_error *e) SG_MUST_USE;
 void      sg_eval_close(sg_eval *v);
 

@@ -83,8 +83,8 @@ static sg_settings kept_of(const sg_eval *v)
 sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
 {
     const sg_settings kept = kept_of(v);
-    json_t *const     typed = sg_report_settings(&kept, &v->run.shared.request, &v->run.session.info, true);
-    json_t           *j = sg_report_settings(&kept, &v->run.shared.request, &v->run.session.info, false);
+    json_t *const     typed = sg_report_settings(&kept, &v->run.shared.request, &v->session->info, true);
+    json_t           *j = sg_report_settings(&kept, &v->run.shared.request, &v->session->info, false);
     json_object_del(j, "clip");
     sg_json_join(&j, json_pack("{s:o, s:s, s:i, s:{s:o, s:i, s:o}, s:o, s:o, s:O*}", "command",
                                sg_settings_command(typed, SG_COMMAND_EVAL, "again"), "format", SG_EVAL_FORMAT,

@@ -25,8 +25,8 @@ static sg_status check_usual_inputs(sg_eval *v, sg_error *e)
     sg_settings s = *v->settings;
     if (!s.image && !s.last_image && !s.video) s.fit = NULL; /* which is for those of entries */
     const sg_status status = sg_session_inputs(&usual, &s, e);
-    v->run.session.asked = v->settings;
-    v->run.session.progress = usual.progress;
+    v->session->asked = v->settings;
+    v->session->progress = usual.progress;
     sg_session_close(&usual);
     return status;
 }
@@ -101,7 +101,7 @@ static sg_status check_entries(sg_eval *v, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "--fit has no effect: no entry of the set has a picture or a video");
     if (!isnan(v->settings->strength) && !at->any_start)
         return sg_error_set(e, SG_E_ARG, "--strength has no effect: no entry of the set has a video%s",
-                            v->run.session.info.image[SG_IMAGE_FIRST] == SG_IMAGE_START ? " or a picture" : "");
+                            v->session->info.image[SG_IMAGE_FIRST] == SG_IMAGE_START ? " or a picture" : "");
     return kept ? SG_OK : sg_error_set(e, SG_E_ARG, "%s", set->first_skipped.text);
 }
 
@@ -183,7 +183,7 @@ sg_status sg_eval_open(sg_eval *v, sg_error *e)
     v->threads = threads_of(v);
     if (v->settings->clip) SG_TRY(sg_eval_similarity_check(&v->clip, v->settings, e));
     SG_TRY(sg_arm_run_open(&v->run, &(sg_session_options){.threads = v->threads}, e));
-    SG_TRY(sg_engine_check_request(v->run.session.engine, &v->run.shared.request, e));
+    SG_TRY(sg_engine_check_request(v->session->engine, &v->run.shared.request, e));
     SG_TRY(check_entries(v, e));
     SG_TRY(check_memory(v, e));
     SG_TRY(sg_clip_names_make(&v->names, &v->set, v->per_prompt, e));

@@ -38,7 +38,7 @@ static sg_status find(char path[SG_EVAL_INPUTS][PATH_MAX], const sg_eval *v, con
 /* Do clips start from this picture, as others from a video? */
 static bool starts(const sg_eval *v, const char *path)
 {
-    return *path && v->run.session.info.image[SG_IMAGE_FIRST] == SG_IMAGE_START;
+    return *path && v->session->info.image[SG_IMAGE_FIRST] == SG_IMAGE_START;
 }
 
 /* Reads what entry p has, of its video the first frame, unless it is at hand; r has the size of its clips. */
@@ -73,12 +73,12 @@ static sg_status read_video(sg_eval *v, sg_request *r, sg_error *e)
     sg_plan               plan;
     sg_error              why = {0};
     if (!in->path) return SG_OK;
-    sg_video_input_give(in, &v->run.session.info, r);
+    sg_video_input_give(in, &v->session->info, r);
     if (in->rgb) return SG_OK;
-    SG_TRY(sg_engine_plan(v->run.session.engine, r, &plan, e));
+    SG_TRY(sg_engine_plan(v->session->engine, r, &plan, e));
     if (sg_plan_fits(&plan, &why) != SG_OK) return sg_error_set(e, SG_E_ARG, "video: %s", why.text);
     v->pictures.read = false;
-    SG_TRY(sg_video_input_read(in, v->run.session.engine, r, v->pictures.now.fit, e));
+    SG_TRY(sg_video_input_read(in, v->session->engine, r, v->pictures.now.fit, e));
     v->pictures.read = true;
     return SG_OK;
 }
@@ -109,8 +109,8 @@ sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, con
     for (int i = 0; i < v->run.arms.count; i++) { /* a strength may leave too few steps of an arm's */
         sg_request arm;
         sg_rendering_request(&arm, r, &v->run.arm[i].now);
-        sg_video_input_give(&at->video, &v->run.session.info, &arm);
-        SG_TRY(sg_pictures_check(&at->now, v->run.session.engine, &arm, e));
+        sg_video_input_give(&at->video, &v->session->info, &arm);
+        SG_TRY(sg_pictures_check(&at->now, v->session->engine, &arm, e));
     }
     SG_TRY(read_video(v, &of, e));
     for (int i = 0; i < SG_EVAL_INPUTS; i++) {
@@ -127,7 +127,7 @@ static sg_status take(sg_eval *v, int prompt, sg_request *r, sg_error *e)
 {
     sg_eval_pictures *const at = &v->pictures;
     SG_TRY(fetch(v, &v->set.prompt[prompt], r, e));
-    SG_TRY(sg_pictures_fit(&at->now, v->run.session.engine, r, e));
+    SG_TRY(sg_pictures_fit(&at->now, v->session->engine, r, e));
     for (int i = 0; i < SG_EVAL_INPUTS; i++) {
         char path[PATH_MAX];
         if (!*at->path[i]) continue;

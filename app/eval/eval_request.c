@@ -9,7 +9,7 @@ sg_request sg_eval_sized(const sg_eval *v, const sg_prompt *p)
     if (p->frames) r.frames = p->frames;
     if (p->strength > 0) r.strength = p->strength;
     if (!v->settings->strict)
-        sg_engine_nearest_size(v->run.session.engine, p->width ? &r.width : NULL, p->height ? &r.height : NULL,
+        sg_engine_nearest_size(v->session->engine, p->width ? &r.width : NULL, p->height ? &r.height : NULL,
                                p->frames ? &r.frames : NULL);
     return r;
 }

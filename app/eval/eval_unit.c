@@ -44,7 +44,7 @@ static sg_status check_fits(work *w, sg_error *e)
     sg_rendering *const now = &w->r->now;
     const sg_clip       clip = sg_arm_clip(w->r, w->path, NULL);
     now->request.output_bytes = 2 * sg_arm_clip_bytes(&now->request) + sg_writer_bytes(&clip);
-    SG_TRY(sg_rendering_plan(now, w->v->run.session.engine, e));
+    SG_TRY(sg_rendering_plan(now, w->v->session->engine, e));
     return sg_plan_fits(&now->plan, e);
 }
 
@@ -66,7 +66,7 @@ static sg_settings kept_of(const work *w)
 static sg_status make_settings(const work *w, char **text, sg_error *e)
 {
     const sg_settings kept = kept_of(w);
-    json_t *const     j = sg_report_settings(&kept, &w->r->now.request, &w->v->run.session.info, false);
+    json_t *const     j = sg_report_settings(&kept, &w->r->now.request, &w->v->session->info, false);
     const sg_status   status = sg_report_text(text, j, e);
     json_decref(j);
     return status;
@@ -119,7 +119,7 @@ static void say_cut(sg_eval *v, int prompt, const sg_plan *plan)
 {
     char which[48];
     snprintf(which, sizeof which, "--prompts: line %d", v->set.prompt[prompt].line);
-    sg_notice_cut(&v->run.session, plan, which);
+    sg_notice_cut(v->session, plan, which);
 }
 
 /* Renders and scores; what is done is on the disk before its line is. */

@@ -28,9 +28,8 @@ static const char *description(char text[DESCRIPTION], const sg_option *o, bool 
 {
     snprintf(text, DESCRIPTION, "%s", o->help);
     if (o->more) sg_text_append(text, DESCRIPTION, "\n%s", o->more((char[1024]){0}, 1024));
-    for (int k = 0; with_aliases && k < 3 && o->alias[k]; k++)
-        sg_text_append(text, DESCRIPTION, "%s--%s%s", k ? ", " : "\n(also ", o->alias[k],
-                       k == 2 || !o->alias[k + 1] ? ")" : "");
+    for (const char *const *a = o->alias; with_aliases && *a; a++)
+        sg_text_append(text, DESCRIPTION, "%s--%s%s", a == o->alias ? "\n(also " : ", ", *a, a[1] ? "" : ")");
     return text;
 }
 

@@ -453,7 +453,7 @@ const sg_option *sg_option_find(const char *name, size_t n, sg_command c)
     const sg_option *o;
     for (int i = 0; (o = sg_option_next(c, &i)) != NULL;) {
         bool found = is_name(name, n, o->name);
-        for (int k = 0; k < 3 && o->alias[k]; k++) found = found || is_name(name, n, o->alias[k]);
+        for (const char *const *a = o->alias; *a; a++) found = found || is_name(name, n, *a);
         if (found) break;
     }
     return o;

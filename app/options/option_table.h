@@ -43,7 +43,7 @@ enum {
 
 typedef struct sg_option {
     const char    *name;     /* without dashes */
-    const char    *alias[3]; /* names that other programs have for it */
+    const char    *alias[4]; /* names that other programs have for it; NULL-ended */
     char           letter;   /* 0: none */
     bool           usual;    /* the short help of a render has it */
     sg_option_kind kind;

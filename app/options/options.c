@@ -70,7 +70,7 @@ static sg_status unknown(const char *option, sg_command c, sg_error *e)
     snprintf(has, sizeof has, "%s has", name);
     for (int i = 0, n = 0; option[1] == '-' && n < NAMES - 4 && (o = sg_option_next(c, &i)) != NULL;) {
         names[n++] = o->name;
-        for (int k = 0; k < 3 && o->alias[k]; k++) names[n++] = o->alias[k];
+        for (const char *const *a = o->alias; *a; a++) names[n++] = *a;
     }
     if (!*sg_options_hint(hint, option + 2, names, "--"))
         snprintf(hint, sizeof hint, "; `sparge-gen help %s` lists them", *name ? name : "all");

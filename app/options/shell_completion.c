@@ -30,7 +30,7 @@ static void find_command(FILE *out, const char *first, const char *second)
 static void bash_value(FILE *out, const char *command, const sg_option *o)
 {
     fprintf(out, "    '%s --%s'", command, o->name);
-    for (int k = 0; k < 3 && o->alias[k]; k++) fprintf(out, "|'%s --%s'", command, o->alias[k]);
+    for (const char *const *a = o->alias; *a; a++) fprintf(out, "|'%s --%s'", command, *a);
     if (o->letter) fprintf(out, "|'%s -%c'", command, o->letter);
     if (o->choices)
         words(out, ") _sparge_gen_of \"", o->choices, "\"; return ;;\n");

@@ -259,13 +259,3 @@ sg_status sg_image_decode(sg_image *out, const sg_map *file, const char *name, b
     free(s);
     return status;
 }
-
-sg_status sg_image_read(sg_image *out, const char *path, sg_error *e)
-{
-    sg_map map;
-    *out = (sg_image){0};
-    SG_TRY(sg_map_open(&map, path, e));
-    const sg_status status = sg_image_decode(out, &map, path, false, e);
-    sg_map_close(&map);
-    return status;
-}

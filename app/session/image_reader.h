@@ -10,12 +10,9 @@
 #include "base/file.h"
 #include "base/image.h"
 
-/* Reads a picture, which the caller closes. SG_E_FILE: it cannot be read; SG_E_FORMAT: not such a picture;
+/* Reads a picture from a file that is mapped, which has this name in messages; the caller closes. An upright picture is
+ * rotated as its EXIF says and lies over white where it is transparent. SG_E_FORMAT: not such a picture;
  * SG_E_MEMORY. */
-sg_status sg_image_read(sg_image *out, const char *path, sg_error *e) SG_MUST_USE;
-
-/* Reads a file that is mapped, which has this name in messages. An upright picture is rotated as its EXIF says and lies
- * over white where it is transparent. */
 sg_status sg_image_decode(sg_image *out, const sg_map *file, const char *name, bool upright, sg_error *e) SG_MUST_USE;
 
 #endif

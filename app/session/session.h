@@ -34,6 +34,9 @@ typedef struct sg_session_options {
     int  threads;
 } sg_session_options;
 
+/* Returns how many numbers latents of this shape have. */
+static inline size_t sg_latents_count(const int64_t d[4]) { return (size_t)(d[0] * d[1] * d[2] * d[3]); }
+
 /* Opens the engine, after the inputs. */
 sg_status sg_session_open(sg_session *x, const sg_session_options *o, sg_error *e) SG_MUST_USE;
 

@@ -1,7 +1,7 @@
 /* test_clip_reader.c - frames written by a writer come back from the file; damaged files are refused. */
 #include "clip_reader.h"
-#include "image_reader.h"
 #include "metrics.h"
+#include "picture_file.h"
 #include "unit.h"
 #include "writer.h"
 
@@ -149,7 +149,7 @@ static void every_picture_has_its_number(void **state)
             char     name[32], *settings = NULL;
             sg_image read = {0};
             snprintf(name, sizeof name, "numbers/%02d.png", i);
-            if (sg_image_read(&read, name, &e) != SG_OK) fail_msg("%s", e.text);
+            if (read_image(&read, name, &e) != SG_OK) fail_msg("%s", e.text);
             waves(drawn, i);
             assert_true(read.width == WIDTH && read.height == HEIGHT);
             assert_memory_equal(read.rgb, drawn, BYTES);

@@ -1,8 +1,8 @@
 /* test_image.c - what is read of sound pictures, and what is said of others. The pictures are those of the fuzz target;
  * the sums of samples are Pillow's, but for the 16-bit ones, which Pillow cuts down and we round. */
 #include "base/file.h"
-#include "image_reader.h"
 #include "picture.h"
+#include "picture_file.h"
 #include "unit.h"
 #include "vision/resample.h"
 
@@ -66,7 +66,7 @@ static void sound_pictures(void **state)
         sg_error e = {0};
         uint64_t sum = 0;
         path_of(path, sizeof path, sounds[k].name);
-        if (sg_image_read(&i, path, &e) != SG_OK) fail_msg("%s", e.text);
+        if (read_image(&i, path, &e) != SG_OK) fail_msg("%s", e.text);
         for (size_t n = 0; n < (size_t)i.width * (size_t)i.height * 3; n++) sum += i.rgb[n];
         if (i.width != sounds[k].width || i.height != sounds[k].height || sum != sounds[k].sum)
             fail_msg("%s: %dx%d, sum %llu", path, i.width, i.height, (unsigned long long)sum);
@@ -81,7 +81,7 @@ static void broken_pictures(void **state)
         sg_image i;
         sg_error e = {0};
         path_of(path, sizeof path, broken[k][0]);
-        const sg_status status = sg_image_read(&i, path, &e);
+        const sg_status status = read_image(&i, path, &e);
         if (status == SG_OK || i.rgb || status != e.code) fail_msg("%s: not refused", path);
         const size_t n = strlen(path);
         if (strncmp(e.text, path, n) != 0 || strncmp(e.text + n, ": ", 2) != 0 ||
@@ -101,7 +101,7 @@ static void too_large(void **state)
                    "x: |16384x16384|67108864");
     write_text("large.png", "");
     assert_int_equal(truncate("large.png", ((off_t)256 << 20) + 1), 0);
-    assert_refused(sg_image_read(&i, "large.png", &e), SG_E_FORMAT, &e, "large.png|256 MiB");
+    assert_refused(read_image(&i, "large.png", &e), SG_E_FORMAT, &e, "large.png|256 MiB");
 }
 
 /* Tells pixels in another order apart as well. */

@@ -1,7 +1,7 @@
 /* test_images.c - images out: JPEG and what it keeps, the grid of a batch, outputs that would be one file. */
 #include "base/output_file.h"
 #include "collage.h"
-#include "image_reader.h"
+#include "picture_file.h"
 #include "unit.h"
 #include "writer.h"
 
@@ -25,7 +25,7 @@ static void a_jpeg_keeps_colours_and_settings(void **state)
     if (sg_writer_read_settings("a.jpg", &kept, &e)) fail_msg("%s", e.text);
     assert_string_equal(kept, settings);
     free(kept);
-    if (sg_image_read(&again, "a.jpg", &e)) fail_msg("%s", e.text);
+    if (read_image(&again, "a.jpg", &e)) fail_msg("%s", e.text);
     assert_true(again.width == WIDTH && again.height == HEIGHT);
     for (int i = 0; i < WIDTH * HEIGHT * 3; i++) sum += abs(again.rgb[i] - rgb[i]);
     assert_true(sum / (WIDTH * HEIGHT * 3) < 4);

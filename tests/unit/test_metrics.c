@@ -1,8 +1,8 @@
 /* test_metrics.c - PSNR, SSIM, MS-SSIM, sharpness, flicker, distances and summaries against scikit-image,
  * pytorch-msssim, OpenCV, VBench's formula, torch and NumPy. */
 #include "clip_figures.h"
-#include "image_reader.h"
 #include "metrics.h"
+#include "picture_file.h"
 #include "unit.h"
 
 #include "metrics_table.h"
@@ -13,7 +13,7 @@ static sg_image picture(const char *name)
     sg_image i;
     sg_error e = {0};
     snprintf(path, sizeof path, "%s/%s", SG_PICTURES, name);
-    if (sg_image_read(&i, path, &e) != SG_OK) fail_msg("%s", e.text);
+    if (read_image(&i, path, &e) != SG_OK) fail_msg("%s", e.text);
     return i;
 }
 

@@ -2,7 +2,7 @@
 #include "preview_file.h"
 #include "unit.h"
 
-#include "image_reader.h"
+#include "picture_file.h"
 #include "writer.h"
 
 static const char path[] = "p-%d.png"; /* a name, no pattern */
@@ -43,7 +43,7 @@ static void a_strip_has_all_frames_of_the_last(void **state)
     sg_preview_file_close(&f, true, &e);
     assert_int_equal(e.code, SG_OK);
     assert_int_equal(files_in("."), 1);
-    assert_int_equal(sg_image_read(&got, path, &e), SG_OK);
+    assert_int_equal(read_image(&got, path, &e), SG_OK);
     assert_true(got.width == FRAMES * WIDTH && got.height == HEIGHT);
     for (int y = 0; y < HEIGHT; y++)
         for (int x = 0; x < got.width; x++)
@@ -61,7 +61,7 @@ static void a_strip_is_no_wider_than_pictures_may_be(void **state)
     assert_int_equal(sg_preview_file_open(&f, path, &request, &e), SG_OK);
     show(f, 0, FRAMES, 1, WIDTH);
     sg_preview_file_close(&f, true, &e);
-    assert_int_equal(sg_image_read(&got, path, &e), SG_OK);
+    assert_int_equal(read_image(&got, path, &e), SG_OK);
     assert_true(got.width == 3 * WIDTH && got.height == 1);
     for (int k = 0; k < 3; k++) assert_int_equal(got.rgb[3 * k * WIDTH], shade(0, 4 * k, 0, 0));
     sg_image_close(&got);
