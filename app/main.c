@@ -78,7 +78,7 @@ int main(int argc, char **argv)
         sg_help(stdout, s.command, s.topic);
     else if (status == SG_OK && s.version)
         printf("sparge-gen " SG_VERSION ", writes %s\n%s\nLicense: Apache-2.0\n", sg_writer_endings((char[80]){0}, 80),
-               sg_build_facts_text((char[SG_BUILD_TEXT]){0}, SG_BUILD_TEXT, ""));
+               sg_build_facts_text((char[SG_BUILD_TEXT]){0}, ""));
     else if (status == SG_OK)
         status = run(&s, &e);
     if (status == SG_OK) status = flush_stdout(&e);

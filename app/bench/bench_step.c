@@ -171,8 +171,8 @@ static void print_all(const step_bench *t)
     const int               frames = t->frames[1] - t->frames[0], chunks = t->chunk.measured;
     sg_print(stdout, "%s in %s on %s\n%dx%d, %d frame%s, guidance %s: %lld token%s; the prompt took %.3f s",
              t->session.model.name, t->report.dtype, t->report.device, r->width, r->height, r->frames,
-             sg_plural(r->frames), sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r),
-             (long long)t->report.plan.tokens, sg_plural(t->report.plan.tokens), t->report.seconds[SG_STAGE_TEXT]);
+             sg_plural(r->frames), sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, r), (long long)t->report.plan.tokens,
+             sg_plural(t->report.plan.tokens), t->report.seconds[SG_STAGE_TEXT]);
     if (r->image[SG_IMAGE_FIRST].rgb) printf(", pictures %.3f s", t->report.seconds[SG_STAGE_ENCODE]);
     putchar('\n');
     sg_bench_print_ceilings(t->base);
@@ -231,7 +231,7 @@ static sg_status render(step_bench *t, sg_error *e)
     SG_TRY(sg_session_inputs(x, t->base->settings, e));
     t->step.warm = 1;
     t->step.measured = 2 * t->base->repeat;
-    SG_TRY(sg_session_open(x, &(sg_session_options){.traced = true}, e));
+    SG_TRY(sg_session_open(x, e));
     SG_TRY(sg_session_resolve(x, &t->now, e));
     sg_notice_request(x, &t->now);
     r->steps = t->step.warm + t->step.measured;
@@ -254,6 +254,7 @@ static sg_status render(step_bench *t, sg_error *e)
 static sg_status bench_step(sg_bench *b, sg_error *e)
 {
     step_bench      t = {.base = b,
+                         .session.traced = true,
                          .session.trace = {.paused = true, .synchronous = !b->backend->synchronous},
                          .now.settings = *b->settings};
     const sg_status status = render(&t, e);

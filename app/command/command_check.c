@@ -24,7 +24,7 @@ static sg_status render(sg_session *x, sg_rendering *now, const sg_settings *ask
     sg_request *const  r = &now->request;
     sg_report          report = {0};
     SG_TRY(sg_session_inputs(x, asked, e));
-    SG_TRY(sg_session_open(x, &(sg_session_options){.check = true}, e));
+    SG_TRY(sg_session_open(x, e));
     for (int i = 0; i < 2; i++)
         if (!s->size[i]) s->size[i] = round_up(SIDE, x->info.multiple);
     if (!s->frames) s->frames = CHUNKS * x->info.frames.step + 1;
@@ -43,13 +43,13 @@ static sg_status render(sg_session *x, sg_rendering *now, const sg_settings *ask
     if (status != SG_OK) return status;
     char took[32];
     printf("every operation agrees with the oracle: %s on %s, %s\n", report.dtype, report.device,
-           sg_duration(took, sizeof took, report.total_seconds));
+           sg_duration(took, report.total_seconds));
     return SG_OK;
 }
 
 sg_status sg_command_check(const sg_settings *s, sg_error *e)
 {
-    sg_session      x = {0};
+    sg_session      x = {.check = true};
     sg_rendering    now = {.settings = *s};
     const sg_status status = render(&x, &now, s, e);
     sg_rendering_close(&now);

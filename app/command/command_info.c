@@ -232,14 +232,14 @@ static void print_render(const model_summary *t)
 {
     const sg_request *const r = &t->now.request;
     const sg_plan *const    p = &t->now.plan;
-    printf("\nrender     %s", sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r));
+    printf("\nrender     %s", sg_clip_text((char[SG_CLIP_TEXT]){0}, r));
     if (r->frames > 1) printf(" (%.3g s)", (double)r->frames / r->fps);
     printf("\n           sizes in steps of %d", t->session.info.multiple);
     if (!sg_setup_makes_images(&t->session.info))
         printf(", frames %s", sg_frame_rule_text((char[48]){0}, 48, t->session.info.frames));
     putchar('\n');
     printf("           %d step%s of %s, guidance %s", r->steps, sg_plural(r->steps), sg_sampler_names[r->sampler],
-           sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r));
+           sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, r));
     if (r->sigmas.count)
         printf(", sigmas %s", t->now.settings.sigmas);
     else if (sg_sampler_flows(r->sampler))
@@ -276,7 +276,7 @@ static void print_model(const model_summary *t)
     print_render(t);
     print_pictures(&x->info);
     printf("device     %s, %s\n", x->info.device, x->info.dtype);
-    printf("build      %s\n\n", sg_build_facts_text((char[SG_BUILD_TEXT]){0}, SG_BUILD_TEXT, "           "));
+    printf("build      %s\n\n", sg_build_facts_text((char[SG_BUILD_TEXT]){0}, "           "));
     printf("%-10s %10s %10s %10s %10s %10s %10s\n", "phase", "weights", "from file", "packed", "work", "peak", "TFLOP");
     for (int i = 0; i < p->phases; i++) print_phase(&p->phase[i]);
     printf("peak       %s, with %s of program and libraries and %s of output; %s of %s must be free%s\n",
@@ -334,7 +334,7 @@ static sg_status summarise(model_summary *t, const sg_settings *s, sg_error *e)
     sg_session *const x = &t->session;
     sg_request *const r = &t->now.request;
     SG_TRY(sg_session_inputs(x, s, e));
-    SG_TRY(sg_session_open(x, &(sg_session_options){0}, e));
+    SG_TRY(sg_session_open(x, e));
     SG_TRY(sg_session_resolve(x, &t->now, e));
     if (*x->info.passed) sg_progress_say(&x->progress, "%s", x->info.passed);
     sg_notice_size(x, &t->now.settings);

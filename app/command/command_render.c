@@ -173,7 +173,7 @@ static sg_status fit_latents(job *j, sg_error *e)
 static sg_status open_engine(job *j, sg_error *e)
 {
     sg_request *const r = &j->now.request;
-    SG_TRY(sg_session_open(&j->session, &(sg_session_options){.traced = j->settings->verbose}, e));
+    SG_TRY(sg_session_open(&j->session, e));
     SG_TRY(sg_session_resolve(&j->session, &j->now, e));
     sg_notice_request(&j->session, &j->now);
     if (j->settings->capture_qkv)
@@ -285,8 +285,7 @@ static void say_start(job *j, const sg_prompt_set *prompts)
         return;
     }
     sg_notice_device(&j->session);
-    sg_progress_say(j->progress, "decoding %s: %s", r->latents_in,
-                    sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r));
+    sg_progress_say(j->progress, "decoding %s: %s", r->latents_in, sg_clip_text((char[SG_CLIP_TEXT]){0}, r));
 }
 
 static void say_plan(job *j)
@@ -367,7 +366,7 @@ static void say_cache(job *j, const sg_report *r)
 static void say_end(job *j, const char *path, const sg_report *r)
 {
     char took[32];
-    sg_duration(took, sizeof took, r->total_seconds);
+    sg_duration(took, r->total_seconds);
     if (j->settings->verbose) say_stages(j, r);
     const char *const name = sg_output_is_stdout(path) ? "stdout" : path;
     if (j->now.request.frames == 1)
@@ -540,7 +539,7 @@ static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
 
 sg_status sg_command_render(const sg_settings *s, sg_error *e)
 {
-    job             j = {.settings = s, .now.settings = *s, .progress = &j.session.progress};
+    job j = {.settings = s, .session.traced = s->verbose, .now.settings = *s, .progress = &j.session.progress};
     sg_prompt_set   prompts = {0};
     const sg_status status = run(&j, &prompts, e);
     sg_prompt_set_close(&prompts);

@@ -346,7 +346,7 @@ static void say_end(job *j, const char *path)
     const sg_cache_tuned *const f = &j->cached;
     const char *const           name = sg_output_is_stdout(path) ? "stdout" : path;
     char                        took[32];
-    sg_duration(took, sizeof took, j->seconds);
+    sg_duration(took, j->seconds);
     if (j->settings->tune_cache) {
         sg_progress_say(j->progress,
                         "%s: threshold %.4g: %.0f %% of %.0f steps extrapolated, error %.4f; %d render%s in %s", name,
@@ -511,7 +511,7 @@ static sg_status run(job *j, const char *path, sg_error *e)
     const bool               cache = s->tune_cache;
     sg_session *const        x = &j->session;
     SG_TRY(sg_session_inputs(x, s, e));
-    SG_TRY(sg_session_open(x, &(sg_session_options){0}, e));
+    SG_TRY(sg_session_open(x, e));
     SG_TRY(sg_session_resolve(x, &j->now, e));
     sg_notice_request(x, &j->now);
     SG_TRY(sg_session_give(x, &j->now.request, e));

@@ -54,10 +54,10 @@ static sg_status setup_arm(sg_arm_run *x, sg_arm_result *r, sg_error *e)
     return SG_OK;
 }
 
-sg_status sg_arm_run_open(sg_arm_run *x, const sg_session_options *o, sg_error *e)
+sg_status sg_arm_run_open(sg_arm_run *x, sg_error *e)
 {
     sg_session *const s = &x->session;
-    SG_TRY(sg_session_open(s, o, e));
+    SG_TRY(sg_session_open(s, e));
     x->shared.settings = *s->asked;
     SG_TRY(sg_session_resolve(s, &x->shared, e));
     SG_TRY(choose_size(x, e));

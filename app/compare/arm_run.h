@@ -65,7 +65,7 @@ typedef struct sg_arm_run {
 /* Opens the engine and sets up x's arms, after the session's inputs, if there are some. A size that was not asked for
  * is the model's, doubled until there are tokens to skip. Returns SG_E_ARG, SG_E_FILE or SG_E_FORMAT, which name the
  * option or the arm. The caller closes, after a failure too. */
-sg_status sg_arm_run_open(sg_arm_run *x, const sg_session_options *o, sg_error *e) SG_MUST_USE;
+sg_status sg_arm_run_open(sg_arm_run *x, sg_error *e) SG_MUST_USE;
 void      sg_arm_run_close(sg_arm_run *x);
 
 /* Writes why arms a and b run the same, in the words of the one that asks for more. Returns why. */

@@ -83,7 +83,8 @@ static sg_status open_all(sg_comparison *c, const sg_settings *s, sg_error *e)
     SG_TRY(sg_arms_open(&x->arms, list, s, e));
     if (x->arms.count < 2) return sg_error_set(e, SG_E_ARG, "--arms: '%s' is one arm; it takes two to compare", list);
     SG_TRY(sg_session_inputs(&x->session, s, e));
-    SG_TRY(sg_arm_run_open(x, &(sg_session_options){.traced = true}, e));
+    x->session.traced = true;
+    SG_TRY(sg_arm_run_open(x, e));
     x->rounds = s->repeat ? s->repeat : 1;
     for (sg_arm_result *r = x->arm; r < x->arm + x->arms.count; r++) {
         r->now.request.attention.on_end = sg_attention_error_hook;

@@ -35,7 +35,7 @@ static void say_same(sg_eval *v)
             if (*sg_arms_would_be_same(why, sizeof why, &v->run.arm[a], &v->run.arm[b]))
                 sg_progress_say(v->progress, "%s and %s run the same kernels throughout (%s): %s",
                                 v->run.arms.arm[a].name, v->run.arms.arm[b].name,
-                                sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, &v->run.shared.request), why);
+                                sg_clip_text((char[SG_CLIP_TEXT]){0}, &v->run.shared.request), why);
 }
 
 static const char *noun(const sg_eval *v) { return sg_eval_makes_images(v) ? "image" : "clip"; }
@@ -54,7 +54,7 @@ static void say_start(sg_eval *v)
 static void say_end(sg_eval *v)
 {
     char took[32];
-    sg_duration(took, sizeof took, v->start > 0 ? sg_seconds() - v->start : 0);
+    sg_duration(took, v->start > 0 ? sg_seconds() - v->start : 0);
     sg_progress_say(v->progress, "%s: %d %s%s made, %d failed, in %s", v->folder, v->done, noun(v), sg_plural(v->done),
                     v->failed, took);
 }

@@ -40,7 +40,6 @@ typedef struct sg_eval {
     const sg_settings *settings;
     char              *folder;
     sg_rank            rank;
-    int                threads;
     json_t            *clip;
     sg_prompt_set      set;
     sg_clip_name      *names;

@@ -180,9 +180,9 @@ static sg_status check_memory(sg_eval *v, sg_error *e)
 sg_status sg_eval_open(sg_eval *v, sg_error *e)
 {
     SG_TRY(check_inputs(v, e));
-    v->threads = threads_of(v);
+    v->session->threads = threads_of(v);
     if (v->settings->clip) SG_TRY(sg_eval_similarity_check(&v->clip, v->settings, e));
-    SG_TRY(sg_arm_run_open(&v->run, &(sg_session_options){.threads = v->threads}, e));
+    SG_TRY(sg_arm_run_open(&v->run, e));
     SG_TRY(sg_engine_check_request(v->session->engine, &v->run.shared.request, e));
     SG_TRY(check_entries(v, e));
     SG_TRY(check_memory(v, e));

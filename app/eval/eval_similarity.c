@@ -82,7 +82,7 @@ static sg_status score(work *k, const sg_eval_clip *c, sg_error *e)
     sg_eval_scored *const out = k->out;
     sg_similarity_totals  s;
     sg_error              why = {0};
-    sg_progress_row(k->v->progress, false, "CLIP: %d/%d clips: %.40s", out->scored + out->failed, k->due, c->name);
+    sg_progress_row(k->v->progress, "CLIP: %d/%d clips: %.40s", out->scored + out->failed, k->due, c->name);
     const sg_status status = measure(k, c, &s, &why);
     if (status == SG_OK) {
         out->scored++;
@@ -112,7 +112,7 @@ static void say_long(const work *k)
 static sg_status score_all(work *k, const sg_eval_results *r, sg_error *e)
 {
     sg_progress *const p = k->v->progress;
-    SG_TRY(sg_setup_clip(&k->model, k->v->settings, k->v->threads, e));
+    SG_TRY(sg_setup_clip(&k->model, k->v->settings, k->v->session->threads, e));
     const sg_clip_model_info info = sg_clip_model_describe(k->model);
     k->text = malloc((size_t)info.pooled * sizeof *k->text);
     if (!k->text) return sg_error_set(e, SG_E_MEMORY, "out of memory");
@@ -166,7 +166,7 @@ sg_status sg_eval_similarity_merge(sg_eval *v, sg_error *e)
     const sg_settings *const s = v->settings;
     sg_eval_scored           scored;
     v->rank.size = 1;
-    v->threads = s->threads;
+    v->session->threads = s->threads;
     v->folder = strdup(s->merge);
     if (!v->folder) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     sg_progress_init(v->progress, s->quiet);

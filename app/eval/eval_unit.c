@@ -174,10 +174,9 @@ static void say_row(sg_eval *v, int prompt, int arm)
     const int made = v->done + v->failed;
     char      left[48] = "", duration[32], text[48];
     if (made)
-        snprintf(
-            left, sizeof left, ", %s left",
-            sg_duration(duration, sizeof duration, (sg_seconds() - v->start) / (double)made * (double)(v->due - made)));
-    sg_progress_row(v->progress, false, "%d/%d %ss, %d failed%s: %.40s, %s", made, v->due,
+        snprintf(left, sizeof left, ", %s left",
+                 sg_duration(duration, (sg_seconds() - v->start) / (double)made * (double)(v->due - made)));
+    sg_progress_row(v->progress, "%d/%d %ss, %d failed%s: %.40s, %s", made, v->due,
                     sg_clip_noun(v->run.shared.request.frames), v->failed, left, v->run.arms.arm[arm].name,
                     sg_show_(text, sizeof text, v->set.prompt[prompt].text));
 }

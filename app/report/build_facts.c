@@ -31,24 +31,25 @@ static void append_targets(char *text, size_t size, const char *what, const json
     json_array_foreach(targets, i, v) sg_text_append(text, size, "%s%s", i ? ", " : what, json_string_value(v));
 }
 
-const char *sg_build_facts_text(char *text, size_t size, const char *indent)
+const char *sg_build_facts_text(char text[SG_BUILD_TEXT], const char *indent)
 {
     const sg_build    build = sg_backend_build();
     const char *const ffmpeg = sg_writer_ffmpeg();
     const char *what, *const encoder = sg_writer_encoder(&an_mp4, &what);
     json_t *const cuda = cuda_json(&build);
-    snprintf(text, size, build.cuda ? "CUDA %s" : "without CUDA: runs on the CPU", build.cuda);
-    append_targets(text, size, ", machine code for ", json_object_get(cuda, "machine_code"));
-    append_targets(text, size, ", PTX of ", json_object_get(cuda, "ptx"));
+    snprintf(text, SG_BUILD_TEXT, build.cuda ? "CUDA %s" : "without CUDA: runs on the CPU", build.cuda);
+    append_targets(text, SG_BUILD_TEXT, ", machine code for ", json_object_get(cuda, "machine_code"));
+    append_targets(text, SG_BUILD_TEXT, ", PTX of ", json_object_get(cuda, "ptx"));
     json_decref(cuda);
-    sg_text_append(text, size, *build.onednn ? "\n%soneDNN %s" : "\n%swithout oneDNN: products by plain C code", indent,
+    sg_text_append(text, SG_BUILD_TEXT,
+                   *build.onednn ? "\n%soneDNN %s" : "\n%swithout oneDNN: products by plain C code", indent,
                    build.onednn);
     if (!ffmpeg)
-        sg_text_append(text, size, "\n%swithout FFmpeg: no MP4, MKV or WebP; clips are Y4M or PNG", indent);
+        sg_text_append(text, SG_BUILD_TEXT, "\n%swithout FFmpeg: no MP4, MKV or WebP; clips are Y4M or PNG", indent);
     else if (encoder)
-        sg_text_append(text, size, "\n%sFFmpeg %s, MP4 holds %s by %s", indent, ffmpeg, what, encoder);
+        sg_text_append(text, SG_BUILD_TEXT, "\n%sFFmpeg %s, MP4 holds %s by %s", indent, ffmpeg, what, encoder);
     else
-        sg_text_append(text, size, "\n%sFFmpeg %s, which has no encoder for MP4 that opens", indent, ffmpeg);
+        sg_text_append(text, SG_BUILD_TEXT, "\n%sFFmpeg %s, which has no encoder for MP4 that opens", indent, ffmpeg);
     return text;
 }
 

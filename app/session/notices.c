@@ -20,9 +20,8 @@ void sg_notice_start(sg_session *x, const sg_request *r, int64_t tokens)
     if (done < r->steps) snprintf(of, sizeof of, " of %d", r->steps);
     if (tokens) snprintf(all, sizeof all, ", %lld token%s", (long long)tokens, sg_plural(tokens));
     sg_notice_device(x);
-    sg_progress_say(&x->progress, "%s, %d%s step%s, guidance %s, seed %llu%s",
-                    sg_clip_text((char[SG_CLIP_TEXT]){0}, SG_CLIP_TEXT, r), done, of, sg_plural(r->steps),
-                    sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, SG_GUIDANCE_TEXT, r), seed, all);
+    sg_progress_say(&x->progress, "%s, %d%s step%s, guidance %s, seed %llu%s", sg_clip_text((char[SG_CLIP_TEXT]){0}, r),
+                    done, of, sg_plural(r->steps), sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, r), seed, all);
     if (x->progress.quiet && x->asked->seed < 0)
         fprintf(stderr, batch > 1 ? "sparge-gen: seeds %llu to %llu\n" : "sparge-gen: seed %llu\n", seed, last);
 }

@@ -26,32 +26,32 @@ static const char *const stage_names[SG_STAGES] = {"loading", "reading the promp
                                                    "decoding"};
 const char *const        sg_stage_keys[SG_STAGES] = {"load", "text", "encode", "denoise", "decode"};
 
-const char *sg_duration(char *text, size_t size, double seconds)
+const char *sg_duration(char text[32], double seconds)
 {
     const long whole = (long)(seconds + 0.5);
     if (seconds < 59.95)
-        snprintf(text, size, "%.1f s", seconds);
+        snprintf(text, 32, "%.1f s", seconds);
     else if (whole < 3600)
-        snprintf(text, size, "%ld min %ld s", whole / 60, whole % 60);
+        snprintf(text, 32, "%ld min %ld s", whole / 60, whole % 60);
     else
-        snprintf(text, size, "%ld h %02ld min", whole / 3600, whole % 3600 / 60);
+        snprintf(text, 32, "%ld h %02ld min", whole / 3600, whole % 3600 / 60);
     return text;
 }
 
-const char *sg_clip_text(char *text, size_t size, const sg_request *r)
+const char *sg_clip_text(char text[SG_CLIP_TEXT], const sg_request *r)
 {
     if (r->frames == 1)
-        snprintf(text, size, "image of %dx%d", r->width, r->height);
+        snprintf(text, SG_CLIP_TEXT, "image of %dx%d", r->width, r->height);
     else
-        snprintf(text, size, "%dx%d, %d frames at %d fps", r->width, r->height, r->frames, r->fps);
+        snprintf(text, SG_CLIP_TEXT, "%dx%d, %d frames at %d fps", r->width, r->height, r->frames, r->fps);
     return text;
 }
 
-const char *sg_guidance_text(char *text, size_t size, const sg_request *r)
+const char *sg_guidance_text(char text[SG_GUIDANCE_TEXT], const sg_request *r)
 {
-    snprintf(text, size, "%g", r->guidance > 0 ? r->guidance : r->cfg_scale);
-    if (r->guidance > 0 && r->cfg_scale > 1) sg_text_append(text, size, ", cfg scale %g", r->cfg_scale);
-    if (r->slg_scale > 0) sg_text_append(text, size, ", skip-layer guidance %g", r->slg_scale);
+    snprintf(text, SG_GUIDANCE_TEXT, "%g", r->guidance > 0 ? r->guidance : r->cfg_scale);
+    if (r->guidance > 0 && r->cfg_scale > 1) sg_text_append(text, SG_GUIDANCE_TEXT, ", cfg scale %g", r->cfg_scale);
+    if (r->slg_scale > 0) sg_text_append(text, SG_GUIDANCE_TEXT, ", skip-layer guidance %g", r->slg_scale);
     return text;
 }
 
@@ -199,7 +199,7 @@ static int columns_of(const char *text, int most, size_t *fit)
     return columns;
 }
 
-#define DURATION(seconds) sg_duration((char[32]){0}, 32, seconds)
+#define DURATION(seconds) sg_duration((char[32]){0}, seconds)
 
 /* "denoising 5/12 [#####-------] 0.52 s/step, 14.0 s left"; at its end without a terminal, "denoising 12/12, 0.52
  * s/step, 6.2 s". */
@@ -327,7 +327,7 @@ static void print_stage(sg_progress *p)
     sg_textbuf_free(&line);
 }
 
-void sg_progress_row(sg_progress *p, bool due, const char *fmt, ...)
+void sg_progress_row(sg_progress *p, const char *fmt, ...)
 {
     const double now = p->clock();
     va_list      args;
@@ -335,7 +335,7 @@ void sg_progress_row(sg_progress *p, bool due, const char *fmt, ...)
     vsnprintf(p->row, sizeof p->row, fmt, args);
     va_end(args);
     sg_show_(p->row, strlen(p->row) + 1, p->row);
-    if (p->quiet || p->terminal || (!due && now - p->last_line < SECONDS_BETWEEN_LINES)) return;
+    if (p->quiet || p->terminal || now - p->last_line < SECONDS_BETWEEN_LINES) return;
     p->last_line = now;
     fprintf(stderr, "%s\n", p->row);
 }

@@ -67,8 +67,8 @@ void sg_progress_render(sg_progress *p, int index, int count, const sg_plan *pla
 void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total);
 
 /* Sets the text before the stage, where there are many renders. Without a terminal it prints a line at most every few
- * seconds, or at once when it is due, and no stages. */
-void sg_progress_row(sg_progress *p, bool due, const char *fmt, ...) SG_PRINTF(3, 4);
+ * seconds, and no stages. */
+void sg_progress_row(sg_progress *p, const char *fmt, ...) SG_PRINTF(2, 3);
 
 /* Prints a permanent line by sg_print, unless quiet. */
 void sg_progress_say(sg_progress *p, const char *fmt, ...) SG_PRINTF(2, 3);
@@ -79,13 +79,13 @@ void sg_progress_clear(sg_progress *p);
 enum { SG_CLIP_TEXT = 64 };
 
 /* Says what r renders: "832x480, 81 frames at 16 fps", "image of 512x512". Returns text. */
-const char *sg_clip_text(char *text, size_t size, const sg_request *r);
+const char *sg_clip_text(char text[SG_CLIP_TEXT], const sg_request *r);
 
 enum { SG_GUIDANCE_TEXT = 64 };
 
 /* Says the guidance of r: "6", or "6, cfg scale 3" where a model has embedded guidance and a second pass. Returns
  * text. */
-const char *sg_guidance_text(char *text, size_t size, const sg_request *r);
+const char *sg_guidance_text(char text[SG_GUIDANCE_TEXT], const sg_request *r);
 
 /* Returns whose weights a phase keeps on the host: "denoiser" or "text encoder". */
 const char *sg_offloaded_part(const sg_phase_plan *p);
@@ -98,6 +98,6 @@ const char *sg_clip_noun(int frames);
 void sg_print(FILE *out, const char *fmt, ...) SG_PRINTF(2, 3);
 
 /* Puts "0.8 s", "3 min 20 s" or "2 h 05 min" into text, and returns it. */
-const char *sg_duration(char *text, size_t size, double seconds);
+const char *sg_duration(char text[32], double seconds);
 
 #endif

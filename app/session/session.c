@@ -13,14 +13,14 @@ sg_status sg_session_inputs(sg_session *x, const sg_settings *s, sg_error *e)
     return sg_video_input_open(&x->video, s->video, "--video", e);
 }
 
-sg_status sg_session_open(sg_session *x, const sg_session_options *o, sg_error *e)
+sg_status sg_session_open(sg_session *x, sg_error *e)
 {
     sg_engine_options engine;
     SG_TRY(sg_setup_model(&x->model, x->asked, e));
     SG_TRY(sg_setup_options(&engine, &x->model, x->asked, e));
-    if (o->traced) engine.trace = &x->trace;
-    if (o->threads) engine.threads = o->threads;
-    engine.check = o->check;
+    if (x->traced) engine.trace = &x->trace;
+    if (x->threads) engine.threads = x->threads;
+    engine.check = x->check;
     engine.given_bytes = sg_pictures_bytes(&x->pictures);
     SG_TRY(sg_setup_engine(&x->engine, &x->vocabulary, &x->model, &engine, e));
     x->info = sg_engine_info(x->engine);

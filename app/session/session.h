@@ -10,9 +10,12 @@
 #include "video_input.h"
 #include "vocabulary.h"
 
-/* A session that is zero is closed. */
+/* A session that is zero is closed. Before it is opened: a traced one takes the time of every op, and one with check has
+ * every op computed by the oracle, too; threads stands in place of --threads, unless it is 0. */
 typedef struct sg_session {
     const sg_settings *asked;
+    bool               traced, check;
+    int                threads;
     sg_progress        progress;
     sg_pictures        pictures;
     sg_video_input     video;
@@ -27,18 +30,11 @@ typedef struct sg_session {
  * closes x, after a failure too. */
 sg_status sg_session_inputs(sg_session *x, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
-/* A traced session takes the time of every op, and one with check has every op computed by the oracle, too. threads
- * stands in place of --threads, unless it is 0. */
-typedef struct sg_session_options {
-    bool traced, check;
-    int  threads;
-} sg_session_options;
-
 /* Returns how many numbers latents of this shape have. */
 static inline size_t sg_latents_count(const int64_t d[4]) { return (size_t)(d[0] * d[1] * d[2] * d[3]); }
 
 /* Opens the engine, after the inputs. */
-sg_status sg_session_open(sg_session *x, const sg_session_options *o, sg_error *e) SG_MUST_USE;
+sg_status sg_session_open(sg_session *x, sg_error *e) SG_MUST_USE;
 
 /* Resolves r, whose settings are x's or derived from them, and adds the hashes of x's model and inputs. */
 sg_status sg_session_resolve(sg_session *x, sg_rendering *r, sg_error *e) SG_MUST_USE;

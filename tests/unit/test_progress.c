@@ -208,7 +208,7 @@ static void columns_count_where_the_terminal_has_none(void **state) { render_all
 
 static void a_row_has_no_bar_and_no_sum(void **state)
 {
-    sg_progress_row(&p, false, "1/4 clips");
+    sg_progress_row(&p, "1/4 clips");
     expect(SG_STAGE_DENOISE, 0, 2, "1/4 clips | denoising 0/2, step 1 for 0.0 s");
     pass(10);
     expect(SG_STAGE_DENOISE, 1, 2, "1/4 clips | denoising 1/2, 1 s/step");
