@@ -12,23 +12,25 @@
 enum { REPEAT = 3 };                     /* without --repeat */
 enum { ROW = 1 << 18, COPY_ROWS = 256 }; /* a copy of 256 MiB */
 
-sg_backend_options sg_bench_backend_options(const sg_engine_options *o)
+sg_status sg_bench_backend_options(sg_backend_options *out, const sg_settings *s, sg_error *e)
 {
-    return (sg_backend_options){.name = o->backend,
-                                .threads = o->threads,
-                                .cpu_mask = o->cpu_mask,
-                                .gpu_mask = o->gpu_mask,
-                                .device = o->device,
-                                .local_rank = o->local_rank};
+    sg_engine_options o;
+    SG_TRY(sg_setup_options(&o, NULL, s, e));
+    *out = (sg_backend_options){.name = o.backend,
+                                .threads = o.threads,
+                                .cpu_mask = o.cpu_mask,
+                                .gpu_mask = o.gpu_mask,
+                                .device = o.device,
+                                .local_rank = o.local_rank};
+    return SG_OK;
 }
 
 sg_status sg_bench_run(const sg_settings *s, sg_status (*work)(sg_bench *b, sg_error *e), sg_error *e)
 {
-    sg_bench          b = {.settings = s, .repeat = s->repeat ? s->repeat : REPEAT};
-    sg_engine_options o;
-    sg_progress       progress;
-    SG_TRY(sg_setup_options(&o, NULL, s, e));
-    const sg_backend_options backend = sg_bench_backend_options(&o);
+    sg_bench           b = {.settings = s, .repeat = s->repeat ? s->repeat : REPEAT};
+    sg_backend_options backend;
+    sg_progress        progress;
+    SG_TRY(sg_bench_backend_options(&backend, s, e));
     b.silent = s->json && strcmp(s->json, "-") == 0;
     SG_TRY(sg_backend_open(&b.backend, &backend, e));
     sg_progress_init(&progress, s->quiet);
@@ -63,7 +65,7 @@ sg_status sg_bench_wait(const sg_bench *b, sg_stream *s, sg_tensor t, sg_error *
         const sg_status status = s->memory->download(s, &byte, t.data, sizeof byte);
         if (status) sg_fail(s, status, "the device failed");
     }
-    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    SG_TRY(sg_interrupt_check(e));
     return sg_bench_failure(s, e);
 }
 

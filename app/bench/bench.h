@@ -21,7 +21,8 @@ typedef struct sg_bench {
     bool               silent; /* stdout is for JSON */
 } sg_bench;
 
-sg_backend_options sg_bench_backend_options(const sg_engine_options *o);
+/* Makes the options of the backend that s asks for. */
+sg_status sg_bench_backend_options(sg_backend_options *out, const sg_settings *s, sg_error *e) SG_MUST_USE;
 
 /* Checks that --json can be written, opens the backend of s, calls work, and closes it. */
 sg_status sg_bench_run(const sg_settings *s, sg_status (*work)(sg_bench *b, sg_error *e), sg_error *e) SG_MUST_USE;

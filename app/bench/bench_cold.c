@@ -9,9 +9,9 @@
 #include "metrics.h"
 #include "progress.h"
 #include "report.h"
-#include "setup.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,10 +27,9 @@ static void mark(const char *piece) { printf("%.6f %s\n", sg_seconds(), piece); 
 
 static sg_status open_backend(const sg_settings *s, bool whole, sg_error *e)
 {
-    sg_engine_options o;
-    sg_backend       *b = NULL;
-    SG_TRY(sg_setup_options(&o, NULL, s, e));
-    const sg_backend_options backend = sg_bench_backend_options(&o);
+    sg_backend_options backend;
+    sg_backend        *b = NULL;
+    SG_TRY(sg_bench_backend_options(&backend, s, e));
     if (!whole) return sg_backend_touch(&backend, e);
     SG_TRY(sg_backend_open(&b, &backend, e));
     mark(b->device);
@@ -123,7 +122,7 @@ static sg_status run_part(cold_part *p, const sg_settings *s, const char *name, 
     if (f) fclose(f);
     while (child > 0 && waitpid(child, &status, 0) < 0 && !sg_interrupt_asked()) continue;
     p->seconds = sg_seconds() - since;
-    if (sg_interrupt_asked()) return sg_error_set(e, SG_E_CANCELLED, "interrupted");
+    SG_TRY(sg_interrupt_check(e));
     if (child < 0 || !f || !WIFEXITED(status) || WEXITSTATUS(status))
         return sg_error_set(e, SG_E_DEVICE, "bench cold: the process for --part %s failed", name);
     return SG_OK;

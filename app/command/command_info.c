@@ -159,7 +159,7 @@ static void print_files(const sg_model_info *info, const sg_model_path *model)
 typedef struct model_summary {
     sg_session   session;
     sg_rendering now;
-    char         doubt[256]; /* about thresholds; or "" */
+    char         doubt[SG_FORECAST_TEXT]; /* about thresholds; or "" */
 } model_summary;
 
 /* What each LoRA changes, and every tensor of its file that changes nothing. */
@@ -257,7 +257,7 @@ static void print_render(const model_summary *t)
            (long long)p->latent[1], (long long)p->latent[2], (long long)p->latent[3], (long long)p->tokens,
            sg_plural(p->tokens));
     sg_print(stdout, "attention  %s\n",
-             sg_attention_forecast_text((char[512]){0}, 512, &r->attention, &t->now.forecast, p->tokens));
+             sg_attention_forecast_text((char[SG_FORECAST_TEXT]){0}, &r->attention, &t->now.forecast, p->tokens));
     if (*t->doubt) sg_print(stdout, "           %s\n", t->doubt);
 }
 
@@ -294,8 +294,8 @@ static json_t *attention_json(const model_summary *t)
 {
     return json_pack("{s:o, s:i, s:i, s:s, s:s?}", "policy", sg_report_policy(&t->now.request.attention), "steps",
                      t->now.forecast.last, "of", t->now.forecast.steps, "text",
-                     sg_attention_forecast_text((char[512]){0}, 512, &t->now.request.attention, &t->now.forecast,
-                                                t->now.plan.tokens),
+                     sg_attention_forecast_text((char[SG_FORECAST_TEXT]){0}, &t->now.request.attention,
+                                                &t->now.forecast, t->now.plan.tokens),
                      "doubt", *t->doubt ? t->doubt : NULL);
 }
 
@@ -341,7 +341,7 @@ static sg_status summarise(model_summary *t, const sg_settings *s, sg_error *e)
     const sg_clip clip = sg_clip_of(r, sg_writer_default_name(r->frames));
     r->output_bytes = sg_writer_bytes(&clip);
     SG_TRY(sg_rendering_plan(&t->now, x->engine, e));
-    sg_doubt_thresholds(t->doubt, sizeof t->doubt, &t->now, x->engine);
+    sg_doubt_thresholds(t->doubt, &t->now, x->engine);
     if (x->asked->info_json) return print_model_json(t, e);
     print_model(t);
     return SG_OK;

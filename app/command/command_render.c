@@ -300,21 +300,21 @@ static void say_plan(job *j)
                     (long long)p->tokens, sg_plural(p->tokens), (double)p->peak * gib, (double)p->need * gib,
                     (double)p->available * gib, flops * 1e-12);
     if (!j->decode_only)
-        sg_progress_say(j->progress, "attention: %s",
-                        sg_attention_forecast_text((char[512]){0}, 512, &r->attention, &j->now.forecast, p->tokens));
+        sg_progress_say(
+            j->progress, "attention: %s",
+            sg_attention_forecast_text((char[SG_FORECAST_TEXT]){0}, &r->attention, &j->now.forecast, p->tokens));
 }
 
 /* Warns of what was asked for by name and will have no effect. */
 static void say_doubts(job *j)
 {
-    char                   text[512];
+    char                   text[SG_FORECAST_TEXT];
     const sg_policy *const p = &j->now.request.attention;
     if (j->decode_only) return;
-    if (*sg_doubt_thresholds(text, sizeof text, &j->now, j->session.engine))
-        sg_progress_say(j->progress, "attention: %s", text);
+    if (*sg_doubt_thresholds(text, &j->now, j->session.engine)) sg_progress_say(j->progress, "attention: %s", text);
     if (p->named && p->kind != SG_ATTENTION_DENSE && j->now.forecast.last == 0 && !j->settings->verbose)
         sg_progress_say(j->progress, "attention: %s",
-                        sg_attention_forecast_text(text, sizeof text, p, &j->now.forecast, j->now.plan.tokens));
+                        sg_attention_forecast_text(text, p, &j->now.forecast, j->now.plan.tokens));
     sg_notice_cache(&j->session, &j->now.request, NULL);
 }
 

@@ -92,13 +92,13 @@ void sg_arm_run_close(sg_arm_run *x)
     sg_arms_close(&x->arms);
 }
 
-const char *sg_arms_why_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b)
+const char *sg_arms_why_same(char why[SG_FORECAST_TEXT], const sg_arm_result *a, const sg_arm_result *b)
 {
     const sg_rendering *const more = b->now.request.attention.kind >= a->now.request.attention.kind ? &b->now : &a->now;
-    return sg_attention_forecast_text(why, size, &more->request.attention, &more->forecast, more->plan.tokens);
+    return sg_attention_forecast_text(why, &more->request.attention, &more->forecast, more->plan.tokens);
 }
 
-const char *sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b)
+const char *sg_arms_would_be_same(char why[SG_FORECAST_TEXT], const sg_arm_result *a, const sg_arm_result *b)
 {
     const sg_rendering *const of[] = {&a->now, &b->now};
     sg_settings               kept[2];
@@ -110,7 +110,7 @@ const char *sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a
     }
     *why = '\0';
     if (sg_settings_difference(&kept[0], &kept[1], SG_OPTION_RENDER)) return why;
-    return sg_arms_why_same(why, size, a, b);
+    return sg_arms_why_same(why, a, b);
 }
 
 void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan)
@@ -123,11 +123,10 @@ void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan)
     if (r->prompt) sg_notice_cut(s, plan, NULL);
     sg_notice_encoder(s, r, NULL, false);
     for (const sg_arm_result *a = x->arm; a < x->arm + x->arms.count; a++) {
-        char text[512];
-        sg_attention_forecast_text(text, sizeof text, &a->now.request.attention, &a->now.forecast, a->now.plan.tokens);
+        char text[SG_FORECAST_TEXT];
+        sg_attention_forecast_text(text, &a->now.request.attention, &a->now.forecast, a->now.plan.tokens);
         sg_progress_say(&s->progress, "%s: %s", a->arm->name, text);
-        if (*sg_doubt_thresholds(text, sizeof text, &a->now, s->engine))
-            sg_progress_say(&s->progress, "%s: %s", a->arm->name, text);
+        if (*sg_doubt_thresholds(text, &a->now, s->engine)) sg_progress_say(&s->progress, "%s: %s", a->arm->name, text);
         sg_notice_cache(s, &a->now.request, a->arm->name);
     }
 }

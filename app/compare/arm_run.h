@@ -69,10 +69,10 @@ sg_status sg_arm_run_open(sg_arm_run *x, sg_error *e) SG_MUST_USE;
 void      sg_arm_run_close(sg_arm_run *x);
 
 /* Writes why arms a and b run the same, in the words of the one that asks for more. Returns why. */
-const char *sg_arms_why_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b);
+const char *sg_arms_why_same(char why[SG_FORECAST_TEXT], const sg_arm_result *a, const sg_arm_result *b);
 
 /* Writes why arms a and b would run the same kernels on the same blocks, or "" if they would not. Returns why. */
-const char *sg_arms_would_be_same(char *why, size_t size, const sg_arm_result *a, const sg_arm_result *b);
+const char *sg_arms_would_be_same(char why[SG_FORECAST_TEXT], const sg_arm_result *a, const sg_arm_result *b);
 
 /* Prints what renders: the model, the size, each arm's attention and warnings about its thresholds. */
 void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan);

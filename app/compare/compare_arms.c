@@ -35,8 +35,8 @@ static sg_status refuse_same(const sg_arm_run *x, sg_error *e)
 {
     for (int b = 1; b < x->arms.count; b++)
         for (int a = 0; a < b; a++) {
-            char why[512];
-            if (*sg_arms_would_be_same(why, sizeof why, &x->arm[a], &x->arm[b]))
+            char why[SG_FORECAST_TEXT];
+            if (*sg_arms_would_be_same(why, &x->arm[a], &x->arm[b]))
                 return sg_error_set(e, SG_E_ARG, "--arms: %s and %s would run the same kernels throughout: %s",
                                     x->arms.arm[a].name, x->arms.arm[b].name, why);
         }

@@ -54,9 +54,9 @@ void sg_arms_find_same(sg_comparison *c)
     for (int b = 1; b < c->run.arms.count; b++)
         for (int a = 0; a < b; a++) {
             const sg_arm_result *const x = &c->run.arm[a], *const y = &c->run.arm[b];
-            char why[512] = "their latents are equal, bit for bit";
+            char why[SG_FORECAST_TEXT] = "their latents are equal, bit for bit";
             if (same_kernels(x, y))
-                sg_arms_why_same(why, sizeof why, x, y);
+                sg_arms_why_same(why, x, y);
             else if (memcmp(x->latents, y->latents, bytes) != 0)
                 continue;
             sg_json_append(&c->same, json_pack("{s:s, s:s, s:s}", "a", x->arm->name, "b", y->arm->name, "why", why));

@@ -29,10 +29,10 @@ static void say_set(sg_eval *v)
 /* Of clips that do not have a size of their own. */
 static void say_same(sg_eval *v)
 {
-    char why[512];
+    char why[SG_FORECAST_TEXT];
     for (int b = 1; b < v->run.arms.count; b++)
         for (int a = 0; a < b; a++)
-            if (*sg_arms_would_be_same(why, sizeof why, &v->run.arm[a], &v->run.arm[b]))
+            if (*sg_arms_would_be_same(why, &v->run.arm[a], &v->run.arm[b]))
                 sg_progress_say(v->progress, "%s and %s run the same kernels throughout (%s): %s",
                                 v->run.arms.arm[a].name, v->run.arms.arm[b].name,
                                 sg_clip_text((char[SG_CLIP_TEXT]){0}, &v->run.shared.request), why);

@@ -227,6 +227,9 @@ static sg_status video_read(const char *path, const sg_map *file, char **out, sg
 
 const char *sg_writer_ffmpeg(void) { return av_version_info(); }
 
+/* What all of them have. */
+#define VIDEO .state_size = sizeof(video), .write = video_write, .close = video_close
+
 /* ---- MP4 ---- */
 
 static sg_status mp4_check(const sg_clip *clip, sg_error *e)
@@ -270,18 +273,16 @@ static sg_status mp4_open(void *context, const sg_clip *clip, sg_output_file *fi
 }
 
 const sg_writer_type sg_writer_mp4 = {
+    VIDEO,
     .name = "MP4",
     .endings = ".mp4 .m4v",
     .format = "mp4",
     .has_crf = true,
-    .state_size = sizeof(video),
     .bytes = mp4_bytes,
     .check = mp4_check,
     .encoder = mp4_encoder,
     .open = mp4_open,
-    .write = video_write,
     .finish = video_finish,
-    .close = video_close,
     .magic = "ftyp",
     .magic_at = 4,
     .read = video_read,
@@ -315,19 +316,17 @@ static sg_status mkv_open(void *context, const sg_clip *clip, sg_output_file *fi
 }
 
 const sg_writer_type sg_writer_mkv = {
+    VIDEO,
     .name = "MKV",
     .endings = ".mkv",
     .format = "matroska",
-    .state_size = sizeof(video),
     /* The encoder's tables and room for the largest packets, and the part of the file that Matroska keeps back.
      * Measured from 64x64 to 832x480, within 6 MiB. */
     .code = 5 << 20,
     .pixel = 150,
     .check = mkv_check,
     .open = mkv_open,
-    .write = video_write,
     .finish = video_finish,
-    .close = video_close,
     .magic = "\x1a\x45\xdf\xa3",
     .read = video_read,
 };
@@ -405,19 +404,8 @@ static sg_status webp_read(const char *path, const sg_map *file, char **out, sg_
 }
 
 const sg_writer_type sg_writer_webp = {
-    .name = "WebP",
-    .endings = ".webp",
-    .format = "webp",
-    .max_side = 16383,
-    .state_size = sizeof(video),
+    VIDEO,           .name = "WebP",      .endings = ".webp", .format = "webp",      .max_side = 16383,
     .code = 5 << 20, /* libwebp's, and its pictures and tables, at most */
-    .pixel = 22,
-    .check = webp_check,
-    .open = webp_open,
-    .write = video_write,
-    .finish = webp_finish,
-    .close = video_close,
-    .magic = "WEBP",
-    .magic_at = 8,
-    .read = webp_read,
+    .pixel = 22,     .check = webp_check, .open = webp_open,  .finish = webp_finish, .magic = "WEBP",
+    .magic_at = 8,   .read = webp_read,
 };

@@ -43,46 +43,50 @@ sg_status sg_attention_predict(sg_attention_forecast *out, const sg_policy *p, c
     return SG_OK;
 }
 
-static void append_rule(char *text, size_t size, const sg_policy *p)
+static void append_rule(char text[SG_FORECAST_TEXT], const sg_policy *p)
 {
     if (p->tuned)
-        sg_text_append(text, size, "tuned thresholds");
+        sg_text_append(text, SG_FORECAST_TEXT, "tuned thresholds");
     else if (p->rule == SG_SELECT_GIVEN)
-        sg_text_append(text, size, "a given mask");
+        sg_text_append(text, SG_FORECAST_TEXT, "a given mask");
     else
-        sg_text_append(text, size, "%s %g", p->rule == SG_SELECT_TOPK ? "top-k" : "tau", (double)p->amount);
-    if (p->rule != SG_SELECT_GIVEN) sg_text_append(text, size, " by %s", sg_score_names[p->score]);
-    if (p->heads) sg_text_append(text, size, " over all heads");
-    if (!p->tuned && p->theta >= 0) sg_text_append(text, size, ", sim %g", (double)p->theta);
-    if (!p->tuned && p->pv_threshold > 0) sg_text_append(text, size, ", pv %g", (double)p->pv_threshold);
-    if (p->sink) sg_text_append(text, size, ", sink %d", p->sink);
-    sg_text_append(text, size, ", tail %s", !p->tail ? "off" : p->tail_bias ? sg_tail_bias_names[p->tail_bias] : "on");
+        sg_text_append(text, SG_FORECAST_TEXT, "%s %g", p->rule == SG_SELECT_TOPK ? "top-k" : "tau", (double)p->amount);
+    if (p->rule != SG_SELECT_GIVEN) sg_text_append(text, SG_FORECAST_TEXT, " by %s", sg_score_names[p->score]);
+    if (p->heads) sg_text_append(text, SG_FORECAST_TEXT, " over all heads");
+    if (!p->tuned && p->theta >= 0) sg_text_append(text, SG_FORECAST_TEXT, ", sim %g", (double)p->theta);
+    if (!p->tuned && p->pv_threshold > 0) sg_text_append(text, SG_FORECAST_TEXT, ", pv %g", (double)p->pv_threshold);
+    if (p->sink) sg_text_append(text, SG_FORECAST_TEXT, ", sink %d", p->sink);
+    sg_text_append(text, SG_FORECAST_TEXT, ", tail %s",
+                   !p->tail       ? "off"
+                   : p->tail_bias ? sg_tail_bias_names[p->tail_bias]
+                                  : "on");
 }
 
-const char *sg_attention_forecast_text(char *text, size_t size, const sg_policy *p, const sg_attention_forecast *o,
+const char *sg_attention_forecast_text(char text[SG_FORECAST_TEXT], const sg_policy *p, const sg_attention_forecast *o,
                                        int64_t tokens)
 {
     const sg_attention_kind without = o->why == SG_WHY_STEP ? p->dense_steps_kind : SG_ATTENTION_DENSE;
-    snprintf(text, size, "%s", sg_attention_names[o->last ? p->kind : without]);
+    snprintf(text, SG_FORECAST_TEXT, "%s", sg_attention_names[o->last ? p->kind : without]);
     if (o->why == SG_WHY_SHORT)
-        sg_text_append(text, size, ": %lld token%s fewer than %d%s", (long long)tokens, tokens == 1 ? " is" : "s are",
-                       p->named ? SG_NAMED_TOKENS : SG_TOKENS,
+        sg_text_append(text, SG_FORECAST_TEXT, ": %lld token%s fewer than %d%s", (long long)tokens,
+                       tokens == 1 ? " is" : "s are", p->named ? SG_NAMED_TOKENS : SG_TOKENS,
                        !p->named && tokens >= SG_NAMED_TOKENS ? "; --attention sparge takes them" : "");
     else if (o->why == SG_WHY_BACKEND)
-        sg_text_append(text, size, ": this backend has no other");
+        sg_text_append(text, SG_FORECAST_TEXT, ": this backend has no other");
     else if (o->why == SG_WHY_STEP)
-        sg_text_append(text, size, ": all steps are among the first %s %% that are %s",
+        sg_text_append(text, SG_FORECAST_TEXT, ": all steps are among the first %s %% that are %s",
                        sg_percent((char[16]){0}, p->dense_steps), sg_attention_names[p->dense_steps_kind]);
     if (o->last == 0) return text;
-    sg_text_append(text, size, " in the last %d of %d step%s", o->last, o->steps, sg_plural(o->steps));
+    sg_text_append(text, SG_FORECAST_TEXT, " in the last %d of %d step%s", o->last, o->steps, sg_plural(o->steps));
     if (p->kind == SG_ATTENTION_SPARGE) {
-        sg_text_append(text, size, ": ");
-        append_rule(text, size, p);
-        sg_text_append(text, size, ", order %s", sg_order_names[p->order]);
+        sg_text_append(text, SG_FORECAST_TEXT, ": ");
+        append_rule(text, p);
+        sg_text_append(text, SG_FORECAST_TEXT, ", order %s", sg_order_names[p->order]);
     }
-    if (p->pv_dtype) sg_text_append(text, size, ", weights and values %s", sg_pv_dtype_names[p->pv_dtype]);
+    if (p->pv_dtype) sg_text_append(text, SG_FORECAST_TEXT, ", weights and values %s", sg_pv_dtype_names[p->pv_dtype]);
     if (p->dense_steps_kind && o->last < o->steps)
-        sg_text_append(text, size, ", the first %d by %s", o->steps - o->last, sg_attention_names[p->dense_steps_kind]);
-    if (p->dense_layers) sg_text_append(text, size, ", layers %s dense", p->dense_layers);
+        sg_text_append(text, SG_FORECAST_TEXT, ", the first %d by %s", o->steps - o->last,
+                       sg_attention_names[p->dense_steps_kind]);
+    if (p->dense_layers) sg_text_append(text, SG_FORECAST_TEXT, ", layers %s dense", p->dense_layers);
     return text;
 }

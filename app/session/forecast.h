@@ -18,9 +18,11 @@ typedef struct sg_attention_forecast {
 sg_status sg_attention_predict(sg_attention_forecast *out, const sg_policy *p, const sg_model_info *info,
                                const sg_plan *plan, int steps, sg_error *e) SG_MUST_USE;
 
+enum { SG_FORECAST_TEXT = 512 };
+
 /* Puts into text: "sparge in the last 9 of 12 steps: top-k 0.5 by error, tail half, order hilbert", or why it is dense.
  * Returns text. */
-const char *sg_attention_forecast_text(char *text, size_t size, const sg_policy *p, const sg_attention_forecast *o,
+const char *sg_attention_forecast_text(char text[SG_FORECAST_TEXT], const sg_policy *p, const sg_attention_forecast *o,
                                        int64_t tokens);
 
 /* Puts a share into text in percent, with a digit behind the point where that says something. Returns text. */

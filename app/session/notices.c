@@ -162,7 +162,7 @@ static const char *another(char text[80], const sg_thresholds_file *t, const sg_
     return text;
 }
 
-const char *sg_doubt_thresholds(char *text, size_t size, const sg_rendering *r, const sg_engine *engine)
+const char *sg_doubt_thresholds(char text[SG_FORECAST_TEXT], const sg_rendering *r, const sg_engine *engine)
 {
     char                   of[80];
     const sg_policy *const p = &r->request.attention;
@@ -172,14 +172,14 @@ const char *sg_doubt_thresholds(char *text, size_t size, const sg_rendering *r, 
         const char *const               other = t->has_policy ? differs(p, &t->policy) : NULL;
         if (t->spargeattn)
             snprintf(
-                text, size,
+                text, SG_FORECAST_TEXT,
                 "the thresholds are SpargeAttn's own, found with --preset paper --order row; in blocks of %d queries "
                 "and %d keys, as here, or on Hopper of %d and %d",
                 SG_BLOCK_Q, SG_BLOCK_K, SG_BLOCK_K, SG_BLOCK_Q);
         else if (*another(of, t, engine))
-            snprintf(text, size, "the thresholds were tuned for %s", of);
+            snprintf(text, SG_FORECAST_TEXT, "the thresholds were tuned for %s", of);
         else if (other)
-            snprintf(text, size, "the thresholds were tuned with another --%s", other);
+            snprintf(text, SG_FORECAST_TEXT, "the thresholds were tuned with another --%s", other);
     }
     return text;
 }

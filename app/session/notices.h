@@ -35,7 +35,7 @@ void sg_notice_cut(sg_session *x, const sg_plan *plan, const char *which);
 
 /* Puts into text a doubt about the thresholds that r's attention goes by, --sparse-config's or those beside the model:
  * they are of another checkpoint, or for another way to choose blocks. "": there is none. Returns text. */
-const char *sg_doubt_thresholds(char *text, size_t size, const sg_rendering *r, const sg_engine *engine);
+const char *sg_doubt_thresholds(char text[SG_FORECAST_TEXT], const sg_rendering *r, const sg_engine *engine);
 
 /* Tells a threshold of the step cache that comes from the model's own file. arm names the one whose request r is, or is
  * NULL. */

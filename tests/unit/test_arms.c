@@ -320,7 +320,7 @@ static const char *same(const char *list, int64_t tokens, int steps)
             sg_attention_predict(&now->forecast, &now->request.attention, &info, &now->plan, now->settings.steps, &e),
             SG_OK);
     }
-    sg_arms_would_be_same(why, sizeof why, &r[0], &r[1]);
+    sg_arms_would_be_same(why, &r[0], &r[1]);
     for (int i = 0; i < 2; i++) sg_rendering_close(&r[i].now);
     sg_arms_close(&a);
     return why;
