@@ -54,23 +54,19 @@ static const rule rules[] = {
     {"backend", "ref", {"device", "gpumask"}},
 };
 
-/* An option that was asked for and that does nothing by a rule that s fulfils; those of a value alone, or all. */
-static sg_status check_rules(const sg_settings *asked, const sg_settings *s, bool of_value, sg_error *e)
+/* An option that was asked for and that does nothing by a rule that s fulfils: by any rule, or where s is what became of
+ * asked by those of a value. */
+sg_status sg_options_check_effects(const sg_settings *asked, const sg_settings *s, sg_error *e)
 {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         const rule *const r = &rules[i];
-        if ((of_value && !r->value) || !given(s, r->by, r->value)) continue;
+        if ((s != asked && !r->value) || !given(s, r->by, r->value)) continue;
         for (const char *const *o = r->without; *o; o++)
             if (given(asked, *o, NULL))
                 return sg_error_set(e, SG_E_ARG, "--%s has no effect with --%s%s%s", *o, r->by, r->value ? " " : "",
                                     r->value ? r->value : "");
     }
     return SG_OK;
-}
-
-sg_status sg_options_check_effects(const sg_settings *asked, const sg_settings *resolved, sg_error *e)
-{
-    return check_rules(asked, resolved, true, e);
 }
 
 /* ---- of what is resolved ---- */
@@ -111,7 +107,7 @@ static sg_status check_values(const sg_settings *s, sg_error *e)
     sg_error    why = {0};
     if (given(s, "tau", NULL) && given(s, "budget", "heads"))
         return sg_error_set(e, SG_E_ARG, "--tau and --budget heads exclude each other: heads share a number of blocks");
-    SG_TRY(check_rules(s, s, false, e));
+    SG_TRY(sg_options_check_effects(s, s, e));
     for (const char *const *of = sg_options_of_slg; *of; of++)
         if (given(s, *of, NULL) && !(s->slg_scale > 0) && !s->arms) /* an arm may have a scale */
             return sg_error_set(e, SG_E_ARG, "--%s has no effect without --slg-scale above 0", *of);
