@@ -66,40 +66,23 @@ sg_status sg_place_recognise(sg_place *p, bool *found, const sg_source *s, const
 
 /* ---- its shapes ---- */
 
-static const sg_source_tensor *tensor(const sg_found_part *p, const char *fmt, va_list ap)
+const sg_source_tensor *sg_found_tensor(const sg_found_part *p, const char *fmt, ...)
 {
     char                name[SG_NAME_MAX], file[SG_NAME_MAX];
     const sg_name_rule *rule;
-    const int           n = vsnprintf(name, sizeof name, fmt, ap);
+    va_list             ap;
+    va_start(ap, fmt);
+    const int n = vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
     if (n < 0 || n >= SG_NAME_MAX || !sg_name_map_find(p->map, name, file, &rule)) return NULL;
     const int64_t i = sg_source_index(p->source, file);
     return i < 0 ? NULL : sg_source_at(p->source, (size_t)i);
 }
 
-const sg_source_tensor *sg_found_tensor(const sg_found_part *p, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    const sg_source_tensor *const t = tensor(p, fmt, ap);
-    va_end(ap);
-    return t;
-}
+int64_t sg_source_rows(const sg_source_tensor *t) { return !t ? 0 : t->rank ? t->dim[0] : 1; }
 
-int64_t sg_found_rows(const sg_found_part *p, const char *fmt, ...)
+int64_t sg_source_elements(const sg_source_tensor *t)
 {
-    va_list ap;
-    va_start(ap, fmt);
-    const sg_source_tensor *const t = tensor(p, fmt, ap);
-    va_end(ap);
-    return !t ? 0 : t->rank ? t->dim[0] : 1;
-}
-
-int64_t sg_found_count(const sg_found_part *p, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    const sg_source_tensor *const t = tensor(p, fmt, ap);
-    va_end(ap);
     int64_t n = t != NULL;
     for (int i = 0; t && i < t->rank; i++) n *= t->dim[i]; /* sources have checked the product */
     return n;

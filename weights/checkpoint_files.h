@@ -11,10 +11,6 @@
 
 #include "checkpoint.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* These kinds of text encoders have an option of their own each: T5 and Llama, and CLIP's two. */
 #define SG_TEXT_ENCODER "text_encoder"
 #define SG_CLIP_L "clip_l"
@@ -81,9 +77,11 @@ typedef const sg_model_files *sg_known_files(int i);
 /* These return the tensor that the model calls so, or NULL; its rows, or 0; its elements, or 0; these by so many rows,
  * or 0 for none. */
 const sg_source_tensor *sg_found_tensor(const sg_found_part *p, const char *fmt, ...) SG_PRINTF(2, 3);
-int64_t                 sg_found_rows(const sg_found_part *p, const char *fmt, ...) SG_PRINTF(2, 3);
-int64_t                 sg_found_count(const sg_found_part *p, const char *fmt, ...) SG_PRINTF(2, 3);
-int64_t                 sg_found_row(const sg_found_part *p, int64_t rows, const char *name);
+int64_t                 sg_source_rows(const sg_source_tensor *t);
+int64_t                 sg_source_elements(const sg_source_tensor *t);
+#define sg_found_rows(...) sg_source_rows(sg_found_tensor(__VA_ARGS__))
+#define sg_found_count(...) sg_source_elements(sg_found_tensor(__VA_ARGS__))
+int64_t sg_found_row(const sg_found_part *p, int64_t rows, const char *name);
 
 /* Returns how many tensors LIST.0.NAME, LIST.1.NAME and so on there are in turn, at most so many. */
 int sg_found_list(const sg_found_part *p, int most, const char *list, const char *name);
@@ -91,7 +89,4 @@ int sg_found_list(const sg_found_part *p, int most, const char *list, const char
 /* Tells whether the file has a tensor whose own name begins so, behind the part's prefix. */
 bool sg_found_any(const sg_found_part *p, const char *begins);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -11,6 +11,11 @@ enum {
     DEQUANTISED = 1 << 11 /* of a piece at once, on the stack */
 };
 
+/* Numbers that no sg_dtype can view, as F32: 8-bit floats and integers, and the blocks of GGUF files, the same bits as
+ * gguf-py's values. Sets y to the elements of so many blocks at x, which may be misaligned. A scale or an element that is
+ * not finite makes at least one element of y a NaN or an infinity, and no other block's. */
+typedef void dequantise_fn(float *y, const uint8_t *x, size_t blocks);
+
 static uint32_t load32(const uint8_t *p)
 {
     uint32_t u;
@@ -206,13 +211,14 @@ static void iq4_xs(float *restrict y, const uint8_t *restrict x, size_t blocks)
 }
 
 static const struct {
-    const char       *type;
-    sg_dequantise_fn *run;
+    const char    *type;
+    dequantise_fn *run;
 } types[] = {{"F8_E4M3", f8_e4m3}, {"F8_E5M2", f8_e5m2}, {"I8", i8},     {"Q8_0", q8_0},     {"Q6_K", q6_k},
              {"Q5_K", q5_k},       {"Q5_0", q5_0},       {"Q5_1", q5_1}, {"Q4_K", q4_k},     {"Q4_0", q4_0},
              {"Q4_1", q4_1},       {"Q3_K", q3_k},       {"Q2_K", q2_k}, {"IQ4_NL", iq4_nl}, {"IQ4_XS", iq4_xs}};
 
-sg_dequantise_fn *sg_dequantiser(const sg_source_type *type)
+/* NULL: numbers of this type are not read so. */
+static dequantise_fn *dequantiser(const sg_source_type *type)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(types[i].type, type->name) == 0) return types[i].run;
@@ -292,10 +298,10 @@ static void scale_rows(float *y, const sg_source_tensor *t, size_t first, size_t
 /* y[n] = elements first and on of t. */
 static bool dequantise_piece(void *y, sg_dtype as, const sg_source_tensor *t, size_t first, size_t n)
 {
-    float                   f[DEQUANTISED];
-    sg_dequantise_fn *const dequantise = sg_dequantiser(t->type);
-    const size_t            block = (size_t)t->type->block, bytes = (size_t)t->type->bytes;
-    uint8_t                *to = y;
+    float                f[DEQUANTISED];
+    dequantise_fn *const dequantise = dequantiser(t->type);
+    const size_t         block = (size_t)t->type->block, bytes = (size_t)t->type->bytes;
+    uint8_t             *to = y;
     for (size_t i = 0; i < n; i += DEQUANTISED) {
         const size_t count = n - i < DEQUANTISED ? n - i : DEQUANTISED;
         float *const here = y && as == SG_F32 ? (float *)y + i : f;
@@ -309,7 +315,7 @@ static bool dequantise_piece(void *y, sg_dtype as, const sg_source_tensor *t, si
 
 static bool is_float(sg_dtype t) { return t == SG_F32 || t == SG_F16 || t == SG_BF16; }
 
-bool sg_convert_reads(const sg_source_type *type) { return is_float(type->dtype) || sg_dequantiser(type); }
+bool sg_convert_reads(const sg_source_type *type) { return is_float(type->dtype) || dequantiser(type); }
 
 bool sg_convert_from(void *y, sg_dtype as, const sg_source_tensor *t, size_t i, size_t n, int threads)
 {

@@ -6,14 +6,6 @@
 
 enum { SG_BLOCK_MAX = 256 }; /* elements; every block's length divides it */
 
-/* Numbers that no sg_dtype can view, as F32: 8-bit floats and integers, and the blocks of GGUF files, the same bits as
- * gguf-py's values. Sets y to the elements of so many blocks at x, which may be misaligned. A scale or an element that is
- * not finite makes at least one element of y a NaN or an infinity, and no other block's. */
-typedef void sg_dequantise_fn(float *y, const uint8_t *x, size_t blocks);
-
-/* Returns the function for numbers of this type; NULL where they are not read so. */
-sg_dequantise_fn *sg_dequantiser(const sg_source_type *type);
-
 /* Sets y[n] to x[n] as `as`, F32 or BF16 (rounded to nearest, ties to even); from is F32, F16 or BF16. x may be
  * misaligned. Returns false at the first NaN or infinity in x, and at a number too large for `as`. With y NULL it only
  * looks. */
