@@ -15,10 +15,6 @@
 #include "name_map.h"
 #include "tensor_source.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct sg_bind sg_bind;
 
 /* Borrows both, which must outlive the binding. map, through which every name goes, may be NULL. */
@@ -56,6 +52,7 @@ bool sg_bind_row(const sg_bind_rows *r, int64_t row, float *y);
  * for the first two of five, which may be one. t stays where it is until the binding closes. Failures are collected for
  * sg_bind_check. */
 void sg_bind_tensor_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank, const int64_t *dim);
+#define sg_bind_tensor(b, t, as, name, ...) sg_bind_tensor_(b, t, as, name, SG_DIMS(__VA_ARGS__))
 
 /* Says that what is wanted from here on is of this block of layers; a negative number stands for none. Blocks are
  * wanted in order, from 0 on, each at once. */
@@ -129,9 +126,4 @@ void      sg_bind_unload(sg_bind *b); /* gives back memory that no op uses any m
  * is fetched. It does nothing for blocks that are on the device, and on a plan. */
 void sg_bind_fetch(const sg_bind *b, sg_stream *s, int block);
 
-#ifdef __cplusplus
-}
-#else
-#define sg_bind_tensor(b, t, as, name, ...) sg_bind_tensor_(b, t, as, name, SG_DIMS(__VA_ARGS__))
-#endif
 #endif

@@ -10,10 +10,6 @@
 #include "name_map.h"
 #include "tensor_source.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct sg_checkpoint  sg_checkpoint;
 typedef struct sg_model_files sg_model_files; /* checkpoint_files.h */
 
@@ -78,7 +74,4 @@ sg_status sg_checkpoint_config(const sg_checkpoint *c, const char *component, sg
 sg_status sg_checkpoint_source(const sg_checkpoint *c, const char *component, sg_source **out, const sg_name_map **map,
                                sg_error *e) SG_MUST_USE;
 
-#ifdef __cplusplus
-}
-#endif
 #endif

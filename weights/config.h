@@ -9,10 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct sg_config sg_config;
 
 /* Reads a file of at most 16 MiB and 65,535 values whose root is an object; duplicate keys are refused. e is kept and
@@ -87,7 +83,4 @@ void sg_config_put(sg_config *c, const char *object, const sg_field *field, size
 /* Latches a failure in the words "FILE: KEY: reason". */
 void sg_config_fail(sg_config *c, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -15,10 +15,6 @@
 
 #include "bind.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct sg_lora sg_lora;
 
 /* Opens a LoRA in any format of tensor_source.h. Returns SG_E_UNSUPPORTED for a kind that is not read here. */
@@ -52,7 +48,4 @@ sg_lora_figures sg_lora_describe(const sg_lora *l);
 /* Returns the next key from number *at on that fits nothing, and moves *at behind it; NULL where there are no more. */
 const char *sg_lora_unused(const sg_lora *l, size_t *at);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -7,10 +7,6 @@
 #include "status.h"
 #include "tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Says what a file stores numbers as. Types that no sg_tensor can view have a name and a size, too. */
 typedef struct sg_source_type {
     const char *name;         /* as the file spells it: "BF16", "F8_E4M3" */
@@ -85,7 +81,4 @@ void sg_source_drop(const sg_source *s, const void *data, size_t bytes);
  * model. */
 uint64_t sg_source_hash(const sg_source *s, uint64_t start);
 
-#ifdef __cplusplus
-}
-#endif
 #endif
