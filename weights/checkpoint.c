@@ -79,7 +79,7 @@ static sg_status make_clip_configs(sg_checkpoint *c, sg_config *all, sg_error *e
     sg_config_only(all, "model_type", "clip", NULL);
     const int64_t dim = sg_config_int(all, "projection_dim", 1, 1 << 16, &(int64_t){512});
     SG_TRY(sg_config_status(all));
-    SG_TRY(sg_config_parse(&c->made, c->path, "{}", e));
+    SG_TRY(sg_config_empty(&c->made, c->path, e));
     for (int i = 0; i < c->places; i++) {
         const sg_place *const p = &c->place[i];
         if (!p->member) continue;

@@ -203,7 +203,7 @@ static sg_status add_own(sg_checkpoint *c, sg_error *e)
 
 sg_status sg_checkpoint_describe(sg_checkpoint *c, sg_error *e)
 {
-    SG_TRY(sg_config_parse(&c->made, c->path, "{}", e));
+    SG_TRY(sg_config_empty(&c->made, c->path, e));
     for (int i = 0; i < c->places; i++) {
         const sg_place *const p = &c->place[i];
         if (p->part)

@@ -19,48 +19,34 @@ struct sg_config {
     sg_status status;
 };
 
-/* Without a root. */
-static sg_status config_new(sg_config **out, const char *path, sg_error *e)
+/* Takes the root; NULL: there is no memory for one. */
+static sg_status config_new(sg_config **out, const char *path, json_t *root, sg_error *e)
 {
     sg_config *const c = *out = calloc(1, sizeof *c);
-    if (!c || !(c->path = strdup(path))) {
-        sg_config_close(out);
-        return sg_error_memory(e, path);
-    }
-    c->e = e;
-    return SG_OK;
+    if (!c) json_decref(root);
+    if (c) *c = (sg_config){.path = strdup(path), .root = root, .e = e};
+    if (c && c->path && root) return SG_OK;
+    sg_config_close(out);
+    return sg_error_memory(e, path);
 }
 
 sg_status sg_config_open(sg_config **out, const char *path, sg_error *e)
 {
-    SG_TRY(config_new(out, path, e));
-    const sg_status status = sg_json_open(&(*out)->root, path, MAX_CONFIG, MAX_VALUES, 0, e);
-    if (status != SG_OK) sg_config_close(out);
-    return status;
+    json_t *root;
+    *out = NULL;
+    SG_TRY(sg_json_open(&root, path, MAX_CONFIG, MAX_VALUES, 0, e));
+    return config_new(out, path, root, e);
 }
 
-sg_status sg_config_parse(sg_config **out, const char *path, const char *json, sg_error *e)
+sg_status sg_config_empty(sg_config **out, const char *path, sg_error *e)
 {
-    sg_json_fault f;
-    SG_TRY(config_new(out, path, e));
-    sg_status status = sg_json_parse(&(*out)->root, json, strlen(json), MAX_VALUES, 0, &f);
-    if (status == SG_OK && !json_is_object((*out)->root)) {
-        status = SG_E_FORMAT;
-        snprintf(f.text, sizeof f.text, "should be an object");
-    }
-    if (status == SG_OK) return SG_OK;
-    sg_config_close(out);
-    return sg_error_set(e, status, "%s: %s", path, f.text);
+    return config_new(out, path, json_object(), e);
 }
 
 sg_status sg_config_member(sg_config **out, const sg_config *c, const char *key, const char *path, sg_error *e)
 {
     json_t *const value = json_object_get(c->root, key);
-    SG_TRY(config_new(out, path, e));
-    (*out)->root = value ? json_incref(value) : json_object();
-    if ((*out)->root) return SG_OK;
-    sg_config_close(out);
-    return sg_error_memory(e, path);
+    return config_new(out, path, value ? json_incref(value) : json_object(), e);
 }
 
 sg_status sg_config_update(sg_config *c, const char *as, const sg_config *over, const char *key, sg_error *e)

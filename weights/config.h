@@ -14,8 +14,8 @@ typedef struct sg_config sg_config;
 /* Reads a file of at most 16 MiB and 65,535 values whose root is an object; duplicate keys are refused. e is kept and
  * filled by the getters: it must outlive the config. */
 sg_status sg_config_open(sg_config **out, const char *path, sg_error *e) SG_MUST_USE;
-/* Does the same for JSON text; `path` names it in messages. */
-sg_status sg_config_parse(sg_config **out, const char *path, const char *json, sg_error *e) SG_MUST_USE;
+/* Makes one without fields; `path` names it in messages. */
+sg_status sg_config_empty(sg_config **out, const char *path, sg_error *e) SG_MUST_USE;
 void      sg_config_close(sg_config **c);
 sg_status sg_config_status(const sg_config *c); /* the latched failure */
 

@@ -127,7 +127,7 @@ static sg_status open_processor(sg_config **out, const char *folder, char *path,
     if (access(file, F_OK) == 0) SG_TRY(sg_config_open(&both, file, e));
     const bool nested = both && sg_config_has(both, "image_processor");
     snprintf(path, size, "%s: image_processor", file);
-    if (nested) status = sg_config_parse(out, path, "{}", e);
+    if (nested) status = sg_config_empty(out, path, e);
     if (nested && status == SG_OK) status = sg_config_update(*out, NULL, both, "image_processor", e);
     sg_config_close(&both);
     if (nested) return status;

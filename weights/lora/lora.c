@@ -145,12 +145,6 @@ static json_t *config_of(const sg_lora *l, const char *component, const char *ke
     return json_object_get(l->peft, name);
 }
 
-static sg_status no_number(const sg_lora *l, const char *what, sg_error *e)
-{
-    return sg_error_set(e, SG_E_FORMAT, "%s: lora_adapter_metadata: %s should be a finite number",
-                        sg_source_path(l->source), what);
-}
-
 static sg_status scale_by_config(const sg_lora *l, const char *component, const sg_lora_key *down, int64_t r,
                                  double *out, sg_error *e)
 {
@@ -170,7 +164,9 @@ static sg_status scale_by_config(const sg_lora *l, const char *component, const 
                 sg_source_path(l->source), sg_show(pattern));
         if (is_meant(pattern, module, (size_t)length)) alpha = value;
     }
-    if (!json_is_number(alpha) || !isfinite(json_number_value(alpha))) return no_number(l, "lora_alpha", e);
+    if (!json_is_number(alpha) || !isfinite(json_number_value(alpha)))
+        return sg_error_set(e, SG_E_FORMAT, "%s: lora_adapter_metadata: lora_alpha should be a finite number",
+                            sg_source_path(l->source));
     const bool rank_stabilised = json_is_true(config_of(l, component, "use_rslora"));
     *out = json_number_value(alpha) / (rank_stabilised ? sqrt((double)r) : (double)r);
     return SG_OK;
