@@ -25,12 +25,6 @@ typedef struct adding {
 
 /* ---- keys into groups ---- */
 
-/* A tensor by its own name, and by the original one, is one group. */
-static group *group_of(const adding *a, const sg_lora_name *name)
-{
-    return &a->group[name->cut ? (size_t)(name - a->names.name) : a->first[name->tensor]];
-}
-
 static sg_status sort_key(adding *a, size_t i, sg_error *e)
 {
     const sg_source_tensor *const t = sg_source_at(a->lora->source, i);
@@ -40,7 +34,8 @@ static sg_status sort_key(adding *a, size_t i, sg_error *e)
     if (key.kind == SG_LORA_KINDS || !sg_lora_is_for(a->lora, i, a->component)) return SG_OK;
     const sg_lora_name *const name = sg_lora_names_of(&a->names, &key, &count);
     if (!name || (count > 1 && !name->cut)) return SG_OK;
-    group *const g = group_of(a, name);
+    /* A tensor by its own name, and by the original one, is one group. */
+    group *const g = &a->group[name->cut ? (size_t)(name - a->names.name) : a->first[name->tensor]];
     if (g->of[key.kind])
         return sg_error_set(e, SG_E_FORMAT, "%s: \"%s\" and \"%s\" are for the same tensor",
                             sg_source_path(a->lora->source), sg_show(g->of[key.kind]->name), sg_show(t->name));
@@ -68,13 +63,6 @@ static sg_status put(adding *a, const group *g, size_t k, size_t tensor, double 
     a->lora->so_far.tensors += status == SG_OK && !a->patched[tensor];
     a->patched[tensor] = a->patched[tensor] || status == SG_OK;
     return status;
-}
-
-/* On every tensor of the group. */
-static sg_status put_all(adding *a, const group *g, double scale, const sg_factor factor[2], sg_error *e)
-{
-    for (size_t k = 0; k < g->targets; k++) SG_TRY(put(a, g, k, g->target[k].tensor, scale, factor, e));
-    return SG_OK;
 }
 
 /* The tensor's bias; NULL: it has none. */
@@ -145,7 +133,8 @@ static sg_status put_form(adding *a, const group *g, const form f, double *scale
         if (low) down = low;
     }
     if (down) SG_TRY(scale_of(a, g, down, down->rank ? down->dim[0] : 0, scale, e));
-    return any ? put_all(a, g, *scale, factor, e) : SG_OK;
+    for (size_t k = 0; any && k < g->targets; k++) SG_TRY(put(a, g, k, g->target[k].tensor, *scale, factor, e));
+    return SG_OK;
 }
 
 static bool is_alone(const group *g, sg_lora_kind kind)
