@@ -14,19 +14,8 @@ struct sg_block_rules {
 
 template <typename A> static inline sg_block_rules sg_block_rules_of(const A *a, int64_t h)
 {
-    sg_block_rules r;
-    r.q_similarity = (const float *)a->q_similarity.data;
-    r.k_similarity = (const float *)a->k_similarity.data;
-    r.theta = a->theta.rank ? (const float *)a->theta.data : NULL;
-    r.n = a->n;
-    r.m = a->m;
-    r.text_prefix = a->text_prefix;
-    r.text_suffix = a->text_suffix;
-    r.h = (int)h;
-    r.hk = a->theta.rank ? (int)a->k_similarity.dim[1] : 1;
-    r.ragged = a->ragged;
-    r.causal = a->causal;
-    return r;
+    return {sg_data(a->q_similarity), sg_data(a->k_similarity), sg_data(a->theta), a->n, a->m, a->text_prefix,
+            a->text_suffix, (int)h, a->theta.rank ? (int)a->k_similarity.dim[1] : 1, a->ragged, a->causal};
 }
 
 /* Block i of `tokens` has text, or is partial where that makes it fixed. */

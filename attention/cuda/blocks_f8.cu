@@ -82,16 +82,8 @@ template <bool BF16> static __global__ void __launch_bounds__(SG_THREADS) quanti
 
 static sg_status quantise_f8(sg_stream *s, const sg_quantise_args *a)
 {
-    transpose_job j;
-    j.x = sg_view_of(a->x);
-    j.center = a->center.rank ? (const float *)a->center.data : NULL;
-    j.scale = (const float *)a->scale.data;
-    j.y = (uint8_t *)a->y.data;
-    j.n = a->x.dim[0];
-    j.h = a->x.dim[1];
-    j.d = a->x.dim[2];
-    j.row = sg_f8_row(j.n);
-    j.wide = (uintptr_t)j.y % 16 == 0;
+    const transpose_job j = {sg_view_of(a->x), sg_data(a->center), sg_data(a->scale), sg_data(a->y), a->x.dim[0],
+                             a->x.dim[1], a->x.dim[2], sg_f8_row(a->x.dim[0]), sg_cuda_aligned(a->y.data)};
     const int64_t blocks = sg_div_up(j.n, SG_BLOCK_K) * j.h;
     const size_t  bytes = (size_t)(j.d * SG_BLOCK_K);
     if (j.wide && sg_in_pieces(j.x, j.d) && bytes <= (47 << 10) && blocks <= INT32_MAX)

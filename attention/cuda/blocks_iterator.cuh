@@ -32,42 +32,20 @@ struct blocks_job {
     bool            causal, wide_k, wide_v;
 };
 
-static const float *floats(sg_tensor t) { return t.rank ? (const float *)t.data : NULL; }
-
 static blocks_job job_of(const sg_attend_blocks_args *a)
 {
-    blocks_job j = {};
-    j.q = (const int8_t *)a->q.data;
-    j.k = (const int8_t *)a->k.data;
-    j.tail_k = a->tail_k.rank ? (const int8_t *)a->tail_k.data : NULL;
-    j.q_scale = floats(a->q_scale);
-    j.k_scale = floats(a->k_scale);
-    j.tail_k_scale = floats(a->tail_k_scale);
-    j.v_scale = floats(a->v_scale);
-    j.v_center = floats(a->v_center);
-    j.tail_bias = floats(a->tail_bias);
-    j.pv_threshold = floats(a->pv_threshold);
-    j.v = a->v.data;
-    j.tail_v = a->tail_v.data;
-    j.list = a->list.rank ? (const uint16_t *)a->list.data : NULL;
-    j.listed = (const int *)a->count.data;
-    j.y = sg_view_of(a->y);
-    j.h = (int)a->q.dim[0];
-    j.n = a->q.dim[1];
-    j.d = (int)a->q.dim[2];
-    j.hk = (int)a->k.dim[0];
-    j.m = a->k.dim[1];
-    j.nq = (int)sg_div_up(j.n, SG_BLOCK_Q);
-    j.nk = (int)sg_div_up(j.m, SG_BLOCK_K);
-    j.words = (int)sg_div_up(j.nk, 64);
-    j.v_row = sg_f8_row(j.m);
-    j.tail_row = sg_f8_row(j.nk);
-    j.q_group = a->q_group;
-    j.pv_group = a->pv_group;
-    j.k_shift = a->k_group / (2 * SG_BLOCK_SUB); /* 16, 32, 64 tokens: 0, 1, 2 */
-    j.v_type = a->v.dtype;
-    j.scale = a->scale * SG_LOG2_E;
-    j.causal = a->causal;
+    const int64_t n = a->q.dim[1], m = a->k.dim[1], nk = sg_div_up(m, SG_BLOCK_K);
+    blocks_job    j = {.q = sg_data(a->q), .k = sg_data(a->k), .tail_k = sg_data(a->tail_k),
+                       .q_scale = sg_data(a->q_scale), .k_scale = sg_data(a->k_scale),
+                       .tail_k_scale = sg_data(a->tail_k_scale), .v_scale = sg_data(a->v_scale),
+                       .v_center = sg_data(a->v_center), .tail_bias = sg_data(a->tail_bias),
+                       .pv_threshold = sg_data(a->pv_threshold), .v = sg_data(a->v), .tail_v = sg_data(a->tail_v),
+                       .list = sg_data(a->list), .listed = sg_data(a->count), .y = sg_view_of(a->y), .n = n, .m = m,
+                       .v_row = sg_f8_row(m), .tail_row = sg_f8_row(nk), .d = (int)a->q.dim[2],
+                       .nq = (int)sg_div_up(n, SG_BLOCK_Q), .nk = (int)nk, .words = (int)sg_div_up(nk, 64),
+                       .h = (int)a->q.dim[0], .hk = (int)a->k.dim[0], .q_group = a->q_group, .pv_group = a->pv_group,
+                       .k_shift = a->k_group / (2 * SG_BLOCK_SUB), /* 16, 32, 64 tokens: 0, 1, 2 */
+                       .v_type = a->v.dtype, .scale = a->scale * SG_LOG2_E, .causal = a->causal};
     j.wide_k = j.d % 16 == 0 && ((uintptr_t)j.q | (uintptr_t)j.k | (uintptr_t)j.tail_k) % 16 == 0;
     j.wide_v = (j.v_type == SG_F8 || (j.v_type == SG_BF16 && j.d % 8 == 0)) &&
                ((uintptr_t)j.v | (j.v_type == SG_F8 ? (uintptr_t)j.tail_v : 0)) % 16 == 0;

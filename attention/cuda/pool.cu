@@ -277,7 +277,7 @@ struct channel_scale_of {
 /* Channel scales where the extremes of blocks have no room, or are not known. */
 static sg_status scale_channels(sg_stream *s, const sg_pool_args *a)
 {
-    const channel_job j = {sg_view_of(a->x), (const float *)a->total.data, (int *)a->channel_scale.data, a->x.dim[0],
+    const channel_job j = {sg_view_of(a->x), sg_data(a->total), sg_data(a->channel_scale), a->x.dim[0],
                            a->x.dim[1] * a->x.dim[2]};
     const dim3        grid((unsigned)sg_min64(sg_div_up(j.n, SG_BLOCK_SUB), 1024), (unsigned)sg_div_up(j.c, COLUMNS));
     SG_TRY(
@@ -397,18 +397,9 @@ struct quantise_channels {
 
 static sg_status quantise_as(sg_stream *s, const char *op, const sg_quantise_args *a)
 {
-    quantise_channels f;
-    quantise_job     &j = f.j;
-    j.x = sg_view_of(a->x);
-    j.center = a->center.rank ? (const float *)a->center.data : NULL;
-    j.scale = (float *)a->scale.data;
-    j.y = (int8_t *)a->y.data;
-    j.n = a->x.dim[0];
-    j.h = a->x.dim[1];
-    j.d = a->x.dim[2];
-    j.group = a->group;
-    j.even = j.d % SG_PACK == 0;
-    if (a->group == 0) return sg_cuda_each(s, op, j.n * j.h * j.d, f);
+    const quantise_job j = {sg_view_of(a->x), sg_data(a->center), sg_data(a->scale), sg_data(a->y), a->x.dim[0],
+                            a->x.dim[1], a->x.dim[2], a->group, a->x.dim[2] % SG_PACK == 0};
+    if (a->group == 0) return sg_cuda_each(s, op, sg_count(a->x), quantise_channels{j});
     const int64_t grid = sg_div_up(j.n, j.group) * j.h;
     if (grid > INT32_MAX) return sg_fail(s, SG_E_UNSUPPORTED, "%s: %lld groups", op, (long long)grid);
     const int64_t packs = j.d / (j.x.bf16 ? sg_numbers<true> : sg_numbers<false>);
@@ -442,24 +433,13 @@ static bool pool_pieces(sg_stream *s, const pool_job &j)
 
 static sg_status pool(sg_stream *s, const sg_pool_args *a)
 {
-    pool_job               j;
     const cudaStream_t     queue = sg_cuda_of(s)->queue;
     const sg_quantise_args rows = {a->y, a->scale, a->x, a->center, a->group};
-    j.x = sg_view_of(a->x);
-    j.mean = (float *)a->mean.data;
-    j.var = a->var.rank ? (float *)a->var.data : NULL;
-    j.sub = a->sub.rank ? (float *)a->sub.data : NULL;
-    j.y = a->y.rank ? (int8_t *)a->y.data : NULL;
-    j.scale = (float *)a->scale.data;
-    j.center = a->center.rank ? (float *)a->center.data : NULL;
-    j.n = a->x.dim[0];
-    j.h = a->x.dim[1];
-    j.d = a->x.dim[2];
-    j.c = j.h * j.d;
-    j.block = a->block;
-    j.group = a->group;
+    pool_job               j = {.x = sg_view_of(a->x), .mean = sg_data(a->mean), .var = sg_data(a->var),
+                                .sub = sg_data(a->sub), .center = sg_data(a->center), .scale = sg_data(a->scale),
+                                .y = sg_data(a->y), .n = a->x.dim[0], .c = a->x.dim[1] * a->x.dim[2],
+                                .h = a->x.dim[1], .d = a->x.dim[2], .block = a->block, .group = a->group};
     const dim3 grid((unsigned)sg_div_up(j.n, j.block), (unsigned)sg_div_up(j.c, COLUMNS)), lanes(SG_WARP, LANES);
-    j.low = j.high = NULL;
     const size_t count = (size_t)(sg_div_up(j.n, j.block) * j.c); /* of blocks' channels */
     if (a->channel_scale.rank && 2 * count * sizeof *j.low <= SG_CUDA_X_BYTES) {
         j.low = (float *)sg_cuda_scratch(s, "pool", SG_CUDA_X, 2 * count * sizeof *j.low);
@@ -530,14 +510,8 @@ static __global__ void __launch_bounds__(SG_THREADS) self_similarity_blocks(self
 
 static sg_status self_similarity(sg_stream *s, const sg_self_similarity_args *a)
 {
-    self_similarity_job j;
-    j.x = sg_view_of(a->x);
-    j.center = a->center.rank ? (const float *)a->center.data : NULL;
-    j.y = (float *)a->y.data;
-    j.n = a->x.dim[0];
-    j.h = a->x.dim[1];
-    j.d = a->x.dim[2];
-    j.block = a->block;
+    const self_similarity_job j = {sg_view_of(a->x), sg_data(a->center), sg_data(a->y), a->x.dim[0], a->x.dim[1],
+                                   a->x.dim[2], a->block};
     const size_t  width = SG_THREADS / SG_WARP * sizeof(float), bytes = (size_t)j.d * width;
     const int64_t most = (int64_t)(sg_cuda_of(s)->smem_max / width) - 1; /* the kernel's own take the last */
     const dim3    grid((unsigned)sg_div_up(j.n, j.block), (unsigned)j.h);

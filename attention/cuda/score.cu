@@ -365,22 +365,11 @@ static sg_status score_heads(sg_stream *s, score_job &j, int64_t heads, int64_t 
 
 static sg_status score(sg_stream *s, const sg_score_args *a)
 {
-    score_job j = {};
-    j.h = a->y.dim[0];
-    j.nq = a->y.dim[1];
-    j.nk = a->y.dim[2];
-    j.hk = a->k.dim[1];
-    j.d = a->q.dim[2];
-    j.rules = sg_block_rules_of(a, j.h);
-    j.q = sg_view_of(a->q);
-    j.k = sg_view_of(a->k);
-    j.k_center = a->k_center.rank ? (const float *)a->k_center.data : NULL;
-    j.y = (float *)a->y.data;
-    j.rows = a->q.dim[0];
-    j.means = a->k.dim[0];
-    j.per_q = a->sub ? SG_BLOCK_Q / SG_BLOCK_SUB : 1;
-    j.per_k = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1;
-    j.scale = a->scale * SG_LOG2_E;
+    score_job j = {.rules = sg_block_rules_of(a, a->y.dim[0]), .q = sg_view_of(a->q), .k = sg_view_of(a->k),
+                   .k_center = sg_data(a->k_center), .y = sg_data(a->y), .h = a->y.dim[0], .hk = a->k.dim[1],
+                   .d = a->q.dim[2], .nq = a->y.dim[1], .nk = a->y.dim[2], .rows = a->q.dim[0], .means = a->k.dim[0],
+                   .per_q = a->sub ? SG_BLOCK_Q / SG_BLOCK_SUB : 1, .per_k = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1,
+                   .scale = a->scale * SG_LOG2_E};
     j.even = j.d % SG_PACK == 0 && j.q.wide;
     j.wide = j.d <= 64 ? 64 : j.d <= 96 ? 96 : j.d <= WIDEST ? WIDEST : 0;
     j.strips = sg_div_up(j.rows, ROWS);
@@ -477,18 +466,10 @@ template <bool RANK1> static __global__ void __launch_bounds__(SG_THREADS) tail_
 
 static sg_status tail_bias(sg_stream *s, const sg_tail_bias_args *a)
 {
-    tail_job j;
-    j.q_mean = (const float *)a->q_mean.data;
-    j.q_var = (const float *)a->q_var.data;
-    j.k_var = (const float *)a->k_var.data;
-    j.y = (float *)a->y.data;
-    j.h = a->y.dim[0];
-    j.nq = a->y.dim[1];
-    j.nk = a->y.dim[2];
-    j.hk = a->k_var.dim[1];
-    j.d = a->q_mean.dim[2];
-    j.scale = a->scale;
-    j.wide = j.nk % OWN == 0 && sg_view_of(a->y).wide;
+    const tail_job j = {.q_mean = sg_data(a->q_mean), .q_var = sg_data(a->q_var), .k_var = sg_data(a->k_var),
+                        .y = sg_data(a->y), .nq = a->y.dim[1], .nk = a->y.dim[2], .h = a->y.dim[0],
+                        .hk = a->k_var.dim[1], .d = a->q_mean.dim[2], .scale = a->scale,
+                        .wide = a->y.dim[2] % OWN == 0 && sg_cuda_aligned(a->y.data)};
     const dim3 grid((unsigned)sg_div_up(j.nk, TILE), (unsigned)sg_div_up(j.nq, TILE), (unsigned)j.h);
     if (j.h > UINT16_MAX || grid.y > UINT16_MAX)
         return sg_fail(s, SG_E_UNSUPPORTED, "tail_bias: %lld heads of %lld blocks of queries", (long long)j.h,

@@ -418,18 +418,10 @@ static sg_status rank_rows(sg_stream *s, select_job &j)
 static sg_status select(sg_stream *s, const sg_select_args *a)
 {
     const int64_t h = a->score.dim[0];
-    select_job    j = {};
-    j.rules = sg_block_rules_of(a, h);
-    j.score = (const float *)a->score.data;
-    j.amount = (const float *)a->amount.data;
-    j.list = (uint16_t *)a->list.data;
-    j.kept = (int32_t *)a->count.data;
-    j.nq = a->score.dim[1];
-    j.nk = a->score.dim[2];
-    j.words = sg_div_up(j.nk, SG_WARP);
-    j.sink = a->sink;
-    j.rule = a->rule;
-    j.heads = a->heads;
+    select_job    j = {.rules = sg_block_rules_of(a, h), .score = sg_data(a->score), .amount = sg_data(a->amount),
+                       .list = sg_data(a->list), .kept = sg_data(a->count), .nq = a->score.dim[1],
+                       .nk = a->score.dim[2], .words = sg_div_up(a->score.dim[2], SG_WARP), .sink = a->sink,
+                       .rule = a->rule, .heads = a->heads};
     const size_t rows = (size_t)(h * j.nq);
     char *const  scratch = (char *)sg_cuda_scratch(
          s, "select", SG_CUDA_X, sizeof(select_state) + rows * (2 + (size_t)j.words) * sizeof(int32_t));

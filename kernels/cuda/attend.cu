@@ -173,24 +173,14 @@ template <int WIDE> static sg_status attend_launch(sg_stream *s, const attend_jo
 
 static sg_status attend(sg_stream *s, const sg_attend_args *a)
 {
-    sg_status  status = SG_OK;
-    attend_job j;
+    sg_status status = SG_OK;
     if (sg_cuda_attend_dnn(s, a, &status) || sg_cuda_attend_short(s, a, &status) || sg_cuda_attend_mma(s, a, &status) ||
         sg_cuda_attend_large_head(s, a, &status))
         return status;
     if (a->q.dtype == SG_BF16)
         sg_fallback_count(&sg_cuda_of(s)->fallbacks, "attend without tensor cores: heads that its kernels do not take");
-    j.y = sg_view_of(a->y);
-    j.q = sg_view_of(a->q);
-    j.k = sg_view_of(a->k);
-    j.v = sg_view_of(a->v);
-    j.bias = sg_view_of(a->bias);
-    j.key_bias = sg_view_of(a->key_bias);
-    j.n = a->q.dim[0];
-    j.m = a->k.dim[0];
-    j.h = a->q.dim[1];
-    j.d = a->q.dim[2];
-    j.scale = a->scale;
+    const attend_job j = {sg_view_of(a->y), sg_view_of(a->q), sg_view_of(a->k), sg_view_of(a->v), sg_view_of(a->bias),
+                          sg_view_of(a->key_bias), a->q.dim[0], a->k.dim[0], a->q.dim[1], a->q.dim[2], a->scale};
     if (j.h > UINT16_MAX) return sg_fail(s, SG_E_UNSUPPORTED, "attend: %lld heads; 65535 are the most", (long long)j.h);
     return j.d <= 64 ? attend_launch<64>(s, j) : j.d <= 128 ? attend_launch<128>(s, j) : attend_launch<256>(s, j);
 }

@@ -67,28 +67,14 @@ static sg_status piece(sg_stream *s, const sg_attend_args *a, int64_t g, int64_t
     const int64_t  h = a->q.dim[1], d = a->q.dim[2], m = a->k.dim[0];
     const sg_dtype type = a->q.dtype;
     const size_t   size = sg_dtype_size(type), at = (size_t)((first * h + g) * d) * size;
-    sg_gemm        q_k = {}, w_v = {};
-    q_k.y = scores;
-    q_k.x = (const char *)a->q.data + at;
-    q_k.w = (const char *)a->k.data + (size_t)(g * d) * size;
-    q_k.n = rows;
-    q_k.i = d;
-    q_k.o = m;
-    q_k.stride = pitch;
-    q_k.x_stride = q_k.w_stride = h * d;
-    q_k.type = type;
-    q_k.y_type = SG_F32;
+    const sg_gemm q_k = {.y = scores, .x = (const char *)a->q.data + at,
+                         .w = (const char *)a->k.data + (size_t)(g * d) * size, .n = rows, .i = d, .o = m,
+                         .stride = pitch, .x_stride = h * d, .w_stride = h * d, .type = type, .y_type = SG_F32};
+    const sg_gemm w_v = {.y = (char *)a->y.data + at, .x = weights, .w = transposed, .n = rows, .i = pitch, .o = d,
+                         .stride = h * d, .type = type, .y_type = type};
     SG_TRY(sg_cuda_gemm(s, "attend", &q_k));
     SG_TRY(sg_cuda_launch(s, "attend", softmax_rows, (unsigned)rows, SG_THREADS, 0, sg_view_at(weights, type), scores, m,
                           pitch, a->scale * SG_LOG2_E));
-    w_v.y = (char *)a->y.data + at;
-    w_v.x = weights;
-    w_v.w = transposed;
-    w_v.n = rows;
-    w_v.i = pitch;
-    w_v.o = d;
-    w_v.stride = h * d;
-    w_v.type = w_v.y_type = type;
     return sg_cuda_gemm(s, "attend", &w_v);
 }
 

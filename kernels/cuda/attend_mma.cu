@@ -160,21 +160,11 @@ template <int D, int KEYS> static bool launch(sg_stream *s, const mma_job &j, sg
 
 bool sg_cuda_attend_mma(sg_stream *s, const sg_attend_args *a, sg_status *status)
 {
-    mma_job j;
     if (a->q.dtype != SG_BF16 || a->q.dim[2] > 256 || a->q.dim[1] > UINT16_MAX) return false;
-    j.y = (uint16_t *)a->y.data;
-    j.q = (const uint16_t *)a->q.data;
-    j.k = (const uint16_t *)a->k.data;
-    j.v = (const uint16_t *)a->v.data;
-    j.bias = a->bias.rank ? (const float *)a->bias.data : NULL;
-    j.key_bias = a->key_bias.rank ? (const float *)a->key_bias.data : NULL;
-    j.n = a->q.dim[0];
-    j.m = a->k.dim[0];
-    j.h = a->q.dim[1];
-    j.d = a->q.dim[2];
-    j.scale = a->scale * SG_LOG2_E;
-    j.wide = j.d % 8 == 0 && sg_cuda_aligned(j.q) && sg_cuda_aligned(j.k) && sg_cuda_aligned(j.v) &&
-             sg_cuda_aligned(j.y);
+    const mma_job j = {.y = sg_data(a->y), .q = sg_data(a->q), .k = sg_data(a->k), .v = sg_data(a->v),
+                       .bias = sg_data(a->bias), .key_bias = sg_data(a->key_bias), .n = a->q.dim[0], .m = a->k.dim[0],
+                       .h = a->q.dim[1], .d = a->q.dim[2], .scale = a->scale * SG_LOG2_E,
+                       .wide = a->q.dim[2] % 8 == 0 && sg_cuda_attend_aligned(a)};
     if (j.d <= 64) return launch<64, 64>(s, j, status);
     if (j.d <= 128) return launch<128, 32>(s, j, status);
     return launch<256, 32>(s, j, status);

@@ -170,18 +170,12 @@ template <int D> static bool launch_for(sg_stream *s, const short_job &j, sg_sta
 
 bool sg_cuda_attend_short(sg_stream *s, const sg_attend_args *a, sg_status *status)
 {
-    short_job     j;
     const int64_t m = a->k.dim[0], d = a->q.dim[2];
-    if (a->q.dtype != SG_BF16 || a->bias.rank || (d != 64 && d != 128) || m < 1 || m > MAX_KEYS) return false;
-    j.y = (uint16_t *)a->y.data;
-    j.q = (const uint16_t *)a->q.data;
-    j.k = (const uint16_t *)a->k.data;
-    j.v = (const uint16_t *)a->v.data;
-    j.key_bias = a->key_bias.rank ? (const float *)a->key_bias.data : NULL;
-    j.n = a->q.dim[0];
-    j.h = a->q.dim[1];
-    j.m = (int)m;
-    j.scale = a->scale * SG_LOG2_E;
-    if (!sg_cuda_aligned(j.y) || !sg_cuda_aligned(j.q) || !sg_cuda_aligned(j.k) || !sg_cuda_aligned(j.v)) return false;
+    if (a->q.dtype != SG_BF16 || a->bias.rank || (d != 64 && d != 128) || m < 1 || m > MAX_KEYS ||
+        !sg_cuda_attend_aligned(a))
+        return false;
+    const short_job j = {.y = sg_data(a->y), .q = sg_data(a->q), .k = sg_data(a->k), .v = sg_data(a->v),
+                         .key_bias = sg_data(a->key_bias), .n = a->q.dim[0], .h = a->q.dim[1], .m = (int)m,
+                         .scale = a->scale * SG_LOG2_E};
     return d == 64 ? launch_for<64>(s, j, status) : launch_for<128>(s, j, status);
 }

@@ -147,55 +147,25 @@ static bool is_pointwise(const sg_conv_args *a)
 
 static sg_linear_job linear_of(const sg_conv_args *a)
 {
-    sg_linear_job p = {};
-    p.y = a->y.data;
-    p.x = a->x.data;
-    p.w = a->w.data;
-    p.b = a->b.rank ? (const float *)a->b.data : NULL;
-    p.n = a->y.dim[0] * a->y.dim[1] * a->y.dim[2];
-    p.i = a->w.dim[1] * a->w.dim[2] * a->w.dim[3] * a->w.dim[4];
-    p.o = a->w.dim[0];
-    p.y_type = a->y.dtype;
-    p.x_type = a->x.dtype;
-    p.w_type = a->w.dtype;
-    p.add = a->add;
-    return p;
+    return {.y = a->y.data, .x = a->x.data, .w = a->w.data, .b = sg_data(a->b),
+            .n = a->y.dim[0] * a->y.dim[1] * a->y.dim[2], .i = a->w.dim[1] * a->w.dim[2] * a->w.dim[3] * a->w.dim[4],
+            .o = a->w.dim[0], .y_type = a->y.dtype, .x_type = a->x.dtype, .w_type = a->w.dtype, .add = a->add};
 }
 
 static gather_kernel gather_of(const sg_conv_args *a, const sg_linear_job *p, void *to)
 {
-    sg_tensor     t = a->x;
-    gather_kernel g = {};
-    t.data = to;
-    t.dtype = p->x_type;
-    g.to = sg_view_of(t);
-    g.x = sg_view_of(a->x);
-    g.in = a->w.dim[1];
-    g.depth = p->i;
-    g.rows = a->y.dim[1];
-    g.cols = a->y.dim[2];
-    g.x_rows = a->x.dim[1];
-    g.x_cols = a->x.dim[2];
-    g.ky = a->w.dim[3];
-    g.kx = a->w.dim[4];
-    for (int k = 0; k < 3; k++) g.stride[k] = a->stride[k];
-    g.above = a->pad[0];
-    g.left = a->pad[2];
-    g.reads = a->edge == SG_EDGE_REPLICATE ? READ_ALL : READ_INSIDE;
-    return g;
+    return {.to = sg_view_at(to, p->x_type), .x = sg_view_of(a->x), .in = a->w.dim[1], .depth = p->i,
+            .rows = a->y.dim[1], .cols = a->y.dim[2], .x_rows = a->x.dim[1], .x_cols = a->x.dim[2], .ky = a->w.dim[3],
+            .kx = a->w.dim[4], .stride = {a->stride[0], a->stride[1], a->stride[2]}, .above = a->pad[0],
+            .left = a->pad[2], .reads = a->edge == SG_EDGE_REPLICATE ? READ_ALL : READ_INSIDE};
 }
 
 /* With strides of 1. */
 static edge_places edges_of(const sg_conv_args *a)
 {
-    edge_places e = {};
-    e.rows = a->y.dim[1];
-    e.cols = a->y.dim[2];
-    e.above = sg_min64(a->pad[0], e.rows);
-    e.below = sg_min64(a->pad[1], e.rows - e.above);
-    e.left = sg_min64(a->pad[2], e.cols);
-    e.right = sg_min64(a->pad[3], e.cols - e.left);
-    return e;
+    const int64_t rows = a->y.dim[1], cols = a->y.dim[2];
+    const int64_t above = sg_min64(a->pad[0], rows), left = sg_min64(a->pad[2], cols);
+    return {rows, cols, above, sg_min64(a->pad[1], rows - above), left, sg_min64(a->pad[3], cols - left)};
 }
 
 /* y holds the convolution with zeros beyond the edges, in BF16, as cuDNN has it: adds what replicated ones give. w in the
@@ -294,10 +264,7 @@ static sg_status conv(sg_stream *s, const sg_conv_args *a)
     void *const    w = sg_cuda_scratch(s, "conv", SG_CUDA_W, (size_t)w_rows * width);
     sg_status      status = SG_OK;
     if (!w) return s->status;
-    sg_tensor permuted = a->w;
-    permuted.data = w;
-    permuted.dtype = type;
-    const permute_weights permute = {sg_view_of(permuted), sg_view_of(a->w), a->w.dim[1], p.i / a->w.dim[1], p.o};
+    const permute_weights permute = {sg_view_at(w, type), sg_view_of(a->w), a->w.dim[1], p.i / a->w.dim[1], p.o};
     SG_TRY(sg_cuda_each(s, "conv", w_rows * p.i, permute));
     if (conv_by_dnn(s, a, w, &status)) return status || a->edge != SG_EDGE_REPLICATE ? status : finish_edges(s, a, w);
     void *const x = sg_cuda_scratch(s, "conv", SG_CUDA_X, (size_t)rows * width);

@@ -45,9 +45,12 @@ function(sg_cuda_level name level folders)
   set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES "${codes}" POSITION_INDEPENDENT_CODE ON
     CUDA_RUNTIME_LIBRARY Static)
   target_include_directories(${name} PRIVATE kernels ${PROJECT_SOURCE_DIR}/kernels/cuda ${folders})
-  target_compile_features(${name} PRIVATE cuda_std_17)
-  # -O3 also in debug builds, as for the CPU's kernels. gcc's -Wpedantic does not stand what nvcc writes.
-  target_compile_options(${name} PRIVATE -O3 -Xcompiler=-Wall,-Wextra,-Wshadow,-fvisibility=hidden)
+  # -O3 also in debug builds, as for the CPU's kernels. gcc's -Wpedantic does not stand what nvcc writes. Members that an
+  # initialiser does not name are 0, and constants of two enums may be multiplied, as in C. CMake learns of C++20, whose
+  # initialisers name members, later than nvcc.
+  target_compile_options(${name} PRIVATE -std=c++20 -O3
+    -Xcompiler=-Wall,-Wextra,-Wshadow,-Wno-missing-field-initializers,-Wno-deprecated-enum-enum-conversion
+    -Xcompiler=-fvisibility=hidden)
   if(CMAKE_COMPILE_WARNING_AS_ERROR)
     target_compile_options(${name} PRIVATE --Werror=all-warnings -Xcompiler=-Werror)
   endif()

@@ -248,8 +248,7 @@ bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status
     const int64_t n = a->q.dim[0], m = a->k.dim[0], h = a->q.dim[1], d = a->q.dim[2];
     float         scale = a->scale;
     if (a->q.dtype != SG_BF16 || a->bias.rank || a->key_bias.rank || d % 8 || d > 256 || !(scale > 0) || m == 0 ||
-        n * h * d < sg_div_up(sg_cuda_of(s)->dnn_min_macs, m) || !sg_cuda_aligned(a->y.data) ||
-        !sg_cuda_aligned(a->q.data) || !sg_cuda_aligned(a->k.data) || !sg_cuda_aligned(a->v.data))
+        n * h * d < sg_div_up(sg_cuda_of(s)->dnn_min_macs, m) || !sg_cuda_attend_aligned(a))
         return false;
     static const int64_t  at[] = {AT_Y, AT_Q, AT_K, AT_V, AT_SCALE};
     void *const           data[] = {a->y.data, a->q.data, a->k.data, a->v.data, &scale};

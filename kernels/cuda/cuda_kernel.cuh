@@ -24,24 +24,21 @@ struct sg_view {
     bool  wide; /* aligned: SG_PACK elements from a multiple of SG_PACK on can move at once */
 };
 
-static inline sg_view sg_view_of(sg_tensor t)
-{
-    sg_view v;
-    v.data = t.rank ? t.data : NULL;
-    v.bf16 = t.dtype == SG_BF16;
-    v.wide = sg_cuda_aligned(t.data);
-    return v;
-}
-
 /* A view of data as one row; NULL: absent. */
 static inline sg_view sg_view_at(const void *data, sg_dtype type)
 {
-    sg_tensor t = {};
-    t.data = (void *)data;
-    t.dtype = type;
-    t.rank = data ? 1 : 0;
-    return sg_view_of(t);
+    return {(void *)data, type == SG_BF16, sg_cuda_aligned(data)};
 }
+
+static inline sg_view sg_view_of(const sg_tensor &t) { return sg_view_at(t.rank ? t.data : NULL, t.dtype); }
+
+/* A tensor's address, of the type that is wanted where it goes; NULL: absent. */
+struct sg_address {
+    void                          *data;
+    template <typename T> operator T *() const { return (T *)data; }
+};
+
+static inline sg_address sg_data(const sg_tensor &t) { return {t.rank ? t.data : NULL}; }
 
 #define SG_LOG2_E 1.4426950408889634f
 

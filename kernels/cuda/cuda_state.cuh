@@ -222,5 +222,10 @@ static inline int64_t sg_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* 16 bytes may move at once. */
 static inline bool sg_cuda_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
+static inline bool sg_cuda_attend_aligned(const sg_attend_args *a)
+{
+    return sg_cuda_aligned(a->y.data) && sg_cuda_aligned(a->q.data) && sg_cuda_aligned(a->k.data) &&
+           sg_cuda_aligned(a->v.data);
+}
 
 #endif

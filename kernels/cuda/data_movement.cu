@@ -169,16 +169,13 @@ struct strided_convert_kernel {
 
 static sg_status embed(sg_stream *s, const sg_embed_args *a)
 {
-    const embed_kernel k = {sg_view_of(a->y), sg_view_of(a->w), (const int32_t *)a->ids.data, a->w.dim[1]};
+    const embed_kernel k = {sg_view_of(a->y), sg_view_of(a->w), sg_data(a->ids), a->w.dim[1]};
     return sg_cuda_each(s, "embed", sg_count(a->y), k);
 }
 
 static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
 {
-    sinusoid_kernel k;
-    k.y = (float *)a->y.data;
-    k.t = (const float *)a->t.data;
-    k.half = a->y.dim[1] / 2;
+    sinusoid_kernel k = {.y = sg_data(a->y), .t = sg_data(a->t), .half = a->y.dim[1] / 2};
     for (k.first = 0; k.first < k.half; k.first += FREQUENCIES) {
         k.count = sg_min64(FREQUENCIES, k.half - k.first);
         for (int64_t i = 0; i < k.count; i++) k.f[i] = expf(-9.210340371976184f * (float)(k.first + i) / (float)k.half);
@@ -214,9 +211,7 @@ static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
 static sg_status permute(sg_stream *s, const sg_permute_args *a)
 {
     int64_t        stride[SG_PERMUTE_RANK];
-    permute_kernel p = {};
-    p.y = sg_view_of(a->y);
-    p.x = sg_view_of(a->x);
+    permute_kernel p = {sg_view_of(a->y), sg_view_of(a->x)};
     for (int64_t k = a->rank - 1, step = 1; k >= 0; step *= a->dim[k--]) stride[k] = step;
     for (int k = 0; k < a->rank; k++) {
         const int64_t dim = a->dim[a->perm[k]], step = stride[a->perm[k]];
@@ -239,14 +234,9 @@ static sg_status strided_copy(sg_stream *s, const sg_strided_copy_args *a)
     const bool      move = a->y.dtype == a->x.dtype && sg_cuda_aligned(a->y.data) && sg_cuda_aligned(a->x.data) &&
                       t.dim[2] % most == 0 && a->first % most == 0 && a->token % most == 0 && a->head % most == 0;
     const int64_t    pack = move ? most : 1;
-    const stride_map map = {(const int32_t *)(a->row.rank ? a->row.data : NULL),
-                            t.dim[1],
-                            t.dim[2] / pack,
-                            a->first / pack,
-                            a->token / pack,
-                            a->head / pack};
+    const stride_map map = {sg_data(a->row), t.dim[1], t.dim[2] / pack, a->first / pack, a->token / pack, a->head / pack};
     if (move) {
-        const strided_move_kernel k = {(uint4 *)a->y.data, (const uint4 *)a->x.data, map, a->scatter};
+        const strided_move_kernel k = {sg_data(a->y), sg_data(a->x), map, a->scatter};
         return sg_cuda_each(s, "strided_copy", sg_count(t) / pack, k);
     }
     const strided_convert_kernel k = {

@@ -167,7 +167,7 @@ static __global__ void __launch_bounds__(SG_THREADS)
 template <bool BY_ROW> static sg_status gate_add_by(sg_stream *s, const sg_gate_add_args *a)
 {
     const gate_add_kernel<BY_ROW> k = {sg_view_of(a->x), sg_view_of(a->r), sg_view_of(a->gate),
-                                       (const int *)a->row.data, a->x.dim[a->x.rank - 1], a->tanh_gate};
+                                       sg_data(a->row), a->x.dim[a->x.rank - 1], a->tanh_gate};
     return sg_cuda_each_pack(s, "gate_add", sg_count(a->x), k);
 }
 
@@ -217,13 +217,13 @@ static sg_status combine(sg_stream *s, const sg_combine_args *a)
 
 static sg_status rgb8(sg_stream *s, const sg_rgb8_args *a)
 {
-    const rgb8_kernel k = {(uint8_t *)a->y.data, sg_view_of(a->x)};
+    const rgb8_kernel k = {sg_data(a->y), sg_view_of(a->x)};
     return sg_cuda_each_pack(s, "rgb8", sg_count(a->y), k);
 }
 
 static sg_status count_non_finite(sg_stream *s, const sg_count_non_finite_args *a)
 {
-    const count_non_finite_kernel k = {(int *)a->y.data, sg_view_of(a->x)};
+    const count_non_finite_kernel k = {sg_data(a->y), sg_view_of(a->x)};
     return sg_count(a->x) ? sg_cuda_each_pack(s, "count_non_finite", sg_count(a->x), k) : SG_OK;
 }
 

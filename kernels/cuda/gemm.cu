@@ -189,19 +189,10 @@ static __global__ void __launch_bounds__(MMA_THREADS) tile_bf16(gemm_job j)
 
 sg_status sg_cuda_gemm_own(sg_stream *s, const char *op, const sg_gemm *g)
 {
-    gemm_job j = {};
-    j.y = sg_view_at(g->y, g->y_type);
-    j.x = sg_view_at(g->x, g->type);
-    j.w = sg_view_at(g->w, g->type);
-    j.b = sg_view_at(g->b, g->y_type);
-    j.n = g->n;
-    j.i = g->i;
-    j.o = g->o;
-    j.y_stride = g->stride;
-    j.x_stride = g->x_stride ? g->x_stride : g->i;
-    j.w_stride = g->w_stride ? g->w_stride : g->i;
-    j.gelu = g->gelu;
-    j.add = g->add;
+    gemm_job j = {.y = sg_view_at(g->y, g->y_type), .x = sg_view_at(g->x, g->type), .w = sg_view_at(g->w, g->type),
+                  .b = sg_view_at(g->b, g->y_type), .n = g->n, .i = g->i, .o = g->o, .y_stride = g->stride,
+                  .x_stride = g->x_stride ? g->x_stride : g->i, .w_stride = g->w_stride ? g->w_stride : g->i,
+                  .gelu = g->gelu, .add = g->add};
     j.wide = j.x.wide && j.w.wide && (j.i | j.x_stride | j.w_stride) % 8 == 0;
     j.pairs = j.y.wide && (!j.b.data || j.b.wide) && (j.o | j.y_stride) % 2 == 0;
     if (j.n == 0 || j.o == 0) return SG_OK;

@@ -291,23 +291,13 @@ static apply_job apply_of(const sg_norm_args *a, const group_job *j, const sg_cu
     const int64_t   columns = sg_min64(SG_THREADS, sg_div_up(j->c, SG_PACK));
     const int64_t   least = SG_THREADS / columns * 2 * PAIR; /* places for two loads of each thread */
     const int64_t   runs = sg_div_up((int64_t)cuda->processors * RUNS, a->x.dim[0] * a->x.dim[1]);
-    apply_job       k = {};
-    k.y = sg_view_of(a->y);
-    k.x = sg_view_of(a->x);
-    k.b = sg_view_of(a->b);
-    k.scale = sg_view_of(a->place_scale);
-    k.shift = sg_view_of(a->place_shift);
-    k.factors = j->factors;
-    k.c = j->c;
-    k.frames = (int)(a->chunk ? a->chunk : a->x.dim[0]);
-    k.rows = (int)a->x.dim[1];
-    k.cols = (int)a->x.dim[2];
-    k.s_rows = (int)place.dim[1];
-    k.s_cols = (int)place.dim[2];
-    k.run = runs == 1 ? k.cols : (int)sg_max64(least, k.cols / runs / least * least);
-    k.runs = (int)sg_div_up(k.cols, k.run);
-    k.act = a->act;
-    return k;
+    const int       cols = (int)a->x.dim[2];
+    const int       run = runs == 1 ? cols : (int)sg_max64(least, cols / runs / least * least);
+    return {.y = sg_view_of(a->y), .x = sg_view_of(a->x), .b = sg_view_of(a->b), .scale = sg_view_of(a->place_scale),
+            .shift = sg_view_of(a->place_shift), .factors = j->factors, .c = j->c,
+            .frames = (int)(a->chunk ? a->chunk : a->x.dim[0]), .rows = (int)a->x.dim[1], .cols = cols,
+            .s_rows = (int)place.dim[1], .s_cols = (int)place.dim[2], .run = run, .runs = (int)sg_div_up(cols, run),
+            .act = a->act};
 }
 
 sg_status sg_cuda_norm_groups(sg_stream *s, const sg_norm_args *a)
@@ -315,11 +305,7 @@ sg_status sg_cuda_norm_groups(sg_stream *s, const sg_norm_args *a)
     const int64_t *const d = a->x.dim, frames = a->chunk ? a->chunk : d[0], chunks = d[0] / frames;
     const sg_cuda *const cuda = sg_cuda_of(s);
     const unsigned       strips = (unsigned)sg_div_up(d[3], STRIP);
-    group_job            j = {};
-    j.x = sg_view_of(a->x);
-    j.c = d[3];
-    j.groups = a->groups;
-    j.places = frames * d[1] * d[2];
+    group_job j = {.x = sg_view_of(a->x), .c = d[3], .groups = a->groups, .places = frames * d[1] * d[2]};
     divide_chunk(&j, cuda, chunks);
     const size_t moment_bytes = (size_t)(j.parts * j.c) * sizeof(moments),
                  bytes = moment_bytes + (size_t)j.c * sizeof(float2);

@@ -137,24 +137,16 @@ static linear_plan plan_of(const sg_linear_job *p, int64_t cols)
 static sg_status piece(sg_stream *s, const char *op, const sg_linear_job *p, const linear_plan *plan, const void *w,
                        const void *bias, int64_t row, int64_t rows, int64_t col, int64_t cols)
 {
-    sg_gemm g = {};
-    g.x = operand(s, op, p->x, p->x_type, plan->type, row * p->i, rows * p->i, SG_CUDA_X);
-    g.w = w;
-    g.y = plan->direct ? advance(p->y, row * p->o + col, p->y_type)
-                       : sg_cuda_scratch(s, op, SG_CUDA_SUM, (size_t)(rows * cols) * sizeof(float));
-    if (!g.x || !g.y) return s->status;
-    g.b = plan->bias ? bias : NULL;
-    g.n = rows;
-    g.i = p->i;
-    g.o = cols;
-    g.stride = plan->direct ? p->o : cols;
-    g.type = plan->type;
-    g.y_type = plan->direct ? p->y_type : SG_F32;
-    g.gelu = plan->gelu;
-    g.add = plan->direct && p->add;
+    const void *const x = operand(s, op, p->x, p->x_type, plan->type, row * p->i, rows * p->i, SG_CUDA_X);
+    void *const       y = plan->direct ? advance(p->y, row * p->o + col, p->y_type)
+                                       : sg_cuda_scratch(s, op, SG_CUDA_SUM, (size_t)(rows * cols) * sizeof(float));
+    if (!x || !y) return s->status;
+    const sg_gemm g = {.y = y, .x = x, .w = w, .b = plan->bias ? bias : NULL, .n = rows, .i = p->i, .o = cols,
+                       .stride = plan->direct ? p->o : cols, .type = plan->type,
+                       .y_type = plan->direct ? p->y_type : SG_F32, .gelu = plan->gelu, .add = plan->direct && p->add};
     SG_TRY(sg_cuda_gemm(s, op, &g));
     const bool all = plan->direct && (plan->bias || !p->b) && (plan->gelu || p->act == SG_ACT_NONE);
-    return all ? SG_OK : finish(s, op, p, plan, g.y, row, rows, col, cols);
+    return all ? SG_OK : finish(s, op, p, plan, y, row, rows, col, cols);
 }
 
 sg_status sg_cuda_linear(sg_stream *s, const char *op, const sg_linear_job *p)
@@ -183,21 +175,10 @@ sg_status sg_cuda_linear(sg_stream *s, const char *op, const sg_linear_job *p)
 
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
-    sg_linear_job p = {};
-    p.y = a->y.data;
-    p.x = a->x.data;
-    p.w = a->w.data;
-    p.b = a->b.rank ? (const float *)a->b.data : NULL;
-    p.n = a->x.dim[0];
-    p.i = a->x.dim[1];
-    p.o = a->w.dim[0];
-    p.y_type = a->y.dtype;
-    p.x_type = a->x.dtype;
-    p.w_type = a->w.dtype;
-    p.act = a->act;
-    p.gate = a->gate.rank ? (const float *)a->gate.data : NULL;
-    p.gate_row = (const int *)a->row.data;
-    p.add = a->add;
+    const sg_linear_job p = {.y = a->y.data, .x = a->x.data, .w = a->w.data, .b = sg_data(a->b),
+                             .gate = sg_data(a->gate), .gate_row = sg_data(a->row), .n = a->x.dim[0],
+                             .i = a->x.dim[1], .o = a->w.dim[0], .y_type = a->y.dtype, .x_type = a->x.dtype,
+                             .w_type = a->w.dtype, .act = a->act, .add = a->add};
     return sg_cuda_linear(s, "linear", &p);
 }
 

@@ -556,8 +556,8 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
     j.kind = a->kind;
     j.eps = a->eps;
     j.act = a->act;
-    j.non_finite = (int *)a->non_finite.data;
-    j.row = (const int *)a->row.data;
+    j.non_finite = sg_data(a->non_finite);
+    j.row = sg_data(a->row);
     if (j.row && j.c % SG_PACK) j.scale.wide = j.shift.wide = false; /* their rows begin anywhere */
     if (norm_short(s, j)) return sg_cuda_launched(s, "norm");
     return j.row ? rows_run(s, "norm", norm_rows<true>{j}) : rows_run(s, "norm", norm_rows<false>{j});
@@ -569,8 +569,8 @@ static sg_status rope(sg_stream *s, const sg_rope_args *a)
     j.d = a->x.dim[2];
     j.wide = a->x.dim[1] * j.d;
     j.by_head = a->cos.rank == 3;
-    j.cos = (const float *)a->cos.data;
-    j.sin = (const float *)a->sin.data;
+    j.cos = sg_data(a->cos);
+    j.sin = sg_data(a->sin);
     j.four = j.d % SG_PACK == 0 && ((uintptr_t)j.cos | (uintptr_t)j.sin) % 16 == 0;
     j.y = sg_view_of(a->y);
     j.x = sg_view_of(a->x);
