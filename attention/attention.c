@@ -1,6 +1,7 @@
 /* attention.c - see attention.h. Turns bare pointers into tensors and options into a policy, and calls run.h. */
 #include "attention.h"
 #include "backend.h"
+#include "base/text.h"
 #include "meta.h"
 #include "run.h"
 
@@ -200,17 +201,11 @@ static sg_status set_shape(call *k, sg_error *e)
 /* *index = the position of value in names; NULL leaves it as it is. */
 static sg_status choose(const char *member, const char *value, const char *const *names, int *index, sg_error *e)
 {
-    char   list[160] = "";
-    size_t used = 0;
-    if (!value) return SG_OK;
-    for (int i = 0; names[i]; i++) {
-        if (strcmp(value, names[i]) == 0) {
-            *index = i;
-            return SG_OK;
-        }
-        if (used < sizeof list)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
-    }
+    char      list[160] = "";
+    const int found = sg_name_find(names, value);
+    if (found >= 0) *index = found;
+    if (found >= 0 || !value) return SG_OK;
+    for (int i = 0; names[i]; i++) sg_text_append(list, sizeof list, "%s%s", i ? ", " : "", names[i]);
     return sg_error_set(e, SG_E_ARG, "%s: '%.40s' is not one of %s", member, value, list);
 }
 

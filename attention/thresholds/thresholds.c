@@ -19,20 +19,30 @@
 enum { VERSION = 1, MAX_BYTES = 16 << 20, MAX_VALUES = 1 << 18, MAX_SIDE = 1 << 16, PV_THRESHOLD_MAX = 1000 };
 
 static const char *const rules[] = {"topk", "tau", NULL}; /* in the order of sg_select_rule */
-static const char *const bounds[] = {"l1", "l2"};
+
+/* Numbers from 0 up of objects that may be missing, as may the numbers, which are NaN then. */
+#define FIGURE(object, key, member)                                                                                    \
+    {                                                                                                                  \
+        object, key, offsetof(sg_thresholds_file, member)                                                              \
+    }
+enum { CACHE_FIGURES = 5 }; /* the first */
+static const struct {
+    const char *object, *key;
+    size_t      at;
+} figures[] = {FIGURE("cache", "threshold", cache.threshold), FIGURE("cache", "bound", cache.bound),
+               FIGURE("cache", "reached", cache.reached),     FIGURE("cache", "skipped", cache.skipped),
+               FIGURE("cache", "steps", cache.steps),         FIGURE("bound", "l1", bound[0]),
+               FIGURE("bound", "l2", bound[1]),               FIGURE("reached", "l1", reached[0]),
+               FIGURE("reached", "l2", reached[1]),           FIGURE("reached", "density", density)};
+enum { FIGURES = sizeof figures / sizeof *figures };
+
+static double *figure_in(sg_thresholds_file *f, int i) { return (double *)((char *)f + figures[i].at); }
 
 sg_status sg_thresholds_new(sg_thresholds_file *f, int buckets, int layers, int heads, sg_error *e)
 {
-    const size_t         n = (size_t)buckets * (size_t)layers * (size_t)heads;
-    sg_thresholds *const v = &f->values;
-    *f = (sg_thresholds_file){.bound = {NAN, NAN}, .reached = {NAN, NAN}, .density = NAN};
-    *v = (sg_thresholds){.buckets = buckets, .layers = layers, .heads = heads};
-    if (!n) return SG_OK;
-    v->from = calloc((size_t)buckets, sizeof *v->from);
-    v->amount = calloc(n, sizeof *v->amount);
-    v->theta = calloc(n, sizeof *v->theta);
-    v->pv_threshold = calloc(n, sizeof *v->pv_threshold);
-    if (v->from && v->amount && v->theta && v->pv_threshold) return SG_OK;
+    *f = (sg_thresholds_file){0};
+    for (int i = 1; i < FIGURES; i++) *figure_in(f, i) = NAN;
+    if (!layers || sg_thresholds_alloc(&f->values, SG_SELECT_TOPK, buckets, layers, heads)) return SG_OK;
     return sg_error_memory(e, "thresholds");
 }
 
@@ -40,10 +50,7 @@ void sg_thresholds_free(sg_thresholds_file *f)
 {
     for (int i = 0; i < f->prompts; i++) free(f->prompt[i]);
     free(f->prompt);
-    free(f->values.from);
-    free(f->values.amount);
-    free(f->values.theta);
-    free(f->values.pv_threshold);
+    sg_thresholds_release(&f->values);
     *f = (sg_thresholds_file){0};
 }
 
@@ -142,15 +149,11 @@ static sg_status read_rule(const reader *r, sg_select_rule *out)
 {
     const char *name;
     SG_TRY(read_text(r, "rule", &name));
-    for (int i = 0; name && rules[i]; i++)
-        if (strcmp(rules[i], name) == 0) {
-            *out = (sg_select_rule)i;
-            return SG_OK;
-        }
-    return wrong(r, "rule", "should be \"topk\" or \"tau\"");
+    const int rule = sg_name_find(rules, name);
+    *out = (sg_select_rule)rule;
+    return rule >= 0 ? SG_OK : wrong(r, "rule", "should be \"topk\" or \"tau\"");
 }
 
-/* A number from 0 up of an object that may be missing, as may the object. */
 static sg_status read_figure(const reader *r, const char *object, const char *key, double *out)
 {
     const json_t *const o = json_object_get(r->root, object), *const v = json_object_get(o, key);
@@ -164,10 +167,8 @@ static sg_status read_figure(const reader *r, const char *object, const char *ke
 
 static sg_status read_choice(const reader *r, const json_t *policy, const char *key, const char *const *names, int *out)
 {
-    const char *const text = json_string_value(json_object_get(policy, key));
-    for (*out = 0; text && names[*out]; ++*out)
-        if (strcmp(names[*out], text) == 0) return SG_OK;
-    return wrong(r, "policy", "%s is not one that there is", key);
+    *out = sg_name_find(names, json_string_value(json_object_get(policy, key)));
+    return *out >= 0 ? SG_OK : wrong(r, "policy", "%s is not one that there is", key);
 }
 
 static sg_status read_policy(const reader *r, sg_thresholds_file *f)
@@ -187,19 +188,17 @@ static sg_status read_policy(const reader *r, sg_thresholds_file *f)
     return SG_OK;
 }
 
-static sg_status read_cache(const reader *r, sg_cache_tuned *out)
+static sg_status read_figures(const reader *r, sg_thresholds_file *f)
 {
-    const json_t *const cache = json_object_get(r->root, "cache");
-    *out = (sg_cache_tuned){.bound = NAN, .reached = NAN, .skipped = NAN, .steps = NAN};
-    if (!cache) return SG_OK;
-    SG_TRY(read_figure(r, "cache", "threshold", &out->threshold));
-    if (!(out->threshold >= SG_CACHE_THRESHOLD_MIN && out->threshold <= SG_CACHE_THRESHOLD_MAX))
+    const double *const cache = &f->cache.threshold;
+    for (int i = 0; i < FIGURES; i++) SG_TRY(read_figure(r, figures[i].object, figures[i].key, figure_in(f, i)));
+    if (json_object_get(r->root, "cache") && !(*cache >= SG_CACHE_THRESHOLD_MIN && *cache <= SG_CACHE_THRESHOLD_MAX))
         return wrong(r, "cache", "threshold should be a number from %g to %g", SG_CACHE_THRESHOLD_MIN,
                      SG_CACHE_THRESHOLD_MAX);
-    SG_TRY(read_figure(r, "cache", "bound", &out->bound));
-    SG_TRY(read_figure(r, "cache", "reached", &out->reached));
-    SG_TRY(read_figure(r, "cache", "skipped", &out->skipped));
-    return read_figure(r, "cache", "steps", &out->steps);
+    if (!isnan(f->density)) return SG_OK;
+    SG_TRY(read_figure(r, "reached", "sparsity", &f->density)); /* files of 0.1.0 */
+    f->density = 1 - f->density;
+    return SG_OK;
 }
 
 /* What is for people. */
@@ -214,15 +213,6 @@ static sg_status read_notes(const reader *r, sg_thresholds_file *f)
     if (hash && (strlen(hash) != 16 || strspn(hash, "0123456789abcdef") != 16))
         return wrong(r, "model", "should be 16 hexadecimal digits");
     if (hash) memcpy(f->model, hash, sizeof f->model);
-    for (int i = 0; i < 2; i++) {
-        SG_TRY(read_figure(r, "bound", bounds[i], &f->bound[i]));
-        SG_TRY(read_figure(r, "reached", bounds[i], &f->reached[i]));
-    }
-    SG_TRY(read_figure(r, "reached", "density", &f->density));
-    if (isnan(f->density)) { /* files of 0.1.0 */
-        SG_TRY(read_figure(r, "reached", "sparsity", &f->density));
-        f->density = 1 - f->density;
-    }
     SG_TRY(read_policy(r, f));
     if (prompts && !json_is_array(prompts)) return wrong(r, "prompts", "should be a list");
     for (size_t i = 0; i < json_array_size(prompts); i++) {
@@ -262,7 +252,7 @@ static sg_status read_own(const reader *r, sg_thresholds_file *f)
     for (size_t i = 0; i < sizeof of_values / sizeof *of_values; i++)
         values = values || json_object_get(r->root, of_values[i]);
     SG_TRY(values ? read_values(r, f) : sg_thresholds_new(f, 0, 0, 0, r->e));
-    SG_TRY(read_cache(r, &f->cache));
+    SG_TRY(read_figures(r, f));
     return read_notes(r, f);
 }
 
@@ -344,17 +334,19 @@ static void put_grid(sg_textbuf *t, const char *key, const sg_thresholds *v, con
     sg_textbuf_printf(t, "\n  ]");
 }
 
-/* An object of the figures that are known. */
-static void put_figures(sg_textbuf *t, const char *object, const char *const *key, const double *x, int n)
+/* The figures that are known, those of an object together; of the cache's where there is a threshold. */
+static void put_figures(sg_textbuf *t, const sg_thresholds_file *f)
 {
-    bool first = true;
-    for (int i = 0; i < n; i++) {
-        if (isnan(x[i])) continue;
-        if (first) sg_textbuf_printf(t, ",\n  \"%s\": {", object);
-        sg_textbuf_printf(t, "%s\"%s\": %.6g", first ? "" : ", ", key[i], x[i]);
-        first = false;
+    const char *open = "";
+    for (int i = f->cache.threshold > 0 ? 0 : CACHE_FIGURES; i < FIGURES; i++) {
+        const double x = *(const double *)((const char *)f + figures[i].at);
+        const bool   opens = strcmp(open, figures[i].object) != 0;
+        if (isnan(x)) continue;
+        if (opens) sg_textbuf_printf(t, "%s,\n  \"%s\": {", *open ? "}" : "", figures[i].object);
+        sg_textbuf_printf(t, "%s\"%s\": %.6g", opens ? "" : ", ", figures[i].key, x);
+        open = figures[i].object;
     }
-    if (!first) sg_textbuf_printf(t, "}");
+    if (*open) sg_textbuf_printf(t, "}");
 }
 
 /* The values of attention, where there are some. */
@@ -370,24 +362,13 @@ static void put_values(sg_textbuf *t, const sg_thresholds *v)
     put_grid(t, "lambda", v, v->pv_threshold);
 }
 
-static void put_cache(sg_textbuf *t, const sg_cache_tuned *c)
-{
-    static const char *const of_cache[] = {"threshold", "bound", "reached", "skipped", "steps"};
-    if (c->threshold > 0)
-        put_figures(t, "cache", of_cache, (const double[]){c->threshold, c->bound, c->reached, c->skipped, c->steps},
-                    5);
-}
-
 sg_status sg_thresholds_text(char **out, const sg_thresholds_file *f, sg_error *e)
 {
-    static const char *const reached[] = {"l1", "l2", "density"};
-    sg_textbuf               t = {0};
+    sg_textbuf t = {0};
     sg_textbuf_printf(&t, "{\n  \"format\": \"" FORMAT "\",\n  \"version\": %d", VERSION);
     if (*f->model) sg_textbuf_printf(&t, ",\n  \"model\": \"%s\"", f->model);
     put_values(&t, &f->values);
-    put_cache(&t, &f->cache);
-    put_figures(&t, "bound", bounds, f->bound, 2);
-    put_figures(&t, "reached", reached, (const double[]){f->reached[0], f->reached[1], f->density}, 3);
+    put_figures(&t, f);
     if (f->has_policy)
         sg_textbuf_printf(
             &t, ",\n  \"policy\": {\"score\": \"%s\", \"tail\": %s, \"tail_bias\": \"%s\", \"order\": \"%s\"}",
