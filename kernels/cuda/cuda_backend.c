@@ -1,5 +1,6 @@
 /* cuda_backend.c - the backend's life: the device found, then the table made of what it has. */
-#include "cuda_memory.h"
+#include "base/text.h"
+#include "cuda_state.cuh"
 #include "meta.h"
 
 #include <omp.h>
@@ -11,9 +12,8 @@ static void served(const sg_backend *b, char *text, size_t size)
 {
     const sg_cuda *const c = (const sg_cuda *)b->impl;
     sg_dnn_describe(c, text, size);
-    const size_t at = strlen(text);
     if (sg_lt_lacks(c))
-        snprintf(text + at, size - at, "%s%s: our own matmuls run in its place", at ? "; " : "", sg_lt_lacks(c));
+        sg_text_append(text, size, "%s%s: our own matmuls run in its place", *text ? "; " : "", sg_lt_lacks(c));
     sg_fallbacks_describe(&c->fallbacks, text, size);
 }
 
@@ -156,9 +156,8 @@ static sg_status open_device(sg_cuda *c, sg_backend *b, const sg_backend_options
     if (failed) return refusal(e, failed);
     b->total_bytes = free_bytes > SG_CUDA_WORK_BYTES ? free_bytes - SG_CUDA_WORK_BYTES : 0;
     const char *const as = o->gpu_mask ? level_name(c->features) : "";
-    const int         at = snprintf(b->device, sizeof b->device, "%.100s, %zu GiB, sm_%d%s%s", p.name, all >> 30, cc,
-                            *as ? " as " : "", as);
-    if (devices > 1) snprintf(b->device + at, sizeof b->device - (size_t)at, ", device %d", c->device);
+    snprintf(b->device, sizeof b->device, "%.100s, %zu GiB, sm_%d%s%s", p.name, all >> 30, cc, *as ? " as " : "", as);
+    if (devices > 1) sg_text_append(b->device, sizeof b->device, ", device %d", c->device);
     return SG_OK;
 }
 

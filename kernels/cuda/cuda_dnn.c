@@ -11,6 +11,7 @@
  * BF16 once more; the engines that add a bias themselves are compiled for each shape.
  *
  * Sources: NVIDIA's cuDNN backend API reference, and cudnn-frontend for what an attention operation must say. */
+#include "base/text.h"
 #include "cuda_dnn_graph.h"
 
 #include <stdio.h>
@@ -35,9 +36,9 @@ enum { DEPTH = 3072, GATED_DEPTH = 10240 };
 
 /* ---- plans ---- */
 
-static void plan_free(const sg_dnn *l, dnn_plan *p)
+static void plan_free(dnn_plan *p)
 {
-    while (p->count > 0) l->BackendDestroyDescriptor(p->descriptors[--p->count]);
+    while (p->count > 0) p->l->BackendDestroyDescriptor(p->descriptors[--p->count]);
     free(p);
 }
 
@@ -56,17 +57,18 @@ static bool is_exact(const sg_dnn *l, descriptor engine)
 }
 
 /* Makes p->run of one of the engines that the heuristics name, if it will do. */
-static cudnnStatus_t plan_on(const sg_dnn *l, dnn_plan *p, descriptor choice)
+static cudnnStatus_t plan_on(dnn_plan *p, descriptor choice)
 {
-    const dnn_set sets[] = {ONE(EXECUTION_PLAN_HANDLE, HANDLE, &l->handle),
-                            DESCRIPTOR(EXECUTION_PLAN_ENGINE_CONFIG, &choice)};
-    descriptor    engine, run;
-    int64_t       count = 0;
-    TRY(make(l, p, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
+    const sg_dnn *const l = p->l;
+    const dnn_set       sets[] = {ONE(EXECUTION_PLAN_HANDLE, HANDLE, &l->handle),
+                                  DESCRIPTOR(EXECUTION_PLAN_ENGINE_CONFIG, &choice)};
+    descriptor          engine, run;
+    int64_t             count = 0;
+    TRY(make(p, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
     TRY(l->BackendGetAttribute(choice, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine));
     if (!is_exact(l, engine)) return CUDNN_STATUS_NOT_SUPPORTED;
     TRY(l->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &p->engine));
-    TRY(build(l, p, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, sets, COUNT(sets), &run));
+    TRY(build(p, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, sets, COUNT(sets), &run));
     TRY(l->BackendGetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
                                &p->scratch));
     if (p->scratch > SG_CUDA_LIBRARY_BYTES) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -90,9 +92,9 @@ static int64_t kernel_of(const sg_dnn *l, descriptor knob)
 static bool is_wide(const sg_dnn *l, descriptor choice)
 {
     descriptor knob[KNOBS] = {0};
-    int64_t count = 0;
-    bool    wide = false;
-    int     made = 0;
+    int64_t    count = 0;
+    bool       wide = false;
+    int        made = 0;
     while (made < KNOBS && !l->BackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knob[made])) made++;
     if (l->BackendGetAttribute(choice, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, made, &count,
                                knob))
@@ -102,38 +104,39 @@ static bool is_wide(const sg_dnn *l, descriptor choice)
     return wide;
 }
 
-static cudnnStatus_t choose(const sg_dnn *l, dnn_plan *p, const descriptor *operations, int64_t operation_count)
+static cudnnStatus_t choose(dnn_plan *p, const descriptor *operations, int64_t operation_count)
 {
+    const sg_dnn *const          l = p->l;
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_B;
     descriptor                   graph, advice, choice[CHOICES];
     int64_t                      count = 0;
     cudnnStatus_t                status = CUDNN_STATUS_NOT_SUPPORTED;
-    const dnn_set whole[] = {ONE(OPERATIONGRAPH_HANDLE, HANDLE, &l->handle),
-                             SOME(OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, operation_count, operations)};
+    const dnn_set                whole[] = {ONE(OPERATIONGRAPH_HANDLE, HANDLE, &l->handle),
+                                            SOME(OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, operation_count, operations)};
     const dnn_set ask[] = {DESCRIPTOR(ENGINEHEUR_OPERATION_GRAPH, &graph), ONE(ENGINEHEUR_MODE, HEUR_MODE, &mode)};
-    TRY(build(l, p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, whole, COUNT(whole), &graph));
-    TRY(build(l, p, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, ask, COUNT(ask), &advice));
-    for (int i = 0; i < CHOICES; i++) TRY(make(l, p, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &choice[i]));
+    TRY(build(p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, whole, COUNT(whole), &graph));
+    TRY(build(p, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, ask, COUNT(ask), &advice));
+    for (int i = 0; i < CHOICES; i++) TRY(make(p, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &choice[i]));
     TRY(l->BackendGetAttribute(advice, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, CHOICES, &count,
                                choice));
     count = sg_min64(count, CHOICES);
     for (int i = 0; i < count && p->key.op == MATMUL && l->major == 9 && status != CUDNN_STATUS_SUCCESS; i++)
-        if (is_wide(l, choice[i])) status = plan_on(l, p, choice[i]);
-    for (int i = 0; i < count && status != CUDNN_STATUS_SUCCESS; i++) status = plan_on(l, p, choice[i]);
+        if (is_wide(l, choice[i])) status = plan_on(p, choice[i]);
+    for (int i = 0; i < count && status != CUDNN_STATUS_SUCCESS; i++) status = plan_on(p, choice[i]);
     return status;
 }
 
-static cudnnStatus_t plan_make(const sg_dnn *l, dnn_plan *p)
+static cudnnStatus_t plan_make(dnn_plan *p)
 {
     descriptor operations[4];
-    int64_t count = 0;
+    int64_t    count = 0;
     if (p->key.op == MATMUL) {
-        TRY(added_operations(l, p, operations, &count));
+        TRY(added_operations(p, operations, &count));
     } else {
-        TRY(p->key.op == CONV ? conv_operation(l, p, operations) : attend_operation(l, p, operations));
+        TRY(p->key.op == CONV ? conv_operation(p, operations) : attend_operation(p, operations));
         count = 1;
     }
-    return choose(l, p, operations, count);
+    return choose(p, operations, count);
 }
 
 /* The first line of what cuDNN said last. */
@@ -151,8 +154,9 @@ static const dnn_plan *plan_of(sg_dnn *l, const dnn_key *key)
         if (memcmp(&l->kept[i]->key, key, sizeof *key) == 0) return l->kept[i];
     dnn_plan *const p = l->count < MAX_PLANS ? (dnn_plan *)calloc(1, sizeof *p) : NULL;
     if (!p) return NULL;
+    p->l = l;
     p->key = *key;
-    if (plan_make(l, p)) {
+    if (plan_make(p)) {
         said(l, l->why, sizeof l->why);
         cudaGetLastError(); /* our own kernels' launches shall not find it */
     }
@@ -177,28 +181,26 @@ static sg_status failed(sg_stream *s, const sg_dnn *l, const char *op, cudnnStat
 }
 
 /* `count` tensors, by their names, at their addresses. */
-static cudnnStatus_t execute(const sg_dnn *l, const dnn_plan *p, int64_t count, const int64_t *at, void *const *data,
-                             void *scratch)
+static cudnnStatus_t execute(const dnn_plan *p, int64_t count, const int64_t *at, void *const *data, void *scratch)
 {
-    dnn_plan      pack = {.count = 0};
+    dnn_plan      pack = {.l = p->l};
     descriptor    variant;
     const dnn_set sets[] = {SOME(VARIANT_PACK_UNIQUE_IDS, INT64, count, at),
                             SOME(VARIANT_PACK_DATA_POINTERS, VOID_PTR, count, (const void *)data),
                             ONE(VARIANT_PACK_WORKSPACE, VOID_PTR, (const void *)&scratch)};
-    cudnnStatus_t status = build(l, &pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, sets, COUNT(sets), &variant);
-    if (status == CUDNN_STATUS_SUCCESS) status = l->BackendExecute(l->handle, p->run, variant);
-    if (pack.count) l->BackendDestroyDescriptor(variant);
+    cudnnStatus_t status = build(&pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, sets, COUNT(sets), &variant);
+    if (status == CUDNN_STATUS_SUCCESS) status = p->l->BackendExecute(p->l->handle, p->run, variant);
+    if (pack.count) p->l->BackendDestroyDescriptor(variant);
     return status;
 }
 
 static sg_status run(sg_stream *s, const char *op, const dnn_plan *p, int64_t count, const int64_t *at,
                      void *const *data)
 {
-    const sg_dnn *const l = sg_cuda_of(s)->dnn;
-    void *const         scratch = sg_cuda_scratch(s, op, SG_CUDA_LIBRARY, (size_t)p->scratch);
+    void *const scratch = sg_cuda_scratch(s, op, SG_CUDA_LIBRARY, (size_t)p->scratch);
     if (!scratch) return s->status;
-    const cudnnStatus_t status = execute(l, p, count, at, data, scratch);
-    return status == CUDNN_STATUS_SUCCESS ? sg_cuda_launched(s, op) : failed(s, l, op, status);
+    const cudnnStatus_t status = execute(p, count, at, data, scratch);
+    return status == CUDNN_STATUS_SUCCESS ? sg_cuda_launched(s, op) : failed(s, p->l, op, status);
 }
 
 /* What it lacks; NULL: nothing. */
@@ -315,17 +317,16 @@ void sg_dnn_describe(const sg_cuda *c, char *text, size_t size)
     const size_t version = l->GetVersion();
     int          refused = 0;
     for (int i = 0; i < l->count; i++) refused += !l->kept[i]->run;
-    const int at = snprintf(text, size, "cuDNN %zu.%zu.%zu runs %d shapes", version / 10000, version / 100 % 100,
-                            version % 100, l->count - refused);
-    if (refused && at > 0 && (size_t)at < size)
-        snprintf(text + at, size - (size_t)at, " and cannot run %d: %s", refused, l->why);
+    snprintf(text, size, "cuDNN %zu.%zu.%zu runs %d shapes", version / 10000, version / 100 % 100, version % 100,
+             l->count - refused);
+    if (refused) sg_text_append(text, size, " and cannot run %d: %s", refused, l->why);
 }
 
 void sg_dnn_close(sg_cuda *c)
 {
     sg_dnn *const l = c->dnn;
     if (!l) return;
-    for (int i = 0; i < l->count; i++) plan_free(l, l->kept[i]);
+    for (int i = 0; i < l->count; i++) plan_free(l->kept[i]);
     if (l->handle) l->Destroy(l->handle);
     if (l->library) dlclose(l->library);
     free(l);

@@ -39,12 +39,13 @@ typedef struct dnn_key {
 } dnn_key;
 
 typedef struct dnn_plan {
-    dnn_key    key;
-    descriptor descriptors[MAX_DESCRIPTORS]; /* all that was made for it */
-    int        count;
-    descriptor run;     /* one of them; NULL: cuDNN has no engine for this */
-    int64_t    scratch; /* bytes */
-    int64_t    engine;  /* the library's number of it */
+    const struct sg_dnn *l;
+    dnn_key              key;
+    descriptor           descriptors[MAX_DESCRIPTORS]; /* all that was made for it */
+    int                  count;
+    descriptor           run;     /* one of them; NULL: cuDNN has no engine for this */
+    int64_t              scratch; /* bytes */
+    int64_t              engine;  /* the library's number of it */
 } dnn_plan;
 
 typedef struct sg_dnn {
@@ -87,21 +88,21 @@ typedef struct dnn_set {
 #define DESCRIPTOR(name, from) ONE(name, BACKEND_DESCRIPTOR, from)
 #define COUNT(sets) ((int)(sizeof(sets) / sizeof(sets)[0]))
 
-static inline cudnnStatus_t make(const sg_dnn *l, dnn_plan *p, cudnnBackendDescriptorType_t kind, descriptor *out)
+static inline cudnnStatus_t make(dnn_plan *p, cudnnBackendDescriptorType_t kind, descriptor *out)
 {
     if (p->count == MAX_DESCRIPTORS) return CUDNN_STATUS_INTERNAL_ERROR;
-    TRY(l->BackendCreateDescriptor(kind, out));
+    TRY(p->l->BackendCreateDescriptor(kind, out));
     p->descriptors[p->count++] = *out;
     return CUDNN_STATUS_SUCCESS;
 }
 
-static inline cudnnStatus_t build(const sg_dnn *l, dnn_plan *p, cudnnBackendDescriptorType_t kind, const dnn_set *sets,
-                                  int count, descriptor *out)
+static inline cudnnStatus_t build(dnn_plan *p, cudnnBackendDescriptorType_t kind, const dnn_set *sets, int count,
+                                  descriptor *out)
 {
-    TRY(make(l, p, kind, out));
+    TRY(make(p, kind, out));
     for (int i = 0; i < count; i++)
-        TRY(l->BackendSetAttribute(*out, sets[i].name, sets[i].type, sets[i].count, sets[i].from));
-    return l->BackendFinalize(*out);
+        TRY(p->l->BackendSetAttribute(*out, sets[i].name, sets[i].type, sets[i].count, sets[i].from));
+    return p->l->BackendFinalize(*out);
 }
 
 /* ---- tensors and operations ---- */
@@ -125,8 +126,8 @@ enum {
     AT_GATED
 };
 
-static inline cudnnStatus_t tensor(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t rank, const int64_t *size,
-                                   const int64_t *stride, descriptor *out)
+static inline cudnnStatus_t tensor(dnn_plan *p, int64_t at, int64_t rank, const int64_t *size, const int64_t *stride,
+                                   descriptor *out)
 {
     const cudnnDataType_t type = at >= AT_SCALE ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
     const int64_t         align = at == AT_SCALE ? sizeof(float) : 16;
@@ -138,41 +139,40 @@ static inline cudnnStatus_t tensor(const sg_dnn *l, dnn_plan *p, int64_t at, int
                 ONE(TENSOR_BYTE_ALIGNMENT, INT64, &align),  ONE(TENSOR_IS_BY_VALUE, BOOLEAN, &value),
                 ONE(TENSOR_IS_VIRTUAL, BOOLEAN, &inside),
     };
-    return build(l, p, CUDNN_BACKEND_TENSOR_DESCRIPTOR, sets, COUNT(sets), out);
+    return build(p, CUDNN_BACKEND_TENSOR_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
 /* Describes a tensor [n, h, d] in cuDNN's dimensions: a batch of 1, heads, tokens, channels. */
-static inline cudnnStatus_t tokens(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t n, int64_t h, int64_t d,
-                                   descriptor *out)
+static inline cudnnStatus_t tokens(dnn_plan *p, int64_t at, int64_t n, int64_t h, int64_t d, descriptor *out)
 {
     const int64_t size[] = {1, h, n, d}, stride[] = {n * h * d, d, h * d, 1};
-    return tensor(l, p, at, 4, size, stride, out);
+    return tensor(p, at, 4, size, stride, out);
 }
 
-static inline cudnnStatus_t attend_operation(const sg_dnn *l, dnn_plan *p, descriptor *out)
+static inline cudnnStatus_t attend_operation(dnn_plan *p, descriptor *out)
 {
     const int64_t *const key = p->key.number, n = key[0], m = key[1], h = key[2], d = key[3], one[] = {1, 1, 1, 1};
     descriptor           y, q, k, v, scale;
-    TRY(tokens(l, p, AT_Y, n, h, d, &y));
-    TRY(tokens(l, p, AT_Q, n, h, d, &q));
-    TRY(tokens(l, p, AT_K, m, h, d, &k));
-    TRY(tokens(l, p, AT_V, m, h, d, &v));
-    TRY(tensor(l, p, AT_SCALE, 4, one, one, &scale));
+    TRY(tokens(p, AT_Y, n, h, d, &y));
+    TRY(tokens(p, AT_Q, n, h, d, &q));
+    TRY(tokens(p, AT_K, m, h, d, &k));
+    TRY(tokens(p, AT_V, m, h, d, &v));
+    TRY(tensor(p, AT_SCALE, 4, one, one, &scale));
     const dnn_set sets[] = {DESCRIPTOR(OPERATION_SDPA_FWD_QDESC, &q), DESCRIPTOR(OPERATION_SDPA_FWD_KDESC, &k),
                             DESCRIPTOR(OPERATION_SDPA_FWD_VDESC, &v), DESCRIPTOR(OPERATION_SDPA_FWD_ODESC, &y),
                             DESCRIPTOR(OPERATION_SDPA_FWD_SCALEDESC, &scale)};
-    return build(l, p, CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR, sets, COUNT(sets), out);
+    return build(p, CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
 /* Describes a tensor [a, t, y, x, c], whose channels are last in memory; cuDNN counts the channels second. */
-static inline cudnnStatus_t places(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t a, int64_t t, int64_t y, int64_t x,
-                                   int64_t c, descriptor *out)
+static inline cudnnStatus_t places(dnn_plan *p, int64_t at, int64_t a, int64_t t, int64_t y, int64_t x, int64_t c,
+                                   descriptor *out)
 {
     const int64_t size[] = {a, c, t, y, x}, stride[] = {t * y * x * c, 1, y * x * c, x * c, c};
-    return tensor(l, p, at, 5, size, stride, out);
+    return tensor(p, at, 5, size, stride, out);
 }
 
-static inline cudnnStatus_t window(const sg_dnn *l, dnn_plan *p, descriptor *out)
+static inline cudnnStatus_t window(dnn_plan *p, descriptor *out)
 {
     const int64_t *const         pad = p->key.number + 9;
     const int64_t                before[] = {0, pad[0], pad[2]}, after[] = {0, pad[1], pad[3]};
@@ -188,89 +188,89 @@ static inline cudnnStatus_t window(const sg_dnn *l, dnn_plan *p, descriptor *out
                        ALONG(DILATIONS, dense),
                        ALONG(FILTER_STRIDES, dense),
     };
-    return build(l, p, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, sets, COUNT(sets), out);
+    return build(p, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
-static inline cudnnStatus_t conv_operation(const sg_dnn *l, dnn_plan *p, descriptor *out)
+static inline cudnnStatus_t conv_operation(dnn_plan *p, descriptor *out)
 {
     const int64_t *const key = p->key.number, *const w = key + 4, *const pad = key + 9;
     const int64_t ty = key[0] - w[2] + 1, yy = key[1] + pad[0] + pad[1] - w[3] + 1,
                   xy = key[2] + pad[2] + pad[3] - w[4] + 1;
     const float one = 1, before = p->key.add ? 1.0f : 0.0f; /* how often y counts before it is written */
     descriptor  y, x, weights, shape;
-    TRY(places(l, p, AT_Y, 1, ty, yy, xy, w[0], &y));
-    TRY(places(l, p, AT_X, 1, key[0], key[1], key[2], key[3], &x));
-    TRY(places(l, p, AT_W, w[0], w[2], w[3], w[4], w[1], &weights));
-    TRY(window(l, p, &shape));
+    TRY(places(p, AT_Y, 1, ty, yy, xy, w[0], &y));
+    TRY(places(p, AT_X, 1, key[0], key[1], key[2], key[3], &x));
+    TRY(places(p, AT_W, w[0], w[2], w[3], w[4], w[1], &weights));
+    TRY(window(p, &shape));
     const dnn_set sets[] = {DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_X, &x),
                             DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_W, &weights),
                             DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_Y, &y),
                             DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_CONV_DESC, &shape),
                             ONE(OPERATION_CONVOLUTION_FORWARD_ALPHA, FLOAT, &one),
                             ONE(OPERATION_CONVOLUTION_FORWARD_BETA, FLOAT, &before)};
-    return build(l, p, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, sets, COUNT(sets), out);
+    return build(p, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
 /* Describes a tensor [1, rows, cols] with the strides `down` of rows and `right` of columns. */
-static inline cudnnStatus_t matrix(const sg_dnn *l, dnn_plan *p, int64_t at, int64_t rows, int64_t cols, int64_t down,
-                                   int64_t right, descriptor *out)
+static inline cudnnStatus_t matrix(dnn_plan *p, int64_t at, int64_t rows, int64_t cols, int64_t down, int64_t right,
+                                   descriptor *out)
 {
     const int64_t size[] = {1, rows, cols}, stride[] = {rows * cols, down, right};
-    return tensor(l, p, at, 3, size, stride, out);
+    return tensor(p, at, 3, size, stride, out);
 }
 
-static inline cudnnStatus_t matmul_operation(const sg_dnn *l, dnn_plan *p, descriptor matmul, descriptor *out)
+static inline cudnnStatus_t matmul_operation(dnn_plan *p, descriptor matmul, descriptor *out)
 {
     const int64_t         n = p->key.number[0], i = p->key.number[1], o = p->key.number[2];
     const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
     const dnn_set         how[] = {ONE(MATMUL_COMP_TYPE, DATA_TYPE, &sums)};
     descriptor            x, w, how_matmul;
-    TRY(matrix(l, p, AT_X, n, i, i, 1, &x));
-    TRY(matrix(l, p, AT_W, i, o, 1, i, &w));
-    TRY(build(l, p, CUDNN_BACKEND_MATMUL_DESCRIPTOR, how, COUNT(how), &how_matmul));
+    TRY(matrix(p, AT_X, n, i, i, 1, &x));
+    TRY(matrix(p, AT_W, i, o, 1, i, &w));
+    TRY(build(p, CUDNN_BACKEND_MATMUL_DESCRIPTOR, how, COUNT(how), &how_matmul));
     const dnn_set sets[] = {DESCRIPTOR(OPERATION_MATMUL_ADESC, &x), DESCRIPTOR(OPERATION_MATMUL_BDESC, &w),
                             DESCRIPTOR(OPERATION_MATMUL_CDESC, &matmul),
                             DESCRIPTOR(OPERATION_MATMUL_DESC, &how_matmul)};
-    return build(l, p, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, sets, COUNT(sets), out);
+    return build(p, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
 /* Makes the operation that computes y of a and b, element by element. */
-static inline cudnnStatus_t each_operation(const sg_dnn *l, dnn_plan *p, cudnnPointwiseMode_t mode, descriptor y,
-                                           descriptor a, descriptor b, descriptor *out)
+static inline cudnnStatus_t each_operation(dnn_plan *p, cudnnPointwiseMode_t mode, descriptor y, descriptor a,
+                                           descriptor b, descriptor *out)
 {
     const cudnnDataType_t in = CUDNN_DATA_FLOAT;
     const dnn_set how[] = {ONE(POINTWISE_MODE, POINTWISE_MODE, &mode), ONE(POINTWISE_MATH_PREC, DATA_TYPE, &in)};
     descriptor    each;
-    TRY(build(l, p, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, how, COUNT(how), &each));
+    TRY(build(p, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, how, COUNT(how), &each));
     const dnn_set sets[] = {DESCRIPTOR(OPERATION_POINTWISE_PW_DESCRIPTOR, &each),
                             DESCRIPTOR(OPERATION_POINTWISE_XDESC, &a), DESCRIPTOR(OPERATION_POINTWISE_BDESC, &b),
                             DESCRIPTOR(OPERATION_POINTWISE_YDESC, &y)};
-    return build(l, p, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, sets, COUNT(sets), out);
+    return build(p, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, sets, COUNT(sets), out);
 }
 
 /* Makes the operations of after = before + gate (x w^T + b), where gate and b are optional. before and after have one
  * address: each element is read before it is written. */
-static inline cudnnStatus_t added_operations(const sg_dnn *l, dnn_plan *p, descriptor *out, int64_t *count)
+static inline cudnnStatus_t added_operations(dnn_plan *p, descriptor *out, int64_t *count)
 {
     const int64_t n = p->key.number[0], o = p->key.number[2];
     descriptor    sum, b, biased, gate, gated, before, after;
-    TRY(matrix(l, p, AT_MATMUL, n, o, o, 1, &sum));
-    TRY(matrix(l, p, AT_BEFORE, n, o, o, 1, &before));
-    TRY(matrix(l, p, AT_AFTER, n, o, o, 1, &after));
-    TRY(matmul_operation(l, p, sum, &out[(*count)++]));
+    TRY(matrix(p, AT_MATMUL, n, o, o, 1, &sum));
+    TRY(matrix(p, AT_BEFORE, n, o, o, 1, &before));
+    TRY(matrix(p, AT_AFTER, n, o, o, 1, &after));
+    TRY(matmul_operation(p, sum, &out[(*count)++]));
     if (p->key.add) {
-        TRY(matrix(l, p, AT_B, 1, o, o, 1, &b));
-        TRY(matrix(l, p, AT_SUM, n, o, o, 1, &biased));
-        TRY(each_operation(l, p, CUDNN_POINTWISE_ADD, biased, sum, b, &out[(*count)++]));
+        TRY(matrix(p, AT_B, 1, o, o, 1, &b));
+        TRY(matrix(p, AT_SUM, n, o, o, 1, &biased));
+        TRY(each_operation(p, CUDNN_POINTWISE_ADD, biased, sum, b, &out[(*count)++]));
         sum = biased;
     }
     if (p->key.number[3]) {
-        TRY(matrix(l, p, AT_GATE, 1, o, o, 1, &gate));
-        TRY(matrix(l, p, AT_GATED, n, o, o, 1, &gated));
-        TRY(each_operation(l, p, CUDNN_POINTWISE_MUL, gated, sum, gate, &out[(*count)++]));
+        TRY(matrix(p, AT_GATE, 1, o, o, 1, &gate));
+        TRY(matrix(p, AT_GATED, n, o, o, 1, &gated));
+        TRY(each_operation(p, CUDNN_POINTWISE_MUL, gated, sum, gate, &out[(*count)++]));
         sum = gated;
     }
-    return each_operation(l, p, CUDNN_POINTWISE_ADD, after, sum, before, &out[(*count)++]);
+    return each_operation(p, CUDNN_POINTWISE_ADD, after, sum, before, &out[(*count)++]);
 }
 
 #endif

@@ -23,10 +23,9 @@ enum { KEPT = 512 };
         X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy)              \
             X(MatmulPreferenceSetAttribute)
 
+/* Without padding: keys are compared as bytes. */
 typedef struct gemm_key {
-    int64_t  n, i, o, stride, x_stride, w_stride;
-    uint32_t align_x, align_w, align_y;
-    uint32_t type, y_type, bias, gelu;
+    int64_t n, i, o, stride, x_stride, w_stride, align_x, align_w, align_y, type, y_type, bias, gelu;
 } gemm_key;
 
 typedef struct gemm_plan {
@@ -63,7 +62,7 @@ static void plan_free(const sg_lt *l, gemm_plan *p)
     free(p);
 }
 
-static cudaDataType_t type_of(uint32_t t) { return t == SG_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
+static cudaDataType_t type_of(int64_t t) { return t == SG_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
 static cublasStatus_t describe(const sg_lt *l, gemm_plan *p)
 {
@@ -88,10 +87,10 @@ static cublasStatus_t choose(const sg_lt *l, gemm_plan *p, cublasLtMatmulPrefere
     const struct {
         cublasLtMatmulPreferenceAttributes_t what;
         uint32_t                             bytes;
-    } align[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p->key.align_w},
-                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p->key.align_x},
-                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p->key.align_y},
-                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p->key.align_y}};
+    } align[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)p->key.align_w},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)p->key.align_x},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)p->key.align_y},
+                 {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)p->key.align_y}};
     cublasLtMatmulHeuristicResult_t best;
     int                             found = 0;
     TRY(l->MatmulPreferenceSetAttribute(likes, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &scratch, sizeof scratch));
@@ -124,7 +123,7 @@ static cublasStatus_t plan_of(sg_lt *l, const gemm_key *key, gemm_plan **out)
         }
     gemm_plan *const p = (gemm_plan *)calloc(1, sizeof *p);
     if (!p) return CUBLAS_STATUS_ALLOC_FAILED;
-    memcpy(&p->key, key, sizeof *key);
+    p->key = *key;
     const cublasStatus_t status = plan_make(l, p);
     if (status != CUBLAS_STATUS_SUCCESS) {
         plan_free(l, p);
@@ -136,31 +135,19 @@ static cublasStatus_t plan_of(sg_lt *l, const gemm_key *key, gemm_plan **out)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static uint32_t alignment(const void *p)
+static int64_t alignment(const void *p)
 {
     const uintptr_t a = (uintptr_t)p | SG_ALIGN;
-    return (uint32_t)(a & (0 - a));
+    return (int64_t)(a & (0 - a));
 }
 
 static cublasStatus_t run(sg_cuda *c, const sg_gemm *g, void *scratch)
 {
-    sg_lt *const l = c->lt;
-    gemm_key     k;
-    memset(&k, 0, sizeof k); /* keys are compared as bytes */
-    k.n = g->n;
-    k.i = g->i;
-    k.o = g->o;
-    k.stride = g->stride;
-    k.x_stride = g->x_stride ? g->x_stride : g->i;
-    k.w_stride = g->w_stride ? g->w_stride : g->i;
-    k.align_x = alignment(g->x);
-    k.align_w = alignment(g->w);
-    k.align_y = alignment(g->y);
-    k.type = (uint32_t)g->type;
-    k.y_type = (uint32_t)g->y_type;
-    k.bias = g->b != NULL;
-    k.gelu = g->gelu;
-    gemm_plan *p;
+    sg_lt *const   l = c->lt;
+    const int64_t  x_stride = g->x_stride ? g->x_stride : g->i, w_stride = g->w_stride ? g->w_stride : g->i;
+    const gemm_key k = {g->n, g->i, g->o, g->stride, x_stride, w_stride, alignment(g->x), alignment(g->w),
+                        alignment(g->y), g->type, g->y_type, g->b != NULL, g->gelu};
+    gemm_plan     *p;
     TRY(plan_of(l, &k, &p));
     if (g->b) TRY(l->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->b, sizeof g->b));
     const float one = 1, before = g->add ? 1.0f : 0.0f; /* how often y counts before it is written */

@@ -1,5 +1,5 @@
 /* cuda_memory.c - the device's memory, transfers, weights that come from the host, and scratch. */
-#include "cuda_memory.h"
+#include "cuda_state.cuh"
 
 enum { STAGE_WORTH = 64 }; /* bytes sent without pinned memory in the time that it takes to pin one: kernels/LOG.md */
 

@@ -106,6 +106,21 @@ static inline sg_status sg_cuda_launched(sg_stream *s, const char *op)
     return sg_cuda_check(s, op, cudaGetLastError());
 }
 
+/* ---- memory: cuda_memory.c ---- */
+
+extern const sg_memory sg_cuda_memory;
+
+/* Makes b's device the calling thread's. What fails here, the next call tells. */
+void sg_cuda_enter(const sg_backend *b);
+
+/* Allocates the scratch memory whose size is fixed, and what fetches take, on the device that the calling thread has
+ * entered. What was made before a failure is for close. */
+cudaError_t sg_cuda_memory_open(sg_cuda *c);
+void        sg_cuda_memory_close(sg_cuda *c);
+
+/* Does what sg_ops says of fetch. */
+sg_status sg_cuda_fetch(sg_stream *s, const sg_fetch_args *a);
+
 /* `bytes` of slot's memory, SG_ALIGN aligned; what it held is lost. NULL, latched, when memory is short. */
 void *sg_cuda_scratch(sg_stream *s, const char *op, sg_cuda_slot slot, size_t bytes);
 
