@@ -69,11 +69,16 @@ static bool all_zero(const int64_t *v, size_t count)
     return true;
 }
 
+static sg_status error_of(const sg_stream *s, sg_error *e)
+{
+    return s->status ? sg_error_set(e, s->status, "%s", s->why) : SG_OK;
+}
+
 /* Opening has made its device the calling thread's. */
 static sg_status leave_device(const sg_backend *b, sg_error *e)
 {
     sg_stream s = sg_stream_of(b);
-    return s.memory->leave && s.memory->leave(&s, NULL) ? sg_error_set(e, s.status, "%s", s.why) : SG_OK;
+    return s.memory->leave && s.memory->leave(&s, NULL) ? error_of(&s, e) : SG_OK;
 }
 
 sg_status sg_attention_context_open(sg_attention_context **out, const sg_attention_options *o, sg_error *e)
@@ -198,15 +203,16 @@ static sg_status set_shape(call *k, sg_error *e)
 
 /* ---- the policy ---- */
 
-/* *index = the position of value in names; NULL leaves it as it is. */
-static sg_status choose(const char *member, const char *value, const char *const *names, int *index, sg_error *e)
+/* The position of value in names; `usual` for NULL. A failure is latched in *status. */
+static int choose(sg_status *status, const char *member, const char *value, const char *const *names, int usual,
+                  sg_error *e)
 {
     char      list[160] = "";
-    const int found = sg_name_find(names, value);
-    if (found >= 0) *index = found;
-    if (found >= 0 || !value) return SG_OK;
+    const int found = value ? sg_name_find(names, value) : usual;
+    if (found >= 0 || *status) return found;
     for (int i = 0; names[i]; i++) sg_text_append(list, sizeof list, "%s%s", i ? ", " : "", names[i]);
-    return sg_error_set(e, SG_E_ARG, "%s: '%.40s' is not one of %s", member, value, list);
+    *status = sg_error_set(e, SG_E_ARG, "%s: '%.40s' is not one of %s", member, value, list);
+    return usual;
 }
 
 /* No op takes F16. */
@@ -214,11 +220,10 @@ static sg_status set_dtype(call *k, sg_error *e)
 {
     static const char *const names[] = {"f32", "bf16", "f16", NULL};
     static const sg_dtype    dtypes[] = {SG_F32, SG_BF16, SG_F16};
-    int                      i = 0;
-    SG_TRY(choose("dtype", k->args->dtype, names, &i, e));
-    k->given = dtypes[i];
+    sg_status                status = SG_OK;
+    k->given = dtypes[choose(&status, "dtype", k->args->dtype, names, 0, e)];
     k->dtype = k->given == SG_F16 ? SG_F32 : k->given;
-    return SG_OK;
+    return status;
 }
 
 static sg_status choose_all(call *k, sg_error *e)
@@ -226,23 +231,15 @@ static sg_status choose_all(call *k, sg_error *e)
     static const char *const budgets[] = {"row", "heads", NULL}, *const switches[] = {"off", "on", NULL};
     const sg_attention_call_args *const a = k->args;
     sg_policy *const                    p = &k->policy;
-    int kind = (int)p->kind, score = (int)p->score, bias = (int)p->tail_bias, order = (int)p->order, heads = p->heads,
-        tail = p->tail, pv = (int)p->pv_dtype;
-    SG_TRY(choose("kind", a->kind, sg_attention_names, &kind, e));
-    SG_TRY(choose("score", a->score, sg_score_names, &score, e));
-    SG_TRY(choose("tail", a->tail, switches, &tail, e));
-    SG_TRY(choose("tail_bias", a->tail_bias, sg_tail_bias_names, &bias, e));
-    SG_TRY(choose("budget", a->budget, budgets, &heads, e));
-    SG_TRY(choose("pv_dtype", a->pv_dtype, sg_pv_dtype_names, &pv, e));
-    SG_TRY(choose("order", a->order, sg_order_names, &order, e));
-    p->kind = (sg_attention_kind)kind;
-    p->score = (sg_score_kind)score;
-    p->tail = tail;
-    p->tail_bias = (sg_tail_bias)bias;
-    p->heads = heads;
-    p->pv_dtype = (sg_pv_dtype)pv;
-    p->order = (sg_order)order;
-    return SG_OK;
+    sg_status                           s = SG_OK;
+    p->kind = (sg_attention_kind)choose(&s, "kind", a->kind, sg_attention_names, (int)p->kind, e);
+    p->score = (sg_score_kind)choose(&s, "score", a->score, sg_score_names, (int)p->score, e);
+    p->tail = choose(&s, "tail", a->tail, switches, p->tail, e);
+    p->tail_bias = (sg_tail_bias)choose(&s, "tail_bias", a->tail_bias, sg_tail_bias_names, (int)p->tail_bias, e);
+    p->heads = choose(&s, "budget", a->budget, budgets, p->heads, e);
+    p->pv_dtype = (sg_pv_dtype)choose(&s, "pv_dtype", a->pv_dtype, sg_pv_dtype_names, (int)p->pv_dtype, e);
+    p->order = (sg_order)choose(&s, "order", a->order, sg_order_names, (int)p->order, e);
+    return s;
 }
 
 static sg_status set_rule(call *k, sg_error *e)
@@ -297,9 +294,9 @@ static sg_status set_policy(call *k, sg_error *e)
     static const char *const            presets[] = {"usual", "paper", NULL};
     const sg_attention_call_args *const a = k->args;
     sg_policy *const                    p = &k->policy;
-    int                                 preset = 0;
-    SG_TRY(choose("preset", a->preset, presets, &preset, e));
-    *p = preset ? sg_policy_paper() : sg_policy_default();
+    sg_status                           status = SG_OK;
+    *p = choose(&status, "preset", a->preset, presets, 0, e) ? sg_policy_paper() : sg_policy_default();
+    SG_TRY(status);
     p->named = true;
     p->dense_steps = 0;
     p->causal = a->causal != 0;
@@ -449,7 +446,7 @@ static sg_status open_stream(const call *k, sg_stream *s, sg_error *e)
     sg_stream      plan = sg_plan_stream(&totals);
     upload(k, &plan, NULL);
     attend(k, &plan, 0);
-    if (plan.status) return sg_error_set(e, plan.status, "%s", plan.why);
+    SG_TRY(error_of(&plan, e));
     const size_t keep = (plan.keep.peak + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
     if (plan.scratch.peak > SIZE_MAX - keep) return sg_error_set(e, SG_E_MEMORY, "this call needs more than there is");
     SG_TRY(make_room(k->context, keep + plan.scratch.peak, e));
@@ -473,7 +470,7 @@ static sg_status bind(const call *k, sg_stream *s, sg_error *e)
     const int32_t *const row = k->ordered ? order_of(k) : NULL;
     if (k->ordered && !row) return sg_error_set(e, SG_E_MEMORY, "no memory for an order");
     upload(k, s, row);
-    return s->status ? sg_error_set(e, s->status, "%s", s->why) : SG_OK;
+    return error_of(s, e);
 }
 
 /* ---- the work ---- */
@@ -525,7 +522,7 @@ static sg_status run_bound(const call *k, sg_stream *s, sg_attention_report *r, 
     sg_trace     trace = {0};
     if (r) sg_trace_wrap(s, &trace);
     for (int64_t b = 0; b < k->batch && !s->status; b++) attend(k, s, b);
-    sg_status status = s->status ? sg_error_set(e, s->status, "%s", s->why) : SG_OK;
+    sg_status status = error_of(s, e);
     if (r && !status) {
         *r = (sg_attention_report){.ran = NULL};
         report_stages(r, &trace);
@@ -542,11 +539,10 @@ static sg_status run(const call *k, sg_attention_report *r, sg_error *e)
     sg_stream              s = sg_stream_of(k->context->backend);
     const sg_memory *const memory = s.memory;
     void *const            program = k->args->stream;
-    sg_status              status = memory->join ? memory->join(&s, program) : SG_OK;
-    if (status) status = sg_error_set(e, status, "%s", s.why);
+    sg_status              status = memory->join && memory->join(&s, program) ? error_of(&s, e) : SG_OK;
     if (!status) status = bind(k, &s, e);
     if (!status) status = run_bound(k, &s, r, e);
-    if (memory->leave && memory->leave(&s, program) && !status) status = sg_error_set(e, s.status, "%s", s.why);
+    if (memory->leave && memory->leave(&s, program) && !status) status = error_of(&s, e);
     if (status) unbind(&k->context->bound);
     return status;
 }

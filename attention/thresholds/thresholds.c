@@ -262,9 +262,8 @@ static sg_status read_json(sg_thresholds_file *f, const char *path, sg_error *e)
     const char *format = NULL;
     sg_status   status = sg_json_open(&r.root, path, MAX_BYTES, MAX_VALUES, 0, e);
     if (status == SG_OK) status = read_text(&r, "format", &format);
-    if (status == SG_OK)
-        status =
-            format && strcmp(format, FORMAT) == 0 ? read_own(&r, f) : wrong(&r, "format", "should be \"" FORMAT "\"");
+    const bool own = format && strcmp(format, FORMAT) == 0;
+    if (status == SG_OK) status = own ? read_own(&r, f) : wrong(&r, "format", "should be \"" FORMAT "\"");
     json_decref(r.root);
     return status;
 }
@@ -272,14 +271,11 @@ static sg_status read_json(sg_thresholds_file *f, const char *path, sg_error *e)
 /* What torch.save wrote. */
 static sg_status read_saved(sg_thresholds_file *f, const char *path, sg_error *e)
 {
-    sg_source    *s = NULL;
-    sg_spargeattn x = {0};
+    sg_source *s = NULL;
+    SG_TRY(sg_thresholds_new(f, 0, 0, 0, e));
     SG_TRY(sg_source_open(&s, path, e));
-    sg_status status = sg_spargeattn_open(&x, s, e);
-    if (status == SG_OK) status = sg_thresholds_new(f, 1, x.layers, x.heads, e);
-    if (status == SG_OK) status = sg_spargeattn_read(&f->values, &x, e);
+    const sg_status status = sg_spargeattn_read(&f->values, s, e);
     f->spargeattn = true;
-    sg_spargeattn_close(&x);
     sg_source_close(&s);
     return status;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define INNER ".inner_attention."
-enum { IS_SPARSE, CDF, SIMILAR, PV, NAMES = SG_SPARGEATTN_LISTS, VALUES_MAX = 1 << 18 };
+enum { IS_SPARSE, CDF, SIMILAR, PV, NAMES, VALUES_MAX = 1 << 18 };
 
 /* By head; what may be in them. is_sparse is 0 or 1. */
 static const struct {
@@ -16,8 +16,15 @@ static const struct {
     float       lo, hi;
 } lists[NAMES] = {{"is_sparse", 0, 1}, {"cdfthreshd", 0, 1}, {"simthreshd1", -1, 1}, {"pvthreshd", 0, 1000}};
 
-static sg_status wrong(sg_error *e, const sg_spargeattn *x, int layer, int name, const char *fmt, ...) SG_PRINTF(5, 6);
-static sg_status wrong(sg_error *e, const sg_spargeattn *x, int layer, int name, const char *fmt, ...)
+/* The lists of a source. */
+typedef struct spargeattn {
+    const sg_source *source;
+    sg_tensor (*list)[NAMES]; /* [layers] */
+    int layers, heads;
+} spargeattn;
+
+static sg_status wrong(sg_error *e, const spargeattn *x, int layer, int name, const char *fmt, ...) SG_PRINTF(5, 6);
+static sg_status wrong(sg_error *e, const spargeattn *x, int layer, int name, const char *fmt, ...)
 {
     char    why[128];
     va_list args;
@@ -48,7 +55,7 @@ static bool take_apart(const char *key, int *layer, int *name)
 }
 
 /* The lists by layer. */
-static sg_status find_lists(sg_spargeattn *x, sg_error *e)
+static sg_status find_lists(spargeattn *x, sg_error *e)
 {
     const size_t count = sg_source_count(x->source);
     int          layer, name;
@@ -67,7 +74,7 @@ static sg_status find_lists(sg_spargeattn *x, sg_error *e)
 }
 
 /* As many heads in every list, and no more values than make sense. */
-static sg_status check_lists(sg_spargeattn *x, sg_error *e)
+static sg_status check_lists(spargeattn *x, sg_error *e)
 {
     const int64_t heads = x->list[0][CDF].rank ? x->list[0][CDF].dim[0] : 0;
     for (int layer = 0; layer < x->layers; layer++)
@@ -83,7 +90,7 @@ static sg_status check_lists(sg_spargeattn *x, sg_error *e)
 }
 
 /* The value of one head, which may lie at any address. */
-static sg_status read_value(const sg_spargeattn *x, int layer, int name, int head, float *out, sg_error *e)
+static sg_status read_value(const spargeattn *x, int layer, int name, int head, float *out, sg_error *e)
 {
     const sg_tensor *const t = &x->list[layer][name];
     const size_t           size = sg_dtype_size(t->dtype);
@@ -95,9 +102,9 @@ static sg_status read_value(const sg_spargeattn *x, int layer, int name, int hea
                  (double)lists[name].hi);
 }
 
-sg_status sg_spargeattn_read(sg_thresholds *t, const sg_spargeattn *x, sg_error *e)
+static sg_status read_values(sg_thresholds *t, const spargeattn *x, sg_error *e)
 {
-    t->rule = SG_SELECT_MASS;
+    if (!sg_thresholds_alloc(t, SG_SELECT_MASS, 1, x->layers, x->heads)) return sg_error_memory(e, "thresholds");
     for (int layer = 0; layer < x->layers; layer++)
         for (int head = 0; head < x->heads; head++) {
             float v[NAMES];
@@ -110,16 +117,13 @@ sg_status sg_spargeattn_read(sg_thresholds *t, const sg_spargeattn *x, sg_error 
     return SG_OK;
 }
 
-sg_status sg_spargeattn_open(sg_spargeattn *out, const sg_source *s, sg_error *e)
+sg_status sg_spargeattn_read(sg_thresholds *t, const sg_source *s, sg_error *e)
 {
-    *out = (sg_spargeattn){.source = s, .list = calloc(sg_source_count(s) + 1, sizeof *out->list)};
-    if (!out->list) return sg_error_memory(e, sg_source_path(s));
-    SG_TRY(find_lists(out, e));
-    return check_lists(out, e);
-}
-
-void sg_spargeattn_close(sg_spargeattn *x)
-{
-    free(x->list);
-    *x = (sg_spargeattn){0};
+    spargeattn x = {.source = s, .list = calloc(sg_source_count(s) + 1, sizeof *x.list)};
+    if (!x.list) return sg_error_memory(e, sg_source_path(s));
+    sg_status status = find_lists(&x, e);
+    if (!status) status = check_lists(&x, e);
+    if (!status) status = read_values(t, &x, e);
+    free(x.list);
+    return status;
 }

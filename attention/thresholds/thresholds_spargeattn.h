@@ -6,20 +6,7 @@
 #include "policy.h"
 #include "tensor_source.h"
 
-enum { SG_SPARGEATTN_LISTS = 4 };
-
-/* Holds the lists of a source, which outlives them. Zero is none. */
-typedef struct sg_spargeattn {
-    const sg_source *source;
-    sg_tensor (*list)[SG_SPARGEATTN_LISTS]; /* [layers] */
-    int layers, heads;
-} sg_spargeattn;
-
-/* Finds and checks the lists; the caller closes, after a failure too. */
-sg_status sg_spargeattn_open(sg_spargeattn *out, const sg_source *s, sg_error *e) SG_MUST_USE;
-void      sg_spargeattn_close(sg_spargeattn *x);
-
-/* Reads them into t, of one bucket of as many layers and heads. */
-sg_status sg_spargeattn_read(sg_thresholds *t, const sg_spargeattn *x, sg_error *e) SG_MUST_USE;
+/* Checks the lists of s and reads them into t, of one bucket. The caller releases, after a failure too; zero is none. */
+sg_status sg_spargeattn_read(sg_thresholds *t, const sg_source *s, sg_error *e) SG_MUST_USE;
 
 #endif

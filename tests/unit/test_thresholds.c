@@ -267,12 +267,8 @@ static sg_status take_theirs(const theirs *t)
     e = (sg_error){0};
     assert_done(sg_safetensors_write_all("theirs.safetensors", t->list, t->count, NULL, &e), &e);
     assert_done(sg_source_open(&s, "theirs.safetensors", &e), &e);
-    sg_spargeattn x;
     f = (sg_thresholds_file){0};
-    sg_status status = sg_spargeattn_open(&x, s, &e);
-    if (!status) status = sg_thresholds_new(&f, 1, x.layers, x.heads, &e);
-    if (!status) status = sg_spargeattn_read(&f.values, &x, &e);
-    sg_spargeattn_close(&x);
+    const sg_status status = sg_spargeattn_read(&f.values, s, &e);
     sg_source_close(&s);
     return status;
 }
