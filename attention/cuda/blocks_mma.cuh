@@ -110,8 +110,7 @@ static __device__ __forceinline__ void load_values(const blocks_job &j, const bl
             for (int l = 0; l < width; l++) x[l] = ((const int8_t *)view.data)[at + l];
         else if (seen >> row & 1)
             sg_get_pack(view, at, width, view.wide, x);
-        *(uint4 *)&to[first + row][e] = make_uint4(sg_pack_bf16x2(x[0], x[1]), sg_pack_bf16x2(x[2], x[3]),
-                                                   sg_pack_bf16x2(x[4], x[5]), sg_pack_bf16x2(x[6], x[7]));
+        *(uint4 *)&to[first + row][e] = sg_eight_of(x);
     }
 }
 

@@ -125,11 +125,10 @@ template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool
         }
 #pragma unroll
         for (int k = 0; k < N; k += 4) {
-            *(float4 *)(sums + own * j.d + e + k) = make_float4(sum[k], sum[k + 1], sum[k + 2], sum[k + 3]);
-            *(float4 *)(square + own * j.d + e + k) = make_float4(part[k], part[k + 1], part[k + 2], part[k + 3]);
+            *(float4 *)(sums + own * j.d + e + k) = sg_four_of(sum + k);
+            *(float4 *)(square + own * j.d + e + k) = sg_four_of(part + k);
             if (j.sub)
-                *(float4 *)(j.sub + (row / SG_BLOCK_SUB * j.h + g) * j.d + e + k) =
-                    make_float4(mean[k], mean[k + 1], mean[k + 2], mean[k + 3]);
+                *(float4 *)(j.sub + (row / SG_BLOCK_SUB * j.h + g) * j.d + e + k) = sg_four_of(mean + k);
         }
     }
     __syncthreads();

@@ -229,14 +229,12 @@ template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREAD
                 if (SUB)
                     all[r][c] = together(l[0], l[1], l[2], l[3]);
                 else
-                    __stcg((float4 *)(to + 8 * r * j.stride + tile * MEANS + 16 * t + 4 * c),
-                           make_float4(l[0], l[1], l[2], l[3]));
+                    __stcg((float4 *)(to + 8 * r * j.stride + tile * MEANS + 16 * t + 4 * c), sg_four_of(l));
             }
         }
 #pragma unroll
         for (int r = 0; SUB && r < 4; r++)
-            __stcg((float4 *)(to + 8 * r * j.stride + tile * (MEANS / 4) + 4 * t),
-                   make_float4(all[r][0], all[r][1], all[r][2], all[r][3]));
+            __stcg((float4 *)(to + 8 * r * j.stride + tile * (MEANS / 4) + 4 * t), sg_four_of(all[r]));
     }
 }
 
@@ -458,7 +456,7 @@ template <bool RANK1> static __global__ void __launch_bounds__(SG_THREADS) tail_
         }
         if (q >= j.nq || k >= j.nk) continue;
         if (j.wide)
-            *(float4 *)y = make_float4(bias[0], bias[1], bias[2], bias[3]);
+            *(float4 *)y = sg_four_of(bias);
         else
             for (int z = 0; z < OWN && k + z < j.nk; z++) y[z] = bias[z];
     }

@@ -6,7 +6,7 @@
 #include "policy.h"
 #include "tensor_source.h"
 
-/* Checks the lists of s and reads them into t, of one bucket. The caller releases, after a failure too; zero is none. */
+/* Checks the lists of s and reads them into t, as one bucket. Zero is none; the caller releases t in any case. */
 sg_status sg_spargeattn_read(sg_thresholds *t, const sg_source *s, sg_error *e) SG_MUST_USE;
 
 #endif

@@ -31,12 +31,6 @@ struct attend_smem {
 
 /* ---- kernels ---- */
 
-static __device__ __forceinline__ void get_four(const float *p, float (&x)[4])
-{
-    const float4 v = *(const float4 *)p;
-    x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
-}
-
 /* 64 rows of t from `first` on, elements [e, e + DEPTH) of head g, transposed; zeros beyond the rows and beyond d. */
 static __device__ void load_transposed(const attend_job &j, const sg_view &t, int64_t rows, int64_t first, int64_t g,
                                        int64_t e, float *to)
@@ -59,8 +53,8 @@ static __device__ void load_values(const attend_job &j, int64_t first, int64_t g
         float         x[SG_PACK] = {0};
         if (first + row < j.m && left > 0)
             sg_get_pack(j.v, at, (int)min((int64_t)SG_PACK, left), j.d % SG_PACK == 0, x);
-        *(float4 *)(to + i) = make_float4(x[0], x[1], x[2], x[3]);
-        *(float4 *)(to + i + 4) = make_float4(x[4], x[5], x[6], x[7]);
+        *(float4 *)(to + i) = sg_four_of(x);
+        *(float4 *)(to + i + 4) = sg_four_of(x + 4);
     }
 }
 
@@ -77,8 +71,8 @@ static __device__ void scores(const attend_job &j, attend_smem &smem, int64_t g,
 #pragma unroll 8
         for (int i = 0; i < DEPTH; i++) {
             float a[4], b[4];
-            get_four(q + i * PITCH + 4 * ty, a);
-            get_four(k + i * PITCH + 4 * tx, b);
+            sg_take_apart(*(const float4 *)(q + i * PITCH + 4 * ty), a);
+            sg_take_apart(*(const float4 *)(k + i * PITCH + 4 * tx), b);
 #pragma unroll
             for (int r = 0; r < 4; r++)
                 for (int c = 0; c < 4; c++) s[r][c] += a[r] * b[c];
@@ -140,10 +134,10 @@ static __global__ void __launch_bounds__(SG_THREADS) attend_tiles(attend_job j)
 #pragma unroll 4
             for (int i = 0; i < SLICE; i++) {
                 float p[4], v[4];
-                get_four(smem.weight + (slice + i) * PITCH + 4 * ty, p);
+                sg_take_apart(*(const float4 *)(smem.weight + (slice + i) * PITCH + 4 * ty), p);
 #pragma unroll
                 for (int c = 0; c < COLS; c += 4) {
-                    get_four(smem.tile + i * WIDE + 16 * c + 4 * tx, v);
+                    sg_take_apart(*(const float4 *)(smem.tile + i * WIDE + 16 * c + 4 * tx), v);
 #pragma unroll
                     for (int r = 0; r < 4; r++)
                         for (int l = 0; l < 4; l++) o[r][c + l] += p[r] * v[l];

@@ -59,6 +59,20 @@ static __device__ __forceinline__ uint32_t sg_pack_bf16x2(float low, float high)
     return two;
 }
 
+/* Neighbouring numbers as a word of memory, and back. */
+static __device__ __forceinline__ float4 sg_four_of(const float *x) { return make_float4(x[0], x[1], x[2], x[3]); }
+
+static __device__ __forceinline__ uint4 sg_eight_of(const float *x)
+{
+    return make_uint4(sg_pack_bf16x2(x[0], x[1]), sg_pack_bf16x2(x[2], x[3]), sg_pack_bf16x2(x[4], x[5]),
+                      sg_pack_bf16x2(x[6], x[7]));
+}
+
+static __device__ __forceinline__ void sg_take_apart(const float4 &four, float *x)
+{
+    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+}
+
 static __device__ __forceinline__ float sg_get(const sg_view &v, int64_t i)
 {
     return v.bf16 ? sg_bf16_to_float(((const uint16_t *)v.data)[i]) : ((const float *)v.data)[i];
@@ -92,8 +106,8 @@ static __device__ __forceinline__ void sg_get_pack(const sg_view &v, int64_t i, 
         } else {
             const float4 a = *(const float4 *)((const float *)v.data + i),
                          b = *(const float4 *)((const float *)v.data + i + 4);
-            x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w;
-            x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
+            sg_take_apart(a, x);
+            sg_take_apart(b, x + 4);
         }
         return;
     }
@@ -106,11 +120,10 @@ static __device__ __forceinline__ void sg_put_pack(const sg_view &v, int64_t i, 
 {
     if (n == SG_PACK && even && v.wide) {
         if (v.bf16) {
-            *(uint4 *)((uint16_t *)v.data + i) = make_uint4(sg_pack_bf16x2(x[0], x[1]), sg_pack_bf16x2(x[2], x[3]),
-                                                            sg_pack_bf16x2(x[4], x[5]), sg_pack_bf16x2(x[6], x[7]));
+            *(uint4 *)((uint16_t *)v.data + i) = sg_eight_of(x);
         } else {
-            *(float4 *)((float *)v.data + i) = make_float4(x[0], x[1], x[2], x[3]);
-            *(float4 *)((float *)v.data + i + 4) = make_float4(x[4], x[5], x[6], x[7]);
+            *(float4 *)((float *)v.data + i) = sg_four_of(x);
+            *(float4 *)((float *)v.data + i + 4) = sg_four_of(x + 4);
         }
         return;
     }

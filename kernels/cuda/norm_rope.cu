@@ -95,8 +95,7 @@ template <int GROUP, int QUADS> struct row_kept {
 #pragma unroll
             for (int q = 0; q < QUADS; q++) {
                 const float *const from = (const float *)v.data + at + place(q);
-                const float4       four = place(q) < c ? __ldcg((const float4 *)from) : float4();
-                x[q][0] = four.x, x[q][1] = four.y, x[q][2] = four.z, x[q][3] = four.w;
+                sg_take_apart(place(q) < c ? __ldcg((const float4 *)from) : float4(), x[q]);
             }
         }
     }
@@ -159,7 +158,7 @@ static __device__ __forceinline__ void get_or(const sg_view &v, int64_t i, int n
 static __device__ __forceinline__ void get_or(const sg_view &v, int64_t i, int, float other, float (&x)[QUAD])
 {
     const float4 four = v.data ? *(const float4 *)((const float *)v.data + i) : make_float4(other, other, other, other);
-    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+    sg_take_apart(four, x);
 }
 
 static __device__ __forceinline__ void put_quad(const sg_view &v, int64_t i, const float (&x)[QUAD])
@@ -167,7 +166,7 @@ static __device__ __forceinline__ void put_quad(const sg_view &v, int64_t i, con
     if (v.bf16)
         *(uint2 *)((uint16_t *)v.data + i) = make_uint2(sg_pack_bf16x2(x[0], x[1]), sg_pack_bf16x2(x[2], x[3]));
     else
-        *(float4 *)((float *)v.data + i) = make_float4(x[0], x[1], x[2], x[3]);
+        *(float4 *)((float *)v.data + i) = sg_four_of(x);
 }
 
 struct norm_job : rows_job {
@@ -251,9 +250,8 @@ struct rope_job : rows_job {
         const int64_t from = angles(at, &e);
         float         p[SG_PACK], c[4] = {0}, s[4] = {0};
         if (four) {
-            const float4 a = *(const float4 *)(cos + from + e / 2), b = *(const float4 *)(sin + from + e / 2);
-            c[0] = a.x, c[1] = a.y, c[2] = a.z, c[3] = a.w;
-            s[0] = b.x, s[1] = b.y, s[2] = b.z, s[3] = b.w;
+            sg_take_apart(*(const float4 *)(cos + from + e / 2), c);
+            sg_take_apart(*(const float4 *)(sin + from + e / 2), s);
         } else {
 #pragma unroll
             for (int k = 0; k < SG_PACK / 2; k++) {
@@ -468,9 +466,7 @@ static __global__ void __launch_bounds__(SG_THREADS, SHORT_BLOCKS) rows_short(J 
                 if (mine + i >= j.rows) continue;
                 float(&x)[SG_PACK] = r[i].x[k];
                 j.finish(beside, i, stats[i], w, b, x);
-                *(uint4 *)((uint16_t *)j.y.data + (mine + i) * C + place) =
-                    make_uint4(sg_pack_bf16x2(x[0], x[1]), sg_pack_bf16x2(x[2], x[3]), sg_pack_bf16x2(x[4], x[5]),
-                               sg_pack_bf16x2(x[6], x[7]));
+                *(uint4 *)((uint16_t *)j.y.data + (mine + i) * C + place) = sg_eight_of(x);
             }
         }
     }
