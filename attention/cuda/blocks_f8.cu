@@ -87,11 +87,11 @@ static sg_status quantise_f8(sg_stream *s, const sg_quantise_args *a)
     const int64_t blocks = sg_div_up(j.n, SG_BLOCK_K) * j.h;
     const size_t  bytes = (size_t)(j.d * SG_BLOCK_K);
     if (j.wide && sg_in_pieces(j.x, j.d) && bytes <= (47 << 10) && blocks <= INT32_MAX)
-        return sg_cuda_launch(s, "quantise", j.x.bf16 ? quantise_tile<true> : quantise_tile<false>, (unsigned)blocks,
+        return sg_cuda_launch(s, "quantise", j.x.bf16 ? quantise_tile<true> : quantise_tile<false>, blocks,
                               SG_THREADS, bytes, j);
     if (j.h > UINT16_MAX)
         return sg_fail(s, SG_E_UNSUPPORTED, "quantise: %lld heads; 65535 are the most", (long long)j.h);
-    const dim3 grid((unsigned)(j.row / RUN), (unsigned)j.h);
+    const dim3 grid((j.row / RUN), j.h);
     return sg_cuda_launch(s, "quantise", quantise_transposed, grid,
                           (int)sg_min64(sg_div_up(j.d, SG_WARP) * SG_WARP, SG_THREADS), 0, j);
 }

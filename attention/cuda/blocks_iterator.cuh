@@ -74,7 +74,7 @@ static size_t marks_bytes(const blocks_job &j) { return (size_t)j.h * (size_t)j.
 /* Fills j.kept, of so many bytes. */
 static sg_status mark_job(sg_stream *s, const blocks_job &j)
 {
-    return sg_cuda_launch(s, "attend_blocks", mark_listed, (unsigned)(j.h * j.nq), SG_THREADS, 0, j);
+    return sg_cuda_launch(s, "attend_blocks", mark_listed, (j.h * j.nq), SG_THREADS, 0, j);
 }
 
 /* ---- the walk ---- */

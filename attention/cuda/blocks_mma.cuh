@@ -520,7 +520,7 @@ static __global__ void sum_counts(blocks_job j, float *skips)
 template <int DK, int DV, bool F8, int STAGES = 2> static sg_status launch(sg_stream *s, const blocks_job &j)
 {
     const size_t bytes = sizeof(blocks_smem<DK, DV, F8, STAGES>);
-    const dim3   grid((unsigned)j.nq, (unsigned)j.h, (unsigned)sg_div_up(j.d, DV));
+    const dim3   grid(j.nq, j.h, sg_div_up(j.d, DV));
     constexpr bool ONES = !F8 && DV > 64;
     const auto     kernel =
         j.pv_threshold ? attend_blocks_mma<DK, DV, F8, false, STAGES> : attend_blocks_mma<DK, DV, F8, ONES, STAGES>;
@@ -555,7 +555,7 @@ template <bool F8> static sg_status attend_blocks_as(sg_stream *s, const sg_atte
            : j.d <= MMA_CHANNELS ? (launch<256, 128, F8>(s, j))
                         : launch_plain<F8>(s, j));
     if (!j.pv_threshold) return SG_OK;
-    return sg_cuda_launch(s, "attend_blocks", sum_counts, (unsigned)sg_div_up(j.h, SG_WARP), SG_WARP, 0, j,
+    return sg_cuda_launch(s, "attend_blocks", sum_counts, sg_div_up(j.h, SG_WARP), SG_WARP, 0, j,
                           (float *)a->skips.data);
 }
 

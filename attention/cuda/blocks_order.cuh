@@ -36,7 +36,7 @@ static sg_status order_job(sg_stream *s, blocks_job *j, int ctas, int *scratch)
 {
     const int64_t  rows = (int64_t)j->h * j->nq, at_once = ctas * (int64_t)sg_cuda_of(s)->processors;
     const int      groups = (int)sg_max64(1, sg_min64(j->h, rows / (2 * at_once)));
-    const unsigned blocks = (unsigned)sg_div_up(rows, SG_THREADS);
+    const unsigned blocks = sg_div_up(rows, SG_THREADS);
     if (!j->list && !j->causal) return SG_OK;
     SG_TRY(sg_cuda_launch(s, "attend_blocks", count_tiles, blocks, SG_THREADS, 0, *j, scratch));
     j->tiles = scratch;

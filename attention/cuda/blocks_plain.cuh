@@ -124,7 +124,7 @@ template <bool F8> static __global__ void __launch_bounds__(THREADS) attend_bloc
 
 template <bool F8> static sg_status launch_plain(sg_stream *s, const blocks_job &j)
 {
-    const dim3 grid((unsigned)j.nq, (unsigned)j.h, (unsigned)sg_div_up(j.d, COLUMNS));
+    const dim3 grid(j.nq, j.h, sg_div_up(j.d, COLUMNS));
     sg_fallback_count(&sg_cuda_of(s)->fallbacks, "attend_blocks without tensor cores: heads of more than 256 channels");
     return sg_cuda_launch(s, "attend_blocks", attend_blocks_plain<F8>, grid, THREADS, 0, j);
 }

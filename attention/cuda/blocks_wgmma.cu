@@ -86,7 +86,7 @@ static box values_box(const void *data, const blocks_job &j, int64_t tokens, int
 
 template <int DK, bool F8, int GROUPS = 2> static sg_status launch(sg_stream *s, const hopper_job &p)
 {
-    const unsigned blocks = (unsigned)sg_min64(sg_cuda_of(s)->processors, (int64_t)p.b.nq * p.b.h);
+    const unsigned blocks = sg_min64(sg_cuda_of(s)->processors, (int64_t)p.b.nq * p.b.h);
     return sg_cuda_launch(s, "attend_blocks", attend_blocks_wgmma<DK, F8, GROUPS>, blocks,
                           hopper_shape<DK, F8, GROUPS>::THREADS, sizeof(hopper_smem<DK, F8, GROUPS>), p);
 }

@@ -278,7 +278,7 @@ static sg_status scale_channels(sg_stream *s, const sg_pool_args *a)
 {
     const channel_job j = {sg_view_of(a->x), sg_data(a->total), sg_data(a->channel_scale), a->x.dim[0],
                            a->x.dim[1] * a->x.dim[2]};
-    const dim3        grid((unsigned)sg_min64(sg_div_up(j.n, SG_BLOCK_SUB), 1024), (unsigned)sg_div_up(j.c, COLUMNS));
+    const dim3        grid(sg_min64(sg_div_up(j.n, SG_BLOCK_SUB), 1024), sg_div_up(j.c, COLUMNS));
     SG_TRY(
         sg_cuda_check(s, "pool", cudaMemsetAsync(j.absmax, 0, (size_t)j.c * sizeof *j.absmax, sg_cuda_of(s)->queue)));
     SG_TRY(sg_cuda_launch(s, "pool", channel_absmax, grid, COLUMNS, 0, j));
@@ -405,7 +405,7 @@ static sg_status quantise_as(sg_stream *s, const char *op, const sg_quantise_arg
     const bool    held = sg_in_pieces(j.x, j.d) && (uintptr_t)j.y % SG_PACK == 0 && packs <= SG_THREADS &&
                       j.group <= SG_THREADS / packs * HELD;
     const auto kernel = !held ? quantise_rows : j.x.bf16 ? quantise_held<true> : quantise_held<false>;
-    return sg_cuda_launch(s, op, kernel, (unsigned)grid, SG_THREADS, 0, j);
+    return sg_cuda_launch(s, op, kernel, grid, SG_THREADS, 0, j);
 }
 
 sg_status sg_cuda_quantise_sm80(sg_stream *s, const sg_quantise_args *a)
@@ -424,9 +424,9 @@ static bool pool_pieces(sg_stream *s, const pool_job &j)
         (uintptr_t)j.y % SG_PACK || (uintptr_t)j.sub % sizeof(float4))
         return false;
     if (j.x.bf16)
-        pool_heads<true><<<(unsigned)grid, (unsigned)threads, bytes, sg_cuda_of(s)->queue>>>(j);
+        pool_heads<true><<<grid, threads, bytes, sg_cuda_of(s)->queue>>>(j);
     else
-        pool_heads<false><<<(unsigned)grid, (unsigned)threads, bytes, sg_cuda_of(s)->queue>>>(j);
+        pool_heads<false><<<grid, threads, bytes, sg_cuda_of(s)->queue>>>(j);
     return true;
 }
 
@@ -438,7 +438,7 @@ static sg_status pool(sg_stream *s, const sg_pool_args *a)
                                 .sub = sg_data(a->sub), .center = sg_data(a->center), .scale = sg_data(a->scale),
                                 .y = sg_data(a->y), .n = a->x.dim[0], .c = a->x.dim[1] * a->x.dim[2],
                                 .h = a->x.dim[1], .d = a->x.dim[2], .block = a->block, .group = a->group};
-    const dim3 grid((unsigned)sg_div_up(j.n, j.block), (unsigned)sg_div_up(j.c, COLUMNS)), lanes(SG_WARP, LANES);
+    const dim3 grid(sg_div_up(j.n, j.block), sg_div_up(j.c, COLUMNS)), lanes(SG_WARP, LANES);
     const size_t count = (size_t)(sg_div_up(j.n, j.block) * j.c); /* of blocks' channels */
     if (a->channel_scale.rank && 2 * count * sizeof *j.low <= SG_CUDA_X_BYTES) {
         j.low = (float *)sg_cuda_scratch(s, "pool", SG_CUDA_X, 2 * count * sizeof *j.low);
@@ -446,14 +446,14 @@ static sg_status pool(sg_stream *s, const sg_pool_args *a)
         j.high = j.low + count;
     }
     bool whole = true; /* y is made, too */
-    if (j.center) pool_center<<<(unsigned)sg_div_up(j.c, SG_WARP), lanes, 0, queue>>>(j);
+    if (j.center) pool_center<<<sg_div_up(j.c, SG_WARP), lanes, 0, queue>>>(j);
     if (!pool_pieces(s, j)) {
         pool_blocks<<<grid, COLUMNS, 0, queue>>>(j);
         whole = false;
         j.low = NULL;
     }
     if (a->total.rank)
-        pool_total<<<(unsigned)sg_div_up(j.c, SG_WARP), lanes, 0, queue>>>(j, (float *)a->total.data,
+        pool_total<<<sg_div_up(j.c, SG_WARP), lanes, 0, queue>>>(j, (float *)a->total.data,
                                                                            (float *)a->channel_scale.data);
     SG_TRY(sg_cuda_launched(s, "pool"));
     if (a->channel_scale.rank && !j.low) SG_TRY(scale_channels(s, a));
@@ -513,7 +513,7 @@ static sg_status self_similarity(sg_stream *s, const sg_self_similarity_args *a)
                                    a->x.dim[2], a->block};
     const size_t  width = SG_THREADS / SG_WARP * sizeof(float), bytes = (size_t)j.d * width;
     const int64_t most = (int64_t)(sg_cuda_of(s)->smem_max / width) - 1; /* the kernel's own take the last */
-    const dim3    grid((unsigned)sg_div_up(j.n, j.block), (unsigned)j.h);
+    const dim3    grid(sg_div_up(j.n, j.block), j.h);
     if (j.h > UINT16_MAX || j.d > most)
         return sg_fail(s, SG_E_UNSUPPORTED, "self_similarity: %lld heads of %lld channels; 65535 of %lld are the most",
                        (long long)j.h, (long long)j.d, (long long)most);

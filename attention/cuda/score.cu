@@ -324,14 +324,14 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
 static sg_status block_weights(sg_stream *s, const sg_score_args *a, float *weight)
 {
     const int64_t blocks = a->k_var.dim[0] * a->k_var.dim[1];
-    return sg_cuda_launch(s, "score", block_weights_kernel, (unsigned)sg_div_up(blocks, WARPS), SG_THREADS, 0,
+    return sg_cuda_launch(s, "score", block_weights_kernel, sg_div_up(blocks, WARPS), SG_THREADS, 0,
                           (const float *)a->k_var.data, (const float *)a->v_var.data, weight, blocks, a->k_var.dim[2],
                           a->v_var.dim[2]);
 }
 
 template <int D, bool SUB> static sg_status launch_logits(sg_stream *s, const score_job &j, int64_t strips)
 {
-    const dim3 grid((unsigned)sg_div_up(j.tiles, j.stretch), (unsigned)strips);
+    const dim3 grid(sg_div_up(j.tiles, j.stretch), strips);
     return sg_cuda_launch(s, "score", score_logits<D, SUB>, grid, STRIP_THREADS, sizeof(logits_smem<D>), j);
 }
 
@@ -350,12 +350,12 @@ static sg_status score_heads(sg_stream *s, score_job &j, int64_t heads, int64_t 
 {
     const cudaStream_t queue = sg_cuda_of(s)->queue;
     const int64_t      of_k = j.h / j.hk * j.strips, end = (j.first_k + heads) * of_k;
-    const dim3         grid((unsigned)j.tiles, (unsigned)heads);
+    const dim3         grid(j.tiles, heads);
     if (j.wide) round_keys<<<grid, SG_THREADS, 0, queue>>>(j);
     for (j.first = j.first_k * of_k; j.first < end; j.first += strips) {
         const int64_t count = sg_min64(strips, end - j.first);
         SG_TRY(logits(s, j, count));
-        score_blocks<<<(unsigned)(count * (ROWS / j.per_q)), SG_THREADS,
+        score_blocks<<<(count * (ROWS / j.per_q)), SG_THREADS,
                        (size_t)sg_div_up(j.nk, 4 * SG_WARP) * sizeof(uint4), queue>>>(j);
     }
     return sg_cuda_launched(s, "score");
@@ -468,7 +468,7 @@ static sg_status tail_bias(sg_stream *s, const sg_tail_bias_args *a)
                         .y = sg_data(a->y), .nq = a->y.dim[1], .nk = a->y.dim[2], .h = a->y.dim[0],
                         .hk = a->k_var.dim[1], .d = a->q_mean.dim[2], .scale = a->scale,
                         .wide = a->y.dim[2] % OWN == 0 && sg_cuda_aligned(a->y.data)};
-    const dim3 grid((unsigned)sg_div_up(j.nk, TILE), (unsigned)sg_div_up(j.nq, TILE), (unsigned)j.h);
+    const dim3 grid(sg_div_up(j.nk, TILE), sg_div_up(j.nq, TILE), j.h);
     if (j.h > UINT16_MAX || grid.y > UINT16_MAX)
         return sg_fail(s, SG_E_UNSUPPORTED, "tail_bias: %lld heads of %lld blocks of queries", (long long)j.h,
                        (long long)j.nq);

@@ -381,8 +381,8 @@ static sg_status share_out(sg_stream *s, const select_job &j, select_state *all)
 {
     const cudaStream_t queue = sg_cuda_of(s)->queue;
     const int64_t      rows = j.rules.h * j.nq;
-    const unsigned     few = (unsigned)sg_min64(rows, (int64_t)sg_cuda_of(s)->processors * 8);
-    const unsigned     by_warps = (unsigned)sg_div_up(rows, WARPS);
+    const unsigned     few = sg_min64(rows, (int64_t)sg_cuda_of(s)->processors * 8);
+    const unsigned     by_warps = sg_div_up(rows, WARPS);
     share_begin<<<1, SG_THREADS, 0, queue>>>(j, all);
     for (int shift = 24; shift >= 0; shift -= 8) {
         share_count<<<few, SG_THREADS, 0, queue>>>(j, all, shift);
@@ -396,7 +396,7 @@ static sg_status share_out(sg_stream *s, const select_job &j, select_state *all)
 
 template <int KEYS> static sg_status take_top(sg_stream *s, const select_job &j)
 {
-    const unsigned blocks = (unsigned)sg_div_up(j.rules.h * j.nq, WARPS);
+    const unsigned blocks = sg_div_up(j.rules.h * j.nq, WARPS);
     return sg_cuda_launch(s, "select", j.heads ? top_rows<KEYS, false> : top_rows<KEYS, true>, blocks, SG_THREADS, 0,
                           j);
 }
@@ -412,7 +412,7 @@ static sg_status rank_rows(sg_stream *s, select_job &j)
                        "select: %lld blocks of keys want %zu bytes of shared memory, of which this GPU has "
                        "%zu",
                        (long long)j.nk, bytes, sg_cuda_of(s)->smem_max);
-    return sg_cuda_launch(s, "select", select_rows, (unsigned)(j.rules.h * j.nq), SG_THREADS, bytes, j);
+    return sg_cuda_launch(s, "select", select_rows, (j.rules.h * j.nq), SG_THREADS, bytes, j);
 }
 
 static sg_status select(sg_stream *s, const sg_select_args *a)
@@ -432,8 +432,8 @@ static sg_status select(sg_stream *s, const sg_select_args *a)
     SG_TRY(rank_rows(s, j));
     if (j.heads) SG_TRY(share_out(s, j, (select_state *)scratch));
     if (j.rule == SG_SELECT_MASS || j.heads || j.nk > HELD * SG_WARP)
-        finish_rows<<<(unsigned)sg_div_up((int64_t)rows, WARPS), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
-    finish_heads<<<(unsigned)h, SG_WARP, 0, sg_cuda_of(s)->queue>>>(j, (int32_t *)a->kept.data, (float *)a->mass.data);
+        finish_rows<<<sg_div_up((int64_t)rows, WARPS), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+    finish_heads<<<h, SG_WARP, 0, sg_cuda_of(s)->queue>>>(j, (int32_t *)a->kept.data, (float *)a->mass.data);
     return sg_cuda_launched(s, "select");
 }
 

@@ -161,7 +161,7 @@ static __global__ void __launch_bounds__(SG_THREADS) attend_tiles(attend_job j)
 
 template <int WIDE> static sg_status attend_launch(sg_stream *s, const attend_job &j)
 {
-    const dim3 grid((unsigned)sg_div_up(j.n, QUERIES), (unsigned)j.h, (unsigned)sg_div_up(j.d, WIDE));
+    const dim3 grid(sg_div_up(j.n, QUERIES), j.h, sg_div_up(j.d, WIDE));
     return sg_cuda_launch(s, "attend", attend_tiles<WIDE>, grid, SG_THREADS, 0, j);
 }
 

@@ -73,7 +73,7 @@ static sg_status piece(sg_stream *s, const sg_attend_args *a, int64_t g, int64_t
     const sg_gemm w_v = {.y = (char *)a->y.data + at, .x = weights, .w = transposed, .n = rows, .i = pitch, .o = d,
                          .stride = h * d, .type = type, .y_type = type};
     SG_TRY(sg_cuda_gemm(s, "attend", &q_k));
-    SG_TRY(sg_cuda_launch(s, "attend", softmax_rows, (unsigned)rows, SG_THREADS, 0, sg_view_at(weights, type), scores, m,
+    SG_TRY(sg_cuda_launch(s, "attend", softmax_rows, rows, SG_THREADS, 0, sg_view_at(weights, type), scores, m,
                           pitch, a->scale * SG_LOG2_E));
     return sg_cuda_gemm(s, "attend", &w_v);
 }

@@ -152,7 +152,7 @@ static __global__ void __launch_bounds__(SG_THREADS, D <= 128 ? 2 : 1) attend_mm
 template <int D, int KEYS> static bool launch(sg_stream *s, const mma_job &j, sg_status *status)
 {
     const size_t bytes = sizeof(mma_smem<D, KEYS>);
-    const dim3   grid((unsigned)sg_div_up(j.n, QUERIES), (unsigned)j.h);
+    const dim3   grid(sg_div_up(j.n, QUERIES), j.h);
     if (bytes > sg_cuda_of(s)->smem_max) return false;
     *status = sg_cuda_launch(s, "attend", attend_mma<D, KEYS>, grid, SG_THREADS, bytes, j);
     return true;

@@ -158,7 +158,7 @@ template <int D, int KEYS, int WARPS, bool ONE> static bool launch(sg_stream *s,
     j.keys = (int)sg_div_up(j.m, KEYS) * KEYS;
     const size_t bytes = (size_t)j.keys * width;
     if (bytes > c->smem_max) return false;
-    const unsigned blocks = (unsigned)sg_min64(c->processors, sg_div_up(tiles, WARPS));
+    const unsigned blocks = sg_min64(c->processors, sg_div_up(tiles, WARPS));
     *status = sg_cuda_launch(s, "attend", attend_short<D, KEYS, WARPS, ONE>, blocks, WARPS * SG_WARP, bytes, j);
     return true;
 }

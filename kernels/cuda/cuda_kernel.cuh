@@ -13,7 +13,7 @@ enum { SG_THREADS = 256, SG_WARP = 32, SG_PACK = 8 };
 /* CTAs of a grid-stride loop over `work` items: enough to fill the device several times, no more. */
 static inline unsigned sg_cuda_blocks(const sg_stream *s, int64_t work)
 {
-    return (unsigned)sg_max64(1, sg_min64(sg_div_up(work, SG_THREADS), (int64_t)sg_cuda_of(s)->processors * 32));
+    return sg_max64(1, sg_min64(sg_div_up(work, SG_THREADS), (int64_t)sg_cuda_of(s)->processors * 32));
 }
 
 /* ---- tensors ---- */

@@ -230,7 +230,7 @@ static sg_status count_non_finite(sg_stream *s, const sg_count_non_finite_args *
 static sg_status distance(sg_stream *s, const sg_distance_args *a)
 {
     const int64_t n = sg_count(a->a), parts = a->y.dim[0];
-    distance_parts<<<(unsigned)parts, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(
+    distance_parts<<<parts, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(
         (float *)a->y.data, (const float *)a->a.data, (const float *)a->b.data, n, sg_div_up(n, parts));
     return sg_cuda_launched(s, "distance");
 }

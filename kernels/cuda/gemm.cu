@@ -196,9 +196,9 @@ sg_status sg_cuda_gemm_own(sg_stream *s, const char *op, const sg_gemm *g)
     j.wide = j.x.wide && j.w.wide && (j.i | j.x_stride | j.w_stride) % 8 == 0;
     j.pairs = j.y.wide && (!j.b.data || j.b.wide) && (j.o | j.y_stride) % 2 == 0;
     if (j.n == 0 || j.o == 0) return SG_OK;
-    const dim3 tiles((unsigned)sg_div_up(j.n, TILE), (unsigned)sg_div_up(j.o, TILE));
+    const dim3 tiles(sg_div_up(j.n, TILE), sg_div_up(j.o, TILE));
     if (j.n <= FEW_ROWS)
-        return sg_cuda_launch(s, op, few_rows, dim3((unsigned)sg_div_up(j.o, SG_THREADS / SG_WARP), (unsigned)j.n),
+        return sg_cuda_launch(s, op, few_rows, dim3(sg_div_up(j.o, SG_THREADS / SG_WARP), j.n),
                               SG_THREADS, 0, j);
     if (g->type == SG_F32) return sg_cuda_launch(s, op, tile_f32, tiles, SG_THREADS, 0, j);
     return sg_cuda_launch(s, op, tile_bf16, tiles, MMA_THREADS, 0, j);

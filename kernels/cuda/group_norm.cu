@@ -304,7 +304,7 @@ sg_status sg_cuda_norm_groups(sg_stream *s, const sg_norm_args *a)
 {
     const int64_t *const d = a->x.dim, frames = a->chunk ? a->chunk : d[0], chunks = d[0] / frames;
     const sg_cuda *const cuda = sg_cuda_of(s);
-    const unsigned       strips = (unsigned)sg_div_up(d[3], STRIP);
+    const unsigned       strips = sg_div_up(d[3], STRIP);
     group_job j = {.x = sg_view_of(a->x), .c = d[3], .groups = a->groups, .places = frames * d[1] * d[2]};
     divide_chunk(&j, cuda, chunks);
     const size_t moment_bytes = (size_t)(j.parts * j.c) * sizeof(moments),
@@ -318,9 +318,9 @@ sg_status sg_cuda_norm_groups(sg_stream *s, const sg_norm_args *a)
     for (j.first = 0; j.first < chunks; j.first += batch) {
         const int64_t n = sg_min64(batch, chunks - j.first), runs = n * frames * k.rows * k.runs;
         k.first = j.first * frames;
-        channel_parts<<<dim3((unsigned)(n * j.parts), strips), SG_THREADS, 0, cuda->queue>>>(j);
-        chunk_factors<<<(unsigned)(n * j.groups), SG_THREADS, 0, cuda->queue>>>(j, sg_view_of(a->w), a->eps);
-        const unsigned blocks = (unsigned)sg_min64(runs, (int64_t)cuda->processors * 32);
+        channel_parts<<<dim3((n * j.parts), strips), SG_THREADS, 0, cuda->queue>>>(j);
+        chunk_factors<<<(n * j.groups), SG_THREADS, 0, cuda->queue>>>(j, sg_view_of(a->w), a->eps);
+        const unsigned blocks = sg_min64(runs, (int64_t)cuda->processors * 32);
         group_apply<<<dim3(blocks, strips), SG_THREADS, 0, cuda->queue>>>(k, runs);
         SG_TRY(sg_cuda_launched(s, "norm"));
     }

@@ -474,37 +474,27 @@ static __global__ void __launch_bounds__(SG_THREADS, SHORT_BLOCKS) rows_short(J 
 
 /* ---- launchers ---- */
 
-template <int GROUP, typename J> static void rows_launch(sg_stream *s, const J &j)
+/* By a kernel that has `group` threads for a row. */
+template <typename J>
+static sg_status rows_launch(sg_stream *s, const char *op, void (*kernel)(J), int64_t group, const J &j)
 {
-    rows_kernel<GROUP><<<sg_cuda_blocks(s, j.rows * GROUP), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
-}
-
-template <int GROUP, int QUADS, typename J> static void kept_launch(sg_stream *s, const J &j)
-{
-    rows_kept<GROUP, QUADS><<<sg_cuda_blocks(s, j.rows * GROUP), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
+    return sg_cuda_launch(s, op, kernel, sg_cuda_blocks(s, j.rows * group), SG_THREADS, 0, j);
 }
 
 template <typename J> static sg_status rows_run(sg_stream *s, const char *op, const J &j)
 {
     if (j.c % QUAD == 0 && j.c <= LONGEST && j.x.wide && j.y.wide && j.w.wide && j.keeps()) {
-        if (j.c <= 128)
-            kept_launch<16, 2>(s, j);
-        else if (j.c <= LONGEST_ACT)
-            kept_launch<SG_WARP, 4>(s, j);
-        else if (j.c <= 1536)
-            kept_launch<SG_WARP, 12>(s, j);
-        else if (j.c <= 3072)
-            kept_launch<SG_WARP, 24>(s, j);
-        else
-            kept_launch<SG_THREADS, 6>(s, j);
-    } else if (j.c <= 16 * SG_PACK)
-        rows_launch<16>(s, j);
-    else if (j.c <= 8 * SG_WARP * SG_PACK)
-        rows_launch<SG_WARP>(s, j);
-    else
-        rows_launch<SG_THREADS>(s, j);
-    return sg_cuda_launched(s, op);
+        if (j.c <= 128) return rows_launch(s, op, rows_kept<16, 2, J>, 16, j);
+        if (j.c <= LONGEST_ACT) return rows_launch(s, op, rows_kept<SG_WARP, 4, J>, SG_WARP, j);
+        if (j.c <= 1536) return rows_launch(s, op, rows_kept<SG_WARP, 12, J>, SG_WARP, j);
+        if (j.c <= 3072) return rows_launch(s, op, rows_kept<SG_WARP, 24, J>, SG_WARP, j);
+        return rows_launch(s, op, rows_kept<SG_THREADS, 6, J>, SG_THREADS, j);
+    }
+    if (j.c <= 16 * SG_PACK) return rows_launch(s, op, rows_kernel<16, J>, 16, j);
+    if (j.c <= 8 * SG_WARP * SG_PACK) return rows_launch(s, op, rows_kernel<SG_WARP, J>, SG_WARP, j);
+    return rows_launch(s, op, rows_kernel<SG_THREADS, J>, SG_THREADS, j);
 }
+
 
 template <int GROUP, int PACKS, typename J> static bool short_launch(sg_stream *s, const J &j)
 {
@@ -540,20 +530,10 @@ static bool rope_short(sg_stream *s, const rope_job &j)
 static sg_status norm(sg_stream *s, const sg_norm_args *a)
 {
     if (a->kind == SG_NORM_GROUP) return sg_cuda_norm_groups(s, a);
-    norm_job j = {};
-    j.y = sg_view_of(a->y);
-    j.x = sg_view_of(a->x);
-    j.w = sg_view_of(a->w);
-    j.b = sg_view_of(a->b);
-    j.scale = sg_view_of(a->scale);
-    j.shift = sg_view_of(a->shift);
-    j.c = a->x.dim[a->x.rank - 1];
-    j.rows = sg_count(a->x) / j.c;
-    j.kind = a->kind;
-    j.eps = a->eps;
-    j.act = a->act;
-    j.non_finite = sg_data(a->non_finite);
-    j.row = sg_data(a->row);
+    const int64_t c = a->x.dim[a->x.rank - 1];
+    norm_job      j = {{sg_view_of(a->y), sg_view_of(a->x), sg_view_of(a->w), sg_count(a->x) / c, c, a->kind, a->eps,
+                        sg_data(a->non_finite)},
+                       sg_view_of(a->b), sg_view_of(a->scale), sg_view_of(a->shift), sg_data(a->row), a->act};
     if (j.row && j.c % SG_PACK) j.scale.wide = j.shift.wide = false; /* their rows begin anywhere */
     if (norm_short(s, j)) return sg_cuda_launched(s, "norm");
     return j.row ? rows_run(s, "norm", norm_rows<true>{j}) : rows_run(s, "norm", norm_rows<false>{j});
@@ -561,20 +541,11 @@ static sg_status norm(sg_stream *s, const sg_norm_args *a)
 
 static sg_status rope(sg_stream *s, const sg_rope_args *a)
 {
-    rope_job j = {};
-    j.d = a->x.dim[2];
-    j.wide = a->x.dim[1] * j.d;
-    j.by_head = a->cos.rank == 3;
-    j.cos = sg_data(a->cos);
-    j.sin = sg_data(a->sin);
-    j.four = j.d % SG_PACK == 0 && ((uintptr_t)j.cos | (uintptr_t)j.sin) % 16 == 0;
-    j.y = sg_view_of(a->y);
-    j.x = sg_view_of(a->x);
-    j.w = sg_view_of(a->w);
-    j.c = a->w.rank ? a->w.dim[0] : j.d;
-    j.rows = sg_count(a->x) / j.c;
-    j.kind = a->w.rank ? SG_NORM_RMS : SG_NORM_NONE;
-    j.eps = a->eps;
+    const int64_t  d = a->x.dim[2], c = a->w.rank ? a->w.dim[0] : d;
+    const bool     four = d % SG_PACK == 0 && sg_cuda_aligned(a->cos.data) && sg_cuda_aligned(a->sin.data);
+    const rope_job j = {{sg_view_of(a->y), sg_view_of(a->x), sg_view_of(a->w), sg_count(a->x) / c, c,
+                         a->w.rank ? SG_NORM_RMS : SG_NORM_NONE, a->eps, NULL},
+                        sg_data(a->cos), sg_data(a->sin), a->x.dim[1] * d, d, four, a->cos.rank == 3};
     return rope_short(s, j) ? sg_cuda_launched(s, "rope") : rows_run(s, "rope", j);
 }
 
