@@ -60,15 +60,16 @@ static bool is_exact(const sg_dnn *l, descriptor engine)
 static cudnnStatus_t plan_on(dnn_plan *p, descriptor choice)
 {
     const sg_dnn *const l = p->l;
-    const dnn_set       sets[] = {ONE(EXECUTION_PLAN_HANDLE, HANDLE, &l->handle),
-                                  DESCRIPTOR(EXECUTION_PLAN_ENGINE_CONFIG, &choice)};
-    descriptor          engine, run;
     int64_t             count = 0;
-    TRY(make(p, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
+    p->status = CUDNN_STATUS_SUCCESS;
+    descriptor engine = make(p, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    TRY(p->status);
     TRY(l->BackendGetAttribute(choice, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine));
     if (!is_exact(l, engine)) return CUDNN_STATUS_NOT_SUPPORTED;
     TRY(l->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &p->engine));
-    TRY(build(p, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, sets, COUNT(sets), &run));
+    const descriptor run = BUILD(p, EXECUTION_PLAN, ONE(EXECUTION_PLAN_HANDLE, HANDLE, &l->handle),
+                                 DESCRIPTOR(EXECUTION_PLAN_ENGINE_CONFIG, &choice));
+    TRY(p->status);
     TRY(l->BackendGetAttribute(run, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
                                &p->scratch));
     if (p->scratch > SG_CUDA_LIBRARY_BYTES) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -104,19 +105,19 @@ static bool is_wide(const sg_dnn *l, descriptor choice)
     return wide;
 }
 
-static cudnnStatus_t choose(dnn_plan *p, const descriptor *operations, int64_t operation_count)
+static cudnnStatus_t choose(dnn_plan *p, const descriptor *operations, int64_t many)
 {
     const sg_dnn *const          l = p->l;
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_B;
-    descriptor                   graph, advice, choice[CHOICES];
+    descriptor                   choice[CHOICES];
     int64_t                      count = 0;
     cudnnStatus_t                status = CUDNN_STATUS_NOT_SUPPORTED;
-    const dnn_set                whole[] = {ONE(OPERATIONGRAPH_HANDLE, HANDLE, &l->handle),
-                                            SOME(OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, operation_count, operations)};
-    const dnn_set ask[] = {DESCRIPTOR(ENGINEHEUR_OPERATION_GRAPH, &graph), ONE(ENGINEHEUR_MODE, HEUR_MODE, &mode)};
-    TRY(build(p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, whole, COUNT(whole), &graph));
-    TRY(build(p, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, ask, COUNT(ask), &advice));
-    for (int i = 0; i < CHOICES; i++) TRY(make(p, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &choice[i]));
+    const descriptor             graph = BUILD(p, OPERATIONGRAPH, ONE(OPERATIONGRAPH_HANDLE, HANDLE, &l->handle),
+                                               SOME(OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, many, operations));
+    const descriptor             advice =
+        BUILD(p, ENGINEHEUR, DESCRIPTOR(ENGINEHEUR_OPERATION_GRAPH, &graph), ONE(ENGINEHEUR_MODE, HEUR_MODE, &mode));
+    for (int i = 0; i < CHOICES; i++) choice[i] = make(p, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    TRY(p->status);
     TRY(l->BackendGetAttribute(advice, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, CHOICES, &count,
                                choice));
     count = sg_min64(count, CHOICES);
@@ -129,13 +130,11 @@ static cudnnStatus_t choose(dnn_plan *p, const descriptor *operations, int64_t o
 static cudnnStatus_t plan_make(dnn_plan *p)
 {
     descriptor operations[4];
-    int64_t    count = 0;
-    if (p->key.op == MATMUL) {
-        TRY(added_operations(p, operations, &count));
-    } else {
-        TRY(p->key.op == CONV ? conv_operation(p, operations) : attend_operation(p, operations));
-        count = 1;
-    }
+    int64_t    count = 1;
+    if (p->key.op == MATMUL)
+        count = added_operations(p, operations);
+    else
+        operations[0] = p->key.op == CONV ? conv_operation(p) : attend_operation(p);
     return choose(p, operations, count);
 }
 
@@ -183,15 +182,13 @@ static sg_status failed(sg_stream *s, const sg_dnn *l, const char *op, cudnnStat
 /* `count` tensors, by their names, at their addresses. */
 static cudnnStatus_t execute(const dnn_plan *p, int64_t count, const int64_t *at, void *const *data, void *scratch)
 {
-    dnn_plan      pack = {.l = p->l};
-    descriptor    variant;
-    const dnn_set sets[] = {SOME(VARIANT_PACK_UNIQUE_IDS, INT64, count, at),
-                            SOME(VARIANT_PACK_DATA_POINTERS, VOID_PTR, count, (const void *)data),
-                            ONE(VARIANT_PACK_WORKSPACE, VOID_PTR, (const void *)&scratch)};
-    cudnnStatus_t status = build(&pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, sets, COUNT(sets), &variant);
-    if (status == CUDNN_STATUS_SUCCESS) status = p->l->BackendExecute(p->l->handle, p->run, variant);
+    dnn_plan         pack = {.l = p->l};
+    const descriptor variant = BUILD(&pack, VARIANT_PACK, SOME(VARIANT_PACK_UNIQUE_IDS, INT64, count, at),
+                                     SOME(VARIANT_PACK_DATA_POINTERS, VOID_PTR, count, (const void *)data),
+                                     ONE(VARIANT_PACK_WORKSPACE, VOID_PTR, (const void *)&scratch));
+    if (!pack.status) pack.status = p->l->BackendExecute(p->l->handle, p->run, variant);
     if (pack.count) p->l->BackendDestroyDescriptor(variant);
-    return status;
+    return pack.status;
 }
 
 static sg_status run(sg_stream *s, const char *op, const dnn_plan *p, int64_t count, const int64_t *at,

@@ -43,6 +43,7 @@ typedef struct dnn_plan {
     dnn_key              key;
     descriptor           descriptors[MAX_DESCRIPTORS]; /* all that was made for it */
     int                  count;
+    cudnnStatus_t        status;  /* the first failure of the engine that is tried */
     descriptor           run;     /* one of them; NULL: cuDNN has no engine for this */
     int64_t              scratch; /* bytes */
     int64_t              engine;  /* the library's number of it */
@@ -87,22 +88,27 @@ typedef struct dnn_set {
 #define ALONG(name, from) SOME(CONVOLUTION_##name, INT64, 3, from) /* t, y, x */
 #define DESCRIPTOR(name, from) ONE(name, BACKEND_DESCRIPTOR, from)
 #define COUNT(sets) ((int)(sizeof(sets) / sizeof(sets)[0]))
+#define BUILD(p, kind, ...)                                                                                            \
+    build(p, CUDNN_BACKEND_##kind##_DESCRIPTOR, (const dnn_set[]){__VA_ARGS__}, COUNT(((const dnn_set[]){__VA_ARGS__})))
 
-static inline cudnnStatus_t make(dnn_plan *p, cudnnBackendDescriptorType_t kind, descriptor *out)
+/* make creates a descriptor of p, build sets its attributes and finalises it. A failure is latched in p->status; after
+ * one they do nothing. */
+static inline descriptor make(dnn_plan *p, cudnnBackendDescriptorType_t kind)
 {
-    if (p->count == MAX_DESCRIPTORS) return CUDNN_STATUS_INTERNAL_ERROR;
-    TRY(p->l->BackendCreateDescriptor(kind, out));
-    p->descriptors[p->count++] = *out;
-    return CUDNN_STATUS_SUCCESS;
+    descriptor out = NULL;
+    if (!p->status && p->count == MAX_DESCRIPTORS) p->status = CUDNN_STATUS_INTERNAL_ERROR;
+    if (!p->status) p->status = p->l->BackendCreateDescriptor(kind, &out);
+    if (!p->status) p->descriptors[p->count++] = out;
+    return out;
 }
 
-static inline cudnnStatus_t build(dnn_plan *p, cudnnBackendDescriptorType_t kind, const dnn_set *sets, int count,
-                                  descriptor *out)
+static inline descriptor build(dnn_plan *p, cudnnBackendDescriptorType_t kind, const dnn_set *sets, int count)
 {
-    TRY(make(p, kind, out));
-    for (int i = 0; i < count; i++)
-        TRY(p->l->BackendSetAttribute(*out, sets[i].name, sets[i].type, sets[i].count, sets[i].from));
-    return p->l->BackendFinalize(*out);
+    const descriptor out = make(p, kind);
+    for (int i = 0; i < count && !p->status; i++)
+        p->status = p->l->BackendSetAttribute(out, sets[i].name, sets[i].type, sets[i].count, sets[i].from);
+    if (!p->status) p->status = p->l->BackendFinalize(out);
+    return out;
 }
 
 /* ---- tensors and operations ---- */
@@ -126,151 +132,121 @@ enum {
     AT_GATED
 };
 
-static inline cudnnStatus_t tensor(dnn_plan *p, int64_t at, int64_t rank, const int64_t *size, const int64_t *stride,
-                                   descriptor *out)
+static inline descriptor tensor(dnn_plan *p, int64_t at, int64_t rank, const int64_t *size, const int64_t *stride)
 {
     const cudnnDataType_t type = at >= AT_SCALE ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
     const int64_t         align = at == AT_SCALE ? sizeof(float) : 16;
     const bool            value = at == AT_SCALE; /* given with each run, by the host */
     const bool            inside = at >= AT_MATMUL;
-    const dnn_set         sets[] = {
-                ONE(TENSOR_UNIQUE_ID, INT64, &at),          ONE(TENSOR_DATA_TYPE, DATA_TYPE, &type),
-                SOME(TENSOR_DIMENSIONS, INT64, rank, size), SOME(TENSOR_STRIDES, INT64, rank, stride),
-                ONE(TENSOR_BYTE_ALIGNMENT, INT64, &align),  ONE(TENSOR_IS_BY_VALUE, BOOLEAN, &value),
-                ONE(TENSOR_IS_VIRTUAL, BOOLEAN, &inside),
-    };
-    return build(p, CUDNN_BACKEND_TENSOR_DESCRIPTOR, sets, COUNT(sets), out);
+    return BUILD(p, TENSOR, ONE(TENSOR_UNIQUE_ID, INT64, &at), ONE(TENSOR_DATA_TYPE, DATA_TYPE, &type),
+                 SOME(TENSOR_DIMENSIONS, INT64, rank, size), SOME(TENSOR_STRIDES, INT64, rank, stride),
+                 ONE(TENSOR_BYTE_ALIGNMENT, INT64, &align), ONE(TENSOR_IS_BY_VALUE, BOOLEAN, &value),
+                 ONE(TENSOR_IS_VIRTUAL, BOOLEAN, &inside));
 }
 
 /* Describes a tensor [n, h, d] in cuDNN's dimensions: a batch of 1, heads, tokens, channels. */
-static inline cudnnStatus_t tokens(dnn_plan *p, int64_t at, int64_t n, int64_t h, int64_t d, descriptor *out)
+static inline descriptor tokens(dnn_plan *p, int64_t at, int64_t n, int64_t h, int64_t d)
 {
     const int64_t size[] = {1, h, n, d}, stride[] = {n * h * d, d, h * d, 1};
-    return tensor(p, at, 4, size, stride, out);
+    return tensor(p, at, 4, size, stride);
 }
 
-static inline cudnnStatus_t attend_operation(dnn_plan *p, descriptor *out)
+static inline descriptor attend_operation(dnn_plan *p)
 {
     const int64_t *const key = p->key.number, n = key[0], m = key[1], h = key[2], d = key[3], one[] = {1, 1, 1, 1};
-    descriptor           y, q, k, v, scale;
-    TRY(tokens(p, AT_Y, n, h, d, &y));
-    TRY(tokens(p, AT_Q, n, h, d, &q));
-    TRY(tokens(p, AT_K, m, h, d, &k));
-    TRY(tokens(p, AT_V, m, h, d, &v));
-    TRY(tensor(p, AT_SCALE, 4, one, one, &scale));
-    const dnn_set sets[] = {DESCRIPTOR(OPERATION_SDPA_FWD_QDESC, &q), DESCRIPTOR(OPERATION_SDPA_FWD_KDESC, &k),
-                            DESCRIPTOR(OPERATION_SDPA_FWD_VDESC, &v), DESCRIPTOR(OPERATION_SDPA_FWD_ODESC, &y),
-                            DESCRIPTOR(OPERATION_SDPA_FWD_SCALEDESC, &scale)};
-    return build(p, CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR, sets, COUNT(sets), out);
+    const descriptor     y = tokens(p, AT_Y, n, h, d), q = tokens(p, AT_Q, n, h, d), k = tokens(p, AT_K, m, h, d),
+                     v = tokens(p, AT_V, m, h, d), scale = tensor(p, AT_SCALE, 4, one, one);
+    return BUILD(p, OPERATION_SDPA_FWD, DESCRIPTOR(OPERATION_SDPA_FWD_QDESC, &q),
+                 DESCRIPTOR(OPERATION_SDPA_FWD_KDESC, &k), DESCRIPTOR(OPERATION_SDPA_FWD_VDESC, &v),
+                 DESCRIPTOR(OPERATION_SDPA_FWD_ODESC, &y), DESCRIPTOR(OPERATION_SDPA_FWD_SCALEDESC, &scale));
 }
 
 /* Describes a tensor [a, t, y, x, c], whose channels are last in memory; cuDNN counts the channels second. */
-static inline cudnnStatus_t places(dnn_plan *p, int64_t at, int64_t a, int64_t t, int64_t y, int64_t x, int64_t c,
-                                   descriptor *out)
+static inline descriptor places(dnn_plan *p, int64_t at, int64_t a, int64_t t, int64_t y, int64_t x, int64_t c)
 {
     const int64_t size[] = {a, c, t, y, x}, stride[] = {t * y * x * c, 1, y * x * c, x * c, c};
-    return tensor(p, at, 5, size, stride, out);
+    return tensor(p, at, 5, size, stride);
 }
 
-static inline cudnnStatus_t window(dnn_plan *p, descriptor *out)
+static inline descriptor window(dnn_plan *p)
 {
     const int64_t *const         pad = p->key.number + 9;
     const int64_t                before[] = {0, pad[0], pad[2]}, after[] = {0, pad[1], pad[3]};
     const int64_t                dense[] = {1, 1, 1}, rank = 3;
     const cudnnDataType_t        sums = CUDNN_DATA_FLOAT;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    const dnn_set                sets[] = {
-                       ONE(CONVOLUTION_SPATIAL_DIMS, INT64, &rank),
-                       ONE(CONVOLUTION_COMP_TYPE, DATA_TYPE, &sums),
-                       ONE(CONVOLUTION_CONV_MODE, CONVOLUTION_MODE, &mode),
-                       ALONG(PRE_PADDINGS, before),
-                       ALONG(POST_PADDINGS, after),
-                       ALONG(DILATIONS, dense),
-                       ALONG(FILTER_STRIDES, dense),
-    };
-    return build(p, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, sets, COUNT(sets), out);
+    return BUILD(p, CONVOLUTION, ONE(CONVOLUTION_SPATIAL_DIMS, INT64, &rank),
+                 ONE(CONVOLUTION_COMP_TYPE, DATA_TYPE, &sums), ONE(CONVOLUTION_CONV_MODE, CONVOLUTION_MODE, &mode),
+                 ALONG(PRE_PADDINGS, before), ALONG(POST_PADDINGS, after), ALONG(DILATIONS, dense),
+                 ALONG(FILTER_STRIDES, dense));
 }
 
-static inline cudnnStatus_t conv_operation(dnn_plan *p, descriptor *out)
+static inline descriptor conv_operation(dnn_plan *p)
 {
     const int64_t *const key = p->key.number, *const w = key + 4, *const pad = key + 9;
     const int64_t ty = key[0] - w[2] + 1, yy = key[1] + pad[0] + pad[1] - w[3] + 1,
                   xy = key[2] + pad[2] + pad[3] - w[4] + 1;
-    const float one = 1, before = p->key.add ? 1.0f : 0.0f; /* how often y counts before it is written */
-    descriptor  y, x, weights, shape;
-    TRY(places(p, AT_Y, 1, ty, yy, xy, w[0], &y));
-    TRY(places(p, AT_X, 1, key[0], key[1], key[2], key[3], &x));
-    TRY(places(p, AT_W, w[0], w[2], w[3], w[4], w[1], &weights));
-    TRY(window(p, &shape));
-    const dnn_set sets[] = {DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_X, &x),
-                            DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_W, &weights),
-                            DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_Y, &y),
-                            DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_CONV_DESC, &shape),
-                            ONE(OPERATION_CONVOLUTION_FORWARD_ALPHA, FLOAT, &one),
-                            ONE(OPERATION_CONVOLUTION_FORWARD_BETA, FLOAT, &before)};
-    return build(p, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, sets, COUNT(sets), out);
+    const float      one = 1, before = p->key.add ? 1.0f : 0.0f; /* how often y counts before it is written */
+    const descriptor y = places(p, AT_Y, 1, ty, yy, xy, w[0]);
+    const descriptor x = places(p, AT_X, 1, key[0], key[1], key[2], key[3]);
+    const descriptor weights = places(p, AT_W, w[0], w[2], w[3], w[4], w[1]), shape = window(p);
+    return BUILD(p, OPERATION_CONVOLUTION_FORWARD, DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_X, &x),
+                 DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_W, &weights), DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_Y, &y),
+                 DESCRIPTOR(OPERATION_CONVOLUTION_FORWARD_CONV_DESC, &shape),
+                 ONE(OPERATION_CONVOLUTION_FORWARD_ALPHA, FLOAT, &one),
+                 ONE(OPERATION_CONVOLUTION_FORWARD_BETA, FLOAT, &before));
 }
 
 /* Describes a tensor [1, rows, cols] with the strides `down` of rows and `right` of columns. */
-static inline cudnnStatus_t matrix(dnn_plan *p, int64_t at, int64_t rows, int64_t cols, int64_t down, int64_t right,
-                                   descriptor *out)
+static inline descriptor matrix(dnn_plan *p, int64_t at, int64_t rows, int64_t cols, int64_t down, int64_t right)
 {
     const int64_t size[] = {1, rows, cols}, stride[] = {rows * cols, down, right};
-    return tensor(p, at, 3, size, stride, out);
+    return tensor(p, at, 3, size, stride);
 }
 
-static inline cudnnStatus_t matmul_operation(dnn_plan *p, descriptor matmul, descriptor *out)
+static inline descriptor matmul_operation(dnn_plan *p, descriptor matmul)
 {
     const int64_t         n = p->key.number[0], i = p->key.number[1], o = p->key.number[2];
     const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
-    const dnn_set         how[] = {ONE(MATMUL_COMP_TYPE, DATA_TYPE, &sums)};
-    descriptor            x, w, how_matmul;
-    TRY(matrix(p, AT_X, n, i, i, 1, &x));
-    TRY(matrix(p, AT_W, i, o, 1, i, &w));
-    TRY(build(p, CUDNN_BACKEND_MATMUL_DESCRIPTOR, how, COUNT(how), &how_matmul));
-    const dnn_set sets[] = {DESCRIPTOR(OPERATION_MATMUL_ADESC, &x), DESCRIPTOR(OPERATION_MATMUL_BDESC, &w),
-                            DESCRIPTOR(OPERATION_MATMUL_CDESC, &matmul),
-                            DESCRIPTOR(OPERATION_MATMUL_DESC, &how_matmul)};
-    return build(p, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, sets, COUNT(sets), out);
+    const descriptor      x = matrix(p, AT_X, n, i, i, 1), w = matrix(p, AT_W, i, o, 1, i);
+    const descriptor      how = BUILD(p, MATMUL, ONE(MATMUL_COMP_TYPE, DATA_TYPE, &sums));
+    return BUILD(p, OPERATION_MATMUL, DESCRIPTOR(OPERATION_MATMUL_ADESC, &x), DESCRIPTOR(OPERATION_MATMUL_BDESC, &w),
+                 DESCRIPTOR(OPERATION_MATMUL_CDESC, &matmul), DESCRIPTOR(OPERATION_MATMUL_DESC, &how));
 }
 
 /* Makes the operation that computes y of a and b, element by element. */
-static inline cudnnStatus_t each_operation(dnn_plan *p, cudnnPointwiseMode_t mode, descriptor y, descriptor a,
-                                           descriptor b, descriptor *out)
+static inline descriptor each_operation(dnn_plan *p, cudnnPointwiseMode_t mode, descriptor y, descriptor a,
+                                        descriptor b)
 {
     const cudnnDataType_t in = CUDNN_DATA_FLOAT;
-    const dnn_set how[] = {ONE(POINTWISE_MODE, POINTWISE_MODE, &mode), ONE(POINTWISE_MATH_PREC, DATA_TYPE, &in)};
-    descriptor    each;
-    TRY(build(p, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, how, COUNT(how), &each));
-    const dnn_set sets[] = {DESCRIPTOR(OPERATION_POINTWISE_PW_DESCRIPTOR, &each),
-                            DESCRIPTOR(OPERATION_POINTWISE_XDESC, &a), DESCRIPTOR(OPERATION_POINTWISE_BDESC, &b),
-                            DESCRIPTOR(OPERATION_POINTWISE_YDESC, &y)};
-    return build(p, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, sets, COUNT(sets), out);
+    const descriptor      each =
+        BUILD(p, POINTWISE, ONE(POINTWISE_MODE, POINTWISE_MODE, &mode), ONE(POINTWISE_MATH_PREC, DATA_TYPE, &in));
+    return BUILD(p, OPERATION_POINTWISE, DESCRIPTOR(OPERATION_POINTWISE_PW_DESCRIPTOR, &each),
+                 DESCRIPTOR(OPERATION_POINTWISE_XDESC, &a), DESCRIPTOR(OPERATION_POINTWISE_BDESC, &b),
+                 DESCRIPTOR(OPERATION_POINTWISE_YDESC, &y));
 }
 
-/* Makes the operations of after = before + gate (x w^T + b), where gate and b are optional. before and after have one
- * address: each element is read before it is written. */
-static inline cudnnStatus_t added_operations(dnn_plan *p, descriptor *out, int64_t *count)
+/* Makes the operations of after = before + gate (x w^T + b), where gate and b are optional, and returns how many there
+ * are. before and after have one address: each element is read before it is written. */
+static inline int64_t added_operations(dnn_plan *p, descriptor *out)
 {
     const int64_t n = p->key.number[0], o = p->key.number[2];
-    descriptor    sum, b, biased, gate, gated, before, after;
-    TRY(matrix(p, AT_MATMUL, n, o, o, 1, &sum));
-    TRY(matrix(p, AT_BEFORE, n, o, o, 1, &before));
-    TRY(matrix(p, AT_AFTER, n, o, o, 1, &after));
-    TRY(matmul_operation(p, sum, &out[(*count)++]));
+    int64_t       count = 0;
+    descriptor    sum = matrix(p, AT_MATMUL, n, o, o, 1);
+    out[count++] = matmul_operation(p, sum);
     if (p->key.add) {
-        TRY(matrix(p, AT_B, 1, o, o, 1, &b));
-        TRY(matrix(p, AT_SUM, n, o, o, 1, &biased));
-        TRY(each_operation(p, CUDNN_POINTWISE_ADD, biased, sum, b, &out[(*count)++]));
+        const descriptor biased = matrix(p, AT_SUM, n, o, o, 1);
+        out[count++] = each_operation(p, CUDNN_POINTWISE_ADD, biased, sum, matrix(p, AT_B, 1, o, o, 1));
         sum = biased;
     }
     if (p->key.number[3]) {
-        TRY(matrix(p, AT_GATE, 1, o, o, 1, &gate));
-        TRY(matrix(p, AT_GATED, n, o, o, 1, &gated));
-        TRY(each_operation(p, CUDNN_POINTWISE_MUL, gated, sum, gate, &out[(*count)++]));
+        const descriptor gated = matrix(p, AT_GATED, n, o, o, 1);
+        out[count++] = each_operation(p, CUDNN_POINTWISE_MUL, gated, sum, matrix(p, AT_GATE, 1, o, o, 1));
         sum = gated;
     }
-    return each_operation(p, CUDNN_POINTWISE_ADD, after, sum, before, &out[(*count)++]);
+    out[count++] =
+        each_operation(p, CUDNN_POINTWISE_ADD, matrix(p, AT_AFTER, n, o, o, 1), sum, matrix(p, AT_BEFORE, n, o, o, 1));
+    return count;
 }
 
 #endif
