@@ -423,10 +423,8 @@ static bool pool_pieces(sg_stream *s, const pool_job &j)
     if (!sg_in_pieces(j.x, j.d) || threads > POOL_THREADS || bytes > (47 << 10) || grid > INT32_MAX ||
         (uintptr_t)j.y % SG_PACK || (uintptr_t)j.sub % sizeof(float4))
         return false;
-    if (j.x.bf16)
-        pool_heads<true><<<grid, threads, bytes, sg_cuda_of(s)->queue>>>(j);
-    else
-        pool_heads<false><<<grid, threads, bytes, sg_cuda_of(s)->queue>>>(j);
+    const auto kernel = j.x.bf16 ? pool_heads<true> : pool_heads<false>;
+    kernel<<<grid, threads, bytes, sg_cuda_of(s)->queue>>>(j);
     return true;
 }
 

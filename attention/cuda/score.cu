@@ -329,18 +329,18 @@ static sg_status block_weights(sg_stream *s, const sg_score_args *a, float *weig
                           a->v_var.dim[2]);
 }
 
-template <int D, bool SUB> static sg_status launch_logits(sg_stream *s, const score_job &j, int64_t strips)
+template <int D> static sg_status launch_logits(sg_stream *s, const score_job &j, int64_t strips)
 {
     const dim3 grid(sg_div_up(j.tiles, j.stretch), strips);
-    return sg_cuda_launch(s, "score", score_logits<D, SUB>, grid, STRIP_THREADS, sizeof(logits_smem<D>), j);
+    return sg_cuda_launch(s, "score", j.per_k > 1 ? score_logits<D, true> : score_logits<D, false>, grid, STRIP_THREADS,
+                          sizeof(logits_smem<D>), j);
 }
 
 static sg_status logits(sg_stream *s, const score_job &j, int64_t strips)
 {
-    const bool sub = j.per_k > 1;
-    if (j.wide == 64) return sub ? launch_logits<64, true>(s, j, strips) : launch_logits<64, false>(s, j, strips);
-    if (j.wide == 96) return sub ? launch_logits<96, true>(s, j, strips) : launch_logits<96, false>(s, j, strips);
-    if (j.wide == 128) return sub ? launch_logits<128, true>(s, j, strips) : launch_logits<128, false>(s, j, strips);
+    if (j.wide == 64) return launch_logits<64>(s, j, strips);
+    if (j.wide == 96) return launch_logits<96>(s, j, strips);
+    if (j.wide == 128) return launch_logits<128>(s, j, strips);
     const wide_logits f = {j};
     return sg_cuda_each(s, "score", strips * ROWS * j.nk, f);
 }

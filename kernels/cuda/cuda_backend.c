@@ -10,7 +10,7 @@
 
 static void served(const sg_backend *b, char *text, size_t size)
 {
-    const sg_cuda *const c = (const sg_cuda *)b->impl;
+    const sg_cuda *const c = b->impl;
     sg_dnn_describe(c, text, size);
     if (sg_lt_lacks(c))
         sg_text_append(text, size, "%s%s: our own matmuls run in its place", *text ? "; " : "", sg_lt_lacks(c));
@@ -187,14 +187,14 @@ static void close_backend(sg_backend *b)
     int        was;
     const bool known = cudaGetDevice(&was) == cudaSuccess;
     sg_cuda_enter(b);
-    close_all((sg_cuda *)b->impl);
+    close_all(b->impl);
     if (known) cudaSetDevice(was);
     cudaGetLastError();
 }
 
 sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
-    sg_cuda *const c = (sg_cuda *)calloc(1, sizeof *c);
+    sg_cuda *const c = calloc(1, sizeof *c);
     if (!c) return sg_error_set(e, SG_E_MEMORY, "no memory for the cuda backend");
     if (cudaGetDevice(&c->program_device) != cudaSuccess) c->program_device = -1;
     sg_status status = open_device(c, b, o, e);

@@ -151,7 +151,7 @@ static const dnn_plan *plan_of(sg_dnn *l, const dnn_key *key)
 {
     for (int i = 0; i < l->count; i++)
         if (memcmp(&l->kept[i]->key, key, sizeof *key) == 0) return l->kept[i];
-    dnn_plan *const p = l->count < MAX_PLANS ? (dnn_plan *)calloc(1, sizeof *p) : NULL;
+    dnn_plan *const p = l->count < MAX_PLANS ? calloc(1, sizeof *p) : NULL;
     if (!p) return NULL;
     p->l = l;
     p->key = *key;
@@ -205,12 +205,7 @@ static const char *load(sg_dnn *l)
 {
     l->library = sg_cuda_library(LIBRARY);
     if (!l->library) return LIBRARY " is not installed";
-#define X(name)                                                                                                        \
-    {                                                                                                                  \
-        void *const p = dlsym(l->library, "cudnn" #name);                                                              \
-        if (!p) return LIBRARY " has no cudnn" #name;                                                                  \
-        memcpy(&l->name, &p, sizeof p); /* POSIX: a function, too */                                                   \
-    }
+#define X(name) SG_CUDA_FIND(l, LIBRARY, "cudnn", name)
     DNN_CALLS(X)
 #undef X
     return l->GetVersion() < SDPA_SINCE ? LIBRARY " is older than 9.13.1" : NULL;
@@ -227,7 +222,7 @@ static bool starts(sg_dnn *l, cudaStream_t queue)
 static sg_dnn *dnn_of(sg_cuda *c)
 {
     if (!c->dnn) {
-        sg_dnn *const l = c->dnn = (sg_dnn *)calloc(1, sizeof *l);
+        sg_dnn *const l = c->dnn = calloc(1, sizeof *l);
         if (l) l->lacks = load(l);
         if (l && !l->lacks && !starts(l, c->queue)) l->lacks = LIBRARY " does not start";
     }

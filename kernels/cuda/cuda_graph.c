@@ -84,7 +84,7 @@ static void note(sg_cuda_graph *t, run_fn *run, const void *args, size_t size)
 {
     if (t->count == t->cap) {
         const size_t cap = t->cap ? 2 * t->cap : 256;
-        call *const  more = (call *)realloc(t->call, cap * sizeof *more);
+        call *const  more = realloc(t->call, cap * sizeof *more);
         if (!more) { /* too little memory to replay: not a failure */
             t->mode = PLAIN;
             cut_notes(t, 0);
@@ -195,7 +195,7 @@ bool sg_graph_may_move(sg_cuda *c)
 
 sg_status sg_graph_open(sg_cuda *c, sg_error *e)
 {
-    sg_cuda_graph *const t = (sg_cuda_graph *)calloc(1, sizeof *t);
+    sg_cuda_graph *const t = calloc(1, sizeof *t);
     if (!t) return sg_error_set(e, SG_E_MEMORY, "no memory for the cuda backend");
     c->graph = t;
     t->ops = c->ops;

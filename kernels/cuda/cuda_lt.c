@@ -121,7 +121,7 @@ static cublasStatus_t plan_of(sg_lt *l, const gemm_key *key, gemm_plan **out)
             *out = l->kept[i];
             return CUBLAS_STATUS_SUCCESS;
         }
-    gemm_plan *const p = (gemm_plan *)calloc(1, sizeof *p);
+    gemm_plan *const p = calloc(1, sizeof *p);
     if (!p) return CUBLAS_STATUS_ALLOC_FAILED;
     p->key = *key;
     const cublasStatus_t status = plan_make(l, p);
@@ -162,12 +162,7 @@ static const char *load(sg_lt *l)
 {
     l->library = sg_cuda_library(LIBRARY);
     if (!l->library) return LIBRARY " is not installed";
-#define X(name)                                                                                                        \
-    {                                                                                                                  \
-        void *const p = dlsym(l->library, "cublasLt" #name);                                                           \
-        if (!p) return LIBRARY " has no cublasLt" #name;                                                               \
-        memcpy(&l->name, &p, sizeof p); /* POSIX: a function, too */                                                   \
-    }
+#define X(name) SG_CUDA_FIND(l, LIBRARY, "cublasLt", name)
     LT_CALLS(X)
 #undef X
     return l->Create(&l->handle) == CUBLAS_STATUS_SUCCESS ? NULL : LIBRARY " does not start";
@@ -177,7 +172,7 @@ static const char *load(sg_lt *l)
 static sg_lt *lt_of(sg_cuda *c)
 {
     if (!c->lt) {
-        c->lt = (sg_lt *)calloc(1, sizeof *c->lt);
+        c->lt = calloc(1, sizeof *c->lt);
         if (c->lt) c->lt->lacks = load(c->lt);
         cudaGetLastError(); /* our own kernels' launches shall not find it */
     }

@@ -239,7 +239,7 @@ void *sg_cuda_scratch(sg_stream *s, const char *op, sg_cuda_slot slot, size_t by
 
 size_t sg_cuda_work_bytes(const sg_backend *b)
 {
-    const sg_cuda *const c = (const sg_cuda *)b->impl;
+    const sg_cuda *const c = b->impl;
     size_t               bytes = 0;
     for (int i = 0; i < SG_CUDA_SLOTS; i++) bytes += c->block[i].bytes;
     return bytes;

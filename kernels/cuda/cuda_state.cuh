@@ -97,6 +97,14 @@ static inline sg_cuda *sg_cuda_of(const sg_stream *s) { return (sg_cuda *)s->imp
  * it. */
 void *sg_cuda_library(const char *name);
 
+/* Sets l->name to the library's function of that name, or returns what it lacks. POSIX: memcpy copies a function, too. */
+#define SG_CUDA_FIND(l, LIBRARY, prefix, name)                                                                         \
+    {                                                                                                                  \
+        void *const p = dlsym((l)->library, prefix #name);                                                             \
+        if (!p) return LIBRARY " has no " prefix #name;                                                                \
+        memcpy(&(l)->name, &p, sizeof p);                                                                              \
+    }
+
 /* Latches a failure of CUDA under the op's name; SG_OK for cudaSuccess. */
 sg_status sg_cuda_check(sg_stream *s, const char *op, cudaError_t e);
 
