@@ -277,14 +277,13 @@ static sg_status set_thresholds(call *k, sg_error *e)
     sg_policy *const                    p = &k->policy;
     if (!a->topk_of && !a->tau_of && !a->similarity_of && !a->pv_of) return SG_OK;
     if (a->mask) return sg_error_set(e, SG_E_ARG, "mask: thresholds of heads have no say beside it");
-    if (!sg_thresholds_alloc(&k->thresholds, p->rule, 1, 1, (int)k->h))
+    if (!sg_thresholds_of_policy(&k->thresholds, p, (int)k->h))
         return sg_error_set(e, SG_E_MEMORY, "no memory for thresholds");
     const float *const amount = a->topk_of ? a->topk_of : a->tau_of;
-    for (int64_t i = 0; i < k->h; i++) {
-        k->thresholds.amount[i] = amount ? amount[i] : p->amount;
-        k->thresholds.theta[i] = a->similarity_of ? a->similarity_of[i] : p->theta;
-        k->thresholds.pv_threshold[i] = a->pv_of ? a->pv_of[i] : p->pv_threshold;
-    }
+    const size_t       bytes = (size_t)k->h * sizeof *amount;
+    if (amount) memcpy(k->thresholds.amount, amount, bytes);
+    if (a->similarity_of) memcpy(k->thresholds.theta, a->similarity_of, bytes);
+    if (a->pv_of) memcpy(k->thresholds.pv_threshold, a->pv_of, bytes);
     p->tuned = &k->thresholds;
     return SG_OK;
 }

@@ -7,18 +7,20 @@
 enum { SG_PV_GROUP = 32 }; /* rows of q that leave out a block together */
 
 struct sg_attention {
-    sg_policy          p;
-    sg_attention_shape shape;
-    int64_t            nq, nk; /* blocks */
-    int                dense_steps;
-    bool               skips;
-    int               *ran;    /* [steps][passes][layers]: 0, or 1 + the row of thresholds that it used */
-    int               *bucket; /* of tuned thresholds, [steps] */
-    int               *placed; /* the bucket whose thresholds are on the device */
-    sg_tensor thresholds;      /* F32 [3, layers, h] of that bucket, [3, 1, h] where nothing is tuned: the next three */
-    sg_tensor amount, theta, pv_threshold;
-    sg_tensor list, count;         /* of a given mask: as select writes them */
-    sg_tensor kept, mass, skipped; /* of one step: I32 [slots, h, 2], F32 [slots, h], F32 [slots, h, 2] */
+    sg_policy            p;
+    sg_attention_shape   shape;
+    sg_thresholds        own;    /* where nothing is tuned: the policy's for each head */
+    const sg_thresholds *t;      /* these or the tuned ones */
+    int64_t              nq, nk; /* blocks */
+    int                  dense_steps;
+    bool                 skips;
+    int                 *ran;        /* [steps][passes][layers]: 0, or 1 + the row of thresholds that it used */
+    int                 *bucket;     /* of tuned thresholds, [steps] */
+    int                 *placed;     /* the bucket whose thresholds are on the device */
+    sg_tensor            thresholds; /* F32 [3, t->layers, h] of that bucket: the next three */
+    sg_tensor            amount, theta, pv_threshold;
+    sg_tensor            list, count;         /* of a given mask: as select writes them */
+    sg_tensor            kept, mass, skipped; /* of one step: I32 [slots, h, 2], F32 [slots, h], F32 [slots, h, 2] */
 };
 
 static inline int64_t keys(const sg_attention *a) { return a->shape.m ? a->shape.m : a->shape.n; }
@@ -32,7 +34,7 @@ static inline int64_t seen(const sg_attention *a, int64_t i)
 
 static inline float pv_threshold_of(const sg_attention *a, int row, int64_t head)
 {
-    return a->p.tuned ? a->p.tuned->pv_threshold[row * a->shape.h + head] : a->p.pv_threshold;
+    return a->t->pv_threshold[row * a->shape.h + head];
 }
 
 /* Tells whether some head of this row of thresholds has a PV filter. */

@@ -55,6 +55,17 @@ void sg_thresholds_release(sg_thresholds *t)
     *t = (sg_thresholds){0};
 }
 
+bool sg_thresholds_of_policy(sg_thresholds *t, const sg_policy *p, int heads)
+{
+    const bool made = sg_thresholds_alloc(t, p->rule, 1, 1, heads);
+    for (int i = 0; made && i < heads; i++) {
+        t->amount[i] = p->amount;
+        t->theta[i] = p->theta;
+        t->pv_threshold[i] = p->pv_threshold;
+    }
+    return made;
+}
+
 /* ---- lists of layers ---- */
 
 /* A number of at most seven digits, -1 where there is none. */

@@ -55,6 +55,11 @@ typedef struct sg_thresholds {
 bool sg_thresholds_alloc(sg_thresholds *t, sg_select_rule rule, int buckets, int layers, int heads);
 void sg_thresholds_release(sg_thresholds *t);
 
+struct sg_policy;
+
+/* Allocates thresholds of one bucket and layer, the policy's own for each head; as sg_thresholds_alloc. */
+bool sg_thresholds_of_policy(sg_thresholds *t, const struct sg_policy *p, int heads);
+
 struct sg_attention_shape; /* run.h */
 
 /* This is called with the operands of an attention. */

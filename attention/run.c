@@ -58,12 +58,11 @@ static sg_status check_sparge(const sg_attention *a, sg_error *e)
     return a->p.rule != SG_SELECT_GIVEN || t ? SG_OK : check_mask(&a->p, &a->shape, e);
 }
 
-/* Returns the bucket of the tuned thresholds that serves this timestep. */
+/* Returns the bucket of thresholds that serves this timestep. */
 static int bucket_of(const sg_attention *a, double timestep)
 {
-    const sg_thresholds *const t = a->p.tuned;
-    int                        b = 0;
-    while (t && b + 1 < t->buckets && timestep < t->from[b]) b++;
+    int b = 0;
+    while (b + 1 < a->t->buckets && timestep < a->t->from[b]) b++;
     return b;
 }
 
@@ -99,7 +98,9 @@ sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_att
     a->shape = *shape;
     a->nq = sg_div_up(shape->n, SG_BLOCK_Q);
     a->nk = sg_div_up(keys(a), SG_BLOCK_K);
-    const sg_status st = bind(a, e);
+    a->t = p->tuned ? p->tuned : &a->own;
+    const bool      made = p->tuned || sg_thresholds_of_policy(&a->own, p, (int)shape->h);
+    const sg_status st = made ? bind(a, e) : sg_error_set(e, SG_E_MEMORY, "no memory for thresholds");
     if (st) sg_attention_close(&a);
     *out = a;
     return st;
@@ -110,6 +111,7 @@ void sg_attention_close(sg_attention **a)
     if (!*a) return;
     free((*a)->ran);
     free((*a)->bucket);
+    sg_thresholds_release(&(*a)->own);
     free(*a);
     *a = NULL;
 }
@@ -134,41 +136,18 @@ sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int ste
 
 /* ---- what a stream keeps ---- */
 
-/* Rows of thresholds in a bucket: of each layer, or one for all. */
-static int rows_of(const sg_attention *a) { return a->p.tuned ? a->p.tuned->layers : 1; }
-
-/* The row of thresholds of this layer in this bucket. */
-static int row_in(const sg_attention *a, int bucket, int layer) { return a->p.tuned ? bucket * rows_of(a) + layer : 0; }
+/* The row of thresholds of this layer in this bucket: one of each layer's, or the one of all. */
+static int row_in(const sg_attention *a, int bucket, int layer) { return bucket * a->t->layers + layer % a->t->layers; }
 
 /* Where a row stands on the device. */
-static int place_of(const sg_attention *a, int row) { return row % rows_of(a); }
-
-static sg_select_rule rule_of(const sg_attention *a) { return a->p.tuned ? a->p.tuned->rule : a->p.rule; }
-
-static float amount_of(const sg_attention *a, int row, int64_t head)
-{
-    const float v = a->p.tuned ? a->p.tuned->amount[row * a->shape.h + head] : a->p.amount;
-    return v >= 1 && rule_of(a) == SG_SELECT_MASS ? 2 : v; /* all of it, whatever the sums round to */
-}
-
-static float theta_of(const sg_attention *a, int row, int64_t head)
-{
-    return a->p.tuned ? a->p.tuned->theta[row * a->shape.h + head] : a->p.theta;
-}
+static int place_of(const sg_attention *a, int row) { return row % a->t->layers; }
 
 /* Whether some head of this row judges blocks by self-similarity. */
 static bool judges(const sg_attention *a, int row)
 {
     for (int64_t i = 0; i < a->shape.h; i++)
-        if (theta_of(a, row, i) >= 0) return true;
+        if (a->t->theta[row * a->shape.h + i] >= 0) return true;
     return false;
-}
-
-/* The threshold for attend_blocks, where 0 would skip everything below the maximum: INFINITY for off. */
-static float filter_of(const sg_attention *a, int row, int64_t head)
-{
-    const float pv_threshold = pv_threshold_of(a, row, head);
-    return pv_threshold > 0 ? pv_threshold : INFINITY;
 }
 
 /* Whether a layer that skips blocks runs the same ops in both buckets. */
@@ -192,12 +171,16 @@ int sg_attention_same_steps(const sg_attention *a, int step)
 
 static void upload_thresholds(const sg_attention *a, sg_stream *s, int bucket)
 {
-    float (*const of[3])(const sg_attention *, int, int64_t) = {amount_of, theta_of, filter_of};
-    const int64_t h = a->shape.h, rows = rows_of(a);
-    float *const  host = calloc((size_t)sg_count(a->thresholds), sizeof *host);
+    const sg_thresholds *const t = a->t;
+    const int64_t              n = t->layers * a->shape.h, from = bucket * n;
+    float *const               host = calloc((size_t)(3 * n), sizeof *host);
     if (!host) sg_fail(s, SG_E_MEMORY, "no memory for thresholds");
-    for (int64_t at = 0; host && at < 3 * rows * h; at++)
-        host[at] = of[at / (rows * h)](a, row_in(a, bucket, (int)(at / h % rows)), at % h);
+    for (int64_t i = 0; host && i < n; i++) {
+        const float amount = t->amount[from + i], pv = t->pv_threshold[from + i];
+        host[i] = amount >= 1 && t->rule == SG_SELECT_MASS ? 2 : amount; /* all of it, whatever the sums round to */
+        host[n + i] = t->theta[from + i];
+        host[2 * n + i] = pv > 0 ? pv : INFINITY; /* for attend_blocks: 0 would skip all below the maximum */
+    }
     if (host) sg_upload(s, a->thresholds, host);
     free(host);
     *a->placed = bucket;
@@ -265,10 +248,10 @@ void sg_attention_upload(sg_attention *a, sg_stream *s)
     a->mass = sg_new_keep(s, SG_F32, slots, x->h);
     a->skipped = sg_new_keep(s, SG_F32, slots, x->h, 2);
     sg_tensor *const part[3] = {&a->amount, &a->theta, &a->pv_threshold};
-    a->thresholds = sg_new_keep(s, SG_F32, 3, rows_of(a), x->h);
-    for (int k = 0; k < 3; k++) *part[k] = sg_reshape(sg_rows(a->thresholds, k, 1), rows_of(a), x->h);
+    a->thresholds = sg_new_keep(s, SG_F32, 3, a->t->layers, x->h);
+    for (int k = 0; k < 3; k++) *part[k] = sg_reshape(sg_rows(a->thresholds, k, 1), a->t->layers, x->h);
     if (computes) upload_thresholds(a, s, 0);
-    if (rule_of(a) != SG_SELECT_GIVEN) return;
+    if (a->t->rule != SG_SELECT_GIVEN) return;
     a->list = sg_new_keep(s, SG_U16, x->h, a->nq, a->nk);
     a->count = sg_new_keep(s, SG_I32, x->h, a->nq);
     if (computes) upload_lists(a, s);
@@ -365,7 +348,7 @@ static void take_room(call *c)
 {
     sg_stream *const s = c->s;
     const int64_t    nq = c->a->nq, nk = c->a->nk, h = c->a->shape.h, hk = c->a->shape.hk, d = c->a->shape.d;
-    const bool       packs = values_of(c->a) != SG_BF16, given = rule_of(c->a) == SG_SELECT_GIVEN;
+    const bool       packs = values_of(c->a) != SG_BF16, given = c->a->t->rule == SG_SELECT_GIVEN;
     c->b.q = sg_new(s, SG_I8, h, c->a->shape.n, d);
     c->b.q_scale = sg_new(s, SG_F32, sg_div_up(c->a->shape.n, Q_GROUP), h);
     c->b.k = sg_new(s, SG_I8, hk, keys(c->a), d);
@@ -433,8 +416,8 @@ static void choose(const call *c)
     const bool                      sub = a->p.score != SG_SCORE_MEAN;
     sg_select(c->s, .list = c->b.list, .count = c->b.count, .kept = heads_at(a->kept, c->slot),
               .mass = heads_at(a->mass, c->slot), .score = c->score, .amount = heads_at(a->amount, place_of(a, c->row)),
-              .q_similarity = c->q_similarity, .k_similarity = c->k_similarity, .theta = c->theta, .rule = rule_of(a),
-              .heads = a->p.heads && !a->p.tuned && rule_of(a) == SG_SELECT_TOPK, .ragged = sub, .causal = a->p.causal,
+              .q_similarity = c->q_similarity, .k_similarity = c->k_similarity, .theta = c->theta, .rule = a->t->rule,
+              .heads = a->p.heads && !a->p.tuned && a->t->rule == SG_SELECT_TOPK, .ragged = sub, .causal = a->p.causal,
               .sink = a->p.sink, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix, .text_suffix = x->text_suffix);
 }
 
@@ -448,7 +431,7 @@ static sg_pool_args keys_of(const call *c)
 static void predict(call *c)
 {
     const sg_attention *const a = c->a;
-    const bool                given = rule_of(a) == SG_SELECT_GIVEN, sub = a->p.score != SG_SCORE_MEAN && !given;
+    const bool                given = a->t->rule == SG_SELECT_GIVEN, sub = a->p.score != SG_SCORE_MEAN && !given;
     const sg_tensor           v_var = take_values(c);
     sg_pool_args              k = keys_of(c);
     sg_pool_args q = {.x = c->x->q, .block = SG_BLOCK_Q, .y = c->b.q, .scale = c->b.q_scale, .group = Q_GROUP};
@@ -482,7 +465,7 @@ static void attend_prepared(call *c)
 {
     if (c->sparse) {
         const bool filter = filters(c->a, c->row);
-        if (rule_of(c->a) != SG_SELECT_GIVEN) choose(c);
+        if (c->a->t->rule != SG_SELECT_GIVEN) choose(c);
         sg_tap(c->s, c->b.list, "attention.%d.list", c->layer);
         sg_tap(c->s, c->b.count, "attention.%d.count", c->layer);
         c->b.pv_threshold = filter ? heads_at(c->a->pv_threshold, place_of(c->a, c->row)) : (sg_tensor){0};
@@ -503,7 +486,7 @@ static call call_of(const sg_attention *a, sg_stream *s, int layer, int row, int
                   .slot = slot,
                   .sparse = sparse,
                   .tail = sparse && a->p.tail,
-                  .error = sparse && a->p.score == SG_SCORE_ERROR && rule_of(a) != SG_SELECT_GIVEN,
+                  .error = sparse && a->p.score == SG_SCORE_ERROR && a->t->rule != SG_SELECT_GIVEN,
                   .biased = sparse && a->p.tail && a->p.tail_bias != SG_TAIL_BIAS_NONE,
                   .b = {.y = args->y,
                         .q_group = Q_GROUP,
@@ -527,7 +510,7 @@ void sg_attention_run_buckets(const sg_attention *a, sg_stream *s, const sg_atte
     const size_t outer = s->scratch.used;
     call         c = call_of(a, s, 0, 0, 0, true, args);
     prepare(&c);
-    for (int bucket = 0; bucket < a->p.tuned->buckets && !s->status; bucket++) {
+    for (int bucket = 0; bucket < a->t->buckets && !s->status; bucket++) {
         c.row = row_in(a, bucket, 0);
         *ran_in(a, 0) = c.row + 1;
         if (s->memory->alloc && bucket != *a->placed) upload_thresholds(a, s, bucket);
