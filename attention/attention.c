@@ -446,7 +446,7 @@ static sg_status open_stream(const call *k, sg_stream *s, sg_error *e)
     upload(k, &plan, NULL);
     attend(k, &plan, 0);
     SG_TRY(error_of(&plan, e));
-    const size_t keep = (plan.keep.peak + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
+    const size_t keep = sg_aligned(plan.keep.peak);
     if (plan.scratch.peak > SIZE_MAX - keep) return sg_error_set(e, SG_E_MEMORY, "this call needs more than there is");
     SG_TRY(make_room(k->context, keep + plan.scratch.peak, e));
     b->keep = s->keep = (sg_arena){.base = (uintptr_t)k->context->block, .cap = keep};

@@ -364,7 +364,7 @@ static void take_memory(call *c, sg_stream *s, sg_stream *own, const sg_attend_a
     look(c, &plan, args);
     if (plan.status) sg_fail(s, plan.status, "%s", plan.why);
     if (plan.status) return;
-    const size_t    keep = (plan.keep.peak - s->keep.used + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
+    const size_t    keep = sg_aligned(plan.keep.peak - s->keep.used);
     const size_t    scratch = plan.scratch.peak - s->scratch.used;
     const sg_tensor block = sg_new(s, SG_U8, (int64_t)(keep + scratch));
     own->keep = (sg_arena){.base = (uintptr_t)block.data, .cap = keep};

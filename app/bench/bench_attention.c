@@ -321,7 +321,7 @@ static sg_status prepare(work *w, size_t *bytes, sg_error *e)
         if (!k->seconds) return sg_error_memory(e, "bench");
         SG_TRY(bind(w, k, &args, e));
     }
-    w->keep = (w->keep + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN;
+    w->keep = sg_aligned(w->keep);
     *bytes = plan.scratch.peak + w->keep + w->scratch;
     const size_t total = w->base->backend->total_bytes;
     const size_t host = (size_t)w->in.n * (size_t)(w->in.h + 2 * w->in.hk) * (size_t)w->in.d * sizeof(float);

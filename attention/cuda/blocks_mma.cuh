@@ -555,8 +555,7 @@ template <bool F8> static sg_status attend_blocks_as(sg_stream *s, const sg_atte
            : j.d <= MMA_CHANNELS ? (launch<256, 128, F8>(s, j))
                         : launch_plain<F8>(s, j));
     if (!j.pv_threshold) return SG_OK;
-    return sg_cuda_launch(s, "attend_blocks", sum_counts, sg_div_up(j.h, SG_WARP), SG_WARP, 0, j,
-                          (float *)a->skips.data);
+    return sg_cuda_launch(s, "attend_blocks", sum_counts, sg_div_up(j.h, SG_WARP), SG_WARP, 0, j, sg_data(a->skips));
 }
 
 #endif

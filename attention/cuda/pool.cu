@@ -451,8 +451,7 @@ static sg_status pool(sg_stream *s, const sg_pool_args *a)
         j.low = NULL;
     }
     if (a->total.rank)
-        pool_total<<<sg_div_up(j.c, SG_WARP), lanes, 0, queue>>>(j, (float *)a->total.data,
-                                                                           (float *)a->channel_scale.data);
+        pool_total<<<sg_div_up(j.c, SG_WARP), lanes, 0, queue>>>(j, sg_data(a->total), sg_data(a->channel_scale));
     SG_TRY(sg_cuda_launched(s, "pool"));
     if (a->channel_scale.rank && !j.low) SG_TRY(scale_channels(s, a));
     return a->y.rank && !whole ? quantise_as(s, "pool", &rows) : SG_OK;

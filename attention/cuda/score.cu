@@ -325,8 +325,7 @@ static sg_status block_weights(sg_stream *s, const sg_score_args *a, float *weig
 {
     const int64_t blocks = a->k_var.dim[0] * a->k_var.dim[1];
     return sg_cuda_launch(s, "score", block_weights_kernel, sg_div_up(blocks, WARPS), SG_THREADS, 0,
-                          (const float *)a->k_var.data, (const float *)a->v_var.data, weight, blocks, a->k_var.dim[2],
-                          a->v_var.dim[2]);
+                          sg_data(a->k_var), sg_data(a->v_var), weight, blocks, a->k_var.dim[2], a->v_var.dim[2]);
 }
 
 template <int D> static sg_status launch_logits(sg_stream *s, const score_job &j, int64_t strips)

@@ -433,7 +433,7 @@ static sg_status select(sg_stream *s, const sg_select_args *a)
     if (j.heads) SG_TRY(share_out(s, j, (select_state *)scratch));
     if (j.rule == SG_SELECT_MASS || j.heads || j.nk > HELD * SG_WARP)
         finish_rows<<<sg_div_up((int64_t)rows, WARPS), SG_THREADS, 0, sg_cuda_of(s)->queue>>>(j);
-    finish_heads<<<h, SG_WARP, 0, sg_cuda_of(s)->queue>>>(j, (int32_t *)a->kept.data, (float *)a->mass.data);
+    finish_heads<<<h, SG_WARP, 0, sg_cuda_of(s)->queue>>>(j, sg_data(a->kept), sg_data(a->mass));
     return sg_cuda_launched(s, "select");
 }
 

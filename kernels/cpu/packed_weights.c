@@ -7,7 +7,7 @@
 static void *aligned(size_t bytes)
 {
     if (bytes > SIZE_MAX - SG_ALIGN) return NULL;
-    return aligned_alloc(SG_ALIGN, (bytes + SG_ALIGN - 1) / SG_ALIGN * SG_ALIGN);
+    return aligned_alloc(SG_ALIGN, sg_aligned(bytes));
 }
 
 void *sg_cpu_scratch(sg_cpu *c, sg_cpu_slot slot, size_t bytes)

@@ -230,9 +230,8 @@ static sg_status count_non_finite(sg_stream *s, const sg_count_non_finite_args *
 static sg_status distance(sg_stream *s, const sg_distance_args *a)
 {
     const int64_t n = sg_count(a->a), parts = a->y.dim[0];
-    distance_parts<<<parts, SG_THREADS, 0, sg_cuda_of(s)->queue>>>(
-        (float *)a->y.data, (const float *)a->a.data, (const float *)a->b.data, n, sg_div_up(n, parts));
-    return sg_cuda_launched(s, "distance");
+    return sg_cuda_launch(s, "distance", distance_parts, parts, SG_THREADS, 0, sg_data(a->y), sg_data(a->a),
+                          sg_data(a->b), n, sg_div_up(n, parts));
 }
 
 void sg_cuda_elem_init(sg_ops *t)

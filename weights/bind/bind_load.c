@@ -14,8 +14,6 @@ static bool in_place(const sg_bind_want *w, const sg_backend *backend)
            (uintptr_t)s->data % sg_dtype_size(s->dtype) == 0;
 }
 
-static size_t aligned(size_t bytes) { return (bytes + SG_ALIGN - 1) & ~(size_t)(SG_ALIGN - 1); }
-
 /* Does it stay on the host, and the device has only room for two blocks? */
 static bool stays(const sg_bind *b, const sg_bind_want *w, const sg_backend *backend)
 {
@@ -38,7 +36,7 @@ static layout plan_layout(const sg_bind *b, const sg_backend *backend, sg_bind_s
     for (size_t i = 0; i < b->count; i++) {
         const sg_bind_want *const w = &b->binding[i];
         if (w->trouble != SG_BIND_FITS) continue;
-        const size_t bytes = aligned(sg_bytes(*w->tensor));
+        const size_t bytes = sg_aligned(sg_bytes(*w->tensor));
         if (stays(b, w, backend)) {
             if (w->block >= l.blocks) from = l.host;
             if (w->block >= l.blocks) l.blocks = w->block + 1;
@@ -141,7 +139,7 @@ static sg_status load_all(sg_bind *b, sg_stream *s, int (*progress)(void *, int,
     uint8_t *device = b->device, *host = b->host;
     for (size_t i = 0; i < b->count; i++) {
         const sg_bind_want *const w = &b->binding[i];
-        const size_t              bytes = aligned(sg_bytes(*w->tensor));
+        const size_t              bytes = sg_aligned(sg_bytes(*w->tensor));
         if (stays(b, w, b->backend)) {
             SG_TRY(load_tensor(b, w, s, host, own, e));
             w->tensor->data = b->slot[w->block % 2] + ((size_t)(host - b->host) - b->span[w->block].at);
