@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-enum { SG_TINY_MOVE = 32768, SG_SQUARE = 16, SG_LONG = 64, SG_TABLE = 1024 };
+enum { SG_SQUARE = 16, SG_LONG = 64, SG_TABLE = 1024 };
 
 void sg_move_run(const sg_tensor *y, int64_t to, const sg_tensor *x, int64_t from, int64_t n)
 {
@@ -62,7 +62,7 @@ static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
 static sg_status upsample(sg_stream *s, const sg_upsample_args *a)
 {
     const int64_t *const xd = a->x.dim, rows = xd[0] * xd[1], c = xd[3], wide = 2 * xd[2] * c;
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * wide > SG_TINY_MOVE)
+    SG_BY_THREADS(sg_cpu_of(s), rows * wide)
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t u = 0; u < 2 * xd[2]; u++)
             sg_move_run(&a->y, 2 * r * wide + u * c, &a->x, (r * xd[2] + u / 2) * c, c);
@@ -75,7 +75,7 @@ static sg_status avg_down(sg_stream *s, const sg_avg_down_args *a)
 {
     const int64_t *const yd = a->y.dim, *const xd = a->x.dim, ft = a->ft, fs = a->fs;
     const int64_t group = xd[3] * ft * fs * fs / yd[3], front = yd[0] * ft - xd[0], places = yd[0] * yd[1] * yd[2];
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (places * yd[3] > SG_TINY_MOVE)
+    SG_BY_THREADS(sg_cpu_of(s), places * yd[3])
     for (int64_t p = 0; p < places; p++) {
         const int64_t u = p % yd[2] * fs, r = p / yd[2] % yd[1] * fs, t = p / yd[2] / yd[1] * ft - front;
         for (int64_t o = 0; o < yd[3]; o++) {
@@ -98,7 +98,7 @@ static sg_status dup_up(sg_stream *s, const sg_dup_up_args *a)
     int64_t *const at = sg_cpu_scratch(sg_cpu_of(s), SG_SLOT_WORK, (size_t)(block * c) * sizeof *at);
     if (!at) return SG_E_MEMORY;
     for (int64_t i = 0; i < block * c; i++) at[i] = (i % c * block + i / c) / repeat;
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (places * c > SG_TINY_MOVE)
+    SG_BY_THREADS(sg_cpu_of(s), places * c)
     for (int64_t p = 0; p < places; p++) {
         const int64_t u = p % yd[2], r = p / yd[2] % yd[1], t = p / yd[2] / yd[1] + a->drop;
         const int64_t from = ((t / ft * xd[1] + r / fs) * xd[2] + u / fs) * xd[3];
@@ -117,7 +117,7 @@ static sg_status strided_copy(sg_stream *s, const sg_strided_copy_args *a)
     const int64_t        n = t.dim[0], h = t.dim[1], d = t.dim[2];
     const int32_t *const rows = a->row.rank ? a->row.data : NULL;
     const int64_t        runs = a->head == d ? 1 : h, run = a->head == d ? h * d : d;
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (n * h * d > SG_TINY_MOVE)
+    SG_BY_THREADS(sg_cpu_of(s), n * h * d)
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < runs; j++) {
             const int64_t at = a->first + (rows ? rows[i] : i) * a->token + j * a->head, own = i * h * d + j * run;
@@ -171,7 +171,7 @@ static int64_t source_of(const strides *w, int axes, int skip, int64_t at)
 static void permute_runs(sg_cpu *c, const sg_permute_args *a, const strides *w)
 {
     const int64_t run = w->dim[w->rank - 1], runs = sg_count(a->y) / run;
-#pragma omp parallel for schedule(static) num_threads(c->threads) if (runs * run > SG_TINY_MOVE)
+    SG_BY_THREADS(c, runs * run)
     for (int64_t i = 0; i < runs; i++) sg_move_run(&a->y, i * run, &a->x, source_of(w, w->rank - 1, -1, i), run);
 }
 
@@ -204,7 +204,7 @@ static void permute_squares(sg_cpu *c, const sg_permute_args *a, const strides *
     for (int k = inner + 1; k < w->rank; k++) across *= w->dim[k];
     for (int k = 0; k < w->rank - 1; k++) outer *= k == inner ? 1 : w->dim[k];
     const int64_t down = (rows + SG_SQUARE - 1) / SG_SQUARE, between = across / cols;
-#pragma omp parallel for schedule(static) num_threads(c->threads) if (outer * rows * cols > SG_TINY_MOVE)
+    SG_BY_THREADS(c, outer * rows * cols)
     for (int64_t i = 0; i < outer * down; i++) {
         const int64_t place = i / down, r = i % down * SG_SQUARE;
         const int64_t to = (place / between * rows + r) * across + place % between * cols;
@@ -229,7 +229,7 @@ static sg_status permute_pieces(sg_cpu *c, const sg_permute_args *a, const strid
     memcpy(in.dim, w->dim + axes, (size_t)in.rank * sizeof in.dim[0]);
     memcpy(in.stride, w->stride + axes, (size_t)in.rank * sizeof in.stride[0]);
     for (int64_t i = 0; i < piece; i++) at[i] = source_of(&in, in.rank, -1, i);
-#pragma omp parallel for schedule(static) num_threads(c->threads) if (runs * run > SG_TINY_MOVE)
+    SG_BY_THREADS(c, runs * run)
     for (int64_t i = 0; i < runs * cuts; i++) {
         const int64_t first = i % cuts * piece;
         const int64_t from = source_of(w, axes, -1, i / cuts) + source_of(&in, in.rank, -1, first);

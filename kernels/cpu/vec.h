@@ -38,9 +38,8 @@ typedef float    sg_lanes __attribute__((vector_size(4 * SG_LANES), aligned(4), 
 typedef uint32_t sg_lane_bits __attribute__((vector_size(4 * SG_LANES)));
 typedef int32_t  sg_lane_ints __attribute__((vector_size(4 * SG_LANES), aligned(4), may_alias));
 
-/* A run of SG_RUN elements stays in the L1 cache while an op works on it in F32. With fewer than SG_TINY elements one
- * thread is faster than several. */
-enum { SG_RUN = 1024, SG_TINY = 32768 };
+/* A run of SG_RUN elements stays in the L1 cache while an op works on it in F32. */
+enum { SG_RUN = 1024 };
 
 static inline uint32_t sg_bits(float f)
 {

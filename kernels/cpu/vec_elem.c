@@ -12,7 +12,7 @@ static sg_status gate_add(sg_stream *s, const sg_gate_add_args *a)
         for (int64_t i = 0; i < gates; i++) tanhs[i] = tanhf(gate[i]);
         gate = tanhs;
     }
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_TINY)
+    SG_BY_THREADS(sg_cpu_of(s), rows * c)
     for (int64_t t = 0; t < rows; t++)
         for (int64_t i = 0; i < c; i += SG_RUN) {
             float              buffer[2][SG_RUN];
@@ -35,7 +35,7 @@ static sg_status add(sg_stream *s, const sg_add_args *a)
 {
     const int64_t rows = a->y.dim[0], c = a->y.dim[1];
     const bool    one = a->b.dim[0] == 1;
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (rows * c > SG_TINY)
+    SG_BY_THREADS(sg_cpu_of(s), rows * c)
     for (int64_t t = 0; t < rows; t++)
         for (int64_t i = 0; i < c; i += SG_RUN) {
             float              buffer[3][SG_RUN];
@@ -53,7 +53,7 @@ static sg_status add(sg_stream *s, const sg_add_args *a)
 static sg_status mul(sg_stream *s, const sg_mul_args *a)
 {
     const int64_t total = sg_count(a->y);
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
+    SG_BY_THREADS(sg_cpu_of(s), total)
     for (int64_t at = 0; at < total; at += SG_RUN) {
         float              buffer[3][SG_RUN];
         const int64_t      n = sg_min64(SG_RUN, total - at);
@@ -69,7 +69,7 @@ static sg_status mul(sg_stream *s, const sg_mul_args *a)
 static sg_status act(sg_stream *s, const sg_act_args *a)
 {
     const int64_t total = sg_count(a->y);
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
+    SG_BY_THREADS(sg_cpu_of(s), total)
     for (int64_t at = 0; at < total; at += SG_RUN) {
         float         buffer[2][SG_RUN];
         const int64_t n = sg_min64(SG_RUN, total - at);
@@ -84,7 +84,7 @@ static sg_status copy(sg_stream *s, const sg_copy_args *a)
 {
     const int64_t total = sg_count(a->y);
     const size_t  size = sg_dtype_size(a->y.dtype);
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
+    SG_BY_THREADS(sg_cpu_of(s), total)
     for (int64_t at = 0; at < total; at += SG_RUN) {
         const int64_t n = sg_min64(SG_RUN, total - at);
         if (a->y.dtype == a->x.dtype)
@@ -101,7 +101,7 @@ static sg_status copy(sg_stream *s, const sg_copy_args *a)
 static sg_status combine(sg_stream *s, const sg_combine_args *a)
 {
     const int64_t total = sg_count(a->y);
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
+    SG_BY_THREADS(sg_cpu_of(s), total)
     for (int64_t at = 0; at < total; at += SG_RUN) {
         const int64_t n = sg_min64(SG_RUN, total - at);
         float *const  y = (float *)a->y.data + at;
@@ -118,7 +118,7 @@ static sg_status combine(sg_stream *s, const sg_combine_args *a)
 static sg_status rgb8(sg_stream *s, const sg_rgb8_args *a)
 {
     const int64_t total = sg_count(a->y);
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
+    SG_BY_THREADS(sg_cpu_of(s), total)
     for (int64_t at = 0; at < total; at += SG_RUN) {
         float              buffer[SG_RUN];
         const int64_t      n = sg_min64(SG_RUN, total - at);
@@ -157,22 +157,21 @@ static sg_status count_non_finite(sg_stream *s, const sg_count_non_finite_args *
 
 static sg_status distance(sg_stream *s, const sg_distance_args *a)
 {
-    const int64_t      total = sg_count(a->a), parts = a->y.dim[0], part = (total + parts - 1) / parts;
-    const float *const x = a->a.data, *const base = a->b.data;
-    float *const y = a->y.data;
-#pragma omp      parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (total > SG_TINY)
+    const int64_t total = sg_count(a->a), parts = a->y.dim[0], part = sg_div_up(total, parts);
+    const float  *x = a->a.data, *base = a->b.data;
+    SG_BY_THREADS(sg_cpu_of(s), total)
     for (int64_t k = 0; k < parts; k++) {
-             const int64_t end = sg_min64(total, (k + 1) * part);
-             float         moved = 0, size = 0;
+        const int64_t end = sg_min64(total, (k + 1) * part);
+        float         moved = 0, size = 0;
 #pragma omp simd reduction(+ : moved, size)
         for (int64_t i = k * part; i < end; i++) {
-                 moved += fabsf(x[i] - base[i]);
-                 size += fabsf(base[i]);
+            moved += fabsf(x[i] - base[i]);
+            size += fabsf(base[i]);
         }
-        y[2 * k] = moved;
-        y[2 * k + 1] = size;
-         }
-         return SG_OK;
+        ((float *)a->y.data)[2 * k] = moved;
+        ((float *)a->y.data)[2 * k + 1] = size;
+    }
+    return SG_OK;
 }
 
 void SG_VEC_INIT(elem)(sg_ops *t)

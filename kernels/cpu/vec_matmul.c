@@ -214,7 +214,7 @@ static sg_status thin_run(sg_cpu *cpu, const matmul *p)
         const int64_t n = sg_min64(SG_RUN, rows * depth - i);
         memcpy(x + i, sg_read_f32(p->x, i, n, scratch), (size_t)n * sizeof *x);
     }
-#pragma omp parallel for schedule(static) num_threads(cpu->threads) if (depth * p->cols > SG_TINY)
+    SG_BY_THREADS(cpu, depth * p->cols)
     for (int64_t col = 0; col < p->cols; col += SG_LANES) {
         float         sum[SG_THIN][SG_LANES];
         const int64_t n = sg_min64(SG_LANES, p->cols - col);

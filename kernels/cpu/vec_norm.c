@@ -377,7 +377,7 @@ static void rope_row(const sg_rope_args *a, int64_t t)
 static sg_status rope(sg_stream *s, const sg_rope_args *a)
 {
     const int64_t n = a->x.dim[0];
-#pragma omp parallel for schedule(static) num_threads(sg_cpu_of(s)->threads) if (sg_count(a->x) > SG_TINY)
+    SG_BY_THREADS(sg_cpu_of(s), sg_count(a->x))
     for (int64_t t = 0; t < n; t++) rope_row(a, t);
     return SG_OK;
 }
