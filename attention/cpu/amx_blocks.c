@@ -65,22 +65,18 @@ static int64_t whole(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 static int64_t workspace_at(const blocks_job *b, blocks_workspace *r, char *p)
 {
     int64_t used = 0;
-#define X(member, count)                                                                                               \
-    r->member = p ? (void *)(p + used) : NULL;                                                                         \
-    used += whole((int64_t)sizeof *r->member * (count));
-    X(q, b->task * SG_SUBS * b->kdepth * SG_COLS * SG_TILE_BYTES)
-    X(o, b->task * SG_SUBS * b->vdepth * SG_O)
-    X(score, SG_SCORES)
-    X(weight[0], SG_UNIT * SG_WEIGHTS)
-    X(weight[1], SG_UNIT * SG_WEIGHTS)
-    X(by, 4 * SG_COLS)
-    X(base, 4 * SG_SUB)
-    X(seen, SG_BLOCK_K)
-    X(bias, b->task * (b->s.tiles - b->plain) * SG_BLOCK_K)
-    X(row, 16 * b->s.d)
-    X(state, b->task * SG_SUBS)
-    X(list, b->task * SG_SUBS * b->s.tiles)
-#undef X
+    SG_PART(r->q, b->task * SG_SUBS * b->kdepth * SG_COLS * SG_TILE_BYTES, p, used);
+    SG_PART(r->o, b->task * SG_SUBS * b->vdepth * SG_O, p, used);
+    SG_PART(r->score, SG_SCORES, p, used);
+    SG_PART(r->weight[0], SG_UNIT * SG_WEIGHTS, p, used);
+    SG_PART(r->weight[1], SG_UNIT * SG_WEIGHTS, p, used);
+    SG_PART(r->by, 4 * SG_COLS, p, used);
+    SG_PART(r->base, 4 * SG_SUB, p, used);
+    SG_PART(r->seen, SG_BLOCK_K, p, used);
+    SG_PART(r->bias, b->task * (b->s.tiles - b->plain) * SG_BLOCK_K, p, used);
+    SG_PART(r->row, 16 * b->s.d, p, used);
+    SG_PART(r->state, b->task * SG_SUBS, p, used);
+    SG_PART(r->list, b->task * SG_SUBS * b->s.tiles, p, used);
     return used;
 }
 

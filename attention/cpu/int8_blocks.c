@@ -387,8 +387,9 @@ static void attend_heads(const int8_job *b, int threads, char *workspaces)
 {
 #pragma omp parallel num_threads(threads)
     {
-        const int8_workspace mine = workspace_at(b, workspaces + omp_get_thread_num() * workspace_bytes(b));
-        const unsigned       control = _mm_getcsr();
+        int8_workspace mine;
+        const unsigned control = _mm_getcsr();
+        workspace_at(b, &mine, workspaces + omp_get_thread_num() * workspace_at(b, &mine, NULL));
         _mm_setcsr(control | 0x8040); /* denormals are slow, and negligible beside the largest weight */
         sg_blocks_heads(b, &mine, b->s.nq, pack_tile, attend_task);
         _mm_setcsr(control);
@@ -414,7 +415,8 @@ static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
     b.dv = sg_div_up(b.s.d, whole) * whole;
     b.k_bytes = SG_PARTS * SG_BLOCK_K * b.dk;
     b.v_bytes = b.dv * (b.bytes ? SG_PARTS * SG_BLOCK_K + 4 : SG_BLOCK_K * 4);
-    const int64_t fit = SG_CHUNK_BYTES / (b.k_bytes + b.v_bytes), workspaces = cpu->threads * workspace_bytes(&b);
+    const int64_t fit = SG_CHUNK_BYTES / (b.k_bytes + b.v_bytes);
+    const int64_t workspaces = cpu->threads * workspace_at(&b, &(int8_workspace){0}, NULL);
     b.chunk = fit < 2 ? 2 : sg_min64(fit, SG_CHUNK);
     char *const p =
         sg_blocks_scratch(&b.s, cpu, workspaces, b.s.tiles * (b.k_bytes + b.v_bytes + (int64_t)sizeof(tile_keys)));

@@ -50,21 +50,17 @@ typedef struct int8_workspace {
 
 static int64_t row_size(const int8_job *b) { return sg_div_up(b->s.d, SG_LANES) * SG_LANES; }
 
-static int64_t workspace_bytes(const int8_job *b)
+/* Sets r to the workspace at p. Returns its bytes; p NULL: returns them only. */
+static int64_t workspace_at(const int8_job *b, int8_workspace *r, char *p)
 {
-    const int64_t group = SG_SUB * (b->dk + 4 * b->dv) + (int64_t)sizeof(sub_state);
-    return SG_SUBS * group + SG_BLOCK_K * SG_SUB * 5 + SG_LANES * row_size(b) * 4;
-}
-
-static int8_workspace workspace_at(const int8_job *b, char *p)
-{
-    int8_workspace r = {.state = (sub_state *)p};
-    r.o = (float *)(p += SG_SUBS * sizeof(sub_state));
-    r.score = (float *)(p += SG_BLOCK_Q * b->dv * 4);
-    r.row = (float *)(p += SG_BLOCK_K * SG_SUB * 4);
-    r.q = (uint8_t *)(p += SG_LANES * row_size(b) * 4);
-    r.p = (uint8_t *)(p + SG_BLOCK_Q * b->dk);
-    return r;
+    int64_t used = 0;
+    SG_PART(r->state, SG_SUBS, p, used);
+    SG_PART(r->o, SG_BLOCK_Q * b->dv, p, used);
+    SG_PART(r->score, SG_BLOCK_K * SG_SUB, p, used);
+    SG_PART(r->row, SG_LANES * row_size(b), p, used);
+    SG_PART(r->q, SG_BLOCK_Q * b->dk, p, used);
+    SG_PART(r->p, SG_BLOCK_K * SG_SUB, p, used);
+    return used;
 }
 
 static inline sg_lanes *lanes_at(const float *x, int col) { return (sg_lanes *)(uintptr_t)(x + col * SG_LANES); }

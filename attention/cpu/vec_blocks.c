@@ -39,21 +39,19 @@ typedef struct vec_workspace {
     sg_lanes *sum, *lost;            /* [SG_QUERY_ROWS]: of weights; of those that were left out */
 } vec_workspace;
 
-static int64_t workspace_floats(const vec_job *b)
+/* Sets r to the workspace at p. Returns its bytes; p NULL: returns them only. */
+static int64_t workspace_at(const vec_job *b, vec_workspace *r, char *p)
 {
-    return SG_QUERY_ROWS * (2 * b->ld + 2 + 2 * SG_LANES) + SG_STRIP_ROWS * (SG_LDS + 1);
-}
-
-static vec_workspace workspace_at(const vec_job *b, float *p)
-{
-    vec_workspace r = {.q = p, .o = p + SG_QUERY_ROWS * b->ld};
-    r.score = r.o + SG_QUERY_ROWS * b->ld;
-    r.scale = r.score + SG_STRIP_ROWS * SG_LDS;
-    r.row_max = r.scale + SG_QUERY_ROWS;
-    r.best = r.row_max + SG_QUERY_ROWS;
-    r.sum = (sg_lanes *)(r.best + SG_STRIP_ROWS);
-    r.lost = r.sum + SG_QUERY_ROWS;
-    return r;
+    int64_t used = 0;
+    SG_PART(r->q, SG_QUERY_ROWS * b->ld, p, used);
+    SG_PART(r->o, SG_QUERY_ROWS * b->ld, p, used);
+    SG_PART(r->score, SG_STRIP_ROWS * SG_LDS, p, used);
+    SG_PART(r->scale, SG_QUERY_ROWS, p, used);
+    SG_PART(r->row_max, SG_QUERY_ROWS, p, used);
+    SG_PART(r->best, SG_STRIP_ROWS, p, used);
+    SG_PART(r->sum, SG_QUERY_ROWS, p, used);
+    SG_PART(r->lost, SG_QUERY_ROWS, p, used);
+    return used;
 }
 
 /* ---- packing ---- */
@@ -258,11 +256,12 @@ static void attend_task(const void *job, const void *workspace, int64_t head, in
     if (filters) b->s.count[head * b->s.nq + i] = count;
 }
 
-static void attend_heads(const vec_job *b, int threads, float *workspaces)
+static void attend_heads(const vec_job *b, int threads, char *workspaces)
 {
 #pragma omp parallel num_threads(threads)
     {
-        const vec_workspace mine = workspace_at(b, workspaces + omp_get_thread_num() * workspace_floats(b));
+        vec_workspace mine;
+        workspace_at(b, &mine, workspaces + omp_get_thread_num() * workspace_at(b, &mine, NULL));
         sg_blocks_heads(b, &mine, b->s.nq, pack_tile, attend_task);
     }
 }
@@ -276,10 +275,11 @@ sg_status SG_VEC_NAME(blocks)(sg_stream *s, const sg_attend_blocks_args *a)
     b.ld = b.wide + 16;
     b.strip = a->pv_threshold.rank ? a->pv_group : SG_MR;
     b.up = SG_WHOLE(b.strip);
-    const int64_t keys = b.s.tiles * SG_BLOCK_K, workspaces = cpu->threads * workspace_floats(&b), word = sizeof(float);
-    float *const  p = (float *)sg_blocks_scratch(&b.s, cpu, workspaces * word, keys * (b.s.d + b.wide + 1) * word);
+    const int64_t keys = b.s.tiles * SG_BLOCK_K, word = sizeof(float);
+    const int64_t workspaces = cpu->threads * workspace_at(&b, &(vec_workspace){0}, NULL);
+    char *const   p = sg_blocks_scratch(&b.s, cpu, workspaces, keys * (b.s.d + b.wide + 1) * word);
     if (!p) return SG_E_MEMORY;
-    b.k = p;
+    b.k = (float *)p;
     b.v = b.k + b.s.ring * keys * b.s.d;
     b.scale = b.v + b.s.ring * keys * b.wide;
     attend_heads(&b, cpu->threads, p - workspaces);

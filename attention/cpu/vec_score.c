@@ -43,7 +43,7 @@ typedef struct strip {
     const score_job *b;
     int64_t          head, block, blocks; /* of queries: the first, how many */
     float           *x, *s[2];            /* rows lda apart; scores of two chunks */
-    void            *packed;
+    char            *packed;
     float           *own;             /* weights of blocks, [rows][seg] */
     float           *base, *now, *by; /* bases, [chunks][bases], then factors; of the last chunk; over the sums */
     sg_lanes        *sum;             /* of a row's weights */
@@ -164,7 +164,7 @@ static void strip_matmul(const strip *t, int64_t chunks, void (*run)(sg_score_so
     if (f->open) f->open();
     for (int64_t c = 0; c < chunks; c++) {
         float *const s = t->s[c % 2];
-        f->matmul(s, f->x_bytes ? t->packed : t->x, b->lda, b->panel + (head * b->chunks + c) * b->chunk_bytes,
+        f->matmul(s, f->x_bytes ? (void *)t->packed : t->x, b->lda, b->panel + (head * b->chunks + c) * b->chunk_bytes,
                   vectors_of(b, c), b->wide, &w);
         softmax_rest(&w);
         w.s = s;
@@ -395,19 +395,15 @@ static int64_t workspace_at(const score_job *b, strip *t, char *p)
 {
     const sg_score_form *const f = b->form;
     int64_t                    used = 0;
-#define X(member, bytes)                                                                                               \
-    t->member = p ? (void *)(p + used) : NULL;                                                                         \
-    used += sg_div_up(bytes, 64) * 64;
-    X(sum, b->bases * (int64_t)sizeof *t->sum)
-    X(packed, f->rows * b->wide * f->x_bytes)
-    X(s[0], f->rows * SG_SCORE_COLS * (int64_t)sizeof(float))
-    X(s[1], f->overlaps_softmax * f->rows * SG_SCORE_COLS * (int64_t)sizeof(float))
-    X(x, f->rows * b->lda * (int64_t)sizeof(float))
-    X(own, f->rows * b->seg * (int64_t)sizeof(float))
-    X(base, b->chunks * b->bases * (int64_t)sizeof(float))
-    X(now, b->bases * (int64_t)sizeof(float))
-    X(by, b->bases * (int64_t)sizeof(float))
-#undef X
+    SG_PART(t->sum, b->bases, p, used);
+    SG_PART(t->packed, f->rows * b->wide * f->x_bytes, p, used);
+    SG_PART(t->s[0], f->rows * SG_SCORE_COLS, p, used);
+    SG_PART(t->s[1], f->overlaps_softmax * f->rows * SG_SCORE_COLS, p, used);
+    SG_PART(t->x, f->rows * b->lda, p, used);
+    SG_PART(t->own, f->rows * b->seg, p, used);
+    SG_PART(t->base, b->chunks * b->bases, p, used);
+    SG_PART(t->now, b->bases, p, used);
+    SG_PART(t->by, b->bases, p, used);
     if (!f->overlaps_softmax) t->s[1] = t->s[0];
     return used;
 }

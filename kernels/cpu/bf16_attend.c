@@ -75,24 +75,18 @@ typedef struct attend_workspace {
 
 static int64_t head_words(const attend_job *b) { return b->units * SG_STEPS * b->depth * SG_PAIR; }
 
-static int64_t workspace_bytes(const attend_job *b)
+/* Sets r to the workspace at p. Returns its bytes; p NULL: returns them only. */
+static int64_t workspace_at(const attend_job *b, attend_workspace *r, char *p)
 {
-    return b->task * (b->depth * (SG_Q * 2 + SG_O * 4) + (int64_t)sizeof(sub_state)) +
-           2 * (SG_SCORES * 4 + SG_WEIGHTS * 2);
-}
-
-static attend_workspace workspace_at(const attend_job *b, char *p)
-{
-    attend_workspace r = {.q = (uint16_t *)p};
-    r.o = (float *)(p += b->task * b->depth * SG_Q * 2);
-    r.state = (sub_state *)(p += b->task * b->depth * SG_O * 4);
-    p += b->task * (int64_t)sizeof(sub_state);
+    int64_t used = 0;
+    SG_PART(r->q, b->task * b->depth * SG_Q, p, used);
+    SG_PART(r->o, b->task * b->depth * SG_O, p, used);
+    SG_PART(r->state, b->task, p, used);
     for (int i = 0; i < 2; i++) {
-        r.score[i] = (float *)p;
-        r.weight[i] = (uint16_t *)(p += SG_SCORES * 4);
-        p += SG_WEIGHTS * 2;
+        SG_PART(r->score[i], SG_SCORES, p, used);
+        SG_PART(r->weight[i], SG_WEIGHTS, p, used);
     }
-    return r;
+    return used;
 }
 
 /* ---- packing ---- */
@@ -336,8 +330,9 @@ static void attend_heads(const attend_job *b, int threads, int64_t heads, char *
     const int64_t tasks = sg_div_up(b->subs, b->task);
 #pragma omp parallel num_threads(threads)
     {
-        const attend_workspace mine = workspace_at(b, workspaces + omp_get_thread_num() * workspace_bytes(b));
-        const unsigned         control = _mm_getcsr();
+        attend_workspace mine;
+        const unsigned   control = _mm_getcsr();
+        workspace_at(b, &mine, workspaces + omp_get_thread_num() * workspace_at(b, &mine, NULL));
         _mm_setcsr(control | 0x8040); /* denormals are zeros, as in the tile unit */
         sg_tiles_open();
 #pragma omp for schedule(static)
@@ -359,7 +354,8 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
     if (a->q.dtype != SG_BF16 || a->bias.rank || sg_count(a->q) == 0 || b.m == 0) return sg_vec_attend_avx512(s, a);
     shape(&b, cpu->threads);
     const int64_t head_bytes = 4 * head_words(&b), fit = SG_GROUP_BYTES / head_bytes;
-    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b.h), workspaces = cpu->threads * workspace_bytes(&b);
+    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b.h);
+    const int64_t workspaces = cpu->threads * workspace_at(&b, &(attend_workspace){0}, NULL);
     char *const   p = sg_cpu_scratch(
           cpu, SG_SLOT_WORK, (size_t)(workspaces + group * head_bytes + b.units * SG_UNIT * (int64_t)sizeof(float)));
     if (!p) return SG_E_MEMORY;

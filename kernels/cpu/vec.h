@@ -76,6 +76,11 @@ static inline const float *sg_read_f32(const sg_tensor *t, int64_t at, int64_t n
     return buffer;
 }
 
+/* Sets `part`, a pointer, to room for `count` of what it points to in a workspace at p, from byte `used` on, and raises
+ * used to the line behind it. Without a workspace, p NULL, it only counts. */
+#define SG_PART(part, count, p, used)                                                                                  \
+    ((part) = (p) ? (void *)((p) + (used)) : NULL, (used) += sg_div_up((int64_t)sizeof *(part) * (count), 64) * 64)
+
 /* Returns the F32 numbers of t from element `at` on; NULL where t is absent. */
 static inline const float *sg_f32_at(const sg_tensor *t, int64_t at)
 {

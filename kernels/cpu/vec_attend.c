@@ -30,15 +30,16 @@ typedef struct attend_workspace {
     sg_lanes *sum;
 } attend_workspace;
 
-static int64_t workspace_floats(const attend_job *b)
+/* Sets r to the workspace at p. Returns its bytes; p NULL: returns them only. */
+static int64_t workspace_at(const attend_job *b, attend_workspace *r, char *p)
 {
-    return 2 * b->planes * b->plane + SG_MR * SG_LDA + b->bq + b->bq * SG_LANES;
-}
-
-static attend_workspace workspace_at(const attend_job *b, float *p)
-{
-    float *const score = p + 2 * b->planes * b->plane, *const row_max = score + SG_MR * SG_LDA;
-    return (attend_workspace){p, p + b->planes * b->plane, score, row_max, (sg_lanes *)(row_max + b->bq)};
+    int64_t used = 0;
+    SG_PART(r->q, b->planes * b->plane, p, used);
+    SG_PART(r->o, b->planes * b->plane, p, used);
+    SG_PART(r->score, SG_MR * SG_LDA, p, used);
+    SG_PART(r->row_max, b->bq, p, used);
+    SG_PART(r->sum, b->bq, p, used);
+    return used;
 }
 
 /* Packs panel j of k and rows [SG_NR j, SG_NR j + SG_NR) of v of one head. */
@@ -183,16 +184,18 @@ sg_status SG_VEC_NAME(attend)(sg_stream *s, const sg_attend_args *a)
     b.plane = b.bq * SG_LDA;
     const int64_t head_size = b.m_up * (b.d + b.wide), blocks = sg_div_up(b.n, b.bq), panels = b.m_up / SG_NR;
     const int64_t fit = SG_GROUP_BYTES / (head_size * (int64_t)sizeof(float) + 1);
-    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b.h), workspaces = cpu->threads * workspace_floats(&b);
-    float *const  scratch = sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)(workspaces + group * head_size) * sizeof(float));
+    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b.h), size = workspace_at(&b, &(attend_workspace){0}, NULL);
+    char *const   scratch =
+        sg_cpu_scratch(cpu, SG_SLOT_WORK, (size_t)(cpu->threads * size + group * head_size * (int64_t)sizeof(float)));
     if (!scratch) return SG_E_MEMORY;
-    b.k = scratch + workspaces;
+    b.k = (float *)(scratch + cpu->threads * size);
     b.v = b.k + group * b.m_up * b.d;
     for (b.first = 0; b.first < b.h; b.first += group) {
         const int64_t heads = sg_min64(group, b.h - b.first);
 #pragma omp parallel num_threads(cpu->threads)
         {
-            const attend_workspace mine = workspace_at(&b, scratch + omp_get_thread_num() * workspace_floats(&b));
+            attend_workspace mine;
+            workspace_at(&b, &mine, scratch + omp_get_thread_num() * size);
 #pragma omp for schedule(static)
             for (int64_t i = 0; i < heads * panels; i++) pack_keys(&b, b.first + i / panels, i % panels);
 #pragma omp for schedule(dynamic)
