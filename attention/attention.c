@@ -208,8 +208,8 @@ static int choose(sg_status *status, const char *member, const char *value, cons
                   sg_error *e)
 {
     char      list[160] = "";
-    const int found = value ? sg_name_find(names, value) : usual;
-    if (found >= 0 || *status) return found;
+    const int found = value ? sg_text_place(value, names) : usual;
+    if (names[found] || *status) return found;
     for (int i = 0; names[i]; i++) sg_text_append(list, sizeof list, "%s%s", i ? ", " : "", names[i]);
     *status = sg_error_set(e, SG_E_ARG, "%s: '%.40s' is not one of %s", member, value, list);
     return usual;

@@ -11,13 +11,6 @@ const char *const sg_score_names[] = {"mean", "sub16", "error", NULL};
 const char *const sg_tail_bias_names[] = {"0", "half", "rank1", NULL};
 const char *const sg_pv_dtype_names[] = {"auto", "bf16", "fp8", "int8", NULL};
 
-int sg_name_find(const char *const *names, const char *name)
-{
-    for (int i = 0; name && names[i]; i++)
-        if (strcmp(names[i], name) == 0) return i;
-    return -1;
-}
-
 sg_policy sg_policy_default(void)
 {
     return (sg_policy){.kind = SG_ATTENTION_SPARGE,

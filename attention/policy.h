@@ -36,9 +36,6 @@ extern const char *const sg_score_names[];     /* "mean", "sub16", "error", NULL
 extern const char *const sg_tail_bias_names[]; /* "0", "half", "rank1", NULL */
 extern const char *const sg_pv_dtype_names[];  /* "auto", "bf16", "fp8", "int8", NULL */
 
-/* Returns the place of name, which may be NULL, among such names; -1: it is none of them. */
-int sg_name_find(const char *const *names, const char *name);
-
 /* Holds the thresholds of each head that tuning found; thresholds/thresholds.h describes their file. The arrays are
  * [buckets][layers][heads]. Bucket b serves timesteps (of 1000) at or above from[b]; from falls, and ends with 0. */
 typedef struct sg_thresholds {

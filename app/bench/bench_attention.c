@@ -1,6 +1,7 @@
 /* bench_attention.c - `sparge-gen bench attention`: dense, quantised and sparse attention on inputs like those of a
  * video model: time, that of each stage, and how far the results are from those of F32. */
 #include "attention.h"
+#include "base/text.h"
 #include "bench.h"
 #include "bench_input.h"
 #include "command.h"
@@ -150,7 +151,7 @@ static void take_stages(const sg_trace *t, kernel *k)
     memset(k->stage, 0, sizeof k->stage);
     for (size_t i = 0; i < t->rows; i++) {
         const char *const op = t->row[i].op;
-        const int         stage = strcmp(op, "attend_blocks") == 0 ? ATTEND : sg_options_place(op, stages);
+        const int         stage = strcmp(op, "attend_blocks") == 0 ? ATTEND : sg_text_place(op, stages);
         if (stage < STAGES) k->stage[stage] += t->row[i].seconds;
     }
 }

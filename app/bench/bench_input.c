@@ -1,5 +1,6 @@
 /* bench_input.c - see bench_input.h. */
 #include "bench_input.h"
+#include "base/text.h"
 #include "engine.h"
 #include "rng.h"
 #include "setup.h"
@@ -191,7 +192,7 @@ static sg_status read_grid(sg_bench_input *in, sg_error *e)
 static sg_status read_order(sg_bench_input *in, sg_error *e)
 {
     const char *const text = sg_source_metadata(in->file, "order");
-    const int         order = text ? sg_options_place(text, sg_order_names) : SG_ORDER_ROW;
+    const int         order = text ? sg_text_place(text, sg_order_names) : SG_ORDER_ROW;
     if (!sg_order_names[order])
         return sg_error_set(e, SG_E_FORMAT, "--qkv: %s: order: there is none '%.40s'", in->name, text);
     in->file_order = (sg_order)order;

@@ -27,7 +27,7 @@ sg_status sg_eval_files_check(const sg_eval *v, sg_error *e)
                                         "report.html", "image",          "last_image",  NULL};
     for (int i = 0; i < v->run.arms.count; i++) {
         const sg_arm *const a = &v->run.arms.arm[i];
-        if (sg_eval_results_owns(a->file) || taken[sg_options_place(a->file, taken)])
+        if (sg_eval_results_owns(a->file) || taken[sg_text_place(a->file, taken)])
             return sg_error_set(e, SG_E_ARG, "--arms: '%s': name: %s is something else in the folder", a->name,
                                 a->file);
     }

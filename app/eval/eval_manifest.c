@@ -134,7 +134,7 @@ static void note(differences *d, const char *name, const json_t *there, const js
 static bool for_people(const char *name)
 {
     static const char *const names[] = {"device", "prompts.file", "command", "clip.name", "program", "threads", NULL};
-    return names[sg_options_place(name, names)];
+    return names[sg_text_place(name, names)];
 }
 
 /* To the 15 digits that a report has. */

@@ -1,5 +1,6 @@
 /* arms.c - see arms.h. */
 #include "arms.h"
+#include "base/text.h"
 #include "option_rules.h"
 #include "policy.h"
 #include "prompt_set.h"
@@ -53,7 +54,7 @@ static void start(sg_arm *a, const char *kind, const sg_settings *base)
 static void forget_rule(sg_settings *s, const char *key, bool *ruled)
 {
     static const char *const rules[] = {"topk", "tau", "sparse-config", "block-mask", NULL};
-    if (*ruled || !rules[sg_options_place(key, rules)]) return;
+    if (*ruled || !rules[sg_text_place(key, rules)]) return;
     for (int i = 0; rules[i]; i++) sg_settings_unset(s, sg_settings_option(s, rules[i]));
     *ruled = true;
 }
@@ -110,7 +111,7 @@ static sg_status parse_arm(sg_arm *a, char *text, const sg_settings *base, sg_er
     bool              ruled = false;
     char             *at = text, *piece = at, hint[SG_HINT_TEXT];
     char              end = cut(&at, ":");
-    const char *const kind = sg_attention_names[sg_options_place(piece, sg_attention_names)];
+    const char *const kind = sg_attention_names[sg_text_place(piece, sg_attention_names)];
     sg_options_hint(hint, piece, sg_attention_names, "");
     if (!kind)
         return sg_error_set(e, SG_E_ARG, "'%.40s' is not one of dense, sage, sparge%s", piece,

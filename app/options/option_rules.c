@@ -133,7 +133,7 @@ static sg_status allow_only(const sg_settings *s, const char *const *names, cons
 {
     const sg_option *o;
     for (int i = 0; (o = sg_option_next(s->command, &i)) != NULL;)
-        if (!names[sg_options_place(o->name, names)] && given(s, o->name, NULL))
+        if (!names[sg_text_place(o->name, names)] && given(s, o->name, NULL))
             return sg_error_set(e, SG_E_ARG, "--%s has no effect %s", o->name, where);
     return SG_OK;
 }

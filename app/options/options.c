@@ -14,13 +14,6 @@
 
 #define SHOWN 80 /* characters of a wrong value that a message repeats */
 
-int sg_options_place(const char *name, const char *const *list)
-{
-    int i = 0;
-    while (list[i] && strcmp(list[i], name) != 0) i++;
-    return i;
-}
-
 /* Insertions, deletions, replacements and swaps of neighbours that make b of a, or 99 for names too long to be a slip of the
  * finger. */
 static int distance(const char *a, const char *b)
@@ -225,7 +218,7 @@ static sg_status parse_help(sg_settings *s, int argc, char **argv, sg_error *e)
     static const char *const topics[] = {"all", "man", "bash", "zsh", NULL};
     s->help = true;
     if (argc < 3) return SG_OK;
-    if ((s->topic = topics[sg_options_place(argv[2], topics)]) != NULL) return SG_OK;
+    if ((s->topic = topics[sg_text_place(argv[2], topics)]) != NULL) return SG_OK;
     if (strcmp(argv[2], "render") == 0) return s->topic = "all", SG_OK;
     if (strcmp(argv[2], "help") == 0) return SG_OK;
     if (!command_of("", argv[2], &s->command)) return no_command(argv[2], "; `sparge-gen help` lists the commands", e);

@@ -119,9 +119,6 @@ sg_settings sg_options_empty(sg_command c);
 /* Sets the option of this name, without dashes, of s->command as the command line does; value is borrowed. SG_E_ARG. */
 sg_status sg_options_set(sg_settings *s, const char *name, const char *value, sg_error *e) SG_MUST_USE;
 
-/* Returns the place of name in a NULL-ended list, or that of the NULL. */
-int sg_options_place(const char *name, const char *const *list);
-
 enum { SG_HINT_TEXT = 80 };
 
 /* Puts "; did you mean --NAME?" into text, with the entry of a NULL-ended list that was probably meant, or "". Returns

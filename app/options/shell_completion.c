@@ -1,6 +1,7 @@
 /* shell_completion.c - see shell_completion.h. Options are completed by command, values from the list of choices, and
  * values that are FILE or DIR from the file system. */
 #include "shell_completion.h"
+#include "base/text.h"
 #include "command_table.h"
 #include "option_table.h"
 
@@ -9,7 +10,7 @@
 static bool is_path(const sg_option *o)
 {
     static const char *const files[] = {"FILE", "DIR", "PATH", NULL};
-    return o->value && files[sg_options_place(o->value, files)];
+    return o->value && files[sg_text_place(o->value, files)];
 }
 
 static void words(FILE *out, const char *before, const char *const *list, const char *after)

@@ -34,7 +34,7 @@ static void to_request(sg_request *r, const sg_settings *s, const sg_option *o)
 {
     void *const       to = (char *)r + o->request;
     const void *const from = sg_settings_value(s, o);
-    const int place = o->kind == SG_OPTION_CHOICE ? sg_options_place(*(const char *const *)from, o->choices) : 0;
+    const int         place = o->kind == SG_OPTION_CHOICE ? sg_text_place(*(const char *const *)from, o->choices) : 0;
     if (is_float(o))
         *(float *)to = (float)*(const double *)from;
     else
@@ -92,7 +92,7 @@ static sg_status settle_seed(sg_rendering *x, sg_error *e)
 /* A preset comes first: guidance may be given besides. */
 static sg_status settle_sampler(sg_request *r, const sg_settings *s, sg_error *e)
 {
-    if (s->preset_steps) sg_step_preset_apply(r, sg_options_place(s->preset_steps, sg_step_preset_names));
+    if (s->preset_steps) sg_step_preset_apply(r, sg_text_place(s->preset_steps, sg_step_preset_names));
     if (!s->sigmas) return SG_OK;
     SG_TRY(sg_sigmas_read(&r->sigmas, s->sigmas, e));
     r->steps = r->sigmas.count;

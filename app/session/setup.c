@@ -136,7 +136,7 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .local_rank = rank.local_rank,
                                .memory_limit = s->memory_limit,
                                .fast = s->fast,
-                               .offload = s->offload ? (sg_offload)sg_options_place(s->offload, sg_offload_names) : 0,
+                               .offload = s->offload ? (sg_offload)sg_text_place(s->offload, sg_offload_names) : 0,
                                .preview_decoder = s->preview_decoder};
     for (out->loras = 0; model && out->loras < model->loras; out->loras++) {
         const sg_lora_path *const lora = &model->lora[out->loras];

@@ -149,9 +149,9 @@ static sg_status read_rule(const reader *r, sg_select_rule *out)
 {
     const char *name;
     SG_TRY(read_text(r, "rule", &name));
-    const int rule = sg_name_find(rules, name);
+    const int rule = sg_text_place(name, rules);
     *out = (sg_select_rule)rule;
-    return rule >= 0 ? SG_OK : wrong(r, "rule", "should be \"topk\" or \"tau\"");
+    return rules[rule] ? SG_OK : wrong(r, "rule", "should be \"topk\" or \"tau\"");
 }
 
 static sg_status read_figure(const reader *r, const char *object, const char *key, double *out)
@@ -167,8 +167,8 @@ static sg_status read_figure(const reader *r, const char *object, const char *ke
 
 static sg_status read_choice(const reader *r, const json_t *policy, const char *key, const char *const *names, int *out)
 {
-    *out = sg_name_find(names, json_string_value(json_object_get(policy, key)));
-    return *out >= 0 ? SG_OK : wrong(r, "policy", "%s is not one that there is", key);
+    *out = sg_text_place(json_string_value(json_object_get(policy, key)), names);
+    return names[*out] ? SG_OK : wrong(r, "policy", "%s is not one that there is", key);
 }
 
 static sg_status read_policy(const reader *r, sg_thresholds_file *f)

@@ -59,6 +59,13 @@ void sg_textbuf_free(sg_textbuf *b)
     *b = (sg_textbuf){0};
 }
 
+int sg_text_place(const char *text, const char *const *list)
+{
+    int i = 0;
+    while (list[i] && !(text && strcmp(list[i], text) == 0)) i++;
+    return i;
+}
+
 void sg_text_append(char *text, size_t size, const char *fmt, ...)
 {
     const size_t n = strlen(text);

@@ -28,6 +28,9 @@ void sg_textbuf_free(sg_textbuf *b);
 /* Tells whether text ends in `ending` and is longer than it: "a.mp4" ends in ".mp4", ".mp4" does not. */
 bool sg_text_ends(const char *text, const char *ending);
 
+/* Returns the place of text, which may be NULL, in a NULL-ended list, or that of the NULL. */
+int sg_text_place(const char *text, const char *const *list);
+
 /* Puts more behind the text there, as far as there is room in its size. */
 void sg_text_append(char *text, size_t size, const char *fmt, ...) SG_PRINTF(3, 4);
 
