@@ -118,7 +118,7 @@ static void put_block(const char *prefix)
 /* Opens and loads one that makes `time` frames of a latent. */
 static sg_vae decoder_of(int time)
 {
-    sg_vae   v;
+    sg_vae   v = {0};
     sg_error e = {0};
     char     config[512];
     snprintf(
