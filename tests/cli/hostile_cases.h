@@ -259,10 +259,10 @@ USE("prompt file empty", put, "p.txt", NULL, "", 2, "p.txt: has no prompt",
     FILE_OF " -o clip.y4m")
 USE("prompt file BOM only", put, "p.txt", NULL, "\xef\xbb\xbf\r\n", 2, "p.txt: has no prompt",
     FILE_OF " -o clip.y4m")
-USE("prompt file of UTF-16", put, "p.txt", NULL, "\xff\xfe" "b", 2, "p.txt: line 1 is not UTF-8: byte 0xff",
+USE("prompt file of UTF-16", put, "p.txt", NULL, "\xff\xfe" "b", 2, "p.txt: line 1: the text is not UTF-8: byte 0xff",
     FILE_OF " -o clip.y4m")
 USE("prompt file broken", put, "p.txt", NULL, "ball\n\nbox \xc3(\n", 2,
-    "p.txt: line 3 is not UTF-8: byte 0xc3 at position 5",
+    "p.txt: line 3: the text is not UTF-8: byte 0xc3 at position 5",
     FILE_OF " -o clip.y4m")
 USE("prompt file of zeros", size, SCHEDULER, NULL, "1000", 2, SCHEDULER ": has a zero byte",
     "--prompt-file ../m/" SCHEDULER " --size 32x32 -o clip.y4m")
