@@ -47,8 +47,8 @@ typedef struct sg_thresholds {
     float         *pv_threshold; /* PV filter in powers of two; 0 and below: off */
 } sg_thresholds;
 
-/* Makes room for thresholds, all 0, in one piece of memory; sg_thresholds_release frees it, and may be called for what is
- * zero-initialised. Returns false, and t is zero, where there is no memory. */
+/* Makes room for thresholds, all 0, in one piece of memory; sg_thresholds_release frees it, and may be called for what
+ * is zero-initialised. Returns false, and t is zero, where there is no memory. */
 bool sg_thresholds_alloc(sg_thresholds *t, sg_select_rule rule, int buckets, int layers, int heads);
 void sg_thresholds_release(sg_thresholds *t);
 

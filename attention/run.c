@@ -198,8 +198,8 @@ static bool has_text(const sg_attention_shape *x, int64_t block, int64_t size)
     return block * size < x->text_prefix || (x->text_suffix > 0 && (block + 1) * size > x->n - x->text_suffix);
 }
 
-/* Lists the blocks of keys, of the first `visible`, that block i of a head's queries keeps: those of the mask, and all that
- * are a matter of text. Returns how many. */
+/* Lists the blocks of keys, of the first `visible`, that block i of a head's queries keeps: those of the mask, and all
+ * that are a matter of text. Returns how many. */
 static int32_t list_masked(uint16_t *list, const sg_policy *p, const sg_attention_shape *x, int64_t head, int64_t i,
                            int64_t visible)
 {

@@ -62,8 +62,8 @@ typedef struct sg_backend_options {
 
 struct sg_plan_totals;
 
-/* What a backend answers for itself: sg_backend_<call> below says what each does, but for count, which only a plan calls.
- * An entry is NULL where there is nothing to do. */
+/* What a backend answers for itself: sg_backend_<call> below says what each does, but for count, which only a plan
+ * calls. An entry is NULL where there is nothing to do. */
 typedef struct sg_backend_calls {
     void (*close)(sg_backend *);
     void (*make_current)(const sg_backend *); /* NULL: any thread may use the backend as it is */

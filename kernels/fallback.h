@@ -1,4 +1,5 @@
-/* fallback.h - the calls of ops that a slower kernel served than the backend's best: sg_backend_served tells of them. */
+/* fallback.h - the calls of ops that a slower kernel served than the backend's best: sg_backend_served tells of
+ * them. */
 #ifndef SG_FALLBACK_H
 #define SG_FALLBACK_H
 

@@ -69,8 +69,8 @@ typedef struct sg_engine_options {
     const char *preview_decoder; /* TAEHV's file, which decodes previews; NULL: colours follow from the latents */
 } sg_engine_options;
 
-/* An engine serves one thread at a time; each call may come from another one. On a GPU a call leaves the engine's as the
- * calling thread's current CUDA device. */
+/* An engine serves one thread at a time; each call may come from another one. On a GPU a call leaves the engine's as
+ * the calling thread's current CUDA device. */
 
 /* Reads configs and headers, binds every tensor; loads no weights yet. On failure *out stays NULL and e tells all. */
 sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *e) SG_MUST_USE;
@@ -327,8 +327,8 @@ typedef struct sg_report {
 
 /* Renders r. Refuses with figures what cannot fit before anything heavy starts; NaN or infinity is SG_E_NUMERIC with
  * the first block and step. Weights stay for the next call as far as they fit, those first that take the longest to
- * load; and so does what the text encoders made of prompt and negative prompt: with the same ones again they do not run.
- * report is filled as far as it got. */
+ * load; and so does what the text encoders made of prompt and negative prompt: with the same ones again they do not
+ * run. report is filled as far as it got. */
 sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_callbacks *cb, sg_report *report,
                            sg_error *e) SG_MUST_USE;
 

@@ -71,8 +71,8 @@ static void put_in_folder(sg_checkpoint *c, const char *component, const char *m
     memcpy(p->path, c->path, sizeof p->path);
 }
 
-/* As transformers reads it: in old files there is a text_config_dict, too, whose fields count before those of text_config;
- * the model's own projection_dim counts, not that of an encoder. */
+/* As transformers reads it: in old files there is a text_config_dict, too, whose fields count before those of
+ * text_config; the model's own projection_dim counts, not that of an encoder. */
 static sg_status make_clip_configs(sg_checkpoint *c, sg_config *all, sg_error *e)
 {
     char dict[64];

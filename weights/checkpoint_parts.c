@@ -48,8 +48,8 @@ typedef struct opening {
     const sg_model_parts *parts;
     sg_known_files       *known;
     const sg_file_part   *denoiser; /* the part that the denoiser is; NULL: not known */
-    /* By needed[]: the part that goes with the denoiser, or NULL; of a text encoder which of encoder_names it is with this
-     * denoiser, or -1. */
+    /* By needed[]: the part that goes with the denoiser, or NULL; of a text encoder which of encoder_names it is with
+     * this denoiser, or -1. */
     const sg_file_part *with[NEEDED];
     int                 encoder[NEEDED];
     sg_error           *e;

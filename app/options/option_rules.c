@@ -54,8 +54,8 @@ static const rule rules[] = {
     {"backend", "ref", {"device", "gpumask"}},
 };
 
-/* An option that was asked for and that does nothing by a rule that s fulfils: by any rule, or where s is what became of
- * asked by those of a value. */
+/* An option that was asked for and that does nothing by a rule that s fulfils: by any rule, or where s is what became
+ * of asked by those of a value. */
 sg_status sg_options_check_effects(const sg_settings *asked, const sg_settings *s, sg_error *e)
 {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {

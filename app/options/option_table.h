@@ -49,9 +49,9 @@ typedef struct sg_option {
     sg_option_kind kind;
     unsigned       commands; /* bits of sg_command */
     /* offset is the value's place in sg_settings, and hash that of its file's hash, or 0. request is the place in
-     * sg_request of what the option sets, and request_size the size of that, or 0 where there is none, or several: as in
-     * sg_settings, but for a REAL a double or a float, which stands for the shortest decimal number that is read as it,
-     * and for a CHOICE its place, an int or an enum, or a bool. */
+     * sg_request of what the option sets, and request_size the size of that, or 0 where there is none, or several: as
+     * in sg_settings, but for a REAL a double or a float, which stands for the shortest decimal number that is read as
+     * it, and for a CHOICE its place, an int or an enum, or a bool. */
     size_t          offset, hash, request, request_size;
     sg_option_phase phase;
     /* An int of 0, or of -1 where lo is 0, and a NAN are not given. */

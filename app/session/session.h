@@ -10,8 +10,8 @@
 #include "video_input.h"
 #include "vocabulary.h"
 
-/* A session that is zero is closed. Before it is opened: a traced one takes the time of every op, and one with check has
- * every op computed by the oracle, too; threads stands in place of --threads, unless it is 0. */
+/* A session that is zero is closed. Before it is opened: a traced one takes the time of every op, and one with check
+ * has every op computed by the oracle, too; threads stands in place of --threads, unless it is 0. */
 typedef struct sg_session {
     const sg_settings *asked;
     bool               traced, check;

@@ -1,8 +1,8 @@
 /* vec_quantise.c - quantise: x [n, h, d] to bytes [h, n, d].
  *
  * A group of rows of a head is read twice, the second time from the L1 cache. A task is one group of as many heads as
- * fit into L2; while it is written, the next one is prefetched. The largest |u| is found by comparing bit patterns, where
- * infinity and NaN are largest. */
+ * fit into L2; while it is written, the next one is prefetched. The largest |u| is found by comparing bit patterns,
+ * where infinity and NaN are largest. */
 #include "predict.h"
 
 #include <omp.h>

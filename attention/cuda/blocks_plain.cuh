@@ -1,8 +1,9 @@
 /* blocks_plain.cuh - attend_blocks for heads of any number of channels, without tensor cores; and what it shares with
  * blocks_mma.cuh: which rows skip a block together, and their counts.
  *
- * Simple, not fast: a CTA owns SG_BLOCK_Q queries of one head, a thread each, and COLUMNS columns of the values; CTAs of
- * other columns compute the scores again. It walks over tiles as blocks_mma.cuh does, with scores in shared memory. */
+ * Simple, not fast: a CTA owns SG_BLOCK_Q queries of one head, a thread each, and COLUMNS columns of the values; CTAs
+ * of other columns compute the scores again. It walks over tiles as blocks_mma.cuh does, with scores in shared
+ * memory. */
 #ifndef SG_BLOCKS_PLAIN_CUH
 #define SG_BLOCKS_PLAIN_CUH
 

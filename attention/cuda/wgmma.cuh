@@ -1,10 +1,11 @@
-/* wgmma.cuh - what kernels for Hopper (9.0a alone) say in PTX: barriers in shared memory, bulk copies of tiles, products of
- * a warpgroup.
+/* wgmma.cuh - what kernels for Hopper (9.0a alone) say in PTX: barriers in shared memory, bulk copies of tiles,
+ * products of a warpgroup.
  *
- * A warpgroup is four warps; its products have 64 rows, 16 a warp. Accumulators: lane l of a warp holds rows l/4 and l/4 + 8,
- * columns 8 c + 2 (l%4) and the next, as four numbers of each c. A left operand from registers has 32 bytes of each row:
- * rows l/4, l/4 + 8, l/4, l/4 + 8, bytes 4 (l%4) on of the first 16, the same, of the last 16, the same. Right operands lie
- * in shared memory as the bulk copies put them: rows of 128 or 64 bytes whose 16-byte parts are swizzled. */
+ * A warpgroup is four warps; its products have 64 rows, 16 a warp. Accumulators: lane l of a warp holds rows l/4 and
+ * l/4 + 8, columns 8 c + 2 (l%4) and the next, as four numbers of each c. A left operand from registers has 32 bytes
+ * of each row: rows l/4, l/4 + 8, l/4, l/4 + 8, bytes 4 (l%4) on of the first 16, the same, of the last 16, the same.
+ * Right operands lie in shared memory as the bulk copies put them: rows of 128 or 64 bytes whose 16-byte parts are
+ * swizzled. */
 #ifndef SG_WGMMA_CUH
 #define SG_WGMMA_CUH
 
@@ -132,8 +133,8 @@ static __device__ __forceinline__ void sg_wgmma_i8(uint32_t (&s)[64], uint64_t a
                  : "l"(a), "l"(b), "r"((int)add));
 }
 
-/* sg_wgmma_f8 and sg_wgmma_bf16: o = a b, or with add o += a b; b has a row of 32 F8, or 16 rows of BF16, for the COUNT * 2
- * columns of o. The operands behind o's COUNT have numbers A0 to A3, B and P. */
+/* sg_wgmma_f8 and sg_wgmma_bf16: o = a b, or with add o += a b; b has a row of 32 F8, or 16 rows of BF16, for the
+ * COUNT * 2 columns of o. The operands behind o's COUNT have numbers A0 to A3, B and P. */
 #define SG_WGMMA(name, COUNT, shape, types, outputs, tail, A0, A1, A2, A3, B, P, ...)                                  \
     static __device__ __forceinline__ void name(float(&o)[COUNT], const uint32_t *a, uint64_t b, bool add)             \
     {                                                                                                                  \

@@ -1,15 +1,15 @@
-/* ref_blocks.c - the oracle of sparse attention: pool, self_similarity, quantise, score, select and tail_bias, each as its
- * formula in op.h says. Compiled twice, see ref.c. quantise and select's decisions are the same in both builds. */
+/* ref_blocks.c - the oracle of sparse attention: pool, self_similarity, quantise, score, select and tail_bias, each as
+ * its formula in op.h says. Compiled twice, see ref.c. quantise and select's decisions are the same in both builds. */
 #include "ref/ref.h"
 
 /* ---- pool, self_similarity ---- */
 
 static float own_scale(const sg_quantise_args *a, int64_t g, const int64_t row[2], const int64_t to[2]);
 
-/* The rms error of so many roundings of results up to `peak`, each off by at most 2^-24 of its result, by 1 / sqrt(3) of
- * that on average. Where one value is far above all others its mean and variance alone make the budget, and a sum in F32
- * may by chance be nearly exact here, but not in a kernel of another order. So the float build has no sample of these
- * errors: it adds up in double, too, and is off by as much as that. */
+/* The rms error of so many roundings of results up to `peak`, each off by at most 2^-24 of its result, by 1 / sqrt(3)
+ * of that on average. Where one value is far above all others its mean and variance alone make the budget, and a sum
+ * in F32 may by chance be nearly exact here, but not in a kernel of another order. So the float build has no sample of
+ * these errors: it adds up in double, too, and is off by as much as that. */
 static double error_of(double peak, int64_t roundings)
 {
     return SG_REF_IS_TRUTH ? 0 : 0x1p-24 * peak * sqrt((double)roundings / 3);
@@ -338,8 +338,8 @@ static void take_shared(const sg_select_args *a, place *p, bool *taken, int64_t 
     for (int64_t i = 0; i < sg_min64(budget, rest); i++) taken[p[i].at] = true;
 }
 
-/* Lists what a row keeps: what is taken and what is always kept, but nothing hidden. Returns the kept share of the mass;
- * -1: the row has none. */
+/* Lists what a row keeps: what is taken and what is always kept, but nothing hidden. Returns the kept share of the
+ * mass; -1: the row has none. */
 static real finish_row(const sg_select_args *a, const rules *o, int64_t row, const bool *taken)
 {
     const int64_t   nq = a->score.dim[1], nk = a->score.dim[2], g = row / nq, i = row % nq;

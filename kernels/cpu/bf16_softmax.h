@@ -20,8 +20,8 @@ enum { SG_TILE = 512 }; /* BF16 in a tile of 16 rows by 64 bytes */
 /* The tile unit treats denormals as zeros. With the largest weight at 2^SG_ABOVE no BF16 weight is lost by that. */
 enum { SG_ABOVE = 8 };
 
-/* Where a pass of attention has its row maxima from: MAX_GUESSED, the first keys that a group visits; MAX_SEARCHED, all,
- * and the pass computes nothing else; MAX_KNOWN, an earlier pass. */
+/* Where a pass of attention has its row maxima from: MAX_GUESSED, the first keys that a group visits; MAX_SEARCHED,
+ * all, and the pass computes nothing else; MAX_KNOWN, an earlier pass. */
 typedef enum max_pass { MAX_GUESSED, MAX_SEARCHED, MAX_KNOWN } max_pass;
 
 typedef struct sg_softmax {

@@ -2,9 +2,9 @@
  * scratch. It is private to the backend and to the kernel tests.
  *
  * The table is filled as in dav1d: sg_data_movement_init with what gains nothing from vectors, then every vec_*.c at
- * each level (cpu_levels.c) that the machine has and the mask allows, lowest first, then oneDNN's linear. conv is always
- * vec_winograd.c's, which chooses: by tiles, by oneDNN or as a plain product. A backend serves one thread at a time: its
- * scratch and its packed weights are not locked. */
+ * each level (cpu_levels.c) that the machine has and the mask allows, lowest first, then oneDNN's linear. conv is
+ * always vec_winograd.c's, which chooses: by tiles, by oneDNN or as a plain product. A backend serves one thread at a
+ * time: its scratch and its packed weights are not locked. */
 #ifndef SG_CPU_H
 #define SG_CPU_H
 

@@ -19,15 +19,15 @@ extern "C" {
  * repacked, come on top where they are larger than 128 MiB. */
 #define SG_CUDA_WORK_BYTES ((size_t)192 << 20)
 
-/* Fills b: name, ops, memory, impl, call, dtype, values, f8, threads, total_bytes, device. total_bytes is what the device
- * has free at that moment, less SG_CUDA_WORK_BYTES. SG_E_UNSUPPORTED: there is no GPU, none that is new enough, or a
- * driver or library is missing or too old; SG_E_MEMORY: the GPU has no room for the backend;
+/* Fills b: name, ops, memory, impl, call, dtype, values, f8, threads, total_bytes, device. total_bytes is what the
+ * device has free at that moment, less SG_CUDA_WORK_BYTES. SG_E_UNSUPPORTED: there is no GPU, none that is new enough,
+ * or a driver or library is missing or too old; SG_E_MEMORY: the GPU has no room for the backend;
  * SG_E_ARG: o names a device that is not there; SG_E_DEVICE: anything else. After a failure b is as it was.
  *
- * o->gpu_mask chooses among our own kernels, whose machine code stays the device's, and below the device's own features they
- * have as much shared memory as the least of such a device. cublasLt and cuDNN choose theirs by the device: below its own
- * features cuDNN has no say, so that the level's attention and convolutions run; products stay cublasLt's.
- * SG_E_UNSUPPORTED for features that the device lacks. */
+ * o->gpu_mask chooses among our own kernels, whose machine code stays the device's, and below the device's own
+ * features they have as much shared memory as the least of such a device. cublasLt and cuDNN choose theirs by the
+ * device: below its own features cuDNN has no say, so that the level's attention and convolutions run; products stay
+ * cublasLt's. SG_E_UNSUPPORTED for features that the device lacks. */
 sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 
 /* Does what sg_backend_touch says: chooses the device and makes its context, which is the calling thread's then. */

@@ -181,7 +181,8 @@ template <typename F> static __global__ void __launch_bounds__(SG_THREADS) sg_ea
 
 template <typename F> static sg_status sg_cuda_each_pack(sg_stream *s, const char *op, int64_t count, const F &f)
 {
-    return sg_cuda_launch(s, op, sg_each_pack<F>, sg_cuda_blocks(s, sg_div_up(count, SG_PACK)), SG_THREADS, 0, count, f);
+    return sg_cuda_launch(s, op, sg_each_pack<F>, sg_cuda_blocks(s, sg_div_up(count, SG_PACK)), SG_THREADS, 0, count,
+                          f);
 }
 
 /* f(i) for i below count. */

@@ -13,8 +13,8 @@ extern "C" {
 #endif
 
 /* Blocks of device memory that live as long as the backend, one holder each inside an op. The first three have these
- * bytes from the start, which their holders keep to, so that a plan knows what they take; the others grow. The library's
- * are what NVIDIA advises for its newest devices. */
+ * bytes from the start, which their holders keep to, so that a plan knows what they take; the others grow. The
+ * library's are what NVIDIA advises for its newest devices. */
 enum { SG_CUDA_LIBRARY_BYTES = 32 << 20, SG_CUDA_SUM_BYTES = 128 << 20, SG_CUDA_X_BYTES = 96 << 20 };
 
 /* Bytes of shared memory that a block may ask for on any GPU from 8.0 up: that of 8.6, 8.9 and 12.0. */
@@ -55,13 +55,13 @@ struct sg_dnn;
 struct sg_cuda_graph;
 
 /* Multiply-adds from which an op is worth cuDNN's start and, for attention and products, its compiling. A
- * convolution of fewer than SG_DNN_COLS output channels counts as one of so many: ours makes a product of it, whose tiles
- * are no narrower. */
+ * convolution of fewer than SG_DNN_COLS output channels counts as one of so many: ours makes a product of it, whose
+ * tiles are no narrower. */
 #define SG_DNN_MIN_MACS ((int64_t)1 << 34)
 #define SG_DNN_COLS 64
 
-/* The same of a matmul and cublasLt. The embedded model's default clip has none so large: its largest is a convolution's
- * piece, 96 MB of gathered BF16 by 72 channels, which is 0.84 of this. */
+/* The same of a matmul and cublasLt. The embedded model's default clip has none so large: its largest is a
+ * convolution's piece, 96 MB of gathered BF16 by 72 channels, which is 0.84 of this. */
 #define SG_LT_MIN_MACS ((int64_t)1 << 32)
 #define SG_DNN_NEVER (INT64_MAX / 2) /* not the last number: it is divided rounding up */
 
@@ -93,11 +93,12 @@ static inline sg_cuda *sg_cuda_of(const sg_stream *s) { return (sg_cuda *)s->imp
 #define SG_TEXT(x) SG_TEXT_OF(x)
 #define SG_TEXT_OF(x) #x
 
-/* Opens one of NVIDIA's libraries, by dlopen: the system's, or that of the toolkit that was built with. NULL: neither has
- * it. */
+/* Opens one of NVIDIA's libraries, by dlopen: the system's, or that of the toolkit that was built with. NULL: neither
+ * has it. */
 void *sg_cuda_library(const char *name);
 
-/* Sets l->name to the library's function of that name, or returns what it lacks. POSIX: memcpy copies a function, too. */
+/* Sets l->name to the library's function of that name, or returns what it lacks. POSIX: memcpy copies a function,
+ * too. */
 #define SG_CUDA_FIND(l, LIBRARY, prefix, name)                                                                         \
     {                                                                                                                  \
         void *const p = dlsym((l)->library, prefix #name);                                                             \
@@ -184,9 +185,9 @@ void        sg_lt_close(sg_cuda *c);
 
 /* ---- cuDNN: cuda_dnn.c ---- */
 
-/* Run BF16 attention without biases, and BF16 convolutions with zeros beyond the edges, from c->dnn_min_macs multiply-adds on, and tell in *status
- * how that went. w is a->w in the order [o, kt, ky, kx, i], SG_ALIGN aligned. False: not for cuDNN, or it is not
- * installed, or has no engine for this. */
+/* Run BF16 attention without biases, and BF16 convolutions with zeros beyond the edges, from c->dnn_min_macs
+ * multiply-adds on, and tell in *status how that went. w is a->w in the order [o, kt, ky, kx, i], SG_ALIGN aligned.
+ * False: not for cuDNN, or it is not installed, or has no engine for this. */
 bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status);
 typedef sg_status sg_bias_fn(sg_stream *s, const sg_conv_args *a); /* y = b, or with add y += b */
 bool sg_cuda_conv_dnn(sg_stream *s, const sg_conv_args *a, const void *w, sg_bias_fn *put_bias, sg_status *status);
@@ -228,8 +229,8 @@ bool sg_cuda_attend_mma(sg_stream *s, const sg_attend_args *a, sg_status *status
 
 /* ---- attend_short.cu ---- */
 
-/* As sg_cuda_attend_mma, with d of 64 or 128, without a bias for each pair, and so few keys that those of a head fit into
- * shared memory. */
+/* As sg_cuda_attend_mma, with d of 64 or 128, without a bias for each pair, and so few keys that those of a head fit
+ * into shared memory. */
 bool sg_cuda_attend_short(sg_stream *s, const sg_attend_args *a, sg_status *status);
 
 /* ---- attend_large_head.cu ---- */

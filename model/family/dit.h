@@ -1,11 +1,11 @@
-/* dit.h - the shell of a diffusion transformer: what the families have around their blocks. It opens and closes a model,
- * checks that its components fit, and makes of the latents the tokens that the blocks work on, and of these the latents
- * again. A family calls it, and it calls no family while denoising. A forward is
+/* dit.h - the shell of a diffusion transformer: what the families have around their blocks. It opens and closes a
+ * model, checks that its components fit, and makes of the latents the tokens that the blocks work on, and of these the
+ * latents again. A family calls it, and it calls no family while denoising. A forward is
  *
  *   x = sg_dit_patch_embed(latents);  x = blocks(x), by sg_dit_attend;  latents = sg_dit_project_out(norm(x))
  *
- * Tokens x F32 [n, D] stand in the order that attention asks for. Sizes: D is the width, h heads, d head_dim, n tokens of
- * the video. Tensors that a function returns are in s->scratch, what belongs to a render is in s->keep; failures are
+ * Tokens x F32 [n, D] stand in the order that attention asks for. Sizes: D is the width, h heads, d head_dim, n tokens
+ * of the video. Tensors that a function returns are in s->scratch, what belongs to a render is in s->keep; failures are
  * latched in s. Only what says so allocates host memory, and the caller frees it. */
 #ifndef SG_DIT_H
 #define SG_DIT_H
@@ -15,10 +15,11 @@
 
 /* ---- a model ---- */
 
-/* Opens a model of family f: checks the classes in index by f->classes, calls f->open, gives each component its class for
- * people, and completes the defaults by what families have in common (sampler, flow_shift, the negative prompt "", one
- * cfg_scale for all experts). Errors: SG_E_FORMAT for another class, and for an encoder whose texts are filled up but whose
- * tokenizer has no pad; SG_E_MEMORY; those of f->open. *model is NULL after a failure, else the caller's to close. */
+/* Opens a model of family f: checks the classes in index by f->classes, calls f->open, gives each component its class
+ * for people, and completes the defaults by what families have in common (sampler, flow_shift, the negative prompt "",
+ * one cfg_scale for all experts). Errors: SG_E_FORMAT for another class, and for an encoder whose texts are filled up
+ * but whose tokenizer has no pad; SG_E_MEMORY; those of f->open. *model is NULL after a failure, else the caller's to
+ * close. */
 sg_status sg_model_open(void **model, const sg_family *f, const sg_checkpoint *c, sg_config *index, sg_dtype act,
                         sg_error *e) SG_MUST_USE;
 
@@ -59,9 +60,9 @@ typedef struct sg_dit {
     sg_linear_weights proj_out;      /* [channels pt ph pw, D] [channels pt ph pw] */
 } sg_dit;
 
-/* Opens component `name` of c; loads nothing. Its config.json is in d->config, where the family reads its numbers; then it
- * binds the weights. Errors: those of sg_component_open, SG_E_FORMAT for a config of another class than class_name.
- * sg_dit_close closes, after a failure too. */
+/* Opens component `name` of c; loads nothing. Its config.json is in d->config, where the family reads its numbers;
+ * then it binds the weights. Errors: those of sg_component_open, SG_E_FORMAT for a config of another class than
+ * class_name. sg_dit_close closes, after a failure too. */
 sg_status sg_dit_open(sg_dit *d, const sg_checkpoint *c, const char *name, const char *class_name, sg_dtype act,
                       sg_error *e) SG_MUST_USE;
 
@@ -71,12 +72,12 @@ sg_status sg_dit_check(sg_dit *d, sg_error *e, const char *summary, ...) SG_MUST
 
 void sg_dit_close(sg_dit *d); /* one that never opened is fine */
 
-/* Adds d to the denoisers of c, with so many layers of self-attention. names may be NULL. d stays the family's to close. The
- * patch of c becomes that of d. */
+/* Adds d to the denoisers of c, with so many layers of self-attention. names may be NULL. d stays the family's to
+ * close. The patch of c becomes that of d. */
 void sg_components_add_dit(sg_components *c, sg_dit *d, const sg_name_map *names, int64_t layers);
 
-/* Opens the VAE of c, to be called behind sg_components_add_dit: size_multiple follows from the patch, too. It is closed with
- * the model, after its denoiser. Errors: sg_vae_open's. */
+/* Opens the VAE of c, to be called behind sg_components_add_dit: size_multiple follows from the patch, too. It is
+ * closed with the model, after its denoiser. Errors: sg_vae_open's. */
 sg_status sg_components_open_vae(sg_components *c, const sg_vae_ops *ops, const sg_checkpoint *from, sg_dtype act,
                                  sg_error *e) SG_MUST_USE;
 

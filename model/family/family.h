@@ -61,8 +61,8 @@ typedef struct sg_added_phase {
     void (*run)(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g, sg_watch watch);
 } sg_added_phase;
 
-/* Describes what a model is made of, with which every model begins. The model owns all of it and keeps it where it is until
- * it is closed. */
+/* Describes what a model is made of, with which every model begins. The model owns all of it and keeps it where it is
+ * until it is closed. */
 typedef struct sg_components {
     sg_text_source    text[SG_TEXTS_MAX]; /* may be none */
     int               texts;

@@ -309,7 +309,8 @@ sg_status sg_describe_causal_vae(const sg_found_part *p)
     return SG_OK;
 }
 
-/* What its latents are scaled by, and how large a picture it was trained for, no file says: the denoiser's part knows it. */
+/* What its latents are scaled by, and how large a picture it was trained for, no file says: the denoiser's part knows
+ * it. */
 static sg_status describe_kl_vae(const sg_found_part *p)
 {
     describe_levels(p, "");

@@ -1,13 +1,14 @@
 /* hunyuan.c - HunyuanVideo (Tencent, 2024; arXiv:2412.03603), text to video: HunyuanVideoPipeline of diffusers.
  *
- * Llama-3 and CLIP, HunyuanVideoTransformer3DModel, whose tensors have diffusers' names and whose tokens are [video | text],
- * AutoencoderKLHunyuanVideo. What bites:
+ * Llama-3 and CLIP, HunyuanVideoTransformer3DModel, whose tensors have diffusers' names and whose tokens are [video |
+ * text], AutoencoderKLHunyuanVideo. What bites:
  *  - Llama sees the prompt in a template, and the denoiser Llama's states without those of the template's first tokens;
- *  - these states are those before the last two layers; of CLIP, which sees the prompt alone, the row of the whole text;
- *  - guidance is an input of the denoiser (embedded guidance); a negative prompt is read only where cfg_scale asks for a
- *    second pass;
- *  - the text's states go through a refiner first: blocks of its own, whose gates come from time and text, so that it runs in
- *    every step;
+ *  - these states are those before the last two layers; of CLIP, which sees the prompt alone, the row of the whole
+ *    text;
+ *  - guidance is an input of the denoiser (embedded guidance); a negative prompt is read only where cfg_scale asks for
+ *    a second pass;
+ *  - the text's states go through a refiner first: blocks of its own, whose gates come from time and text, so that it
+ *    runs in every step;
  *  - the time that modulates the refiner is its own too: time, and the mean of the text's states before any layer;
  *  - only the video's rows are rotated, by whole places, theta 256;
  *  - timesteps are of 1000; guidance is 1000 times the number, in BF16 rounded twice, so that 6 becomes 6016;
@@ -204,7 +205,8 @@ static sg_status hunyuan_open(void *model, const sg_checkpoint *from, sg_config 
 
     const char *const path = sg_checkpoint_path(from);
     const sg_fit      fit[] = {
-             {sg_text_width(c, LLAMA), "the width of text_encoder", d->text_dim, "transformer/config.json: text_embed_dim"},
+             {sg_text_width(c, LLAMA), "the width of text_encoder", d->text_dim,
+              "transformer/config.json: text_embed_dim"},
              {sg_text_pooled(c, CLIP), "the pooled width of text_encoder_2", m->net.row_dim,
               "transformer/config.json: pooled_projection_dim"},
              {c->vae.info.z, "vae/config.json: latent_channels", d->channels, "transformer/config.json: in_channels"},
@@ -228,7 +230,8 @@ static sg_status hunyuan_prompt(const void *model, int encoder, const char *text
 
 /* ---- denoising ---- */
 
-/* Tokens that the denoiser has of a text. A prompt that begins with white space may take the last token of the template. */
+/* Tokens that the denoiser has of a text. A prompt that begins with white space may take the last token of the
+ * template. */
 static int text_rows(const sg_text_states *t) { return t->len > CROP ? t->len - CROP : 1; }
 
 static void hunyuan_attention(const void *model, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,

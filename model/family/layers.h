@@ -43,8 +43,8 @@ typedef struct sg_attention_weights {
  * are normalised together; 0 means that there is no norm. */
 void sg_want_attention(sg_bind *b, sg_attention_weights *w, sg_dtype act, int64_t width, int64_t norm);
 
-/* Holds rotary tables, which have a row for each token and a column for each pair (2i, 2i + 1) of a head's channels. Absent
- * tables rotate nothing. */
+/* Holds rotary tables, which have a row for each token and a column for each pair (2i, 2i + 1) of a head's channels.
+ * Absent tables rotate nothing. */
 typedef struct sg_rotary {
     sg_tensor cos, sin; /* F32 [n, d/2] */
 } sg_rotary;

@@ -1,11 +1,11 @@
 /* sd3.c - Stable Diffusion 3 medium, 3.5 large and 3.5 medium (Stability AI, 2024; arXiv:2403.03206):
  * StableDiffusion3Pipeline of diffusers.
  *
- * CLIP-L, OpenCLIP's bigG and T5, SD3Transformer2DModel, whose tensors have diffusers' names and whose tokens are [picture |
- * text], AutoencoderKL. What bites:
+ * CLIP-L, OpenCLIP's bigG and T5, SD3Transformer2DModel, whose tensors have diffusers' names and whose tokens are
+ * [picture | text], AutoencoderKL. What bites:
  *  - texts are filled up with pads, which count as tokens do;
- *  - a token of CLIP's part of the text has CLIP-L's state and, behind it, bigG's, and zeros up to the width of T5's; both
- *    are those before the last layer;
+ *  - a token of CLIP's part of the text has CLIP-L's state and, behind it, bigG's, and zeros up to the width of T5's;
+ *    both are those before the last layer;
  *  - T5 may be absent: zeros stand for its tokens;
  *  - the row of the whole text is CLIP-L's projection and, behind it, bigG's;
  *  - positions are a table of the file, the middle of which is taken; no rotation; they bound the size;
@@ -143,13 +143,15 @@ static sg_status check_fit(const sd3 *m, const char *path, sg_error *e)
     const sg_dit *const        d = &m->net.dit;
     const int64_t              clip = sg_text_width(c, CLIP_L) + sg_text_width(c, CLIP_G);
     const sg_fit               fit[] = {
-                      {clip > d->text_dim ? clip : d->text_dim, "the width of text_encoder and text_encoder_2 together", d->text_dim,
+                      {clip > d->text_dim ? clip : d->text_dim, "the width of text_encoder and text_encoder_2 together",
+                       d->text_dim, width},
+                      {c->texts > T5 ? sg_text_width(c, T5) : d->text_dim, "the width of text_encoder_3", d->text_dim,
                        width},
-                      {c->texts > T5 ? sg_text_width(c, T5) : d->text_dim, "the width of text_encoder_3", d->text_dim, width},
                       {sg_text_pooled(c, CLIP_L) + sg_text_pooled(c, CLIP_G),
                        "the pooled width of text_encoder and text_encoder_2 together", m->net.row_dim,
                        "transformer/config.json: pooled_projection_dim"},
-                      {c->vae.info.z, "vae/config.json: latent_channels", d->channels, "transformer/config.json: in_channels"},
+                      {c->vae.info.z, "vae/config.json: latent_channels", d->channels,
+                       "transformer/config.json: in_channels"},
                       {0}};
     return sg_check_fit(fit, path, e);
 }
@@ -204,7 +206,8 @@ static void sd3_attention(const void *model, const sg_geometry *g, const sg_cond
     sg_dit_shape(&m->net.dit, g, 0, layer < m->net.layers ? TEXT_LEN : 0, shape);
 }
 
-/* The places of the tokens, in their order: the middle of the file's square. So many at once that the host needs little. */
+/* The places of the tokens, in their order: the middle of the file's square. So many at once that the host needs
+ * little. */
 static void place_tokens(sd3 *m, sg_stream *s)
 {
     enum { AT_ONCE = 256 };

@@ -169,8 +169,8 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     SG_TRY(sg_engine_add_loras(engine, o->lora, o->loras, e));
     engine->defaults = engine->components->defaults;
     engine->defaults.strength = engine->components->frames.step == 0 ? 0.6 : 0.8; /* diffusers' */
-    engine->base_bytes =
-        engine->backend->process_memory ? sg_resident_bytes() - o->given_bytes : sg_backend_packed_bytes(engine->backend);
+    engine->base_bytes = engine->backend->process_memory ? sg_resident_bytes() - o->given_bytes
+                                                         : sg_backend_packed_bytes(engine->backend);
     SG_TRY(read_attention(engine, e));
     SG_TRY(read_own_defaults(engine, e));
     SG_TRY(open_preview(engine, o->preview_decoder, e));

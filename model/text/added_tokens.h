@@ -12,8 +12,8 @@
  *   5. By the T5 rules, <extra_id_0> to <extra_id_N-1>, unless tokenizer_config.json has one of those two lists,
  *      special_tokens_map.json has extra_special_tokens, or its additional_special_tokens have an <extra_id_...>.
  *      Before them, without tokenizer.json, the control and user-defined pieces of the model.
- * The text identifies a token. The ids in the files only give the order. Of several with one text the first of steps 1 and 2
- * says how it is found, else the last.
+ * The text identifies a token. The ids in the files only give the order. Of several with one text the first of steps 1
+ * and 2 says how it is found, else the last.
  *
  * They are found as follows. Of the tokens that fit at one place the longest counts. A token marked single_word counts
  * only where no word character touches it (Unicode's letters, marks, decimal digits, connectors, joiners). Tokens
@@ -77,8 +77,8 @@ struct sg_token_run {
     sg_textbuf   normal;
 };
 
-/* Appends the ids of len bytes of UTF-8, at most SG_PROMPT_MAX of prompt_clean.h: of added tokens, and what r->words makes of
- * what lies between. */
+/* Appends the ids of len bytes of UTF-8, at most SG_PROMPT_MAX of prompt_clean.h: of added tokens, and what r->words
+ * makes of what lies between. */
 sg_status sg_token_run_encode(sg_token_run *r, const char *text, size_t len, sg_error *e) SG_MUST_USE;
 
 sg_status sg_tokenizer_no_memory(sg_error *e); /* for the text */

@@ -116,8 +116,8 @@ typedef struct encoder {
     sg_bpe_work             work;
 } encoder;
 
-/* Encodes a text by the split of that number: each word goes through the splits after it, then becomes ids. Returns false
- * when memory runs out. */
+/* Encodes a text by the split of that number: each word goes through the splits after it, then becomes ids. Returns
+ * false when memory runs out. */
 static bool encode_by(encoder *enc, int split, const char *text, size_t len)
 {
     const sg_bpe_split *const by = split < 2 ? enc->t->rules.split[split] : NULL;

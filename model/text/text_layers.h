@@ -1,5 +1,5 @@
-/* text_layers.h - what text encoders share: their lists of layers, attention in which a token sees itself and those before it,
- * the gated feed-forward part. */
+/* text_layers.h - what text encoders share: their lists of layers, attention in which a token sees itself and those
+ * before it, the gated feed-forward part. */
 #ifndef SG_TEXT_LAYERS_H
 #define SG_TEXT_LAYERS_H
 

@@ -18,8 +18,8 @@
 
 #include <jansson.h>
 
-/* *out gets an object as tokenizer.json has it, for bpe_files.h, which the caller releases. Tokens that fill up the table are
- * left out. Returns SG_E_FORMAT, SG_E_UNSUPPORTED or SG_E_MEMORY on failure. */
+/* *out gets an object as tokenizer.json has it, for bpe_files.h, which the caller releases. Tokens that fill up the
+ * table are left out. Returns SG_E_FORMAT, SG_E_UNSUPPORTED or SG_E_MEMORY on failure. */
 sg_status sg_bpe_gguf_read(json_t **out, const sg_source *s, sg_error *e) SG_MUST_USE;
 
 /* Tells whether there are tokens. */

@@ -1,19 +1,20 @@
-/* cogvideox_vae.c - AutoencoderKLCogVideoX (arXiv:2408.06072), streaming in both directions: two latent frames a chunk, eight
- * of pixels. L latent frames give scale_time (L - 1) + 1 frames where L is odd, scale_time L where it is even.
+/* cogvideox_vae.c - AutoencoderKLCogVideoX (arXiv:2408.06072), streaming in both directions: two latent frames a
+ * chunk, eight of pixels. L latent frames give scale_time (L - 1) + 1 frames where L is odd, scale_time L where it is
+ * even.
  *
  * Tensor names are those of diffusers. What bites:
  *  - the decoder walks block_out_channels from their end and has a block a level more than the encoder;
  *  - in either half the first levels are those that change the number of frames;
  *  - norm_eps is for the encoder's blocks alone; all other norms have 1e-6;
- *  - the mean and variance of a group norm are those of a chunk, so that the chunks are part of the model: two latent frames,
- *    three in the first of an odd number; eight pixel frames, the first takes what is left over;
+ *  - the mean and variance of a group norm are those of a chunk, so that the chunks are part of the model: two latent
+ *    frames, three in the first of an odd number; eight pixel frames, the first takes what is left over;
  *  - every norm of the decoder multiplies and adds maps of the chunk's latents, enlarged to its own size by nearest
  *    neighbours;
- *  - in time, enlarging keeps the first of an odd number of frames, and a single frame, apart, and so does averaging, which
- *    comes before the encoder's change of size;
+ *  - in time, enlarging keeps the first of an odd number of frames, and a single frame, apart, and so does averaging,
+ *    which comes before the encoder's change of size;
  *  - before the clip a causal convolution sees its first frame again, not zeros;
- *  - an upsampler's convolution works on single frames, and those that enlarging in time repeats come out the same: they are
- *    computed once.
+ *  - an upsampler's convolution works on single frames, and those that enlarging in time repeats come out the same:
+ *    they are computed once.
  *
  * Taps "vae.conv_in", "vae.mid", "vae.up.%d", "vae.conv_out", "vae.frames"; "enc.conv_in", "enc.down.%d", "enc.mid",
  * "enc.quant", which is not normalised. */

@@ -1,22 +1,24 @@
 /* hunyuan_vae.c - AutoencoderKLHunyuanVideo of diffusers (arXiv:2412.03603): in windows, the decoder in tiles if asked.
  *
  * What bites:
- *  - the first levels change in space, the two before the last in time, some in both; levels count from the pixels on in
- *    the encoder, from the latents on in the decoder;
- *  - the mean and variance of a group norm, attention and the frames before the first are those of a window, so that the
- *    windows are part of the model.
+ *  - the first levels change in space, the two before the last in time, some in both; levels count from the pixels on
+ *    in the encoder, from the latents on in the decoder;
+ *  - the mean and variance of a group norm, attention and the frames before the first are those of a window, so that
+ *    the windows are part of the model.
  *
  * diffusers decodes clips of more than four latent frames in windows. A window has five latent frames, the next begins
  * three on and leaves out its first frame, which the window before has made. The last four frames of a window are then
- * blended with the first four of the next. A chunk is what a window has that the one before it has not; where its five end
- * the clip, two of them are a window once more, and come with it. Fewer than five latent frames are decoded at once.
+ * blended with the first four of the next. A chunk is what a window has that the one before it has not; where its five
+ * end the clip, two of them are a window once more, and come with it. Fewer than five latent frames are decoded at
+ * once.
  *
  * It encodes clips of more than 16 frames in windows of 17, the next of which begins 12 on. It leaves out a later
- * window's first latent frame and blends the second with the last one of the window before, by weights of 1 and 0: so the
- * first two are that window's, and a window gives the others. Fewer than 17 frames are encoded at once.
+ * window's first latent frame and blends the second with the last one of the window before, by weights of 1 and 0: so
+ * the first two are that window's, and a window gives the others. Fewer than 17 frames are encoded at once.
  *
  * L latent frames give 4 (L - 1) + 1 frames. The taps of each window, in tiles of each tile of it, are those of
- * sg_kl_decode; then comes "vae.frames". The encoder always takes whole frames, and taps as sg_kl_encode; "enc.mean". */
+ * sg_kl_decode; then comes "vae.frames". The encoder always takes whole frames, and taps as sg_kl_encode;
+ * "enc.mean". */
 #include "kl_coder.h"
 
 enum {
@@ -134,15 +136,16 @@ static sg_tensor decode_window(run *r, sg_stream *s, sg_tensor z)
 {
     const sg_vae_model *const v = r->base.vae;
     const sg_tiles            tiles = {
-                   .run = r, .x_side = v->tile / v->info.scale_space, .y_side = v->tile, .count = z.dim[0], .next = next_of_tile};
+                   .run = r, .x_side = v->tile / v->info.scale_space, .y_side = v->tile, .count = z.dim[0],
+                   .next = next_of_tile};
     if (!v->tiled) return next_of_tile(r, s, z);
     const sg_tensor frames = frames_of(r, s, z);
     sg_tiles_run(&tiles, s, frames, z);
     return frames;
 }
 
-/* Decodes the window z and puts its frames behind the first `done` of `frames`, blended with those of the window before;
- * with `more` the last ones are kept for the next window. Returns how many frames there are then. */
+/* Decodes the window z and puts its frames behind the first `done` of `frames`, blended with those of the window
+ * before; with `more` the last ones are kept for the next window. Returns how many frames there are then. */
 static int64_t put_window(run *r, sg_stream *s, sg_tensor frames, int64_t done, sg_tensor z, bool more)
 {
     const size_t mark = s->scratch.used;
@@ -201,7 +204,8 @@ static sg_status encode_open(void **out, void *of, sg_stream *s, int64_t height,
     return SG_OK;
 }
 
-/* Frames that see each other: the means of their latents, times the scale, F32 [(n - 1) / 4 + 1, y, x, c] in s->scratch. */
+/* Frames that see each other: the means of their latents, times the scale, F32 [(n - 1) / 4 + 1, y, x, c] in
+ * s->scratch. */
 static sg_tensor encode_window(const run *r, sg_stream *s, sg_tensor frames)
 {
     const sg_vae_info i = r->base.vae->info;

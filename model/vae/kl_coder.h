@@ -26,9 +26,9 @@ void sg_kl_norm(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tens
 void sg_kl_read(sg_kl_model *v, const sg_vae_kind *kind, int64_t layers, sg_config *f);
 void sg_kl_bind(void *of, const sg_component *p, sg_vae_coder *k); /* of sg_vae_ops */
 
-/* Decodes z F32 [f, y, x, c] to frames of act [f', H, W, 3], which are not clamped. What comes at once sees each other. The
- * frames lie in s->scratch, above other memory that the caller frees with them. Taps "vae.post_quant", "vae.conv_in",
- * "vae.mid", "vae.up.%d", "vae.conv_out". */
+/* Decodes z F32 [f, y, x, c] to frames of act [f', H, W, 3], which are not clamped. What comes at once sees each
+ * other. The frames lie in s->scratch, above other memory that the caller frees with them. Taps "vae.post_quant",
+ * "vae.conv_in", "vae.mid", "vae.up.%d", "vae.conv_out". */
 sg_tensor sg_kl_decode(const sg_vae_run *r, sg_stream *s, sg_tensor z);
 
 /* Goes the other way round, from frames F32 [n, H, W, 3] to F32 [f, y, x, 2 c], the means of latents and the logarithms

@@ -1,16 +1,17 @@
 /* kl_vae.c - AutoencoderKL of diffusers (arXiv:2112.10752): config, tensors, decoder and encoder as vae.h has them.
  *
  * What bites:
- *  - use_quant_conv, use_post_quant_conv and mid_block_add_attention are true where the config lacks them, shift_factor is 0;
- *  - the pipelines of its models subtract shift_factor before they multiply by scaling_factor, and draw latents from the
- *    distribution;
+ *  - use_quant_conv, use_post_quant_conv and mid_block_add_attention are true where the config lacks them,
+ *    shift_factor is 0;
+ *  - the pipelines of its models subtract shift_factor before they multiply by scaling_factor, and draw latents from
+ *    the distribution;
  *  - a tile has sample_size pixels a side, so that frames up to that size are decoded whole in tiles too;
  *  - a frame of a clip is an image by itself;
- *  - force_upcast is for pipelines that run in F16: those of Flux.1 and Stable Diffusion 3 do not read it, and neither do
- *    we.
+ *  - force_upcast is for pipelines that run in F16: those of Flux.1 and Stable Diffusion 3 do not read it, and neither
+ *    do we.
  *
- * Taps, of each tile: "vae.post_quant", "vae.conv_in", "vae.mid", "vae.up.%d", "vae.conv_out", "enc.conv_in", "enc.down.%d",
- * "enc.mid", "enc.quant"; then comes "vae.frames". */
+ * Taps, of each tile: "vae.post_quant", "vae.conv_in", "vae.mid", "vae.up.%d", "vae.conv_out", "enc.conv_in",
+ * "enc.down.%d", "enc.mid", "enc.quant"; then comes "vae.frames". */
 #include "kl_coder.h"
 
 static const sg_vae_kind kind = {.norm_w = ".weight",
@@ -78,7 +79,8 @@ static sg_tensor decode_next(void *run, sg_stream *s, sg_tensor z, bool last)
     const sg_vae_model *const v = r->vae;
     const int                 scale = v->info.scale_space;
     const sg_tiles            tiles = {
-                   .run = run, .x_side = v->tile / scale, .y_side = v->tile, .count = 1, .next = decode_whole, .clamp = true};
+                   .run = run, .x_side = v->tile / scale, .y_side = v->tile, .count = 1, .next = decode_whole,
+                   .clamp = true};
     const sg_tensor frame = sg_new(s, SG_F32, 1, z.dim[1] * scale, z.dim[2] * scale, SG_VAE_RGB);
     const size_t    mark = s->scratch.used;
     (void)last;

@@ -1,18 +1,19 @@
 /* mochi_vae.c - AutoencoderKLMochi of diffusers, the decoder: as a stream, one latent frame at a time, or in tiles.
  *
- * diffusers decodes the whole clip at once. Group norm is of single frames, and every convolution over time is causal and
- * keeps the last two frames that it has seen, so that frames one after another give the same. What bites:
+ * diffusers decodes the whole clip at once. Group norm is of single frames, and every convolution over time is causal
+ * and keeps the last two frames that it has seen, so that frames one after another give the same. What bites:
  *  - layers_per_block is read from its end: the last is block_in's, the first block_out's;
  *  - decoder_block_out_channels and both expansions are read from their ends as well;
  *  - group norm has 32 groups, whatever the config says;
  *  - a latent goes in as z std / scaling_factor + mean;
- *  - before the clip's start a convolution sees its first frame twice, and beyond the edges of a frame the nearest pixel;
- *  - an up_block makes `time` frames of each, of the first one too; of the frames that the first latent makes all but the
- *    last are left out at the very end: the first makes one frame, the others scale_time;
+ *  - before the clip's start a convolution sees its first frame twice, and beyond the edges of a frame the nearest
+ *    pixel;
+ *  - an up_block makes `time` frames of each, of the first one too; of the frames that the first latent makes all but
+ *    the last are left out at the very end: the first makes one frame, the others scale_time;
  *  - the channels of an up_block's projection count c before frames, rows, columns.
  *
- * What blocks add to is of the dtype that products take, as in diffusers. A chunk is one latent frame; in tiles it is all of
- * them. Taps "vae.conv_in", "vae.block_in", "vae.up.%d", "vae.block_out", "vae.conv_out", "vae.frames". */
+ * What blocks add to is of the dtype that products take, as in diffusers. A chunk is one latent frame; in tiles it is
+ * all of them. Taps "vae.conv_in", "vae.block_in", "vae.up.%d", "vae.block_out", "vae.conv_out", "vae.frames". */
 #include "vae_parts.h"
 
 #include <stdio.h>
@@ -135,7 +136,8 @@ typedef struct run {
     size_t     mark; /* of s->keep: histories come after it */
 } run;
 
-/* Channels of x become frames, rows and columns of y. Frame by frame: all of them would be the largest of the decoder. */
+/* Channels of x become frames, rows and columns of y. Frame by frame: all of them would be the largest of the
+ * decoder. */
 static void expand(sg_stream *s, const sg_vae_level *l, const sg_vae_map *m, sg_tensor y, sg_tensor x)
 {
     const int64_t rows = x.dim[1], columns = x.dim[2], c = y.dim[3];

@@ -1,13 +1,14 @@
-/* taehv.c - TAEHV, the small decoder of video latents for previews, as a stream: a latent frame at a time. It is taehv.py of
- * github.com/madebyollin/taehv, as taew2_1 and taew2_2 are published, or any other of its widths.
+/* taehv.c - TAEHV, the small decoder of video latents for previews, as a stream: a latent frame at a time. It is
+ * taehv.py of github.com/madebyollin/taehv, as taew2_1 and taew2_2 are published, or any other of its widths.
  *
  * z = 3 tanh(z / 3); a 3x3 convolution and ReLU; three stages, each of three blocks and a change of scale; ReLU; a 3x3
  * convolution to RGB in patches, clamped to [0, 1]. A block is
  *   y = relu(x + conv(relu(conv(relu(conv([x, past]))))))
- * and past its x of the frame before, zero before the first. A change of scale doubles rows and columns, then a matrix makes
- * one frame (first stage) or two (the others) of each place, then comes a 3x3 convolution. What bites:
+ * and past its x of the frame before, zero before the first. A change of scale doubles rows and columns, then a matrix
+ * makes one frame (first stage) or two (the others) of each place, then comes a 3x3 convolution. What bites:
  *  - all convolutions are of single frames; only `past` looks back;
- *  - names are places in torch's Sequential: decoder.3 to 5 are blocks, 7 the matrix, 8 the convolution, and so on by six;
+ *  - names are places in torch's Sequential: decoder.3 to 5 are blocks, 7 the matrix, 8 the convolution, and so on by
+ *    six;
  *  - a clip begins with one frame: the first three that come out are dropped;
  *  - the latents are normalised, and the encoder, if it is in the file, is not wanted.
  * The matrix is applied before rows and columns are doubled, which is the same and takes a quarter of the work. */

@@ -1,6 +1,7 @@
-/* vae.h - what the pipeline asks of a VAE, from latents to frames and back: one table of functions each. A decoder works in
- * chunks of latent frames, an encoder in chunks of pixel frames, as many as they say, and keeps between them what it needs.
- * All tensors are channels last. A family whose VAE encodes renders from videos too, without a line of its own. */
+/* vae.h - what the pipeline asks of a VAE, from latents to frames and back: one table of functions each. A decoder
+ * works in chunks of latent frames, an encoder in chunks of pixel frames, as many as they say, and keeps between them
+ * what it needs. All tensors are channels last. A family whose VAE encodes renders from videos too, without a line of
+ * its own. */
 #ifndef SG_VAE_H
 #define SG_VAE_H
 
@@ -17,8 +18,8 @@ typedef struct sg_vae_info {
 
 typedef struct sg_vae_ops {
     /* How sg_vae_open opens one from a checkpoint: the config's class; the size of its struct, which begins with an
-     * sg_vae_model (vae_parts.h); read takes what it wants from the config; bind binds the tensors of either coder, whose
-     * weights are p's. */
+     * sg_vae_model (vae_parts.h); read takes what it wants from the config; bind binds the tensors of either coder,
+     * whose weights are p's. */
     const char *class_name;
     size_t      size;
     sg_status (*read)(void *of, sg_config *f);
@@ -67,19 +68,22 @@ typedef struct sg_vae {
     sg_vae_info       info;
 } sg_vae;
 
-/* Opens component "vae" of c, which is of ops' class: reads its config, binds and checks every tensor of decoder and encoder;
- * loads nothing. On failure *out stays as it is. */
-sg_status sg_vae_open(sg_vae *out, const sg_vae_ops *ops, const sg_checkpoint *c, sg_dtype act, sg_error *e) SG_MUST_USE;
+/* Opens component "vae" of c, which is of ops' class: reads its config, binds and checks every tensor of decoder and
+ * encoder; loads nothing. On failure *out stays as it is. */
+sg_status sg_vae_open(sg_vae *out, const sg_vae_ops *ops, const sg_checkpoint *c, sg_dtype act,
+                      sg_error *e) SG_MUST_USE;
 void      sg_vae_close(sg_vae *v); /* one that never opened is fine */
 
 /* The VAEs of families. Each has its taps at the head of its file. */
 extern const sg_vae_ops sg_cogvideox_vae_ops, sg_hunyuan_vae_ops, sg_kl_vae_ops, sg_mochi_vae_ops, sg_wan_vae_ops;
 
-/* Returns by how much the denoiser's latents of a picture are those of the encoder: 1, but with invert_scale_latents. */
+/* Returns by how much the denoiser's latents of a picture are those of the encoder: 1, but with
+ * invert_scale_latents. */
 double sg_cogvideox_vae_picture_scale(const sg_vae *v);
 
-/* Opens TAEHV, the small decoder for previews, from the file at path (safetensors, or what torch.save writes), for latents as
- * `of` describes them. It loads nothing. On failure *out stays as it is, and e tells file, tensor and reason. */
+/* Opens TAEHV, the small decoder for previews, from the file at path (safetensors, or what torch.save writes), for
+ * latents as `of` describes them. It loads nothing. On failure *out stays as it is, and e tells file, tensor and
+ * reason. */
 sg_status sg_taehv_open(sg_vae *out, const char *path, const sg_vae_info *of, sg_dtype act, sg_error *e) SG_MUST_USE;
 
 #endif

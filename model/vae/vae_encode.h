@@ -1,4 +1,5 @@
-/* vae_encode.h - a clip through the encoder of a VAE, chunk by chunk, from frames of the host to latents of the host. */
+/* vae_encode.h - a clip through the encoder of a VAE, chunk by chunk, from frames of the host to latents of the
+ * host. */
 #ifndef SG_VAE_ENCODE_H
 #define SG_VAE_ENCODE_H
 
@@ -28,8 +29,8 @@ void sg_vae_samples(float *to, const uint8_t *bytes, size_t n);
 
 /* Sets latents F32 [c, f, y, x] of the host, or with `sampled` [2 c, f, y, x], to the clip's, as encode_next makes
  * them, but logarithms of variances between -30 and 20 before normalisation, as in diffusers'
- * DiagonalGaussianDistribution; they are NULL on a plan. latent is [c, f, y, x]. The encoder's weights are loaded. watch is called after each
- * chunk. Failures latch in s. */
+ * DiagonalGaussianDistribution; they are NULL on a plan. latent is [c, f, y, x]. The encoder's weights are loaded.
+ * watch is called after each chunk. Failures latch in s. */
 void sg_vae_encode(const sg_vae *v, sg_stream *s, const sg_vae_clip *clip, const int64_t latent[4], float *latents,
                    sg_watch watch);
 

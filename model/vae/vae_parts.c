@@ -151,12 +151,12 @@ void sg_vae_check_act(sg_config *f)
 
 /* ---- tensors ---- */
 
-enum { NAME_MAX = 64 };
+enum { NAME_MAX = 64, FULL_MAX = NAME_MAX + 8 };
 
 static void bind_pair(const sg_component *p, sg_dtype as, sg_tensor *w, sg_tensor *b, const char *name, int rank,
                       const int64_t *dim)
 {
-    char full[NAME_MAX];
+    char full[FULL_MAX];
     snprintf(full, sizeof full, "%s.weight", name);
     sg_bind_tensor_(p->bind, w, as, full, rank, dim);
     snprintf(full, sizeof full, "%s.bias", name);
@@ -230,8 +230,8 @@ void sg_vae_bind_levels(const sg_component *p, sg_vae_coder *k, const char *resa
 
 /* ---- a run ---- */
 
-/* To latents as the decoder takes them, or from those that the encoder makes; of these, with `sampled`, the logarithm of the
- * variance follows the mean. */
+/* To latents as the decoder takes them, or from those that the encoder makes; of these, with `sampled`, the logarithm
+ * of the variance follows the mean. */
 static void keep_latent_map(sg_vae_run *r, sg_stream *s)
 {
     const sg_vae_model *const v = r->vae;

@@ -1,9 +1,9 @@
-/* vae_parts.h - what the VAEs of this folder share: what their structs begin with, config and tensors of residual blocks, causal
- * convolutions and the frames that these remember, the reserve of memory for levels, the map of latents. Each VAE calls them
- * in its own order.
+/* vae_parts.h - what the VAEs of this folder share: what their structs begin with, config and tensors of residual
+ * blocks, causal convolutions and the frames that these remember, the reserve of memory for levels, the map of
+ * latents. Each VAE calls them in its own order.
  *
- * Decoder and encoder are one structure, a coder: a way in, levels of residual blocks that end in a change of scale, a middle
- * (after the decoder's way in, before the encoder's way out), a way out. */
+ * Decoder and encoder are one structure, a coder: a way in, levels of residual blocks that end in a change of scale, a
+ * middle (after the decoder's way in, before the encoder's way out), a way out. */
 #ifndef SG_VAE_PARTS_H
 #define SG_VAE_PARTS_H
 
@@ -101,8 +101,8 @@ void          sg_vae_model_close(void *of);
 
 /* ---- config ---- */
 
-/* Reads levels, blocks and groups of both coders. A level has `layers` blocks where the config tells none, and one more in
- * the decoder. It is not known yet which levels change what. */
+/* Reads levels, blocks and groups of both coders. A level has `layers` blocks where the config tells none, and one
+ * more in the decoder. It is not known yet which levels change what. */
 void sg_vae_read_coders(sg_vae_model *v, const sg_vae_kind *kind, int64_t layers, sg_config *f);
 /* Makes the middle two blocks of so many channels. */
 void sg_vae_set_middle(sg_vae_coder *k, int64_t channels);
@@ -111,8 +111,8 @@ double sg_vae_read_latents(sg_vae_model *v, int64_t z, double scaling, sg_config
 /* Sets scale_time and scale_space to what the decoder's levels make. */
 void sg_vae_measure(sg_vae_model *v);
 
-/* Notes in f what is wrong: `key`, the types of the blocks, must be a list of `only`, one for each level; where it is absent
- * it has `assumed` of them. */
+/* Notes in f what is wrong: `key`, the types of the blocks, must be a list of `only`, one for each level; where it is
+ * absent it has `assumed` of them. */
 void sg_vae_check_types(sg_config *f, const char *key, const char *only, int levels, int assumed);
 /* Check that what goes in and comes out under this key is RGB, and that the activation is silu. */
 void sg_vae_check_rgb(sg_config *f, const char *key);
@@ -125,21 +125,22 @@ void sg_vae_bind_map(const sg_component *p, sg_dtype as, sg_vae_map *m, const ch
 void sg_vae_bind_conv(const sg_component *p, sg_vae_coder *k, sg_vae_conv *c, const char *name, int64_t o, int64_t i,
                       int kt, int ks);
 
-/* These bind blocks from number `first` on, whose names begin with `prefix` and the number; way in, way out and middle, from
- * `in` channels to `out`; levels as "decoder.up_blocks.%d.resnets", with the convolutions that change scale, of kt frames. */
+/* These bind blocks from number `first` on, whose names begin with `prefix` and the number; way in, way out and
+ * middle, from `in` channels to `out`; levels as "decoder.up_blocks.%d.resnets", with the convolutions that change
+ * scale, of kt frames. */
 void sg_vae_bind_blocks(const sg_component *p, sg_vae_coder *k, sg_vae_level *l, const char *prefix, int first);
 void sg_vae_bind_ends(const sg_component *p, sg_vae_coder *k, int64_t in, int64_t out, const char *norm_out);
 void sg_vae_bind_levels(const sg_component *p, sg_vae_coder *k, const char *resample, int kt);
 
 /* ---- a run ---- */
 
-/* Opens a run of `size` bytes, which begins with an sg_vae_run, for latents of y x x places, or, of an encoder, for frames of
- * so many pixels. The map of latents is in s->keep then. On failure *out is NULL. */
+/* Opens a run of `size` bytes, which begins with an sg_vae_run, for latents of y x x places, or, of an encoder, for
+ * frames of so many pixels. The map of latents is in s->keep then. On failure *out is NULL. */
 sg_status sg_vae_run_open(void **out, size_t size, const void *of, bool up, sg_stream *s, int64_t y, int64_t x,
                           sg_error *e) SG_MUST_USE;
 
-/* These make room in s->keep for f frames of y x x places that k remembers, and for what all convolutions of a coder do whose
- * input has y x x places. */
+/* These make room in s->keep for f frames of y x x places that k remembers, and for what all convolutions of a coder
+ * do whose input has y x x places. */
 void sg_vae_keep(sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, int64_t f, int64_t y, int64_t x);
 void sg_vae_keep_all(sg_vae_run *r, sg_stream *s, int64_t y, int64_t x);
 
@@ -159,8 +160,8 @@ void sg_vae_map_places(sg_stream *s, const sg_vae_map *m, sg_tensor y, sg_tensor
  * writes: libraries refuse tensors of 2^31 numbers. */
 int64_t sg_vae_at_once(int64_t f, int64_t most, int64_t numbers);
 
-/* What blocks work on: they read x and write y, which may be the same, by way of inner. Where y stays, s->scratch may go back
- * to `mark` after the last of them. */
+/* What blocks work on: they read x and write y, which may be the same, by way of inner. Where y stays, s->scratch may
+ * go back to `mark` after the last of them. */
 typedef struct sg_vae_work {
     sg_tensor x, y, inner;
     size_t    mark;
@@ -173,8 +174,8 @@ void sg_vae_block_run(const sg_vae_run *r, sg_stream *s, const sg_vae_level *l, 
 /* Computes all blocks of l on x, and returns what they make. */
 sg_tensor sg_vae_blocks(const sg_vae_run *r, sg_stream *s, const sg_vae_level *l, sg_tensor x);
 
-/* What levels read, the last one's lowest on the stack: a level's working memory lies above it, which may go as soon as the
- * next level's has been written. Below the last one's is what it makes, if it changes the scale. */
+/* What levels read, the last one's lowest on the stack: a level's working memory lies above it, which may go as soon
+ * as the next level's has been written. Below the last one's is what it makes, if it changes the scale. */
 typedef struct sg_vae_inputs {
     sg_tensor in[SG_VAE_LEVELS + 1];
     size_t    mark[SG_VAE_LEVELS + 1]; /* the stack with in[i] on top */

@@ -1,6 +1,6 @@
-/* wan_vae.c - AutoencoderKLWan (arXiv:2503.20314) of Wan 2.1 (plain) and 2.2 (is_residual, patch_size), streaming in both
- * directions: one latent frame at a time, any number of them in the same memory. The first makes one pixel frame, the others
- * scale_time.
+/* wan_vae.c - AutoencoderKLWan (arXiv:2503.20314) of Wan 2.1 (plain) and 2.2 (is_residual, patch_size), streaming in
+ * both directions: one latent frame at a time, any number of them in the same memory. The first makes one pixel frame,
+ * the others scale_time.
  *
  * Every convolution over time is causal and keeps the last frames that it has seen, zeros before the start, so that
  * chunks one after another give what the whole clip would. Tensor names are those of diffusers. What bites:
@@ -15,11 +15,11 @@
  *  - a shortcut that doubles the frames leaves out those before the clip's first;
  *  - a patch's channels count columns before rows: c p^2 + column p + row.
  *
- * What blocks add to is of the dtype that products take, as in diffusers. F32 there makes a BF16 decode of tiny-wan 56 dB
- * instead of 52, but then half of the convolutions are none of cuDNN's, which are three times as fast as ours.
+ * What blocks add to is of the dtype that products take, as in diffusers. F32 there makes a BF16 decode of tiny-wan 56
+ * dB instead of 52, but then half of the convolutions are none of cuDNN's, which are three times as fast as ours.
  *
- * Taps "vae.post_quant", "vae.conv_in", "vae.mid", "vae.up.%d", "vae.conv_out", "vae.frames"; "enc.conv_in", "enc.down.%d" (as
- * encoder.down_blocks counts), "enc.mid", "enc.quant", "enc.mean". */
+ * Taps "vae.post_quant", "vae.conv_in", "vae.mid", "vae.up.%d", "vae.conv_out", "vae.frames"; "enc.conv_in",
+ * "enc.down.%d" (as encoder.down_blocks counts), "enc.mid", "enc.quant", "enc.mean". */
 #include "vae_parts.h"
 
 #include <math.h>
@@ -38,8 +38,8 @@ typedef struct wan_config {
 /* What a coder has beside its blocks. */
 typedef struct wan_side {
     sg_vae_map quant; /* decoder, before all else: [z, z]; encoder, at the end: [2 z, 2 z] */
-    /* Of levels that change the frames. The decoder's is [2 out, out, 3, 1, 1]: halves of its rows make the even and the odd
-     * frames. The encoder's is [out, out, 3, 1, 1]. */
+    /* Of levels that change the frames. The decoder's is [2 out, out, 3, 1, 1]: halves of its rows make the even and
+     * the odd frames. The encoder's is [out, out, 3, 1, 1]. */
     sg_vae_conv time[SG_VAE_LEVELS];
     /* x + proj(attend(qkv(norm(x)))), one head over the places of a frame. */
     sg_tensor  attention_norm; /* [c] */
@@ -439,8 +439,8 @@ static void zero(sg_stream *s, sg_tensor t, const void *zeros)
     }
 }
 
-/* y, x: of what goes into the first level; the decoder's time convolutions work before the change of size, the encoder's
- * behind it. */
+/* y, x: of what goes into the first level; the decoder's time convolutions work before the change of size, the
+ * encoder's behind it. */
 static sg_status run_open(void **out, const void *of, bool up, sg_stream *s, int64_t height, int64_t width, sg_error *e)
 {
     const wan_vae *const v = of;

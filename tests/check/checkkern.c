@@ -89,7 +89,8 @@ static void levels_open(ck_level level[LEVELS], unsigned features)
         level_open(&level[i], sg_cpu_levels[i].name, (needs & ~features) == 0, features);
         if (level[i].there) sg_cpu_fill(&level[i].ops, needs);
         for (int k = 0; level[i].there && k < 2; k++)
-            if (sg_cpu_use_library(level[i].cpu[k], SG_CPU_BASE, false) == SG_OK) exit(1); /* closes it, for it wants AVX2 */
+            if (sg_cpu_use_library(level[i].cpu[k], SG_CPU_BASE, false) == SG_OK)
+                exit(1); /* closes it, for it wants AVX2 */
     }
     ck_level *const plain = &level[SG_CPU_LEVELS], *const bf16 = plain + 1;
     level_open(plain, "onednn", true, features);

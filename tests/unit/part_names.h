@@ -1,4 +1,5 @@
-/* part_names.h - the names of parts in files, found as the program finds them: by a tensor that the part is known by. */
+/* part_names.h - the names of parts in files, found as the program finds them: by a tensor that the part is known
+ * by. */
 #ifndef SG_PART_NAMES_H
 #define SG_PART_NAMES_H
 

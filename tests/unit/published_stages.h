@@ -1,6 +1,7 @@
-/* published_stages.h - prediction and selection of SpargeAttn as published, rounded where it rounds when q and k are BF16, so
- * that by block means they keep the blocks that it keeps (thu-ml/SpargeAttn at bfd980b, get_block_map_meansim_fuse_quant; on
- * a GPU, for 128 x 64 blocks). What is not rounded there is in double, as the order of its sums in F32 is not known. */
+/* published_stages.h - prediction and selection of SpargeAttn as published, rounded where it rounds when q and k are
+ * BF16, so that by block means they keep the blocks that it keeps (thu-ml/SpargeAttn at bfd980b,
+ * get_block_map_meansim_fuse_quant; on a GPU, for 128 x 64 blocks). What is not rounded there is in double, as the
+ * order of its sums in F32 is not known. */
 #ifndef SG_PUBLISHED_STAGES_H
 #define SG_PUBLISHED_STAGES_H
 

@@ -363,8 +363,8 @@ static void *begin(void *context)
     return NULL;
 }
 
-/* The first calls of a process, from several threads at once, are served by one kernel: same bits, same words. It is to be
- * the first test of this file that calls attend_blocks on a GPU. */
+/* The first calls of a process, from several threads at once, are served by one kernel: same bits, same words. It is
+ * to be the first test of this file that calls attend_blocks on a GPU. */
 static void first_calls_on_a_gpu_agree(void **state)
 {
     enum { THREADS = 8 };
@@ -425,7 +425,8 @@ static void wide_heads_are_told_of(void **state)
     sg_backend_close(&cpu);
 }
 
-/* Every level of a GPU, heads of more channels than a level's shared memory has two tiles for, rows that keep nothing. */
+/* Every level of a GPU, heads of more channels than a level's shared memory has two tiles for, rows that keep
+ * nothing. */
 static void gpus_agree_with_the_oracle(void **state)
 {
     int opened = 0;

@@ -87,8 +87,8 @@ static void quantise_rounds_ties_to_even(void **state)
     assert_true(at(given, 0) == 0.01f);
 }
 
-/* What pool makes beside its means is what quantise makes, NaN and all; the scale of a channel is that of its value that
- * is farthest from the mean. */
+/* What pool makes beside its means is what quantise makes, NaN and all; the scale of a channel is that of its value
+ * that is farthest from the mean. */
 static void pool_quantises_on_the_way(void **state)
 {
     for (int bf16 = 0; bf16 < 2; bf16++) {

@@ -1,5 +1,5 @@
-/* test_encoding.c - pictures and videos as a caller sees them: how often they are encoded, how far that is told, what cancels
- * it, what the plan counts; latents that are drawn; tiles. Golden tests hold the numbers. */
+/* test_encoding.c - pictures and videos as a caller sees them: how often they are encoded, how far that is told, what
+ * cancels it, what the plan counts; latents that are drawn; tiles. Golden tests hold the numbers. */
 #include "engine_fixture.h"
 #include "picture.h"
 #include "resolve.h"
@@ -54,8 +54,8 @@ static sg_request request(const sg_engine *g)
     return r;
 }
 
-/* Renders r, whose encoding takes so many units: cancelled first, then whole, then with another seed and with changed input,
- * which is byte 0 of clip. */
+/* Renders r, whose encoding takes so many units: cancelled first, then whole, then with another seed and with changed
+ * input, which is byte 0 of clip. */
 static void encode_once(sg_engine *g, sg_request *r, int units)
 {
     watch     w = {.cancel_at = 1};
@@ -276,8 +276,8 @@ static void take_tap(void *context, const char *name, sg_stream *s, sg_tensor t)
     sg_download(s, here, t);
 }
 
-/* The generator gives the deviations first and then the noise. Logarithms of variances are at most 20 before the latents are
- * normalised. */
+/* The generator gives the deviations first and then the noise. Logarithms of variances are at most 20 before the
+ * latents are normalised. */
 static void latents_are_drawn(void **state)
 {
     enum { SCALING = 2 };
@@ -367,7 +367,8 @@ static sg_plan planned(sg_engine *g, sg_request *r, sg_tiling tiling)
     return p;
 }
 
-/* Where the encoder has tiles they come when it is encoding that does not fit, and what was encoded otherwise does not stay. */
+/* Where the encoder has tiles they come when it is encoding that does not fit, and what was encoded otherwise does not
+ * stay. */
 static void encoders_have_tiles(void **state)
 {
     sg_engine *g = open_model(model, 0);

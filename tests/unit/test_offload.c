@@ -1,5 +1,6 @@
-/* test_offload.c - blocks of denoisers and text encoders that stay on the host: the bits are those without, the memory is that of the
- * plan, and who may choose; and weights that stay from one render to the next. The device is the oracle behind memory that counts, with a fetch that spoils the slot before. */
+/* test_offload.c - blocks of denoisers and text encoders that stay on the host: the bits are those without, the memory
+ * is that of the plan, and who may choose; and weights that stay from one render to the next. The device is the oracle
+ * behind memory that counts, with a fetch that spoils the slot before. */
 #include "engine_fixture.h"
 #include "lora_file.h"
 #include "tensor_source.h"
@@ -154,7 +155,8 @@ static void render_as_planned(sg_engine *g, const sg_request *r, film *f, sg_rep
     assert_int_equal(device.fetches > 0, report->plan.host > 0);
 }
 
-/* One expert and two, blocks that take turns and a block that follows itself, both dtypes; again, and after the other way. */
+/* One expert and two, blocks that take turns and a block that follows itself, both dtypes; again, and after the other
+ * way. */
 static void bits_are_the_same(void **state)
 {
     static const char *const models[] = {SG_FIXTURES "/wan21_hd12", SG_FIXTURES "/wan22_a14b",
@@ -229,8 +231,8 @@ static sg_status end_frame(void *context, int index, const uint8_t *rgb, sg_erro
     return sg_error_set(e, SG_E_FILE, "disk full");
 }
 
-/* A render that ends early leaves the weights on the device that stay, and no others; the next one takes the memory and gives
- * the frames that it would on a fresh engine. */
+/* A render that ends early leaves the weights on the device that stay, and no others; the next one takes the memory
+ * and gives the frames that it would on a fresh engine. */
 static void only_what_stays_is_there(const sg_engine *g)
 {
     assert_int_equal(device.held, sg_keeper_held(&g->keeper));
@@ -303,8 +305,8 @@ static void auto_takes_what_fits(void **state)
     close_engine(&g);
 }
 
-/* A copy of a model at `to`, whose text encoder has DEEP blocks, named by `mark` and a number: the first of them more often.
- * So two blocks are a small part of it. */
+/* A copy of a model at `to`, whose text encoder has DEEP blocks, named by `mark` and a number: the first of them more
+ * often. So two blocks are a small part of it. */
 enum { DEEP = 6 };
 
 static void copy_deep(const char *of, const char *to, const char *mark)
@@ -434,8 +436,8 @@ static const sg_kept *cheapest(const sg_engine *g)
     return least;
 }
 
-/* With one byte less than all of them need, the one that costs the least is loaded again. Where one encoder takes all the
- * memory that there is, it stays alone. */
+/* With one byte less than all of them need, the one that costs the least is loaded again. Where one encoder takes all
+ * the memory that there is, it stays alone. */
 static void what_costs_least_goes_first(void **state)
 {
     static watched fresh, w;
@@ -467,7 +469,8 @@ static void what_costs_least_goes_first(void **state)
     }
 }
 
-/* What an earlier render left makes room for one that needs more, and what that one does not work with stays where it can. */
+/* What an earlier render left makes room for one that needs more, and what that one does not work with stays where it
+ * can. */
 static void less_memory_drops_what_is_loaded(void **state)
 {
     static watched w;

@@ -71,8 +71,8 @@ struct sg_bind {
 bool sg_bind_has_size(int rank, const int64_t *dim);
 
 /* Sets y[count] to elements i to i + count of w, both multiples of SG_BLOCK_MAX or the end of w, as the file has them,
- * rounded to `as`. With y NULL it only looks. Returns SG_E_NUMERIC where one of them is a NaN, an infinity, or too large
- * for `as`. */
+ * rounded to `as`. With y NULL it only looks. Returns SG_E_NUMERIC where one of them is a NaN, an infinity, or too
+ * large for `as`. */
 sg_status sg_bind_convert(const sg_bind *b, const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count,
                           int threads, sg_error *e);
 

@@ -1,7 +1,8 @@
 /* convert.c - see convert.h. Plain loops that compilers vectorise; a piece at a time, so that looking for NaN and then
  * converting costs one trip to memory. Blocks are those of ggml (https://github.com/ggml-org/ggml, src/ggml-common.h):
- * all products are exact in F32 and at most one sum rounds, so neither order nor fused operations matter. In names as in
- * ggml: q are the low bits of the elements, h the bits above them, d the scale of a block, s and m those of its groups. */
+ * all products are exact in F32 and at most one sum rounds, so neither order nor fused operations matter. In names as
+ * in ggml: q are the low bits of the elements, h the bits above them, d the scale of a block, s and m those of its
+ * groups. */
 #include "convert.h"
 
 #include <string.h>
@@ -12,8 +13,8 @@ enum {
 };
 
 /* Numbers that no sg_dtype can view, as F32: 8-bit floats and integers, and the blocks of GGUF files, the same bits as
- * gguf-py's values. Sets y to the elements of so many blocks at x, which may be misaligned. A scale or an element that is
- * not finite makes at least one element of y a NaN or an infinity, and no other block's. */
+ * gguf-py's values. Sets y to the elements of so many blocks at x, which may be misaligned. A scale or an element that
+ * is not finite makes at least one element of y a NaN or an infinity, and no other block's. */
 typedef void dequantise_fn(float *y, const uint8_t *x, size_t blocks);
 
 static uint32_t load32(const uint8_t *p)
@@ -95,7 +96,8 @@ static void fifth_bits(uint8_t *restrict h, const uint8_t *restrict x)
     }
 }
 
-/* Of 4 or, with `high`, 5 bits: a scale, with `min` a minimum, the fifth bits, the others. Adding -0 changes no number. */
+/* Of 4 or, with `high`, 5 bits: a scale, with `min` a minimum, the fifth bits, the others. Adding -0 changes no
+ * number. */
 static inline void small_bits(float *restrict y, const uint8_t *restrict x, size_t blocks, bool high, bool min)
 {
     const int at = 2 + 2 * min + 4 * high, zero = min ? 0 : high ? 16 : 8;

@@ -222,8 +222,8 @@ static sg_status take_place(header *h, sg_source_tensor *t, uint64_t elements, u
 
 static sg_status take_tensor(header *h, sg_source *s, uint64_t alignment)
 {
-    const char      *name;
-    size_t           len;
+    const char      *name = NULL;
+    size_t           len = 0;
     uint64_t         elements = 0;
     sg_source_tensor t = {0};
     SG_TRY(take_text(h, "name", &name, &len));

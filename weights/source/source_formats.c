@@ -1,5 +1,5 @@
-/* source_formats.c - which format a file has, and which of a folder's files are meant. A new format is a source of its own and
- * a line here. */
+/* source_formats.c - which format a file has, and which of a folder's files are meant. A new format is a source of its
+ * own and a line here. */
 #include "base/path.h"
 #include "base/text.h"
 #include "source_state.h"
