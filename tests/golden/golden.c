@@ -382,6 +382,7 @@ static sg_status encode_on(const golden_case *c, sg_tensor clip, recorder *rec, 
     float *const    latents = malloc(sg_bytes(clip)); /* has fewer */
     const sg_status st = encode_clip(c, &s, clip, latents, e);
     free(latents);
+    sg_backend_drop_packed(c->g->backend); /* known by addresses, which the next weights may get */
     sg_bind_unload(weights);
     s.memory->release(s.backend, (void *)s.keep.base);
     s.memory->release(s.backend, (void *)s.scratch.base);
