@@ -197,7 +197,7 @@ static bool attend_heads(const attend_job *x, real *skips)
     bool *const    marks = of_threads(2 * x->nk, sizeof *marks);
     int64_t *const list = of_threads(x->nk, sizeof *list);
     const bool     ok = scratch && marks && list;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for num_threads(omp_get_max_threads()) schedule(dynamic)
     for (int64_t at = 0; at < (ok ? x->h * groups : 0); at++) {
         const int    thread = omp_get_thread_num();
         bool *const  kept = marks + thread * 2 * x->nk;

@@ -103,7 +103,7 @@ SG_REF(self_similarity)
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2];
     real *const   sum = of_threads(d, sizeof *sum);
     if (!sum) return SG_E_MEMORY;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for num_threads(omp_get_max_threads()) schedule(static)
     for (int64_t i = 0; i < sg_count(a->y); i++) {
         const int64_t from = i / h * a->block, to = sg_min64(from + a->block, n);
         put(&a->y, i, self_similarity_of(a, from, to, i % h, sum + omp_get_thread_num() * d));

@@ -120,7 +120,7 @@ SG_REF(linear)
     real *const x = widen(a->x), *const w = weights_of(a->w);
     double *const scratch = of_threads(SCRATCH_DOUBLES * out, sizeof *scratch);
     const bool    ok = x && w && scratch;
-#pragma omp parallel for schedule(static) if (n * in * out > SG_REF_WORK)
+#pragma omp parallel for num_threads(omp_get_max_threads()) schedule(static) if (n * in * out > SG_REF_WORK)
     for (int64_t r = 0; r < (ok ? n : 0); r++) {
         const real       *row = x + r * in, *all = w;
         const terms       t = {&row, &all, 1, in, out, out};
@@ -159,7 +159,8 @@ SG_REF(conv)
     double *const      scratch = of_threads(SCRATCH_DOUBLES * out, sizeof *scratch);
     const real **const window = of_threads(2 * taps, sizeof *window);
     const bool         ok = x && w && scratch && window;
-#pragma omp parallel for schedule(static) if (sg_count(a->y) * taps * in > SG_REF_WORK)
+#pragma omp parallel for num_threads(omp_get_max_threads()) schedule(static) \
+    if (sg_count(a->y) * taps * in > SG_REF_WORK)
     for (int64_t p = 0; p < (ok ? yd[0] * yd[1] * yd[2] : 0); p++) {
         const int64_t      place[3] = {p / (yd[1] * yd[2]), p / yd[2] % yd[1], p % yd[2]};
         const int          thread = omp_get_thread_num();
@@ -332,7 +333,7 @@ SG_REF(attend)
     real *const   score = of_threads(m, sizeof *score);
     double *const scratch = of_threads(SCRATCH_DOUBLES * d, sizeof *scratch);
     const bool    ok = q && k && v && score && scratch;
-#pragma omp parallel for schedule(static) if (n * h * m * d > SG_REF_WORK)
+#pragma omp parallel for num_threads(omp_get_max_threads()) schedule(static) if (n * h * m * d > SG_REF_WORK)
     for (int64_t i = 0; i < (ok ? n * h : 0); i++) {
         const int thread = omp_get_thread_num();
         attend_row(a, q, k, v, i / h, i % h, score + thread * m, scratch + thread * SCRATCH_DOUBLES * d);
