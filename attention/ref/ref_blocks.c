@@ -43,7 +43,7 @@ typedef double statistic(const sg_tensor *x, int64_t from, int64_t to, int64_t c
 static void put_blocks(const sg_tensor *y, statistic *of, const sg_tensor *x, int64_t block)
 {
     const int64_t c = x->dim[1] * x->dim[2];
-#pragma omp parallel for num_threads(omp_get_max_threads()) schedule(static)
+#pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < sg_count(*y); i++) {
         const int64_t from = i / c * block;
         sg_store(y, i, (float)of(x, from, sg_min64(from + block, x->dim[0]), i % c));
@@ -72,7 +72,7 @@ SG_REF(pool)
     const sg_quantise_args channels = {.x = a->x, .center = a->total},
                            rows = {a->y, a->scale, a->x, a->center, a->group};
     const int64_t all[2] = {0, n};
-#pragma omp parallel for num_threads(omp_get_max_threads()) schedule(static)
+#pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < sg_count(a->channel_scale); i++)
         sg_store(&a->channel_scale, i, own_scale(&channels, i / d, all, (const int64_t[2]){i % d, i % d + 1}));
     return a->y.rank ? SG_REF_OP(quantise)(s, &rows) : SG_OK;
@@ -156,7 +156,7 @@ SG_REF(quantise)
 {
     const int64_t n = a->x.dim[0], h = a->x.dim[1], d = a->x.dim[2], group = a->group;
     if (a->y.dtype == SG_F8) memset(a->y.data, 0, sg_bytes(a->y)); /* what fills up rows */
-#pragma omp parallel for num_threads(omp_get_max_threads()) schedule(static)
+#pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < sg_count(a->scale); i++) {
         const int64_t rows[2] = {i / h * group, sg_min64(i / h * group + group, n)};
         if (group)
@@ -379,7 +379,7 @@ SG_REF(select)
         free(taken);
         return SG_E_MEMORY;
     }
-#pragma omp parallel for num_threads(omp_get_max_threads()) schedule(static) reduction(+ : budget)
+#pragma omp parallel for schedule(static) reduction(+ : budget)
     for (int64_t row = 0; row < h * nq; row++) {
         place *const own = p + row * nk;
         for (int64_t j = 0; j < nk; j++) own[j] = (place){sg_load(&a->score, row * nk + j), row * nk + j};
@@ -416,7 +416,7 @@ SG_REF(tail_bias)
 {
     const int64_t h = a->y.dim[0], nq = a->y.dim[1], nk = a->y.dim[2], d = a->q_mean.dim[2], hk = a->k_var.dim[1];
     const real    scale = (real)a->scale;
-#pragma omp parallel for num_threads(omp_get_max_threads()) schedule(static)
+#pragma omp parallel for schedule(static)
     for (int64_t at = 0; at < h * nq * nk; at++) {
         const int64_t g = at / (nq * nk), i = at / nk % nq, j = at % nk, gk = g / (h / hk);
         real          both = 0, e_sum = 0;

@@ -101,8 +101,8 @@ SG_OPS(X)
 /* Begins the definition of an op with args a. attention/ref has those of the stages of sparse attention. */
 #define SG_REF(op) sg_status SG_REF_OP(op)(__attribute__((unused)) sg_stream * s, const sg_##op##_args *a)
 
-/* Returns room for n things of that size for each thread of a team, which says num_threads(omp_get_max_threads()): where
- * a build has two libraries of threads, the usual team is not of so many. The caller frees it. */
+/* Returns room for n things of that size for each thread of a team that says num_threads(omp_get_max_threads()): with
+ * two OpenMP libraries in a build, a team without it may have more. The caller frees it. */
 static inline void *of_threads(int64_t n, size_t size)
 {
     return malloc((size_t)(omp_get_max_threads() * n) * size + 1);
