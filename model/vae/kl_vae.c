@@ -75,22 +75,9 @@ static sg_tensor decode_whole(void *run, sg_stream *s, sg_tensor z)
 
 static sg_tensor decode_next(void *run, sg_stream *s, sg_tensor z, bool last)
 {
-    const sg_vae_run *const   r = run;
-    const sg_vae_model *const v = r->vae;
-    const int                 scale = v->info.scale_space;
-    const sg_tiles            tiles = {
-                   .run = run, .x_side = v->tile / scale, .y_side = v->tile, .count = 1, .next = decode_whole,
-                   .clamp = true};
-    const sg_tensor frame = sg_new(s, SG_F32, 1, z.dim[1] * scale, z.dim[2] * scale, SG_VAE_RGB);
-    const size_t    mark = s->scratch.used;
+    const sg_vae_run *const r = run;
     (void)last;
-    if (v->tiled)
-        sg_tiles_run(&tiles, s, frame, z);
-    else
-        sg_activate(s, .y = frame, .x = decode_whole(run, s, z), .act = SG_ACT_CLAMP);
-    sg_tap(s, frame, "vae.frames");
-    s->scratch.used = mark;
-    return frame;
+    return sg_vae_decode(r->vae, s, (sg_tiles){.run = run, .count = 1, .next = decode_whole}, 1, z);
 }
 
 static sg_tensor encode_whole(void *run, sg_stream *s, sg_tensor frame)

@@ -227,25 +227,10 @@ static sg_tensor decode_next(void *of, sg_stream *s, sg_tensor z, bool last)
 {
     const run *const          r = of;
     const sg_vae_model *const v = r->base.vae;
-    const int64_t             scale = v->info.scale_space, made = v->info.scale_time;
+    const int64_t             made = v->info.scale_time;
     const int64_t             n = v->tiled ? (z.dim[0] - 1) * made + 1 : r->base.remembers ? made : 1;
-    const sg_tiles            tiles = {.run = of,
-                                       .x_side = v->tile / scale,
-                                       .y_side = v->tile,
-                                       .count = 1,
-                                       .begin = begin_tile,
-                                       .next = next_of_tile,
-                                       .clamp = true};
-    const sg_tensor           frames = sg_new(s, SG_F32, n, z.dim[1] * scale, z.dim[2] * scale, SG_VAE_RGB);
-    const size_t              mark = s->scratch.used;
     (void)last;
-    if (v->tiled)
-        sg_tiles_run(&tiles, s, frames, z);
-    else
-        sg_activate(s, .y = frames, .x = next_of_tile(of, s, z), .act = SG_ACT_CLAMP);
-    sg_tap(s, frames, "vae.frames");
-    s->scratch.used = mark;
-    return frames;
+    return sg_vae_decode(v, s, (sg_tiles){.run = of, .count = 1, .begin = begin_tile, .next = next_of_tile}, n, z);
 }
 
 static int64_t chunk(const void *of, int64_t total, int64_t done)

@@ -359,6 +359,23 @@ void sg_vae_recall(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_t
     if (h.rank) sg_copy(s, .y = h, .x = sg_rows(input, input.dim[0] - n, n));
 }
 
+sg_tensor sg_vae_decode(const sg_vae_model *v, sg_stream *s, sg_tiles t, int64_t n, sg_tensor z)
+{
+    const int64_t   scale = v->info.scale_space;
+    const sg_tensor frames = sg_new(s, SG_F32, n, z.dim[1] * scale, z.dim[2] * scale, SG_VAE_RGB);
+    const size_t    mark = s->scratch.used;
+    t.x_side = v->tile / scale;
+    t.y_side = v->tile;
+    t.clamp = true;
+    if (v->tiled)
+        sg_tiles_run(&t, s, frames, z);
+    else
+        sg_activate(s, .y = frames, .x = t.next(t.run, s, z), .act = SG_ACT_CLAMP);
+    sg_tap(s, frames, "vae.frames");
+    s->scratch.used = mark;
+    return frames;
+}
+
 int64_t sg_vae_at_once(int64_t f, int64_t most, int64_t numbers)
 {
     const int64_t past_most = 2, fit = INT32_MAX / numbers - past_most, n = fit < most ? fit : most;

@@ -156,6 +156,10 @@ void sg_vae_convolve(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg
 void sg_vae_norm_conv(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor x, bool add);
 void sg_vae_map_places(sg_stream *s, const sg_vae_map *m, sg_tensor y, sg_tensor x, bool add);
 
+/* Decodes z to n frames F32 [n, H, W, 3] in s->scratch, clamped: in tiles where v works so, else t.next does all of z.
+ * The sides of tiles are v's. Taps "vae.frames". */
+sg_tensor sg_vae_decode(const sg_vae_model *v, sg_stream *s, sg_tiles t, int64_t n, sg_tensor z);
+
 /* How many of f frames a convolution makes at once, at most `most`, with so many numbers in a frame of what it reads or
  * writes: libraries refuse tensors of 2^31 numbers. */
 int64_t sg_vae_at_once(int64_t f, int64_t most, int64_t numbers);
