@@ -7,7 +7,7 @@
 /* Gives b its name and the host's memory. Returns SG_E_ARG where o names a GPU. */
 sg_status sg_host_open(sg_backend *b, const char *name, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 
-/* Makes b the oracle. Fails likewise. */
+/* Makes b the oracle. Returns SG_E_ARG where o names a GPU. */
 sg_status sg_ref_backend_open(sg_backend *b, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 
 #endif

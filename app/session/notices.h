@@ -8,7 +8,7 @@
 /* Tells which model is on which device, and why it is not on the NVIDIA card that is there. */
 void sg_notice_device(sg_session *x);
 
-/* Tells the same, and what will be rendered. tokens 0: unknown. Random seeds are told even if quiet. */
+/* Prints the device as above, and what will be rendered. tokens 0: unknown. Random seeds are printed even if quiet. */
 void sg_notice_start(sg_session *x, const sg_request *r, int64_t tokens);
 
 /* Tells what the plan does so that memory suffices: how much of the model stays on the host, whether decoding is in

@@ -401,10 +401,10 @@ static void first_calls_on_a_gpu_agree(void **state)
 }
 
 /* 8-bit kernels leave heads of more channels than their sums hold to F32, and say so. */
-static void wide_heads_are_told_of(void **state)
+static void wide_heads_are_reported(void **state)
 {
     const sg_backend_options o = {.name = "cpu", .threads = 2, .cpu_mask = sg_cpu_mask_of("avx2")};
-    static const char        told[] = "attend_blocks in F32, not I8: heads of more than 255 channels (1 call)";
+    static const char        reported[] = "attend_blocks in F32, not I8: heads of more than 255 channels (1 call)";
     unsigned                 features;
     char                     served[256];
     sg_backend              *cpu;
@@ -420,7 +420,7 @@ static void wide_heads_are_told_of(void **state)
         assert_int_equal(s.status, SG_OK);
         assert_int_equal(on.status, SG_OK);
         sg_backend_served(cpu, served, sizeof served);
-        assert_string_equal(served, d > 255 && (features & SG_CPU_INT8) ? told : "");
+        assert_string_equal(served, d > 255 && (features & SG_CPU_INT8) ? reported : "");
     }
     sg_backend_close(&cpu);
 }
@@ -476,7 +476,7 @@ int main(void)
                                        cmocka_unit_test(what_is_not_seen_does_not_matter),
                                        cmocka_unit_test(every_weight_makes_a_budget),
                                        cmocka_unit_test(heads_together_are_heads_alone),
-                                       cmocka_unit_test(wide_heads_are_told_of),
+                                       cmocka_unit_test(wide_heads_are_reported),
                                        cmocka_unit_test(first_calls_on_a_gpu_agree),
                                        cmocka_unit_test(gpus_agree_with_the_oracle),
                                        cmocka_unit_test(tail_bias_is_capped)};

@@ -1,5 +1,5 @@
-/* test_encoding.c - pictures and videos as a caller sees them: how often they are encoded, how far that is told, what
- * cancels it, what the plan counts; latents that are drawn; tiles. Golden tests hold the numbers. */
+/* test_encoding.c - pictures and videos as a caller sees them: how often they are encoded, which progress is
+ * reported, what cancels it, what the plan counts; latents that are drawn; tiles. Golden tests hold the numbers. */
 #include "engine_fixture.h"
 #include "picture.h"
 #include "resolve.h"
