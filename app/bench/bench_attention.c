@@ -483,7 +483,8 @@ static sg_status bench_attention(sg_bench *b, sg_error *e)
     if (strcmp(dtype, "auto") != 0) w.in.dtype = strcmp(dtype, "bf16") == 0 ? SG_BF16 : SG_F32;
     sg_status status = work_on(&w, e);
     if (!status && !b->silent) print_all(&w);
-    if (!status && b->settings->json) status = sg_report_take(b->settings->json, all_json(&w), e);
+    if (!status && b->settings->json)
+        status = sg_report_take(b->settings->json, sg_report_envelope(SG_COMMAND_BENCH_ATTENTION, all_json(&w)), e);
     for (int i = 0; i < w.kernels; i++) {
         sg_attention_close(&w.kernel[i].bound);
         free(w.kernel[i].seconds);

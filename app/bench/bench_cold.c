@@ -230,7 +230,8 @@ sg_status sg_command_bench_cold(const sg_settings *s, sg_error *e)
         status = run_part(&c.turn[part][i < 0 ? 0 : i / PARTS], s, sg_cold_parts[part], e);
     }
     if (status == SG_OK && !(s->json && strcmp(s->json, "-") == 0)) print_all(&c);
-    if (status == SG_OK && s->json) status = sg_report_take(s->json, all_json(&c), e);
+    if (status == SG_OK && s->json)
+        status = sg_report_take(s->json, sg_report_envelope(SG_COMMAND_BENCH_COLD, all_json(&c)), e);
     free(all);
     return status;
 }

@@ -248,7 +248,7 @@ static sg_status render(step_bench *t, sg_error *e)
     qsort(t->step.rows.row, t->step.rows.rows, sizeof *t->step.rows.row, by_seconds);
     qsort(t->chunk.rows.row, t->chunk.rows.rows, sizeof *t->chunk.rows.row, by_seconds);
     if (!t->base->silent) print_all(t);
-    return json ? sg_report_take(json, all_json(t), e) : SG_OK;
+    return json ? sg_report_take(json, sg_report_envelope(SG_COMMAND_BENCH_STEP, all_json(t)), e) : SG_OK;
 }
 
 static sg_status bench_step(sg_bench *b, sg_error *e)

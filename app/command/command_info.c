@@ -1,6 +1,7 @@
 /* command_info.c - `sparge-gen info`: of a folder, the model and what a render costs; of a file, how it was made. */
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/output_file.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "build_facts.h"
@@ -25,6 +26,8 @@
 #include <sys/stat.h>
 
 enum { MAX_VALUES = 1 << 16 }; /* of a file's settings */
+
+static bool text_too(const sg_settings *s) { return !s->json || !sg_output_is_stdout(s->json); }
 
 /* ---- a file ---- */
 
@@ -73,6 +76,28 @@ static void doubt_thresholds(char *text, size_t size, const json_t *settings, co
         snprintf(text, size, "%s is another file (%s) than that by which it was made (%.16s)", path, now, was);
 }
 
+static void print_settings(json_t *settings, const char *path, const char *doubt)
+{
+    const char *key;
+    json_t     *value;
+    json_object_foreach(settings, key, value)
+    {
+        sg_print_escaped(stdout, key, "");
+        printf("%*s ", strlen(key) < 16 ? (int)(16 - strlen(key)) : 0, "");
+        sg_print_value(stdout, value);
+        putchar('\n');
+    }
+    if (*doubt) sg_print(stdout, "%-16s %s\n", "doubt", doubt);
+    print_command(settings, path);
+}
+
+static sg_status save_settings(const char *json, const char *path, json_t *settings, const char *doubt, sg_error *e)
+{
+    json_t *const j = json_pack("{s:o, s:O, s:o*}", "file", sg_report_name(path), "settings", settings, "doubt",
+                                *doubt ? sg_report_name(doubt) : NULL);
+    return sg_report_take(json, sg_report_envelope(SG_COMMAND_INFO, j), e);
+}
+
 /* Takes the text. */
 static sg_status settings_info(const char *path, char *text, const sg_settings *s, sg_error *e)
 {
@@ -90,23 +115,10 @@ static sg_status settings_info(const char *path, char *text, const sg_settings *
     }
     doubt_thresholds(doubt, sizeof doubt, settings, "cache_threshold", s);
     doubt_thresholds(doubt, sizeof doubt, settings, "tuned", s);
-    if (s->info_json) {
-        if (*doubt) sg_json_set(&settings, "doubt", sg_report_name(doubt));
-        return sg_report_take("-", settings, e);
-    }
-    const char *key;
-    json_t     *value;
-    json_object_foreach(settings, key, value)
-    {
-        sg_print_escaped(stdout, key, "");
-        printf("%*s ", strlen(key) < 16 ? (int)(16 - strlen(key)) : 0, "");
-        sg_print_value(stdout, value);
-        putchar('\n');
-    }
-    if (*doubt) sg_print(stdout, "%-16s %s\n", "doubt", doubt);
-    print_command(settings, path);
+    const sg_status status = s->json ? save_settings(s->json, path, settings, doubt, e) : SG_OK;
+    if (status == SG_OK && text_too(s)) print_settings(settings, path, doubt);
     json_decref(settings);
-    return SG_OK;
+    return status;
 }
 
 /* ---- a model ---- */
@@ -268,7 +280,7 @@ static void print_model(const model_summary *t)
     sg_print(stdout, "%s: %s\n%s\n", x->model.name, x->info.family, x->model.dir);
     if (x->vocabulary.world) sg_print(stdout, "%s\n", x->vocabulary.world);
     const size_t words = json_object_size(x->vocabulary.words);
-    if (words) printf("its vocabulary has %zu word%s; info --json lists them\n", words, sg_plural((int64_t)words));
+    if (words) printf("its vocabulary has %zu word%s; info --json - lists them\n", words, sg_plural((int64_t)words));
     putchar('\n');
     print_components(&x->info);
     print_files(&x->info, &x->model);
@@ -299,7 +311,7 @@ static json_t *attention_json(const model_summary *t)
                      "doubt", *t->doubt ? t->doubt : NULL);
 }
 
-static sg_status print_model_json(const model_summary *t, sg_error *e)
+static sg_status save_model(const model_summary *t, sg_error *e)
 {
     static const char *const   use[] = {[SG_IMAGE_NONE] = "none",
                                         [SG_IMAGE_OPTIONAL] = "optional",
@@ -326,7 +338,7 @@ static sg_status print_model_json(const model_summary *t, sg_error *e)
         components, "defaults", sg_report_settings(&kept, &t->now.request, info, true), "attention", attention_json(t),
         "loras", loras_json(x), "plan", sg_report_plan(&t->now.plan), "world", x->vocabulary.world, "vocabulary",
         words);
-    return sg_report_take("-", j, e);
+    return sg_report_take(x->asked->json, sg_report_envelope(SG_COMMAND_INFO, j), e);
 }
 
 static sg_status summarise(model_summary *t, const sg_settings *s, sg_error *e)
@@ -342,14 +354,28 @@ static sg_status summarise(model_summary *t, const sg_settings *s, sg_error *e)
     r->output_bytes = sg_writer_bytes(&clip);
     SG_TRY(sg_rendering_plan(&t->now, x->engine, e));
     sg_doubt_thresholds(t->doubt, &t->now, x->engine);
-    if (x->asked->info_json) return print_model_json(t, e);
-    print_model(t);
+    if (s->json) SG_TRY(save_model(t, e));
+    if (text_too(s)) print_model(t);
     return SG_OK;
+}
+
+/* `info --json clip.mp4`, a clip's name taken for an option's value, is not to cost the clip. */
+static sg_status check_json(const sg_settings *s, sg_error *e)
+{
+    FILE *const  f = s->json && !s->operand && !sg_output_is_stdout(s->json) ? fopen(s->json, "rb") : NULL;
+    char         start[3];
+    const size_t n = f ? fread(start, 1, sizeof start, f) : 0;
+    if (f) fclose(f);
+    if (n == 0 || (n == sizeof start && memcmp(start, "{\n ", n) == 0)) return SG_OK; /* an earlier report */
+    return sg_error_set(e, SG_E_ARG,
+                        "--json: %s is there and is no report; to see what it holds: sparge-gen info %s --json -",
+                        s->json, s->json);
 }
 
 sg_status sg_command_info(const sg_settings *s, sg_error *e)
 {
     struct stat st;
+    SG_TRY(check_json(s, e));
     if (s->operand && stat(s->operand, &st) == 0 && !S_ISDIR(st.st_mode)) {
         char *text;
         SG_TRY(latents_settings(s->operand, &text, e));

@@ -488,7 +488,7 @@ static sg_status write_report(const job *j, const char *path, sg_error *e)
                             "output", sg_report_name(path), "prompts", prompts, "width", r->width, "height", r->height,
                             "frames", r->frames, "steps", r->steps, "seed", (json_int_t)r->seed);
     sg_json_join(&all, j->settings->tune_cache ? cache_json(j) : attention_json(j));
-    return sg_report_take(j->settings->json, all, e);
+    return sg_report_take(j->settings->json, sg_report_envelope(SG_COMMAND_TUNE, all), e);
 }
 
 /* ---- the whole ---- */

@@ -19,9 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT "sparge-gen comparison"
-enum { VERSION = 2 };
-
 typedef struct pair {
     const char        *path[2];
     sg_clip_reader    *clip[2];
@@ -187,12 +184,12 @@ static sg_status save(const char *path, const pair *p, sg_error *e)
         sg_json_append(&frames, json_pack("{s:i, s:o, s:o, s:o, s:f, s:f}", "frame", i, "a", frame_path(p, 0, i), "b",
                                           frame_path(p, 1, i), "psnr", sg_report_number(s->psnr[i]), "ssim", s->ssim[i],
                                           "ms_ssim", s->ms_ssim[i]));
-    json_t *const j = json_pack("{s:s, s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:o}", "format", FORMAT,
-                                "version", VERSION, "measured", sg_clip_loss_names[loss(p)], "frames", s->count,
-                                "identical", s->identical, "psnr", sg_report_summary(&p->total.psnr), "ssim",
-                                sg_report_summary(&p->total.ssim), "ms_ssim", sg_report_summary(&p->total.ms_ssim),
-                                "ms_ssim_scales", s->scales, "a", figures(p, 0), "b", figures(p, 1), "each", frames);
-    return sg_report_take(path, j, e);
+    json_t *const j =
+        json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:i, s:o, s:o, s:o}", "measured", sg_clip_loss_names[loss(p)],
+                  "frames", s->count, "identical", s->identical, "psnr", sg_report_summary(&p->total.psnr), "ssim",
+                  sg_report_summary(&p->total.ssim), "ms_ssim", sg_report_summary(&p->total.ms_ssim), "ms_ssim_scales",
+                  s->scales, "a", figures(p, 0), "b", figures(p, 1), "each", frames);
+    return sg_report_take(path, sg_report_envelope(SG_COMMAND_COMPARE, j), e);
 }
 
 static sg_status run(pair *p, const sg_settings *s, sg_error *e)

@@ -219,17 +219,18 @@ sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
 {
     const sg_report *const w = &c->run.warm_up;
     const int64_t *const   d = c->plan.latent;
-    *out = json_pack("{s:s, s:i, s:o, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f, s:f}, s:o, s:o, "
-                     "s:o, s:i, s:O, s:o}",
-                     "format", "sparge-gen compare", "version", 3, "command",
-                     sg_settings_command(c->settings, SG_COMMAND_COMPARE, "again"), "settings", c->settings, "repeat",
-                     c->run.rounds, "measured", "before compression", "tokens", (json_int_t)c->plan.tokens, "latent",
-                     (json_int_t)d[0], (json_int_t)d[1], (json_int_t)d[2], (json_int_t)d[3], "prompt_tokens",
-                     w->prompt_tokens, "negative_tokens", w->negative_tokens, "shared_seconds", "load",
-                     w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT], "encode",
-                     w->seconds[SG_STAGE_ENCODE], "warm_up", w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE],
-                     "side", side_json(c), "sheet", c->sheet ? sheet_json(c) : json_null(), "pictures",
-                     pictures_json(c), "gain", SG_COLLAGE_GAIN, "same_kernel", c->same, "arms", arms_json(c));
+    json_t *const          own =
+        json_pack("{s:o, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f, s:f}, s:o, s:o, "
+                  "s:o, s:i, s:O, s:o}",
+                  "again", sg_settings_command(c->settings, SG_COMMAND_COMPARE, "again"), "settings", c->settings,
+                  "repeat", c->run.rounds, "measured", "before compression", "tokens", (json_int_t)c->plan.tokens,
+                  "latent", (json_int_t)d[0], (json_int_t)d[1], (json_int_t)d[2], (json_int_t)d[3], "prompt_tokens",
+                  w->prompt_tokens, "negative_tokens", w->negative_tokens, "shared_seconds", "load",
+                  w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT], "encode", w->seconds[SG_STAGE_ENCODE],
+                  "warm_up", w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE], "side", side_json(c), "sheet",
+                  c->sheet ? sheet_json(c) : json_null(), "pictures", pictures_json(c), "gain", SG_COLLAGE_GAIN,
+                  "same_kernel", c->same, "arms", arms_json(c));
+    *out = sg_report_envelope(SG_COMMAND_COMPARE, own);
     return *out ? SG_OK : sg_error_memory(e, "report.json");
 }
 

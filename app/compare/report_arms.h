@@ -3,9 +3,8 @@
  * report.json, from which everything else can be made. Files are names in its own folder; a list of arms has the first
  * arm, to which the others are compared, first. Numbers that are infinite or unknown are null.
  *
- *   format             "sparge-gen compare"
- *   version            3; grows when a member changes its meaning or goes
- *   command            that renders all of it again, for a shell
+ *   format, version, command: as of every report (report.h)
+ *   again              the command that renders all of it again, for a shell
  *   settings           what renders it again: `sparge-gen info side.mp4` makes the command of it
  *     program, model, prompt, negative_prompt, width, height, frames, fps, steps, cfg_scale, flow_shift, sampler,
  *     sched_compat, seed, dtype, device, arms; image, last_image, video {file, hash} and fit, where there are some, and the

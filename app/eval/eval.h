@@ -8,7 +8,6 @@
 #include "eval_log.h"
 #include "video_input.h"
 
-#define SG_EVAL_FORMAT "sparge-gen eval"
 #define SG_EVAL_MANIFEST "manifest.json"
 
 /* A clip may be made from these: the pictures of sg_pictures, and a video. */

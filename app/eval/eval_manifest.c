@@ -6,6 +6,7 @@
 #include "json_build.h"
 #include "json_input.h"
 #include "option_rules.h"
+#include "report.h"
 #include "report_settings.h"
 #include "setup.h"
 
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 2, MAX_BYTES = 1 << 24, MAX_VALUES = 1 << 16, SHOWN = 10 };
+enum { MAX_BYTES = 1 << 24, MAX_VALUES = 1 << 16, SHOWN = 10 };
 
 /* ---- making ---- */
 
@@ -86,17 +87,31 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
     json_t *const     typed = sg_report_settings(&kept, &v->run.shared.request, &v->session->info, true);
     json_t           *j = sg_report_settings(&kept, &v->run.shared.request, &v->session->info, false);
     json_object_del(j, "clip");
-    sg_json_join(&j, json_pack("{s:o, s:s, s:i, s:{s:o, s:i, s:o}, s:o, s:o, s:O*}", "command",
-                               sg_settings_command(typed, SG_COMMAND_EVAL, "again"), "format", SG_EVAL_FORMAT,
-                               "version", VERSION, "prompts", "file", sg_report_name(sg_path_name(kept.prompts)),
-                               "count", v->set.count, "hash", sg_report_hash(hash_prompts(v)), "arms", names_json(v),
-                               "arm_settings", arm_settings_json(v), "clip", v->clip));
+    sg_json_join(&j, json_pack("{s:o, s:{s:o, s:i, s:o}, s:o, s:o, s:O*}", "again",
+                               sg_settings_command(typed, SG_COMMAND_EVAL, "again"), "prompts", "file",
+                               sg_report_name(sg_path_name(kept.prompts)), "count", v->set.count, "hash",
+                               sg_report_hash(hash_prompts(v)), "arms", names_json(v), "arm_settings",
+                               arm_settings_json(v), "clip", v->clip));
     json_decref(typed);
-    *out = j;
-    return j ? SG_OK : sg_error_memory(e, "manifest.json");
+    *out = sg_report_envelope(SG_COMMAND_EVAL, j);
+    return *out ? SG_OK : sg_error_memory(e, "manifest.json");
 }
 
 /* ---- the one that is there ---- */
+
+static bool is(const json_t *j, const char *key, const char *text)
+{
+    const char *const value = json_string_value(json_object_get(j, key));
+    return value && strcmp(value, text) == 0;
+}
+
+/* Of version 2 and before: another format, and "command" was what is "again" now. */
+static void take_older(json_t *j)
+{
+    if (!is(j, "format", "sparge-gen eval")) return;
+    (void)json_object_set(j, "again", json_object_get(j, "command"));
+    (void)json_object_update_new(j, json_pack("{s:s, s:s}", "format", SG_REPORT_FORMAT, "command", "eval"));
+}
 
 sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e)
 {
@@ -104,11 +119,11 @@ sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e)
     *out = NULL;
     SG_TRY(sg_path_join(path, sizeof path, folder, SG_EVAL_MANIFEST, e));
     SG_TRY(sg_json_open(out, path, MAX_BYTES, MAX_VALUES, 0, e));
-    const char *const format = json_string_value(json_object_get(*out, "format"));
-    if (format && strcmp(format, SG_EVAL_FORMAT) == 0) return SG_OK;
+    take_older(*out);
+    if (is(*out, "format", SG_REPORT_FORMAT) && is(*out, "command", "eval")) return SG_OK;
     json_decref(*out);
     *out = NULL;
-    return sg_error_set(e, SG_E_FORMAT, "%s: format is not \"" SG_EVAL_FORMAT "\"", path);
+    return sg_error_set(e, SG_E_FORMAT, "%s: is not the manifest of an eval", path);
 }
 
 typedef struct differences {
@@ -133,7 +148,7 @@ static void note(differences *d, const char *name, const json_t *there, const js
 
 static bool for_people(const char *name)
 {
-    static const char *const names[] = {"device", "prompts.file", "command", "clip.name", "program", "threads", NULL};
+    static const char *const names[] = {"device", "prompts.file", "again", "clip.name", "program", "threads", NULL};
     return names[sg_text_place(name, names)];
 }
 
@@ -215,10 +230,10 @@ sg_status sg_eval_manifest_add_clip(const char *folder, json_t *clip, const char
     json_t *there = NULL;
     SG_TRY(sg_path_join(path, sizeof path, folder, SG_EVAL_MANIFEST, e));
     SG_TRY(sg_eval_manifest_read(&there, folder, e));
-    const char *const command = json_string_value(json_object_get(there, "command"));
+    const char *const again = json_string_value(json_object_get(there, "again"));
     json_t           *now = json_copy(there);
     sg_json_set(&now, "clip", json_incref(clip));
-    if (command) sg_json_set(&now, "command", with_option(command, dir));
+    if (again) sg_json_set(&now, "again", with_option(again, dir));
     sg_status status = now ? SG_OK : sg_error_memory(e, path);
     if (status == SG_OK) status = sg_eval_manifest_compare(there, now, folder, e);
     if (status == SG_OK && !json_object_get(there, "clip")) status = sg_report_save(path, now, e);

@@ -1,6 +1,6 @@
 /* eval_manifest.h - DIR/manifest.json: everything that determines the results of an evaluation.
  *
- *   format, version    "sparge-gen eval", 2
+ *   format, version, command: as of every report (report.h)
  *   prompts            {file, count, hash: of the texts, what each entry asks for, its pictures and video, in hexadecimal}
  *   arms               [name, ...]
  *   arm_settings       of each of them: {folder: of its clips, and its options of sampling and attention}
@@ -10,8 +10,8 @@
  *   strength           of videos whose entry says nothing else; absent: no entry has a video
  *   backend, cpumask, gpumask, threads: as asked for
  *   clip               {name, hash: of its weights} of the CLIP that scores; absent: none so far
- *   command            that makes all of it again in the folder "again", for a shell
- *   device             of the first run; may change, as program, file, threads and command may: they are for people
+ *   again              the command that makes all of it again in the folder "again", for a shell
+ *   device             of the first run; may change, as program, file, threads and again may: they are for people
  *
  * Clip k of an entry has the seed of the entry, or seed, plus first + k of its name (clip_names.h). */
 #ifndef SG_EVAL_MANIFEST_H
@@ -22,7 +22,8 @@
 /* Makes the manifest of v, which the caller owns. Returns SG_E_MEMORY. */
 sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e) SG_MUST_USE;
 
-/* Reads the folder's manifest, which the caller owns. Returns SG_E_FILE or SG_E_FORMAT. */
+/* Reads the folder's manifest, which the caller owns; an older one gets the members above. Returns SG_E_FILE or
+ * SG_E_FORMAT. */
 sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e) SG_MUST_USE;
 
 /* Adds `clip`, that of the folder dir, to the manifest of a folder, if it has none. Returns SG_E_ARG if it has another

@@ -156,10 +156,10 @@ static json_t *pictures_json(const evaluation *v)
 static json_t *summary_json(const evaluation *v)
 {
     const sg_eval_summary *const s = &v->summary;
-    return json_pack("{s:s, s:i, s:s, s:O, s:o, s:o, s:o, s:o, s:o}", "format", SG_EVAL_FORMAT, "version", 3,
-                     "measured", "before compression", "settings", v->manifest, "arms", strings(v->arm, v->arms),
-                     "results", results_json(v), "groups", strings(s->group, s->groups), "rows", rows_json(s),
-                     "pictures", pictures_json(v));
+    return sg_report_envelope(
+        SG_COMMAND_EVAL, json_pack("{s:s, s:O, s:o, s:o, s:o, s:o, s:o}", "measured", "before compression", "settings",
+                                   v->manifest, "arms", strings(v->arm, v->arms), "results", results_json(v), "groups",
+                                   strings(s->group, s->groups), "rows", rows_json(s), "pictures", pictures_json(v)));
 }
 
 /* ---- the clips, for the page ---- */

@@ -8,7 +8,8 @@ enum { SG_USAGES_MAX = 2 };
 
 typedef struct sg_command_row {
     sg_command  command;
-    const char *name; /* "compare", "bench step"; "" for a render */
+    const char *name;    /* "compare", "bench step"; "" for a render */
+    int         version; /* of its reports; grows when a member changes its meaning or goes. 0: it has none */
     /* Each form of the command has a usage, which follows the program's name, and a line on its effect. */
     const char *usage[SG_USAGES_MAX], *effect[SG_USAGES_MAX];
     /* text says what else to know, in lines parted by \n. Examples are whole command lines. Both may be NULL. */

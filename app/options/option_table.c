@@ -391,7 +391,8 @@ const sg_option sg_option_table[] = {
           "write all figures, those of each frame too, an infinite PSNR as null; - is stdout, without\n"
           "the table"),
      .files = SG_WRITES},
-    {FLAG("json", INFO, RUN, info_json, "print JSON instead of text")},
+    {TEXT("json", INFO, RUN, json, "FILE", "write what is shown as JSON, and more of it; - is stdout, without the text"),
+     .files = SG_WRITES},
 
     HEADING(ALL, "Machine"),
     {CHOICE("backend", ALL, LOAD, backend, backends, "NAME",

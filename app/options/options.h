@@ -40,7 +40,7 @@ typedef struct sg_text_list {
  * where 0 is a value, -1. The option table has the meaning of most. */
 typedef struct sg_settings {
     sg_command command;
-    bool       help, version, quiet, verbose, info_json;
+    bool       help, version, quiet, verbose;
     /* topic of help is "all", "man", "bash" or "zsh"; NULL is that of the command. */
     const char *topic;
     /* info has one operand, a folder or file; compare has two. */

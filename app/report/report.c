@@ -2,6 +2,7 @@
 #include "report.h"
 #include "base/output_file.h"
 #include "base/utf8.h"
+#include "command_table.h"
 #include "json_build.h"
 #include "json_input.h"
 #include "progress.h"
@@ -21,6 +22,15 @@ json_t *sg_report_name(const char *name)
         if (*p & 0x80) *p = '?';
     json_t *j = json_string(legible);
     free(legible);
+    return j;
+}
+
+json_t *sg_report_envelope(sg_command c, json_t *own)
+{
+    const sg_command_row *const row = sg_command_row_of(c);
+    json_t *j = json_pack("{s:s, s:i, s:s}", "format", SG_REPORT_FORMAT, "version", row->version, "command",
+                          *row->name ? row->name : "render");
+    sg_json_join(&j, own);
     return j;
 }
 
@@ -135,5 +145,5 @@ json_t *sg_report_render(json_t *settings, const char *clip, const sg_report *r)
     if (r->plan.cut[0]) sg_json_set(&j, "prompt_tokens_cut", json_integer(r->plan.cut[0]));
     if (r->plan.cut[1]) sg_json_set(&j, "negative_tokens_cut", json_integer(r->plan.cut[1]));
     if (cache && strcmp(cache, sg_cache_names[SG_CACHE_OFF]) != 0) add_cache(&j, cache, r);
-    return j;
+    return sg_report_envelope(SG_COMMAND_RENDER, j);
 }

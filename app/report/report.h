@@ -6,8 +6,12 @@
 #include "engine.h"
 #include "interval.h"
 #include "metrics.h"
+#include "options.h"
 
 #include <jansson.h>
+
+/* What every report says of itself. */
+#define SG_REPORT_FORMAT "sparge-gen"
 
 /* 15 digits are what a double keeps of any decimal number, so 0.1 is written as 0.1. */
 #define SG_REPORT_DIGITS (JSON_REAL_PRECISION(15))
@@ -15,6 +19,10 @@
 /* Returns a file's name as JSON, which is UTF-8: of other names only ASCII is kept. NULL means no memory, here and
  * below. */
 json_t *sg_report_name(const char *name);
+
+/* Returns a report of this command: {format, version, command} and the members of own, which it takes. The version is
+ * in the command's row. */
+json_t *sg_report_envelope(sg_command c, json_t *own);
 
 /* Returns a hash in 16 hexadecimal digits. */
 json_t *sg_report_hash(uint64_t hash);

@@ -88,6 +88,7 @@ sg_status sg_file_options_check(const sg_settings *s, sg_error *e)
     SG_TRY(protect_arms(s, e));
     for (int i = 0; i < 2 && s->command == SG_COMMAND_COMPARE; i++)
         if (operand[i]) SG_TRY(sg_file_options_protect_frames(operand[i], "compare", e));
+    if (s->command == SG_COMMAND_INFO && s->operand) SG_TRY(sg_checkpoint_protect(s->operand, "info", e));
     SG_TRY(protect_model(s, e));
     for (int i = 0; (o = sg_option_next(s->command, &i)) != NULL;) {
         if (!(o->files & (SG_WRITES | SG_WRITES_CAPTURE)) || !sg_settings_has(s, o)) continue;

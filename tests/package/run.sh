@@ -43,7 +43,7 @@ for file in share/man/man1/sparge-gen.1 share/bash-completion/completions/sparge
     [[ -s $usr/$file ]] || fail "not in the package: $file"
 done
 # Without a folder of sources beside it, the program finds the model of the package.
-env -u SPARGE_GEN_MODEL "$usr/bin/sparge-gen" info --json >info.json
+env -u SPARGE_GEN_MODEL "$usr/bin/sparge-gen" info --json - >info.json
 grep -q '"folder": ".*/system/usr/.*tiny-wan"' info.json || fail "info does not show the package's model"
 env -u SPARGE_GEN_MODEL "$usr/bin/sparge-gen" -p "a red ball" --size 64x64 --frames 5 --steps 1 -q -o "clip.$FORMAT"
 [[ -s clip.$FORMAT ]] || fail "no clip"

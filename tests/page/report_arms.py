@@ -52,7 +52,7 @@ def opens_with_results(b, folder, table):
 
 def command_is_copied(b, folder):
     with open(f"{folder}/report.json", encoding="utf-8") as f:
-        command = json.load(f)["command"]
+        command = json.load(f)["again"]
     check(command.startswith("sparge-gen compare --prompt 'a red ball </script><b>"), command)
     check(b.value("document.querySelector('#again code').textContent") == command)
     b.value("document.getElementById('copy').focus()")

@@ -353,7 +353,7 @@ static sg_status command_unheard(int count, char **word, sg_status (*run)(const 
 
 static sg_status info_command(sg_error *e)
 {
-    char *word[] = {"sparge-gen", "info", (char *)(uintptr_t)mini, "--json", "--backend", "cpu", "--size", "32x32",
+    char *word[] = {"sparge-gen", "info", (char *)(uintptr_t)mini, "--json", "-", "--backend", "cpu", "--size", "32x32",
                     "--frames",   "5"};
     return command_unheard((int)(sizeof word / sizeof *word), word, sg_command_info, e);
 }

@@ -19,7 +19,7 @@ has j settings.block_mask.file='\?.safetensors' attention.totals.density=1.0 att
 own_model model
 rm -f model/sparge-attention.json
 cp own.json model/sparge-attention.json
-info() { sparge-gen info model --json --size 512x512 --frames 33 --steps 12 "$@" >j || fail "$*"; }
+info() { sparge-gen info model --json - --size 512x512 --frames 33 --steps 12 "$@" >j || fail "$*"; }
 tuned() { info "$@"; has j attention.policy.tuned.layers=6 'attention.doubt=*0123456789abcdef*'; }
 found() { info "$@"; has j attention.policy.tuned=null attention.doubt=null attention.policy.amount=0.*; }
 tuned; tuned --score mean
@@ -30,9 +30,9 @@ has j attention.policy.tuned.layers=6 attention.policy.score=mean attention.poli
 
 # A clip keeps the hash of the thresholds by which it was made: info tells if other ones are beside the model now.
 sparge-gen -m model "${prompt[@]}" "${large[@]}" --attention sparge -q -o c.png || fail
-beside() { sparge-gen info -m model --json c.png >j && sparge-gen info -m model c.png >log || fail; }
+beside() { sparge-gen info -m model --json - c.png >j && sparge-gen info -m model c.png >log || fail; }
 beside
-has j tuned.file=sparge-attention.json doubt=
+has j settings.tuned.file=sparge-attention.json doubt=
 echo >>model/sparge-attention.json
 beside
 has j 'doubt=*/sparge-attention.json is another file (*'

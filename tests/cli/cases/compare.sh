@@ -25,7 +25,7 @@ sparge-gen compare a b --json report.json >table || fail
 [[ $(row 'temporal flickering') == "0.983009 0.986142" ]] || fail "$(<table)"
 
 # The last digits are libm's.
-has report.json format="sparge-gen comparison" measured="after compression" frames=3 identical=1 ms_ssim_scales=2 \
+has report.json format=sparge-gen command=compare measured="after compression" frames=3 identical=1 ms_ssim_scales=2 \
     psnr.mean=27.213729615* psnr.minimum=25.323327127* psnr.p5=25.701407625* \
     ssim.mean=0.850366321* ssim.minimum=0.764953642* ssim.p5=0.767072810* \
     ms_ssim.mean=0.941653872* ms_ssim.minimum=0.878868270* ms_ssim.p5=0.885590778* \

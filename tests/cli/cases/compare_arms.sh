@@ -9,7 +9,7 @@ expect_files copy.json log table out out/dense.png $clip out/8-bits.png out/side
 cmp copy.json out/report.json || fail "two reports"
 [[ $(head -n 1 out/report.html) == "<!doctype html>" && $(tail -n 1 out/report.html) == "</script>" ]] || fail "no page"
 sed -n 's|^<script type="application/json" id="report">\({.*}\)</script>$|\1|p' out/report.html >page.json
-for file in copy page; do has $file.json format="sparge-gen compare" version=3 tokens=1024 settings.arms="$arms"; done
+for file in copy page; do has $file.json format=sparge-gen command=compare version=3 tokens=1024 settings.arms="$arms"; done
 has copy.json sheet=null measured="before compression" repeat=1 shared_seconds.warm_up=[0-9]* \
     'arms[0].attention_error=null' 'arms[0].psnr.mean=' 'arms[0].speedup.total.low=' 'arms[*].flicker=null*null*null' \
     'arms[1].density=0.25' "arms[1].file=${clip#out/}" 'arms[1].attention_error.relative_l1=0.*' 'arms[1].latents.relative_l2[1]=0.*' \
@@ -21,5 +21,5 @@ for row in 'dense  *1.000 ' 'sparge:topk=0.25:tail=off  *0.250 ' '8 bits  *1.000
 done
 again=$(sparge-gen info out/side.png | sed -n 's/^again: //p')
 [[ $again == *"--width 512 --height 512 --frames 1 "*"--arms '$arms' "* ]] || fail "$again"
-has copy.json command="$again"
+has copy.json again="$again"
 makes_again $clip

@@ -18,5 +18,5 @@ for line in '1/2: a ball?]0;x??\[31m??2J' 'model?]0;x??\[31m??2J in ' 'out?]0;x?
     grep -q "$line" log || fail "no $line in $(cat -v log)"
 done
 LC_ALL=C grep -n $'[\x01-\x09\x0b-\x1f\x7f]\|\xc2[\x80-\x9f]' log | cat -v | grep . && fail "a control character is printed"
-sparge-gen info --json "${one[@]}" >j || fail
+sparge-gen info --json - "${one[@]}" >j || fail
 [[ $(<j) == *'"negative_prompt": "no\u001B[31m'$'\xc2\x9b2J"'* ]] || fail "$(grep negative j | cat -v)"

@@ -18,11 +18,11 @@ json out/results.jsonl arm_index prompt clip seed density psnr.mean file >lines
 grep -qx "1 2 1 6 1.0 null 8-bits/a red ball-3.$ending" lines && grep -q "^0 1 0 3 1.0 - dense/" lines || fail "$(<lines)"
 [[ $(grep -c '^1 .* null ' lines) == 6 && $(grep -c '^0 .* - ' lines) == 6 ]] || fail "the first arm is compared with itself: $(<lines)"
 [[ $(json out/results.jsonl text arm picture) == *"../etc/passwd %d 8 bits frames/8-bits/"* ]] || fail "$(<out/results.jsonl)"
-has out/manifest.json seed=3 'arms[1]=8 bits' 'command=sparge-gen eval --prompts set.txt --per-prompt 2 * -o again'
+has out/manifest.json seed=3 'arms[1]=8 bits' 'again=sparge-gen eval --prompts set.txt --per-prompt 2 * -o again'
 [[ $(tail -n 1 out/summary.csv) == '"8 bits","all",3,6,0,6,6,inf,,,inf,inf,1,'* ]] || fail "$(<out/summary.csv)"
 [[ $(grep -c '^reading the prompt 1/1' log) == 1 ]] || fail "$(<log)"
 grep -q '^dense and 8 bits run the same kernels throughout' log && grep -q '^8 bits to dense: .* 6 of 6 ' log || fail "$(<log)"
-eval "$(json out/manifest.json command) -q" 2>log || fail "$(<log)"
+eval "$(json out/manifest.json again) -q" 2>log || fail "$(<log)"
 cmp {out,again}/manifest.json && cmp {out,again}/8-bits/"a red ball-3.$ending" || fail "another folder"
 rm -r again
 if has_mp4; then

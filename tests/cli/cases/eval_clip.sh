@@ -11,7 +11,7 @@ sparge-gen eval --out whole "${few[@]}" --clip judge/ 2>log || fail "$(<log)"
 statuses whole "4 done 4 scored"
 grep -q '^CLIP scores 4 clips' log && grep -q '^--clip: 1 prompt .* 20 .* prompt 2 .*[0-9]$' log || fail "$(<log)"
 grep -q '^more to dense: CLIPSIM .*, CLIP-T .*, CLIP score' log || fail "$(<log)"
-has whole/manifest.json clip.name=judge 'command=* --clip judge/*'
+has whole/manifest.json clip.name=judge 'again=* --clip judge/*'
 [[ $(head -n 1 whole/summary.csv) == *,clipsim,clip_t,clip_score,*,clipsim_change,clipsim_change_low,clipsim_change_high,* ]] || fail
 json whole/results.jsonl status prompt arm_index clipsim clip_t clip_score | sed -n 's/^scored //p' >scores
 sparge-gen compare "whole/dense/a red ball-0.$ending" "whole/more/a red ball-0.$ending" --clip judge -p "a red ball" --json both.json >table || fail
@@ -29,7 +29,7 @@ grep -q '^CLIP scores 4 clips' log || fail "$(<log)"
 sparge-gen eval --merge merged --clip judge --threads 1 2>log || fail "$(<log)"
 for folder in out merged; do
     cmp <(grep scored "$folder/results.jsonl") <(grep scored whole/results.jsonl) || fail "other scores in $folder"
-    has $folder/manifest.json clip.name=judge 'command=* --clip judge'
+    has $folder/manifest.json clip.name=judge 'again=* --clip judge'
 done
 cp -r out before
 sparge-gen eval --out out "${few[@]}" -q && sparge-gen eval --merge out --clip "$FIXTURES/judge/clip" -q || fail

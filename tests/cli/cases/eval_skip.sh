@@ -6,5 +6,5 @@ sparge-gen eval --prompts bad.jsonl --out out "${small[@]}" --frames 5 --arms de
 grep -q '^2 left out.* line 2: prompt' log || fail "$(<log)"
 [[ $(json out/results.jsonl prompt text seed frames status) == "0 a 0 5 done
 1 c 9 1 done" ]] || fail "$(<out/results.jsonl)"
-eval "$(json out/manifest.json command) -q" || fail
+eval "$(json out/manifest.json again) -q" || fail
 cmp out/dense/c-0.png again/dense/c-0.png || fail "the command makes another picture"

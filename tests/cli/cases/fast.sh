@@ -10,7 +10,7 @@ latents without --preset-steps lightx2v
 sparge-gen "${take[@]}" --fast --frames 1 -o one.png || fail
 makes_again one.png
 [[ $again == "sparge-gen --fast "* && $again != *--lora* ]] || fail "$again"
-sparge-gen info --fast --json >j && has j defaults.{steps=4,sampler=euler,cfg_scale=1.0} defaults.sigmas=1,0.9375,* || fail
+sparge-gen info --fast --json - >j && has j defaults.{steps=4,sampler=euler,cfg_scale=1.0} defaults.sigmas=1,0.9375,* || fail
 sparge-gen check --fast --size 32x32 --frames 1 -q >/dev/null || fail "check"
 sparge-gen compare "${prompt[@]}" --fast --size 512x512 --frames 1 -q -o arms >/dev/null || fail "compare"
 own_model model '{"fast_preset": "rcm"}'

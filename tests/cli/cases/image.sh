@@ -2,7 +2,7 @@
 source "$LIB"
 minis wan21_hd12 wan21_i2v wan22_i2v wan22_ti2v
 cp "$corpus"/image/{rgb.png,pixel.png,exif.jpg,base.jpg} .
-takes() { sparge-gen info "$1" --size 32x32 --frames 5 --json | json - image last_image; }
+takes() { sparge-gen info "$1" --size 32x32 --frames 5 --json - | json - image last_image; }
 [[ "$(takes wan22_i2v), $(takes wan22_ti2v), $(takes wan21_hd12)" == "needed optional, optional none, none none" ]] || fail "info"
 # without a picture its encoder is not waited for
 sparge-gen -m wan22_ti2v -p "a cat" --size 32x32 --frames 5 --steps 1 -o x.y4m 2>log || fail "$(<log)"
@@ -17,8 +17,8 @@ cmp -s crop.y4m pad.y4m && fail "pad is crop"
 cmp -s crop.y4m stretch.y4m && fail "stretch is crop"
 sparge-gen "${i2v[@]}" --image pixel.png --last-image exif.jpg -o small.y4m || fail "of a pixel"
 sparge-gen "${i2v[@]}" --image rgb.png --last-image base.jpg -o told-%04d.png || fail "told"
-sparge-gen info told-0001.png --json >told.json || fail "info"
-for prefix in "crop.json settings." "told.json "; do
+sparge-gen info told-0001.png --json - >told.json || fail "info"
+for prefix in "crop.json settings." "told.json settings."; do
     has ${prefix% *} "${prefix#* }"{image.file=rgb.png,image.hash=275654a88a7ec809,last_image.file=base.jpg,fit=crop}
 done
 again=$(sparge-gen info told-0001.png | sed -n 's/^again: //p')
@@ -28,5 +28,5 @@ eval "$again -q -o again-%04d.png" && cmp told-0003.png again-0003.png || fail "
 # an image encoder by itself
 clip=(-m wan21_i2v -p "a cat" --image rgb.png --size 32x32 --frames 5 --steps 1 -q)
 sparge-gen "${clip[@]}" --clip-vision wan21_i2v/image_encoder -o clip-%d.png || fail
-sparge-gen info clip-0.png --json >told.json && has told.json clip_vision=image_encoder || fail
+sparge-gen info clip-0.png --json - >told.json && has told.json settings.clip_vision=image_encoder || fail
 [[ $(sparge-gen info clip-0.png) == *" --clip-vision image_encoder"* ]] || fail "$(sparge-gen info clip-0.png)"

@@ -55,7 +55,7 @@ refused 2 '
   prompts.hash: "' eval "${set[@]}" --out out
 mv kept.jpg sets/pictures/base.jpg
 refused 2 'fit: "crop" -> "stretch"' eval "${set[@]}" --out out --fit stretch
-eval "$(json out/manifest.json command) -q" || fail "again"
+eval "$(json out/manifest.json again) -q" || fail "again"
 cmp {again,out}/dense/"a cat-3.mp4" || fail "the command makes other clips"
 
 # parts

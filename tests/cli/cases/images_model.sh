@@ -3,9 +3,9 @@
 source "$LIB"
 minis sd35_medium
 model=(-m sd35_medium -p "a cat" --size 64x64 --steps 4 --dtype f32 -q)
-[[ $(sparge-gen info sd35_medium --json | json - image size_multiple defaults.frames defaults.fps) == "start 8 - -" ]] || fail info
+[[ $(sparge-gen info sd35_medium --json - | json - image size_multiple defaults.frames defaults.fps) == "start 8 - -" ]] || fail info
 sparge-gen "${model[@]}" --frames 1 -o first.png || fail first
-[[ $(sparge-gen info first.png --json | json - steps frames fps) == "4 - -" ]] || fail "$(sparge-gen info first.png)"
+[[ $(sparge-gen info first.png --json - | json - settings.steps settings.frames settings.fps) == "4 - -" ]] || fail "$(sparge-gen info first.png)"
 
 # what is made from it, and again by the command in its file; of 4 steps at 0.3 two are done
 sparge-gen "${model[@]}" --image first.png --strength 0.3 --json j -o from.png || fail from
@@ -17,7 +17,7 @@ makes_again from.png
 sparge-gen "${model[@]}" --steps 50 --image first.png --strength 0.59 --cache off -o many.png || fail
 makes_again many.png
 sparge-gen "${model[@]}" --video first.png --strength 0.3 -o video.png || fail
-sparge-gen info video.png --json | json - strength | grep -qx 0.3 || fail "no strength"
+sparge-gen info video.png --json - | json - settings.strength | grep -qx 0.3 || fail "no strength"
 
 sparge-gen compare "${model[@]}" --image first.png --strength 0.5 --arms dense,dense:steps=8:name=eight -o cmp >table || fail
 (cd cmp && echo ./*) | grep -qx './dense.png ./eight.png ./image.png ./report.html ./report.json ./side.png' || fail "$(ls cmp)"

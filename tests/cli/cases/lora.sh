@@ -13,7 +13,7 @@ sparge-gen "${take[@]}" -o with.png --lora look.safetensors:0.5 --lora lightning
 cmp -s plain.png with.png && fail "it changes nothing"
 makes_again with.png
 [[ $again == *" --lora look.safetensors:0.5 --lora lightning-4step.safetensors:1 "* ]] || fail "$again"
-sparge-gen info with.png --json >j
-has j 'lora[0].file=look.safetensors' 'lora[0].strength=0.5' 'lora[0].hash=482b8df401adca1f' 'lora[1].hash=43de0f5a978c1935'
-sparge-gen info --lora look.safetensors --lora lightning-4step.safetensors:-2 --json >j || fail info
+sparge-gen info with.png --json - >j
+has j 'settings.lora[0].'{file=look.safetensors,strength=0.5,hash=482b8df401adca1f} 'settings.lora[1].hash=43de0f5a978c1935'
+sparge-gen info --lora look.safetensors --lora lightning-4step.safetensors:-2 --json - >j || fail info
 has j 'loras[0].'{file=look.safetensors,strength=1.0,keys=1,tensors=1} 'loras[1].'{file=lightning-4step.safetensors,strength=-2.0}

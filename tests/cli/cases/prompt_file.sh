@@ -11,4 +11,4 @@ sparge-gen --prompt-file prompts.txt "${small[@]}" --frames 1 -q -o c.png --json
 [[ $(json reports settings.prompt output) == "a red ball c-0001.png"$'\n'"a blue square c-0002.png" ]] || fail "$(<reports)"
 rm c-0001.png c-0002.png reports
 expect_files prompts.txt a.b-0001.png a.b-0002.png r-0001.json r-0002.json alone.png
-[[ $(sparge-gen info a.b-0001.png --json | json - prompt) == "a red ball" ]] || fail "$(sparge-gen info a.b-0001.png)"
+[[ $(sparge-gen info a.b-0001.png --json - | json - settings.prompt) == "a red ball" ]] || fail "$(sparge-gen info a.b-0001.png)"

@@ -13,7 +13,7 @@ for kind in Wan:wan21_hd12 CogVideoX:cogvideox_15; do
     mkdir "${kind%:*}"
     ln -s "$FIXTURES/${kind#*:}"/* "${kind%:*}"
     sed -i "s/${kind%:*}Pipeline/${kind%:*}VideoToVideoPipeline/" "${kind%:*}/model_index.json"
-    sparge-gen info "${kind%:*}" --size 32x32 --json | json - family >family
+    sparge-gen info "${kind%:*}" --size 32x32 --json - | json - family >family
     [[ ${kind,,} == "$(<family)"* ]] || fail "$kind: $(<family)"
 done
 
@@ -42,8 +42,8 @@ sparge-gen -m wan22_ti2v -p "a cat" --size 32x32 --frames 5 --fps 8 --steps 2 --
 
 # what the clip tells, and its command again
 sparge-gen "${v2v[@]}" --seed 1 --strength 0.8 --fit stretch -q -o told-%04d.png || fail "told"
-sparge-gen info told-0001.png --json >j
-has j video.file=clip.y4m 'video.hash=????????????????' strength=0.8 fit=stretch
+sparge-gen info told-0001.png --json - >j
+has j settings.{video.file=clip.y4m,strength=0.8,fit=stretch} 'settings.video.hash=????????????????'
 again=$(sparge-gen info told-0001.png | sed -n 's/^again: //p')
 [[ $again == *" --video clip.y4m --strength 0.8 --fit stretch "*" --steps 4 "* ]] || fail "$again"
 eval "$again -q -o again-%04d.png" && cmp told-0003.png again-0003.png || fail "$again"

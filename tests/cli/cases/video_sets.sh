@@ -29,7 +29,7 @@ sparge-gen "${v2v[@]}" -p "a cat" --attention dense --video sets/pictures --stre
 cmp alone."$ending" "out/dense/a cat-0.$ending" || fail "not what a render gives"
 sparge-gen "${v2v[@]}" -p "a dog" --attention dense --video usual.y4m --strength 0.75 -o alone."$ending" || fail alone
 cmp alone."$ending" "out/dense/a dog-0.$ending" || fail "not what a render gives of the usual one"
-[[ $ending != mp4 ]] || sparge-gen info "out/dense/a cat-0.mp4" --json | json - strength | grep -qx 0.5 || fail "no strength"
+[[ $ending != mp4 ]] || sparge-gen info "out/dense/a cat-0.mp4" --json - | json - settings.strength | grep -qx 0.5 || fail "no strength"
 
 # again: nothing is left to do; another strength or another video is another set; the command makes all of it again
 cp -r out before
@@ -40,7 +40,7 @@ refused 2 '
   prompts.hash: "' eval "${set[@]}" --out out
 rm sets/pictures/6.png
 diff -r out before || fail "done again, or changed by what was refused"
-eval "$(json out/manifest.json command) -q" || fail "again"
+eval "$(json out/manifest.json again) -q" || fail "again"
 cmp {again,out}/dense/"a cat-0.$ending" || fail "the command makes other clips"
 for rank in 1 2; do sparge-gen eval "${set[@]}" --out parts --shard $rank/2 2>log || fail "$(<log)"; done
 sed 's/"seconds.*//' parts/results-*.jsonl | sort >parts.lines

@@ -21,7 +21,7 @@ family() {
     head -c 300 q.safetensors | grep -aqE "\"grid\":\"[0-9],(16,16|32,32)\",$4," || fail "$1: $(head -c 300 q.safetensors)"
     sparge-gen tune "${clip[@]}" -q -o t.json --json tune.json >/dev/null || fail "tune $1"
     has t.json layers="$2"
-    sparge-gen info "$1" --size 256x256 --frames "$3" --sparse-config t.json --json >j || fail "info $1"
+    sparge-gen info "$1" --size 256x256 --frames "$3" --sparse-config t.json --json - >j || fail "info $1"
     has j attention.policy.attention=sparge attention.policy.tuned.layers="$2"
     # every chunk of the decoder has its time, whatever frames it makes, and a schedule of two steps is warmed up
     sparge-gen compare "${clip[@]}" --size 64x64 --steps 3 --arms dense,dense:steps=2 -o "c_$1" >/dev/null 2>log || fail "$(<log)"

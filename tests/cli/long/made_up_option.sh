@@ -33,7 +33,7 @@ for topic in bash zsh man; do sparge-gen help $topic | tr -d '\\' | grep -q -e -
 
 sparge-gen "${clip[@]}" -o without.png && sparge-gen "${clip[@]}" --made-up 0.5 --json r -o with.png || fail
 has r settings.made_up=0.5
-[[ $(sparge-gen info --json with.png | json - made_up) == 0.5 && -z $(sparge-gen info --json without.png | json - made_up) ]] || fail info
+[[ $(sparge-gen info --json - with.png | json - settings.made_up) == 0.5 && -z $(sparge-gen info --json - without.png | json - settings.made_up) ]] || fail info
 makes_again with.png
 [[ $again == *" --made-up 0.5 "* ]] || fail "$again"
 
