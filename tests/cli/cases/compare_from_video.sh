@@ -9,4 +9,4 @@ sparge-gen compare "${clip[@]}" --video from.y4m --strength 0.5 --arms dense,den
 sparge-gen "${clip[@]}" --video from.y4m --strength 0.5 --attention dense -o alone."$ending" || fail
 cmp alone."$ending" out/dense."$ending" || fail "not what a render gives"
 [[ $(json out/report.json 'arms[1].latents.relative_l2[*]' | wc -l) == 2 ]] || fail "not 2 steps"
-has out/report.json 'command=*--video from.y4m --strength 0.5 --fit crop *' 'arms[1].settings.video.file=from.y4m'
+has out/report.json 'again=*--video from.y4m --strength 0.5 --fit crop *' 'arms[1].settings.video.file=from.y4m'

@@ -16,7 +16,7 @@ sparge-gen compare "${i2v[@]}" "${two[@]}" -p "a cat" --image rgb.png --last-ima
     fail compare
 [[ -s compared/image.png && -s compared/last-image.png ]] || fail "$(ls compared)"
 has compared/report.json pictures.image=image.png pictures.last_image=last-image.png \
-    'command=sparge-gen compare * --image rgb.png --last-image base.jpg --fit crop *'
+    'again=sparge-gen compare * --image rgb.png --last-image base.jpg --fit crop *'
 sparge-gen "${i2v[@]}" --attention dense -q -p "a cat" --image rgb.png --last-image sets/pictures/base.jpg -o dense.mp4 || fail
 cmp dense.mp4 compared/dense.mp4 || fail "not what a render gives"
 [[ $(sparge-gen info compared/side.mp4) == *"again: sparge-gen compare "*" --image rgb.png"* ]] || fail "$(sparge-gen info compared/side.mp4)"

@@ -49,6 +49,6 @@ sparge-gen info "$(echo arms/side.*)" | grep -q '^again: .* --arms .dense,dense:
 printf 'a ball\n' >set.txt
 set=(eval --prompts set.txt "${small[@]}" --frames 1 -q -o runs)
 sparge-gen "${set[@]}" --made-up 0.25 --arms dense,dense:made-up=0.5 || fail eval
-has runs/manifest.json made_up=0.25 'arm_settings[0].made_up=0.25' 'arm_settings[1].made_up=0.5' command="* --made-up 0.25 *"
+has runs/manifest.json made_up=0.25 'arm_settings[0].made_up=0.25' 'arm_settings[1].made_up=0.5' again="* --made-up 0.25 *"
 refused 2 'made_up: 0.25 -> 0.75' "${set[@]}" --made-up 0.75 --arms dense,dense:made-up=0.5
 refused 2 'made_up: 0.25 -> none' "${set[@]}" --arms dense,dense:made-up=0.5
