@@ -54,9 +54,10 @@ needs_terminal() { script -qec true /dev/null &>/dev/null || skip "no pseudo-ter
 # The values at a path of a JSON file or of stdin (-), a line each: `json r.json settings.seed`, `json r.json 'arms[*].name'`, where
 # * is any index or key. With several paths a line for each value of the file, as of JSON lines, with - for what it lacks.
 json() { # FILE PATH...
-    local tokens='"([^"\\]|\\.)*"|[][{}:,]|[^][{}:,"[:space:]]+' wanted=${*:2}
+    local copy tokens='"([^"\\]|\\.)*"|[][{}:,]|[^][{}:,"[:space:]]+' wanted=${*:2}
     wanted=${wanted//./\\.} wanted=${wanted//\[/\\[} wanted=${wanted//\]/\\]}
-    grep -oE "$tokens" "$1" | wanted=${wanted//\*/[^].[]*} awk '
+    copy=$(mktemp "$REPORTS/XXXXXX") && cat -- "$1" >"$copy" # which run.sh validates
+    grep -oE "$tokens" "$copy" | wanted=${wanted//\*/[^].[]*} awk '
         BEGIN { n = split(ENVIRON["wanted"], want, " ") }
         function line(    k) {
             if (n == 1) return
