@@ -39,7 +39,8 @@ done
 
 usr=$root/system/usr
 [[ $("$usr/bin/sparge-gen" --version) == *"License: Apache-2.0" ]] || fail "--version does not name the license"
-for file in share/man/man1/sparge-gen.1 share/bash-completion/completions/sparge-gen share/zsh/vendor-completions/_sparge-gen; do
+for file in share/man/man1/sparge-gen.1 share/bash-completion/completions/sparge-gen share/zsh/vendor-completions/_sparge-gen \
+    share/sparge-gen/schema/{render,common}.json; do
     [[ -s $usr/$file ]] || fail "not in the package: $file"
 done
 # Without a folder of sources beside it, the program finds the model of the package.

@@ -52,3 +52,5 @@ sparge-gen "${set[@]}" --made-up 0.25 --arms dense,dense:made-up=0.5 || fail eva
 has runs/manifest.json made_up=0.25 'arm_settings[0].made_up=0.25' 'arm_settings[1].made_up=0.5' again="* --made-up 0.25 *"
 refused 2 'made_up: 0.25 -> 0.75' "${set[@]}" --made-up 0.75 --arms dense,dense:made-up=0.5
 refused 2 'made_up: 0.25 -> none' "${set[@]}" --arms dense,dense:made-up=0.5
+
+rm -rf "$REPORTS"/* r runs # which have an option that no schema knows
