@@ -53,4 +53,4 @@ has runs/manifest.json made_up=0.25 'arm_settings[0].made_up=0.25' 'arm_settings
 refused 2 'made_up: 0.25 -> 0.75' "${set[@]}" --made-up 0.75 --arms dense,dense:made-up=0.5
 refused 2 'made_up: 0.25 -> none' "${set[@]}" --arms dense,dense:made-up=0.5
 
-rm -rf "$REPORTS"/* r runs # which have an option that no schema knows
+rm -rf "$REPORTS"/* ./* # reports have an option that no schema knows
