@@ -123,7 +123,7 @@ sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e)
     if (is(*out, "format", SG_REPORT_FORMAT) && is(*out, "command", "eval")) return SG_OK;
     json_decref(*out);
     *out = NULL;
-    return sg_error_set(e, SG_E_FORMAT, "%s: is not the manifest of an eval", path);
+    return sg_error_set(e, SG_E_FORMAT, "%s: format and command are not those of an eval", path);
 }
 
 typedef struct differences {

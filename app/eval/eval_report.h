@@ -16,7 +16,7 @@
  *                             the mean is empty where 1.00 lies between low and high
  *   black, frozen, non_finite clips that have such frames
  *
- * summary.json: {format "sparge-gen eval", version 3, measured "before compression", settings: the manifest, arms
+ * summary.json: {format, version, command (report.h), measured "before compression", settings: the manifest, arms
  * [name, ...], results [null, sentence, ...]: each arm but the first over all prompts (report_result.h), groups ["all",
  * name, ...], rows [{the same columns, group and arm as numbers from 0; a mean with its interval is {mean, low, high};
  * null: unknown, or infinite}, ...], pictures [{prompt: from 0, image, last_image: {file, hash, picture}, video: {file,

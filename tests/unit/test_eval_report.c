@@ -494,6 +494,23 @@ static void test_identical(void **state)
     remove_files();
 }
 
+/* A manifest of before reports had an envelope: its command for a shell is found again. */
+static void test_older(void **state)
+{
+    static const char *const key[] = {"format", "command", "again"}, *const value[] = {"sparge-gen", "eval",
+                                                                                       "eval -o x"};
+    sg_error e = {0};
+    write_text("manifest.json",
+               FORMAT ",\"version\":2,\"command\":\"eval -o x\",\"arms\":[\"dense\",\"a,\\\"b\\\"\"]}");
+    write_text("results.jsonl", lines);
+    assert_done(sg_eval_report(".", NULL, &e), &e);
+    json_t *const j = json_load_file("summary.json", JSON_REJECT_DUPLICATES, NULL),
+                  *settings = json_object_get(j, "settings");
+    for (int i = 0; i < 3; i++) assert_string_equal(json_string_value(json_object_get(settings, key[i])), value[i]);
+    json_decref(j);
+    remove_files();
+}
+
 static void refused(const char *settings, const char *results, const char *why)
 {
     sg_error e = {0};
@@ -509,7 +526,9 @@ static void test_refused(void **state)
 {
     refused(NULL, lines, "./manifest.json|opened");
     refused("[]", lines, "./manifest.json|JSON");
-    refused("{\"arms\":[\"dense\"]}", lines, "./manifest.json|format|\"sparge-gen eval\"");
+    refused("{\"arms\":[\"dense\"]}", lines, "./manifest.json|format|command");
+    refused("{\"format\":\"sparge-gen\",\"command\":\"render\",\"arms\":[\"dense\"]}", lines,
+            "./manifest.json|format|command");
     refused(FORMAT "}", lines, "./manifest.json: arms|1 to 8");
     refused(FORMAT ",\"arms\":[]}", lines, "./manifest.json: arms|1 to 8");
     refused(FORMAT ",\"arms\":[{\"name\":\"dense\"}]}", lines, "./manifest.json: arms: entry 0");
@@ -552,6 +571,7 @@ int main(void)
                                        cmocka_unit_test(test_files),
                                        cmocka_unit_test(test_speedup),
                                        cmocka_unit_test(test_identical),
+                                       cmocka_unit_test(test_older),
                                        cmocka_unit_test(test_refused),
                                        cmocka_unit_test(test_many_groups)};
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
