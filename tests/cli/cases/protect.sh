@@ -38,6 +38,8 @@ reads --image tune "${m[@]}" -i a.png -o t.json --json a.png
 reads --prompt-file tune -m model --size 32x32 --frames 5 --prompt-file p.txt -o p.txt
 reads --model tune "${m[@]}" -o model/vae/config.json
 reads --model tune "${m[@]}" --json model/sparge-gen.json -o t.json --vae lora.safetensors
+reads info info a.png --json link.png
+reads info info model --json model/vae/config.json
 reads --image bench step -m model --size 32x32 --frames 5 -i a.png --json a.png
 reads --model bench step -m model --json model/model_index.json
 reads --qkv bench attention --qkv qkv.safetensors --json qkv.safetensors

@@ -10,6 +10,8 @@ lines cold "renders a clip" start exit
 TMPDIR=$PWD sparge-gen bench cold --size 32x32 --frames 5 --steps 3 --repeat 2 --threads 1 --backend cpu --json - >cold.json || fail
 expect_files table attention.json cold cold.json
 [[ $(json attention.json 'kernels[*].kernel' | tr '\n' ,) == "dense,sage,sparge 0.5,sparge 0.3,sparge 0.2,sparge 0.1," ]] || fail "$(<attention.json)"
+has attention.json command="bench attention"
+has cold.json command="bench cold"
 has attention.json all_heads=6 'kernels[2].density=0.5*'
 grep -Eq '^([0-9.]+e-0?[3-9]|0\.0)' <(json attention.json 'kernels[0].relative_l1') || fail "dense is not exact"
 [[ $(json cold.json 'pieces[*].piece' | tr '\n' ,) == \
