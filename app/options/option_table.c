@@ -326,9 +326,9 @@ const sg_option sg_option_table[] = {
 
     HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL, "Output"),
     {TEXT("output", RENDER, RUN, output, "FILE",
-          "by its ending .mp4 (H.264, else AV1), .mkv (FFV1 in RGB, lossless), .webp, .y4m, .png (one\n"
-          "frame, or several as name-%04d.png), .jpg (one frame); - writes Y4M to stdout\n"
-          "(default: out.png of one frame, else out.mp4, or out.y4m in a build without FFmpeg)"),
+          "by its ending .mp4 (H.264, else AV1), .mkv (FFV1 in RGB, lossless), .webp, .png (several:\n"
+          "name-%04d.png), .jpg (one), .y4m (BT.601; mpv assumes BT.709 above 576 lines); - is Y4M\n"
+          "to stdout (default: out.png of one frame, else out.mp4, or out.y4m without FFmpeg)"),
      .letter = 'o', USUAL},
     {TEXT("grid", RENDER, RUN, grid, "FILE",
           "also all images of --batch or of a prompt file in one picture: .png, .jpg or .webp"),

@@ -1,9 +1,9 @@
 /* clip_reader.h - the frames of a clip one by one, from a picture, a folder of pictures, a Y4M, or a video by FFmpeg.
  * One frame is held at a time. The format is found by a file's first bytes, not by its name.
  *
- * Y4M: 4:4:4 in 8 bits and limited range, converted by BT.709: what sg_writer_y4m writes. Any other, such as 4:2:0, is
- * read by FFmpeg as a video. Without FFmpeg 4:2:0 in 8 bits and limited range is read in the same way as 4:4:4, a
- * chroma sample for each of its four pixels.
+ * Y4M: 4:4:4 in 8 bits and limited range, converted by BT.601, as FFmpeg does it, or by BT.709 where version 0.1 wrote
+ * it. Any other, such as 4:2:0, is read by FFmpeg as a video. Without FFmpeg 4:2:0 in 8 bits and limited range is read in
+ * the same way as 4:4:4, a chroma sample for each of its four pixels.
  *
  * Videos: the best stream of pictures of an MP4, MOV, MKV, WebM or AVI; sound and the rest are ignored, and so are
  * the pixel aspect ratio and the transfer curve. Frames are converted to RGB as in players: by the stream's

@@ -8,12 +8,23 @@
 
 enum { MAX_HEADER = 1024, MAX_FRAME_HEADER = 256 }; /* bytes */
 
+/* What Y has of red and of blue. */
+typedef struct matrix {
+    double red, blue;
+} matrix;
+
+static const matrix bt601 = {0.299, 0.114}, bt709 = {0.2126, 0.0722};
+
+/* So ended the first line of version 0.1's files, which are BT.709. FFmpeg's have XYSCSS=444 behind C444. */
+#define OLD_END " Ip A1:1 C444 XCOLORRANGE=LIMITED"
+
 typedef struct state {
     const char *path;
     sg_map      map;
     size_t      at;          /* in map */
     size_t      bytes;       /* of a frame */
     int         count, half; /* half 1: the sides of U and V are halves, rounded up */
+    matrix      matrix;
     sg_image    frame;
     double      luma[256]; /* of each Y, 0 to 255 */
     double      period;    /* seconds of a frame; 0: unknown */
@@ -68,6 +79,8 @@ static sg_status read_header(state *s, size_t *width, size_t *height, sg_error *
     const char *chroma = "C420"; /* of a header without one */
     if (!take_line(s, header, sizeof header))
         return sg_error_set(e, SG_E_FORMAT, "%s: Y4M: the first line has no end", s->path);
+    const size_t n = strlen(header), old = strlen(OLD_END);
+    s->matrix = n > old && strcmp(header + n - old, OLD_END) == 0 ? bt709 : bt601;
     (void)strtok_r(header, " ", &rest);
     for (const char *word; (word = strtok_r(NULL, " ", &rest)) != NULL;) {
         if (*word == 'W') *width = number(word + 1);
@@ -104,19 +117,20 @@ static sg_status y4m_open(void *context, const char *path, sg_error *e)
 
 static uint8_t quantise(double v) { return (uint8_t)(v <= 0 ? 0 : v >= 255 ? 255 : v + 0.5); }
 
-/* The formulas of writer_y4m.c solved for r, g, b. */
+/* The formulas of writer_y4m.c solved for r, g, b, by the matrix. */
 static void to_rgb(state *s, const uint8_t *planes)
 {
     const size_t         width = (size_t)s->frame.width, height = (size_t)s->frame.height, half = (size_t)s->half;
     const uint8_t *const u = planes + width * height, *const v = u + chroma_size(s, width, height);
-    uint8_t *out = s->frame.rgb;
+    const double kr = s->matrix.red, kb = s->matrix.blue, kg = 1 - kr - kb, chroma = 2 * 255 / 224.0;
+    uint8_t     *out = s->frame.rgb;
     for (size_t line = 0, i = 0; line < height; line++)
         for (size_t x = 0; x < width; x++, i++, out += 3) {
             const size_t at = (line >> half) * ((width + half) >> half) + (x >> half);
             const double y = s->luma[planes[i]];
-            const double b = (u[at] - 128) * (1.8556 * 255 / 224), r = (v[at] - 128) * (1.5748 * 255 / 224);
+            const double b = (u[at] - 128) * (1 - kb) * chroma, r = (v[at] - 128) * (1 - kr) * chroma;
             out[0] = quantise(y + r);
-            out[1] = quantise(y - (0.2126 * r + 0.0722 * b) / 0.7152);
+            out[1] = quantise(y - (kr * r + kb * b) / kg);
             out[2] = quantise(y + b);
         }
 }

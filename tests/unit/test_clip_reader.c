@@ -93,6 +93,57 @@ static void y4m_comes_back(void **state)
     assert_true(flat > 49 && moving > 49); /* an error of one level everywhere is 48.13 dB */
 }
 
+/* BT.601's own numbers of red, green and blue are what is written, with the comment that says so, and become these
+ * colours again, also where no comment is. A header of version 0.1 tells BT.709; FFmpeg's, of the same clip, does not. */
+static void y4m_has_a_matrix(void **state)
+{
+    enum { SIDE = 16, COUNT = SIDE * SIDE };
+    static const uint8_t pure[3][3] = {{255, 0, 0}, {0, 255, 0}, {0, 0, 255}};
+    static const uint8_t of[2][3][3] = {{{81, 90, 240}, {145, 54, 34}, {41, 240, 110}},   /* BT.601 */
+                                        {{63, 102, 240}, {173, 42, 26}, {32, 240, 118}}}; /* BT.709 */
+    static const struct {
+        const char *end;
+        int         matrix;
+    } headers[] = {{" XCOLORRANGE=LIMITED XSPARGE=601", 0},
+                   {"", 0},
+                   {" XCOLORRANGE=LIMITED", 1},
+                   {" XYSCSS=444 XCOLORRANGE=LIMITED", 0}};
+    for (int k = 0; k < 3; k++) {
+        static uint8_t rgb[3 * COUNT];
+        sg_writer     *w = NULL;
+        sg_error       e = {0};
+        sg_map         map;
+        for (int i = 0; i < 3 * COUNT; i++) rgb[i] = pure[k][i % 3];
+        assert_int_equal(
+            sg_writer_open(&w, &(sg_clip){.path = "c.y4m", .width = SIDE, .height = SIDE, .frames = 1, .fps = 8}, &e),
+            SG_OK);
+        assert_int_equal(sg_writer_write(w, 0, rgb, &e), SG_OK);
+        assert_int_equal(sg_writer_finish(w, &e), SG_OK);
+        sg_writer_close(&w);
+        assert_int_equal(sg_map_open(&map, "c.y4m", &e), SG_OK);
+        static const char start[] = "YUV4MPEG2 W16 H16 F8:1 Ip A1:1 C444 XCOLORRANGE=LIMITED XSPARGE=601\nFRAME\n";
+        assert_int_equal(map.size, strlen(start) + 3 * COUNT);
+        assert_memory_equal(map.data, start, strlen(start));
+        for (int c = 0; c < 3; c++) assert_int_equal(map.data[strlen(start) + (size_t)c * COUNT], of[0][k][c]);
+        sg_map_close(&map);
+        for (size_t h = 0; h < sizeof headers / sizeof *headers; h++) {
+            sg_clip_reader *r = NULL;
+            const sg_image *f = NULL;
+            FILE *const     out = fopen("broken.y4m", "wb");
+            assert_non_null(out);
+            fprintf(out, "YUV4MPEG2 W16 H16 F8:1 Ip A1:1 C444%s\nFRAME\n", headers[h].end);
+            for (int i = 0; i < 3 * COUNT; i++) fputc(of[headers[h].matrix][k][i / COUNT], out);
+            assert_int_equal(fclose(out), 0);
+            if (sg_clip_reader_open(&r, "broken.y4m", &e) != SG_OK) fail_msg("%s", e.text);
+            if (sg_clip_reader_next(r, &f, &e) != SG_OK) fail_msg("%s", e.text);
+            for (int c = 0; c < 3; c++)
+                if (abs(f->rgb[c] - pure[k][c]) > 2)
+                    fail_msg("header %zu, colour %d: channel %d is %d", h, k, c, f->rgb[c]);
+            sg_clip_reader_close(&r);
+        }
+    }
+}
+
 /* The wrong matrix moves the patches by up to 30 levels, the wrong range by 16. */
 static void mp4_comes_back(void **state)
 {
@@ -235,8 +286,8 @@ static sg_status read_all(const char *path, char *text, size_t size)
     return status;
 }
 
-/* 4:2:0 of odd sides: luma by pixel, chroma by four of them. The colours are so strong that the matrix does not
- * matter. */
+/* 4:2:0 of odd sides: luma by pixel, chroma by four of them. The green of red and of blue is that of BT.601; by BT.709 it
+ * would be 19 and 60. */
 static void subsampled_y4m(void **state)
 {
     enum { W = 33, H = 17, CW = 17, CH = 9, SIZE = W * H + 2 * CW * CH };
@@ -265,8 +316,8 @@ static void subsampled_y4m(void **state)
             assert_true(f && f->width == W && f->height == H);
             const uint8_t *const red = f->rgb + 3 * (2 * W + 2), *const blue = f->rgb + 3 * (14 * W + 2);
             const uint8_t *const black = f->rgb + 3 * (W - 1), *const white = f->rgb + 3 * (W * H - 1);
-            assert_true(red[0] > 200 && red[1] < 80 && red[2] < 80);
-            assert_true(blue[0] < 80 && blue[1] < 100 && blue[2] > 200);
+            assert_true(red[0] > 250 && red[1] < 5 && abs(red[2] - 38) < 4);
+            assert_true(abs(blue[0] - 46) < 4 && abs(blue[1] - 45) < 4 && blue[2] > 250);
             assert_true(black[0] < 3 && black[1] < 3 && black[2] < 3);
             assert_true(white[0] > 252 && white[1] > 252 && white[2] > 252);
         }
@@ -398,6 +449,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(y4m_comes_back),
+        cmocka_unit_test(y4m_has_a_matrix),
         cmocka_unit_test(mp4_comes_back),
         cmocka_unit_test(every_picture_has_its_number),
         cmocka_unit_test(a_failed_picture_fails_the_clip),

@@ -5,4 +5,4 @@ sparge-gen "${prompt[@]}" "${small[@]}" --frames 5 --fps 7 -q -o file.y4m || fai
 cmp piped file.y4m || fail
 header=$(head -n 1 piped)
 (($(stat -c %s piped) == ${#header} + 1 + 5 * (6 + 3 * 32 * 32))) || fail "$(stat -c %s piped) bytes"
-[[ $header == "YUV4MPEG2 W32 H32 F7:1 Ip A1:1 C444 XCOLORRANGE=LIMITED" ]] || fail "$header"
+[[ $header == "YUV4MPEG2 W32 H32 F7:1 Ip A1:1 C444 XCOLORRANGE=LIMITED XSPARGE=601" ]] || fail "$header"
