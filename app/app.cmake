@@ -14,7 +14,8 @@ target_sources(sparge-gen PRIVATE
   app/output/caption.c app/output/collage.c app/output/preview_file.c app/output/writer.c app/output/writer_jpeg.c
   app/output/writer_png.c app/output/writer_y4m.c
   app/session/clip_reader.c app/session/clip_y4m.c app/session/file_options.c app/session/forecast.c
-  app/session/frame_list.c app/session/image_reader.c app/session/interrupt.c app/session/notices.c
+  app/session/frame_list.c app/session/image_reader.c app/session/image_stb.c app/session/image_webp.c
+  app/session/interrupt.c app/session/notices.c
   app/session/picture.c app/session/progress.c app/session/rank.c app/session/resolve.c app/session/session.c
   app/session/setup.c app/session/video_input.c app/session/vocabulary.c app/session/wait_policy.c
   app/report/build_facts.c app/report/interval.c app/report/json_build.c app/report/report.c
@@ -30,9 +31,9 @@ if(SG_FFMPEG)
   target_sources(sparge-gen PRIVATE app/output/mp4_encoder.c app/output/writer_video.c app/session/clip_video.c)
 endif()
 target_compile_definitions(sparge-gen PRIVATE
-  SG_FFMPEG=$<BOOL:${SG_FFMPEG}> SG_VERSION="${PROJECT_VERSION}"
+  SG_FFMPEG=$<BOOL:${SG_FFMPEG}> SG_STB_IMAGE=$<BOOL:${SG_STB_IMAGE}> SG_VERSION="${PROJECT_VERSION}"
   SG_MODEL_DIR="${PROJECT_SOURCE_DIR}/weights/tiny-wan")
-target_include_directories(sparge-gen SYSTEM PRIVATE ${STB_INCLUDE})
+target_include_directories(sparge-gen SYSTEM PRIVATE ${STB_INCLUDE} $<$<BOOL:${SG_STB_IMAGE}>:${STB_IMAGE_INCLUDE}>)
 target_link_libraries(sparge-gen PRIVATE sg_model sg_prompts sg_flags PkgConfig::UTF8PROC PNG::PNG JPEG::JPEG PkgConfig::JANSSON Threads::Threads
   $<$<BOOL:${SG_FFMPEG}>:PkgConfig::FFMPEG>)
 

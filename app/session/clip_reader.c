@@ -11,13 +11,6 @@
 
 const char *const sg_clip_loss_names[] = {"as stored", "after conversion to YUV", "after compression"};
 
-static bool begins(const sg_map *m, const char *with, size_t n)
-{
-    return m->size >= n && memcmp(m->data, with, n) == 0;
-}
-
-static bool is_jpeg(const sg_map *m) { return begins(m, "\xff\xd8\xff", 3); }
-
 static sg_status find_type(const sg_clip_type **out, const char *path, sg_error *e)
 {
     struct stat st;
@@ -25,8 +18,8 @@ static sg_status find_type(const sg_clip_type **out, const char *path, sg_error 
     *out = NULL;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return SG_OK;
     SG_TRY(sg_map_open(&map, path, e));
-    const bool picture = begins(&map, "\211PNG", 4) || is_jpeg(&map);
-    const bool y4m = begins(&map, "YUV4MPEG2", 9);
+    const bool picture = sg_image_is(&map);
+    const bool y4m = map.size >= 9 && memcmp(map.data, "YUV4MPEG2", 9) == 0;
     sg_map_close(&map);
     if (picture) return SG_OK;
 #if SG_FFMPEG
@@ -34,8 +27,7 @@ static sg_status find_type(const sg_clip_type **out, const char *path, sg_error 
 #else
     if (!y4m)
         return sg_error_set(e, SG_E_UNSUPPORTED,
-                            "%s: is neither a PNG nor a JPEG nor a Y4M; this build has no FFmpeg to read other videos",
-                            path);
+                            "%s: is no picture and no Y4M; this build has no FFmpeg to read other videos", path);
     *out = &sg_clip_y4m;
 #endif
     return SG_OK;
@@ -88,7 +80,7 @@ static sg_status next_picture(sg_clip_reader *r, sg_clip_frame *frame, sg_error 
     sg_image_close(&r->picture);
     SG_TRY(sg_map_open(&map, r->list.path[r->count], e));
     const sg_status status = sg_image_decode(&r->picture, &map, r->list.path[r->count], false, e);
-    *frame = (sg_clip_frame){&r->picture, -1, is_jpeg(&map) ? SG_CLIP_COMPRESSED : r->last.loss};
+    *frame = (sg_clip_frame){&r->picture, -1, sg_image_is_lossy(&map) ? SG_CLIP_COMPRESSED : r->last.loss};
     sg_map_close(&map);
     return status;
 }

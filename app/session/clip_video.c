@@ -71,9 +71,7 @@ static sg_status open_container(state *s, sg_error *e)
     const int av = avformat_open_input(&s->format, url, NULL, &options);
     av_dict_free(&options);
     free(url);
-    if (av < 0)
-        return fail(s, e, "is neither a PNG nor a JPEG, and not an MP4, MOV, MKV, WebM, AVI or Y4M that can be read",
-                    av);
+    if (av < 0) return fail(s, e, "is no picture, and not an MP4, MOV, MKV, WebM, AVI or Y4M that can be read", av);
     return SG_OK;
 }
 

@@ -13,7 +13,8 @@
 
 static int is_picture(const struct dirent *entry)
 {
-    static const char *const endings[] = {".png", ".jpg", ".jpeg"};
+    static const char *const endings[] = {".png", ".jpg", ".jpeg", ".webp", ".bmp",
+                                          ".gif", ".pnm", ".ppm",  ".pgm",  ".tga"};
     const char *const name = entry->d_name, *const extension = sg_path_extension(name);
     if (name[0] == '.') return 0;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
@@ -41,7 +42,7 @@ sg_status sg_frame_list_open(sg_frame_list *out, const char *path, sg_error *e)
     if (fits && count) return SG_OK;
     sg_frame_list_close(out);
     if (!fits) return sg_error_memory(e, path);
-    return sg_error_set(e, SG_E_FILE, "%s: holds no .png, .jpg or .jpeg", path);
+    return sg_error_set(e, SG_E_FILE, "%s: holds no picture, such as .png, .jpg, .webp or .bmp", path);
 }
 
 void sg_frame_list_close(sg_frame_list *l)

@@ -1,5 +1,5 @@
-/* frame_list.h - the pictures of a clip: one file, or the PNG and JPEG files of a folder in the order of their
- * names. */
+/* frame_list.h - the pictures of a clip: one file, or the files of a folder whose names end in .png, .jpg, .jpeg, .webp,
+ * .bmp, .gif, .pnm, .ppm, .pgm or .tga, in the order of their names. */
 #ifndef SG_FRAME_LIST_H
 #define SG_FRAME_LIST_H
 

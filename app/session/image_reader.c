@@ -1,6 +1,7 @@
 /* image_reader.c - see image_reader.h. libpng and libjpeg leave by longjmp; whatever must outlive that lies in a
  * source. */
 #include "image_reader.h"
+#include "image_decoders.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,11 +22,12 @@ enum { MAX_SIDE = SG_IMAGE_MAX_SIDE, MAX_PIXELS = SG_IMAGE_MAX_PIXELS, MAX_SCANS
 enum { PNG_PIXELS_PER_BYTE = 8 * 1032, JPEG_PIXELS_PER_BYTE = 8 * 128 };
 
 typedef struct source {
-    const uint8_t *data;
+    const sg_map  *file;
+    const uint8_t *data; /* of the file, as size */
     size_t         size, at;
     sg_image       image;
     bool           upright;
-    uint8_t       *rgba;        /* of a PNG that is */
+    uint8_t       *rgba;        /* of a picture that may have alpha */
     unsigned       orientation; /* of EXIF, 1 to 8; 0: not given */
     png_structp    png;
     png_infop      info;
@@ -62,26 +64,19 @@ static uint8_t *row(const source *s, size_t y) { return s->image.rgb + y * (size
 
 /* ---- which way is up ---- */
 
-static unsigned number(const uint8_t *at, int bytes, bool big)
-{
-    unsigned v = 0;
-    for (int i = 0; i < bytes; i++) v |= (unsigned)at[i] << 8 * (big ? bytes - 1 - i : i);
-    return v;
-}
-
 /* The orientation in EXIF's TIFF of size bytes, or 0. */
 static unsigned orientation_of(const uint8_t *tiff, size_t size)
 {
     enum { HEADER = 8, COUNT = 2, ENTRY = 12, TAG = 0x0112, SHORT = 3 };
     const bool big = size >= HEADER && memcmp(tiff, "MM\0*", 4) == 0;
     if (size < HEADER || (!big && memcmp(tiff, "II*\0", 4) != 0)) return 0;
-    const size_t list = number(tiff + 4, 4, big);
+    const size_t list = sg_image_number(tiff + 4, 4, big);
     if (list > size - COUNT) return 0;
-    const size_t room = (size - list - COUNT) / ENTRY, said = number(tiff + list, COUNT, big);
+    const size_t room = (size - list - COUNT) / ENTRY, said = sg_image_number(tiff + list, COUNT, big);
     for (size_t i = 0; i < said && i < room; i++) {
         const uint8_t *const entry = tiff + list + COUNT + i * ENTRY;
-        if (number(entry, 2, big) != TAG || number(entry + 2, 2, big) != SHORT) continue;
-        const unsigned v = number(entry + 8, 2, big);
+        if (sg_image_number(entry, 2, big) != TAG || sg_image_number(entry + 2, 2, big) != SHORT) continue;
+        const unsigned v = sg_image_number(entry + 8, 2, big);
         return v <= 8 ? v : 0;
     }
     return 0;
@@ -103,6 +98,17 @@ static void turn(source *s)
     s->image = out;
 }
 
+/* The picture from rgba, over white if it is to be upright. */
+static void blend(source *s)
+{
+    const size_t count = (size_t)s->image.width * (size_t)s->image.height;
+    for (size_t i = 0; i < count; i++)
+        for (size_t c = 0; c < 3; c++) {
+            const unsigned alpha = s->upright ? s->rgba[4 * i + 3] : 255;
+            s->image.rgb[3 * i + c] = (uint8_t)((s->rgba[4 * i + c] * alpha + 255 * (255 - alpha) + 127) / 255);
+        }
+}
+
 /* ---- PNG ---- */
 
 static void png_failed(png_structp png, png_const_charp text)
@@ -119,17 +125,6 @@ static void png_take(png_structp png, png_bytep out, size_t n)
     if (n > s->size - s->at) leave(s, SG_E_FORMAT, "the file ends within the picture");
     memcpy(out, s->data + s->at, n);
     s->at += n;
-}
-
-/* The picture over white, from rgba. */
-static void blend(source *s)
-{
-    const size_t count = (size_t)s->image.width * (size_t)s->image.height;
-    for (size_t i = 0; i < count; i++)
-        for (size_t c = 0; c < 3; c++) {
-            const unsigned alpha = s->rgba[4 * i + 3];
-            s->image.rgb[3 * i + c] = (uint8_t)((s->rgba[4 * i + c] * alpha + 255 * (255 - alpha) + 127) / 255);
-        }
 }
 
 static void read_png(source *s)
@@ -224,18 +219,61 @@ static void read_jpeg(source *s)
     jpeg_finish_decompress(j);
 }
 
-/* ---- either ---- */
+/* ---- all ---- */
+
+static void read_rgba(source *s, sg_image_decoder *decode)
+{
+    sg_error        why = {0};
+    const sg_status status = decode(&s->image, &s->rgba, s->file, &why);
+    if (status != SG_OK) leave(s, status, "%s", why.text);
+    blend(s);
+}
+
+static void read_webp(source *s)
+{
+    size_t               size = 0;
+    const uint8_t *const exif = s->upright ? sg_image_webp_chunk(s->file, "EXIF", &size) : NULL;
+    read_rgba(s, sg_image_webp);
+    if (exif) s->orientation = orientation_of(exif, size);
+}
+
+static void read_stb(source *s) { read_rgba(s, sg_image_stb); }
+
+static bool begins(const sg_map *m, const char *with, size_t n)
+{
+    return m->size >= n && memcmp(m->data, with, n) == 0;
+}
+
+static bool is_webp(const sg_map *m)
+{
+    return m->size >= 12 && begins(m, "RIFF", 4) && !memcmp(m->data + 8, "WEBP", 4);
+}
+
+static bool is_jpeg(const sg_map *m) { return begins(m, "\xff\xd8\xff", 3); }
+
+static void (*reader_of(const sg_map *m))(source *s)
+{
+    return begins(m, "\211PNG\r\n\032\n", 8) ? read_png
+           : is_jpeg(m)                      ? read_jpeg
+           : is_webp(m)                      ? read_webp
+           : sg_image_is_stb(m)              ? read_stb
+                                             : NULL;
+}
+
+bool sg_image_is(const sg_map *file) { return reader_of(file) != NULL; }
+
+bool sg_image_is_lossy(const sg_map *file)
+{
+    size_t size;
+    return is_jpeg(file) || (is_webp(file) && !sg_image_webp_chunk(file, "VP8L", &size));
+}
 
 static void read_any(source *s)
 {
-    static const uint8_t jpeg[] = {0xFF, 0xD8, 0xFF};
+    void (*const read)(source *) = reader_of(s->file);
     if (s->size > MAX_FILE) leave(s, SG_E_FORMAT, "is larger than %zu MiB", MAX_FILE >> 20);
-    if (s->size >= 8 && png_sig_cmp(s->data, 0, 8) == 0)
-        read_png(s);
-    else if (s->size >= sizeof jpeg && memcmp(s->data, jpeg, sizeof jpeg) == 0)
-        read_jpeg(s);
-    else
-        leave(s, SG_E_FORMAT, "is neither a PNG nor a JPEG");
+    if (!read) leave(s, SG_E_FORMAT, "is no picture: neither PNG, JPEG, WebP, BMP, GIF, PNM nor TGA");
+    read(s);
     turn(s);
 }
 
@@ -244,6 +282,7 @@ sg_status sg_image_decode(sg_image *out, const sg_map *file, const char *name, b
     *out = (sg_image){0};
     source *const s = calloc(1, sizeof *s);
     if (!s) return sg_error_memory(e, name);
+    s->file = file;
     s->data = file->data;
     s->size = file->size;
     s->upright = upright;

@@ -1,5 +1,5 @@
-/* picture.h - the pictures that a clip begins and ends with, or that a model of images starts from: read from PNG or
- * JPEG, rotated as a camera says, over white where they are transparent, and made as large as the clip. */
+/* picture.h - the pictures that a clip begins and ends with, or that a model of images starts from: read from
+ * files of image_reader.h, rotated as a camera says, over white where they are transparent, and made as large as the clip. */
 #ifndef SG_PICTURE_H
 #define SG_PICTURE_H
 

@@ -1,5 +1,6 @@
 /* test_image.c - what is read of sound pictures, and what is said of others. The pictures are those of the fuzz target;
- * the sums of samples are Pillow's, but for the 16-bit ones, which Pillow cuts down and we round. */
+ * the sums of samples are Pillow's, but for the 16-bit ones, which Pillow cuts down and we round. Those that a build has
+ * no library for are refused, which is all that is tested of them there. */
 #include "base/file.h"
 #include "picture.h"
 #include "picture_file.h"
@@ -13,19 +14,59 @@ typedef struct sound {
 } sound;
 
 static const sound sounds[] = {
-    {"rgb.png", 13, 9, 44179},        {"grey.png", 13, 9, 44082},    {"palette.png", 13, 9, 43934},
-    {"one_bit.png", 13, 9, 43605},    {"alpha.png", 13, 9, 44179},   {"grey_alpha.png", 13, 9, 44082},
-    {"interlaced.png", 13, 9, 44760}, {"sixteen.png", 5, 4, 8406},   {"trns.png", 5, 4, 8406},
-    {"text.png", 5, 4, 8406},         {"animated.png", 4, 4, 120},   {"base.jpg", 13, 9, 44192},
-    {"full.jpg", 13, 9, 44181},       {"rgb.jpg", 13, 9, 44180},     {"progressive.jpg", 13, 9, 44192},
-    {"grey.jpg", 13, 9, 44079},       {"rotated.jpg", 13, 9, 44192}, {"restart.jpg", 13, 9, 44192},
-    {"stray.jpg", 13, 9, 44192},      {"apart.jpg", 8, 8, 24576},
+    {"rgb.png", 13, 9, 44179},
+    {"grey.png", 13, 9, 44082},
+    {"palette.png", 13, 9, 43934},
+    {"one_bit.png", 13, 9, 43605},
+    {"alpha.png", 13, 9, 44179},
+    {"grey_alpha.png", 13, 9, 44082},
+    {"interlaced.png", 13, 9, 44760},
+    {"sixteen.png", 5, 4, 8406},
+    {"trns.png", 5, 4, 8406},
+    {"text.png", 5, 4, 8406},
+    {"animated.png", 4, 4, 120},
+    {"base.jpg", 13, 9, 44192},
+    {"full.jpg", 13, 9, 44181},
+    {"rgb.jpg", 13, 9, 44180},
+    {"progressive.jpg", 13, 9, 44192},
+    {"grey.jpg", 13, 9, 44079},
+    {"rotated.jpg", 13, 9, 44192},
+    {"restart.jpg", 13, 9, 44192},
+    {"stray.jpg", 13, 9, 44192},
+    {"apart.jpg", 8, 8, 24576},
+    {"bmp24.bmp", 13, 9, 44179},
+    {"bmp8.bmp", 13, 9, 44042},
+    {"bmp4.bmp", 13, 9, 44042},
+    {"bmp1.bmp", 13, 9, 43605},
+    {"bmp_top.bmp", 13, 9, 44179},
+    {"bmp32.bmp", 13, 9, 44179},
+    {"bmp_alpha.bmp", 13, 9, 44179},
+    {"gif.gif", 13, 9, 44042},
+    {"gif_interlaced.gif", 13, 9, 44042},
+    {"gif_animated.gif", 13, 9, 44042},
+    {"gif_small.gif", 20, 15, 123098},
+    {"ppm.ppm", 13, 9, 44179},
+    {"pgm.pgm", 13, 9, 44082},
+    {"pnm_comment.ppm", 13, 9, 44179},
+    {"tga.tga", 13, 9, 44179},
+    {"tga_rle.tga", 13, 9, 44179},
+    {"tga_alpha.tga", 13, 9, 44179},
+    {"tga_grey.tga", 13, 9, 44082},
+    {"tga_palette.tga", 13, 9, 44042},
+    {"tga_opaque.tga", 13, 9, 44179},
+    {"tga_id.tga", 13, 9, 44179},
+    {"tga_sixteen.tga", 13, 9, 44084},
+    {"webp_lossless.webp", 13, 9, 44179},
+    {"webp_alpha.webp", 13, 9, 44179},
 };
+
+/* libwebp, which Pillow has, enlarges chroma in another way; five bits become eight in more than one. */
+static const sound nearly[] = {
+    {"webp_lossy.webp", 13, 9, 44283}, {"webp_lossy_alpha.webp", 13, 9, 44289}, {"bmp565.bmp", 13, 9, 44059}};
 
 static const char *const broken[][2] = {
     {"none", "the file is empty"},
-    {"gif.gif", "is neither a PNG nor a JPEG"},
-    {"bitmap.bmp", "is neither a PNG nor a JPEG"},
+    {"bitmap.bmp", "the file ends within the picture"},
     {"signature.png", "the file ends within the picture"},
     {"cut.png", "the file ends within the picture"},
     {"endless.png", "the file ends within the picture"},
@@ -49,6 +90,59 @@ static const char *const broken[][2] = {
     {"announced.jpg", "is 319 bytes, too few for 8000x8000 pixels"},
     {"cmyk.jpg", "a JPEG of 4 channels that are neither grey, YCbCr nor RGB is not read"},
     {"arithmetic.jpg", "a JPEG with arithmetic coding is not read"},
+    {"bmp_announced.bmp", "is 118 bytes, too few for 8000x8000 pixels"},
+    {"bmp_before.bmp", "damaged BMP: its pixels are not where they should be"},
+    {"bmp_bits.bmp", "damaged BMP"},
+    {"bmp_core.bmp", "a BMP with a header of another version is not read"},
+    {"bmp_cut.bmp", "is 200 bytes, too few for 13x9 pixels"},
+    {"bmp_far.bmp", "damaged BMP: its pixels are not where they should be"},
+    {"bmp_huge.bmp", "is 70000x70000 pixels; at most 16384 a side are read"},
+    {"bmp_index.bmp", "damaged BMP: a pixel has a colour that is not in the palette"},
+    {"bmp_lowest.bmp", "is 1x2147483648 pixels; at most 16384 a side are read"},
+    {"bmp_masks.bmp", "damaged BMP"},
+    {"bmp_negative.bmp", "is 4294967295x1 pixels; at most 16384 a side are read"},
+    {"bmp_planes.bmp", "a BMP of a kind that is not read"},
+    {"bmp_rle.bmp", "a compressed BMP is not read"},
+    {"bmp_start.bmp", "the file ends within the picture"},
+    {"bmp_zero.bmp", "has no pixels (0x1)"},
+    {"gif_announced.gif", "is "},
+    {"gif_codes.gif", "damaged GIF: more data than its picture has pixels"},
+    {"gif_control.gif", "damaged GIF: its control block is not 4 bytes"},
+    {"gif_cut.gif", "the file ends within the picture"},
+    {"gif_none.gif", "the file ends within the picture"},
+    {"gif_outside.gif", "damaged GIF"},
+    {"gif_size.gif", "damaged GIF"},
+    {"gif_start.gif", "the file ends within the picture"},
+    {"gif_table.gif", "damaged GIF"},
+    {"gif_wide.gif", "is 65535x65535 pixels; at most 16384 a side are read"},
+    {"pnm_announced.pgm", "is 368 bytes, too few for 8000x8000 pixels"},
+    {"pnm_blank.ppm", "damaged PNM: its header is not three numbers"},
+    {"pnm_cut.ppm", "is 362 bytes, too few for 13x9 pixels"},
+    {"pnm_dark.pgm", "a PNM whose largest value is not 255 is not read"},
+    {"pnm_huge.ppm", "is 99999x99999 pixels; at most 16384 a side are read"},
+    {"pnm_negative.pgm", "damaged PNM: its header is not three numbers"},
+    {"pnm_overflow.ppm", "is 999999x1 pixels; at most 16384 a side are read"},
+    {"pnm_sixteen.pgm", "a PNM whose largest value is not 255 is not read"},
+    {"pnm_start.ppm", "the file ends within the picture"},
+    {"pnm_text.ppm", "a PNM other than P5 and P6 is not read"},
+    {"pnm_zero.pgm", "has no pixels (0x4)"},
+    {"tga_announced.tga", "is 369 bytes, too few for 8000x8000 pixels"},
+    {"tga_cut.tga", "is 368 bytes, too few for 13x9 pixels"},
+    {"tga_index.tga", "damaged TGA: a pixel has a colour that is not in the palette"},
+    {"tga_interleaved.tga", "is no picture"},
+    {"tga_mirrored.tga", "a TGA whose rows go from right to left is not read"},
+    {"tga_rle_cut.tga", "the file ends within the picture"},
+    {"tga_rle_over.tga", "damaged TGA: more pixels than it has room for"},
+    {"tga_start.tga", "is no picture"},
+    {"tga_wide.tga", "is 65535x1 pixels; at most 16384 a side are read"},
+    {"tga_zero.tga", "is no picture"},
+    {"webp_animated.webp", "an animated WebP is not read"},
+    {"webp_cut.webp", "the file ends within the picture"},
+    {"webp_empty.webp", "the file ends within the picture"},
+    {"webp_other.webp", "damaged WebP"},
+    {"webp_size.webp", "is 16383x16383 pixels; at most 67108864 in all are read"},
+    {"webp_start.webp", "the file ends within the picture"},
+    {"webp_zero.webp", "has no pixels (0x0)"},
     {"no such file", "cannot be opened: No such file or directory"},
     {".", "is a folder, should be a file"},
 };
@@ -58,20 +152,31 @@ static void path_of(char *out, size_t size, const char *name)
     snprintf(out, size, "%s/%s", SG_CORPUS "/image", name);
 }
 
+/* A library that a build lacks is told, in words of this build alone. */
+static bool is_lacking(const char *text) { return strstr(text, "; this build has no ") != NULL; }
+
+static void compare_sound(const sound *of, double off)
+{
+    char     path[1024];
+    sg_image i;
+    sg_error e = {0};
+    uint64_t sum = 0;
+    path_of(path, sizeof path, of->name);
+    if (read_image(&i, path, &e) != SG_OK) {
+        if (!is_lacking(e.text)) fail_msg("%s", e.text);
+        return;
+    }
+    const size_t count = sg_image_bytes(i.width, i.height);
+    for (size_t n = 0; n < count; n++) sum += i.rgb[n];
+    if (i.width != of->width || i.height != of->height || fabs((double)sum - (double)of->sum) > off * (double)count)
+        fail_msg("%s: %dx%d, sum %llu", path, i.width, i.height, (unsigned long long)sum);
+    sg_image_close(&i);
+}
+
 static void sound_pictures(void **state)
 {
-    for (size_t k = 0; k < sizeof sounds / sizeof *sounds; k++) {
-        char     path[1024];
-        sg_image i;
-        sg_error e = {0};
-        uint64_t sum = 0;
-        path_of(path, sizeof path, sounds[k].name);
-        if (read_image(&i, path, &e) != SG_OK) fail_msg("%s", e.text);
-        for (size_t n = 0; n < (size_t)i.width * (size_t)i.height * 3; n++) sum += i.rgb[n];
-        if (i.width != sounds[k].width || i.height != sounds[k].height || sum != sounds[k].sum)
-            fail_msg("%s: %dx%d, sum %llu", path, i.width, i.height, (unsigned long long)sum);
-        sg_image_close(&i);
-    }
+    for (size_t k = 0; k < sizeof sounds / sizeof *sounds; k++) compare_sound(&sounds[k], 0);
+    for (size_t k = 0; k < sizeof nearly / sizeof *nearly; k++) compare_sound(&nearly[k], 1);
 }
 
 static void broken_pictures(void **state)
@@ -85,7 +190,7 @@ static void broken_pictures(void **state)
         if (status == SG_OK || i.rgb || status != e.code) fail_msg("%s: not refused", path);
         const size_t n = strlen(path);
         if (strncmp(e.text, path, n) != 0 || strncmp(e.text + n, ": ", 2) != 0 ||
-            strncmp(e.text + n + 2, broken[k][1], strlen(broken[k][1])) != 0)
+            (strncmp(e.text + n + 2, broken[k][1], strlen(broken[k][1])) != 0 && !is_lacking(e.text)))
             fail_msg("%s", e.text);
     }
 }
@@ -116,8 +221,28 @@ static uint64_t weighted(const uint8_t *rgb, int width, int height)
 static void upright_pictures(void **state)
 {
     static const sound upright[] = {
-        {"exif.jpg", 16, 24, 5379331}, {"exif.png", 16, 24, 5437875},  {"clear.png", 4, 3, 113472},
-        {"pixel.png", 1, 1, 550},      {"exif_offset.jpg", 24, 16, 0}, {"exif_count.jpg", 24, 16, 0},
+        {"exif.jpg", 16, 24, 5379331},
+        {"exif.png", 16, 24, 5437875},
+        {"clear.png", 4, 3, 113472},
+        {"pixel.png", 1, 1, 550},
+        {"exif_offset.jpg", 24, 16, 0},
+        {"exif_count.jpg", 24, 16, 0},
+        {"bmp24.bmp", 13, 9, 4622429},
+        {"bmp8.bmp", 13, 9, 4619442},
+        {"bmp_top.bmp", 13, 9, 4622429},
+        {"bmp32.bmp", 13, 9, 4622429},
+        {"bmp_alpha.bmp", 13, 9, 7027806},
+        {"gif_clear.gif", 13, 9, 5293416},
+        {"gif_interlaced.gif", 13, 9, 4619442},
+        {"gif_animated.gif", 13, 9, 4619442},
+        {"pgm.pgm", 13, 9, 4615365},
+        {"tga.tga", 13, 9, 4622429},
+        {"tga_rle.tga", 13, 9, 4622429},
+        {"tga_alpha.tga", 13, 9, 7027806},
+        {"tga_opaque.tga", 13, 9, 4622429},
+        {"tga_id.tga", 13, 9, 4622429},
+        {"webp_alpha.webp", 13, 9, 7027806},
+        {"webp_exif.webp", 16, 24, 5437875},
     };
     for (size_t k = 0; k < sizeof upright / sizeof *upright; k++) {
         char     path[1024];
@@ -126,11 +251,13 @@ static void upright_pictures(void **state)
         sg_error e = {0};
         path_of(path, sizeof path, upright[k].name);
         if (sg_map_open(&map, path, &e) != SG_OK) fail_msg("%s", e.text);
-        if (sg_image_decode(&i, &map, path, true, &e) != SG_OK) fail_msg("%s", e.text);
+        const sg_status status = sg_image_decode(&i, &map, path, true, &e);
+        sg_map_close(&map);
+        if (status != SG_OK && is_lacking(e.text)) continue;
+        if (status != SG_OK) fail_msg("%s", e.text);
         const uint64_t sum = weighted(i.rgb, i.width, i.height);
         if (i.width != upright[k].width || i.height != upright[k].height || (upright[k].sum && sum != upright[k].sum))
             fail_msg("%s: %dx%d, sum %llu", path, i.width, i.height, (unsigned long long)sum);
-        sg_map_close(&map);
         sg_image_close(&i);
     }
 }
