@@ -1,4 +1,4 @@
-/* image_decoders.h - pictures that libraries give as RGBA: WebP by FFmpeg; BMP, GIF, PNM and TGA by stb_image. In a
+/* image_decoders.h - pictures that libraries give as RGBA: WebP by FFmpeg; BMP, GIF and TGA by stb_image; PNM. In a
  * build without the library they tell that it is missing. */
 #ifndef SG_IMAGE_DECODERS_H
 #define SG_IMAGE_DECODERS_H

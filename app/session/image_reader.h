@@ -1,10 +1,10 @@
-/* image_reader.h - pictures in, as 8-bit RGB: PNG and JPEG, with FFmpeg WebP, with stb_image BMP, GIF, PNM and TGA. The
+/* image_reader.h - pictures in, as 8-bit RGB: PNG and JPEG, with FFmpeg WebP, with stb_image BMP, GIF and TGA, and PNM. The
  * format is found by what the file holds, not by its name.
  *
  * Samples are used as stored: ICC profiles and gamma are ignored. 16 bits are rounded to 8. Grey and palette images
  * are converted to RGB. Unless it is to be upright, EXIF's rotation is ignored, and alpha is dropped without
  * blending. Of an animated PNG the default picture is read, of a GIF the first. Refused: CMYK, an animated WebP,
- * compressed BMP, PNM of text or of 16 bits, more than 16384 pixels a side or 2^26 in all, files above 256 MiB or too
+ * compressed BMP, PNM of text, more than 16384 pixels a side or 2^26 in all, files above 256 MiB or too
  * small for the pixels that they declare, and truncated or damaged files. */
 #ifndef SG_IMAGE_READER_H
 #define SG_IMAGE_READER_H

@@ -1,6 +1,7 @@
-/* image_stb.c - BMP, GIF, PNM and TGA by stb_image, see image_decoders.h. stb_image takes what a file lacks for zeros, or
- * for what its memory held before, and two of its releases read past a PNM of 16 bits. Here it only sees files that were
- * looked through: all pixels are there, indices lie in their palettes, and it would read the same size. */
+/* image_stb.c - BMP, GIF and TGA by stb_image, and PNM, see image_decoders.h. stb_image takes what a file lacks for zeros,
+ * or for what its memory held before. Here it only sees files that were looked through: all pixels are there, indices lie
+ * in their palettes, and it would read the same size. Its PNM is not used: release 2.27 reads past one of 16 bits, and
+ * 2.30 does not link without the decoder of PNG. */
 #include "image_decoders.h"
 
 #include <stdlib.h>
@@ -10,7 +11,6 @@
 #define STB_IMAGE_IMPLEMENTATION
 #define STBI_ONLY_BMP
 #define STBI_ONLY_GIF
-#define STBI_ONLY_PNM
 #define STBI_ONLY_TGA
 #define STBI_NO_STDIO
 #define STBI_MAX_DIMENSIONS SG_IMAGE_MAX_SIDE
@@ -22,8 +22,9 @@ static const char ENDS[] = "the file ends within the picture";
 typedef struct input {
     const uint8_t *data;
     size_t         size, width, height;
-    size_t         pixels;        /* where they begin */
+    size_t         pixels;        /* where they begin; of a GIF its first picture */
     size_t         row, last_row; /* bytes of a row, and of the last; 0: of any number */
+    size_t         most;          /* value of a sample of a PNM */
     bool           opaque;        /* what lies where alpha does is none */
 } input;
 
@@ -55,7 +56,7 @@ static const char *open_bmp(input *f)
 }
 
 /* A pixel of less than 16 bits is an index. */
-static const char *check_bmp(const input *f)
+static const char *check_bmp(input *f)
 {
     const unsigned bits = le(f, 28, 2), colours = ((unsigned)f->pixels - BMP_FILE_HEADER - le(f, 14, 4)) / 4;
     if (bits != 1 && bits != 4 && bits != 8) return NULL;
@@ -99,7 +100,7 @@ static bool skip_blocks(const input *f, size_t *at, size_t *bytes)
 }
 
 /* stb_image reads on until the blocks end, however many pixels they have. */
-static const char *check_gif(const input *f)
+static const char *check_gif(input *f)
 {
     enum { EXTENSION = 0x21, CONTROL = 0xF9, PICTURE = 0x2C, PICTURE_HEADER = 10 };
     size_t at = GIF_HEADER + gif_table(f->data[10]), bytes;
@@ -110,6 +111,7 @@ static const char *check_gif(const input *f)
     }
     if (at + PICTURE_HEADER >= f->size) return ENDS;
     if (f->data[at] != PICTURE) return "damaged GIF: no picture follows its header";
+    f->pixels = at;
     const size_t area = (size_t)le(f, at + 5, 2) * le(f, at + 7, 2);
     at += PICTURE_HEADER + gif_table(f->data[at + 9]) + 1; /* 1: the size of a code */
     if (at >= f->size || !skip_blocks(f, &at, &bytes)) return ENDS;
@@ -147,12 +149,28 @@ static const char *open_pnm(input *f)
     f->pixels = 2;
     f->width = pnm_number(f);
     f->height = pnm_number(f);
-    const size_t most = pnm_number(f);
+    f->most = pnm_number(f);
     if (f->pixels >= f->size) return ENDS;
-    if (!most || !is_blank(f->data[f->pixels++])) return "damaged PNM: its header is not three numbers";
-    if (most != 255) return "a PNM whose largest value is not 255 is not read";
-    f->row = f->last_row = f->width * (f->data[1] == '6' ? 3 : 1);
+    if (!f->most || f->most > 65535 || !is_blank(f->data[f->pixels++]))
+        return "damaged PNM: its header is not three numbers";
+    f->row = f->last_row = f->width * (f->data[1] == '6' ? 3 : 1) * (f->most > 255 ? 2 : 1);
     return NULL;
+}
+
+static sg_status load_pnm(const input *f, const char *name, uint8_t **rgba, sg_error *e)
+{
+    const bool   grey = f->data[1] == '5';
+    const int    bytes = f->most > 255 ? 2 : 1;
+    const size_t count = f->width * f->height;
+    if (!(*rgba = malloc(4 * count))) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    for (size_t i = 0; i < 4 * count; i++) {
+        const size_t sample = grey ? i / 4 : i / 4 * 3 + i % 4;
+        const size_t v =
+            i % 4 == 3 ? f->most : sg_image_number(f->data + f->pixels + sample * (size_t)bytes, bytes, true);
+        if (v > f->most) return sg_error_set(e, SG_E_FORMAT, "damaged %s: a sample is above its largest value", name);
+        (*rgba)[i] = (uint8_t)((v * 255 + f->most / 2) / f->most);
+    }
+    return SG_OK;
 }
 
 /* ---- TGA ---- */
@@ -188,7 +206,7 @@ static const char *open_tga(input *f)
     return NULL;
 }
 
-static const char *check_tga(const input *f)
+static const char *check_tga(input *f)
 {
     const size_t bytes = (f->data[16] + 7u) / 8, count = f->width * f->height, colours = le(f, 5, 2);
     size_t       at = f->pixels, done = 0;
@@ -206,31 +224,8 @@ static const char *check_tga(const input *f)
 
 /* ---- all ---- */
 
-/* open finds sizes, and check looks at the rest, which is in the file. They return what is wrong, or NULL. TGA, which
- * has no magic number, is the last. */
-static const struct format {
-    const char *name;
-    bool (*is)(const input *f);
-    const char *(*open)(input *f);
-    const char *(*check)(const input *f);
-} formats[] = {
-    {"BMP", is_bmp, open_bmp, check_bmp},
-    {"GIF", is_gif, open_gif, check_gif},
-    {"PNM", is_pnm, open_pnm, NULL},
-    {"TGA", is_tga, open_tga, check_tga},
-};
-
-static const struct format *format_of(const input *f)
-{
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (formats[i].is(f)) return &formats[i];
-    return NULL;
-}
-
-bool sg_image_is_stb(const sg_map *file) { return format_of(&(input){.data = file->data, .size = file->size}) != NULL; }
-
 #if SG_STB_IMAGE
-static sg_status load(const input *f, const char *name, uint8_t **rgba, sg_error *e)
+static sg_status load_stb(const input *f, const char *name, uint8_t **rgba, sg_error *e)
 {
     int width = 0, height = 0, channels;
     if (!stbi_info_from_memory(f->data, (int)f->size, &width, &height, &channels) || width != (int)f->width ||
@@ -244,12 +239,48 @@ static sg_status load(const input *f, const char *name, uint8_t **rgba, sg_error
     return SG_OK;
 }
 #else
-static sg_status load(const input *f, const char *name, uint8_t **rgba, sg_error *e)
+static sg_status load_stb(const input *f, const char *name, uint8_t **rgba, sg_error *e)
 {
     (void)f, (void)rgba;
     return sg_error_set(e, SG_E_FORMAT, "is a %s; this build has no stb_image to read it", name);
 }
 #endif
+
+/* What the first picture leaves free is transparent, as in browsers; stb_image fills it. */
+static sg_status load_gif(const input *f, const char *name, uint8_t **rgba, sg_error *e)
+{
+    const size_t left = le(f, f->pixels + 1, 2), top = le(f, f->pixels + 3, 2);
+    const size_t right = left + le(f, f->pixels + 5, 2), bottom = top + le(f, f->pixels + 7, 2);
+    SG_TRY(load_stb(f, name, rgba, e));
+    for (size_t y = 0, i = 0; y < f->height; y++)
+        for (size_t x = 0; x < f->width; x++, i += 4)
+            if (x < left || x >= right || y < top || y >= bottom) memset(*rgba + i, 0, 4);
+    return SG_OK;
+}
+
+/* open finds sizes, and check looks at the rest, which is in the file. They return what is wrong, or NULL. TGA, which
+ * has no magic number, is the last. */
+static const struct format {
+    const char *name;
+    bool (*is)(const input *f);
+    const char *(*open)(input *f);
+    const char *(*check)(input *f);
+    sg_status (*load)(const input *f, const char *name, uint8_t **rgba, sg_error *e);
+} formats[] = {
+    {"BMP", is_bmp, open_bmp, check_bmp, load_stb},
+    {"GIF", is_gif, open_gif, check_gif, load_gif},
+    {"PNM", is_pnm, open_pnm, NULL, load_pnm},
+    {"TGA", is_tga, open_tga, check_tga, load_stb},
+};
+
+static const struct format *format_of(const input *f)
+{
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (formats[i].is(f)) return &formats[i];
+    return NULL;
+}
+
+bool sg_image_is_stb(const sg_map *file) { return format_of(&(input){.data = file->data, .size = file->size}) != NULL; }
 
 /* Compressed, at most so many pixels share a byte: of GIF, whose codes stand for up to 4096; of TGA 64. */
 enum { PIXELS_PER_BYTE = 4096 };
@@ -265,5 +296,5 @@ sg_status sg_image_stb(sg_image *out, uint8_t **rgba, const sg_map *file, sg_err
         return sg_error_set(e, SG_E_FORMAT, "is %zu bytes, too few for %zux%zu pixels", f.size, f.width, f.height);
     SG_TRY(sg_image_alloc(out, f.width, f.height, e));
     wrong = by->check ? by->check(&f) : NULL;
-    return wrong ? sg_error_set(e, SG_E_FORMAT, "%s", wrong) : load(&f, by->name, rgba, e);
+    return wrong ? sg_error_set(e, SG_E_FORMAT, "%s", wrong) : by->load(&f, by->name, rgba, e);
 }
