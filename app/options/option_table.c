@@ -128,7 +128,7 @@ const sg_option sg_option_table[] = {
           "what the video should not show; used if --cfg-scale is above 1"),
      .letter = 'n', USUAL, TO(negative_prompt)},
     {TEXT("image", IMAGES, INPUT, image, "FILE",
-          "begin the video with this picture, PNG or JPEG, or start an image from it (info tells)"),
+          "the first frame (PNG, JPEG, WebP, BMP, GIF, TGA, PNM), or what an image starts from"),
      .alias = {"init-img"}, .letter = 'i', USUAL, HASHED(image), .files = SG_READS},
     {TEXT("last-image", IMAGES, INPUT, last_image, "FILE", "last frame of the video, for models that accept one"),
      .alias = {"end-img"}, HASHED(last_image), .files = SG_READS},

@@ -174,7 +174,7 @@ case_fedora() {
     USER_ID=1000 app_run
     commands <<END
 sudo
-dnf install -y gcc cmake ninja-build pkgconf-pkg-config jansson-devel utf8proc-devel libpng-devel libjpeg-turbo-devel stb_easy_font-devel onednn-devel pkgconfig(libavformat) pkgconfig(libavcodec) pkgconfig(libswscale) pkgconfig(libavutil)
+dnf install -y gcc cmake ninja-build pkgconf-pkg-config jansson-devel utf8proc-devel libpng-devel libjpeg-turbo-devel stb_easy_font-devel onednn-devel pkgconfig(libavformat) pkgconfig(libavcodec) pkgconfig(libswscale) pkgconfig(libavutil) stb_image-devel
 cmake --preset release -DSG_CUDA=OFF
 ninja
 sparge-gen 
@@ -231,7 +231,7 @@ sparge-gen
 END
     said 'not known|gcc' <<END
 The packages of this distribution are not known here. Needed are:
-    a C compiler: gcc 12 or clang 15, CMake 3.25, Ninja, pkg-config, Jansson, utf8proc, libpng, libjpeg, stb_easy_font.h, oneDNN, FFmpeg
+    a C compiler: gcc 12 or clang 15, CMake 3.25, Ninja, pkg-config, Jansson, utf8proc, libpng, libjpeg, stb_easy_font.h, oneDNN, FFmpeg, stb_image
 END
 }
 case_a_feature_is_not_packaged() {
@@ -324,16 +324,17 @@ case_without_features() {
     printf '#!/bin/sh\ncase "$*" in *libav*) exit 1 ;; esac\nexec pkg-config "$@"\n' >"$M/no-ffmpeg"
     chmod +x "$M/no-ffmpeg"
     configure() {
-        PKG_CONFIG=$M/no-ffmpeg cmake -S "$source" -B "$M/build" -G Ninja -DSG_TESTS=OFF -DSG_CUDA=OFF -DDNNL_LIBRARY=OFF "$@" >"$M/said" 2>&1
+        PKG_CONFIG=$M/no-ffmpeg cmake -S "$source" -B "$M/build" -G Ninja -DSG_TESTS=OFF -DSG_CUDA=OFF -DDNNL_LIBRARY=OFF -DSTB_IMAGE_INCLUDE=OFF "$@" >"$M/said" 2>&1
         echo "$?" >"$M/log"
     }
     configure
     commands <<<0
     said '^sparge-gen: ' <<END
 sparge-gen: built without oneDNN, so products and convolutions on the CPU are slower; it is in libdnnl-dev (Debian, Ubuntu), onednn-devel (Fedora) or onednn (Arch)
-sparge-gen: built without FFmpeg, so clips are written as Y4M and pictures, not as MP4, and no videos are read; it is in libavformat-dev libavcodec-dev libswscale-dev libavutil-dev (Debian, Ubuntu), pkgconfig(libavformat) pkgconfig(libavcodec) pkgconfig(libswscale) pkgconfig(libavutil) (Fedora) or ffmpeg (Arch)
+sparge-gen: built without FFmpeg, so clips are written as Y4M and pictures, not as MP4, and no videos and no WebP are read; it is in libavformat-dev libavcodec-dev libswscale-dev libavutil-dev (Debian, Ubuntu), pkgconfig(libavformat) pkgconfig(libavcodec) pkgconfig(libswscale) pkgconfig(libavutil) (Fedora) or ffmpeg (Arch)
+sparge-gen: built without stb_image, so no BMP, GIF or TGA is read; it is in libstb-dev (Debian, Ubuntu), stb_image-devel (Fedora) or stb (Arch)
 END
-    configure -DSG_ONEDNN=OFF -DSG_FFMPEG=OFF
+    configure -DSG_ONEDNN=OFF -DSG_FFMPEG=OFF -DSG_STB_IMAGE=OFF
     commands "OFF" <<<0
     said '^sparge-gen: ' <<<""
     configure -DSG_ONEDNN=ON

@@ -286,6 +286,48 @@ static sg_status read_all(const char *path, char *text, size_t size)
     return status;
 }
 
+/* The same picture as PNG, and in all that the build reads, told by what is in the files; the last has lost something. */
+static void frames_of_every_format(void **state)
+{
+    static const char *const names[] = {
+        "rgb.png", "ppm.ppm", "bmp24.bmp", "bmp_top.bmp", "tga_rle.tga", "webp_lossless.webp", "webp_lossy.webp"};
+    sg_clip_reader *r = NULL;
+    const sg_image *f = NULL;
+    sg_error        e = {0};
+    sg_image        first = {0};
+    int             count = 0;
+    assert_int_equal(mkdir("kinds", 0700), 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char     path[256], copy[64];
+        sg_map   map;
+        sg_image image;
+        snprintf(path, sizeof path, "%s/image/%s", SG_CORPUS, names[i]);
+        snprintf(copy, sizeof copy, "kinds/%zu%s", i, i % 2 ? ".PNG" : strrchr(names[i], '.'));
+        if (sg_map_open(&map, path, &e) != SG_OK) fail_msg("%s", e.text);
+        assert_true(sg_image_is(&map));
+        const sg_status status = sg_image_decode(&image, &map, path, false, &e);
+        if (status == SG_OK) write_bytes(copy, map.data, map.size);
+        if (status != SG_OK && !strstr(e.text, "; this build has no ")) fail_msg("%s", e.text);
+        count += status == SG_OK;
+        sg_map_close(&map);
+        if (i)
+            sg_image_close(&image);
+        else
+            first = image;
+    }
+    if (sg_clip_reader_open(&r, "kinds", &e) != SG_OK) fail_msg("%s", e.text);
+    assert_int_equal(sg_clip_reader_list(r)->count, count);
+    for (int i = 0; i < count; i++) {
+        if (sg_clip_reader_next(r, &f, &e) != SG_OK) fail_msg("%s", e.text);
+        assert_true(f && f->width == first.width && f->height == first.height);
+        const bool lossy = has_mp4() && i == count - 1;
+        assert_int_equal(r->last.loss, lossy ? SG_CLIP_COMPRESSED : SG_CLIP_STORED);
+        if (!lossy) assert_memory_equal(f->rgb, first.rgb, sg_image_bytes(f->width, f->height));
+    }
+    sg_clip_reader_close(&r);
+    sg_image_close(&first);
+}
+
 /* 4:2:0 of odd sides: luma by pixel, chroma by four of them. The green of red and of blue is that of BT.601; by BT.709 it
  * would be 19 and 60. */
 static void subsampled_y4m(void **state)
@@ -455,6 +497,7 @@ int main(void)
         cmocka_unit_test(a_failed_picture_fails_the_clip),
         cmocka_unit_test(given_up_leaves_no_picture),
         cmocka_unit_test(pictures_come_one_by_one),
+        cmocka_unit_test(frames_of_every_format),
         cmocka_unit_test(subsampled_y4m),
         cmocka_unit_test(other_y4m),
         cmocka_unit_test(y4m_refused),

@@ -25,7 +25,7 @@ of "bench attention" "wan14b-480p, tiny-wan" && of "bench attention" "flux-1024,
 sparge-gen bench --help | grep -q "bench attention" || fail bench
 
 sparge-gen --version >version || fail
-[[ $(head -n 1 version) == "sparge-gen "[0-9]*.[0-9]*.[0-9]*", writes "*".png, .jpg, .y4m" && $(wc -l <version) == 5 ]] || fail "$(<version)"
-for line in CUDA oneDNN FFmpeg "^License: Apache-2.0$"; do grep -q "$line" version || fail "no $line in $(<version)"; done
+[[ $(head -n 1 version) == "sparge-gen "[0-9]*.[0-9]*.[0-9]*", writes "*".png, .jpg, .y4m" && $(wc -l <version) == 6 ]] || fail "$(<version)"
+for line in CUDA oneDNN FFmpeg stb_image "^License: Apache-2.0$"; do grep -q "$line" version || fail "no $line in $(<version)"; done
 sparge-gen --num_frames x 2>&1 | grep -q -- "--frames: 'x'" || fail "an underscore is a hyphen"
 [[ $(sparge-gen help evla 2>&1) == *"did you mean eval?" ]] || fail "a misspelt command"

@@ -15,6 +15,15 @@ for fit in crop pad stretch; do
 done
 cmp -s crop.y4m pad.y4m && fail "pad is crop"
 cmp -s crop.y4m stretch.y4m && fail "stretch is crop"
+
+# the same picture in another format, under any name
+formats=(ppm.ppm)
+[[ $(sparge-gen --version) != *"stb_image for"* ]] || formats+=(bmp24.bmp tga_rle.tga)
+! has_mp4 || formats+=(webp_lossless.webp)
+for format in "${formats[@]}"; do
+    cp "$corpus/image/$format" picture.png
+    sparge-gen "${i2v[@]}" --image picture.png --last-image base.jpg -o "$format.y4m" && cmp crop.y4m "$format.y4m" || fail "$format"
+done
 sparge-gen "${i2v[@]}" --image pixel.png --last-image exif.jpg -o small.y4m || fail "of a pixel"
 sparge-gen "${i2v[@]}" --image rgb.png --last-image base.jpg -o told-%04d.png || fail "told"
 sparge-gen info told-0001.png --json - >told.json || fail "info"
