@@ -17,6 +17,7 @@ struct sg_t5_tokenizer {
     sg_source            *weights; /* that model's bytes are in; or NULL */
     sg_textbuf            texts;   /* of pieces that the model lacks */
     sg_charsmap           map;
+    sg_t5_normalization   normal;
     sg_unigram            unigram;
     sg_added_tokens       added;
     int32_t               end_id, pad_id;
@@ -32,18 +33,32 @@ typedef struct encoder {
 static const char MARK[] = "\342\226\201"; /* U+2581 */
 enum { MARK_BYTES = 3 };
 
-static void apply_map(const void *map, sg_textbuf *out, const char *text, size_t len)
+static void normalise(const void *tokenizer, sg_textbuf *out, const char *text, size_t len)
 {
-    sg_charsmap_apply(map, out, text, len);
+    const sg_t5_tokenizer *const t = tokenizer;
+    size_t                       to = out->len, end = to, used;
+    const size_t                 start = to;
+    sg_charsmap_apply(&t->map, out, text, len);
+    if (!t->normal.metaspace || out->failed) return;
+    for (size_t from = start; from < out->len; from += used) {
+        int32_t c;
+        used = sg_utf8_next(out->data + from, out->len - from, &c);
+        const bool space = sg_utf8_is_space(c);
+        if (space && t->normal.strip_left && end == start) continue;
+        if (c == ' ' && t->normal.unite_spaces && to > start && out->data[to - 1] == ' ') continue;
+        memmove(out->data + to, out->data + from, used);
+        to += used;
+        if (!space) end = to;
+    }
+    out->len = t->normal.strip_right ? end : to;
 }
 
 static sg_status build(sg_t5_tokenizer *t, const char *path, const sg_tokenizer_files *c, sg_error *err)
 {
-    bool uses_map = false;
     SG_TRY(sg_t5_tokenizer_config_vocabulary(c, &t->model, &t->texts, &t->unigram, err));
-    SG_TRY(sg_t5_tokenizer_config_uses_charsmap(c, &t->model, &uses_map, err));
-    SG_TRY(sg_charsmap_open(&t->map, t->model.charsmap, uses_map ? t->model.charsmap_size : 0, path, err));
-    const sg_normalizer by = {apply_map, &t->map};
+    SG_TRY(sg_t5_tokenizer_config_normalization(c, &t->model, &t->normal, err));
+    SG_TRY(sg_charsmap_open(&t->map, t->model.charsmap, t->normal.charsmap ? t->model.charsmap_size : 0, path, err));
+    const sg_normalizer by = {normalise, t};
     SG_TRY(sg_added_tokens_open(&t->added, c, &t->model, &t->unigram.pieces, &by, err));
     t->pad_id = sg_added_tokens_id(&t->added, sg_tokenizer_files_special_text(c, SG_SPECIAL_PAD));
     return sg_added_tokens_end(&t->added, c, &t->end_id, err);
@@ -140,13 +155,17 @@ int sg_t5_tokenizer_vocab(const sg_t5_tokenizer *t) { return t->added.next_id; }
 
 static bool starts_with_mark(const char *s, size_t n) { return n >= MARK_BYTES && !memcmp(s, MARK, MARK_BYTES); }
 
-/* Encodes a word without white space. The word starts with the mark, and is split before every further mark. */
+/* Encodes a text in which every space has become a mark. It starts with the mark, and is split before every further one. */
 static sg_status encode_word(encoder *enc, const char *word, size_t n, sg_error *err)
 {
     sg_token_ids *const ids = &enc->run.ids;
     sg_textbuf_clear(&enc->word);
-    if (!starts_with_mark(word, n)) sg_textbuf_put(&enc->word, MARK, MARK_BYTES);
-    sg_textbuf_put(&enc->word, word, n);
+    if (!starts_with_mark(word, n) && *word != ' ') sg_textbuf_put(&enc->word, MARK, MARK_BYTES);
+    for (size_t from = 0, to; from < n; from = to + 1) {
+        for (to = from; to < n && word[to] != ' ';) to++;
+        sg_textbuf_put(&enc->word, word + from, to - from);
+        if (to < n) sg_textbuf_put(&enc->word, MARK, MARK_BYTES);
+    }
     if (enc->word.failed) return sg_tokenizer_no_memory(err);
     const char *s = enc->word.data;
     for (size_t from = 0, to; from < enc->word.len && ids->len < enc->run.most; from = to) {
@@ -156,9 +175,10 @@ static sg_status encode_word(encoder *enc, const char *word, size_t n, sg_error 
     return SG_OK;
 }
 
-/* Splits a text at white space and encodes its words. */
+/* Splits a text at white space, unless a Metaspace takes it whole, and encodes its words. */
 static sg_status encode_words(sg_token_run *r, const char *text, size_t len, sg_error *err)
 {
+    if (((encoder *)r)->t->normal.metaspace && len) return encode_word((encoder *)r, text, len, err);
     size_t from = 0;
     for (size_t i = 0, used; i < len && r->ids.len < r->most; i += used) {
         int32_t c;
@@ -177,8 +197,7 @@ sg_status sg_t5_tokenizer_encode(const sg_t5_tokenizer *t, const char *text, siz
     if (max_len < 1)
         return sg_error_set(err, SG_E_ARG, "tokenizer: max_len is %d; at least the end token must fit", max_len);
     encoder enc = {
-        .run = {.added = &t->added, .by = {apply_map, &t->map}, .words = encode_words, .most = (size_t)max_len - 1},
-        .t = t};
+        .run = {.added = &t->added, .by = {normalise, t}, .words = encode_words, .most = (size_t)max_len - 1}, .t = t};
     sg_token_ids *const made = &enc.run.ids;
     sg_status           s = sg_token_run_encode(&enc.run, text, len, err);
     if (made->len > enc.run.most) made->len = enc.run.most;

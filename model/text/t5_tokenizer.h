@@ -1,11 +1,13 @@
 /* t5_tokenizer.h - text to token ids for the T5 family (T5, mT5, UMT5), from a tokenizer folder of a Diffusers
  * checkpoint.
  *
- * The ids equal those of AutoTokenizer.from_pretrained(folder) of transformers 5.23:
+ * The ids equal those of AutoTokenizer.from_pretrained(folder) of transformers 5.23, but for UMT5's unknown characters
+ * (t5_tokenizer_config.h):
  *   1. Added tokens ("</s>", "<extra_id_0>", ...) are cut out, see added_tokens.h.
  *   2. The model's character map normalises the rest, see t5_tokenizer_model.h.
  *   3. The text is split at white space (Unicode's White_Space, U+0085 included). Each word gets the mark U+2581 in
- *      front unless it has it, and is split before every further mark.
+ *      front unless it has it, and is split before every further mark. By a Metaspace alone the text is one word, and
+ *      its spaces are marks.
  *   4. The Unigram model of t5_tokenizer_model.h splits each word into pieces. t5_tokenizer_config.h says what happens
  *      to unknown characters.
  *   5. The ids are cut to max_len - 1, and the end token follows.

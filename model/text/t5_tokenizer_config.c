@@ -167,8 +167,10 @@ static void find_byte_pieces(sg_unigram *u)
 static sg_status read_unknown(const sg_tokenizer_files *c, const json_t *model, sg_unigram *u, sg_error *e)
 {
     enum { T5_UNKNOWN = 2 };
-    const json_t *id = json_object_get(model, "unk_id"), *bytes = json_object_get(model, "byte_fallback");
-    u->unknown_id = T5_UNKNOWN;
+    const json_t     *id = json_object_get(model, "unk_id"), *bytes = json_object_get(model, "byte_fallback");
+    const char *const text = c->t5_rules ? sg_tokenizer_files_special_text(c, SG_SPECIAL_UNK) : NULL;
+    const sg_string_entry *const piece = text ? sg_string_table_find(&u->pieces, text, strlen(text)) : NULL;
+    u->unknown_id = piece ? piece->id : T5_UNKNOWN;
     if (!c->t5_rules) {
         u->unknown_id = -1;
         if (id && !json_is_null(id) && !sg_tokenizer_files_int(id, (int)u->pieces.count - 1, &u->unknown_id))
@@ -229,48 +231,60 @@ static bool is_base64_of(const json_t *string, const char *bytes, size_t n)
     return true;
 }
 
-/* Returns whether the pre-tokenizer is WhitespaceSplit, then a Metaspace that puts its mark before every word. */
-static bool splits_at_spaces(const json_t *pre)
+/* Returns whether it puts its mark before every word. */
+static bool is_metaspace(const json_t *pre)
 {
-    const json_t *list = json_object_get(pre, "pretokenizers"), *last = json_array_get(list, 1);
-    const char   *scheme = json_string_value(json_object_get(last, "prepend_scheme"));
-    return sg_tokenizer_files_is(pre, "Sequence") && json_array_size(list) == 2 &&
-           sg_tokenizer_files_is(json_array_get(list, 0), "WhitespaceSplit") &&
-           sg_tokenizer_files_is(last, "Metaspace") && (!scheme || !strcmp(scheme, "always")) &&
-           !json_is_false(json_object_get(last, "split")) && !json_is_false(json_object_get(last, "add_prefix_space"));
+    const char *const scheme = json_string_value(json_object_get(pre, "prepend_scheme"));
+    const char *const mark = json_string_value(json_object_get(pre, "replacement"));
+    return sg_tokenizer_files_is(pre, "Metaspace") && (!scheme || !strcmp(scheme, "always")) &&
+           (!mark || !strcmp(mark, "\342\226\201")) && !json_is_false(json_object_get(pre, "split")) &&
+           !json_is_false(json_object_get(pre, "add_prefix_space"));
 }
 
-/* Returns whether a normalizer changes no token. Strip does not, nor does Replace of several spaces by one or by the
- * mark, because the words are split afterwards. */
-static bool changes_no_token(const json_t *normalizer)
+static bool splits_at_spaces(const json_t *pre)
+{
+    const json_t *const list = json_object_get(pre, "pretokenizers");
+    return sg_tokenizer_files_is(pre, "Sequence") && json_array_size(list) == 2 &&
+           sg_tokenizer_files_is(json_array_get(list, 0), "WhitespaceSplit") && is_metaspace(json_array_get(list, 1));
+}
+
+/* Takes up a Strip, or a Replace of several spaces by one or by the mark, which a Metaspace makes of one. */
+static bool add_normalizer(sg_t5_normalization *n, const json_t *normalizer)
 {
     const char *pattern = json_string_value(json_object_get(json_object_get(normalizer, "pattern"), "Regex"));
     const char *content = json_string_value(json_object_get(normalizer, "content"));
-    if (!sg_tokenizer_files_is(normalizer, "Replace")) return sg_tokenizer_files_is(normalizer, "Strip");
-    return pattern && !strcmp(pattern, " {2,}") && content &&
+    if (sg_tokenizer_files_is(normalizer, "Strip") && !n->unite_spaces) {
+        n->strip_left |= json_is_true(json_object_get(normalizer, "strip_left"));
+        n->strip_right |= json_is_true(json_object_get(normalizer, "strip_right"));
+        return true;
+    }
+    n->unite_spaces = true;
+    return sg_tokenizer_files_is(normalizer, "Replace") && pattern && !strcmp(pattern, " {2,}") && content &&
            (!strcmp(content, " ") || !strcmp(content, "\342\226\201"));
 }
 
-sg_status sg_t5_tokenizer_config_uses_charsmap(const sg_tokenizer_files *c, const sg_sentencepiece_file *m, bool *uses,
-                                               sg_error *e)
+sg_status sg_t5_tokenizer_config_normalization(const sg_tokenizer_files *c, const sg_sentencepiece_file *m,
+                                               sg_t5_normalization *n, sg_error *e)
 {
-    *uses = !c->tokenizer;
+    const json_t *const pre = json_object_get(c->tokenizer, "pre_tokenizer");
+    *n = (sg_t5_normalization){.charsmap = !c->tokenizer};
     if (!c->tokenizer) return SG_OK;
     const json_t *one = json_object_get(c->tokenizer, "normalizer"), *list = json_object_get(one, "normalizers");
     const bool    sequence = sg_tokenizer_files_is(one, "Sequence");
     const size_t  count = sequence ? json_array_size(list) : json_is_object(one);
     for (size_t i = 0; i < count; i++) {
-        const json_t *n = sequence ? json_array_get(list, i) : one, *map = json_object_get(n, "precompiled_charsmap");
-        if (sg_tokenizer_files_is(n, "Precompiled") && !*uses) {
+        const json_t *r = sequence ? json_array_get(list, i) : one, *map = json_object_get(r, "precompiled_charsmap");
+        if (sg_tokenizer_files_is(r, "Precompiled") && (i == 0 || c->t5_rules) && !n->charsmap) {
             if (!is_base64_of(map, m->charsmap, m->charsmap_size))
                 return fail(c, TOKENIZER, "normalizer.precompiled_charsmap: not that of spiece.model", e);
-            *uses = true;
-        } else if (!c->t5_rules && !changes_no_token(n)) {
+            n->charsmap = true;
+        } else if (!c->t5_rules && !add_normalizer(n, r)) {
             return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: normalizer: not that of a T5 tokenizer", c->dir,
                                 TOKENIZER);
         }
     }
-    if (!c->t5_rules && !splits_at_spaces(json_object_get(c->tokenizer, "pre_tokenizer")))
+    n->metaspace = !c->t5_rules && is_metaspace(pre);
+    if (!c->t5_rules && !n->metaspace && !splits_at_spaces(pre))
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s/%s: pre_tokenizer: not that of a T5 tokenizer", c->dir, TOKENIZER);
     return SG_OK;
 }

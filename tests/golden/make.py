@@ -209,7 +209,7 @@ def main():
         make_case(args.out, name, args.keep)
     if not args.case:
         own = {c: os.path.join(args.out, c, "tokenizer") for c in CASES}
-        own = {c: t for c, t in own.items() if not os.path.islink(t) and CASES[c]["tokenizer"]["ids"] in checkpoint.IDS}
+        own = {c: t for c, t in own.items() if not os.path.islink(t) and CASES[c]["tokenizer"].get("ids") in checkpoint.IDS}
         own["tiny-wan"] = os.path.join(TINY_WAN, "tokenizer")
         prompts.write(os.path.join(args.out, "prompts_200.txt"), own,
                       {c: os.path.join(args.out, c, "tokenizer") for c in ("cogvideox_2b",)})

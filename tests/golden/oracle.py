@@ -11,17 +11,24 @@ import os
 import warnings
 
 import numpy as np
+import tokenizers
 import torch
 import diffusers
 import diffusers.models.embeddings as embeddings
 import transformers
-from transformers.models.t5 import modeling_t5
+from transformers.models.t5 import modeling_t5, tokenization_t5
 from transformers.models.umt5 import modeling_umt5
 
 import families
 from taps import Taps, channels_last, patched
 
 DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16}
+
+
+def unigram(vocab, unk_id, byte_fallback):
+    """T5Tokenizer of transformers 5 takes id 2 for unknown, which is <s> of UMT5; 4 took that of <unk>, as SentencePiece."""
+    return tokenizers.models.Unigram(vocab, unk_id=[text for text, _ in vocab].index("<unk>"),
+                                     byte_fallback=byte_fallback)
 
 
 def setup(threads=1):
@@ -31,6 +38,7 @@ def setup(threads=1):
     torch.use_deterministic_algorithms(True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.set_grad_enabled(False)
+    tokenization_t5.Unigram = unigram
     diffusers.utils.logging.set_verbosity_error()
     diffusers.utils.logging.disable_progress_bar()
     transformers.utils.logging.disable_progress_bar()

@@ -234,7 +234,11 @@ static void falls_back_to_bytes_by_config(void **state)
     sg_t5_tokenizer_close(&t);
     write_folder("{\"tokenizer_class\": \"T5TokenizerFast\", \"extra_special_tokens\": [\"<s>\"]}", tokenizer_json);
     t = open_folder();
-    check(t, "a\342\230\203 <s>", 4, 5, 2, 2, 1); /* the T5 rules: id 2, and no bytes */
+    check(t, "a\342\230\203 <s>", 4, 5, 3, 2, 1); /* the T5 rules: the id of unk_token, and no bytes */
+    sg_t5_tokenizer_close(&t);
+    write_folder("{\"tokenizer_class\": \"T5Tokenizer\", \"unk_token\": \"none\"}", tokenizer_json);
+    t = open_folder();
+    check(t, "a\342\230\203", 4, 5, 2, 1);
     sg_t5_tokenizer_close(&t);
     make_model();
 }
@@ -442,6 +446,83 @@ static const char *changed(const char *from, const char *to)
     assert_non_null(at);
     snprintf(text, sizeof text, "%.*s%s%s", (int)(at - tokenizer_json), tokenizer_json, to, at + strlen(from));
     return text;
+}
+
+/* A Metaspace that splits the text alone, under each normalizer that is published with one. The ids are those of the
+ * tokenizers library. */
+static void metaspace_has_a_mark_for_each_space(void **state)
+{
+    static const char words[] =
+        "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"WhitespaceSplit\"},"
+        "{\"type\": \"Metaspace\", \"replacement\": \"" MARK "\", \"prepend_scheme\": \"always\", \"split\": true}]}";
+    static const char        alone[] = "{\"type\": \"Metaspace\", \"replacement\": \"" MARK "\", ";
+    static const char        several[] = "{\"type\": \"Replace\", \"pattern\": {\"Regex\": \" {2,}\"}, \"content\": ";
+    static const char        strip[] = "{\"type\": \"Strip\", \"strip_left\": %s, \"strip_right\": %s}";
+    static const char *const texts[] = {"a  tail ", "  a",      "  ",     "a\na",
+                                        MARK "a",   "a </s> a", "a </s>", " a \343\200\200 "};
+    enum { TEXTS = sizeof texts / sizeof *texts, KINDS = 5 };
+    static const int32_t ids[KINDS][TEXTS][8] = {
+        {{4, 5, 4, 4, 9, 4, 1},
+         {4, 4, 5, 1},
+         {4, 4, 1},
+         {4, 5, 3, 5, 1},
+         {4, 5, 1},
+         {4, 5, 4, 1, 4, 5, 1},
+         {4, 5, 4, 1, 1},
+         {4, 5, 4, 3, 4, 1}},
+        {{4, 5, 4, 4, 9, 4, 1},
+         {4, 4, 5, 1},
+         {4, 4, 1},
+         {4, 5, 3, 5, 1},
+         {4, 5, 1},
+         {4, 5, 4, 1, 4, 5, 1},
+         {4, 5, 4, 1, 1},
+         {4, 5, 4, 3, 4, 1}},
+        {{4, 5, 4, 9, 4, 1},
+         {4, 5, 1},
+         {4, 1},
+         {4, 5, 3, 5, 1},
+         {4, 5, 1},
+         {4, 5, 4, 1, 4, 5, 1},
+         {4, 5, 4, 1, 1},
+         {4, 5, 4, 3, 4, 1}},
+        {{4, 5, 4, 9, 1}, {4, 5, 1}, {1}, {4, 5, 3, 5, 1}, {4, 5, 1}, {4, 5, 1, 4, 5, 1}, {4, 5, 1, 1}, {4, 5, 1}},
+        {{4, 5, 4, 4, 9, 4, 1},
+         {4, 5, 1},
+         {1},
+         {4, 5, 3, 5, 1},
+         {4, 5, 1},
+         {4, 5, 4, 1, 4, 5, 1},
+         {4, 5, 4, 1, 1},
+         {4, 5, 4, 3, 4, 1}},
+    };
+    make_byte_model();
+    for (int k = 0; k < KINDS; k++) {
+        char splitter[256], normalizer[512], strips[128], text[4096];
+        snprintf(splitter, sizeof splitter, "%s%s}", alone,
+                 k == 1 ? "\"add_prefix_space\": true" : "\"prepend_scheme\": \"always\", \"split\": true");
+        snprintf(strips, sizeof strips, strip, k == 4 ? "true" : "false", k == 4 ? "false" : "true");
+        if (k < 2) snprintf(normalizer, sizeof normalizer, "null");
+        if (k == 2) snprintf(normalizer, sizeof normalizer, "%s\" \"}", several);
+        if (k == 3)
+            snprintf(normalizer, sizeof normalizer, "{\"type\": \"Sequence\", \"normalizers\": [%s, %s\"%s\"}]}",
+                     strips, several, MARK);
+        if (k == 4) snprintf(normalizer, sizeof normalizer, "%s", strips);
+        snprintf(text, sizeof text, "%s", changed(words, splitter));
+        char *const at = strstr(text, "null"), *const rest = strdup(at + 4);
+        snprintf(at, sizeof text - (size_t)(at - text), "%s%s", normalizer, rest);
+        free(rest);
+        write_folder(NULL, text);
+        sg_t5_tokenizer *t = open_folder();
+        for (int i = 0; i < TEXTS; i++) {
+            int n = 8;
+            while (!ids[k][i][n - 1]) n--;
+            check_ids(t, texts[i], strlen(texts[i]), 512, ids[k][i], n);
+        }
+        check(t, "", 1);
+        sg_t5_tokenizer_close(&t);
+    }
+    make_model();
 }
 
 static void refuses_other_pipelines(void **state)
@@ -702,6 +783,7 @@ int main(void)
         cmocka_unit_test(refuses_broken_maps),
         cmocka_unit_test(refuses_broken_json),
         cmocka_unit_test(refuses_other_pipelines),
+        cmocka_unit_test(metaspace_has_a_mark_for_each_space),
         cmocka_unit_test(follows_the_prompt_list),
         cmocka_unit_test(the_locale_changes_no_id),
         cmocka_unit_test(pieces_come_from_the_keys),
