@@ -29,7 +29,7 @@ typedef struct sg_eval_pictures {
     bool any, any_start;
 } sg_eval_pictures;
 
-/* folder is that of --out, and clip is what the manifest says of --clip, or NULL where it was not asked for; both are
+/* folder is that of --output, and clip is what the manifest says of --clip, or NULL where it was not asked for; both are
  * owned, and so is names, [set.count]. list is that of the arms. session is the run's, and has no pictures, which come
  * with entries; the run's shared request is of all entries; progress is the session's. due clips are to be made when
  * the run begins, and done and failed were made since; start is when the first of them began, in seconds. moved counts

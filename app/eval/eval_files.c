@@ -63,7 +63,7 @@ static sg_status make_folder(const sg_eval *v, const char *name, const char *arm
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s%s", v->folder, name, arm);
-    return sg_output_folder_make(path, NULL, "--out", e);
+    return sg_output_folder_make(path, NULL, "--output", e);
 }
 
 sg_status sg_eval_folders_make(const sg_eval *v, sg_error *e)

@@ -98,7 +98,7 @@ sg_status sg_eval_log_open(sg_eval_log *l, const char *folder, const sg_rank *r,
     char number[16] = "";
     if (r->size > 1) snprintf(number, sizeof number, "-%d", r->rank);
     snprintf(l->path, sizeof l->path, "%s/results%s.jsonl", folder, number);
-    SG_TRY(sg_output_file_check(l->path, "--out", e));
+    SG_TRY(sg_output_file_check(l->path, "--output", e));
     l->fd = open(l->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (l->fd < 0) return failed(l, "cannot be opened", e);
     if (flock(l->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)

@@ -197,14 +197,14 @@ sg_status sg_eval_manifest_compare(const json_t *there, const json_t *now, const
     if (json_integer_value(json_object_get(there, "version")) != json_integer_value(json_object_get(now, "version")))
         return sg_error_set(
             e, SG_E_ARG,
-            "--out: %s was begun by %.40s, whose manifest tells other things: continue with that program, "
+            "--output: %s was begun by %.40s, whose manifest tells other things: continue with that program, "
             "or take another folder",
             folder, program ? program : "another version");
     compare(&d, "", there, now);
     if (!d.count) return SG_OK;
     if (d.count > SHOWN) snprintf(more, sizeof more, "\n  and %d more", d.count - SHOWN);
     return sg_error_set(e, SG_E_ARG,
-                        "--out: %s holds clips by other settings; take another folder, or the settings there "
+                        "--output: %s holds clips by other settings; take another folder, or the settings there "
                         "(there -> now):%s%s",
                         folder, d.text, more);
 }

@@ -36,14 +36,14 @@ static sg_status check_inputs(sg_eval *v, sg_error *e)
     const sg_settings *const s = v->settings;
     const sg_prompt_options  o = {.what = "--prompts", .skip_bad = s->skip_bad};
     if (!s->prompts || !s->output)
-        return sg_error_set(e, SG_E_ARG, "eval needs a set and a folder: sparge-gen eval --prompts FILE --out DIR");
+        return sg_error_set(e, SG_E_ARG, "eval needs a set and a folder: sparge-gen eval --prompts FILE --output DIR");
     SG_TRY(sg_rank_find(&v->rank, s->shard, e));
     if (s->seed < 0 && v->rank.size > 1)
         return sg_error_set(e, SG_E_ARG, "--seed: a random one does not go with %d ranks, which have to agree",
                             v->rank.size);
     SG_TRY(sg_arms_open(&v->run.arms, v->list, s, e));
     SG_TRY(sg_eval_files_check(v, e));
-    SG_TRY(sg_output_folder_check(&v->folder, s->output, SG_EVAL_NAME_BYTES, "--out", e));
+    SG_TRY(sg_output_folder_check(&v->folder, s->output, SG_EVAL_NAME_BYTES, "--output", e));
     SG_TRY(check_usual_inputs(v, e));
     return sg_prompt_set_open(&v->set, s->prompts, &o, e);
 }
@@ -112,7 +112,7 @@ static sg_status check_empty(sg_eval *v, sg_error *e)
 {
     SG_TRY(sg_eval_log_read(&v->log, v->folder, e));
     const size_t known = sg_eval_log_count(&v->log, SG_EVAL_DONE) + sg_eval_log_count(&v->log, SG_EVAL_FAILED);
-    return known ? sg_error_set(e, SG_E_ARG, "--out: %s has results, but no " SG_EVAL_MANIFEST, v->folder) : SG_OK;
+    return known ? sg_error_set(e, SG_E_ARG, "--output: %s has results, but no " SG_EVAL_MANIFEST, v->folder) : SG_OK;
 }
 
 static sg_status check_manifest(const sg_eval *v, const json_t *there, const json_t *now, sg_error *e)
@@ -125,7 +125,7 @@ static sg_status settle_manifest(sg_eval *v, sg_error *e)
 {
     char    path[PATH_MAX];
     json_t *there = NULL, *now = NULL;
-    SG_TRY(sg_output_folder_make(v->folder, NULL, "--out", e));
+    SG_TRY(sg_output_folder_make(v->folder, NULL, "--output", e));
     SG_TRY(sg_eval_report_check(v->folder, e));
     SG_TRY(sg_path_join(path, sizeof path, v->folder, SG_EVAL_MANIFEST, e));
     if (access(path, F_OK) == 0) SG_TRY(sg_eval_manifest_read(&there, v->folder, e));

@@ -283,7 +283,7 @@ sg_status sg_eval_report_check(const char *directory, sg_error *e)
 {
     char path[FILES][PATH_MAX];
     SG_TRY(name_files(path, directory, e));
-    for (int i = 0; i < FILES; i++) SG_TRY(sg_output_file_check(path[i], "--out", e));
+    for (int i = 0; i < FILES; i++) SG_TRY(sg_output_file_check(path[i], "--output", e));
     return SG_OK;
 }
 

@@ -349,11 +349,11 @@ const sg_option sg_option_table[] = {
           "there is replaced only if tune wrote it for this user and it has not changed since)"),
      .letter = 'o', .files = SG_WRITES},
     {FLAG("force", TUNE, RUN, force, "replace sparge-attention.json beside the model, whoever made it")},
-    {TEXT("out", EVAL, RUN, output, "DIR",
+    {TEXT("output", EVAL, RUN, output, "DIR",
           "a folder, made if it is not there: ARM/PROMPT-INDEX.mp4 as VBench reads them (of\n"
           "one frame .png), results.jsonl, summary.csv, report.html; the same command continues an\n"
           "earlier run"),
-     .alias = {"output"}, .letter = 'o'},
+     .alias = {"out"}, .letter = 'o'},
     {TEXT("shard", EVAL, RUN, shard, "I/N",
           "only the I-th of N parts of the set (default: by mpirun's or srun's rank)")},
     {TEXT("merge", EVAL, RUN, merge, "DIR",

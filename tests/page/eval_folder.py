@@ -77,7 +77,7 @@ def main():
         os.makedirs(f"{folder}/frames/arm{a}", exist_ok=True)
     with open(f"{folder}/manifest.json", "w", encoding="utf-8") as f:
         json.dump({"format": "sparge-gen eval", "version": 1, "model": {"name": "tiny-wan", "hash": "0123"},
-                   "command": "sparge-gen eval --prompts 'set <u>.csv' --out again", "prompts": {"file": "set <u>.csv", "count": prompts}, "per_prompt": PER_PROMPT, "fps": 16,
+                   "command": "sparge-gen eval --prompts 'set <u>.csv' --output again", "prompts": {"file": "set <u>.csv", "count": prompts}, "per_prompt": PER_PROMPT, "fps": 16,
                    "arms": names}, f)
     with open(f"{folder}/results.jsonl", "w", encoding="utf-8") as f:
         for p in range(prompts):

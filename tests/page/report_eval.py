@@ -27,7 +27,7 @@ def text_stays_text(b):
     check(b.value("document.title") == "sparge-gen eval: tiny-wan, set <u>.csv", b.value("document.title"))
     check(b.value("document.querySelectorAll('b, i, u').length") == 0, "text became elements")
     check(b.value("document.getElementById('arms').textContent").endswith("name=<i>three</i>"))
-    check(b.value("document.querySelector('#again code').textContent") == "sparge-gen eval --prompts 'set <u>.csv' --out again")
+    check(b.value("document.querySelector('#again code').textContent") == "sparge-gen eval --prompts 'set <u>.csv' --output again")
 
 
 def opens_with_results(b, folder):

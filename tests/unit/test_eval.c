@@ -203,7 +203,7 @@ static void differences_are_shown(void **state)
                              "{\"steps\": 12, \"new\": true, \"a\": [{\"b\": \"y\"}, 2]}", &e),
                      SG_E_ARG);
     const char *const told[] = {"\n  steps: 4 -> 12", "\n  old: 1 -> none", "\n  new: none -> true",
-                                "\n  a[0].b: \"x\" -> \"y\"", "--out: out holds clips by other settings"};
+                                "\n  a[0].b: \"x\" -> \"y\"", "--output: out holds clips by other settings"};
     for (size_t i = 0; i < sizeof told / sizeof *told; i++)
         if (!strstr(e.text, told[i])) fail_msg("no \"%s\" in: %s", told[i], e.text);
     assert_null(strstr(e.text, "a[1]"));
