@@ -14,28 +14,6 @@
 
 #define SHOWN 80 /* characters of a wrong value that a message repeats */
 
-/* Insertions, deletions, replacements and swaps of neighbours that make b of a, or 99 for names too long to be a slip of the
- * finger. */
-static int distance(const char *a, const char *b)
-{
-    enum { LONGEST = 40 };
-    const size_t n = strlen(a), m = strlen(b);
-    if (n > LONGEST || m > LONGEST) return 99;
-    int d[LONGEST + 1][LONGEST + 1];
-    for (size_t i = 0; i <= n; i++) d[i][0] = (int)i;
-    for (size_t j = 0; j <= m; j++) d[0][j] = (int)j;
-    for (size_t i = 1; i <= n; i++)
-        for (size_t j = 1; j <= m; j++) {
-            int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            if (d[i - 1][j] + 1 < best) best = d[i - 1][j] + 1;
-            if (d[i][j - 1] + 1 < best) best = d[i][j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
-                best = d[i - 2][j - 2] + 1;
-            d[i][j] = best;
-        }
-    return d[n][m];
-}
-
 const char *sg_options_hint(char text[SG_HINT_TEXT], const char *typed, const char *const *list, const char *dashes)
 {
     const size_t n = strlen(typed);
@@ -43,7 +21,7 @@ const char *sg_options_hint(char text[SG_HINT_TEXT], const char *typed, const ch
     int          least = n <= 3 ? 2 : n <= 6 ? 3 : 4;
     for (; *list; list++) {
         const bool begins = n >= 2 && strncmp(typed, *list, n) == 0; /* which is nearly that name */
-        const int  d = begins ? 1 : distance(typed, *list);
+        const int  d = begins ? 1 : sg_text_distance(typed, *list);
         if (d < least) least = d, best = *list;
     }
     snprintf(text, SG_HINT_TEXT, "; did you mean %s%s?", dashes, best ? best : "");

@@ -101,7 +101,7 @@ static const char *who(const sg_session *x) { return x->vocabulary.world ? x->vo
 
 void sg_notice_prompt(sg_session *x, const char *prompt)
 {
-    char list[320];
+    char list[512];
     if (!prompt) return;
     if (!prompt[strspn(prompt, " \t\v\f\r\n")])
         sg_progress_say(&x->progress, "--prompt is empty: nothing tells the model what to draw");
@@ -112,7 +112,7 @@ void sg_notice_prompt(sg_session *x, const char *prompt)
 void sg_notice_prompts(sg_session *x, const sg_prompt_set *set)
 {
     const sg_settings *const s = x->asked;
-    char                     list[320], first[320] = "";
+    char                     list[512], first[512] = "";
     int                      count = 0;
     if (set->comments)
         sg_progress_say(&x->progress, "%s: %d line%s with # at the beginning skipped as comment%s",

@@ -170,6 +170,21 @@ static bool knows(const sg_vocabulary *v, char *word)
     return known;
 }
 
+/* The word that was probably meant, or NULL: of short ones every other is near. */
+static const char *near(const sg_vocabulary *v, const char *word)
+{
+    const size_t n = strlen(word);
+    const char  *best = NULL, *known;
+    int          least = n < 4 ? 0 : n < 6 ? 2 : 3;
+    json_t      *null;
+    json_object_foreach(v->words, known, null)
+    {
+        const int d = *known == *word ? sg_text_distance(word, known) : least;
+        if (d < least) least = d, best = known;
+    }
+    return best;
+}
+
 int sg_vocabulary_unknown(const sg_vocabulary *v, const char *text, char *list, size_t size)
 {
     json_t     *unknown = json_object(), *null;
@@ -187,7 +202,9 @@ int sg_vocabulary_unknown(const sg_vocabulary *v, const char *text, char *list, 
     json_object_foreach(unknown, word, null)
     {
         if (left-- <= 0) break;
-        sg_text_append(list, size, "%s'%s'", !*list ? "" : left || count > SHOWN ? ", " : " and ", word);
+        const char *const known = near(v, word);
+        sg_text_append(list, size, "%s'%s'%s%s%s", !*list ? "" : left || count > SHOWN ? ", " : " and ", word,
+                       known ? " (" : "", known ? known : "", known ? "?)" : "");
     }
     if (count > SHOWN) sg_text_append(list, size, " and %d other word%s", count - SHOWN, sg_plural(count - SHOWN));
     json_decref(unknown);

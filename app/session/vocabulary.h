@@ -24,7 +24,8 @@ sg_status sg_vocabulary_read(sg_vocabulary *out, const char *path, sg_error *e) 
 void      sg_vocabulary_free(sg_vocabulary *v);
 
 /* Returns how many different words of text, UTF-8, v does not have; 0 without a vocabulary, and where memory is out.
- * The first three are put into list: "'cat'", "'cat' and 'dog'", "'cat', 'dog', 'hat' and 2 other words". */
+ * The first three are put into list, each with the nearest that v has, if one is near: "'cat'", "'rde' and 'balls'
+ * (ball?)", "'cat', 'dog', 'hat' and 2 other words". */
 int sg_vocabulary_unknown(const sg_vocabulary *v, const char *text, char *list, size_t size);
 
 #endif

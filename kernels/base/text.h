@@ -31,6 +31,10 @@ bool sg_text_ends(const char *text, const char *ending);
 /* Returns the place of text, which may be NULL, in a NULL-ended list, or that of the NULL. */
 int sg_text_place(const char *text, const char *const *list);
 
+/* Returns how many insertions, deletions, replacements of bytes and swaps of neighbours make b of a, or 99 for texts of
+ * more than 40 bytes, too long to be a slip of the finger. */
+int sg_text_distance(const char *a, const char *b);
+
 /* Puts more behind the text there, as far as there is room in its size. */
 void sg_text_append(char *text, size_t size, const char *fmt, ...) SG_PRINTF(3, 4);
 

@@ -54,9 +54,19 @@ static void unknown_words_are_listed_once(void **state)
     expect("cat dog hat", 3, "'cat', 'dog' and 'hat'");
     expect("cat dog hat cat mat", 4, "'cat', 'dog', 'hat' and 1 other word");
     expect("zoo cat dog-hat zoo mat pat", 6, "'zoo', 'cat', 'dog' and 3 other words");
-    expect("7 balls", 2, "'7' and 'balls'"); /* no grammar is known but the model's own */
+    expect("7 balls", 2, "'7' and 'balls' (ball?)"); /* no grammar is known but the model's own */
     expect("\xe7\x8c\xab", 1, "'\xe7\x8c\xab'");
     expect("ball''s", 1, "'s'");
+}
+
+static void a_near_word_is_named(void **state)
+{
+    expect("bal rde", 2, "'bal' and 'rde'"); /* as near to others as to what was meant */
+    expect("blal", 1, "'blal' (ball?)");
+    expect("call", 1, "'call'");
+    expect("bawls", 1, "'bawls'");
+    expect("strases", 1, "'strases' (strasse?)");
+    expect("cafes caves", 2, "'cafes' and 'caves'"); /* an accent is two bytes */
 }
 
 /* A prompt may be anything that is UTF-8. */
@@ -99,7 +109,7 @@ static int open_words(int count)
 static void many_words_are_bounded(void **state)
 {
     assert_int_equal(open_words(10000), SG_OK);
-    expect("a w9999 w10000", 1, "'w10000'");
+    expect("a w9999 w10000", 1, "'w10000' (w1000?)");
     close_it(state);
     assert_refused((sg_status)open_words(10001), SG_E_FORMAT, &e, "vocabulary", "10000", "10001");
     close_it(state);
@@ -109,6 +119,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(known_words_are_compared_folded, open_sound, close_it),
+        cmocka_unit_test_setup_teardown(a_near_word_is_named, open_sound, close_it),
         cmocka_unit_test_setup_teardown(unknown_words_are_listed_once, open_sound, close_it),
         cmocka_unit_test_setup_teardown(long_and_odd_text_is_bounded, open_sound, close_it),
         cmocka_unit_test_setup_teardown(without_a_vocabulary_every_word_is_fine, open_empty, close_it),

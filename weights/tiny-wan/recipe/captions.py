@@ -216,8 +216,13 @@ def vocabulary():
     return sorted(set(" ".join(phrases).split()))
 
 
+def known():
+    """The words that the program takes without a notice: the vocabulary, and the filler that counts a pair's objects."""
+    return sorted([*vocabulary(), "two"])
+
+
 def world():
-    """What the model draws, for people: the program says it when a prompt has other words than vocabulary()'s."""
+    """What the model draws, for people: the program says it when a prompt has other words than known()'s."""
     return (f"tiny-wan draws {len(SHAPES)} shapes in {len(COLOURS)} colours, with {len(MOTIONS)} motions and "
             f"{len(BACKGROUNDS)} backgrounds")
 

@@ -82,7 +82,7 @@ def main():
         if (args.work / name).exists():
             shutil.copyfile(args.work / name, folder / name)
     write_json(folder / "model_index.json", PIPELINE)
-    write_json(folder / "sparge-gen.json", dict(DEFAULTS, world=captions.world(), vocabulary=captions.vocabulary(),
+    write_json(folder / "sparge-gen.json", dict(DEFAULTS, world=captions.world(), vocabulary=captions.known(),
                                                 **factors.fit(vae)))
     for path in sorted(folder.glob("*/*.safetensors")):
         assert path.stat().st_size <= SHARD, path
