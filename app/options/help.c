@@ -5,6 +5,7 @@
 #include "option_table.h"
 #include "shell_completion.h"
 
+#include <ctype.h>
 #include <string.h>
 
 enum { USAGE_COLUMN = 51, OPTION_COLUMN = 30 };
@@ -21,7 +22,21 @@ static int synopsis(char *out, size_t size, const sg_option *o)
     return (int)strlen(out);
 }
 
-enum { DESCRIPTION = 2048 };
+enum { DESCRIPTION = 2048, COMMANDS = 160 };
+
+/* The commands that have o, or "" where all have it. Returns text. */
+static const char *commands_of(char text[COMMANDS], const sg_option *o)
+{
+    int have = 0;
+    *text = '\0';
+    for (int i = 0; i < sg_command_count; i++) {
+        const sg_command_row *const row = &sg_command_table[i];
+        if (!(o->commands & row->command)) continue;
+        sg_text_append(text, COMMANDS, "%s%s", have++ ? ", " : "", *row->name ? row->name : "render");
+    }
+    if (have == sg_command_count) *text = '\0';
+    return text;
+}
 
 /* What o does, and "(also --num-frames, --video-frames)". Returns text. */
 static const char *description(char text[DESCRIPTION], const sg_option *o, bool with_aliases)
@@ -85,7 +100,9 @@ static void help_render(FILE *out, bool all)
     fputs("\nExamples:\n", out);
     for (int k = 0; k < 2; k++) fprintf(out, "  %s\n", sg_command_row_of(SG_COMMAND_RENDER)->example[k]);
     fprintf(out, "  %s\n", sg_command_row_of(SG_COMMAND_COMPARE)->example[0]);
-    fputs("\n`sparge-gen help all` lists every option, `sparge-gen help COMMAND` those of a command.\n", out);
+    fputs("\n`sparge-gen help all` lists every option, `help COMMAND` those of a command, `help WORD` those on a word: "
+          "size.\n",
+          out);
 }
 
 static void help_command(FILE *out, sg_command c)
@@ -100,6 +117,73 @@ static void help_command(FILE *out, sg_command c)
         if (c == SG_COMMAND_BENCH) fputc('\n', out);
     }
     if (c != SG_COMMAND_BENCH) help_options(out, c);
+}
+
+/* ---- a word ---- */
+
+/* Whether the word stands in the text, in any case. */
+static bool mentions(const char *text, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = text; n && at && (at = strcasestr(at, word)) != NULL; at++)
+        if ((at == text || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[n])) return true;
+    return false;
+}
+
+static bool word_commands(FILE *out, const char *word)
+{
+    bool found = false;
+    for (int i = 0; i < sg_command_count; i++) {
+        const sg_command_row *const row = &sg_command_table[i];
+        if (!mentions(row->effect[0], word) && !(row->effect[1] && mentions(row->effect[1], word))) continue;
+        if (out && !found) fputs("Commands:\n", out);
+        if (out) help_usages(out, row);
+        found = true;
+    }
+    if (out && found) fputc('\n', out);
+    return found;
+}
+
+/* The options of a render that stand under such a heading. */
+static bool word_section(FILE *out, const char *word)
+{
+    bool within = false, found = false;
+    for (int i = 0; i < sg_option_count; i++) {
+        const sg_option *const o = &sg_option_table[i];
+        if (o->kind == SG_OPTION_HEADING) within = mentions(o->help, word) && (o->commands & SG_COMMAND_RENDER);
+        if (!within || !(o->commands & SG_COMMAND_RENDER)) continue;
+        if (out && o->kind == SG_OPTION_HEADING)
+            fprintf(out, "%s, options of a render:\n", o->help);
+        else if (out)
+            help_option(out, o, true);
+        found = true;
+    }
+    return found;
+}
+
+static bool word_options(FILE *out, const char *word)
+{
+    bool found = false;
+    for (int c = 0; c < sg_command_count; c++) {
+        const sg_option *const o = sg_option_find(word, strlen(word), sg_command_table[c].command);
+        bool                   first = o;
+        for (int k = 0; k < c; k++) first = first && !(o->commands & sg_command_table[k].command);
+        if (out && first) {
+            const char *const of = commands_of((char[COMMANDS]){0}, o);
+            fprintf(out, "Of %s:\n", *of ? of : "all commands");
+            help_option(out, o, true);
+        }
+        found = found || o;
+    }
+    return found;
+}
+
+bool sg_help_word(FILE *out, const char *word)
+{
+    const bool commands = word_commands(out, word);
+    const bool options = word_section(out, word) || word_options(out, word);
+    if (out) fputs("\n`sparge-gen help COMMAND` lists the options of a command.\n", out);
+    return commands || options;
 }
 
 /* ---- the manual page ---- */
@@ -140,17 +224,12 @@ static void roff_command(FILE *out, const sg_command_row *row)
 /* With the commands that have it, unless all have. */
 static void roff_option(FILE *out, const sg_option *o)
 {
-    char line[160], text[DESCRIPTION], commands[160] = "";
-    int  have = 0;
+    char line[160], text[DESCRIPTION];
     synopsis(line, sizeof line, o);
     roff_line(out, ".TP\n.B ", line + strspn(line, " "));
     roff_line(out, "", description(text, o, true));
-    for (int i = 0; i < sg_command_count; i++) {
-        const sg_command_row *const row = &sg_command_table[i];
-        if (!(o->commands & row->command)) continue;
-        sg_text_append(commands, sizeof commands, "%s%s", have++ ? ", " : "", *row->name ? row->name : "render");
-    }
-    if (have < sg_command_count) fprintf(out, ".br\nOf %s.\n", commands);
+    const char *const commands = commands_of((char[COMMANDS]){0}, o);
+    if (*commands) fprintf(out, ".br\nOf %s.\n", commands);
 }
 
 static void manual(FILE *out)
@@ -205,6 +284,8 @@ void sg_help(FILE *out, sg_command c, const char *topic)
         sg_completion_bash(out);
     else if (topic && strcmp(topic, "zsh") == 0)
         sg_completion_zsh(out);
+    else if (topic && strcmp(topic, "all") != 0)
+        (void)sg_help_word(out, topic);
     else if (c == SG_COMMAND_RENDER)
         help_render(out, topic != NULL);
     else

@@ -185,6 +185,9 @@ sg_status sg_options_check(const sg_settings *s, sg_error *e)
     if (s->command == SG_COMMAND_BENCH)
         return sg_error_set(e, SG_E_ARG, "bench needs a subcommand: bench step, bench attention or bench cold");
     SG_TRY(check_pairs(s, e));
+    if (s->prompt && strcmp(s->prompt, "-") == 0)
+        return sg_error_set(e, SG_E_ARG, "--prompt: a dash is no prompt%s",
+                            sg_settings_option(s, "prompt-file") ? "; --prompt-file - reads prompts from stdin" : "");
     if (s->json && s->output && sg_output_is_stdout(s->json) && sg_output_is_stdout(s->output))
         return sg_error_set(e, SG_E_ARG, "--json and --output cannot both go to stdout");
     if (given(s, "offload", "on") && (given(s, "backend", "cpu") || given(s, "backend", "ref")))

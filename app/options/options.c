@@ -3,6 +3,7 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "command_table.h"
+#include "help.h"
 #include "option_rules.h"
 #include "option_table.h"
 #include "settings.h"
@@ -11,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SHOWN 80 /* characters of a wrong value that a message repeats */
 
@@ -127,6 +129,15 @@ static sg_status set(sg_settings *s, const sg_option *o, const char *text, sg_er
     return SG_OK;
 }
 
+/* "; did you mean --size?" where arg is the name of an option but for its dashes, perhaps with a value. Returns text. */
+static const char *without_dashes(char text[SG_HINT_TEXT], const char *arg, sg_command c)
+{
+    const sg_option *const o = sg_option_find(arg, strcspn(arg, "="), c);
+    *text = '\0';
+    if (o) snprintf(text, SG_HINT_TEXT, "; did you mean --%.40s?", arg);
+    return text;
+}
+
 static sg_status parse_option(sg_settings *s, char **argv, int argc, int *i, sg_error *e)
 {
     const char *const arg = argv[*i];
@@ -136,7 +147,10 @@ static sg_status parse_option(sg_settings *s, char **argv, int argc, int *i, sg_
     const char *const attached = arg[n] ? arg + n + (arg[n] == '=') : NULL;
     const char *const next = *i + 1 < argc ? argv[*i + 1] : NULL;
     const sg_option  *o = NULL;
+    char              hint[SG_HINT_TEXT];
     snprintf(shown, sizeof shown, "%.*s", (int)n, arg);
+    if (!whole && arg[2] && *without_dashes(hint, arg + 1, s->command))
+        return sg_error_set(e, SG_E_ARG, "%.*s has one dash%s", SHOWN, arg, hint);
     if (whole) o = sg_option_find(arg + 2, n - 2, s->command);
     for (int k = 0; !whole && (o = sg_option_next(s->command, &k)) != NULL && o->letter != arg[1];) {
     }
@@ -175,31 +189,41 @@ static sg_status parse_bench(sg_settings *s, const char *arg, sg_error *e)
 static sg_status parse_operand(sg_settings *s, const char *arg, sg_error *e)
 {
     const char *takes = "a prompt goes in quotes after --prompt", **at = NULL;
+    char        hint[SG_HINT_TEXT];
     if (s->command & SG_COMMAND_BENCH) takes = "bench takes step, attention or cold, first of all";
     if (s->command == SG_COMMAND_INFO) takes = "info takes one folder or file", at = &s->operand;
     if (s->command == SG_COMMAND_COMPARE)
         takes = "compare takes two", at = s->operand ? &s->second_operand : &s->operand;
-    if (at && !*at) return *at = arg, SG_OK;
-    return sg_error_set(e, SG_E_ARG, "'%.*s' belongs to no option; %s", SHOWN, arg, takes);
+    without_dashes(hint, arg, s->command);
+    if (at && !*at && (!*hint || access(arg, F_OK) == 0)) return *at = arg, SG_OK;
+    return sg_error_set(e, SG_E_ARG, "'%.*s' belongs to no option%s%s", SHOWN, arg, *hint ? hint : "; ",
+                        *hint ? "" : takes);
 }
+
+/* What others call the command that has no name here. */
+static const char *const rendering[] = {"render", "generate", NULL};
 
 static sg_status no_command(const char *arg, const char *else_what, sg_error *e)
 {
     char hint[SG_HINT_TEXT];
-    sg_options_hint(hint, arg, sg_command_words, "");
+    if (rendering[sg_text_place(arg, rendering)])
+        return sg_error_set(e, SG_E_ARG, "there is no command '%s'; sparge-gen -p TEXT renders", arg);
+    if (!*without_dashes(hint, arg, SG_COMMAND_RENDER)) sg_options_hint(hint, arg, sg_command_words, "");
     return sg_error_set(e, SG_E_ARG, "there is no command '%.*s'%s", SHOWN, arg, *hint ? hint : else_what);
 }
 
-/* help [all | man | bash | zsh | COMMAND]. The manual page calls the command without a name render. */
+/* help [all | man | bash | zsh | COMMAND | WORD]. The manual page calls the command without a name render. */
 static sg_status parse_help(sg_settings *s, int argc, char **argv, sg_error *e)
 {
     static const char *const topics[] = {"all", "man", "bash", "zsh", NULL};
     s->help = true;
     if (argc < 3) return SG_OK;
     if ((s->topic = topics[sg_text_place(argv[2], topics)]) != NULL) return SG_OK;
-    if (strcmp(argv[2], "render") == 0) return s->topic = "all", SG_OK;
+    if (rendering[sg_text_place(argv[2], rendering)]) return s->topic = "all", SG_OK;
     if (strcmp(argv[2], "help") == 0) return SG_OK;
-    if (!command_of("", argv[2], &s->command)) return no_command(argv[2], "; `sparge-gen help` lists the commands", e);
+    const bool command = command_of("", argv[2], &s->command);
+    if (!command && sg_help_word(NULL, argv[2])) return s->topic = argv[2], SG_OK;
+    if (!command) return no_command(argv[2], "; `sparge-gen help` lists the commands", e);
     return s->command == SG_COMMAND_BENCH && argc > 3 ? parse_bench(s, argv[3], e) : SG_OK;
 }
 

@@ -41,7 +41,7 @@ typedef struct sg_text_list {
 typedef struct sg_settings {
     sg_command command;
     bool       help, version, quiet, verbose;
-    /* topic of help is "all", "man", "bash" or "zsh"; NULL is that of the command. */
+    /* topic of help is "all", "man", "bash", "zsh" or a word to be found; NULL is that of the command. */
     const char *topic;
     /* info has one operand, a folder or file; compare has two. */
     const char *operand, *second_operand;

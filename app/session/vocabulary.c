@@ -203,8 +203,11 @@ int sg_vocabulary_unknown(const sg_vocabulary *v, const char *text, char *list, 
     {
         if (left-- <= 0) break;
         const char *const known = near(v, word);
-        sg_text_append(list, size, "%s'%s'%s%s%s", !*list ? "" : left || count > SHOWN ? ", " : " and ", word,
-                       known ? " (" : "", known ? known : "", known ? "?)" : "");
+        sg_text_append(list, size, "%s'%s'%s%s%s",
+                       !*list                  ? ""
+                       : left || count > SHOWN ? ", "
+                                               : " and ",
+                       word, known ? " (" : "", known ? known : "", known ? "?)" : "");
     }
     if (count > SHOWN) sg_text_append(list, size, " and %d other word%s", count - SHOWN, sg_plural(count - SHOWN));
     json_decref(unknown);

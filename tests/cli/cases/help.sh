@@ -28,4 +28,10 @@ sparge-gen --version >version || fail
 [[ $(head -n 1 version) == "sparge-gen "[0-9]*.[0-9]*.[0-9]*", writes "*".png, .jpg, .y4m" && $(wc -l <version) == 6 ]] || fail "$(<version)"
 for line in CUDA oneDNN FFmpeg stb_image "^License: Apache-2.0$"; do grep -q "$line" version || fail "no $line in $(<version)"; done
 sparge-gen --num_frames x 2>&1 | grep -q -- "--frames: 'x'" || fail "an underscore is a hyphen"
+sparge-gen help attention >attention && grep -q "^  sparge-gen compare -p" attention && grep -q -- " --topk X" attention ||
+    fail "$(<attention)"
+grep -q -- --sampler attention && fail "an option of another section"
+[[ $(sparge-gen help seconds) == "Of render, compare, eval, info:"*"--seconds X"* ]] || fail "$(sparge-gen help seconds)"
+[[ $(sparge-gen help repeat) == *"Of compare:"*"(also --repeats)"*"Of bench step"*"Of bench cold"* ]] || fail "$(sparge-gen help repeat)"
+[[ $(sparge-gen help generate) == "$(<all)" ]] || fail "help generate"
 [[ $(sparge-gen help evla 2>&1) == *"did you mean eval?" ]] || fail "a misspelt command"

@@ -217,7 +217,7 @@ def vocabulary():
 
 
 def known():
-    """The words that the program takes without a notice: the vocabulary, and the filler that counts a pair's objects."""
+    """The words that the program takes without a notice: the vocabulary, and the filler that counts a pair."""
     return sorted([*vocabulary(), "two"])
 
 
