@@ -35,9 +35,11 @@ static sg_status read_all(sg_prompt_reader *r, int fd, size_t most, sg_error *e)
 /* A pipe that nobody writes is empty rather than waited for; one that somebody writes is read to its end. */
 static sg_status read_text(sg_prompt_reader *r, sg_error *e)
 {
+    const size_t most = r->options->max_bytes ? r->options->max_bytes : MAX_BYTES;
+    if (r->options->dash && strcmp(r->file, "-") == 0) return read_all(r, STDIN_FILENO, most, e);
     const int fd = open(r->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fcntl(fd, F_SETFL, 0) != 0) return sg_error_set(e, SG_E_FILE, "%s", strerror(errno));
-    const sg_status status = read_all(r, fd, r->options->max_bytes ? r->options->max_bytes : MAX_BYTES, e);
+    const sg_status status = read_all(r, fd, most, e);
     close(fd);
     return status;
 }

@@ -62,6 +62,7 @@ typedef struct sg_prompt_options {
     sg_prompt_format format;
     size_t           max_bytes; /* of the file, in whole MiB; 0: 256 MiB */
     bool             skip_bad;  /* pass malformed lines over, and count them */
+    bool             dash;      /* the file "-" is stdin */
 } sg_prompt_options;
 
 /* Reads a file, which may be a pipe, of at most 2^20 prompts; a byte-order mark does not count, CRLF ends a line as LF

@@ -39,6 +39,9 @@ typedef struct job {
     char              *grid_settings;
     bool               decode_only;
     int                clips, clip; /* to be made; the one at work, from 0 */
+    bool               numbered;    /* the clips are, even if it is one */
+    const char        *usual;       /* the output's name where none was asked for, if it is free */
+    char              *output;      /* before numbers */
     char              *note;        /* what the latents file tells of how it was made; or NULL */
 } job;
 
@@ -131,12 +134,13 @@ static sg_status check_inputs(job *j, sg_error *e)
     return s->preview ? sg_preview_file_check(s->preview, e) : SG_OK;
 }
 
-static sg_status check_many(const sg_settings *s, const char *output, int64_t count, sg_error *e)
+static sg_status check_many(const sg_settings *s, int64_t count, sg_error *e)
 {
     if (count > CLIPS_MOST)
         return sg_error_set(e, SG_E_ARG, "--batch %d: %lld clips are more than %d", s->batch, (long long)count,
                             CLIPS_MOST);
-    const char *const alone = s->latents ? "--latents" : sg_output_is_stdout(output) ? "-o -" : NULL;
+    const bool        to_stdout = s->output && sg_output_is_stdout(s->output);
+    const char *const alone = s->latents ? "--latents" : to_stdout ? "-o -" : NULL;
     if (!alone || count == 1) return SG_OK;
     if (s->batch > 1) return sg_error_set(e, SG_E_ARG, "%s goes with one clip, not with --batch", alone);
     return sg_error_set(e, SG_E_ARG, "%s goes with one prompt, not with %lld", alone, (long long)count);
@@ -216,22 +220,42 @@ static sg_clip clip_of(const job *j, const char *path)
 
 /* ---- the names of what is written ---- */
 
-/* With several clips ball.mp4 becomes ball-0001.mp4, ball-0002.mp4, ... The caller frees; NULL: no memory, or no
- * path. */
-static char *output_numbered(const char *path, int index, int count)
+/* Of a clip, from 0: those of a prompt file and of --batch are numbered. The caller frees; NULL: no memory, or no path. */
+static char *output_of(const job *j, const char *path, int i)
 {
-    char *name;
-    if (!path || count == 1) return path ? strdup(path) : NULL;
-    const char *const extension = sg_path_extension(path);
-    return asprintf(&name, "%.*s-%04d%s", (int)(extension - path), path, index + 1, extension) < 0 ? NULL : name;
+    if (!path || !j->numbered || sg_output_is_stdout(path)) return path ? strdup(path) : NULL;
+    return sg_writer_numbered(path, i, j->now.request.frames);
 }
 
-/* The same of reports; but stdout, a device or a pipe takes those of all clips, one after the other. */
-static char *report_numbered(const char *path, int index, int count)
+/* The same of reports; but a device or a pipe takes those of all clips, as stdout does, one after the other. */
+static char *report_of(const job *j, const char *path, int i)
 {
     struct stat st;
-    const bool  stream = !path || sg_output_is_stdout(path) || (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
-    return output_numbered(path, index, stream ? 1 : count);
+    return path && stat(path, &st) == 0 && !S_ISREG(st.st_mode) ? strdup(path) : output_of(j, path, i);
+}
+
+static bool is_there(const job *j, const char *output)
+{
+    struct stat st;
+    bool        there = false;
+    for (int i = 0; i < j->clips && !there; i++) {
+        char *const name = output_of(j, output, i);
+        there = name && lstat(name, &st) == 0;
+        free(name);
+    }
+    return there;
+}
+
+/* Where no name was asked for, no file that is there is replaced. */
+static sg_status choose_output(job *j, int frames, sg_error *e)
+{
+    const char *const asked = j->settings->output;
+    j->usual = asked ? NULL : sg_writer_default_name(frames);
+    for (int i = 0; i == 0 || (j->output && !asked && is_there(j, j->output)); i++) {
+        free(j->output);
+        j->output = sg_output_name_next(asked ? asked : j->usual, i);
+    }
+    return j->output ? SG_OK : sg_error_memory(e, "--output");
 }
 
 static sg_status check_different(const char *a, const char *option_a, const char *b, const char *option_b, sg_error *e)
@@ -251,25 +275,25 @@ static sg_status check_one(char *name, const char *option, const char *grid, sg_
 }
 
 /* Whether the clip, and what else is written, may all be, without and with numbers: none takes another's place. */
-static sg_status check_outputs(const job *j, const char *output, sg_error *e)
+static sg_status check_outputs(const job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
-    const sg_clip            clip = clip_of(j, output);
+    const sg_clip            clip = clip_of(j, j->output);
     const struct {
         const char *option, *path;
     } out[] = {{"--preview", s->preview},
                {"--json", s->json},
                {"--grid", s->grid},
                {"--latents", j->decode_only ? NULL : s->latents},
-               {"--output", output}};
+               {"--output", j->output}};
     enum { OUTPUTS = sizeof out / sizeof *out };
     SG_TRY(sg_writer_check(&clip, e));
     for (int b = 1; b < OUTPUTS; b++)
         for (int a = 0; a < b; a++) SG_TRY(check_different(out[a].path, out[a].option, out[b].path, out[b].option, e));
-    for (int i = 0; i < j->clips && j->clips > 1; i++) {
-        SG_TRY(check_one(output_numbered(output, i, j->clips), "--output", s->grid, e));
-        if (s->preview) SG_TRY(check_one(output_numbered(s->preview, i, j->clips), "--preview", s->grid, e));
-        if (s->json) SG_TRY(check_one(report_numbered(s->json, i, j->clips), "--json", s->grid, e));
+    for (int i = 0; i < j->clips && j->numbered; i++) {
+        SG_TRY(check_one(output_of(j, j->output, i), "--output", s->grid, e));
+        if (s->preview) SG_TRY(check_one(output_of(j, s->preview, i), "--preview", s->grid, e));
+        if (s->json) SG_TRY(check_one(report_of(j, s->json, i), "--json", s->grid, e));
     }
     return SG_OK;
 }
@@ -279,6 +303,9 @@ static sg_status check_outputs(const job *j, const char *output, sg_error *e)
 static void say_start(job *j, const sg_prompt_set *prompts)
 {
     const sg_request *const r = &j->now.request;
+    if (j->usual && strcmp(j->output, j->usual) != 0)
+        sg_progress_say(j->progress, j->numbered ? "names like %s are taken: %s" : "%s is there: this becomes %s",
+                        j->usual, j->output);
     if (!j->decode_only) {
         sg_notice_start(&j->session, r, 0);
         sg_notice_prompts(&j->session, prompts);
@@ -411,11 +438,23 @@ typedef struct clip_paths {
     char *output, *report, *preview;
 } clip_paths;
 
-static sg_status write_clip(job *j, const clip_paths *path, const char *settings, sg_report *report, sg_error *e)
+/* The names that its files have got. */
+static sg_status take_names(const job *j, clip_paths *path, sg_error *e)
+{
+    const char *name;
+    for (int i = 0; (name = sg_writer_file(j->writer, i)) != NULL; i++) sg_notice_file(&j->session, name);
+    if (!j->usual) return SG_OK;
+    free(path->output);
+    path->output = strdup(sg_writer_file(j->writer, 0));
+    return path->output ? SG_OK : sg_error_memory(e, "--output");
+}
+
+static sg_status write_clip(job *j, clip_paths *path, const char *settings, sg_report *report, sg_error *e)
 {
     const sg_callbacks callbacks = {.context = j, .progress = on_progress, .preview = on_preview, .frame = on_frame};
     sg_clip            clip = clip_of(j, path->output);
     clip.settings = j->now.request.latents_note = settings;
+    clip.beside = !j->usual || j->numbered ? j->usual ? path->output : NULL : j->usual;
     sg_trace_clear(&j->session.trace);
     SG_TRY(sg_plan_fits(&j->now.plan, e)); /* before an encoder takes its memory */
     mark(j, "plan");
@@ -423,10 +462,11 @@ static sg_status write_clip(job *j, const clip_paths *path, const char *settings
     if (path->preview) SG_TRY(sg_preview_file_open(&j->preview, path->preview, &j->now.request, e));
     SG_TRY(sg_engine_render(j->session.engine, &j->now.request, &callbacks, report, e));
     close_preview(j, true, &(sg_error){0});
-    return sg_writer_finish(j->writer, e);
+    SG_TRY(sg_writer_finish(j->writer, e));
+    return take_names(j, path, e);
 }
 
-static sg_status render_to(job *j, const clip_paths *path, json_t *settings, sg_error *e)
+static sg_status render_to(job *j, clip_paths *path, json_t *settings, sg_error *e)
 {
     char     *text = NULL;
     sg_report report = {0};
@@ -442,7 +482,7 @@ static sg_status render_to(job *j, const clip_paths *path, json_t *settings, sg_
     return status;
 }
 
-static sg_status render_one(job *j, int i, const clip_paths *path, sg_error *e)
+static sg_status render_one(job *j, int i, clip_paths *path, sg_error *e)
 {
     const sg_request *const r = &j->now.request;
     sg_status               status = SG_OK;
@@ -466,12 +506,12 @@ static sg_status render_one(job *j, int i, const clip_paths *path, sg_error *e)
     return status;
 }
 
-static sg_status render_clip(job *j, int i, const char *output, sg_error *e)
+static sg_status render_clip(job *j, int i, sg_error *e)
 {
     const sg_settings *const s = j->settings;
-    const clip_paths         path = {.output = output_numbered(output, i, j->clips),
-                                     .report = report_numbered(s->json, i, j->clips),
-                                     .preview = output_numbered(s->preview, i, j->clips)};
+    clip_paths               path = {.output = output_of(j, j->output, i),
+                                     .report = report_of(j, s->json, i),
+                                     .preview = output_of(j, s->preview, i)};
     char                     seed[40] = "";
     const bool               enough = path.output && !path.report == !s->json && !path.preview == !s->preview;
     if (enough && s->batch > 1) snprintf(seed, sizeof seed, "seed %llu: ", (unsigned long long)j->now.request.seed);
@@ -484,8 +524,9 @@ static sg_status render_clip(job *j, int i, const char *output, sg_error *e)
     return status;
 }
 
-/* Clips of a prompt have consecutive seeds, beginning with the same for each prompt. */
-static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *output, sg_error *e)
+/* All clips of a prompt come before those of the next; they have consecutive seeds, beginning with the same for each
+ * prompt. */
+static sg_status render_all(job *j, const sg_prompt_set *prompts, sg_error *e)
 {
     const int      batch = batch_of(j);
     const uint64_t seed = j->now.request.seed;
@@ -494,10 +535,11 @@ static sg_status render_all(job *j, const sg_prompt_set *prompts, const char *ou
         j->clip = i;
         j->now.request.prompt = prompts->count ? prompts->prompt[i / batch].text : NULL;
         j->now.request.seed = (seed + (uint64_t)(i % batch)) & INT64_MAX;
-        status = render_clip(j, i, output, e);
+        status = render_clip(j, i, e);
     }
     if (status != SG_OK || !j->grid.rgb) return status;
     SG_TRY(sg_writer_save_picture(j->settings->grid, &j->grid, j->grid_settings, e));
+    sg_notice_file(&j->session, j->settings->grid);
     sg_progress_say(j->progress, "%s: all %d images", j->settings->grid, j->clips);
     return SG_OK;
 }
@@ -508,23 +550,24 @@ static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
     if (!j->decode_only) SG_TRY(sg_setup_prompts(prompts, j->settings, e));
     SG_TRY(sg_session_inputs(&j->session, j->settings, e));
     const char *const asked = j->settings->output;
-    const char       *output = asked ? asked : sg_writer_default_name(j->settings->frames);
     const int64_t clips = (int64_t)(prompts->count ? prompts->count : 1) * batch_of(j); /* without prompts: latents */
     size_t        grid_bytes;
-    SG_TRY(check_many(j->settings, output, clips, e));
-    if (sg_output_is_stdout(output) && isatty(STDOUT_FILENO))
+    SG_TRY(check_many(j->settings, clips, e));
+    if (asked && sg_output_is_stdout(asked) && isatty(STDOUT_FILENO))
         return sg_error_set(e, SG_E_ARG, "-o - writes video, and stdout is a terminal: send it to a file or a pipe");
     j->clips = (int)clips;
+    j->numbered = j->settings->prompt_file || j->settings->batch;
     if (j->settings->grid) SG_TRY(sg_writer_check_ending(j->settings->grid, "--grid", ".png .jpg .jpeg .webp", e));
     if (j->settings->grid && clips < 2)
         return sg_error_set(e, SG_E_ARG, "--grid is of several images: add --batch N, or a --prompt-file");
-    SG_TRY(check_outputs(j, output, e)); /* what needs no model to be seen */
+    SG_TRY(choose_output(j, j->settings->frames, e));
+    SG_TRY(check_outputs(j, e)); /* what needs no model to be seen */
     SG_TRY(open_engine(j, e));
     mark(j, "opening");
-    if (!asked) output = sg_writer_default_name(j->now.request.frames);
-    SG_TRY(check_outputs(j, output, e));
+    SG_TRY(choose_output(j, j->now.request.frames, e));
+    SG_TRY(check_outputs(j, e));
     SG_TRY(open_grid(j, &grid_bytes, e));
-    const sg_clip clip = clip_of(j, output);
+    const sg_clip clip = clip_of(j, j->output);
     j->now.request.output_bytes = sg_writer_bytes(&clip) + grid_bytes;
     j->now.request.prompt = prompts->count ? prompts->prompt[0].text : NULL;
     say_start(j, prompts);
@@ -532,9 +575,9 @@ static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
     sg_notice_plan(&j->session, &j->now.plan);
     if (j->now.plan.untiled) j->now.request.vae_tiling = SG_TILING_ON; /* which is what the file's settings tell */
     say_plan(j);
-    sg_notice_encoder(&j->session, &j->now.request, output, j->settings->verbose);
+    sg_notice_encoder(&j->session, &j->now.request, j->output, j->settings->verbose);
     say_doubts(j);
-    return render_all(j, prompts, output, e);
+    return render_all(j, prompts, e);
 }
 
 sg_status sg_command_render(const sg_settings *s, sg_error *e)
@@ -549,5 +592,6 @@ sg_status sg_command_render(const sg_settings *s, sg_error *e)
     sg_image_close(&j.grid);
     free(j.grid_settings);
     free(j.note);
+    free(j.output);
     return status;
 }

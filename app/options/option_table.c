@@ -115,14 +115,15 @@ const sg_option sg_option_table[] = {
           "also sizes that the model cannot render")},
     {INT("per-prompt", EVAL, INPUT, per_prompt, 1, 1000, "clips of each entry, with consecutive seeds (default: 1)")},
     {TEXT("prompt-file", RENDER, RUN, prompt_file, "FILE",
-          "one prompt per line, # starts a comment; clips and reports are numbered -0001, ..."),
+          "one prompt per line, # starts a comment, - is stdin; files are numbered -0001, ..."),
      USUAL, .files = SG_READS},
     {INT("batch", RENDER, INPUT, batch, 1, 10000,
-         "N clips or images of each prompt, with consecutive seeds, numbered as those of a prompt\n"
-         "file"),
+         "N clips or images of each prompt, with consecutive seeds; clips and reports are numbered\n"
+         "-0001, ..., all clips of a prompt before those of the next; in name-%04d.png the number of\n"
+         "an image is the clip's, and else the clip's stands before the frame's: name-0002-0001.png"),
      .alias = {"batch-count"}},
     {TEXT("prompt-file", TUNE, RUN, prompt_file, "FILE",
-          "one prompt a line, # begins a comment; the thresholds hold for all of them"),
+          "one prompt a line, # begins a comment, - is stdin; the thresholds hold for all of them"),
      .files = SG_READS},
     {TEXT("negative-prompt", SAMPLER | TUNE, INPUT, negative_prompt, "TEXT",
           "what the video should not show; used if --cfg-scale is above 1"),
@@ -326,9 +327,10 @@ const sg_option sg_option_table[] = {
 
     HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL, "Output"),
     {TEXT("output", RENDER, RUN, output, "FILE",
-          "by its ending .mp4 (H.264, else AV1), .mkv (FFV1 in RGB, lossless), .webp, .png (several:\n"
-          "name-%04d.png), .jpg (one), .y4m (BT.601; mpv assumes BT.709 above 576 lines); - is Y4M\n"
-          "to stdout (default: out.png of one frame, else out.mp4, or out.y4m without FFmpeg)"),
+          "by its ending .mp4 (H.264, else AV1), .mkv (FFV1 in RGB, lossless), .webp, .png (one frame,\n"
+          "or name-%04d.png from 1 on), .jpg (one frame), .y4m (BT.601; mpv assumes BT.709 above 576\n"
+          "lines); - is Y4M on stdout; FILE is replaced\n"
+          "(default: out.png of one frame, else out.mp4 or .y4m; if that is there out-1, out-2, ...)"),
      .letter = 'o', USUAL},
     {TEXT("grid", RENDER, RUN, grid, "FILE",
           "also all images of --batch or of a prompt file in one picture: .png, .jpg or .webp"),

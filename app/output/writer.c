@@ -25,6 +25,7 @@ struct sg_writer {
     void                 *state;
     sg_clip               clip;
     sg_output_file      **file; /* [files] */
+    char                **name; /* [files] of those that are open or were finished */
     int                   files;
     size_t                frame_bytes;
     uint8_t              *slot[SLOTS];
@@ -148,7 +149,10 @@ static sg_status open_file(sg_writer *s, int index, bool only_check, sg_error *e
     if (!name) return sg_error_memory(e, s->clip.path);
     const sg_status status =
         only_check ? sg_output_file_check(name, "--output", e) : sg_output_file_open(&s->file[index], name, e);
-    free(name);
+    if (only_check)
+        free(name);
+    else
+        s->name[index] = name;
     return status;
 }
 
@@ -209,8 +213,9 @@ sg_status sg_writer_open(sg_writer **out, const sg_clip *clip, sg_error *e)
     pthread_cond_init(&s->changed, NULL);
     s->files = type->file_name ? clip->frames : 1;
     s->file = calloc((size_t)s->files, sizeof *s->file);
+    s->name = calloc((size_t)s->files, sizeof *s->name);
     s->state = calloc(1, type->state_size + 1);
-    bool enough = s->file && s->state;
+    bool enough = s->file && s->name && s->state;
     for (int i = 0; i < SLOTS; i++)
         enough = (s->slot[i] = calloc(1, s->frame_bytes + SG_WRITER_SLACK)) != NULL && enough;
     const sg_status status =
@@ -269,9 +274,15 @@ sg_status sg_writer_complete(sg_writer *s, sg_error *e)
 sg_status sg_writer_finish(sg_writer *s, sg_error *e)
 {
     SG_TRY(sg_writer_complete(s, e));
+    if (s->clip.beside) {
+        free(s->name[0]);
+        return sg_output_file_publish_beside(&s->file[0], s->clip.beside, &s->name[0], e);
+    }
     for (int i = 0; i < s->files; i++) SG_TRY(sg_output_file_publish(&s->file[i], e));
     return SG_OK;
 }
+
+const char *sg_writer_file(const sg_writer *s, int i) { return i < s->files ? s->name[i] : NULL; }
 
 void sg_writer_close(sg_writer **writer)
 {
@@ -280,9 +291,11 @@ void sg_writer_close(sg_writer **writer)
     join(s);
     if (s->state && s->type->close) s->type->close(s->state);
     for (int i = 0; s->file && i < s->files; i++) sg_output_file_discard(&s->file[i]);
+    for (int i = 0; s->name && i < s->files; i++) free(s->name[i]);
     for (int i = 0; i < SLOTS; i++) free(s->slot[i]);
     free(s->state);
     free(s->file);
+    free(s->name);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->mutex);
     free(s);

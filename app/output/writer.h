@@ -24,10 +24,12 @@ typedef struct sg_clip {
     int         width, height, frames, fps;
     const char *settings; /* JSON, kept in the file where the format can; NULL: none */
     bool        literal;  /* path's name is not a pattern, even if it looks like one */
-    bool        has_crf;  /* the next was asked for */
-    double      crf;      /* of H.264 or AV1: 0 to 51, the lower the better */
-    bool        has_png_level;
-    int         png_level; /* 0, not compressed, to 9, the smallest file */
+    const char *
+        beside; /* no file is replaced: the clip gets the first free of the names that come of this; NULL: it is path */
+    bool   has_crf; /* the next was asked for */
+    double crf;     /* of H.264 or AV1: 0 to 51, the lower the better */
+    bool   has_png_level;
+    int    png_level; /* 0, not compressed, to 9, the smallest file */
     /* An MP4 is written by the first of these that opens: FFmpeg's names, NULL at the end. NULL: the usual ones. */
     const char *const *encoders;
 } sg_clip;
@@ -77,6 +79,11 @@ sg_clip sg_clip_of(const sg_request *r, const char *path);
 /* Returns the file of a clip that was given none: a clip of one frame is an image. */
 const char *sg_writer_default_name(int frames);
 
+/* Returns the name of one of several clips, index from 0, in numbers from 1: ball-0002.mp4. Where the name of a PNG has a
+ * place for the frame's number, that of an image is the clip's, and else the clip's comes before it: f-0002-%04d.png. The
+ * caller frees; NULL: no memory. */
+char *sg_writer_numbered(const char *path, int index, int frames);
+
 /* Lists what this build writes: ".mp4, .mkv, .webp, .png, .jpg, .y4m". Returns text. */
 const char *sg_writer_endings(char *text, size_t size);
 
@@ -115,6 +122,9 @@ sg_status sg_writer_complete(sg_writer *s, sg_error *e) SG_MUST_USE;
 
 /* Completes, unless that was done, and gives the file its name. */
 sg_status sg_writer_finish(sg_writer *s, sg_error *e) SG_MUST_USE;
+
+/* Returns the i-th of the files that have been finished, from 0; NULL: there are no more. It is s's until close. */
+const char *sg_writer_file(const sg_writer *s, int i);
 
 /* Closes it. Unless it was finished, nothing remains. */
 void sg_writer_close(sg_writer **s);

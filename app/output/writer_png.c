@@ -1,5 +1,6 @@
 /* writer_png.c - PNG by libpng: one picture, or one a frame where the name holds a number's pattern as in
- * frame-%04d.png. The pattern is read here and never handed to printf. */
+ * frame-%04d.png, which counts from 1. The pattern is read here and never handed to printf. */
+#include "base/path.h"
 #include "writer.h"
 
 #include <png.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <zlib.h>
 
 #define KEYWORD "sparge-gen"
@@ -87,8 +89,19 @@ static char *png_file_name(const sg_clip *clip, int index)
     const pattern p = find_pattern(clip);
     if (!p.found) return strdup(clip->path);
     char number[32], *name;
-    snprintf(number, sizeof number, p.zeros ? "%0*d" : "%*d", p.width, index);
+    snprintf(number, sizeof number, p.zeros ? "%0*d" : "%*d", p.width, index + 1);
     const int n = asprintf(&name, "%.*s%s%s", (int)p.before, clip->path, number, clip->path + p.after);
+    return n < 0 ? NULL : name;
+}
+
+char *sg_writer_numbered(const char *path, int index, int frames)
+{
+    const sg_clip     clip = {.path = path, .literal = strcasecmp(sg_path_extension(path), ".png") != 0};
+    const pattern     p = find_pattern(&clip);
+    const char *const at = p.found ? path + p.before : sg_path_extension(path);
+    char             *name;
+    if (p.found && frames == 1) return png_file_name(&clip, index);
+    const int n = asprintf(&name, p.found ? "%.*s%04d-%s" : "%.*s-%04d%s", (int)(at - path), path, index + 1, at);
     return n < 0 ? NULL : name;
 }
 

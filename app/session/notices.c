@@ -194,6 +194,15 @@ void sg_notice_cache(sg_session *x, const sg_request *r, const char *arm)
                     arm ? arm : "", arm ? ": " : "", threshold, doubt ? "; it was tuned for " : "", doubt ? of : "");
 }
 
+void sg_notice_file(const sg_session *x, const char *path)
+{
+    const sg_settings *const s = x->asked;
+    const bool               data = s->mark || (s->json && sg_output_is_stdout(s->json)) || sg_output_is_stdout(path);
+    if (!s->quiet || data) return;
+    puts(path);
+    fflush(stdout);
+}
+
 void sg_notice_encoder(sg_session *x, const sg_request *r, const char *path, bool always)
 {
     const char       *what;

@@ -41,6 +41,9 @@ const char *sg_doubt_thresholds(char text[SG_FORECAST_TEXT], const sg_rendering 
  * NULL. */
 void sg_notice_cache(sg_session *x, const sg_request *r, const char *arm);
 
+/* With --quiet: prints the name of a file that is there now on stdout, unless a report goes there. */
+void sg_notice_file(const sg_session *x, const char *path);
+
 /* Tells by which encoder a clip of r becomes the MP4 path (NULL: the default name), if it is not H.264, which plays
  * everywhere, or always. Says nothing of other formats. */
 void sg_notice_encoder(sg_session *x, const sg_request *r, const char *path, bool always);

@@ -180,7 +180,8 @@ sg_status sg_setup_safetensors(sg_source **out, const char *path, const char *op
 
 sg_status sg_setup_prompts(sg_prompt_set *out, const sg_settings *s, sg_error *e)
 {
-    const sg_prompt_options o = {.what = "--prompt-file", .format = SG_PROMPTS_TEXT, .max_bytes = 1 << 20};
+    const sg_prompt_options o = {
+        .what = "--prompt-file", .format = SG_PROMPTS_TEXT, .max_bytes = 1 << 20, .dash = true};
     return s->prompt ? sg_prompt_set_single(out, s->prompt, "--prompt", e)
                      : sg_prompt_set_open(out, s->prompt_file, &o, e);
 }

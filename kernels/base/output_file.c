@@ -325,17 +325,67 @@ sg_status sg_output_file_complete(sg_output_file *f, sg_error *e)
     return sg_error_set(e, SG_E_FILE, "%s: cannot be written: %s", f->name, strerror(synced ? errno : cause));
 }
 
-sg_status sg_output_file_publish(sg_output_file **file, sg_error *e)
+char *sg_output_name_next(const char *path, int i)
 {
-    sg_output_file *f = *file;
-    sg_status       status = sg_output_file_complete(f, e);
-    if (status == SG_OK && !f->in_place) {
-        if (rename(f->temporary, f->name) == 0)
-            atomic_store(&f->unlinkable, false);
-        else
-            status = sg_error_set(e, SG_E_FILE, "%s: cannot take its name: %s", f->name, strerror(errno));
+    char             *name;
+    const char *const extension = sg_path_extension(path);
+    if (i == 0) return strdup(path);
+    return asprintf(&name, "%.*s-%d%s", (int)(extension - path), path, i, extension) < 0 ? NULL : name;
+}
+
+/* Gives the file a name that nobody has. A file system that does not know how has an empty file there for a moment. */
+static bool rename_to_new(const char *from, const char *to)
+{
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return true;
+    if (errno != EINVAL && errno != ENOSYS) return false;
+    const int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 || close(fd) != 0) return false;
+    if (rename(from, to) == 0) return true;
+    const int cause = errno;
+    unlink(to);
+    errno = cause;
+    return false;
+}
+
+/* The first free of the names that come of `first`, which becomes f's. */
+static bool rename_to_free(sg_output_file *f, const char *first)
+{
+    char *name;
+    for (int i = 0; (name = sg_output_name_next(first, i)) != NULL; i++) {
+        const bool taken = rename_to_new(f->temporary, name);
+        if (taken || errno != EEXIST) {
+            free(f->name);
+            f->name = name;
+            return taken;
+        }
+        free(name);
     }
-    sg_output_file_discard(file);
+    return false;
+}
+
+static sg_status publish(sg_output_file *f, const char *first, sg_error *e)
+{
+    SG_TRY(sg_output_file_complete(f, e));
+    if (f->in_place) return SG_OK;
+    if (!(first ? rename_to_free(f, first) : rename(f->temporary, f->name) == 0))
+        return sg_error_set(e, SG_E_FILE, "%s: cannot take its name: %s", f->name, strerror(errno));
+    atomic_store(&f->unlinkable, false);
+    return SG_OK;
+}
+
+sg_status sg_output_file_publish(sg_output_file **f, sg_error *e)
+{
+    const sg_status status = publish(*f, NULL, e);
+    sg_output_file_discard(f);
+    return status;
+}
+
+sg_status sg_output_file_publish_beside(sg_output_file **f, const char *first, char **name, sg_error *e)
+{
+    sg_status status = publish(*f, first, e);
+    *name = status == SG_OK ? strdup((*f)->name) : NULL;
+    if (status == SG_OK && !*name) status = sg_error_memory(e, first);
+    sg_output_file_discard(f);
     return status;
 }
 

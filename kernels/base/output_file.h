@@ -55,6 +55,14 @@ sg_status sg_output_file_complete(sg_output_file *f, sg_error *e) SG_MUST_USE;
 
 /* Completes if that was not done, and gives the file its name. f becomes NULL in any case. */
 sg_status sg_output_file_publish(sg_output_file **f, sg_error *e) SG_MUST_USE;
+
+/* Returns the i-th name that is tried where those before it are taken: ball.mp4, ball-1.mp4, ball-2.mp4, ... The caller
+ * frees; NULL: no memory. */
+char *sg_output_name_next(const char *path, int i);
+
+/* Publishes under the first of the names that come of `first` that nobody has at that moment: no file is replaced.
+ * *name, the caller's to free, is what it is called. */
+sg_status sg_output_file_publish_beside(sg_output_file **f, const char *first, char **name, sg_error *e) SG_MUST_USE;
 void      sg_output_file_discard(sg_output_file **f);
 
 /* Writes a whole file at once. */

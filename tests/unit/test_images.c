@@ -144,6 +144,59 @@ static void outputs_may_be_one_file(void **state)
     assert_false(sg_output_file_same("no/a.png", "no/a.png")); /* which is refused for another reason */
 }
 
+static void expect_numbered(const char *path, int index, int frames, const char *name)
+{
+    char *const got = sg_writer_numbered(path, index, frames);
+    assert_string_equal(got, name);
+    free(got);
+}
+
+static void clips_are_numbered(void **state)
+{
+    expect_numbered("a.mp4", 0, 5, "a-0001.mp4");
+    expect_numbered("there.d/a", 9999, 5, "there.d/a-10000");
+    expect_numbered("a%d.mp4", 1, 1, "a%d-0002.mp4"); /* no pattern but in a PNG's name */
+    expect_numbered("a%d.png", 1, 1, "a2.png");
+    expect_numbered("a-%04d.PNG", 11, 1, "a-0012.PNG");
+    expect_numbered("there/%03d.png", 1, 5, "there/0002-%03d.png");
+    expect_numbered("100%.png", 0, 5, "100%-0001.png");
+}
+
+static void expect_text(const char *path, const char *text)
+{
+    char        got[8] = "";
+    FILE *const f = fopen(path, "r");
+    assert_non_null(f);
+    assert_non_null(fgets(got, sizeof got, f));
+    fclose(f);
+    assert_string_equal(got, text);
+}
+
+static void publish_beside(const char *path, const char *text, const char *first, const char *name)
+{
+    sg_error        e = {0};
+    sg_output_file *f;
+    char           *got;
+    if (sg_output_file_open(&f, path, &e) || sg_output_file_write(f, text, strlen(text), &e) ||
+        sg_output_file_publish_beside(&f, first, &got, &e))
+        fail_msg("%s", e.text);
+    assert_string_equal(got, name);
+    free(got);
+    expect_text(name, text);
+}
+
+/* What came while the file was written stays, a link that leads nowhere too. */
+static void a_file_beside_others_replaces_none(void **state)
+{
+    publish_beside("new.y4m", "a", "new.y4m", "new.y4m");
+    publish_beside("new.y4m", "b", "new.y4m", "new-1.y4m");
+    assert_int_equal(symlink("nowhere", "new-2.y4m"), 0);
+    publish_beside("new-2.y4m.d", "c", "new.y4m", "new-3.y4m");
+    expect_text("new.y4m", "a");
+    expect_text("new-1.y4m", "b");
+    assert_int_equal(access("nowhere", F_OK), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +206,8 @@ int main(void)
         cmocka_unit_test(a_grid_is_nearly_square),
         cmocka_unit_test(pictures_stand_in_order),
         cmocka_unit_test(outputs_may_be_one_file),
+        cmocka_unit_test(clips_are_numbered),
+        cmocka_unit_test(a_file_beside_others_replaces_none),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

@@ -37,5 +37,5 @@ eval "$again -q -o again-%04d.png" && cmp told-0003.png again-0003.png || fail "
 # an image encoder by itself
 clip=(-m wan21_i2v -p "a cat" --image rgb.png --size 32x32 --frames 5 --steps 1 -q)
 sparge-gen "${clip[@]}" --clip-vision wan21_i2v/image_encoder -o clip-%d.png || fail
-sparge-gen info clip-0.png --json - >told.json && has told.json settings.clip_vision=image_encoder || fail
-[[ $(sparge-gen info clip-0.png) == *" --clip-vision image_encoder"* ]] || fail "$(sparge-gen info clip-0.png)"
+sparge-gen info clip-1.png --json - >told.json && has told.json settings.clip_vision=image_encoder || fail
+[[ $(sparge-gen info clip-1.png) == *" --clip-vision image_encoder"* ]] || fail "$(sparge-gen info clip-1.png)"

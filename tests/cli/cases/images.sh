@@ -25,7 +25,7 @@ printf 'a red ball\na blue cube\n' >set.txt
 sparge-gen --prompt-file set.txt "${small[@]}" --frames 1 -q --grid two.png -o b.jpg || fail
 [[ $(size two.png) == " 68 32" ]] || fail "$(size two.png)"
 refused 1 two.png info two.png # of two prompts
-expect_files log grid.png again.png two.png set.txt out-000{1..5}.png b-000{1,2}.jpg
+expect_files log grid.png again.png two.png set.txt out-000{1..5}.png out-1-000{1..5}.png b-000{1,2}.jpg
 
 # images named by COCO's, an arm a folder
 cat >captions.json <<'END2'

@@ -14,8 +14,8 @@ cmp folder.y4m parts.y4m && cmp folder.y4m model.y4m && cmp folder.y4m vae.y4m |
 sparge-gen "${parts[@]}" "${same[@]}" -o parts-%03d.png || fail
 files=(--model diffusion_pytorch_model.safetensors.index.json --vae diffusion_pytorch_model.safetensors --text-encoder model.safetensors
     --tokenizer tokenizer)
-sparge-gen info parts-000.png --json - >j && has j settings.{model.file="${files[1]}",vae="${files[3]}",text_encoder="${files[5]}",tokenizer=tokenizer} || fail
-[[ $(sparge-gen info parts-000.png) == *"again: sparge-gen ${files[*]} --prompt "* ]] || fail "$(sparge-gen info parts-000.png)"
+sparge-gen info parts-001.png --json - >j && has j settings.{model.file="${files[1]}",vae="${files[3]}",text_encoder="${files[5]}",tokenizer=tokenizer} || fail
+[[ $(sparge-gen info parts-001.png) == *"again: sparge-gen ${files[*]} --prompt "* ]] || fail "$(sparge-gen info parts-001.png)"
 for model in "${parts[*]}" "$dit ${parts[*]:2}"; do
     # shellcheck disable=SC2086
     sparge-gen info $model --size 64x64 --frames 5 --json - >j || fail "info $model"
