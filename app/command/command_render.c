@@ -81,7 +81,7 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 static void close_preview(job *j, bool all, sg_error *why)
 {
     sg_preview_file_close(&j->preview, all, why);
-    if (why->code != SG_OK) sg_progress_say(j->progress, "--preview: %s; there are no more previews", why->text);
+    if (why->code != SG_OK) sg_progress_warn(j->progress, "--preview: %s; there are no more previews", why->text);
 }
 
 static sg_status on_preview(void *context, const sg_preview *p, sg_error *e)
@@ -338,10 +338,10 @@ static void say_doubts(job *j)
     char                   text[SG_FORECAST_TEXT];
     const sg_policy *const p = &j->now.request.attention;
     if (j->decode_only) return;
-    if (*sg_doubt_thresholds(text, &j->now, j->session.engine)) sg_progress_say(j->progress, "attention: %s", text);
+    if (*sg_doubt_thresholds(text, &j->now, j->session.engine)) sg_progress_warn(j->progress, "attention: %s", text);
     if (p->named && p->kind != SG_ATTENTION_DENSE && j->now.forecast.last == 0 && !j->settings->verbose)
-        sg_progress_say(j->progress, "attention: %s",
-                        sg_attention_forecast_text(text, p, &j->now.forecast, j->now.plan.tokens));
+        sg_progress_warn(j->progress, "attention: %s",
+                         sg_attention_forecast_text(text, p, &j->now.forecast, j->now.plan.tokens));
     sg_notice_cache(&j->session, &j->now.request, NULL);
 }
 

@@ -522,9 +522,10 @@ static sg_status run(job *j, const char *path, sg_error *e)
     SG_TRY(cache ? search_cache(j, e) : look_at_attention(j, e));
     SG_TRY(write_thresholds(j, path, e));
     if (json) SG_TRY(write_report(j, path, e));
-    const bool free_stdout = !sg_output_is_stdout(path) && (!json || !sg_output_is_stdout(json));
-    if (free_stdout && cache) print_trials(j);
-    if (free_stdout && !cache) print_table(j);
+    const bool table = !s->quiet && !sg_output_is_stdout(path) && (!json || !sg_output_is_stdout(json));
+    if (table && cache) print_trials(j);
+    if (table && !cache) print_table(j);
+    sg_notice_file(x, path);
     say_end(j, path);
     return SG_OK;
 }

@@ -126,7 +126,8 @@ void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan)
         char text[SG_FORECAST_TEXT];
         sg_attention_forecast_text(text, &a->now.request.attention, &a->now.forecast, a->now.plan.tokens);
         sg_progress_say(&s->progress, "%s: %s", a->arm->name, text);
-        if (*sg_doubt_thresholds(text, &a->now, s->engine)) sg_progress_say(&s->progress, "%s: %s", a->arm->name, text);
+        if (*sg_doubt_thresholds(text, &a->now, s->engine))
+            sg_progress_warn(&s->progress, "%s: %s", a->arm->name, text);
         sg_notice_cache(s, &a->now.request, a->arm->name);
     }
 }

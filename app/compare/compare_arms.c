@@ -3,6 +3,7 @@
  * turns, --repeat rounds of them, and each round begins with another arm: an engine has one render at work at a time,
  * so arms cannot take turns by step. */
 #include "base/output_file.h"
+#include "notices.h"
 #include "report_arms.h"
 #include "report_attention.h"
 #include "report_settings.h"
@@ -148,7 +149,8 @@ static sg_status run(sg_comparison *c, const sg_settings *s, sg_error *e)
     sg_arms_find_same(c);
     sg_arms_find_speed(c);
     SG_TRY(sg_compare_files_write(c, s->json, e));
-    if (!s->json || !sg_output_is_stdout(s->json)) sg_report_arms_table(c);
+    if (!s->quiet && (!s->json || !sg_output_is_stdout(s->json))) sg_report_arms_table(c);
+    sg_notice_file(&c->run.session, c->folder);
     sg_progress_say(&c->run.session.progress, "%s: %s%s%s, report.json, report.html", c->folder, c->side->name,
                     c->sheet ? ", " : "", c->sheet ? c->sheet->name : "");
     return report_same(c, e);

@@ -14,16 +14,17 @@
 static void say_set(sg_eval *v)
 {
     const sg_prompt_set *const set = &v->set;
-    if (set->skipped) sg_progress_say(v->progress, "%d left out; the first: %s", set->skipped, set->first_skipped.text);
+    if (set->skipped)
+        sg_progress_warn(v->progress, "%d left out; the first: %s", set->skipped, set->first_skipped.text);
     if (*set->unread)
-        sg_progress_say(v->progress, "%s: %s is not known and passed over", v->settings->prompts, set->unread);
+        sg_progress_warn(v->progress, "%s: %s is not known and passed over", v->settings->prompts, set->unread);
     if (v->moved)
-        sg_progress_say(
+        sg_progress_warn(
             v->progress,
             "--prompts: %d entr%s a size that the model cannot render, the nearest is taken; the first is %s", v->moved,
             v->moved == 1 ? "y has" : "ies have", v->first_moved);
     sg_notice_prompts(v->session, set);
-    if (v->log.cut) sg_progress_say(v->progress, "%s: the last line was cut short, and is taken off", v->log.path);
+    if (v->log.cut) sg_progress_warn(v->progress, "%s: the last line was cut short, and is taken off", v->log.path);
 }
 
 /* Of clips that do not have a size of their own. */
@@ -110,6 +111,7 @@ static sg_status finish(sg_eval *v, sg_error *e)
                         missing ? "missing" : "without CLIP's scores");
     } else {
         SG_TRY(sg_eval_report(v->folder, v->progress, e));
+        sg_notice_file(v->session, v->folder);
         sg_progress_say(v->progress, "%s: report.html, summary.csv", v->folder);
     }
     if (!v->failed) return sg_eval_similarity_status(v, &scored, e);

@@ -1,5 +1,6 @@
 /* eval_request.c - what an entry of the set asks for: its own, and the options for the rest. */
 #include "eval.h"
+#include "settings.h"
 
 sg_request sg_eval_sized(const sg_eval *v, const sg_prompt *p)
 {
@@ -8,7 +9,7 @@ sg_request sg_eval_sized(const sg_eval *v, const sg_prompt *p)
     if (p->height) r.height = p->height;
     if (p->frames) r.frames = p->frames;
     if (p->strength > 0) r.strength = p->strength;
-    if (!v->settings->strict)
+    if (!sg_settings_strict(v->settings))
         sg_engine_nearest_size(v->session->engine, p->width ? &r.width : NULL, p->height ? &r.height : NULL,
                                p->frames ? &r.frames : NULL);
     return r;

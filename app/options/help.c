@@ -265,15 +265,17 @@ static void manual(FILE *out)
             roff_line(out, ".PP\n.nf\n", sg_command_table[i].example[k]);
             fputs(".fi\n", out);
         }
-    fputs(".SH ENVIRONMENT\n"
-          ".TP\n.B SPARGE_GEN_MODEL\nThe model's folder where \\-\\-model is not given.\n"
-          ".TP\n.B SPARGE_GEN_CPUMASK\nThe level that \\-\\-cpumask names, where that is not given.\n"
-          ".TP\n.B NO_COLOR\nNo colour on a terminal.\n"
-          ".SH FILES\n"
+    fputs(
+        ".SH DIAGNOSTICS\nMessages go to stderr. Warnings are said again at the end if the first was said a minute or\n"
+        "24 lines before.\n.SH ENVIRONMENT\n"
+        ".TP\n.B SPARGE_GEN_MODEL\nThe model's folder where \\-\\-model is not given.\n"
+        ".TP\n.B SPARGE_GEN_CPUMASK\nThe level that \\-\\-cpumask names, where that is not given.\n"
+        ".TP\n.B NO_COLOR\nNo colour on a terminal.\n"
+        ".SH FILES\n"
           ".TP\n.I share/sparge-gen/schema/COMMAND.json\n"
           "JSON Schema of a command's reports: of \\-\\-json, and of what compare and eval write.\n"
           ".SH EXIT STATUS\n0 done, 1 failed, 2 wrong usage, 130 interrupted.\n",
-          out);
+        out);
 }
 
 void sg_help(FILE *out, sg_command c, const char *topic)

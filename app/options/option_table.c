@@ -381,7 +381,7 @@ const sg_option sg_option_table[] = {
     {TEXT("preview-decoder", RENDER, RUN, preview_decoder, "FILE",
           "decode previews in full size by this TAEHV: taew2_1 or taew2_2, .safetensors or .pth"),
      .files = SG_READS},
-    {TEXT("json", RENDER, RUN, json, "FILE", "write a report: settings, times, memory, tokens; - is stdout"),
+    {TEXT("json", RENDER, RUN, json, "FILE", "write a report: settings, times, memory, tokens; - is stdout, then -q prints no names"),
      USUAL, .files = SG_WRITES},
     {TEXT("json", TUNE, RUN, json, "FILE",
           "write a report: error and density of each head, or of each threshold tried; times;\n"
@@ -421,8 +421,10 @@ const sg_option sg_option_table[] = {
             "a denoiser or text encoder does not fit on the GPU; on: also if the denoiser does")},
 
     HEADING(ALL, "Messages"),
-    {FLAG("quiet", SAMPLER | STEP | TUNE, RUN, quiet, "print nothing but errors and a random seed"),
+    {FLAG("quiet", (SAMPLER & ~CHECK) | TUNE, RUN, quiet,
+          "print only names of files (stdout), errors and a drawn seed (stderr); --strict is on"),
      .letter = 'q', USUAL},
+    {FLAG("quiet", CHECK | STEP, RUN, quiet, "print only the result and errors; --strict is on"), .letter = 'q'},
     {FLAG("verbose", RENDER | CHECK, RUN, verbose,
           "print the plan, what attention skipped, and the time of each stage"),
      .letter = 'v', USUAL},

@@ -46,6 +46,8 @@ void sg_settings_unset(sg_settings *s, const sg_option *o)
     if (o->hash) *(uint64_t *)(void *)((char *)s + o->hash) = 0;
 }
 
+bool sg_settings_strict(const sg_settings *s) { return s->strict || (s->quiet && !s->mark); }
+
 uint64_t sg_settings_hash(const sg_settings *s, const sg_option *o)
 {
     return o->hash ? *(const uint64_t *)(const void *)((const char *)s + o->hash) : 0;

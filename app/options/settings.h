@@ -16,6 +16,10 @@ const void *sg_settings_value(const sg_settings *s, const sg_option *o);
 bool sg_settings_has(const sg_settings *s, const sg_option *o);
 void sg_settings_unset(sg_settings *s, const sg_option *o);
 
+/* Tells whether a size or a length that the model cannot render is refused: with --quiet nobody would hear that the
+ * nearest is taken. */
+bool sg_settings_strict(const sg_settings *s);
+
 /* Returns the hash of the file that o names; 0: none is kept. */
 uint64_t sg_settings_hash(const sg_settings *s, const sg_option *o);
 

@@ -9,7 +9,7 @@
 void sg_notice_device(sg_session *x)
 {
     sg_progress_say(&x->progress, "%s in %s on %s", x->model.name, x->info.dtype, x->info.device);
-    if (*x->info.passed) sg_progress_say(&x->progress, "%s", x->info.passed);
+    if (*x->info.passed) sg_progress_warn(&x->progress, "%s", x->info.passed);
 }
 
 void sg_notice_start(sg_session *x, const sg_request *r, int64_t tokens)
@@ -33,10 +33,10 @@ void sg_notice_plan(sg_session *x, const sg_plan *plan)
             sg_progress_say(&x->progress, "offload: %.2f GiB of the %s stay on the host, all but two blocks at a time",
                             (double)plan->phase[i].host * 0x1p-30, sg_offloaded_part(&plan->phase[i]));
     if (plan->untiled)
-        sg_progress_say(&x->progress,
-                        "the VAE works in tiles, because whole frames would take %.2f GiB: the frames will differ a "
-                        "little (--vae-tiling)",
-                        (double)plan->untiled * 0x1p-30);
+        sg_progress_warn(&x->progress,
+                         "the VAE works in tiles, because whole frames would take %.2f GiB: the frames will differ a "
+                         "little (--vae-tiling)",
+                         (double)plan->untiled * 0x1p-30);
 }
 
 void sg_notice_size(sg_session *x, const sg_settings *s)
@@ -47,13 +47,13 @@ void sg_notice_size(sg_session *x, const sg_settings *s)
     const bool               wide = asked->size[0] && asked->size[0] != s->size[0];
     const bool               high = asked->size[1] && asked->size[1] != s->size[1];
     if (wide && !asked->size[1])
-        sg_progress_say(p, "--width %d: %d, %s", asked->size[0], s->size[0], end);
+        sg_progress_warn(p, "--width %d: %d, %s", asked->size[0], s->size[0], end);
     else if (high && !asked->size[0])
-        sg_progress_say(p, "--height %d: %d, %s", asked->size[1], s->size[1], end);
+        sg_progress_warn(p, "--height %d: %d, %s", asked->size[1], s->size[1], end);
     else if (wide || high)
-        sg_progress_say(p, "--size %dx%d: %dx%d, %s", asked->size[0], asked->size[1], s->size[0], s->size[1], end);
+        sg_progress_warn(p, "--size %dx%d: %dx%d, %s", asked->size[0], asked->size[1], s->size[0], s->size[1], end);
     if (asked->frames && s->frames && asked->frames != s->frames)
-        sg_progress_say(p, "--frames %d: %d, %s", asked->frames, s->frames, end);
+        sg_progress_warn(p, "--frames %d: %d, %s", asked->frames, s->frames, end);
 }
 
 /* One line with the first of the keys; `info` has all of them. */
@@ -66,8 +66,8 @@ static void say_unused(sg_session *x, int i, const sg_lora_info *l)
         sg_textbuf_printf(&list, "%s%s", k ? ", " : "", sg_show(key));
     if (l->figures.unused > 3) sg_textbuf_printf(&list, " and %d more", l->figures.unused - 3);
     if (l->figures.text) sg_textbuf_printf(&list, "; %d are a text encoder's, which stays as it is", l->figures.text);
-    sg_progress_say(&x->progress, "--lora %s: %d of %d tensors fit nothing in this model: %s", l->name,
-                    l->figures.unused, l->figures.keys, list.failed ? "" : list.data);
+    sg_progress_warn(&x->progress, "--lora %s: %d of %d tensors fit nothing in this model: %s", l->name,
+                     l->figures.unused, l->figures.keys, list.failed ? "" : list.data);
     sg_textbuf_free(&list);
 }
 
@@ -78,7 +78,7 @@ static void say_loras(sg_session *x, const sg_request *r)
         const sg_lora_info *const l = &x->info.lora[i];
         if (l->figures.unused) say_unused(x, i, l);
         if (l->figures.few_steps && (r->steps > MOST_STEPS || r->cfg_scale > 1))
-            sg_progress_say(
+            sg_progress_warn(
                 &x->progress,
                 "--lora %s: by its name it needs %d steps or fewer at guidance 1, but this render has %d at %g",
                 l->name, MOST_STEPS, r->steps, r->cfg_scale);
@@ -89,11 +89,16 @@ void sg_notice_request(sg_session *x, const sg_rendering *r)
 {
     sg_notice_size(x, &r->settings);
     say_loras(x, &r->request);
+    const double own = sg_engine_defaults(x->engine).cfg_scale;
+    if (x->asked->fast && r->request.cfg_scale != own)
+        sg_progress_warn(&x->progress,
+                         "--cfg-scale %g with --fast: its steps were trained at %g, and any other spoils the clip",
+                         r->request.cfg_scale, own);
     const bool second = x->info.experts > 1 && r->request.cfg_scale_2 > 1;
     if (x->asked->negative_prompt && !(r->request.cfg_scale > 1) && !second)
-        sg_progress_say(&x->progress,
-                        "--negative-prompt is ignored: it is read only with --cfg-scale above 1, and this is %g",
-                        r->request.cfg_scale);
+        sg_progress_warn(&x->progress,
+                         "--negative-prompt is ignored: it is read only with --cfg-scale above 1, and this is %g",
+                         r->request.cfg_scale);
 }
 
 /* Who has never seen the words that follow. */
@@ -104,9 +109,9 @@ void sg_notice_prompt(sg_session *x, const char *prompt)
     char list[512];
     if (!prompt) return;
     if (!prompt[strspn(prompt, " \t\v\f\r\n")])
-        sg_progress_say(&x->progress, "--prompt is empty: nothing tells the model what to draw");
+        sg_progress_warn(&x->progress, "--prompt is empty: nothing tells the model what to draw");
     if (sg_vocabulary_unknown(&x->vocabulary, prompt, list, sizeof list))
-        sg_progress_say(&x->progress, "%s%s has never seen %s", who(x), x->vocabulary.world ? "; it" : "", list);
+        sg_progress_warn(&x->progress, "%s%s has never seen %s", who(x), x->vocabulary.world ? "; it" : "", list);
 }
 
 void sg_notice_prompts(sg_session *x, const sg_prompt_set *set)
@@ -115,9 +120,9 @@ void sg_notice_prompts(sg_session *x, const sg_prompt_set *set)
     char                     list[512], first[512] = "";
     int                      count = 0;
     if (set->comments)
-        sg_progress_say(&x->progress, "%s: %d line%s with # at the beginning skipped as comment%s",
-                        s->prompts ? s->prompts : s->prompt_file, set->comments, sg_plural(set->comments),
-                        sg_plural(set->comments));
+        sg_progress_warn(&x->progress, "%s: %d line%s with # at the beginning skipped as comment%s",
+                         s->prompts ? s->prompts : s->prompt_file, set->comments, sg_plural(set->comments),
+                         sg_plural(set->comments));
     if (set->count == 1) {
         sg_notice_prompt(x, set->prompt[0].text);
         return;
@@ -127,8 +132,8 @@ void sg_notice_prompts(sg_session *x, const sg_prompt_set *set)
         if (count++ == 0) memcpy(first, list, sizeof first);
     }
     if (!count) return;
-    sg_progress_say(&x->progress, "%s; %d of %d prompt%s %s words that it has never seen, first %s", who(x), count,
-                    set->count, sg_plural(set->count), count == 1 ? "has" : "have", first);
+    sg_progress_warn(&x->progress, "%s; %d of %d prompt%s %s words that it has never seen, first %s", who(x), count,
+                     set->count, sg_plural(set->count), count == 1 ? "has" : "have", first);
 }
 
 void sg_notice_cut(sg_session *x, const sg_plan *plan, const char *which)
@@ -136,9 +141,9 @@ void sg_notice_cut(sg_session *x, const sg_plan *plan, const char *which)
     static const char *const name[] = {"--prompt", "--negative-prompt"};
     for (int i = 0; i < 2; i++)
         if (plan->cut[i])
-            sg_progress_say(&x->progress, "%s: the text encoder reads %d token%s; the last %d %s cut off",
-                            which && i == 0 ? which : name[i], plan->text_tokens[i], sg_plural(plan->text_tokens[i]),
-                            plan->cut[i], plan->cut[i] == 1 ? "is" : "are");
+            sg_progress_warn(&x->progress, "%s: the text encoder reads %d token%s; the last %d %s cut off",
+                             which && i == 0 ? which : name[i], plan->text_tokens[i], sg_plural(plan->text_tokens[i]),
+                             plan->cut[i], plan->cut[i] == 1 ? "is" : "are");
 }
 
 /* ---- thresholds ---- */
@@ -190,8 +195,9 @@ void sg_notice_cache(sg_session *x, const sg_request *r, const char *arm)
     const double threshold = sg_request_cache_threshold(r);
     if (!(threshold > 0)) return;
     const bool doubt = *another(of, sg_engine_thresholds(x->engine), x->engine);
-    sg_progress_say(&x->progress, "%s%scache: threshold %.4g, as " SG_THRESHOLDS_NAME " beside the model has it%s%s",
-                    arm ? arm : "", arm ? ": " : "", threshold, doubt ? "; it was tuned for " : "", doubt ? of : "");
+    (doubt ? sg_progress_warn : sg_progress_say)(
+        &x->progress, "%s%scache: threshold %.4g, as " SG_THRESHOLDS_NAME " beside the model has it%s%s",
+        arm ? arm : "", arm ? ": " : "", threshold, doubt ? "; it was tuned for " : "", doubt ? of : "");
 }
 
 void sg_notice_file(const sg_session *x, const char *path)
@@ -209,7 +215,8 @@ void sg_notice_encoder(sg_session *x, const sg_request *r, const char *path, boo
     const sg_clip     clip = sg_clip_of(r, path ? path : sg_writer_default_name(r->frames));
     const char *const encoder = sg_writer_encoder(&clip, &what);
     const bool        usual = encoder && strcmp(what, "H.264") == 0;
-    if (encoder && (always || !usual))
-        sg_progress_say(&x->progress, "MP4: %s by %s%s", what, encoder,
-                        usual ? "" : ", since no encoder of H.264 opens here");
+    if (encoder && !usual)
+        sg_progress_warn(&x->progress, "MP4: %s by %s, since no encoder of H.264 opens here", what, encoder);
+    else if (encoder && always)
+        sg_progress_say(&x->progress, "MP4: %s by %s", what, encoder);
 }

@@ -1,5 +1,5 @@
-/* notices.h - what a person may not have expected of a prompt or a size, one line each on stderr. Nothing is refused
- * here, and with --quiet nothing is said. */
+/* notices.h - what a person may not have expected of a prompt or a size, one line each on stderr, most as warnings.
+ * Nothing is refused here, and with --quiet nothing is said. */
 #ifndef SG_NOTICES_H
 #define SG_NOTICES_H
 

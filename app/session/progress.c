@@ -20,6 +20,9 @@
 /* Without a terminal the denoiser speaks at its quarters only, and not more often than this. */
 #define SECONDS_BETWEEN_LINES 5.0
 
+/* A warning is out of sight after so many seconds, or so many lines. */
+enum { SIGHT_SECONDS = 60, SIGHT_LINES = 24 };
+
 enum { TICK_MS = 500, COLUMNS_USUAL = 80, BAR = 24 };
 
 static const char *const stage_names[SG_STAGES] = {"loading", "reading the prompt", "encoding", "denoising",
@@ -110,16 +113,45 @@ void sg_print(FILE *out, const char *fmt, ...)
     va_end(args);
 }
 
-void sg_progress_say(sg_progress *p, const char *fmt, ...)
+static void say_list(sg_progress *p, const char *fmt, va_list args) SG_PRINTF(2, 0);
+static void say_list(sg_progress *p, const char *fmt, va_list args)
 {
     if (p->quiet) return;
     sg_progress_clear(p);
     p->summed = false;
+    print_list(stderr, fmt, args);
+    fputc('\n', stderr);
+    p->lines++;
+}
+
+void sg_progress_say(sg_progress *p, const char *fmt, ...)
+{
     va_list args;
     va_start(args, fmt);
-    print_list(stderr, fmt, args);
+    say_list(p, fmt, args);
     va_end(args);
-    fputc('\n', stderr);
+}
+
+void sg_progress_warn(sg_progress *p, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    say_list(p, fmt, args);
+    va_end(args);
+    if (p->quiet) return;
+    if (!p->warnings.len) p->warned_at = p->clock(), p->lines = 0;
+    va_start(args, fmt);
+    sg_textbuf_vprintf(&p->warnings, fmt, args);
+    va_end(args);
+    sg_textbuf_put_char(&p->warnings, '\n');
+}
+
+void sg_progress_end(sg_progress *p)
+{
+    sg_textbuf *const w = &p->warnings;
+    const bool        away = w->len && (p->clock() - p->warned_at >= SIGHT_SECONDS || p->lines >= SIGHT_LINES);
+    if (away && !w->failed) sg_progress_say(p, "warnings, once more:\n%.*s", (int)w->len - 1, w->data);
+    sg_textbuf_free(w);
 }
 
 /* ---- estimates ---- */
@@ -322,6 +354,7 @@ static void print_stage(sg_progress *p)
     const bool due = p->stage == SG_STAGE_DENOISE && quarter && p->last_time - p->last_line >= SECONDS_BETWEEN_LINES;
     if (*p->row || (!over && !due)) return;
     p->last_line = p->last_time;
+    p->lines++;
     compose(&line, p, p->last_time, 0);
     if (!line.failed) fprintf(stderr, "%s\n", line.data);
     sg_textbuf_free(&line);
@@ -337,6 +370,7 @@ void sg_progress_row(sg_progress *p, const char *fmt, ...)
     sg_show_(p->row, strlen(p->row) + 1, p->row);
     if (p->quiet || p->terminal || now - p->last_line < SECONDS_BETWEEN_LINES) return;
     p->last_line = now;
+    p->lines++;
     fprintf(stderr, "%s\n", p->row);
 }
 

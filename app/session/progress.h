@@ -20,6 +20,10 @@ typedef struct sg_progress {
     double (*clock)(void);
     /* Without a terminal a line was last written then. */
     double last_line;
+    /* Warnings, a line each; the first was said at warned_at, and so many lines came after it. */
+    sg_textbuf warnings;
+    double     warned_at;
+    int        lines;
     /* Where there are many renders, it stands before the stage; else it is empty. */
     char row[256];
 
@@ -72,6 +76,12 @@ void sg_progress_row(sg_progress *p, const char *fmt, ...) SG_PRINTF(2, 3);
 
 /* Prints a permanent line by sg_print, unless quiet. */
 void sg_progress_say(sg_progress *p, const char *fmt, ...) SG_PRINTF(2, 3);
+
+/* Does the same with what a person should not miss: sg_progress_end says it again. */
+void sg_progress_warn(sg_progress *p, const char *fmt, ...) SG_PRINTF(2, 3);
+
+/* The command is over. Warnings are said again if the first was said a minute or a screen of 24 lines ago. */
+void sg_progress_end(sg_progress *p);
 
 /* Takes the changing line away. Call it after every render. */
 void sg_progress_clear(sg_progress *p);

@@ -71,7 +71,7 @@ static int frames_of(const sg_engine *engine, double seconds, int fps)
 static void settle_size(sg_settings *s, const sg_request *r, const sg_engine *engine)
 {
     if (s->seconds > 0) s->frames = frames_of(engine, s->seconds, s->fps ? s->fps : r->fps);
-    if (!s->strict)
+    if (!sg_settings_strict(s))
         sg_engine_nearest_size(engine, s->size[0] ? &s->size[0] : NULL, s->size[1] ? &s->size[1] : NULL,
                                s->frames ? &s->frames : NULL);
 }

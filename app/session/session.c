@@ -1,7 +1,10 @@
 /* session.c - see session.h. */
 #include "session.h"
+#include "clip_reader.h"
+#include "settings.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 sg_status sg_session_inputs(sg_session *x, const sg_settings *s, sg_error *e)
 {
@@ -13,16 +16,36 @@ sg_status sg_session_inputs(sg_session *x, const sg_settings *s, sg_error *e)
     return sg_video_input_open(&x->video, s->video, "--video", e);
 }
 
+/* Where what is named as the model is a video or a picture, tells which option was probably meant. */
+static sg_status check_clip(const sg_session *x, sg_error *e)
+{
+    const char *const path = x->model.dir;
+    struct stat       st;
+    sg_clip_reader   *clip = NULL;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || sg_clip_reader_open(&clip, path, &(sg_error){0})) return SG_OK;
+    const bool picture = sg_clip_reader_list(clip);
+    sg_clip_reader_close(&clip);
+    const char *const option = picture ? "image" : "video";
+    const bool        has = sg_settings_option(x->asked, option);
+    return sg_error_set(e, SG_E_ARG, "--model: %s is a %s%s%s%s; `sparge-gen info %s` tells how it was made", path,
+                        picture ? "picture" : option, has ? ": --" : "", has ? option : "",
+                        has ? " starts from it" : "", path);
+}
+
 sg_status sg_session_open(sg_session *x, sg_error *e)
 {
     sg_engine_options engine;
+    sg_error          why = {0};
     SG_TRY(sg_setup_model(&x->model, x->asked, e));
     SG_TRY(sg_setup_options(&engine, &x->model, x->asked, e));
     if (x->traced) engine.trace = &x->trace;
     if (x->threads) engine.threads = x->threads;
     engine.check = x->check;
     engine.given_bytes = sg_pictures_bytes(&x->pictures);
-    SG_TRY(sg_setup_engine(&x->engine, &x->vocabulary, &x->model, &engine, e));
+    if (sg_setup_engine(&x->engine, &x->vocabulary, &x->model, &engine, &why) != SG_OK) {
+        SG_TRY(check_clip(x, e));
+        return sg_error_copy(e, &why);
+    }
     x->info = sg_engine_info(x->engine);
     return SG_OK;
 }
@@ -51,6 +74,7 @@ sg_status sg_session_give(sg_session *x, sg_request *r, sg_error *e)
 
 void sg_session_close(sg_session *x)
 {
+    sg_progress_end(&x->progress);
     sg_engine_close(&x->engine);
     sg_vocabulary_free(&x->vocabulary);
     sg_pictures_close(&x->pictures);

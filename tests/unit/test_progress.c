@@ -226,6 +226,34 @@ static void quiet_says_nothing(void **state)
     assert_string_equal(written(), "");
 }
 
+/* Ends a command in which a warning was said, then after some tenths of a second so many lines. */
+static const char *ended_after(int tenths_later, int lines)
+{
+    sg_progress_warn(&p, "--size %d: %d", 39, 32);
+    sg_progress_warn(&p, "twice");
+    pass(tenths_later);
+    for (int i = 1; i < lines; i++) sg_progress_say(&p, "a line");
+    written();
+    sg_progress_end(&p);
+    return written();
+}
+
+static void warnings_out_of_sight_are_repeated(void **state)
+{
+    static const char again[] = "warnings, once more:\n--size 39: 32\ntwice\n";
+    assert_string_equal(ended_after(599, 1), "");
+    assert_string_equal(ended_after(600, 1), again);
+    assert_string_equal(ended_after(0, 23), "");
+    assert_string_equal(ended_after(0, 24), again);
+    sg_progress_say(&p, "no warning");
+    pass(1000);
+    written();
+    sg_progress_end(&p);
+    assert_string_equal(written(), "");
+    p.quiet = true;
+    assert_string_equal(ended_after(1000, 100), "");
+}
+
 #define ON(test, how) cmocka_unit_test_setup_teardown(test, how, close_terminal)
 
 enum { SKIPPED = 77 }; /* to CTest */
@@ -241,6 +269,7 @@ int main(void)
         ON(columns_count_where_the_terminal_has_none, unknown_width),
         ON(a_row_has_no_bar_and_no_sum, usual),
         ON(quiet_says_nothing, usual),
+        ON(warnings_out_of_sight_are_repeated, usual),
     };
     const int any = posix_openpt(O_RDWR | O_NOCTTY); /* a bare container may have no /dev/pts */
     if (any < 0) return SKIPPED;
