@@ -454,7 +454,7 @@ static sg_status write_clip(job *j, clip_paths *path, const char *settings, sg_r
     const sg_callbacks callbacks = {.context = j, .progress = on_progress, .preview = on_preview, .frame = on_frame};
     sg_clip            clip = clip_of(j, path->output);
     clip.settings = j->now.request.latents_note = settings;
-    clip.beside = !j->usual || j->numbered ? j->usual ? path->output : NULL : j->usual;
+    if (j->usual) clip.beside = j->numbered ? path->output : j->usual;
     sg_trace_clear(&j->session.trace);
     SG_TRY(sg_plan_fits(&j->now.plan, e)); /* before an encoder takes its memory */
     mark(j, "plan");

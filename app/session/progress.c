@@ -20,8 +20,8 @@
 /* Without a terminal the denoiser speaks at its quarters only, and not more often than this. */
 #define SECONDS_BETWEEN_LINES 5.0
 
-/* A warning is out of sight after so many seconds, or so many lines. */
-enum { SIGHT_SECONDS = 60, SIGHT_LINES = 24 };
+/* A warning is said again after so many seconds, or so many lines. */
+enum { AGAIN_SECONDS = 60, AGAIN_LINES = 24 };
 
 enum { TICK_MS = 500, COLUMNS_USUAL = 80, BAR = 24 };
 
@@ -149,7 +149,7 @@ void sg_progress_warn(sg_progress *p, const char *fmt, ...)
 void sg_progress_end(sg_progress *p)
 {
     sg_textbuf *const w = &p->warnings;
-    const bool        away = w->len && (p->clock() - p->warned_at >= SIGHT_SECONDS || p->lines >= SIGHT_LINES);
+    const bool        away = w->len && (p->clock() - p->warned_at >= AGAIN_SECONDS || p->lines >= AGAIN_LINES);
     if (away && !w->failed) sg_progress_say(p, "warnings, once more:\n%.*s", (int)w->len - 1, w->data);
     sg_textbuf_free(w);
 }

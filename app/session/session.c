@@ -27,7 +27,7 @@ static sg_status check_clip(const sg_session *x, sg_error *e)
     sg_clip_reader_close(&clip);
     const char *const option = picture ? "image" : "video";
     const bool        has = sg_settings_option(x->asked, option);
-    return sg_error_set(e, SG_E_ARG, "--model: %s is a %s%s%s%s; `sparge-gen info %s` tells how it was made", path,
+    return sg_error_set(e, SG_E_ARG, "%s is a %s, no model%s%s%s; `sparge-gen info %s` tells how it was made", path,
                         picture ? "picture" : option, has ? ": --" : "", has ? option : "",
                         has ? " starts from it" : "", path);
 }

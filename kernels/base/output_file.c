@@ -382,9 +382,9 @@ sg_status sg_output_file_publish(sg_output_file **f, sg_error *e)
 
 sg_status sg_output_file_publish_beside(sg_output_file **f, const char *first, char **name, sg_error *e)
 {
-    sg_status status = publish(*f, first, e);
-    *name = status == SG_OK ? strdup((*f)->name) : NULL;
-    if (status == SG_OK && !*name) status = sg_error_memory(e, first);
+    const sg_status status = publish(*f, first, e);
+    *name = status == SG_OK ? (*f)->name : NULL;
+    if (status == SG_OK) (*f)->name = NULL;
     sg_output_file_discard(f);
     return status;
 }

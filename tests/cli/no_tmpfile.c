@@ -1,9 +1,18 @@
-/* no_tmpfile.c - to be preloaded: open() as on a file system that has no files without a name. */
+/* no_tmpfile.c - to be preloaded: open() and renameat2() as on a file system that has no files without a name, and that
+ * cannot rename without replacing. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <sys/types.h>
+
+__attribute__((visibility("default"))) int renameat2(int from, const char *old, int to, const char *new, unsigned flags)
+{
+    (void)from, (void)old, (void)to, (void)new, (void)flags;
+    errno = EINVAL;
+    return -1;
+}
 
 typedef int open_fn(const char *, int, ...);
 

@@ -13,7 +13,7 @@ cd "$work"
 comparison() {
     # shellcheck disable=SC2016
     hostile='a red ball </script><b>"& <!-- ${x} `'
-    "$program" compare -q -p "$hostile" --size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
+    "$program" compare -p "$hostile" --size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
         --arms 'dense,sage,sparge:topk=0.3:dense-layers=0:name=<i>three</i>' -o apart >table
     "$program" compare -q -p ball --size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
         --arms 'sparge:topk=1:name=a,sparge:topk=1:tail=off:name=b' -o same >/dev/null 2>log && exit 1

@@ -244,10 +244,15 @@ static sg_status write_clip(sg_error *e)
 {
     enum { SIDE = 32, FRAMES = 3 };
     static const uint8_t rgb[SIDE * SIDE * 3];
-    const sg_clip        clip = {
-               .path = written, .width = SIDE, .height = SIDE, .frames = FRAMES, .fps = 16, .settings = "{\"a\": \"b\"}"};
-    sg_writer *s = NULL;
-    sg_status  status = sg_writer_open(&s, &clip, e);
+    const sg_clip        clip = {.path = written,
+                                 .beside = strchr(written, '%') ? NULL : written,
+                                 .width = SIDE,
+                                 .height = SIDE,
+                                 .frames = FRAMES,
+                                 .fps = 16,
+                                 .settings = "{\"a\": \"b\"}"};
+    sg_writer           *s = NULL;
+    sg_status            status = sg_writer_open(&s, &clip, e);
     for (int i = 0; i < FRAMES && status == SG_OK; i++) status = sg_writer_write(s, i, rgb, e);
     if (status == SG_OK) status = sg_writer_finish(s, e);
     sg_writer_close(&s);

@@ -238,7 +238,7 @@ static const char *ended_after(int tenths_later, int lines)
     return written();
 }
 
-static void warnings_out_of_sight_are_repeated(void **state)
+static void warnings_far_up_are_repeated(void **state)
 {
     static const char again[] = "warnings, once more:\n--size 39: 32\ntwice\n";
     assert_string_equal(ended_after(599, 1), "");
@@ -269,7 +269,7 @@ int main(void)
         ON(columns_count_where_the_terminal_has_none, unknown_width),
         ON(a_row_has_no_bar_and_no_sum, usual),
         ON(quiet_says_nothing, usual),
-        ON(warnings_out_of_sight_are_repeated, usual),
+        ON(warnings_far_up_are_repeated, usual),
     };
     const int any = posix_openpt(O_RDWR | O_NOCTTY); /* a bare container may have no /dev/pts */
     if (any < 0) return SKIPPED;

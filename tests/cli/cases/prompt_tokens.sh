@@ -12,5 +12,5 @@ sparge-gen --prompt ball --negative-prompt cube "${one[@]}" || fail
 sparge-gen compare a.png without.png --json a.json >/dev/null && has a.json identical=1 || fail
 [[ $(sparge-gen info a.png | tail -n 1) != *negative* ]] || fail "the command has a negative prompt"
 printf '{"prompt": "ball", "size": "40x32"}\n{"prompt": "cube", "frames": 2}\n{"prompt": "ring"}\n' >set.jsonl
-sparge-gen eval --prompts set.jsonl "${one[@]:0:8}" --arms dense -o sizes -q || fail
+sparge-gen eval --prompts set.jsonl "${one[@]:0:8}" --arms dense -o sizes || fail
 [[ $(json sizes/results.jsonl width height frames | tr '\n' ,) == "48 32 1,32 32 1,32 32 1," ]] || fail "$(<sizes/results.jsonl)"

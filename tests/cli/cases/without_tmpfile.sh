@@ -1,4 +1,5 @@
-# A file system that knows no files without a name: the same clips, and nothing left after an interrupt or a failure.
+# A file system that knows no files without a name, and no renaming that replaces nothing: the same clips and names, and nothing left
+# after an interrupt or a failure.
 source "$LIB"
 [[ -n ${NO_TMPFILE-} ]] || skip "no library to preload"
 has_mp4 && mp4=clip.mp4
@@ -12,6 +13,9 @@ for name in clip.y4m ${mp4-} f-%d.png; do
     expect_files
 done
 export LD_PRELOAD=$NO_TMPFILE
+[[ $(run) == out.* && $(run) == out-1.* ]] && cmp out.* out-1.* || fail "the next name: $(ls)"
+expect_files out.* out-1.*
+rm out.* out-1.*
 env --default-signal=INT sparge-gen "${prompt[@]}" "${small[@]}" --steps 1000 -o clip.y4m 2>/dev/null &
 wait_for writes $!
 kill -INT $!

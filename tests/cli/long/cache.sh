@@ -1,7 +1,7 @@
 # Steps that are extrapolated: off below 16 steps, the same latents with and without looking, the first and the last computed; and
 # arms with caches and numbers of steps of their own.
 source "$LIB"
-take=(--size 32x48 --frames 5 -q)
+take=(--size 32x48 --frames 5)
 render() { sparge-gen "${prompt[@]}" "${take[@]}" --latents "$1.safetensors" -o "$1.y4m" --json "$1.json" "${@:2}" || fail "$1"; }
 render off --steps 20 --cache off
 render none --steps 20

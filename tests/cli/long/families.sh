@@ -29,7 +29,7 @@ family() {
     rm -r "c_$1" "clip_$1.y4m"
 }
 # Of two denoisers each has figures in its own steps alone.
-sparge-gen tune -m wan22_a14b --size 256x256 --frames 17 --steps 4 --buckets 2 -p "a cat" -q -o two.json >table ||
+sparge-gen tune -m wan22_a14b --size 256x256 --frames 17 --steps 4 --buckets 2 -p "a cat" -o two.json >table ||
     fail "tune wan22_a14b"
 grep -Eq '^layer 0  +0\.[0-9]{4}  +-$' table && grep -Eq '^layer 1  +-  +0\.[0-9]{4}$' table || fail "$(<table)"
 rm two.json table

@@ -4,7 +4,7 @@ source "$LIB"
 own_model model
 rm -f model/sparge-attention.json
 export SPARGE_GEN_MODEL=$PWD/model
-tiny=(--size 256x256 --frames 17 --steps 2 --cfg-scale 1 --quiet)
+tiny=(--size 256x256 --frames 17 --steps 2 --cfg-scale 1)
 sparge-gen tune "${prompt[@]}" "${tiny[@]}" --buckets 2 --threads 2 --json report.json >table || fail
 for row in timesteps "layer 0" "layer 5" all largest "with filter" "left out"; do
     grep -Eq "^$row( +(>=)? *[0-9.]+){2}$" table || fail "no $row of two buckets in $(<table)"

@@ -3,7 +3,7 @@ source "$LIB"
 minis wan22_a14b
 export SPARGE_GEN_MODEL=$PWD/wan22_a14b
 # 1,280 tokens; the second expert begins at the third of six steps
-tiny=(--size 256x256 --frames 17 --steps 6 -g 2 --backend cpu --dtype f32 --quiet)
+tiny=(--size 256x256 --frames 17 --steps 6 -g 2 --backend cpu --dtype f32)
 sparge-gen tune "${prompt[@]}" "${tiny[@]}" --buckets 2 -o tuned.json >table.txt || fail "tune"
 grep -q '^timesteps .*>=' table.txt || fail "$(<table.txt)"
 sparge-gen "${prompt[@]}" "${tiny[@]}" --cfg-scale-2 1.5 --sparse-config tuned.json --dense-steps 0 -o a.y4m --json a.json || fail
