@@ -62,6 +62,13 @@ typedef struct sg_backend_options {
 
 struct sg_plan_totals;
 
+/* What a device does at a moment. What it does not tell is 0. */
+typedef struct sg_clocks {
+    double mhz, memory_mhz; /* of its processors and of its memory */
+    double watts, limit;    /* what it takes, and what it may take */
+    double celsius;
+} sg_clocks;
+
 /* What a backend answers for itself: sg_backend_<call> below says what each does, but for count, which only a plan
  * calls. An entry is NULL where there is nothing to do. */
 typedef struct sg_backend_calls {
@@ -71,6 +78,7 @@ typedef struct sg_backend_calls {
      * notes that such a product will run, for which code may have to be generated. It is never NULL. */
     void (*count)(const sg_backend *, struct sg_plan_totals *, const char *op, const void *args);
     void (*served)(const sg_backend *, char *text, size_t size);
+    bool (*clocks)(const sg_backend *, sg_clocks *);
     size_t (*packed_bytes)(const sg_backend *);
     size_t (*code_bytes)(const sg_backend *);
     uint64_t (*packed_numbers)(const sg_backend *, const sg_tensor *w); /* NULL: as many as w has */
@@ -142,6 +150,10 @@ size_t sg_backend_packed_bytes(const sg_backend *b);
 /* Tells people what served, where that depends on what else the machine has: "cuDNN 9.19.0 runs 40 shapes". The text is
  * empty where it does not, or nothing has wanted it. */
 void sg_backend_served(const sg_backend *b, char *text, size_t size);
+
+/* Tells the clocks and the power of the device right now: false where it cannot be asked. The question takes about a
+ * millisecond. */
+bool sg_backend_clocks(const sg_backend *b, sg_clocks *out);
 
 /* Returns the host memory that the code of b takes, or is about to take, when it works: some takes megabytes. Before
  * that it generates what is noted. */

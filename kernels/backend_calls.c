@@ -18,6 +18,8 @@ void sg_backend_served(const sg_backend *b, char *text, size_t size)
     if (b->call.served) b->call.served(b, text, size);
 }
 
+bool sg_backend_clocks(const sg_backend *b, sg_clocks *out) { return b->call.clocks && b->call.clocks(b, out); }
+
 size_t sg_backend_packed_bytes(const sg_backend *b) { return b->call.packed_bytes ? b->call.packed_bytes(b) : 0; }
 
 size_t sg_backend_code_bytes(const sg_backend *b) { return b->call.code_bytes ? b->call.code_bytes(b) : 0; }

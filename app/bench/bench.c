@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPEAT = 3 };                     /* without --repeat */
-enum { ROW = 1 << 18, COPY_ROWS = 256 }; /* a copy of 256 MiB */
+enum { ROW = 1 << 18, COPY_ROWS = 256, CEILING_RUNS = 5 }; /* a copy of 256 MiB */
+
+static const double CLOCKS_EVERY = 0.5; /* seconds: a GPU rests while it is asked */
 
 sg_status sg_bench_backend_options(sg_backend_options *out, const sg_settings *s, sg_error *e)
 {
@@ -27,7 +28,7 @@ sg_status sg_bench_backend_options(sg_backend_options *out, const sg_settings *s
 
 sg_status sg_bench_run(const sg_settings *s, sg_status (*work)(sg_bench *b, sg_error *e), sg_error *e)
 {
-    sg_bench           b = {.settings = s, .repeat = s->repeat ? s->repeat : REPEAT};
+    sg_bench           b = {.settings = s};
     sg_backend_options backend;
     sg_progress        progress;
     SG_TRY(sg_bench_backend_options(&backend, s, e));
@@ -69,6 +70,60 @@ sg_status sg_bench_wait(const sg_bench *b, sg_stream *s, sg_tensor t, sg_error *
     return sg_bench_failure(s, e);
 }
 
+/* ---- the rule ---- */
+
+void sg_bench_note_clocks(sg_bench *b)
+{
+    sg_bench_clocks *const c = &b->clocks;
+    if (c->times && sg_seconds() - c->since < CLOCKS_EVERY) return;
+    if (!sg_backend_clocks(b->backend, &c->last)) return;
+    c->sum.mhz += c->last.mhz;
+    c->sum.watts += c->last.watts;
+    c->lowest = c->times++ ? fmin(c->lowest, c->last.mhz) : c->last.mhz;
+    c->since = sg_seconds();
+}
+
+/* The thing that was least steady, and by what share. */
+static int unsteadiest(const sg_rule *r, double *share)
+{
+    int worst = 0;
+    for (int i = 1; i < r->things; i++)
+        if (sg_rule_unsteady(r, i) > sg_rule_unsteady(r, worst)) worst = i;
+    *share = sg_rule_unsteady(r, worst);
+    return worst;
+}
+
+void sg_bench_print_rule(const sg_bench *b, const sg_rule *r, const char *const *name)
+{
+    const sg_bench_clocks *const c = b ? &b->clocks : NULL;
+    double                       share;
+    const int                    worst = unsteadiest(r, &share), runs = sg_rule_runs(r);
+    printf("medians of %d run%s each%s, after %d that do not count; ", runs, sg_plural(runs),
+           r->things > 1 ? ", by turns" : "", r->warm);
+    if (share > 0)
+        printf("NOT STEADY: %s changed by %.0f%% meanwhile\n", name[worst], 100 * share);
+    else
+        puts("steady");
+    if (c && c->times)
+        printf("clocks meanwhile: %.0f MHz, at least %.0f; memory %.0f MHz; %.0f of %.0f W; %.0f C\n",
+               c->sum.mhz / c->times, c->lowest, c->last.memory_mhz, c->sum.watts / c->times, c->last.limit,
+               c->last.celsius);
+}
+
+json_t *sg_bench_rule_json(const sg_bench *b, const sg_rule *r)
+{
+    const sg_bench_clocks *const c = b ? &b->clocks : NULL;
+    double                       share;
+    json_t                      *clocks = json_null();
+    unsteadiest(r, &share);
+    if (c && c->times)
+        clocks = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "mhz", c->sum.mhz / c->times, "lowest_mhz", c->lowest,
+                           "memory_mhz", c->last.memory_mhz, "watts", c->sum.watts / c->times, "limit_watts",
+                           c->last.limit, "celsius", c->last.celsius);
+    return json_pack("{s:i, s:i, s:f, s:o}", "runs", sg_rule_runs(r), "warm_runs", r->warm, "unsteady", share, "clocks",
+                     clocks);
+}
+
 /* ---- the ceilings ---- */
 
 /* y as a matrix product of x and w, or, without w, as a copy of x. */
@@ -85,23 +140,6 @@ static sg_status run(const sg_bench *b, sg_stream *s, const work *k, sg_error *e
     return sg_bench_wait(b, s, k->y, e);
 }
 
-/* Raises the ceiling to so much work by the seconds of the fastest of at least three runs and of a third of a second,
- * after one that does not count. */
-static sg_status raise_ceiling(const sg_bench *b, sg_stream *s, const work *k, double amount, double *ceiling,
-                               sg_error *e)
-{
-    double all = 0;
-    for (int i = -1; i < 3 || all < 0.33; i++) {
-        const double start = sg_seconds();
-        SG_TRY(run(b, s, k, e));
-        const double took = sg_seconds() - start;
-        if (i < 0) continue;
-        *ceiling = fmax(*ceiling, amount / took);
-        all += took;
-    }
-    return SG_OK;
-}
-
 /* Noise in every row of t: pages that were never written would cost nothing to read. */
 static void fill(sg_stream *s, sg_tensor t, const float *noise)
 {
@@ -110,21 +148,35 @@ static void fill(sg_stream *s, sg_tensor t, const float *noise)
     for (int64_t i = 0; i < rows; i++) sg_upload(s, sg_rows(table, i, 1), noise);
 }
 
+static sg_status run_by_turns(const sg_bench *b, sg_stream *s, const work *k, sg_rule *r, sg_error *e)
+{
+    for (int i; (i = sg_rule_next(r)) >= 0;) {
+        const double start = sg_seconds();
+        SG_TRY(run(b, s, &k[i], e));
+        sg_rule_take(r, sg_seconds() - start);
+    }
+    return SG_OK;
+}
+
 static sg_status measure(sg_bench *b, sg_stream *s, int64_t n, const float *noise, sg_error *e)
 {
-    const work f32 = {sg_new(s, SG_F32, n, n), sg_new(s, SG_F32, n, n), sg_new(s, SG_F32, n, n)};
-    const work bf16 = {sg_new(s, SG_BF16, n, n), sg_new(s, SG_BF16, n, n), sg_new(s, SG_BF16, n, n)};
-    fill(s, f32.x, noise);
-    fill(s, f32.w, noise);
-    sg_copy(s, .y = bf16.x, .x = f32.x);
-    sg_copy(s, .y = bf16.w, .x = f32.w);
+    const work k[] = {{sg_new(s, SG_F32, n, n), sg_new(s, SG_F32, n, n), sg_new(s, SG_F32, n, n)},
+                      {sg_new(s, SG_BF16, n, n), sg_new(s, SG_BF16, n, n), sg_new(s, SG_BF16, n, n)},
+                      {.y = sg_new(s, SG_F32, COPY_ROWS, ROW), .x = sg_new(s, SG_F32, COPY_ROWS, ROW)}};
+    fill(s, k[0].x, noise);
+    fill(s, k[0].w, noise);
+    sg_copy(s, .y = k[1].x, .x = k[0].x);
+    sg_copy(s, .y = k[1].w, .x = k[0].w);
+    fill(s, k[2].x, noise);
     const double flops = 2.0 * (double)n * (double)n * (double)n;
-    SG_TRY(raise_ceiling(b, s, &f32, flops, &b->ceilings.matmul[0], e));
-    SG_TRY(raise_ceiling(b, s, &bf16, flops, &b->ceilings.matmul[1], e));
-    s->scratch.used = 0;
-    const work copy = {.y = sg_new(s, SG_F32, COPY_ROWS, ROW), .x = sg_new(s, SG_F32, COPY_ROWS, ROW)};
-    fill(s, copy.x, noise);
-    return raise_ceiling(b, s, &copy, 2.0 * (double)sg_bytes(copy.x), &b->ceilings.copy, e);
+    sg_rule      r;
+    sg_status    status = sg_rule_open(&r, 3, CEILING_RUNS, SG_BENCH_SLACK, e);
+    if (!status) status = run_by_turns(b, s, k, &r, e);
+    if (!status)
+        b->ceilings = (sg_ceilings){{flops / sg_rule_median(&r, 0), flops / sg_rule_median(&r, 1)},
+                                    2.0 * (double)sg_bytes(k[2].x) / sg_rule_median(&r, 2)};
+    sg_rule_close(&r);
+    return status;
 }
 
 sg_status sg_bench_ceilings(sg_bench *b, sg_error *e)
@@ -138,7 +190,7 @@ sg_status sg_bench_ceilings(sg_bench *b, sg_error *e)
     float *const  noise = malloc(ROW * sizeof *noise);
     if (!noise) return sg_error_memory(e, "bench");
     sg_randn(noise, ROW, 1);
-    sg_status status = sg_bench_stream_open(b, &s, matmuls > copies ? matmuls : copies, e);
+    sg_status status = sg_bench_stream_open(b, &s, matmuls + copies, e);
     if (!status) {
         status = measure(b, &s, n, noise, e);
         sg_backend_drop_packed(b->backend);

@@ -1,8 +1,10 @@
-/* bench.h - shared by the benchmarks: the backend, its ceilings, and the report. */
+/* bench.h - shared by the benchmarks: the backend, its ceilings and clocks, and the report. All that is measured goes by
+ * bench_rule.h. */
 #ifndef SG_BENCH_H
 #define SG_BENCH_H
 
 #include "backend.h"
+#include "bench_rule.h"
 #include "engine.h"
 #include "options.h"
 
@@ -13,11 +15,19 @@ typedef struct sg_ceilings {
     double copy;      /* bytes/s, read and written, of a copy beyond the caches */
 } sg_ceilings;
 
+/* What the device did while runs counted, as often as it was asked. */
+typedef struct sg_bench_clocks {
+    sg_clocks sum, last;
+    double    lowest; /* mhz */
+    int       times;
+    double    since; /* when it was asked last */
+} sg_bench_clocks;
+
 typedef struct sg_bench {
     const sg_settings *settings;
     sg_backend        *backend;
     sg_ceilings        ceilings;
-    int                repeat;
+    sg_bench_clocks    clocks;
     bool               silent; /* stdout is for JSON */
 } sg_bench;
 
@@ -27,7 +37,18 @@ sg_status sg_bench_backend_options(sg_backend_options *out, const sg_settings *s
 /* Checks that --json can be written, opens the backend of s, calls work, and closes it. */
 sg_status sg_bench_run(const sg_settings *s, sg_status (*work)(sg_bench *b, sg_error *e), sg_error *e) SG_MUST_USE;
 
-/* Measures the ceilings and keeps the maximum of this and earlier measurements. */
+/* Seconds by which two medians may differ where runs are ops: what a clock and a launch are uncertain by. */
+#define SG_BENCH_SLACK 2e-6
+
+/* Notes the clocks after a run that counts, now and then. */
+void sg_bench_note_clocks(sg_bench *b);
+
+/* Prints how often things were measured, whether that was steady, and the clocks of that time. JSON has the same:
+ * {"runs", "warm_runs", "unsteady", "clocks"}, clocks null where the device does not tell them. b NULL: it was not asked. */
+void    sg_bench_print_rule(const sg_bench *b, const sg_rule *r, const char *const *name);
+json_t *sg_bench_rule_json(const sg_bench *b, const sg_rule *r);
+
+/* Measures the ceilings, by turns. */
 sg_status sg_bench_ceilings(sg_bench *b, sg_error *e) SG_MUST_USE;
 void      sg_bench_print_ceilings(const sg_bench *b);
 json_t   *sg_bench_ceilings_json(const sg_bench *b);

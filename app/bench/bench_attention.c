@@ -28,10 +28,10 @@ typedef struct kernel {
     char               name[32];
     sg_policy          policy;
     sg_attention      *bound;
-    double            *seconds; /* of each run */
-    double             best, median, stage[STAGES];
     sg_attention_count count; /* of the first of the batch */
     double             l1, l2, cosine;
+    int                traced;                       /* the thing that is its runs by stages; 0: it has none */
+    double             stage[SG_REPEAT_MAX][STAGES]; /* of those that count */
 } kernel;
 
 typedef struct work {
@@ -43,7 +43,9 @@ typedef struct work {
     sg_tensor      y, q, k, v, token; /* on the device, for all of a batch; the order */
     kernel         kernel[KERNELS];
     int            kernels;
-    double         order; /* seconds in which the tokens of a layer are put in order and back */
+    sg_rule        rule; /* things: the kernels, those that have stages once more, and last the order of tokens */
+    int            thing[SG_RULE_THINGS]; /* which kernel */
+    const char    *name[SG_RULE_THINGS];
 } work;
 
 /* ---- what is measured ---- */
@@ -145,51 +147,56 @@ static sg_status bind(work *w, kernel *k, const sg_attend_args *args, sg_error *
     return sg_bench_failure(&plan, e);
 }
 
-/* What the traced ops of k's last run took. */
-static void take_stages(const sg_trace *t, kernel *k)
+/* What the traced ops of a run took. */
+static void take_stages(const sg_trace *t, double *seconds)
 {
-    memset(k->stage, 0, sizeof k->stage);
     for (size_t i = 0; i < t->rows; i++) {
         const char *const op = t->row[i].op;
         const int         stage = strcmp(op, "attend_blocks") == 0 ? ATTEND : sg_text_place(op, stages);
-        if (stage < STAGES) k->stage[stage] += t->row[i].seconds;
+        if (stage < STAGES) seconds[stage] += t->row[i].seconds;
     }
 }
 
-/* Runs k for the whole batch. best, median and stages are those of the runs that have an index, from 0 on. */
-static sg_status run(work *w, sg_stream *s, kernel *k, int index, sg_error *e)
+/* The tokens of the first operand of a layer put in order, twice: once there, once back. */
+static void run_order(work *w, sg_stream *s)
 {
+    const int64_t   width = (int64_t)w->in.h * w->in.d;
+    const sg_tensor y = sg_reshape(w->y, w->in.n, width), q = sg_reshape(w->q, w->in.n, width);
+    for (int k = 0; k < 2 * w->in.b; k++) sg_embed(s, .y = y, .w = q, .ids = w->token);
+}
+
+/* The run of a thing whose turn it is, for the whole batch. Stages are timed in runs of their own, for on a GPU each op
+ * is waited for then. */
+static sg_status run(work *w, sg_stream *s, int thing, sg_error *e)
+{
+    sg_rule *const       r = &w->rule;
     const sg_attend_args args = args_of(w);
+    kernel *const        k = &w->kernel[w->thing[thing]];
+    const bool           order = thing == r->things - 1, traced = !order && thing >= w->kernels;
+    w->trace.paused = !traced;
     s->keep.used = 0;
-    sg_attention_upload(k->bound, s);
+    if (!order) sg_attention_upload(k->bound, s);
+    SG_TRY(sg_bench_wait(w->base, s, w->y, e));
     sg_trace_clear(&w->trace);
     const double start = sg_seconds();
-    for (int pass = 0; pass < w->in.b; pass++) sg_attention_run(k->bound, s, 0, 0, pass, 0, &args);
+    if (order) run_order(w, s);
+    for (int pass = 0; !order && pass < w->in.b; pass++) sg_attention_run(k->bound, s, 0, 0, pass, 0, &args);
     SG_TRY(sg_bench_wait(w->base, s, w->y, e));
-    if (index < 0) return SG_OK;
-    k->seconds[index] = sg_seconds() - start;
-    if (index > 0 && k->seconds[index] >= k->best) return SG_OK;
-    k->best = k->seconds[index];
-    take_stages(&w->trace, k);
+    const double took = sg_seconds() - start;
+    if (sg_rule_counts(r)) {
+        if (traced) take_stages(&w->trace, k->stage[sg_rule_runs(r)]);
+        sg_bench_note_clocks(w->base);
+    }
+    sg_rule_take(r, took);
+    return SG_OK;
+}
+
+static sg_status take_count(kernel *k, sg_stream *s, sg_error *e)
+{
     sg_attention_count count[SG_BENCH_BATCH];
     const sg_status    status = sg_attention_counts(k->bound, s, 0, count);
     k->count = count[0];
     return status ? sg_error_set(e, status, "bench: what was kept cannot be read") : SG_OK;
-}
-
-/* The tokens of the first operand of a layer put in order, twice: once there, once back. */
-static sg_status time_order(work *w, sg_stream *s, sg_error *e)
-{
-    const int64_t   width = (int64_t)w->in.h * w->in.d;
-    const sg_tensor y = sg_reshape(w->y, w->in.n, width), q = sg_reshape(w->q, w->in.n, width);
-    for (int i = -1; i < w->base->repeat; i++) {
-        const double start = sg_seconds();
-        for (int k = 0; k < 2 * w->in.b; k++) sg_embed(s, .y = y, .w = q, .ids = w->token);
-        SG_TRY(sg_bench_wait(w->base, s, w->y, e));
-        const double took = sg_seconds() - start;
-        if (i >= 0 && (i == 0 || took < w->order)) w->order = took;
-    }
-    return SG_OK;
 }
 
 /* ---- how exact ---- */
@@ -267,19 +274,30 @@ static sg_status upload_all(work *w, sg_stream *s, sg_error *e)
     return SG_OK;
 }
 
-/* In turn, so that a busy machine is as slow for all. */
+static int list_things(work *w)
+{
+    int n = 0;
+    for (int traced = 0; traced < 2; traced++)
+        for (int i = 0; i < w->kernels; i++) {
+            if (traced && w->kernel[i].policy.kind == SG_ATTENTION_DENSE) continue;
+            if (traced) w->kernel[i].traced = n;
+            w->name[n] = w->kernel[i].name;
+            w->thing[n++] = i;
+        }
+    w->name[n] = "the order of tokens";
+    return n + 1;
+}
+
 static sg_status run_all(work *w, sg_stream *s, const float *truth, float *got, sg_error *e)
 {
-    for (int i = -1; i < w->base->repeat; i++)
-        for (int k = 0; k < w->kernels; k++) {
-            SG_TRY(run(w, s, &w->kernel[k], i, e));
-            if (i < 0) SG_TRY(take_error(w, s, truth, got, &w->kernel[k], e));
-        }
-    for (int k = 0; k < w->kernels; k++) {
-        qsort(w->kernel[k].seconds, (size_t)w->base->repeat, sizeof(double), sg_double_order);
-        w->kernel[k].median = w->kernel[k].seconds[w->base->repeat / 2];
+    SG_TRY(sg_rule_open(&w->rule, list_things(w), w->base->settings->repeat, SG_BENCH_SLACK, e));
+    for (int i; (i = sg_rule_next(&w->rule)) >= 0;) {
+        const bool first = w->rule.turns < w->kernels;
+        SG_TRY(run(w, s, i, e));
+        if (first) SG_TRY(take_count(&w->kernel[i], s, e));
+        if (first) SG_TRY(take_error(w, s, truth, got, &w->kernel[i], e));
     }
-    return time_order(w, s, e);
+    return SG_OK;
 }
 
 static sg_status measure(work *w, sg_stream *s, sg_error *e)
@@ -316,12 +334,7 @@ static sg_status prepare(work *w, size_t *bytes, sg_error *e)
     /* or the plans of the kernels would find them in their scratch */
     w->y.data = w->q.data = w->k.data = w->v.data = NULL;
     const sg_attend_args args = args_of(w);
-    for (int i = 0; i < w->kernels; i++) {
-        kernel *const k = &w->kernel[i];
-        k->seconds = calloc((size_t)w->base->repeat, sizeof *k->seconds);
-        if (!k->seconds) return sg_error_memory(e, "bench");
-        SG_TRY(bind(w, k, &args, e));
-    }
+    for (int i = 0; i < w->kernels; i++) SG_TRY(bind(w, &w->kernel[i], &args, e));
     w->keep = sg_aligned(w->keep);
     *bytes = plan.scratch.peak + w->keep + w->scratch;
     const size_t total = w->base->backend->total_bytes;
@@ -346,7 +359,7 @@ static sg_status work_on(work *w, sg_error *e)
     place(w, &s);
     const sg_status status = measure(w, &s, e);
     sg_bench_stream_close(&s);
-    return status ? status : sg_bench_ceilings(w->base, e); /* again, for the machine may have been busy */
+    return status;
 }
 
 /* ---- what came out ---- */
@@ -366,18 +379,28 @@ static double density_of(const kernel *k)
     return k->count.blocks > 0 ? (double)k->count.kept / (double)k->count.blocks : 1;
 }
 
+static double median_of(const work *w, const kernel *k) { return sg_rule_median(&w->rule, (int)(k - w->kernel)); }
+
+static double order_of(const work *w) { return sg_rule_median(&w->rule, w->rule.things - 1); }
+
+/* Of the median one of the runs by stages. */
+static const double *stages_of(const work *w, const kernel *k)
+{
+    return k->stage[k->traced ? sg_rule_median_run(&w->rule, k->traced) : 0];
+}
+
 /* What it takes before attending: the stages, and a layer's share of the order where that matters. */
 static double before_of(const work *w, const kernel *k)
 {
-    double sum = k->policy.kind == SG_ATTENTION_SPARGE && w->in.layers ? w->order / w->in.layers : 0;
-    for (int i = 0; i < ATTEND; i++) sum += k->stage[i];
+    double sum = k->policy.kind == SG_ATTENTION_SPARGE && w->in.layers ? order_of(w) / w->in.layers : 0;
+    for (int i = 0; i < ATTEND; i++) sum += stages_of(w, k)[i];
     return sum;
 }
 
-static void print_ratio(const kernel *to, const kernel *k)
+static void print_ratio(const work *w, const kernel *to, const kernel *k)
 {
     if (to)
-        printf(" %6.2fx", to->best / k->best);
+        printf(" %6.2fx", median_of(w, to) / median_of(w, k));
     else
         printf(" %7s", "-");
 }
@@ -385,14 +408,14 @@ static void print_ratio(const kernel *to, const kernel *k)
 static void print_kernels(const work *w)
 {
     const kernel *const dense = first_of(w, SG_ATTENTION_DENSE), *const sage = first_of(w, SG_ATTENTION_SAGE);
-    printf("%-14s %11s %11s %8s %7s %7s %8s %7s %9s %9s %10s\n", "kernel", "best ms", "median ms", "TOPS", "dense",
-           "sage", "density", "mass", "rel. L1", "rel. L2", "cosine");
+    printf("%-14s %11s %8s %8s %7s %7s %8s %7s %9s %9s %10s\n", "kernel", "ms", "+-", "TOPS", "dense", "sage",
+           "density", "mass", "rel. L1", "rel. L2", "cosine");
     for (int i = 0; i < w->kernels; i++) {
         const kernel *const k = &w->kernel[i];
-        printf("%-14s %11.3f %11.3f %8.3f", k->name, k->best * 1e3, k->median * 1e3,
-               flops_of(&w->in) / k->best * 1e-12);
-        print_ratio(dense, k);
-        print_ratio(sage, k);
+        printf("%-14s %11.3f %7.1f%% %8.3f", k->name, median_of(w, k) * 1e3, 100 * sg_rule_spread(&w->rule, i),
+               flops_of(&w->in) / median_of(w, k) * 1e-12);
+        print_ratio(w, dense, k);
+        print_ratio(w, sage, k);
         printf(" %7.1f%% %6.1f%% %9.2e %9.2e %10.7f%s\n", 100 * density_of(k), 100 * k->count.mass, k->l1, k->l2,
                k->cosine, k->count.kind == k->policy.kind ? "" : "  ran dense: too few tokens");
     }
@@ -407,16 +430,17 @@ static int width_of(const char *heading)
 
 static void print_stages(const work *w)
 {
-    printf("\nstages of the fastest run, ms\n%-14s", "kernel");
+    printf("\nstages, ms, of the median one of runs in which each stage is timed\n%-14s", "kernel");
     for (int i = 0; i < STAGES; i++) printf(" %*s", width_of(stages[i]), stages[i]);
     printf(" %9s %9s %9s\n", "rest", "before", "of copies");
     for (int i = 0; i < w->kernels; i++) {
         const kernel *const k = &w->kernel[i];
-        double              rest = k->best;
+        if (!k->traced) continue;
+        double rest = sg_rule_seconds(&w->rule, k->traced, sg_rule_median_run(&w->rule, k->traced));
         printf("%-14s", k->name);
         for (int j = 0; j < STAGES; j++) {
-            printf(" %*.3f", width_of(stages[j]), k->stage[j] * 1e3);
-            rest -= k->stage[j];
+            printf(" %*.3f", width_of(stages[j]), stages_of(w, k)[j] * 1e3);
+            rest -= stages_of(w, k)[j];
         }
         printf(" %9.3f %9.3f %8.2fx\n", rest * 1e3, before_of(w, k) * 1e3, before_of(w, k) / floor_of(w));
     }
@@ -424,10 +448,10 @@ static void print_stages(const work *w)
            floor_of(w) * 1e3);
     if (!first_of(w, SG_ATTENTION_SPARGE)) return;
     printf("order %s: %.3f ms to put the tokens in order and back, once a forward", sg_order_names[w->in.order],
-           w->order * 1e3);
+           order_of(w) * 1e3);
     if (w->in.layers)
         printf("; over %d layer%s %.3f ms each, which is in before", w->in.layers, sg_plural(w->in.layers),
-               w->order / w->in.layers * 1e3);
+               order_of(w) / w->in.layers * 1e3);
     putchar('\n');
 }
 
@@ -444,7 +468,10 @@ static void print_all(const work *w)
     if (in->text_suffix) printf(", %lld of text behind", (long long)in->text_suffix);
     printf("), %.4g TFLOP\n", flops_of(in) * 1e-12);
     sg_bench_print_ceilings(w->base);
-    printf("TOPS: as if nothing were skipped; errors against F32 on %lld of the rows\n\n", (long long)samples(w));
+    sg_bench_print_rule(w->base, &w->rule, w->name);
+    printf("+-: half the distance between quartiles; TOPS: as if nothing were skipped; errors against F32 on %lld of "
+           "the rows\n\n",
+           (long long)samples(w));
     print_kernels(w);
     if (first_of(w, SG_ATTENTION_SAGE) || first_of(w, SG_ATTENTION_SPARGE)) print_stages(w);
 }
@@ -452,13 +479,14 @@ static void print_all(const work *w)
 static json_t *kernel_json(const work *w, const kernel *k)
 {
     json_t      *stage = json_object();
-    const double rate = flops_of(&w->in) / k->best;
-    for (int i = 0; i < STAGES; i++) sg_json_set(&stage, stages[i], json_real(k->stage[i]));
+    const double seconds = median_of(w, k), rate = flops_of(&w->in) / seconds;
+    for (int i = 0; i < STAGES; i++) sg_json_set(&stage, stages[i], json_real(stages_of(w, k)[i]));
     return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:f}", "kernel", k->name, "ran",
-                     sg_attention_names[k->count.kind], "best_seconds", k->best, "median_seconds", k->median,
-                     "flops_per_second", rate, "of_ceiling", rate / sg_bench_ceiling(w->base, w->in.dtype), "density",
-                     density_of(k), "mass", k->count.mass, "relative_l1", k->l1, "relative_l2", k->l2, "cosine",
-                     k->cosine, "stage_seconds", stage, "before_seconds", before_of(w, k));
+                     sg_attention_names[k->count.kind], "median_seconds", seconds, "spread",
+                     sg_rule_spread(&w->rule, (int)(k - w->kernel)), "flops_per_second", rate, "of_ceiling",
+                     rate / sg_bench_ceiling(w->base, w->in.dtype), "density", density_of(k), "mass", k->count.mass,
+                     "relative_l1", k->l1, "relative_l2", k->l2, "cosine", k->cosine, "stage_seconds", stage,
+                     "before_seconds", before_of(w, k));
 }
 
 static json_t *all_json(const work *w)
@@ -467,31 +495,34 @@ static json_t *all_json(const work *w)
     json_t                     *rows = json_array();
     for (int i = 0; i < w->kernels; i++) sg_json_append(&rows, kernel_json(w, &w->kernel[i]));
     return json_pack(
-        "{s:o, s:[i,i,I,i], s:i, s:i, s:[I,I,I], s:I, s:I, s:s, s:s, s:i, s:f, s:s, s:f, s:i, s:f, s:o, s:o}", "shape",
-        sg_report_name(in->name), "bhnd", in->b, in->h, (json_int_t)in->n, in->d, "kv_heads", in->hk, "all_heads",
-        in->all_heads, "grid", (json_int_t)in->grid[0], (json_int_t)in->grid[1], (json_int_t)in->grid[2], "text_prefix",
-        (json_int_t)in->text_prefix, "text_suffix", (json_int_t)in->text_suffix, "device", w->base->backend->device,
-        "dtype", in->dtype == SG_BF16 ? "bf16" : "f32", "threads", w->base->backend->threads, "flops", flops_of(in),
-        "order", sg_order_names[in->order], "order_seconds", w->order, "layers", in->layers, "copy_seconds",
-        floor_of(w), "ceilings", sg_bench_ceilings_json(w->base), "kernels", rows);
+        "{s:o, s:[i,i,I,i], s:i, s:i, s:[I,I,I], s:I, s:I, s:s, s:s, s:i, s:f, s:s, s:f, s:i, s:f, s:o, s:o, s:o}",
+        "shape", sg_report_name(in->name), "bhnd", in->b, in->h, (json_int_t)in->n, in->d, "kv_heads", in->hk,
+        "all_heads", in->all_heads, "grid", (json_int_t)in->grid[0], (json_int_t)in->grid[1], (json_int_t)in->grid[2],
+        "text_prefix", (json_int_t)in->text_prefix, "text_suffix", (json_int_t)in->text_suffix, "device",
+        w->base->backend->device, "dtype", in->dtype == SG_BF16 ? "bf16" : "f32", "threads", w->base->backend->threads,
+        "flops", flops_of(in), "order", sg_order_names[in->order], "order_seconds", order_of(w), "layers", in->layers,
+        "copy_seconds", floor_of(w), "ceilings", sg_bench_ceilings_json(w->base), "measured",
+        sg_bench_rule_json(w->base, &w->rule), "kernels", rows);
 }
 
 static sg_status bench_attention(sg_bench *b, sg_error *e)
 {
     const char *const dtype = b->settings->dtype ? b->settings->dtype : "auto";
-    work              w = {.base = b, .in = {.dtype = b->backend->dtype}};
-    if (strcmp(dtype, "auto") != 0) w.in.dtype = strcmp(dtype, "bf16") == 0 ? SG_BF16 : SG_F32;
-    sg_status status = work_on(&w, e);
-    if (!status && !b->silent) print_all(&w);
+    work *const       w = calloc(1, sizeof *w);
+    if (!w) return sg_error_memory(e, "bench");
+    w->base = b;
+    w->in.dtype = b->backend->dtype;
+    if (strcmp(dtype, "auto") != 0) w->in.dtype = strcmp(dtype, "bf16") == 0 ? SG_BF16 : SG_F32;
+    sg_status status = work_on(w, e);
+    if (!status && !b->silent) print_all(w);
     if (!status && b->settings->json)
-        status = sg_report_take(b->settings->json, sg_report_envelope(SG_COMMAND_BENCH_ATTENTION, all_json(&w)), e);
-    for (int i = 0; i < w.kernels; i++) {
-        sg_attention_close(&w.kernel[i].bound);
-        free(w.kernel[i].seconds);
-    }
-    sg_trace_free(&w.trace);
-    sg_rendering_close(&w.now);
-    sg_bench_input_close(&w.in);
+        status = sg_report_take(b->settings->json, sg_report_envelope(SG_COMMAND_BENCH_ATTENTION, all_json(w)), e);
+    for (int i = 0; i < w->kernels; i++) sg_attention_close(&w->kernel[i].bound);
+    sg_rule_close(&w->rule);
+    sg_trace_free(&w->trace);
+    sg_rendering_close(&w->now);
+    sg_bench_input_close(&w->in);
+    free(w);
     return status;
 }
 

@@ -1,5 +1,5 @@
 /* bench_cold.c - `sparge-gen bench cold`: what a render costs as a process of its own, beside programs that only open
- * its device. Each turn starts this program again for each of sg_cold_parts; such a process does its part and prints
+ * its device. They take turns by bench_rule.h: each turn starts this program again for one of sg_cold_parts; such a process does its part and prints
  * when each piece of it was over, by the clock that all processes of a machine share. */
 #include "base/path.h"
 #include "bench.h"
@@ -18,8 +18,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PARTS = 3, TURNS = 5, PIECES = 16, NAME = 160, ARGUMENTS = 64 };
+enum { PARTS = 3, PIECES = 16, NAME = 160, ARGUMENTS = 64 };
 enum { CONTEXT, BACKEND, CLIP }; /* of sg_cold_parts */
+
+static const double SLACK = 0.005; /* seconds by which starts of a process differ in any case */
 
 /* ---- a part, in a process of its own ---- */
 
@@ -131,20 +133,16 @@ static sg_status run_part(cold_part *p, const sg_settings *s, const char *name, 
 /* ---- what came out ---- */
 
 typedef struct cold_bench {
-    int        turns;
-    cold_part *turn[PARTS]; /* turns of each */
+    sg_rule    rule;
+    cold_part *turn[PARTS]; /* of each those that count, and before that only the last */
 } cold_bench;
 
-/* Over the turns of the seconds of a part, or of piece i of it; 0 where there is none. */
+/* Over the turns of the seconds of piece i of a part; 0 where there is none. */
 static double median(const cold_bench *c, int part, int i)
 {
     double v[SG_REPEAT_MAX] = {0};
-    for (int k = 0; k < c->turns; k++) {
-        const cold_part *const p = &c->turn[part][k];
-        v[k] = i < 0 ? p->seconds : i < p->pieces ? p->piece[i] : 0;
-    }
-    qsort(v, (size_t)c->turns, sizeof *v, sg_double_order);
-    return (v[c->turns / 2] + v[(c->turns - 1) / 2]) / 2;
+    for (int k = 0; k < sg_rule_runs(&c->rule); k++) v[k] = i < c->turn[part][k].pieces ? c->turn[part][k].piece[i] : 0;
+    return sg_median(v, sg_rule_runs(&c->rule));
 }
 
 /* Of the median clip; 0 where it has no such piece. */
@@ -169,7 +167,7 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 static double row_seconds(const cold_bench *c, int i)
 {
-    return median(c, rows[i].part, -1) - (rows[i].above ? median(c, CONTEXT, -1) : 0);
+    return sg_rule_median(&c->rule, rows[i].part) - (rows[i].above ? sg_rule_median(&c->rule, CONTEXT) : 0);
 }
 
 /* The first step over the second; 0 where there is none. */
@@ -179,6 +177,8 @@ static double first_step(const cold_bench *c)
     return second > 0 ? piece_of(c, "first step") / second : 0;
 }
 
+static const char *const names[PARTS] = {"opening the device", "opening the backend", "the clip"};
+
 /* As the backend names it, after the start of its process. */
 static const char *device_of(const cold_bench *c) { return c->turn[BACKEND][0].name[1]; }
 
@@ -187,7 +187,9 @@ static void print_row(const char *name, double seconds) { printf("%-40s %10.1f\n
 static void print_all(const cold_bench *c)
 {
     const cold_part *const p = &c->turn[CLIP][0];
-    sg_print(stdout, "on %s, median of %d turn%s\n\n", device_of(c), c->turns, sg_plural(c->turns));
+    sg_print(stdout, "on %s\n", device_of(c));
+    sg_bench_print_rule(NULL, &c->rule, names);
+    putchar('\n');
     printf("%-40s %10s\n", "process", "ms");
     for (int i = 0; i < ROWS; i++) print_row(rows[i].what, row_seconds(c, i));
     printf("\n%-40s %10s\n", "of the clip", "ms");
@@ -198,8 +200,8 @@ static void print_all(const cold_bench *c)
 static json_t *all_json(const cold_bench *c)
 {
     const cold_part *const p = &c->turn[CLIP][0];
-    json_t *j = json_pack("{s:s, s:i, s:f}", "device", device_of(c), "turns", c->turns, "first_step_over_second",
-                          first_step(c));
+    json_t *j = json_pack("{s:s, s:o, s:f}", "device", device_of(c), "measured", sg_bench_rule_json(NULL, &c->rule),
+                          "first_step_over_second", first_step(c));
     json_t *pieces = json_array();
     for (int i = 0; i < ROWS; i++) sg_json_set(&j, rows[i].key, json_real(row_seconds(c, i)));
     for (int i = 0; i < p->pieces; i++)
@@ -218,20 +220,21 @@ sg_status sg_command_bench_cold(const sg_settings *s, sg_error *e)
                    ? render_clip(s, e)
                    : open_backend(s, strcmp(s->part, sg_cold_parts[BACKEND]) == 0, e);
     }
-    cold_bench       c = {.turns = s->repeat ? s->repeat : TURNS};
-    cold_part *const all = calloc((size_t)(PARTS * c.turns), sizeof *all);
+    cold_bench       c = {0};
+    const int        most = SG_REPEAT_MAX;
+    cold_part *const all = calloc((size_t)(PARTS * most), sizeof *all);
     if (!all) return sg_error_memory(e, "bench");
-    for (int i = 0; i < PARTS; i++) c.turn[i] = all + i * c.turns;
-    /* Part after part in each turn, so that other load falls on all of them. The turn that does not count reads the
-     * files into memory. */
-    sg_status status = SG_OK;
-    for (int i = -PARTS; i < c.turns * PARTS && status == SG_OK; i++) {
-        const int part = (i + PARTS) % PARTS;
-        status = run_part(&c.turn[part][i < 0 ? 0 : i / PARTS], s, sg_cold_parts[part], e);
+    for (int i = 0; i < PARTS; i++) c.turn[i] = all + i * most;
+    sg_status status = sg_rule_open(&c.rule, PARTS, s->repeat, SLACK, e);
+    for (int part; status == SG_OK && (part = sg_rule_next(&c.rule)) >= 0;) {
+        cold_part *const p = &c.turn[part][sg_rule_counts(&c.rule) ? sg_rule_runs(&c.rule) : 0];
+        status = run_part(p, s, sg_cold_parts[part], e);
+        sg_rule_take(&c.rule, p->seconds);
     }
     if (status == SG_OK && !(s->json && strcmp(s->json, "-") == 0)) print_all(&c);
     if (status == SG_OK && s->json)
         status = sg_report_take(s->json, sg_report_envelope(SG_COMMAND_BENCH_COLD, all_json(&c)), e);
+    sg_rule_close(&c.rule);
     free(all);
     return status;
 }

@@ -1,9 +1,12 @@
-/* bench_step.c - `sparge-gen bench step`: a render of a few steps, every other of which is traced, op by op. */
+/* bench_step.c - `sparge-gen bench step`: renders of a few steps. The first ones warm up, by bench_rule.h; the next one's
+ * steps count; in the last one every op of a step and of every other decoded chunk is timed, which on a GPU means that
+ * each op is waited for. */
 #include "bench.h"
 #include "command.h"
 #include "interrupt.h"
 #include "json_build.h"
 #include "meta.h"
+#include "metrics.h"
 #include "notices.h"
 #include "progress.h"
 #include "report.h"
@@ -11,60 +14,83 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Units of one kind of work: denoising steps, or decoded chunks of frames. The first are not measured, then every other
- * one is traced. */
-typedef struct series {
-    int      warm, measured;
-    double   plain, traced; /* seconds of the fastest without and with tracing; 0: there was none */
-    sg_trace rows;          /* of that traced one */
-} series;
+/* The first steps of a render are unlike the rest: keys of the text are made, and a GPU's graph. So are the first two
+ * chunks of a decoder. */
+enum { FIRST_STEPS = 3, FIRST_CHUNKS = 2, WARM_STEPS = 200, TRACED = 5 };
+
+typedef enum step_phase { WARM, PLAIN, TRACE } step_phase;
+
+/* Steps, or decoded chunks of frames, whose ops were timed. */
+typedef struct traced {
+    int      count;
+    double   seconds[TRACED];
+    sg_trace rows[TRACED];
+} traced;
 
 typedef struct step_bench {
     sg_bench    *base;
     sg_session   session;
     sg_rendering now;
-    series       step, chunk;
-    double       since;     /* when the unit at work began */
-    int          frames[2]; /* decoded before and after the last chunk */
+    step_phase   phase;
+    sg_rule      rule; /* of steps */
+    traced       step, chunk;
+    int          first, most;   /* of the chunks: those that are unlike the rest; how many are measured */
+    double       plain[TRACED]; /* seconds of chunks whose ops are not timed */
+    int          plain_chunks;
+    double       text, encode; /* seconds, of the first render: later ones have their results */
+    double       since;        /* when the unit at work began */
+    int          frames[2];    /* decoded before and after the last chunk */
     sg_report    report;
 } step_bench;
 
-static bool is_traced(const series *p, int unit)
+/* Whether ops of this unit are timed. */
+static bool is_traced(const step_bench *t, sg_stage stage, int unit)
 {
-    return unit >= p->warm && (p->measured == 1 || (unit - p->warm) % 2 == 1);
+    if (t->phase != TRACE) return false;
+    if (stage == SG_STAGE_DENOISE) return unit >= FIRST_STEPS;
+    return unit >= t->first && (t->most == 1 || (unit - t->first) % 2 == 1);
 }
 
-static void unit_ends(step_bench *t, series *p, int unit, double seconds)
+static void keep_trace(step_bench *t, traced *p, double seconds)
 {
-    const bool    traced = is_traced(p, unit);
-    double *const best = traced ? &p->traced : &p->plain;
-    if (unit < p->warm || (*best > 0 && seconds >= *best)) return;
-    *best = seconds;
-    if (!traced) return;
-    const sg_trace rows = t->session.trace;
-    t->session.trace = p->rows;
-    t->session.trace.synchronous = rows.synchronous;
-    p->rows = rows;
+    sg_trace *const now = &t->session.trace;
+    p->rows[p->count] = *now;
+    p->seconds[p->count++] = seconds;
+    *now = (sg_trace){.synchronous = now->synchronous};
 }
 
-/* Non-zero ends the render: after Ctrl-C, or when enough was decoded. */
+static void unit_ends(step_bench *t, sg_stage stage, int unit, double seconds)
+{
+    if (is_traced(t, stage, unit))
+        keep_trace(t, stage == SG_STAGE_DENOISE ? &t->step : &t->chunk, seconds);
+    else if (stage == SG_STAGE_DECODE && unit >= t->first)
+        t->plain[t->plain_chunks++] = seconds;
+    else if (stage == SG_STAGE_DENOISE && (t->phase == WARM || (t->phase == PLAIN && unit >= FIRST_STEPS))) {
+        sg_rule_take(&t->rule, seconds);
+        if (t->phase == PLAIN) sg_bench_note_clocks(t->base);
+    }
+}
+
+/* Non-zero ends the render: after Ctrl-C, or when enough was measured. */
 static int on_progress(void *context, sg_stage stage, int done, int total)
 {
     step_bench *const t = context;
-    const int         most = 2 * t->base->repeat;
     const double      seconds = sg_seconds() - t->since;
-    series *const     p = stage == SG_STAGE_DENOISE ? &t->step : stage == SG_STAGE_DECODE ? &t->chunk : NULL;
+    const bool        unit = stage == SG_STAGE_DENOISE || stage == SG_STAGE_DECODE;
     sg_progress_update(&t->session.progress, stage, done, total);
-    if (p == &t->chunk && done == 0) { /* the decoder's first two are unlike the rest; a short clip has no others */
-        p->warm = total > 2 ? 2 : total - 1;
-        p->measured = total - p->warm < most ? total - p->warm : most;
+    if (stage == SG_STAGE_DECODE && done == 0) { /* a short clip has no others */
+        t->first = total > FIRST_CHUNKS ? FIRST_CHUNKS : total - 1;
+        t->most = total - t->first < 2 * TRACED ? total - t->first : 2 * TRACED;
     }
-    if (p && done > 0) unit_ends(t, p, done - 1, seconds);
-    if (p == &t->chunk && done == p->warm + p->measured) return 1;
-    if (p) {
+    if (unit && done > 0) unit_ends(t, stage, done - 1, seconds);
+    if (stage == SG_STAGE_DECODE && done == t->first + t->most) return 1;
+    if (t->phase == WARM && sg_rule_counts(&t->rule)) return 1;
+    if (t->phase == PLAIN && sg_rule_next(&t->rule) < 0) return 1;
+    if (unit) {
         sg_trace_clear(&t->session.trace);
-        t->session.trace.paused = !is_traced(p, done);
+        t->session.trace.paused = !is_traced(t, stage, done);
     }
     t->frames[0] = t->frames[1];
     t->since = sg_seconds();
@@ -79,6 +105,26 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 }
 
 /* ---- what came out ---- */
+
+/* Of the median one: of two in the middle the faster. */
+static const sg_trace *median_trace(const traced *p, double *seconds)
+{
+    double sorted[TRACED];
+    int    i = 0;
+    memcpy(sorted, p->seconds, sizeof sorted);
+    qsort(sorted, (size_t)p->count, sizeof *sorted, sg_double_order);
+    *seconds = sorted[(p->count - 1) / 2];
+    while (p->seconds[i] != *seconds) i++;
+    return &p->rows[i];
+}
+
+/* 0: there was none. */
+static double plain_chunk(const step_bench *t)
+{
+    double v[TRACED];
+    memcpy(v, t->plain, sizeof v);
+    return t->plain_chunks ? sg_median(v, t->plain_chunks) : 0;
+}
 
 /* The dtype whose ceiling a matrix product is measured by. */
 static sg_dtype matmul_type(const sg_trace_row *r)
@@ -121,11 +167,11 @@ typedef struct sums {
     double matmul_seconds, matmul_ceiling;
 } sums;
 
-static sums sums_of(const sg_bench *b, const series *p)
+static sums sums_of(const sg_bench *b, const sg_trace *p)
 {
     sums m = {0};
-    for (size_t i = 0; i < p->rows.rows; i++) {
-        const sg_trace_row *const r = &p->rows.row[i];
+    for (size_t i = 0; i < p->rows; i++) {
+        const sg_trace_row *const r = &p->row[i];
         m.calls += r->calls;
         m.seconds += r->seconds;
         m.floor += floor_of(b, r);
@@ -148,41 +194,65 @@ static void print_row(const sg_bench *b, const sg_trace_row *r, double all)
            matmul ? "GFLOP/s" : "GB/s", 100 * floor_of(b, r) / r->seconds, tensors_text(text, sizeof text, r));
 }
 
-static void print_series(const sg_bench *b, const char *unit, const series *p)
+static void print_series(const sg_bench *b, const char *unit, double plain, const traced *t)
 {
-    const sums m = sums_of(b, p);
+    double                seconds;
+    const sg_trace *const p = median_trace(t, &seconds);
+    const sums            m = sums_of(b, p);
     printf("%-16s %6s %10s %6s %15s %17s %7s  %s\n", "op", "calls", "ms", "share", "work", "rate", "floor", "tensors");
-    for (size_t i = 0; i < p->rows.rows; i++) print_row(b, &p->rows.row[i], m.seconds);
+    for (size_t i = 0; i < p->rows; i++) print_row(b, &p->row[i], m.seconds);
     printf("%-16s %6lld %10.3f %5.1f%% %9.4g GFLOP, %.4g GB, floor %.0f%%\n", "all", (long long)m.calls,
            m.seconds * 1e3, 100.0, m.flops * 1e-9, m.bytes * 1e-9, 100 * m.floor / m.seconds);
     printf("matmuls and attention: %.3f ms, %.1f GFLOP/s, %.0f%% of the ceiling\n", m.matmul_seconds * 1e3,
            m.flops / m.matmul_seconds * 1e-9, 100 * m.matmul_ceiling / m.matmul_seconds);
-    printf("%s: traced %.3f ms, of them outside of ops %.3f ms; ", unit, p->traced * 1e3,
-           (p->traced - m.seconds) * 1e3);
-    if (p->plain > 0)
-        printf("not traced %.3f ms, %.1f GFLOP/s\n", p->plain * 1e3, m.flops / p->plain * 1e-9);
+    printf("%s: %.3f ms with each op timed, of them outside of ops %.3f ms; ", unit, seconds * 1e3,
+           (seconds - m.seconds) * 1e3);
+    if (plain > 0)
+        printf("without %.3f ms, %.1f GFLOP/s\n", plain * 1e3, m.flops / plain * 1e-9);
     else
-        puts("there was none to leave untraced");
+        puts("there was no other");
+}
+
+/* What ran in most layers of a step, and the share of the blocks that it computed. */
+static const char *attention_of(const step_bench *t, double *density)
+{
+    int                             steps, passes, layers, most = 0, ran[SG_ATTENTION_SPARGE + 1] = {0};
+    const sg_attention_count *const count = sg_engine_attention(t->session.engine, &steps, &passes, &layers);
+    int64_t                         kept = 0, blocks = 0;
+    for (int i = 0; i < steps * passes * layers; i++) {
+        ran[count[i].kind]++;
+        kept += count[i].kept;
+        blocks += count[i].blocks;
+    }
+    *density = blocks ? (double)kept / (double)blocks : 1;
+    for (int i = 1; i <= SG_ATTENTION_SPARGE; i++)
+        if (ran[i] > ran[most]) most = i;
+    return sg_attention_names[most];
 }
 
 static void print_all(const step_bench *t)
 {
     const sg_request *const r = &t->now.request;
-    const int               frames = t->frames[1] - t->frames[0], chunks = t->chunk.measured;
+    const int               frames = t->frames[1] - t->frames[0];
+    const char *const       name = "the step";
+    double                  density;
+    const char *const       attention = attention_of(t, &density);
     sg_print(stdout, "%s in %s on %s\n%dx%d, %d frame%s, guidance %s: %lld token%s; the prompt took %.3f s",
              t->session.model.name, t->report.dtype, t->report.device, r->width, r->height, r->frames,
              sg_plural(r->frames), sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, r), (long long)t->report.plan.tokens,
-             sg_plural(t->report.plan.tokens), t->report.seconds[SG_STAGE_TEXT]);
-    if (r->image[SG_IMAGE_FIRST].rgb) printf(", pictures %.3f s", t->report.seconds[SG_STAGE_ENCODE]);
+             sg_plural(t->report.plan.tokens), t->text);
+    if (r->image[SG_IMAGE_FIRST].rgb) printf(", pictures %.3f s", t->encode);
     putchar('\n');
     sg_bench_print_ceilings(t->base);
     printf(
         "floor: the time that the ceilings would allow, as a share of the time taken; above 100%% where caches help\n");
-    printf("\na denoising step, the fastest of %d that were traced\n", t->base->repeat);
-    print_series(t->base, "a step", &t->step);
-    printf("\na decoded chunk of %d frame%s, the fastest of %d\n", frames, sg_plural(frames),
-           chunks > 1 ? chunks / 2 : 1);
-    print_series(t->base, "a chunk", &t->chunk);
+    sg_bench_print_rule(t->base, &t->rule, &name);
+    printf("a denoising step: %.3f ms +- %.1f%%, attention %s, %.0f%% of the blocks\n",
+           sg_rule_median(&t->rule, 0) * 1e3, 100 * sg_rule_spread(&t->rule, 0), attention, 100 * density);
+    printf("\nits ops, of the median one of %d in which each op is timed\n", t->step.count);
+    print_series(t->base, "a step", sg_rule_median(&t->rule, 0), &t->step);
+    printf("\na decoded chunk of %d frame%s, of the median one of %d\n", frames, sg_plural(frames), t->chunk.count);
+    print_series(t->base, "a chunk", plain_chunk(t), &t->chunk);
 }
 
 static json_t *row_json(const sg_bench *b, const sg_trace_row *r)
@@ -193,75 +263,106 @@ static json_t *row_json(const sg_bench *b, const sg_trace_row *r)
                      "floor_seconds", floor_of(b, r));
 }
 
-static json_t *series_json(const sg_bench *b, const series *p)
+static json_t *series_json(const sg_bench *b, double plain, const traced *t)
 {
-    const sums m = sums_of(b, p);
-    json_t    *rows = json_array();
-    for (size_t i = 0; i < p->rows.rows; i++) sg_json_append(&rows, row_json(b, &p->rows.row[i]));
+    double                seconds;
+    const sg_trace *const p = median_trace(t, &seconds);
+    const sums            m = sums_of(b, p);
+    json_t               *rows = json_array();
+    for (size_t i = 0; i < p->rows; i++) sg_json_append(&rows, row_json(b, &p->row[i]));
     return json_pack("{s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "seconds",
-                     p->plain > 0 ? json_real(p->plain) : json_null(), "traced_seconds", p->traced, "op_seconds",
-                     m.seconds, "floor_seconds", m.floor, "flops", m.flops, "bytes", m.bytes, "matmul_seconds",
-                     m.matmul_seconds, "matmul_of_ceiling",
-                     m.matmul_seconds > 0 ? m.matmul_ceiling / m.matmul_seconds : 0.0, "ops", rows);
+                     plain > 0 ? json_real(plain) : json_null(), "traced_seconds", seconds, "op_seconds", m.seconds,
+                     "floor_seconds", m.floor, "flops", m.flops, "bytes", m.bytes, "matmul_seconds", m.matmul_seconds,
+                     "matmul_of_ceiling", m.matmul_seconds > 0 ? m.matmul_ceiling / m.matmul_seconds : 0.0, "ops",
+                     rows);
 }
 
 static json_t *all_json(const step_bench *t)
 {
     const sg_request *const r = &t->now.request;
-    return json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:I, s:o, s:f, s:o, s:o, s:o, s:i}", "model",
-                     sg_report_name(t->session.model.name), "device", t->report.device, "dtype", t->report.dtype,
-                     "threads", t->base->backend->threads, "width", r->width, "height", r->height, "frames", r->frames,
-                     "cfg_scale", r->cfg_scale, "tokens", (json_int_t)t->report.plan.tokens, "ceilings",
-                     sg_bench_ceilings_json(t->base), "text_seconds", t->report.seconds[SG_STAGE_TEXT],
-                     "encode_seconds",
-                     r->image[SG_IMAGE_FIRST].rgb ? json_real(t->report.seconds[SG_STAGE_ENCODE]) : json_null(), "step",
-                     series_json(t->base, &t->step), "chunk", series_json(t->base, &t->chunk), "chunk_frames",
-                     t->frames[1] - t->frames[0]);
+    double                  density;
+    const char *const       attention = attention_of(t, &density);
+    return json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:I, s:s, s:f, s:o, s:o, s:f, s:f, s:o, s:o, s:o, s:i}",
+                     "model", sg_report_name(t->session.model.name), "device", t->report.device, "dtype",
+                     t->report.dtype, "threads", t->base->backend->threads, "width", r->width, "height", r->height,
+                     "frames", r->frames, "cfg_scale", r->cfg_scale, "tokens", (json_int_t)t->report.plan.tokens,
+                     "attention", attention, "density", density, "ceilings", sg_bench_ceilings_json(t->base),
+                     "measured", sg_bench_rule_json(t->base, &t->rule), "spread", sg_rule_spread(&t->rule, 0),
+                     "text_seconds", t->text, "encode_seconds",
+                     r->image[SG_IMAGE_FIRST].rgb ? json_real(t->encode) : json_null(), "step",
+                     series_json(t->base, sg_rule_median(&t->rule, 0), &t->step), "chunk",
+                     series_json(t->base, plain_chunk(t), &t->chunk), "chunk_frames", t->frames[1] - t->frames[0]);
 }
 
 /* ---- the work ---- */
 
-static sg_status render(step_bench *t, sg_error *e)
+/* A render of a phase. The steps that a schedule has more than needed are not run. */
+static sg_status render(step_bench *t, step_phase phase, sg_error *e)
 {
     const sg_callbacks cb = {.context = t, .progress = on_progress, .frame = on_frame};
     sg_session *const  x = &t->session;
     sg_request *const  r = &t->now.request;
     sg_error           end = {0};
-    const char *const  json = t->base->settings->json;
+    t->phase = phase;
+    r->steps = WARM_STEPS;
+    if (phase == PLAIN) r->steps = FIRST_STEPS + t->rule.repeat;
+    if (phase == TRACE) r->steps = FIRST_STEPS + (t->rule.repeat < TRACED ? t->rule.repeat : TRACED);
+    x->trace.paused = true;
+    sg_progress_render(&x->progress, 0, 0, NULL);
+    const sg_status status = sg_engine_render(x->engine, r, &cb, &t->report, &end);
+    sg_progress_clear(&x->progress);
+    return status && (status != SG_E_CANCELLED || sg_interrupt_asked()) ? sg_error_copy(e, &end) : SG_OK;
+}
+
+static sg_status measure(step_bench *t, sg_error *e)
+{
+    sg_session *const x = &t->session;
+    sg_request *const r = &t->now.request;
     SG_TRY(sg_session_inputs(x, t->base->settings, e));
-    t->step.warm = 1;
-    t->step.measured = 2 * t->base->repeat;
+    SG_TRY(sg_rule_open(&t->rule, 1, t->base->settings->repeat, SG_BENCH_SLACK, e));
     SG_TRY(sg_session_open(x, e));
     SG_TRY(sg_session_resolve(x, &t->now, e));
     sg_notice_request(x, &t->now);
-    r->steps = t->step.warm + t->step.measured;
-    r->sigmas.count = 0; /* --fast has fewer; a step costs the same at any */
+    r->sigmas.count = 0;          /* --fast has fewer; a step costs the same at any */
+    r->attention.dense_steps = 0; /* a step as most are */
     r->prompt = "a red ball bouncing on green grass";
     SG_TRY(sg_session_give(x, r, e));
     SG_TRY(sg_bench_ceilings(t->base, e));
-    sg_progress_render(&x->progress, 0, 0, NULL);
-    const sg_status status = sg_engine_render(x->engine, r, &cb, &t->report, &end);
-    const bool      enough = status == SG_E_CANCELLED && !sg_interrupt_asked();
-    sg_progress_clear(&x->progress);
-    if (status && !enough) return sg_error_copy(e, &end);
-    SG_TRY(sg_bench_ceilings(t->base, e)); /* again, for the machine may have been busy */
-    qsort(t->step.rows.row, t->step.rows.rows, sizeof *t->step.rows.row, by_seconds);
-    qsort(t->chunk.rows.row, t->chunk.rows.rows, sizeof *t->chunk.rows.row, by_seconds);
+    while (!sg_rule_counts(&t->rule)) {
+        SG_TRY(render(t, WARM, e));
+        t->text += t->report.seconds[SG_STAGE_TEXT];
+        t->encode += t->report.seconds[SG_STAGE_ENCODE];
+    }
+    SG_TRY(render(t, PLAIN, e));
+    return render(t, TRACE, e);
+}
+
+static sg_status show(step_bench *t, sg_error *e)
+{
+    const char *const json = t->base->settings->json;
+    for (int i = 0; i < t->step.count; i++)
+        qsort(t->step.rows[i].row, t->step.rows[i].rows, sizeof *t->step.rows[i].row, by_seconds);
+    for (int i = 0; i < t->chunk.count; i++)
+        qsort(t->chunk.rows[i].row, t->chunk.rows[i].rows, sizeof *t->chunk.rows[i].row, by_seconds);
     if (!t->base->silent) print_all(t);
     return json ? sg_report_take(json, sg_report_envelope(SG_COMMAND_BENCH_STEP, all_json(t)), e) : SG_OK;
 }
 
 static sg_status bench_step(sg_bench *b, sg_error *e)
 {
-    step_bench      t = {.base = b,
-                         .session.traced = true,
-                         .session.trace = {.paused = true, .synchronous = !b->backend->synchronous},
-                         .now.settings = *b->settings};
-    const sg_status status = render(&t, e);
+    step_bench t = {.base = b,
+                    .session.traced = true,
+                    .session.trace = {.paused = true, .synchronous = !b->backend->synchronous},
+                    .now.settings = *b->settings};
+    sg_status  status = measure(&t, e);
+    if (!status) status = show(&t, e);
     sg_rendering_close(&t.now);
     sg_session_close(&t.session);
-    sg_trace_free(&t.step.rows);
-    sg_trace_free(&t.chunk.rows);
+    sg_rule_close(&t.rule);
+    for (int i = 0; i < TRACED; i++) {
+        sg_trace_free(&t.step.rows[i]);
+        sg_trace_free(&t.chunk.rows[i]);
+    }
     return status;
 }
 

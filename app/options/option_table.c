@@ -41,7 +41,7 @@
 #define IMAGES (MODEL & ~INFO)
 #define SAMPLER (RENDER | CHECK | COMPARE | EVAL)
 #define SPARSE (RENDER | INFO | CHECK | COMPARE | EVAL)
-#define BLOCKS (SPARSE | BENCH_ATTENTION) /* commands that choose blocks */
+#define BLOCKS (SPARSE | STEP | BENCH_ATTENTION) /* commands that choose blocks */
 
 /* The names of known shapes, and what the first of them, the default, is. */
 static const char *list_shapes(char *text, size_t size)
@@ -223,8 +223,9 @@ const sg_option sg_option_table[] = {
             "seed of the noise, which is torch's CPU generator's (default: 0; negative: random)"),
      .letter = 's', USUAL, .value = "N"},
 
-    {INT("repeat", STEP | BENCH_ATTENTION, RUN, repeat, 1, SG_REPEAT_MAX, "number of measurements (default: 3)")},
-    {INT("repeat", COLD, RUN, repeat, 1, SG_REPEAT_MAX, "number of turns (default: 5)")},
+    {INT("repeat", BENCH, RUN, repeat, 1, SG_REPEAT_MAX,
+         "runs of which the median is taken, after those that warm up (default: as many as last two\n"
+         "seconds, from 5 to 200)")},
     {CHOICE("part", COLD, RUN, part, sg_cold_parts, "NAME",
             "run only this part, in this process, and print when each piece ended, in seconds of the\n"
             "monotonic clock: for a profiler")},
@@ -234,7 +235,7 @@ const sg_option sg_option_table[] = {
      .alias = {"repeats"}},
 
     HEADING(BLOCKS | TUNE, "Self-attention"),
-    {CHOICE("attention", RENDER | INFO | CHECK, ATTENTION, attention, sg_attention_names, "KIND",
+    {CHOICE("attention", RENDER | INFO | CHECK | STEP, ATTENTION, attention, sg_attention_names, "KIND",
             "dense: exact; sage: quantised; sparge: quantised and block-sparse, the default from 8192\n"
             "tokens on, and from 1024 on if this option or a threshold is given"),
      USUAL, TO(attention.kind)},
@@ -250,7 +251,7 @@ const sg_option sg_option_table[] = {
           "kinds to measure (default: dense,sage,sparge, as far as the backend has them)")},
     {TEXT("topk", BENCH_ATTENTION, RUN, topk_list, "LIST",
           "shares of a row's blocks to keep (default: 0.5,0.3,0.2,0.1)")},
-    {REAL("topk", SPARSE, ATTENTION, topk, 0, 1,
+    {REAL("topk", SPARSE | STEP, ATTENTION, topk, 0, 1,
           "keep this share of each row's blocks, the best, as in --topk 0.3 (default: 0.5)"),
      USUAL},
     {REAL("tau", BLOCKS, ATTENTION, tau, 0, 1,
@@ -292,10 +293,10 @@ const sg_option sg_option_table[] = {
     {CHOICE("dense-steps-kind", SPARSE, ATTENTION, dense_steps_kind, unskipped, "KIND",
             "attention of those steps: dense is exact, sage quantised"),
      TO(attention.dense_steps_kind)},
-    {TEXT("dense-layers", SPARSE, ATTENTION, dense_layers, "LIST",
+    {TEXT("dense-layers", SPARSE | STEP, ATTENTION, dense_layers, "LIST",
           "layers with dense attention, counted from 0, as in 0,28-29"),
      TO(attention.dense_layers)},
-    {TEXT("sparse-config", SPARSE, ATTENTION, sparse_config, "FILE",
+    {TEXT("sparse-config", SPARSE | STEP, ATTENTION, sparse_config, "FILE",
           "thresholds of each head, written by tune or saved by SpargeAttn's own tuning (.pt);\n"
           "none: use no file (default: sparge-attention.json beside the model)"),
      HASHED(sparse_config), .files = SG_READS},

@@ -64,7 +64,7 @@ if(SG_HAVE_CUDA)
     ${cuda}/attend_short.cu ${cuda}/attend_mma.cu
     ${cuda}/attend_large_head.cu)
   target_sources(sg_kernels PRIVATE ${cuda}/cuda_backend.c ${cuda}/cuda_memory.c ${cuda}/cuda_call.c ${cuda}/cuda_lt.c
-    ${cuda}/cuda_dnn.c ${cuda}/cuda_graph.c)
+    ${cuda}/cuda_dnn.c ${cuda}/cuda_graph.c ${cuda}/cuda_clocks.c)
   target_include_directories(sg_kernels PRIVATE ${cuda})
   # cublasLt and cuDNN are opened at run time: see cuda_lt.c.
   set_property(SOURCE ${cuda}/cuda_call.c APPEND PROPERTY

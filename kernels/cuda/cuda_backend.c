@@ -176,6 +176,7 @@ static void close_all(sg_cuda *c)
     sg_graph_close(c);
     sg_dnn_close(c);
     sg_lt_close(c);
+    sg_cuda_clocks_close(c);
     sg_cuda_memory_close(c);
     if (c->queue) cudaStreamDestroy(c->queue);
     cudaGetLastError();
@@ -211,6 +212,7 @@ sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
                                  .make_current = sg_cuda_enter,
                                  .count = sg_plan_count,
                                  .served = served,
+                                 .clocks = sg_cuda_clocks,
                                  .packed_bytes = sg_cuda_work_bytes};
     b->dtype = SG_BF16;
     b->values = SG_BF16;

@@ -53,6 +53,7 @@ typedef struct sg_cuda_feed {
 struct sg_lt;
 struct sg_dnn;
 struct sg_cuda_graph;
+struct sg_nvml;
 
 /* Multiply-adds from which an op is worth cuDNN's start and, for attention and products, its compiling. A
  * convolution of fewer than SG_DNN_COLS output channels counts as one of so many: ours makes a product of it, whose
@@ -72,6 +73,7 @@ typedef struct sg_cuda {
     struct sg_dnn       *dnn;       /* NULL until an op wants it */
     int64_t               dnn_min_macs; /* SG_DNN_MIN_MACS; less to try cuDNN with small shapes, SG_DNN_NEVER */
     struct sg_cuda_graph *graph;
+    struct sg_nvml      *nvml;       /* NULL until clocks are asked for */
     int                  device;     /* as CUDA counts them: all that stands here is its */
     unsigned             features;   /* which of our own kernels serve */
     int                  processors; /* streaming multiprocessors */
@@ -114,6 +116,12 @@ static inline sg_status sg_cuda_launched(sg_stream *s, const char *op)
 {
     return sg_cuda_check(s, op, cudaGetLastError());
 }
+
+/* ---- clocks: cuda_clocks.c ---- */
+
+/* Does what sg_backend_clocks says. */
+bool sg_cuda_clocks(const sg_backend *b, sg_clocks *out);
+void sg_cuda_clocks_close(sg_cuda *c);
 
 /* ---- memory: cuda_memory.c ---- */
 
