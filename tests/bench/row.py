@@ -1,0 +1,374 @@
+"""Measures one row of README's figures: ours and the peer's usual ways, by turns and by one rule. Options: see `main`."""
+import argparse
+import contextlib
+import datetime
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+
+import rule
+import torch
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PROMPTS = ["a red ball bouncing on green grass", "a blue heart spinning in falling snow"]
+
+
+class Failed(Exception):
+    pass
+
+
+class Bench:
+    """What all rows share: options, the device, the time that is left, sparge-gen."""
+
+    def __init__(self, args):
+        self.args, self.began = args, time.monotonic()
+        self.device, self.clocks = args.device, {}
+        self.until = self.began + 60 * args.minutes
+
+    def say(self, text):
+        print(f"{time.monotonic() - self.began:5.0f} s  {text}", file=sys.stderr, flush=True)
+
+    def wait(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def timed(self, call):
+        """A function that calls and returns the seconds."""
+        def run():
+            self.wait()
+            start = time.perf_counter()
+            call()
+            self.wait()
+            return time.perf_counter() - start
+        return run
+
+    def ours(self, *options):
+        """What sparge-gen prints, and the seconds from its start to its end."""
+        command = [self.args.sparge_gen, *options, "--threads", str(self.args.threads), "--backend", self.device]
+        start = time.perf_counter()
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        except OSError as e:
+            raise Failed(f"{command[0]}: {e.strerror}")
+        if done.returncode != 0:
+            raise Failed(f"exit {done.returncode} of {' '.join(command)}: {done.stderr.strip()[-400:]}")
+        return done.stdout, time.perf_counter() - start
+
+    def bench(self, *options):
+        """The JSON of `sparge-gen bench`."""
+        result = json.loads(self.ours("bench", *options, "--quiet", "--json", "-")[0])
+        self.clocks = result["measured"]["clocks"] or {}
+        return result
+
+
+# ---- where it was measured ----
+
+def version(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
+
+
+def processor():
+    text = subprocess.run(["lscpu"], capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}).stdout
+    values = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    name, flags = values.get("Model name", platform.machine()).strip(), values.get("Flags", "").split()
+    level = ("AMX" if "amx_bf16" in flags else "AVX-512 BF16" if "avx512_bf16" in flags else
+             "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "SSE2")
+    if name == "AMD EPYC" and values.get("CPU family", "").strip() == "26":
+        name += " (Zen 5)"
+    return f"{name}, {level}"
+
+
+def place(bench):
+    if bench.device == "cuda":
+        return torch.cuda.get_device_name()
+    return f"{processor()}, {bench.args.threads} threads"
+
+
+# ---- one step of a model with random weights ----
+
+def step(shape, family, size, sides, tiny):
+    """sides: names and options of `bench step`; tiny: shape and size with --quick."""
+    def measure(bench):
+        import models
+        name, (width, height, frames) = tiny if bench.args.quick else (shape, size)
+        folder = os.path.join(bench.args.folder, name)
+        bench.say(f"making {name}")
+        models.make(folder, name, bench.device)
+        bench.say("loading it into diffusers")
+        model = models.load_denoiser(folder, bench.device)
+        call = models.call_of(model, family, (width, height, frames), bench.device)
+        calls = {"diffusers": model, "torch.compile": torch.compile(model)}
+        theirs = {n: bench.timed(lambda m=m: m(**call)) for n, m in calls.items()}
+        options = ["step", "-m", folder, "--size", f"{width}x{height}", "-g", "1", "--dtype", "bf16",
+                   *([] if frames == 1 else ["--frames", str(frames)]), *repeat_of(bench)]
+        density = {}
+
+        def ours(name, more):
+            result = bench.bench(*options, *more)
+            density[name] = result["density"]
+            return result["step"]["seconds"]
+        blocks = {**{n: lambda n=n: rule.by_turns({n: theirs[n]}, bench.args.repeat)[n]["median"] for n in theirs},
+                  **{n: lambda n=n, o=o: ours(n, o) for n, o in sides.items()}}
+        found = blocks_by_turns(bench, blocks)
+        return found, {n: f"{100 * d:.0f} % of the blocks" for n, d in density.items() if d < 1}
+    return measure
+
+
+def repeat_of(bench):
+    return ["--repeat", str(bench.args.repeat)] if bench.args.repeat else []
+
+
+def blocks_by_turns(bench, blocks):
+    """Programs that cannot take turns run by run do so block by block: each block is warm and gives its median."""
+    found, longest = {n: [] for n in blocks}, 0
+    for turn in range(bench.args.turns):
+        start, names = time.monotonic(), list(blocks)
+        if turn and start + longest > bench.until:
+            break
+        longest = 0
+        for name in names[turn % len(names):] + names[:turn % len(names)]:
+            if name not in found:
+                continue
+            if bench.device == "cuda":
+                torch.cuda.empty_cache()
+            before = time.monotonic()
+            try:
+                found[name].append(blocks[name]())
+            except Exception as e:  # a way of the peer's that does not work here is told, and the others go on
+                bench.say(f"{name} does not run: {e}")
+                del found[name]
+                continue
+            took = time.monotonic() - before
+            longest += took if turn or name != "torch.compile" else 0  # it compiles once
+            bench.say(f"turn {turn + 1}, {name}: {1e3 * found[name][-1]:.1f} ms, the block {took:.0f} s")
+    return {n: rule.figure(v) for n, v in found.items() if v}
+
+
+# ---- one attention call ----
+
+def attention(bench):
+    """Dense, by cuDNN, and sparse: `bench attention` as a user calls it; with --library torch's own call beside our C call in
+    one process, and with --spargeattn the authors' kernel too."""
+    shape = "1,2,3x16x16,64" if bench.args.quick else "1,12,21x30x52,128"
+    result = bench.bench("attention", "--shape", shape, "--dtype", "bf16", "--attention", "dense,sparge", "--topk",
+                         "0.5,0.3,0.1,0.05,0.025", *repeat_of(bench))
+    found, notes = {}, {}
+    for k in result["kernels"]:
+        name = "cuDNN, dense" if k["kernel"] == "dense" else k["kernel"]
+        found[name] = {"median": k["median_seconds"], "spread": k["spread"], "runs": result["measured"]["runs"],
+                       "unsteady": result["measured"]["unsteady"]}
+        notes[name] = f"error {k['relative_l1']:.4f}"
+    if bench.args.library:
+        import vs_sparge
+        beside, errors = vs_sparge.beside(bench, [int(n) for n in shape.split(",")[2].split("x")],
+                                          *(int(shape.split(",")[i]) for i in (1, 3)))
+        found.update(beside)
+        notes.update(errors)
+    return found, notes
+
+
+# ---- clips of tiny-wan ----
+
+def request_of(bench):
+    with open(os.path.join(bench.args.model, "sparge-gen.json"), encoding="utf-8") as f:
+        request = json.load(f)
+    if bench.args.quick:
+        request.update(width=64, height=64, frames=9, steps=2)
+    return request
+
+
+def options_of(bench, request, folder):
+    return ["-m", bench.args.model, "--size", f"{request['width']}x{request['height']}", "--frames", str(request["frames"]),
+            "--steps", str(request["steps"]), "--cache", "off", "--quiet", "-o", os.path.join(folder, "ours.y4m")]
+
+
+def pipeline(bench, dtype):
+    import diffusers
+    diffusers.utils.logging.disable_progress_bar()
+    pipe = diffusers.WanPipeline.from_pretrained(bench.args.model, torch_dtype=dtype, local_files_only=True)
+    pipe.set_progress_bar_config(disable=True)
+    return pipe
+
+
+def their_render(pipe, request, prompt):
+    return pipe(prompt=prompt, negative_prompt=request["negative_prompt"], width=request["width"],
+                height=request["height"], num_frames=request["frames"], num_inference_steps=request["steps"],
+                guidance_scale=request["cfg_scale"], generator=torch.Generator("cpu").manual_seed(0))
+
+
+def clip(bench):
+    """The default clip, warm, without loading: the second of two in a process of ours, any but the first of diffusers'."""
+    request = request_of(bench)
+    with tempfile.TemporaryDirectory() as folder:
+        prompts, report = os.path.join(folder, "prompts.txt"), os.path.join(folder, "report.json")
+        with open(prompts, "w", encoding="utf-8") as f:
+            f.write("\n".join(PROMPTS) + "\n")
+
+        def ours():
+            bench.ours(*options_of(bench, request, folder), "--prompt-file", prompts, "--json", report)
+            last = sorted(n for n in os.listdir(folder) if n.startswith("report"))[-1]
+            with open(os.path.join(folder, last), encoding="utf-8") as f:
+                seconds = json.load(f)["seconds"]
+            return seconds["total"] - seconds["load"]
+        dtypes = {"f32": torch.float32, "bf16": torch.bfloat16}
+        pipes = {d: pipeline(bench, dtype) for d, dtype in dtypes.items()}
+        times = {}
+        for name, pipe in pipes.items():
+            render = bench.timed(lambda p=pipe: their_render(p, request, PROMPTS[1]))
+            render()
+            times[name] = render()
+            bench.say(f"diffusers {name}: {times[name]:.2f} s")
+        faster = min(times, key=times.get)
+        compiled = pipeline(bench, dtypes[faster])
+        compiled.transformer = torch.compile(compiled.transformer)
+        things = {f"diffusers {faster}": bench.timed(lambda: their_render(pipes[faster], request, PROMPTS[1])),
+                  f"torch.compile {faster}": bench.timed(lambda: their_render(compiled, request, PROMPTS[1])),
+                  "sparge-gen": ours}
+        return rule.by_turns(things, bench.args.repeat, slack=0.005, until=bench.until), {}
+
+
+THEIRS = """import sys, torch, json, numpy
+sys.path.insert(0, sys.argv[1])
+import row
+bench = row.Bench(row.parse(json.loads(sys.argv[2])))
+torch.set_num_threads(bench.args.threads)
+request = row.request_of(bench)
+from PIL import Image
+for i, frame in enumerate(row.their_render(row.pipeline(bench, getattr(torch, sys.argv[3])), request, row.PROMPTS[0]).frames[0]):
+    Image.fromarray((frame * 255).round().astype("uint8")).save(f"{sys.argv[4]}/{i:04d}.png")
+"""
+
+
+def command(bench):
+    """The same as a command, from the start of its process to its end, with its files written."""
+    request = request_of(bench)
+    with tempfile.TemporaryDirectory() as folder:
+        def theirs(dtype):
+            start = time.perf_counter()
+            options = ["command", *bench.args.given]
+            subprocess.run([sys.executable, "-c", THEIRS, os.path.dirname(os.path.abspath(__file__)), json.dumps(options),
+                            dtype, folder], check=True, stdout=subprocess.DEVNULL)
+            return time.perf_counter() - start
+        things = {"diffusers f32": lambda: theirs("float32"), "diffusers bf16": lambda: theirs("bfloat16"),
+                  "sparge-gen": lambda: bench.ours(*options_of(bench, request, folder)[:-1],
+                                                   os.path.join(folder, "ours-%04d.png"), "-p", PROMPTS[0])[1]}
+        return rule.by_turns(things, bench.args.repeat, slack=0.005, until=bench.until), {}
+
+
+# ---- the rows ----
+
+DENSE, SPARSE = ["--attention", "dense"], []
+SMALL = {"wan": ("small", (128, 64, 9)), "flux": ("small-flux", (64, 64, 1)), "mochi": ("small-mochi", (64, 64, 7)),
+         "sd3": ("small-sd35", (64, 64, 1))}
+
+
+def step_row(shape, family, size, sides=(("ours, dense", DENSE), ("ours, sparse", SPARSE))):
+    return "cuda", step(shape, family, size, dict(sides), SMALL[family])
+
+
+ROWS = {
+    "clip": ("tiny-wan, default clip (256x256, 33 frames, 12 steps), rendering", "cpu", clip),
+    "command": ("the same as a whole command, from start to exit", "cpu", command),
+    "attention": ("one attention call, 12 heads x 32,760 tokens x 128", "cuda", attention),
+    "wan": ("one step of Wan 2.1 1.3B, 832x480, 81 frames (random weights)",
+            *step_row("1.3b", "wan", (832, 480, 81))),
+    "flux": ("one step of FLUX.1-dev, 1024x1024 (random weights)",
+             *step_row("flux", "flux", (1024, 1024, 1), [("ours, dense", DENSE)])),
+    "mochi": ("one step of Mochi, 848x480, 163 frames (random weights)", *step_row("mochi", "mochi", (848, 480, 163))),
+    # not in README
+    "wan-720p": ("one step of Wan 2.1 1.3B, 1280x720, 81 frames (random weights)",
+                 *step_row("1.3b", "wan", (1280, 720, 81))),
+    "wan-14b": ("one step of Wan 2.1 14B, 832x480, 81 frames (random weights)", *step_row("14b", "wan", (832, 480, 81))),
+    "sd35-large": ("one step of Stable Diffusion 3.5 large, 1024x1024 (random weights)",
+                   *step_row("sd35-large", "sd3", (1024, 1024, 1), [("ours, dense", DENSE)])),
+}
+
+
+def seconds(value):
+    return f"{value:.2f} s" if value >= 1 else f"{1e3 * value:.{0 if value >= 0.1 else 2}f} ms"
+
+
+def is_ours(name):
+    return name.startswith(("ours", "sparge"))
+
+
+def show(bench, what, found, notes):
+    date = datetime.date.today().isoformat()
+    where, type_ = place(bench), "" if bench.device == "cpu" else "BF16, "
+    print(f"{what}{'; QUICK: sizes mean nothing' if bench.args.quick else ''}\n{where}; {type_}torch {torch.__version__}, "
+          f"diffusers {version('diffusers')}, transformers {version('transformers')}, "
+          f"{bench.ours('--version')[0].splitlines()[0]}; {date}")
+    if bench.clocks:
+        print("while ours ran: {mhz:.0f} MHz, at least {lowest_mhz:.0f}; {watts:.0f} of {limit_watts:.0f} W; {celsius:.0f} C"
+              .format(**bench.clocks))
+    for name, f in found.items():
+        print(f"{name:<28} {seconds(f['median']):>10} +- {100 * f['spread']:.1f} %, {f['runs']} runs"
+              f"{'; NOT STEADY by %.0f %%' % (100 * f['unsteady']) if f['unsteady'] else ''}"
+              f"{'; ' + notes[name] if name in notes else ''}")
+    theirs = {n: f["median"] for n, f in found.items() if not is_ours(n)}
+    best = min(theirs, key=theirs.get)
+    peers = "; ".join(f"{n} {seconds(t)}" for n, t in theirs.items())
+    own = {n: f["median"] for n, f in found.items() if is_ours(n)}
+    print("README: | " + " | ".join([
+        what, where + (", BF16" if bench.device == "cuda" else ""), peers,
+        "; ".join(f"{n.replace('ours, ', '')} {seconds(t)}" for n, t in own.items()),
+        "; ".join(f"{theirs[best] / t:.2f}" for t in own.values()), date]) + " |")
+
+
+def parse(given=None):
+    names = "\n".join(f"  {n:<12} {what}" for n, (what, *_) in ROWS.items())
+    p = argparse.ArgumentParser(prog="row", description=__doc__ + "\n\n" + names,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("name", choices=list(ROWS), metavar="NAME")
+    p.add_argument("--python", metavar="PROGRAM", help="the interpreter (default: $PYTHON, else python3)")
+    p.add_argument("--sparge-gen", default=os.path.join(ROOT, "build", "release", "sparge-gen"), metavar="PATH",
+                   help="our program, a Release build (default: build/release/sparge-gen)")
+    p.add_argument("--model", default=os.path.join(ROOT, "weights", "tiny-wan"), metavar="DIR", help="of clips")
+    p.add_argument("--folder", metavar="DIR", help="checkpoints are made here and kept (default: one that is removed)")
+    p.add_argument("--library", metavar="FILE", help="attention: libspargegen.so, for torch and ours in one process")
+    p.add_argument("--spargeattn", metavar="DIR", help="attention: the authors' sources, whose kernel runs as well")
+    p.add_argument("--build", default="build/peers", metavar="DIR", help="attention: where it is built, once")
+    p.add_argument("--device", choices=["cuda", "cpu"], help="(default: the row's own)")
+    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both sides")
+    p.add_argument("--turns", type=int, default=3, help="of blocks, with rows of steps (default: 3)")
+    p.add_argument("--repeat", type=int, default=0, help="runs that count (default: by the rule)")
+    p.add_argument("--minutes", type=float, default=8, help="no turn begins that would last longer (default: 8)")
+    p.add_argument("--quick", action="store_true", help="tiny sizes, only to see that it runs")
+    p.add_argument("--json", metavar="FILE", help="all figures too")
+    args = p.parse_args(given)
+    args.sparge_gen, args.given = os.path.abspath(args.sparge_gen), (sys.argv[1:] if given is None else given)[1:]
+    args.device = args.device or ROWS[args.name][1]
+    return args
+
+
+def main():
+    args = parse()
+    what, _, measure = ROWS[args.name]
+    os.environ.update(OMP_NUM_THREADS=str(args.threads), HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1")
+    torch.set_num_threads(args.threads)
+    bench = Bench(args)
+    with contextlib.ExitStack() as stack, torch.inference_mode():
+        args.folder = args.folder or stack.enter_context(tempfile.TemporaryDirectory())
+        try:
+            found, notes = measure(bench)
+            show(bench, what, found, notes)
+        except Failed as e:
+            raise SystemExit(f"row: {e}")
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as f:
+            json.dump({"row": args.name, "what": what, "where": place(bench), "found": found, "notes": notes,
+                       "clocks": bench.clocks}, f, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
