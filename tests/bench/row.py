@@ -16,6 +16,7 @@ import rule
 import torch
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+COMPILED = "torch.compile"
 PROMPTS = ["a red ball bouncing on green grass", "a blue heart spinning in falling snow"]
 
 
@@ -62,7 +63,7 @@ class Bench:
 
     def bench(self, *options):
         """The JSON of `sparge-gen bench`."""
-        result = json.loads(self.ours("bench", *options, "--quiet", "--json", "-")[0])
+        result = json.loads(self.ours("bench", *options, "--json", "-")[0])
         self.clocks = result["measured"]["clocks"] or {}
         return result
 
@@ -106,9 +107,9 @@ def step(shape, family, size, sides, tiny):
         bench.say("loading it into diffusers")
         model = models.load_denoiser(folder, bench.device)
         call = models.call_of(model, family, (width, height, frames), bench.device)
-        calls = {"diffusers": model, "torch.compile": torch.compile(model)}
+        calls = {"diffusers": model, **({} if bench.args.no_compile else {COMPILED: torch.compile(model)})}
         theirs = {n: bench.timed(lambda m=m: m(**call)) for n, m in calls.items()}
-        options = ["step", "-m", folder, "--size", f"{width}x{height}", "-g", "1", "--dtype", "bf16",
+        options = ["step", "-m", folder, "--size", f"{width}x{height}", "-g", "1", "--dtype", "bf16", "--quiet",
                    *([] if frames == 1 else ["--frames", str(frames)]), *repeat_of(bench)]
         density = {}
 
@@ -116,10 +117,10 @@ def step(shape, family, size, sides, tiny):
             result = bench.bench(*options, *more)
             density[name] = result["density"]
             return result["step"]["seconds"]
-        blocks = {**{n: lambda n=n: rule.by_turns({n: theirs[n]}, bench.args.repeat)[n]["median"] for n in theirs},
-                  **{n: lambda n=n, o=o: ours(n, o) for n, o in sides.items()}}
+        blocks = {**{n: lambda n=n, o=o: ours(n, o) for n, o in sides.items()},
+                  **{n: lambda n=n: rule.by_turns({n: theirs[n]}, bench.args.repeat)[n]["median"] for n in theirs}}
         found = blocks_by_turns(bench, blocks)
-        return found, {n: f"{100 * d:.0f} % of the blocks" for n, d in density.items() if d < 1}
+        return found, {n: f"{100 * d:.0f} % of the blocks" for n, d in density.items() if d < 1}, list(found)
     return measure
 
 
@@ -148,7 +149,7 @@ def blocks_by_turns(bench, blocks):
                 del found[name]
                 continue
             took = time.monotonic() - before
-            longest += took if turn or name != "torch.compile" else 0  # it compiles once
+            longest += took if turn or name != COMPILED else 0  # it compiles once
             bench.say(f"turn {turn + 1}, {name}: {1e3 * found[name][-1]:.1f} ms, the block {took:.0f} s")
     return {n: rule.figure(v) for n, v in found.items() if v}
 
@@ -158,22 +159,28 @@ def blocks_by_turns(bench, blocks):
 def attention(bench):
     """Dense, by cuDNN, and sparse: `bench attention` as a user calls it; with --library torch's own call beside our C call in
     one process, and with --spargeattn the authors' kernel too."""
-    shape = "1,2,3x16x16,64" if bench.args.quick else "1,12,21x30x52,128"
-    result = bench.bench("attention", "--shape", shape, "--dtype", "bf16", "--attention", "dense,sparge", "--topk",
-                         "0.5,0.3,0.1,0.05,0.025", *repeat_of(bench))
+    heads, grid, d = (2, (5, 16, 16), 64) if bench.args.quick else (12, (21, 30, 52), 128)
+    result = bench.bench("attention", "--shape", f"1,{heads},{'x'.join(map(str, grid))},{d}", "--dtype", "bf16",
+                         "--attention", "dense,sparge", "--topk", "0.3", *repeat_of(bench))
     found, notes = {}, {}
     for k in result["kernels"]:
-        name = "cuDNN, dense" if k["kernel"] == "dense" else k["kernel"]
-        found[name] = {"median": k["median_seconds"], "spread": k["spread"], "runs": result["measured"]["runs"],
-                       "unsteady": result["measured"]["unsteady"]}
-        notes[name] = f"error {k['relative_l1']:.4f}"
+        name = "dense" if k["kernel"] == "dense" else "sparge, 30 %"
+        found[name] = {"median": k["median_seconds"], "spread": k["spread"], **{
+            key: result["measured"][key] for key in ("runs", "unsteady")}}
+        notes[name] = f"by bench attention, error {k['relative_l1']:.4f}"
+    quoted = list(found)
     if bench.args.library:
-        import vs_sparge
-        beside, errors = vs_sparge.beside(bench, [int(n) for n in shape.split(",")[2].split("x")],
-                                          *(int(shape.split(",")[i]) for i in (1, 3)))
+        import peers
+        beside, errors = peers.beside(bench, grid, heads, d)
         found.update(beside)
-        notes.update(errors)
-    return found, notes
+        notes.update({n: f"error {e:.4f}" for n, e in errors.items()})
+        quoted += [n for n in beside if n.startswith(("torch", "ours 0.3"))]
+        if best := peers.at_equal_error(beside, errors):
+            theirs = f"SpargeAttn {peers.THEIRS}"
+            print(f"at SpargeAttn's error: {seconds(beside[theirs]['median'])} ({errors[theirs]:.4f}); {best} "
+                  f"{seconds(beside[best]['median'])} ({errors[best]:.4f}): "
+                  f"{beside[theirs]['median'] / beside[best]['median']:.2f} times as fast")
+    return found, notes, quoted
 
 
 # ---- clips of tiny-wan ----
@@ -233,7 +240,7 @@ def clip(bench):
         things = {f"diffusers {faster}": bench.timed(lambda: their_render(pipes[faster], request, PROMPTS[1])),
                   f"torch.compile {faster}": bench.timed(lambda: their_render(compiled, request, PROMPTS[1])),
                   "sparge-gen": ours}
-        return rule.by_turns(things, bench.args.repeat, slack=0.005, until=bench.until), {}
+        return rule.by_turns(things, bench.args.repeat, slack=0.005, until=bench.until), {}, list(things)
 
 
 THEIRS = """import sys, torch, json, numpy
@@ -261,7 +268,7 @@ def command(bench):
         things = {"diffusers f32": lambda: theirs("float32"), "diffusers bf16": lambda: theirs("bfloat16"),
                   "sparge-gen": lambda: bench.ours(*options_of(bench, request, folder)[:-1],
                                                    os.path.join(folder, "ours-%04d.png"), "-p", PROMPTS[0])[1]}
-        return rule.by_turns(things, bench.args.repeat, slack=0.005, until=bench.until), {}
+        return rule.by_turns(things, bench.args.repeat, slack=0.005, until=bench.until), {}, list(things)
 
 
 # ---- the rows ----
@@ -301,12 +308,12 @@ def is_ours(name):
     return name.startswith(("ours", "sparge"))
 
 
-def show(bench, what, found, notes):
+def show(bench, what, found, notes, quoted):
     date = datetime.date.today().isoformat()
     where, type_ = place(bench), "" if bench.device == "cpu" else "BF16, "
     print(f"{what}{'; QUICK: sizes mean nothing' if bench.args.quick else ''}\n{where}; {type_}torch {torch.__version__}, "
           f"diffusers {version('diffusers')}, transformers {version('transformers')}, "
-          f"{bench.ours('--version')[0].splitlines()[0]}; {date}")
+          f"{bench.ours('--version')[0].split(',')[0]}; {date}")
     if bench.clocks:
         print("while ours ran: {mhz:.0f} MHz, at least {lowest_mhz:.0f}; {watts:.0f} of {limit_watts:.0f} W; {celsius:.0f} C"
               .format(**bench.clocks))
@@ -314,10 +321,10 @@ def show(bench, what, found, notes):
         print(f"{name:<28} {seconds(f['median']):>10} +- {100 * f['spread']:.1f} %, {f['runs']} runs"
               f"{'; NOT STEADY by %.0f %%' % (100 * f['unsteady']) if f['unsteady'] else ''}"
               f"{'; ' + notes[name] if name in notes else ''}")
-    theirs = {n: f["median"] for n, f in found.items() if not is_ours(n)}
+    theirs = {n: found[n]["median"] for n in quoted if not is_ours(n)}
     best = min(theirs, key=theirs.get)
     peers = "; ".join(f"{n} {seconds(t)}" for n, t in theirs.items())
-    own = {n: f["median"] for n, f in found.items() if is_ours(n)}
+    own = {n: found[n]["median"] for n in quoted if is_ours(n)}
     print("README: | " + " | ".join([
         what, where + (", BF16" if bench.device == "cuda" else ""), peers,
         "; ".join(f"{n.replace('ours, ', '')} {seconds(t)}" for n, t in own.items()),
@@ -339,6 +346,7 @@ def parse(given=None):
     p.add_argument("--build", default="build/peers", metavar="DIR", help="attention: where it is built, once")
     p.add_argument("--device", choices=["cuda", "cpu"], help="(default: the row's own)")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both sides")
+    p.add_argument("--no-compile", action="store_true", help="without torch.compile, which takes minutes")
     p.add_argument("--turns", type=int, default=3, help="of blocks, with rows of steps (default: 3)")
     p.add_argument("--repeat", type=int, default=0, help="runs that count (default: by the rule)")
     p.add_argument("--minutes", type=float, default=8, help="no turn begins that would last longer (default: 8)")
@@ -359,8 +367,8 @@ def main():
     with contextlib.ExitStack() as stack, torch.inference_mode():
         args.folder = args.folder or stack.enter_context(tempfile.TemporaryDirectory())
         try:
-            found, notes = measure(bench)
-            show(bench, what, found, notes)
+            found, notes, quoted = measure(bench)
+            show(bench, what, found, notes, quoted)
         except Failed as e:
             raise SystemExit(f"row: {e}")
     if args.json:
