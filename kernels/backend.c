@@ -3,6 +3,7 @@
 
 #include "cpu/cpu.h"
 #include "host_backend.h"
+#include "meta/meta.h"
 
 #if SG_CUDA
 #include "cuda_backend.h"
@@ -49,11 +50,19 @@ static sg_status open_auto(sg_backend *b, const sg_backend_options *o, sg_error 
     return sg_error_copy(e, &why);
 }
 
+static sg_status open_gpu(sg_backend *b, const sg_backend_options *o, sg_error *e)
+{
+    const sg_status status = sg_cuda_open(b, o, e);
+    if (status != SG_E_UNSUPPORTED || !o->plan_only) return status;
+    *e = (sg_error){0};
+    sg_plan_gpu(b, o->threads > 0 ? o->threads : 1);
+    return SG_OK;
+}
+
 static const struct {
     const char *name;
     sg_status (*open)(sg_backend *b, const sg_backend_options *o, sg_error *e);
-} backends[] = {
-    {"auto", open_auto}, {"cuda", sg_cuda_open}, {"cpu", sg_cpu_backend_open}, {"ref", sg_ref_backend_open}};
+} backends[] = {{"auto", open_auto}, {"cuda", open_gpu}, {"cpu", sg_cpu_backend_open}, {"ref", sg_ref_backend_open}};
 
 static sg_status open_named(sg_backend *b, const char *name, const sg_backend_options *o, sg_error *e)
 {

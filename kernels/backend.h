@@ -54,6 +54,7 @@ typedef struct sg_backend_options {
     unsigned    gpu_mask; /* what cuda may use, all of which must be there; auto then takes no other backend. 0: all */
     int         device;   /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int         local_rank; /* device 0: this process's number among those of its host, which take the GPUs in turn */
+    bool        plan_only;  /* where no GPU opens, cuda is one on which nothing but a plan is made */
     const char *root;       /* the folder that stands for / where auto looks for a card; NULL: / */
     /* From dnn_min_macs multiply-adds on cuda asks cuDNN and cublasLt; 0 stands for where it pays, and 1, for tests,
      * for always. */

@@ -410,7 +410,8 @@ const sg_option sg_option_table[] = {
     {CHOICE("gpumask", ALL, LOAD, gpumask, sg_gpu_level_names, "LEVEL",
             "use only the GPU features of this level, and no cuDNN below the GPU's own level (default)")},
     {OPTION(BYTES, "memory-limit", MODEL, RUN, memory_limit,
-            "refuse a render that needs more, as in 8G or 512M (default: what the machine has free)"),
+            "refuse a render that needs more, as in 8G or 512M (default: what the machine has free);\n"
+            "info --backend cuda plans by it for a GPU of that size, without one too"),
      .value = "SIZE"},
     {CHOICE("vae-tiling", (SAMPLER & ~CHECK) | INFO, SAMPLING, vae_tiling, sg_tiling_names, "WHEN",
             "decode in blended tiles: of 256x256 pixels, as Mochi and HunyuanVideo can, or of the VAE's\n"

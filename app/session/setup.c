@@ -135,6 +135,7 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .device = s->device > 0 ? s->device : 0,
                                .local_rank = rank.local_rank,
                                .memory_limit = s->memory_limit,
+                               .plan_only = s->command == SG_COMMAND_INFO && s->memory_limit > 0,
                                .fast = s->fast,
                                .offload = s->offload ? (sg_offload)sg_text_place(s->offload, sg_offload_names) : 0,
                                .preview_decoder = s->preview_decoder};

@@ -26,6 +26,9 @@ double sg_op_flops(const char *op, const void *args);
 
 sg_stream sg_plan_stream(sg_plan_totals *totals);
 
+/* Makes b stand for a GPU that is not here: what a render would take there can be planned, and nothing computed. */
+void sg_plan_gpu(sg_backend *b, int threads);
+
 /* Is the count of a backend whose products take their weight, and what they widen, in F32. */
 void sg_plan_count(const sg_backend *b, sg_plan_totals *t, const char *op, const void *args);
 

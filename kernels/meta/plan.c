@@ -1,6 +1,8 @@
 /* plan.c - the backend that computes nothing and counts. */
 #include "meta.h"
 
+#include <stdio.h>
+
 double sg_op_flops(const char *op, const void *args)
 {
     if (strcmp(op, "linear") == 0) {
@@ -81,6 +83,10 @@ SG_OPS(X)
 static const sg_ops plan_ops = {SG_OPS(X).conv_twice = conv_twice};
 #undef X
 
+#define X(op) .op = op,
+static const sg_ops gpu_ops = {SG_OPS(X)};
+#undef X
+
 static sg_status transfer(sg_stream *s, void *to, const void *from, size_t bytes)
 {
     (void)s, (void)to, (void)from, (void)bytes;
@@ -88,6 +94,28 @@ static sg_status transfer(sg_stream *s, void *to, const void *from, size_t bytes
 }
 
 static const sg_memory plan_memory = {.upload = transfer, .download = transfer};
+
+/* A plan asks only whether there is such memory. */
+static void *pin(const sg_backend *b, size_t bytes)
+{
+    (void)b, (void)bytes;
+    return NULL;
+}
+
+static const sg_memory gpu_memory = {.upload = transfer, .download = transfer, .pin = pin};
+
+void sg_plan_gpu(sg_backend *b, int threads)
+{
+    b->name = "cuda";
+    b->ops = &gpu_ops;
+    b->memory = &gpu_memory;
+    b->call.count = sg_plan_count;
+    b->dtype = SG_BF16;
+    b->values = SG_BF16;
+    b->f8 = true;
+    b->threads = threads;
+    snprintf(b->device, sizeof b->device, "an NVIDIA GPU, which is not here: a plan alone");
+}
 
 sg_stream sg_plan_stream(sg_plan_totals *t)
 {

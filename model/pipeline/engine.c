@@ -148,7 +148,8 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
                                   .cpu_mask = o->cpu_mask,
                                   .gpu_mask = o->gpu_mask,
                                   .device = o->device,
-                                  .local_rank = o->local_rank};
+                                  .local_rank = o->local_rank,
+                                  .plan_only = o->plan_only};
     SG_TRY(sg_backend_open(&engine->backend, &b, e));
     if (o->check && !engine->backend->host_memory)
         return sg_error_set(e, SG_E_UNSUPPORTED, "backend %s cannot be checked: the oracle reads host memory", name);

@@ -35,7 +35,7 @@ own_model() { # NAME [JSON]
 
 # A safetensors file of a header and of what comes from stdin.
 safetensors() { # NAME HEADER
-    printf -v size '\\x%02x' $((${#2} & 255)) $((${#2} >> 8)) 0 0 0 0 0 0
+    printf -v size '\\x%02x' $((${#2} & 255)) $((${#2} >> 8 & 255)) $((${#2} >> 16)) 0 0 0 0 0
     { printf '%b%s' "$size" "$2" && cat; } >"$1"
 }
 
@@ -158,4 +158,46 @@ writes() {
         [[ ${fd##*/} -gt 2 && $(readlink "$fd") == "$PWD"/* && $(stat -Lc %s "$fd") -ge ${2-0} ]] && return
     done
     return 1
+}
+
+# A checkpoint of the shapes that published/NAME has, as a folder NAME. Its weights are holes: `info` reads headers alone.
+published() { # NAME
+    local kind path rest list=${LIB%/*}/published/$1
+    while read -r kind path rest; do
+        mkdir -p "$1/$(dirname "$path")"
+        case $kind in
+        json) echo "$rest" >"$1/$path" ;;
+        tokenizer) ln -s "$FIXTURES/$rest/$path" "$1/$path" ;;
+        pieces) # of a text encoder's table; those that the mini's tokenizer lacks are no text's
+            mkdir "$1/$path"
+            cp "$FIXTURES"/wan22_hd128/tokenizer/tokenizer_config.json "$1/$path"
+            LC_ALL=C awk -v "rows=$rest" 'BEGIN {
+                for (i = 1000; i < rows; i++) printf "\n\017\n\010zz%06d\025\241\241\241\301", i
+            }' | cat "$FIXTURES"/wan22_hd128/tokenizer/spiece.model - >"$1/$path/spiece.model"
+            ;;
+        file)
+            rest=$(awk -v "file=$path" '
+                $1 == "file" { mine = $2 == file }
+                !mine || NF != 3 || $2 !~ /^B?F[0-9]+$/ { next }
+                {
+                    head = $1; tail = ""; from = to = 0
+                    if (match($1, /\{[0-9]+-[0-9]+\}/)) {
+                        split(substr($1, RSTART + 1, RLENGTH - 2), range, "-")
+                        head = substr($1, 1, RSTART - 1); tail = substr($1, RSTART + RLENGTH)
+                        from = range[1] + 0; to = range[2] + 0
+                    }
+                    bytes = $2 == "F32" ? 4 : 2
+                    for (i = split($3, d, ","); i > 0; i--) bytes *= d[i]
+                    for (i = from; i <= to; i++) {
+                        printf "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%.0f,%.0f]}", comma,
+                            tail == "" ? head : head i tail, $2, $3, at, at + bytes
+                        at += bytes; comma = ","
+                    }
+                }
+                END { printf " %.0f", at }' "$list")
+            safetensors "$1/$path" "{${rest% *}}" </dev/null
+            truncate -s "+${rest##* }" "$1/$path"
+            ;;
+        esac
+    done < <(grep -E '^(json|tokenizer|pieces|file) ' "$list")
 }
