@@ -35,6 +35,7 @@ own_model() { # NAME [JSON]
 
 # A safetensors file of a header and of what comes from stdin.
 safetensors() { # NAME HEADER
+    local size
     printf -v size '\\x%02x' $((${#2} & 255)) $((${#2} >> 8 & 255)) $((${#2} >> 16)) 0 0 0 0 0
     { printf '%b%s' "$size" "$2" && cat; } >"$1"
 }

@@ -21,7 +21,7 @@ import families
 import family_wan
 import fullsize
 
-T5, LLAMA = {**fullsize.XXL_T5, "layers": 24}, dict(fullsize.LLAMA, num_hidden_layers=32)
+LLAMA = dict(fullsize.LLAMA, num_hidden_layers=32)
 MODELS = {
     "wan-1.3b": {**fullsize.SHAPES["1.3b"]},
     "wan-14b": {**fullsize.SHAPES["14b"]},
@@ -32,10 +32,8 @@ MODELS = {
                "vae": dict(base_dim=160, decoder_base_dim=256, z_dim=48, dim_mult=[1, 2, 4, 4], num_res_blocks=2,
                            temperal_downsample=[False, True, True], is_residual=True, patch_size=2, in_channels=12,
                            out_channels=12, scale_factor_temporal=4, scale_factor_spatial=16)},
-    "cogvideox-5b": {**fullsize.SHAPES["cogvideox-5b"]},
     "mochi": {**fullsize.SHAPES["mochi"]},
     "hunyuan": {**fullsize.SHAPES["hunyuan"], "minis": "hunyuan_hd16", "vocab": 128320},
-    "flux": {**fullsize.SHAPES["flux"], "minis": "flux_dev", "clip": fullsize.CLIP_L},
 }
 
 
@@ -43,23 +41,15 @@ def draw(part, k):
     return lambda *_: None
 
 
-def texts(family, spec):
+def texts(spec):
     text = spec["text"]
     if "width" in text:
-        made = {"text_encoder": checkpoint.make_text({**text, "layers": 24}, text["vocab"], draw("", 0), "meta")}
-        if "clip" not in spec:
-            return made
-        made = {"text_encoder_2": made["text_encoder"]}
-        clip, name = spec["clip"], "text_encoder"
-    else:
-        llama = transformers.LlamaConfig(vocab_size=spec["vocab"], rms_norm_eps=1e-5,
-                                         rope_parameters=dict(rope_type="default", rope_theta=500000.0), **LLAMA)
-        with torch.device("meta"):
-            made = {"text_encoder": transformers.LlamaModel(llama)}
-        clip, name = spec["clip_text"], "text_encoder_2"
+        return {"text_encoder": checkpoint.make_text({**text, "layers": 24}, text["vocab"], draw("", 0), "meta")}
+    llama = transformers.LlamaConfig(vocab_size=spec["vocab"], rms_norm_eps=1e-5,
+                                     rope_parameters=dict(rope_type="default", rope_theta=500000.0), **LLAMA)
+    clip = transformers.CLIPTextConfig(hidden_act="quick_gelu", eos_token_id=2, **spec["clip_text"])
     with torch.device("meta"):
-        made[name] = transformers.CLIPTextModel(transformers.CLIPTextConfig(hidden_act="quick_gelu", eos_token_id=2, **clip))
-    return made
+        return {"text_encoder": transformers.LlamaModel(llama), "text_encoder_2": transformers.CLIPTextModel(clip)}
 
 
 def tensors(model, dtype):
@@ -92,7 +82,7 @@ def ranges(rows):
 def write(path, spec):
     family = families.NAMED[spec.get("family", "wan")]
     spec = {"seed": 1, "dtype": "BF16", "sampler": family_wan.UNIPC, "latent_statistics": False, **spec}
-    parts = {**texts(family, spec), **family.components(spec, draw, "meta")}
+    parts = {**texts(spec), **family.components(spec, draw, "meta")}
     index = {"_class_name": family.PIPELINE.__name__}
     with open(path, "w") as f:
         def put(name, value):

@@ -3,6 +3,12 @@
 source "$LIB"
 minis wan22_hd128
 
+# Where holes that are read take what is read, and not what a disk reads ahead.
+if memory=$(mktemp -d -p /dev/shm 2>/dev/null); then
+    trap 'rm -rf "$memory"' EXIT
+    cd "$memory" || exit 1
+fi
+
 declare -A of=(["Wan 2.1 1.3B"]=wan-1.3b ["Wan 2.1 14B"]=wan-14b ["Wan 2.2 TI2V-5B"]=wan-5b ["Mochi 1"]=mochi [HunyuanVideo]=hunyuan)
 in_gib() { awk -v "bytes=$1" 'BEGIN { printf "%.1f GiB", bytes / 2 ^ 30 }'; }
 rows=0
