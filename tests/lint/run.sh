@@ -49,6 +49,24 @@ $hits"
 hits=$(grep -nE '[[:blank:]]+$' $code) && complain "trailing blanks:
 $hits"
 
+# README is short, and so are its sentences: those of paragraphs and of cells, without code.
+[ "$(wc -l <README.md)" -le 150 ] || complain "README.md: more than 150 lines"
+hits=$(awk '
+    function sentences(text,    i, n, part) {
+        gsub(/`[^`]*`/, "code", text)
+        gsub(/\]\([^)]*\)/, "]", text)
+        n = split(text, part, /[.!?]([*)]*[[:space:]]|$)|\|/)
+        for (i = 1; i <= n; i++)
+            if (split(part[i], word, " ") > 25) print part[i]
+    }
+    /^```/ { code = !code; next }
+    code { next }
+    /^(\||#|$)/ { sentences(paragraph); paragraph = ""; sentences($0); next }
+    { paragraph = paragraph " " $0 }
+    END { sentences(paragraph) }' README.md)
+[ -z "$hits" ] || complain "README.md: sentences of more than 25 words:
+$hits"
+
 # File names are unique in the tree.
 twins=$(for f in $code; do case $f in tests/*) ;; *) basename "$f" ;; esac; done | sort | uniq -d)
 [ -z "$twins" ] || complain "file names that are not unique: $twins"
