@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # Runs the commands of documents: all lines of their fenced blocks without a language. Sourced by cases after lib.sh.
 #
 # A checkpoint is a mini under the name that the document has, a prompt set its first two prompts, and so on: `furnish`. Renders
@@ -55,7 +55,7 @@ shrink() {
     esac
     while (($#)); do
         case $1 in
-        --size) args+=("$1" $small) sized=1 && shift ;;
+        --size) args+=("$1" "$small") sized=1 && shift ;;
         --frames) args+=("$1" $((${2} == 1 ? 1 : frames))) framed=1 && shift ;;
         --steps) args+=("$1" $((${2} < 16 ? steps : 16))) stepped=1 && shift ;;
         FLUX* | sd3*) args+=("$1") framed=1 ;;
@@ -63,19 +63,18 @@ shrink() {
         esac
         shift
     done
-    [[ $sized ]] || args+=(--size $small)
-    [[ $framed ]] || args+=(--frames $frames)
-    [[ $stepped ]] || args+=(--steps $steps)
+    [[ $sized ]] || args+=(--size "$small")
+    [[ $framed ]] || args+=(--frames "$frames")
+    [[ $stepped ]] || args+=(--steps "$steps")
     command sparge-gen "${args[@]}"
 }
 
 sparge-gen() {
-    case $1 in
-    info) [[ $* == *--size* ]] ;;
-    compare) [[ $2 == -* ]] ;;
-    eval) [[ $2 != --merge ]] ;;
-    esac && set -- shrink "$@" || set -- command sparge-gen "$@"
-    "$@"
+    case $* in
+    *--merge* | compare\ [^-]*) command sparge-gen "$@" ;;
+    info*--size* | -* | compare* | eval* | tune*) shrink "$@" ;;
+    *) command sparge-gen "$@" ;;
+    esac
 }
 
 # Runs those of the documents. Ends unless as many as above are left out.

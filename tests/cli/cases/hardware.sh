@@ -21,7 +21,7 @@ while IFS='|' read -r _ gpu model size device host _; do
     [[ $plan != *"does not fit"* ]] || fail "$model, $size does not fit into $gpu GB: $plan"
     planned=$(sed -nE 's/^peak .* ([0-9.]+ GiB) of [0-9.]+ GiB must be free.*/\1/p' <<<"$plan")
     blocks=$(sed -nE 's/^offload +([0-9.]+ GiB) of .*/\1/p' <<<"$plan" | sort -n | tail -n 1)
-    [[ $(xargs <<<"$device"), $(xargs <<<"$host") == "$planned, $blocks" ]] ||
+    [[ "$(xargs <<<"$device"), $(xargs <<<"$host")" == "$planned, $blocks" ]] ||
         fail "$gpu GB, $model, $size: README has$device,$host; planned $planned, $blocks"
     rows=$((rows + 1))
 done < <(grep -E '^\| [0-9]+ GB \|' "${LIB%/*}/../../README.md")
