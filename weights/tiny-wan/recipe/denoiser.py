@@ -88,6 +88,20 @@ def encode_text(encoder, ids, context):
     return F.pad(hidden * mask[..., None], (0, 0, 0, 1))
 
 
+def trained(work, context):
+    """The tokenizer, the denoiser and its text encoder of a work folder, for use as they are."""
+    tokenizer, weights = captions.Tokenizer(work / "spiece.model"), load(work / "denoiser.pt")
+    part = lambda name: {k[len(name) + 1:]: v.float() for k, v in weights.items() if k.startswith(name + ".")}
+    model = new_denoiser(weights["transformer.patch_embedding.weight"].shape[1])
+    model.load_state_dict(part("transformer"))
+    encoder = new_text_encoder(len(tokenizer))
+    encoder.load_state_dict(part("text_encoder"))
+    keys = PaddedText(context.device)
+    keys.set_warm(1.)
+    model.set_attn_processor(keys)
+    return tokenizer, model.to(context.device), encoder.to(context.device).eval().requires_grad_(False)
+
+
 class Latents:
     """Clips to normalised latents by the frozen autoencoder."""
 

@@ -78,12 +78,16 @@ class Teacher:
         told, untold = velocity(self.model, x.repeat(2, 1, 1, 1, 1), sigma, both, self.context).chunk(2)
         return x - sigma * (untold + self.guidance * (told - untold))
 
-    @torch.no_grad()
     def lead(self, x, text, k):
         """From SIGMAS[k] to SIGMAS[k + 1]."""
-        n, before, last = TEACHER_STEPS[k], None, math.inf
-        for i in range(n):
-            s, after = (shifted(1 - (k + j / n) / 4) for j in (i, i + 1))
+        n = TEACHER_STEPS[k]
+        return self.solve(x, text, [1 - (k + j / n) / 4 for j in range(n + 1)])
+
+    @torch.no_grad()
+    def solve(self, x, text, ways):
+        """Through the noise levels shifted(way)."""
+        before, last = None, math.inf
+        for s, after in zip(map(shifted, ways), map(shifted, ways[1:])):
             clean = seen = self.clean(x, s, text)
             gain = math.log((1 - after) / after * s / (1 - s)) if after > 1e-9 and s < 1 else math.inf
             if before is not None and gain < math.inf:
@@ -106,17 +110,7 @@ class Adaptation:
 
     def __init__(self, args, context):
         self.args, self.context, device = args, context, context.device
-        self.tokenizer = captions.Tokenizer(args.work / "spiece.model")
-        weights = load(args.work / "denoiser.pt")
-        part = lambda name: {k[len(name) + 1:]: v.float() for k, v in weights.items() if k.startswith(name + ".")}
-        self.model = denoiser.new_denoiser(load(args.work / "vae.pt")["mean"].numel())
-        self.model.load_state_dict(part("transformer"))
-        encoder = denoiser.new_text_encoder(len(self.tokenizer))
-        encoder.load_state_dict(part("text_encoder"))
-        self.encoder = encoder.to(device).eval().requires_grad_(False)
-        keys = denoiser.PaddedText(device)
-        keys.set_warm(1.)
-        self.model.set_attn_processor(keys)
+        self.tokenizer, self.model, self.encoder = denoiser.trained(args.work, context)
         self.student = copy.deepcopy(self.model)
         self.factors = adapt(self.student, args.rank)
         self.student.to(device)

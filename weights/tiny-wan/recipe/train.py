@@ -20,8 +20,9 @@ STAGES = ("tokenizer", "judge", "vae", "denoiser", "decoder", "refine", "distill
 BESIDE = dict(judge="vae", decoder="refine")     # on the first of several GPUs, while the other has the rest
 # Stages that go on from a product: the script, the product, what else it needs of the work folder, its options.
 FURTHER = dict(
-    decoder=("vae", "vae.pt", (), ["--decoder-only", "--batch", "64", "--lr", "1.5e-3", "--trail-weight", ".6",
-                                   "--latent-noise", ".25", "--quick", ".15"]),
+    decoder=("vae", "vae.pt", ("denoiser.pt", "spiece.model"),
+             ["--decoder-only", "--batch", "64", "--lr", "1.5e-3", "--trail-weight", ".6", "--latent-noise", ".25",
+              "--quick", ".15", "--overexposed", ".3", "--redone", "512"]),
     refine=("denoiser", "denoiser.pt", ("vae.pt", "spiece.model"),
             ["--until-base", ".05", "--until-large", ".2", "--large", ".6"]))
 # A model of the real shape, but too small in budget to be good: a check of the recipe on any machine.
@@ -29,7 +30,8 @@ TOY = dict(judge=["--seconds", "4", "--batch", "2", "--count", "16"],
            vae=["--seconds", "8", "--batch", "1", "--size", "32", "--frames", "5", "--eval-count", "4",
                 "--save-every", "2"],
            denoiser=["--seconds", "15", "--unit", "32", "--pool", "4", "--batch", "4", "--save-every", "5"],
-           decoder=["--seconds", "8", "--batch", "1", "--size", "32", "--frames", "5", "--eval-count", "4"],
+           decoder=["--seconds", "8", "--batch", "1", "--size", "32", "--frames", "5", "--eval-count", "4",
+                    "--redone", "4"],
            refine=["--seconds", "15", "--unit", "32", "--pool", "4", "--batch", "4"],
            distill=["--seconds", "15", "--unit", "32", "--batch", "1"],
            image=["--seconds", "15", "--unit", "32", "--pool", "4", "--batch", "4", "--count", "2"],
