@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 import captions
 import denoiser
 import world
-from runtime import Average, Budget, Context, Muon, load, parser
+from runtime import Average, Budget, Context, Muon, parser
 
 FLOW_SHIFT = 5.
 TEACHER_STEPS = (3, 3, 3, 5)                     # for each step of the student
