@@ -74,6 +74,11 @@ const char *sg_arms_why_same(char why[SG_FORECAST_TEXT], const sg_arm_result *a,
 /* Writes why arms a and b would run the same kernels on the same blocks, or "" if they would not. Returns why. */
 const char *sg_arms_would_be_same(char why[SG_FORECAST_TEXT], const sg_arm_result *a, const sg_arm_result *b);
 
+/* Returns SG_E_ARG if two arms would run the same kernels throughout in a clip of the usual size; if that is for its few
+ * tokens, it names the smallest size where they would not. What only a render shows, as thresholds that keep all blocks,
+ * is not known here. */
+sg_status sg_arms_refuse_same(const sg_arm_run *x, sg_error *e) SG_MUST_USE;
+
 /* Prints what renders: the model, the size, each arm's attention and warnings about its thresholds. */
 void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan);
 

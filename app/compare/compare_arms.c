@@ -31,19 +31,6 @@ static sg_status plan_arms(sg_comparison *c, sg_error *e)
     return sg_plan_fits(&c->plan, e);
 }
 
-/* What only a render shows, as thresholds that happen to keep all blocks, is reported at the end. */
-static sg_status refuse_same(const sg_arm_run *x, sg_error *e)
-{
-    for (int b = 1; b < x->arms.count; b++)
-        for (int a = 0; a < b; a++) {
-            char why[SG_FORECAST_TEXT];
-            if (*sg_arms_would_be_same(why, &x->arm[a], &x->arm[b]))
-                return sg_error_set(e, SG_E_ARG, "--arms: %s and %s would run the same kernels throughout: %s",
-                                    x->arms.arm[a].name, x->arms.arm[b].name, why);
-        }
-    return SG_OK;
-}
-
 static void make_settings(sg_comparison *c, const char *list)
 {
     sg_arm_run *const          x = &c->run;
@@ -93,7 +80,7 @@ static sg_status open_all(sg_comparison *c, const sg_settings *s, sg_error *e)
     }
     SG_TRY(sg_compare_files_name(c, s->output, e));
     SG_TRY(plan_arms(c, e));
-    SG_TRY(refuse_same(x, e));
+    SG_TRY(sg_arms_refuse_same(x, e));
     x->session.trace.paused = !x->session.info.synchronous; /* a device's steps run as in any render */
     make_settings(c, list);
     return SG_OK;

@@ -27,25 +27,12 @@ static void say_set(sg_eval *v)
     if (v->log.cut) sg_progress_warn(v->progress, "%s: the last line was cut short, and is taken off", v->log.path);
 }
 
-/* Of clips that do not have a size of their own. */
-static void say_same(sg_eval *v)
-{
-    char why[SG_FORECAST_TEXT];
-    for (int b = 1; b < v->run.arms.count; b++)
-        for (int a = 0; a < b; a++)
-            if (*sg_arms_would_be_same(why, &v->run.arm[a], &v->run.arm[b]))
-                sg_progress_say(v->progress, "%s and %s run the same kernels throughout (%s): %s",
-                                v->run.arms.arm[a].name, v->run.arms.arm[b].name,
-                                sg_clip_text((char[SG_CLIP_TEXT]){0}, &v->run.shared.request), why);
-}
-
 static const char *noun(const sg_eval *v) { return sg_eval_makes_images(v) ? "image" : "clip"; }
 
 static void say_start(sg_eval *v)
 {
     char part[64] = "";
     sg_arm_run_say(&v->run, &v->run.arm->now.plan);
-    say_same(v);
     if (v->rank.size > 1) snprintf(part, sizeof part, " (part %d of %d)", v->rank.rank + 1, v->rank.size);
     sg_progress_say(v->progress, "%d prompt%s%s, %d each, by %d arm%s: %d %s%s to be made", v->set.count,
                     sg_plural(v->set.count), part, v->per_prompt, v->run.arms.count, sg_plural(v->run.arms.count),

@@ -168,13 +168,15 @@ static sg_status open_folder(sg_eval *v, sg_error *e)
     return SG_OK;
 }
 
-/* Refuses at once what no clip of the usual size could be made with. */
-static sg_status check_memory(sg_eval *v, sg_error *e)
+/* Refuses at once what no clip of the usual size could be made with, and arms that no such clip would tell apart. */
+static sg_status check_usual(const sg_eval *v, sg_error *e)
 {
     bool usual = false;
     for (const sg_prompt *p = v->set.prompt; p < v->set.prompt + v->set.count; p++)
         usual = usual || !(p->width || p->height || p->frames);
-    return usual ? sg_plan_fits(&v->run.arm->now.plan, e) : SG_OK;
+    if (!usual) return SG_OK;
+    SG_TRY(sg_plan_fits(&v->run.arm->now.plan, e));
+    return sg_arms_refuse_same(&v->run, e);
 }
 
 sg_status sg_eval_open(sg_eval *v, sg_error *e)
@@ -185,7 +187,7 @@ sg_status sg_eval_open(sg_eval *v, sg_error *e)
     SG_TRY(sg_arm_run_open(&v->run, e));
     SG_TRY(sg_engine_check_request(v->session->engine, &v->run.shared.request, e));
     SG_TRY(check_entries(v, e));
-    SG_TRY(check_memory(v, e));
+    SG_TRY(check_usual(v, e));
     SG_TRY(sg_clip_names_make(&v->names, &v->set, v->per_prompt, e));
     return open_folder(v, e);
 }

@@ -353,13 +353,23 @@ static void wan_close(void *model)
 
 static sg_status wan_check(const void *model, const sg_request *r, sg_error *e)
 {
-    const wan *const  m = model;
-    const int64_t     most = m->dit[0].rope_max;
-    const sg_geometry g = sg_geometry_of(&m->components, r);
-    for (int k = 0; k < 3; k++)
+    const wan *const           m = model;
+    const sg_components *const c = &m->components;
+    const int64_t              most = m->dit[0].rope_max;
+    const sg_geometry          g = sg_geometry_of(c, r);
+    if (g.grid[0] > most)
+        return sg_error_set(e, SG_E_ARG,
+                            "frames: %lld patches are more than the %lld positions that the model knows; %lld frames "
+                            "are the most",
+                            (long long)g.grid[0], (long long)most,
+                            (long long)sg_frame_rule_count(c->frames, most * c->patch[0]));
+    for (int k = 1; k < 3; k++)
         if (g.grid[k] > most)
-            return sg_error_set(e, SG_E_ARG, "%s: %lld patches are more than the %lld positions that the model knows",
-                                k ? "size" : "frames", (long long)g.grid[k], (long long)most);
+            return sg_error_set(e, SG_E_ARG,
+                                "size: %lld patches are more than the %lld positions that the model knows; %lldx%lld "
+                                "is the largest size",
+                                (long long)g.grid[k], (long long)most, (long long)(r->width / g.grid[2] * most),
+                                (long long)(r->height / g.grid[1] * most));
     return SG_OK;
 }
 

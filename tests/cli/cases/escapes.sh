@@ -10,7 +10,7 @@ one=(-m "$model" --size 32x32 --frames 1 --steps 1)
 run() { sparge-gen "$@" >>log 2>&1 || fail "$* $(cat -v log)"; }
 run info "${one[@]}"
 run "${one[@]}" --prompt-file "prompts$steer" -v -o "out$steer.y4m"
-run eval "${one[@]}" --prompts eval.txt --arms dense,sage -o "eval$steer"
+run eval "${one[@]}" --prompts eval.txt --arms dense,dense:cfg-scale=0.5:name=b -o "eval$steer"
 run tune -m "$model" --size 256x256 --frames 13 --steps 1 --buckets 1 --prompt-file "prompts$steer"
 sparge-gen "${one[@]}" --prompt-file "no$steer" >>log 2>&1 && fail "no such file"
 grep -q 'negative prompt: no\\x1b\[31m\\xc2\\x9b2J' log || fail "info: $(grep negative log | cat -v)"

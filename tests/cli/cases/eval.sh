@@ -3,7 +3,7 @@
 source "$LIB"
 ending=$(ending)
 printf 'a red ball\n../etc/passwd %%d\na red ball\n' >set.txt
-few=("${small[@]}" --frames 5 --arms 'dense,sage:name=8 bits')
+few=("${small[@]}" --frames 5 --arms 'dense,dense:cfg-scale=0.5:name=8 bits')
 sparge-gen eval --prompts set.txt --out out "${few[@]}" --per-prompt 2 --seed 3 2>log || fail "$(<log)"
 clips=()
 for arm in dense 8-bits; do
@@ -21,7 +21,7 @@ grep -qx "1 2 1 6 1.0 null 8-bits/a red ball-3.$ending" lines && grep -q "^0 1 0
 has out/manifest.json seed=3 'arms[1]=8 bits' 'again=sparge-gen eval --prompts set.txt --per-prompt 2 * -o again'
 [[ $(tail -n 1 out/summary.csv) == '"8 bits","all",3,6,0,6,6,inf,,,inf,inf,1,'* ]] || fail "$(<out/summary.csv)"
 [[ $(grep -c '^reading the prompt 1/1' log) == 1 ]] || fail "$(<log)"
-grep -q '^dense and 8 bits run the same kernels throughout' log && grep -q '^8 bits to dense: .* 6 of 6 ' log || fail "$(<log)"
+grep -q '^8 bits to dense: .* 6 of 6 ' log || fail "$(<log)"
 eval "$(json out/manifest.json again) -q" 2>log || fail "$(<log)"
 cmp {out,again}/manifest.json && cmp {out,again}/8-bits/"a red ball-3.$ending" || fail "another folder"
 rm -r again
@@ -47,7 +47,7 @@ refused 2 '
   per_prompt: 2 -> 3
   steps: 2 -> 3
   seed: 3 -> 4' eval --prompts copy.txt --out out "${few[@]}" --steps 3 --per-prompt 3 --seed 4
-refused 2 '["dense","8 bits"] -> ["dense","8 bits","sparge"]' \
-    eval --prompts copy.txt --out out "${few[@]}" --per-prompt 2 --seed 3 --arms 'dense,sage:name=8 bits,sparge'
+refused 2 '["dense","8 bits"] -> ["dense","8 bits","more"]' \
+    eval --prompts copy.txt --out out "${few[@]}" --per-prompt 2 --seed 3 --arms 'dense,dense:cfg-scale=0.5:name=8 bits,dense:cfg-scale=0.2:name=more'
 echo '{"version":1}' >>out/results.jsonl
 refused 1 "out/results.jsonl: line 13: " eval --prompts copy.txt --out out "${few[@]}" --per-prompt 2 --seed 3

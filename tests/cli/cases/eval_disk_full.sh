@@ -1,7 +1,7 @@
 # A full disk stops with a message, and the last finished clip stays as it is: with room the same command goes on.
 source "$LIB"
 printf 'a\nb\nc\nd\n' >set.txt
-command=(eval --prompts set.txt "${small[@]}" --frames 5 --arms dense,sage -t 1 -q)
+command=(eval --prompts set.txt "${small[@]}" --frames 5 --arms dense,dense:cfg-scale=0.5:name=b -t 1 -q)
 sparge-gen "${command[@]}" --out whole || fail
 intact() { # every line is whole, and of a clip that is whole
     [[ -s $1/results.jsonl && $(tail -c 1 "$1/results.jsonl" | wc -l) == 1 ]] || fail "$(<"$1/results.jsonl")"

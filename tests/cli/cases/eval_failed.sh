@@ -5,9 +5,9 @@ cat >set.jsonl <<'END'
 {"prompt": "too large", "size": "256x256", "group": ["hard", "large"]}
 {"prompt": "a blue box"}
 END
-few=("${small[@]}" --frames 5 --arms dense,sage -t 1 --dtype f32) # bf16 takes less memory, where the processor has it
+few=("${small[@]}" --frames 5 --arms dense,dense:cfg-scale=0.5:name=b -t 1 --dtype f32) # bf16 takes less memory, where the processor has it
 sparge-gen eval --prompts set.jsonl --out out "${few[@]}" --memory-limit 110M 2>log && fail "no failure"
-grep -q '^failed: dense/too large-0\.' log && grep -q '^failed: sage/too large-0\..* dense failed$' log || fail "$(<log)"
+grep -q '^failed: dense/too large-0\.' log && grep -q '^failed: b/too large-0\..* dense failed$' log || fail "$(<log)"
 [[ $(tail -n 1 log) == "sparge-gen: out: 2 clips failed; "* && -e out/report.html ]] || fail "$(<log)"
 [[ $(json out/results.jsonl status text 'groups[0]' 'groups[1]' | sort | uniq -c | tr -s ' \n' ' ') == \
     " 2 done a blue box - - 2 done a red ball easy - 2 failed too large hard large " ]] || fail "$(<out/results.jsonl)"
@@ -16,4 +16,4 @@ grep -q '^failed: dense/too large-0\.' log && grep -q '^failed: sage/too large-0
 cp out/results.jsonl before
 sparge-gen eval --prompts set.jsonl --out out "${few[@]}" 2>log || fail "$(<log)"
 [[ $(wc -l <out/results.jsonl) == 8 && $(head -n 6 out/results.jsonl) == "$(<before)" ]] || fail "$(<out/results.jsonl)"
-grep -q '"sage","large",1,1,0' out/summary.csv || fail "$(<out/summary.csv)"
+grep -q '"b","large",1,1,0' out/summary.csv || fail "$(<out/summary.csv)"

@@ -3,7 +3,7 @@
 source "$LIB"
 ending=$(ending)
 printf 'a red ball\na blue box\n' >set.txt
-command=(eval --prompts set.txt --size 32x32 --frames 5 --steps 40 --cfg-scale 1 -t 1 --seed 1 --arms dense,sage
+command=(eval --prompts set.txt --size 32x32 --frames 5 --steps 40 --cfg-scale 1 -t 1 --seed 1 --arms dense,dense:cfg-scale=0.5:name=b
     --per-prompt 2)
 sparge-gen "${command[@]}" --out whole -q || fail
 has_lines() { [[ $(wc -l <out/results.jsonl) -ge $1 ]]; }
@@ -25,16 +25,16 @@ diff -r -x 'results*' -x 'summary.*' -x report.html out whole || fail "other fil
 
 # A line that was cut short does not count, and a clip that has gone is made again.
 tail -c 40 whole/results.jsonl | head -c 30 >>out/results.jsonl
-rm "out/sage/a red ball-0.$ending"
+rm "out/b/a red ball-0.$ending"
 sparge-gen "${command[@]}" --out out 2>log || fail "$(<log)"
 grep -q '^out/results.jsonl: ' log && [[ $(wc -l <out/results.jsonl) == 9 ]] || fail "$(<log)"
-cmp {out,whole}/"sage/a red ball-0.$ending" || fail
+cmp {out,whole}/"b/a red ball-0.$ending" || fail
 
 # What a kill leaves of a clip on a file system that knows no files without a name goes with the next run.
-mkdir -p left/sage && cp out/manifest.json left
-touch 'left/sage/.a red ball-0.'$ending.0123abcd.part left/.frames-0-0 left/..frames-1-0.0123abcd.part
+mkdir -p left/b && cp out/manifest.json left
+touch 'left/b/.a red ball-0.'$ending.0123abcd.part left/.frames-0-0 left/..frames-1-0.0123abcd.part
 sparge-gen "${command[@]}" --out left -q || fail
-[[ $(ls -A left/sage | wc -l) == 4 && $(ls -A left) != *.frames* ]] || fail "$(ls -A left left/sage)"
+[[ $(ls -A left/b | wc -l) == 4 && $(ls -A left) != *.frames* ]] || fail "$(ls -A left left/b)"
 
 # Two at once would make everything twice.
 exec 9>>out/results.jsonl

@@ -1,7 +1,7 @@
 # Ranks share a set: each writes its own results, the last makes the report, and any number of ranks goes on with it.
 source "$LIB"
 printf 'a\nb\nc\n' >set.txt
-command=(eval --prompts set.txt "${small[@]}" --frames 5 --arms dense,sage --per-prompt 2 -t 1)
+command=(eval --prompts set.txt "${small[@]}" --frames 5 --arms dense,dense:cfg-scale=0.5:name=b --per-prompt 2 -t 1)
 timeless() { cat "$1"/results*.jsonl | sed 's/"seconds":{[^}]*}//' | sort; }
 as_whole() {
     diff <(timeless out) <(timeless whole) || fail "$1: other lines"

@@ -78,7 +78,7 @@ diff <(echo "$before") <(sums) || fail "a file has changed"
 mkdir -p out/dense
 cp a.png out/dense/"a cat-0.png"
 echo '{"prompt": "a cat", "image": "out/dense/a cat-0.png"}' >set.jsonl
-set=(-m "$FIXTURES/sd35_medium" --prompts set.jsonl --arms dense,sage --size 64x64 --steps 2)
+set=(-m "$FIXTURES/sd35_medium" --prompts set.jsonl --arms dense,dense:cfg-scale=0.5:name=b --size 64x64 --steps 2)
 sparge-gen eval "${set[@]}" -q -o out >/dev/null 2>log && fail "the clip took its picture's place"
 grep -q 'a cat-0.png is what image reads' out/results.jsonl || fail "$(<log)"
 cmp a.png out/dense/"a cat-0.png"
