@@ -169,9 +169,10 @@ static void note_unit(sg_arm_run *x, sg_stage stage, size_t unit, double seconds
 static int on_progress(void *context, sg_stage stage, int done, int total)
 {
     sg_arm_run *const x = context;
-    const double      start = sg_seconds(), time = start - x->now->error.seconds - x->aside;
+    const double      start = sg_seconds(), time = start - x->aside;
     sg_progress_update(&x->session.progress, stage, done, total);
     if (x->part && stage == SG_STAGE_DECODE && done >= (x->part == SG_ARM_CHUNK)) return 1;
+    if (x->part && stage == SG_STAGE_DENOISE && x->stop && done >= x->stop) return 1;
     if (done > 0 && x->rounds && !x->part) note_unit(x, stage, (size_t)done - 1, time - x->last_unit);
     x->last_unit = time;
     x->aside += sg_seconds() - start;
@@ -231,22 +232,67 @@ static sg_status render_part(sg_arm_run *x, const sg_request *r, sg_arm_part par
     return sg_error_copy(e, &why);
 }
 
+/* Counts for no arm. stop: as in sg_arm_run. */
+static sg_status warm(sg_arm_run *x, const sg_request *r, sg_arm_part part, int stop, sg_error *e)
+{
+    sg_report one;
+    x->stop = stop;
+    sg_progress_render(&x->session.progress, 0, 0, NULL);
+    const sg_status status = render_part(x, r, part, &one, e);
+    x->stop = 0;
+    for (int i = 0; i < SG_STAGES; i++) one.seconds[i] += x->warm_up.seconds[i];
+    x->warm_up = one;
+    return status;
+}
+
+/* Its first step is dense, or as the policy has its first ones, where some but not all of the arm's are. */
+static void start_dense(sg_request *r, int steps)
+{
+    if (r->attention.dense_steps > 0 && r->attention.dense_steps < 1 && steps > 1)
+        r->attention.dense_steps = 1.0 / steps;
+}
+
+/* A step of each kind, in a schedule that is short so that all denoisers have one, and a chunk of latent frames. */
+static sg_status warm_kernels(sg_arm_run *x, sg_request r, sg_error *e)
+{
+    r.sigmas.count = 0; /* a list has more */
+    r.slg_scale = 0;    /* which is for later steps */
+    r.strength = 1;     /* of a part of so few steps none may be left */
+    r.steps = r.steps > 1 ? 2 : 1;
+    start_dense(&r, r.steps);
+    return warm(x, &r, SG_ARM_CHUNK, 0, e);
+}
+
+/* A device records a step that comes again and again, and replays it: the one after the first of its kind. */
+static sg_status warm_replay(sg_arm_run *x, sg_request r, sg_error *e)
+{
+    const int steps = sg_request_steps(&r);
+    start_dense(&r, steps);
+    return warm(x, &r, SG_ARM_STEPS, steps < 3 ? steps : 3, e);
+}
+
+static sg_status warm_arm(sg_arm_run *x, sg_arm_result *arm, const sg_request *shared, sg_error *e)
+{
+    const bool synchronous = x->session.info.synchronous;
+    sg_request r;
+    x->now = arm;
+    sg_rendering_request(&r, shared, &arm->now);
+    if (r.attention.on_end && arm->now.forecast.last > 0) {
+        sg_progress_say(&x->session.progress, "%s, for the error of its attention", arm->arm->name);
+        SG_TRY(warm(x, &r, synchronous ? SG_ARM_CHUNK : SG_ARM_STEPS, 0, e));
+        if (synchronous) return SG_OK;
+    }
+    r.attention.on_end = NULL; /* to look is to wait for the device, which keeps it from replaying steps */
+    SG_TRY(warm_kernels(x, r, e));
+    return synchronous ? SG_OK : warm_replay(x, r, e);
+}
+
 sg_status sg_arm_run_warm_up(sg_arm_run *x, const sg_request *r, sg_error *e)
 {
-    sg_session *const s = &x->session;
-    sg_request        request;
-    sg_error          why = {0};
-    sg_rendering_request(&request, r, &x->arm[0].now);
-    request.attention.on_end = NULL;
-    request.sigmas.count = 0; /* a list has more */
-    request.slg_scale = 0;    /* which is for later steps */
-    request.strength = 1;     /* of a part of so few steps none may be left */
-    request.steps = 1;
-    if (sg_engine_check_request(s->engine, &request, &why)) request.steps = 2; /* a schedule may begin with two */
-    sg_progress_say(&s->progress, "warming up: a step and a latent frame that count for no arm");
-    sg_progress_render(&s->progress, 0, 0, NULL);
-    x->now = x->arm;
-    return render_part(x, &request, SG_ARM_CHUNK, &x->warm_up, e);
+    sg_progress_say(&x->session.progress, "warming up: steps and a latent frame of each arm, which count for none");
+    x->warm_up = (sg_report){0};
+    for (int i = 0; i < x->arms.count; i++) SG_TRY(warm_arm(x, &x->arm[i], r, e));
+    return SG_OK;
 }
 
 static sg_status keep_counts(sg_arm_result *r, const sg_engine *engine, sg_error *e)
@@ -262,21 +308,15 @@ static sg_status keep_counts(sg_arm_result *r, const sg_engine *engine, sg_error
 
 sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e)
 {
-    const bool first = x->round == 0, synchronous = x->session.info.synchronous;
     sg_request request = r->now.request;
     sg_report  report;
     x->now = r;
-    if (!first || !synchronous) request.attention.on_end = NULL;
+    request.attention.on_end = NULL;
     SG_TRY(render_part(x, &request, SG_ARM_WHOLE, &report, e));
-    if (x->rounds) r->times.total[x->round] = report.total_seconds - (first ? r->error.seconds : 0) - x->aside;
-    if (!first) return SG_OK;
+    if (x->rounds) r->times.total[x->round] = report.total_seconds - x->aside;
+    if (x->round > 0) return SG_OK;
     r->report = report;
-    SG_TRY(keep_counts(r, x->session.engine, e));
-    if (!r->now.request.attention.on_end || synchronous || r->now.forecast.last == 0) return SG_OK;
-    /* To look is to wait for the device, which keeps it from replaying steps: errors are of a render without times. */
-    sg_progress_say(&x->session.progress, "%s once more, for the error of its attention", r->arm->name);
-    sg_progress_render(&x->session.progress, 0, 0, &r->now.plan);
-    return render_part(x, &r->now.request, SG_ARM_STEPS, &report, e);
+    return keep_counts(r, x->session.engine, e);
 }
 
 /* ---- what came of it ---- */

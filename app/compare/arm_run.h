@@ -14,8 +14,8 @@
 
 /* An arm has settings and a clip, which is at work or was done last: they are in now. count is [steps][passes][layers]
  * of that clip, and report is what the engine says of it. rgb is [frames, height, width, 3] and borrowed; other arrays
- * are owned. error is how far attention was from dense attention in the first round. speed compares the arm with the
- * first. latents are those of the last step, or NULL where none are kept. relative_l2 and cosine, [steps], compare
+ * are owned. error is how far attention was from dense attention in a render that is not timed. speed compares the arm
+ * with the first. latents are those of the last step, or NULL where none are kept. relative_l2 and cosine, [steps], compare
  * latents with the first arm's; NAN means that there is nothing to compare with. */
 typedef struct sg_arm_result {
     const sg_arm       *arm;
@@ -33,16 +33,18 @@ typedef struct sg_arm_result {
     double             *relative_l2, *cosine;
 } sg_arm_result;
 
-/* A render that counts for no arm stops before the decoder, or after its first chunk of latent frames. */
+/* A render that counts for no arm stops before the decoder, or even after so many steps, or after the decoder's first
+ * chunk of latent frames. */
 typedef enum sg_arm_part { SG_ARM_WHOLE, SG_ARM_STEPS, SG_ARM_CHUNK } sg_arm_part;
 
 /* shared is what the arms have in common; its request is the prompt's. Each arm renders once in each of the rounds; 0
  * rounds mean that nothing is timed. The arms render into frames. latents are the first arm's, [steps, c, f, y, x], or
  * NULL where none are kept. Both are owned.
  *
- * At work, frames also go to the writer unless it is NULL. last_unit is when the last step or chunk was over, by a
- * clock that stands still while arms are compared; attention is the seconds of attention until then. aside is the
- * seconds that were spent on comparing and not on the render. */
+ * warm_up has the seconds of all that sg_arm_run_warm_up ran. At work, frames also go to the writer unless it is NULL.
+ * stop is the step after which a part of SG_ARM_STEPS ends, 0: the last. last_unit is when the last step or chunk was
+ * over, by a clock that stands still while arms are compared; attention is the seconds of attention until then. aside is
+ * the seconds that were spent on comparing and not on the render. */
 typedef struct sg_arm_run {
     sg_session    session;
     sg_arms       arms;
@@ -59,6 +61,7 @@ typedef struct sg_arm_run {
     size_t         round;
     sg_writer     *writer;
     sg_arm_part    part;
+    int            stop;
     double         last_unit, attention, aside;
 } sg_arm_run;
 
@@ -82,8 +85,11 @@ sg_status sg_arms_refuse_same(const sg_arm_run *x, sg_error *e) SG_MUST_USE;
 /* Prints what renders: the model, the size, each arm's attention and warnings about its thresholds. */
 void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan);
 
-/* Runs a step and a latent frame of the first arm, for r, that count for no arm: this reads the weights' pages, packs
- * the weights and encodes r's texts. Returns SG_E_CANCELLED on an interrupt. */
+/* Runs steps and a latent frame of every arm, for r, that count for none: a step of each kind that the arm has, dense
+ * ones and others, and where a device replays steps as many as it takes to record one. This reads the weights' pages,
+ * packs the weights and encodes r's texts, and each arm's kernels have run before it is timed. Where an arm has an
+ * on_end, as for the error of its attention, all of its steps run once with it, and no others do. A run that goes on
+ * after an interrupt warms up again. Returns SG_E_CANCELLED on an interrupt. */
 sg_status sg_arm_run_warm_up(sg_arm_run *x, const sg_request *r, sg_error *e) SG_MUST_USE;
 
 /* Returns the bytes of all frames of r's clip. */
@@ -96,7 +102,8 @@ static inline size_t sg_arm_clip_bytes(const sg_request *r)
  * What was rendered is lost where there was too little. Returns SG_E_MEMORY. */
 sg_status sg_arm_run_reserve(sg_arm_run *x, int clips, const sg_request *r, sg_error *e) SG_MUST_USE;
 
-/* Renders arm r into its rgb, and into the writer. In the first round it keeps what attention did. */
+/* Renders arm r into its rgb, and into the writer, without its on_end. In the first round it keeps what attention
+ * did. */
 sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e) SG_MUST_USE;
 
 /* Compares r's frames with the first arm's; of the first arm itself only what its clip shows is found. Returns

@@ -1,5 +1,5 @@
-/* compare_arms.c - compares arms. The model is loaded once, texts are encoded once, and a first step and latent frame
- * count for no arm: they take the weights' pages in and bring them into the layout of the products. Then the arms take
+/* compare_arms.c - compares arms. The model is loaded once, texts are encoded once, and every arm is warmed: what it runs
+ * then counts for none, takes the weights' pages in and brings them into the layout of the products. Then the arms take
  * turns, --repeat rounds of them, and each round begins with another arm: an engine has one render at work at a time,
  * so arms cannot take turns by step. */
 #include "base/output_file.h"

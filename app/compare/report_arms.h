@@ -15,8 +15,8 @@
  *   tokens             of the denoiser's sequence
  *   latent             [channels, frames, rows, columns]
  *   prompt_tokens, negative_tokens
- *   shared_seconds     load, text, encode (of pictures or a video): spent once, before the first arm; warm_up: of a step and a
- *                      decode that count for no arm
+ *   shared_seconds     load, text, encode (of pictures or a video): spent once, before the first arm; warm_up: of the steps
+ *                      and decodes of all arms that count for none
  *   side               {file, width, height, differences [[x, y], ...]}: the clip with all arms, and where in it the pictures
  *                      |first - arm| of arm 1, 2, ... have their upper left corner; they are of the clips' size
  *   sheet              null of images, which are in side; else {file, width, height, picture_height, columns [frame, ...] from 0}: the contact sheet; pictures stand at

@@ -1,0 +1,100 @@
+/* test_arm_run.c - what runs before arms are timed: each arm's own kernels, and all that looks at attention. */
+#include "arm_run.h"
+#include "unit.h"
+
+enum { ARMS = 2, STEPS = 5 };
+
+typedef struct calls {
+    int begun[ARMS], ended[ARMS];
+} calls;
+
+static sg_settings settings(void)
+{
+    static const char *const option[][2] = {{"model", SG_FIXTURES "/wan21_hd12"},
+                                            {"backend", "cpu"},
+                                            {"size", "256x256"},
+                                            {"frames", "13"},
+                                            {"steps", "5"},
+                                            {"threads", "2"},
+                                            {"dtype", "f32"},
+                                            {"prompt", "a cat"},
+                                            {"cfg-scale", "1"}};
+    sg_settings              s = sg_options_empty(SG_COMMAND_COMPARE);
+    sg_error                 e = {0};
+    for (size_t i = 0; i < sizeof option / sizeof *option; i++)
+        assert_done(sg_options_set(&s, option[i][0], option[i][1], &e), &e);
+    s.quiet = true;
+    return s;
+}
+
+static void open_run(sg_arm_run *x, const sg_settings *s)
+{
+    sg_error e = {0};
+    assert_done(sg_arms_open(&x->arms, "dense,sparge:topk=0.5", s, &e), &e);
+    assert_done(sg_session_inputs(&x->session, s, &e), &e);
+    assert_done(sg_arm_run_open(x, &e), &e);
+    assert_int_equal(x->arms.count, ARMS);
+}
+
+static void count_call(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
+                       double timestep, const sg_attend_args *args)
+{
+    if (s->memory->alloc) ++*(int *)context; /* a plan is no render */
+}
+
+/* The first step of five is dense; so is the first of the two that warm up, and the other is sparse, in every arm before any is
+ * timed. */
+static void every_arm_runs_its_kernels_first(void **state)
+{
+    sg_arm_run *const x = calloc(1, sizeof *x);
+    const sg_settings s = settings();
+    sg_error          e = {0};
+    calls             of = {0};
+    int               steps, passes, layers;
+    open_run(x, &s);
+    for (int i = 0; i < ARMS; i++) {
+        x->arm[i].now.request.attention.on_begin = count_call;
+        x->arm[i].now.request.attention.on_begin_context = &of.begun[i];
+    }
+    assert_done(sg_arm_run_warm_up(x, &x->shared.request, &e), &e);
+    const sg_attention_count *const count = sg_engine_attention(x->session.engine, &steps, &passes, &layers);
+    assert_int_equal(steps, 2);
+    for (int i = 0; i < 2 * passes * layers; i++)
+        assert_int_equal(count[i].kind, i < passes * layers ? SG_ATTENTION_DENSE : SG_ATTENTION_SPARGE);
+    for (int i = 0; i < ARMS; i++) assert_int_equal(of.begun[i], 2 * passes * layers);
+    assert_true(x->warm_up.seconds[SG_STAGE_DECODE] > 0);
+    sg_arm_run_close(x);
+    free(x);
+}
+
+/* What looks at attention sees all steps of the arm that is not dense, and none of a render that counts. */
+static void no_timed_render_is_looked_at(void **state)
+{
+    sg_arm_run *const x = calloc(1, sizeof *x);
+    const sg_settings s = settings();
+    sg_error          e = {0};
+    calls             of = {0};
+    open_run(x, &s);
+    for (int i = 0; i < ARMS; i++) {
+        x->arm[i].now.request.attention.on_end = count_call;
+        x->arm[i].now.request.attention.on_end_context = &of.ended[i];
+    }
+    assert_done(sg_arm_run_warm_up(x, &x->shared.request, &e), &e);
+    const int seen = of.ended[1], layers = x->arm[1].now.plan.layers;
+    assert_int_equal(of.ended[0], 0);
+    assert_int_equal(seen, (STEPS - 1) * layers);
+    assert_done(sg_arm_run_reserve(x, ARMS, &x->shared.request, &e), &e);
+    for (int i = 0; i < ARMS; i++) assert_done(sg_arm_run_render(x, &x->arm[i], &e), &e);
+    assert_int_equal(of.ended[1], seen);
+    assert_int_equal(x->arm[1].report.steps_done, STEPS);
+    assert_true(sg_arm_density(&x->arm[1], STEPS - 1, -1) < 0.75);
+    sg_arm_run_close(x);
+    free(x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_arm_runs_its_kernels_first),
+                                       cmocka_unit_test(no_timed_render_is_looked_at)};
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
+}
