@@ -57,7 +57,8 @@ static double noise(const sg_pace *p, double *times_t)
     if (p->unknown || p->shared_units < 2 || freedom < 1) return NAN;
     const double shared = sqrt(p->shared_squares / p->weight), own = sqrt(squares / freedom);
     const double units = floor(p->weight * p->weight / p->weights_squared * (1 + 1e-12)); /* 1 and more */
-    *times_t = fmax(shared * sg_student_t((int)fmin(units, INT_MAX)), own * sg_student_t(freedom));
+    *times_t =
+        fmax(shared * sg_student_t((int)fmin(units, INT_MAX), p->together), own * sg_student_t(freedom, p->together));
     return fmax(shared, own);
 }
 
@@ -134,18 +135,35 @@ double sg_arm_times_mean(const sg_arm_times *t, const double *of, int units, int
 
 double sg_arm_times_total(const sg_arm_times *t) { return sg_arm_times_mean(t, t->total, 1, -1); }
 
-/* Seconds of the steps that arm k shares with the first, each a mean over the arms that share it. */
-static double shared_seconds(const sg_arm_times *const *arm, int count, int k, bool attention)
+static const double *units_of(const sg_arm_times *t, bool attention) { return attention ? t->attention : t->step; }
+
+/* The geometric mean over the rounds. */
+static double geometric(const sg_arm_times *t, const double *of, int step)
 {
     double sum = 0;
-    for (int i = 0; i < arm[k]->steps; i++) {
-        sg_running of = {0};
-        for (int c = 0; c < count && arm[k]->shared[i]; c++)
-            if (arm[c]->steps == arm[k]->steps && arm[c]->shared[i])
-                sg_running_add(
-                    &of, sg_arm_times_mean(arm[c], attention ? arm[c]->attention : arm[c]->step, arm[c]->steps, i));
-        sum += of.mean;
-    }
+    for (int n = 0; n < t->rounds; n++) sum += log(of[n * t->steps + step]);
+    return exp(sum / t->rounds);
+}
+
+/* Of this step of arm k: what it shares is a mean over the arms that do. */
+static double corrected(const sg_arm_times *const *arm, int count, int k, int step, bool attention)
+{
+    const sg_arm_times *const t = arm[k];
+    sg_running                of = {0};
+    if (!t->shared[step]) return geometric(t, units_of(t, attention), step);
+    for (int c = 0; c < count; c++)
+        if (arm[c]->steps == t->steps && arm[c]->shared[step])
+            sg_running_add(&of, geometric(arm[c], units_of(arm[c], attention), step));
+    return of.mean;
+}
+
+/* Corrected seconds of arm k, of the steps that arm `by` shares or of its own ones. */
+static double seconds_of(const sg_arm_times *const *arm, int count, int k, int by, bool shared, bool attention)
+{
+    const bool apart = arm[k]->steps != arm[by]->steps; /* then all are own */
+    double     sum = 0;
+    for (int i = 0; i < arm[k]->steps; i++)
+        if ((!apart && arm[by]->shared[i]) == shared) sum += corrected(arm, count, k, i, attention);
     return sum;
 }
 
@@ -186,11 +204,12 @@ static void add_parts(sg_pace *p, const sg_arm_times *const arm[2], const double
 }
 
 /* Of the steps, or of their attention. */
-static sg_pace pace_of(const sg_arm_times *a, const sg_arm_times *b, bool attention)
+static sg_pace pace_of(const sg_arm_times *const *arm, int count, int k, bool attention)
 {
-    const double *const own[] = {attention ? a->attention : a->step, attention ? b->attention : b->step};
+    const sg_arm_times *const a = arm[0], *const b = arm[k];
+    const double *const own[] = {units_of(a, attention), units_of(b, attention)};
     const size_t        stride = (size_t)b->steps;
-    sg_pace             p = {.rounds = b->rounds};
+    sg_pace             p = {.rounds = b->rounds, .together = count > 2 ? count - 1 : 1};
     if (a->steps != b->steps) add_parts(&p, (const sg_arm_times *const[]){a, b}, own);
     for (int i = 0; i < b->steps && a->steps == b->steps; i++)
         if (b->shared[i])
@@ -198,17 +217,21 @@ static sg_pace pace_of(const sg_arm_times *a, const sg_arm_times *b, bool attent
         else
             sg_pace_add_own(&p, own[0] + i, own[1] + i, stride);
     for (int i = 0; i < b->chunks; i++) sg_pace_add_shared(&p, a->decode + i, b->decode + i, (size_t)b->chunks);
+    p.own[0] = seconds_of(arm, count, 0, k, false, attention);
+    p.own[1] = seconds_of(arm, count, k, k, false, attention);
     return p;
 }
 
 sg_arm_speed sg_arm_speed_of(const sg_arm_times *const *arm, int count, int k)
 {
-    const sg_pace steps = pace_of(arm[0], arm[k], false), attention = pace_of(arm[0], arm[k], true);
-    const double  dense = shared_seconds(arm, count, k, false);
+    const sg_pace steps = pace_of(arm, count, k, false), attention = pace_of(arm, count, k, true);
+    const double  shared = seconds_of(arm, count, k, k, true, false), other = fmax(rest(arm, count), 0);
     sg_arm_speed  out = {.noise = sg_pace_noise(&steps),
-                         .denoise = sg_speedup_of(&steps, dense),
-                         .total = sg_speedup_of(&steps, dense + fmax(rest(arm, count), 0)),
-                         .attention = sg_speedup_of(&attention, shared_seconds(arm, count, k, true))};
+                         .denoise = sg_speedup_of(&steps, shared),
+                         .total = sg_speedup_of(&steps, shared + other),
+                         .attention = sg_speedup_of(&attention, seconds_of(arm, count, k, k, true, true)),
+                         .seconds = shared + steps.own[1] + other,
+                         .denoise_seconds = shared + steps.own[1]};
     for (int i = 0; i < arm[k]->steps; i++) out.shared_steps += arm[k]->shared[i];
     return out;
 }

@@ -18,9 +18,13 @@
  * unit may be that of all. Only rounds, in which the arms take turns, are taken as independent. Where the noise is
  * independent from step to step the interval holds more than 95 %.
  *
- * The speed-up of a whole (denoising, or a clip) is (s + g e^(y/2)) / (s + g e^(-y/2)), y in [x - half, x + half], with
- * s the seconds of shared work, a mean over all arms that did it and all rounds, and g the geometric mean of the two
- * arms' own seconds: what happened to an arm in shared work is not its doing. It is 1 at y = 0 whatever s is.
+ * Where several arms are compared with the first, t is that of all their intervals together (interval.h).
+ *
+ * A step's corrected seconds are the mean over all arms that did the same in it of the geometric mean over the rounds,
+ * and what is no step (the decoder, what stands between the units) has its mean over all arms: what happened to an arm
+ * in shared work is not its doing. The speed-up of a whole (denoising, or a clip) is the ratio of these seconds of the
+ * first and of the arm, s + own_0 over s + own_k, with s those of shared work. Its bounds are (s + g e^(y/2)) /
+ * (s + g e^(-y/2)), y = x -+ half, g = sqrt(own_0 own_k). It is 1 at y = 0 whatever s is.
  *
  * An arm with another number of steps than the first has no steps in common with it. Denoising, of both, is then cut
  * into as many equal parts as the arm with fewer steps has steps, a step's seconds being spread evenly over it: these
@@ -37,12 +41,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* This compares an arm with the first; it is zero but for rounds to begin with. own is the seconds of own steps of the
- * first arm and of this one. shared_squares is the sum of w r^2, weight and weights_squared are the sums of w and of
+/* This compares an arm with the first; it is zero but for rounds and together, how many intervals hold together, to
+ * begin with. own is the seconds of own steps of the first arm and of this one. shared_squares is the sum of w r^2, weight and weights_squared are the sums of w and of
  * w^2. own_squares is that of own steps around their means over the rounds, and ratio is over own steps: r, a mean over
  * the rounds. unknown says that an own step has no time. */
 typedef struct sg_pace {
-    int        rounds;
+    int        rounds, together;
     int        own_steps, shared_units;
     double     own[2];
     double     shared_squares, weight, weights_squared, own_squares;
@@ -84,10 +88,11 @@ typedef struct sg_arm_times {
 sg_status sg_arm_times_make(sg_arm_times *t, int rounds, int steps, int chunks, sg_error *e) SG_MUST_USE;
 void      sg_arm_times_free(sg_arm_times *t);
 
-/* noise is q of the total, or NAN where it is unknown; shared_steps counts the steps that ran the first arm's
- * kernels. */
+/* seconds and denoise_seconds are corrected: the first arm's by this one's are the mean of total and of denoise. noise is
+ * q of the total, or NAN where it is unknown; shared_steps counts the steps that ran the first arm's kernels. */
 typedef struct sg_arm_speed {
     sg_interval total, denoise, attention;
+    double      seconds, denoise_seconds;
     double      noise;
     int         shared_steps;
 } sg_arm_speed;

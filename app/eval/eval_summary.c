@@ -134,7 +134,7 @@ static void fill_row(const sg_eval_summary *s, const sg_eval_results *r, int arm
     for (int m = 0; m < s->columns; m++) {
         const sg_eval_column *const k = &s->column[m];
         sg_interval *const          v = &row->measure[m];
-        *v = sg_running_interval(&of[m].over);
+        *v = sg_running_interval(&of[m].over, s->arms > 2 ? s->arms - 1 : 1);
         if (k->kind == SG_EVAL_MEAN && k->interval && k->figure->flags & SG_EVAL_BOUNDED) *v = sg_interval_bounded(*v);
         if (of[m].infinite && !of[m].over.count) v->mean = INFINITY;
         if (k->kind == SG_EVAL_SPEEDUP) *v = sg_speedup_clear((sg_interval){exp(v->mean), exp(v->low), exp(v->high)});

@@ -17,14 +17,15 @@ static double inside(double angle, int freedom)
     return odd ? (angle + sin(angle) * sum) * M_2_PI : sin(angle) * sum;
 }
 
-double sg_student_t(int freedom)
+double sg_student_t(int freedom, int together)
 {
     enum { LIMIT = 10000, HALVINGS = 60 };
-    double lo = 0, hi = M_PI_2;
+    const double wanted = 1 - 0.05 / together;
+    double       lo = 0, hi = M_PI_2;
     if (freedom > LIMIT) freedom = LIMIT;
     for (int i = 0; i < HALVINGS; i++) {
         const double middle = (lo + hi) / 2;
-        if (inside(middle, freedom) < 0.95)
+        if (inside(middle, freedom) < wanted)
             lo = middle;
         else
             hi = middle;
@@ -39,10 +40,10 @@ void sg_running_add(sg_running *r, double v)
     r->squares += from_old * (v - r->mean);
 }
 
-sg_interval sg_running_interval(const sg_running *r)
+sg_interval sg_running_interval(const sg_running *r, int together)
 {
     if (r->count < 2) return (sg_interval){r->count ? r->mean : NAN, NAN, NAN};
-    const double half = sg_student_t(r->count - 1) * sqrt(r->squares / (r->count - 1) / r->count);
+    const double half = sg_student_t(r->count - 1, together) * sqrt(r->squares / (r->count - 1) / r->count);
     return (sg_interval){r->mean, r->mean - half, r->mean + half};
 }
 

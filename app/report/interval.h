@@ -1,5 +1,7 @@
 /* interval.h - means with intervals that hold 95 %: mean +- t s / sqrt(n) over n values, t of Student's distribution
- * with n - 1 degrees of freedom and s their standard deviation. */
+ * with n - 1 degrees of freedom and s their standard deviation. Where k of them are looked at, as of k arms that are all
+ * compared with a first one, t is that of 1 - 0.05 / k (Bonferroni; 1 - 0.05 / 2k on each side): then all k hold
+ * together in 95 % of the cases. */
 #ifndef SG_INTERVAL_H
 #define SG_INTERVAL_H
 
@@ -7,10 +9,10 @@ typedef struct sg_interval {
     double mean, low, high; /* NAN: unknown */
 } sg_interval;
 
-/* Returns t so that |T| <= t with a probability of 0.95, T of Student's distribution with so many degrees of freedom, 1
- * at least; above 10,000 it is that of 10,000, larger by 0.01 % at most. Formula: Abramowitz and Stegun, 26.7.3 and
- * 26.7.4. */
-double sg_student_t(int freedom);
+/* Returns t so that |T| <= t with a probability of 1 - 0.05 / together, T of Student's distribution with so many degrees
+ * of freedom; both are 1 at least. Above 10,000 degrees it is that of 10,000, larger by 0.02 % at most. Formula:
+ * Abramowitz and Stegun, 26.7.3 and 26.7.4. */
+double sg_student_t(int freedom, int together);
 
 /* Holds the mean and the sum of squared deviations so far: Welford, Technometrics 4 (1962). It begins as zero. */
 typedef struct sg_running {
@@ -20,8 +22,9 @@ typedef struct sg_running {
 
 void sg_running_add(sg_running *r, double v);
 
-/* Returns the interval of what was added; of fewer than two values it has the mean alone. */
-sg_interval sg_running_interval(const sg_running *r);
+/* Returns the interval of what was added, which holds with together - 1 others; of fewer than two values it has the mean
+ * alone. */
+sg_interval sg_running_interval(const sg_running *r, int together);
 
 /* Bounds v, of figures that lie within -1 and 1, as SSIM does. The half-width is taken to Fisher's z = atanh by the
  * slope there, 1 / (1 - mean^2), and back, so that both ends lie within -1 and 1 too. The mean stays. */

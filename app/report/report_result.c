@@ -11,6 +11,10 @@ static const char *clip(const sg_result *r) { return r->images ? "image" : "clip
 static void add_time(char *text, const sg_result *r)
 {
     const bool part = !isnan(r->part_speed.mean), whole = !isnan(r->clip_speed.mean);
+    if (r->same_kernels) {
+        sg_text_append(text, SG_RESULT_TEXT, "same kernels");
+        return;
+    }
     if (part)
         sg_text_append(text, SG_RESULT_TEXT, "%.20s %.2fx as fast, ", r->part, r->part_speed.mean);
     else if (whole && !isnan(r->part_speed.low))

@@ -207,12 +207,19 @@ static void test_student(void **state)
     } of[] = {{1, 12.7062047361747},  {2, 4.30265272974946},   {3, 3.18244630528371},   {4, 2.77644510519779},
               {5, 2.57058183563631},  {10, 2.22813885198627},  {29, 2.0452296421327},   {60, 2.00029782201426},
               {99, 1.98421695158642}, {500, 1.96471983746737}, {9999, 1.96020126362136}};
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++) assert_close(sg_student_t(of[i].freedom), of[i].t);
-    assert_true(fabs(sg_student_t(2000000) / 1.95996398454005 - 1) < 2e-4);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) assert_close(sg_student_t(of[i].freedom, 1), of[i].t);
+    assert_true(fabs(sg_student_t(2000000, 1) / 1.95996398454005 - 1) < 2e-4);
+    static const struct {
+        int    freedom, together;
+        double t;
+    } many[] = {{1, 3, 38.1884592970257},  {2, 2, 6.20534681657071},  {19, 3, 2.62510591322279},
+                {19, 7, 3.01362461031077}, {99, 2, 2.27600347475127}, {9999, 7, 2.69066362916379}};
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++)
+        assert_close(sg_student_t(many[i].freedom, many[i].together), many[i].t);
     static const double v[] = {3, 1, 4, 1, 5, 9};
     sg_running          r = {0};
     sg_interval         after[6];
-    for (int i = 0; i < 6; i++) after[i] = sg_running_interval(&r), sg_running_add(&r, v[i]);
+    for (int i = 0; i < 6; i++) after[i] = sg_running_interval(&r, 1), sg_running_add(&r, v[i]);
     assert_interval(&after[5], 2.8, 0.578843915841765, 5.02115608415823);
     assert_true(after[1].mean == 3 && isnan(after[1].low) && isnan(after[1].high) && isnan(after[0].mean));
 }
@@ -384,10 +391,13 @@ static void test_result(void **state)
     assert_result(&r, "sparge: image 0.81x as fast, 24.1 dB to dense over 1 image, 5 equal images not counted");
     r.psnr = NAN;
     assert_result(&r, "sparge: nothing was compared with dense");
+    r.psnr = INFINITY;
+    r.same_kernels = true;
+    assert_result(&r, "sparge: same kernels, every image equal to that of dense in 6 images");
     char long_name[301];
     memset(long_name, 'n', 300);
     long_name[300] = '\0';
-    r = (sg_result){long_name, long_name, "attention", same, clear, 24, 100000, long_name, true, 1000000};
+    r = (sg_result){long_name, long_name, "attention", same, clear, 24, 100000, long_name, true, 1000000, false};
     char text[SG_RESULT_TEXT];
     assert_true(strlen(sg_result_text(text, &r)) < SG_RESULT_TEXT);
 }

@@ -114,6 +114,49 @@ static void other_numbers_of_steps(void **state)
     }
 }
 
+/* What is shown of two arms are the same seconds as the speed-up's: their ratio is it, whatever noise there was. */
+static void seconds_agree_with_speedups(void **state)
+{
+    enum { ARMS = 3 };
+    sg_arm_times        t[ARMS] = {times_of(ROUNDS, 2), times_of(ROUNDS, 1), times_of(ROUNDS, 0.5)};
+    const sg_arm_times *all[ARMS];
+    sg_arm_speed        s[ARMS];
+    double              raw = 0;
+    seed = 9;
+    for (int k = 0; k < ARMS; k++) {
+        for (int n = 0; n < ROUNDS; n++)
+            for (int i = 0; i < STEPS + DECODED; i++) slow(&t[k], n, i, i + 1, exp(0.05 * normal()));
+        for (int i = 0; i < STEPS; i++) t[k].shared[i] = k == 0 || i < DENSE + k; /* the last shares more of them */
+        add_up(&t[k]);
+        all[k] = &t[k];
+    }
+    for (int k = 0; k < ARMS; k++) s[k] = sg_arm_speed_of(all, ARMS, k);
+    for (int k = 1; k < ARMS; k++) {
+        assert_true(fabs(s[0].seconds / s[k].seconds / s[k].total.mean - 1) < 1e-12);
+        assert_true(fabs(s[0].denoise_seconds / s[k].denoise_seconds / s[k].denoise.mean - 1) < 1e-12);
+        raw += fabs(sg_arm_times_total(&t[k]) / s[k].seconds - 1);
+    }
+    assert_true(raw > 1e-4 && raw < 0.2); /* they are corrected, by a little */
+    for (int k = 0; k < ARMS; k++) sg_arm_times_free(&t[k]);
+}
+
+/* Of three intervals that hold together each is wider than one alone. */
+static void intervals_hold_together(void **state)
+{
+    double width[2];
+    for (int together = 1; together <= 3; together += 2) {
+        sg_pace p = {.rounds = 1, .together = together};
+        for (int i = 0; i < 4; i++) {
+            sg_pace_add_own(&p, (double[]){2 + 0.1 * i}, (double[]){1}, 1);
+            sg_pace_add_shared(&p, (double[]){1 + 0.01 * i}, (double[]){1}, 1);
+        }
+        const sg_interval v = sg_speedup_of(&p, 0);
+        width[together / 2] = log(v.high / v.low);
+    }
+    assert_true(fabs(width[1] / width[0] - 4.856657272769 / 3.182446305284) <
+                1e-9); /* SciPy: t.ppf(1 - 0.05 / 6, 3), t.ppf(0.975, 3) */
+}
+
 /* The first steps, dense in both arms, took the first arm 40 % longer: that is not the other's doing. */
 static void drift_of_shared_steps_is_no_speedup(void **state)
 {
@@ -180,7 +223,7 @@ static void equal_arms_get_no_speedup(void **state)
 static void long_units_weigh_more(void **state)
 {
     for (int late = 0; late < 2; late++) {
-        sg_pace p = {.rounds = 1};
+        sg_pace p = {.rounds = 1, .together = 1};
         for (int i = 0; i < 9; i++) sg_pace_add_own(&p, (double[]){1.3}, (double[]){1}, 1);
         for (int i = 0; i < 3; i++) sg_pace_add_shared(&p, (double[]){late && i == 2 ? 4 : 2}, (double[]){2}, 1);
         sg_pace_add_shared(&p, (double[]){0.004}, (double[]){0.002}, 1);
@@ -193,7 +236,7 @@ static void long_units_weigh_more(void **state)
 static void little_tells_nothing(void **state)
 {
     const double one[] = {2}, half[] = {1}, zero[] = {0}, nan[] = {NAN};
-    sg_pace      p = {.rounds = 1};
+    sg_pace      p = {.rounds = 1, .together = 1};
     sg_interval  v = sg_speedup_of(&p, 1); /* nothing at all */
     assert_true(unknown(&v));
     sg_pace_add_own(&p, one, half, 1); /* one step */
@@ -214,11 +257,11 @@ static void little_tells_nothing(void **state)
         v = sg_speedup_of(&q, 1);
         assert_true(unknown(&v) && isnan(sg_pace_noise(&q)));
     }
-    sg_pace all_shared = {.rounds = 2};
+    sg_pace all_shared = {.rounds = 2, .together = 1};
     for (int i = 0; i < 5; i++) sg_pace_add_shared(&all_shared, (double[]){1, 2}, (double[]){2, 1}, 1);
     v = sg_speedup_of(&all_shared, 1);
     assert_true(unknown(&v));
-    p = (sg_pace){.rounds = 1}; /* two own steps, one shared unit */
+    p = (sg_pace){.rounds = 1, .together = 1}; /* two own steps, one shared unit */
     for (int i = 0; i < 2; i++) sg_pace_add_own(&p, one, half, 1);
     sg_pace_add_shared(&p, one, one, 1);
     v = sg_speedup_of(&p, 1);
@@ -244,6 +287,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(exact_times_give_exact_speedups),
                                        cmocka_unit_test(other_numbers_of_steps),
+                                       cmocka_unit_test(seconds_agree_with_speedups),
+                                       cmocka_unit_test(intervals_hold_together),
                                        cmocka_unit_test(drift_of_shared_steps_is_no_speedup),
                                        cmocka_unit_test(a_speedup_stands_out_of_noise),
                                        cmocka_unit_test(equal_arms_get_no_speedup),
