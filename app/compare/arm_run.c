@@ -387,13 +387,17 @@ static json_t *seconds_json(const sg_arm_result *r)
                      timed ? sg_arm_times_mean(t, t->decode, t->chunks, -1) : s[SG_STAGE_DECODE]);
 }
 
-json_t *sg_arm_json(const sg_arm_result *r, bool first)
+json_t *sg_arm_made_json(const sg_arm_result *r)
+{
+    return json_pack("{s:o, s:i, s:o, s:o}", "seconds", seconds_json(r), "steps", r->report.steps_done, "skipped_steps",
+                     sg_report_skipped_steps(&r->report), "density", sg_report_number(sg_arm_density(r, -1, -1)));
+}
+
+json_t *sg_arm_scores_json(const sg_arm_result *r, bool first)
 {
     const sg_clip_figures *const own = &r->total.of[1];
-    json_t *j = json_pack("{s:o, s:i, s:o, s:o, s:f, s:o, s:i, s:i}", "seconds", seconds_json(r), "steps",
-                          r->report.steps_done, "skipped_steps", sg_report_skipped_steps(&r->report), "density",
-                          sg_report_number(sg_arm_density(r, -1, -1)), "sharpness", own->sharpness, "flicker",
-                          sg_report_number(own->flicker), "black", own->black, "frozen", own->frozen);
+    json_t                      *j = json_pack("{s:f, s:o, s:i, s:i}", "sharpness", own->sharpness, "flicker",
+                                               sg_report_number(own->flicker), "black", own->black, "frozen", own->frozen);
     if (first) return j;
     sg_json_set(&j, "psnr", sg_report_summary(&r->total.psnr));
     sg_json_set(&j, "ssim", sg_report_summary(&r->total.ssim));

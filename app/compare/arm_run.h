@@ -120,9 +120,12 @@ sg_clip sg_arm_clip(const sg_arm_result *r, const char *path, const char *settin
  * is NAN where nothing ran. */
 double sg_arm_density(const sg_arm_result *r, int step, int layer);
 
-/* Returns {seconds {total, text, encode, denoise, decode}, steps, skipped_steps [step, ...], density, sharpness,
- * flicker, black, frozen}, and of an arm that was compared psnr, ssim, ms_ssim {mean, minimum, p5}: eval_results.h
- * tells more. It is NULL where there is no memory. */
-json_t *sg_arm_json(const sg_arm_result *r, bool first);
+/* Returns {seconds {total, text, encode, denoise, decode}, steps, skipped_steps [step, ...], density}, which are known
+ * once r has rendered: eval_results.h tells more. It is NULL where there is no memory. */
+json_t *sg_arm_made_json(const sg_arm_result *r);
+
+/* Returns {sharpness, flicker, black, frozen}, and of an arm that was compared psnr, ssim, ms_ssim {mean, minimum, p5},
+ * which are known once r is scored. It is NULL where there is no memory. */
+json_t *sg_arm_scores_json(const sg_arm_result *r, bool first);
 
 #endif

@@ -167,7 +167,8 @@ static json_t *compared(const sg_comparison *c, const sg_arm_result *r, json_t *
 static json_t *arm_json(const sg_comparison *c, int k)
 {
     const sg_arm_result *const r = &c->run.arm[k];
-    json_t                    *j = sg_arm_json(r, k == 0), *seconds = json_incref(json_object_get(j, "seconds"));
+    json_t                    *j = sg_arm_made_json(r), *seconds = json_incref(json_object_get(j, "seconds"));
+    sg_json_join(&j, sg_arm_scores_json(r, k == 0));
     add_times(&seconds, r);
     json_decref(seconds);
     sg_json_join(&j, json_pack("{s:s, s:s, s:O, s:o, s:o, s:O, s:I}", "name", r->arm->name, "file", c->file[k].name,

@@ -1,5 +1,6 @@
 /* command_eval.c - `sparge-gen eval`: a set of prompts by several arms, in parts or at once, until all clips are
  * there. */
+#include "base/array.h"
 #include "command.h"
 #include "eval.h"
 #include "eval_report.h"
@@ -49,13 +50,18 @@ static void say_end(sg_eval *v)
 
 /* ---- the work ---- */
 
+/* Warms all arms up for the clips of this size, if none was made in this run. Failures are left to the clip. */
 static sg_status warm_up(sg_eval *v, int prompt, int clip, sg_error *e)
 {
     sg_request r;
     sg_error   why = {0};
-    sg_status  status = sg_eval_request(&r, v, prompt, clip, &why);
-    if (status == SG_OK) status = sg_arm_run_warm_up(&v->run, &r, &why);
-    return status == SG_E_CANCELLED ? sg_error_copy(e, &why) : SG_OK; /* others fail with their clip */
+    if (sg_eval_request(&r, v, prompt, clip, &why) != SG_OK) return SG_OK;
+    for (const sg_clip_size *s = v->warm; s < v->warm + v->warm_sizes; s++)
+        if (s->width == r.width && s->height == r.height && s->frames == r.frames) return SG_OK;
+    const sg_clip_size size = {r.width, r.height, r.frames};
+    if (!sg_array_push(v->warm, v->warm_sizes, v->warm_room, size)) return sg_error_memory(e, "warming up");
+    const sg_status status = sg_arm_run_warm_up(&v->run, &r, &why);
+    return status == SG_E_CANCELLED ? sg_error_copy(e, &why) : SG_OK;
 }
 
 static sg_status make_all(sg_eval *v, sg_error *e)
@@ -63,10 +69,8 @@ static sg_status make_all(sg_eval *v, sg_error *e)
     for (int prompt = 0; prompt < v->set.count; prompt++)
         for (int clip = 0; clip < v->per_prompt; clip++) {
             if (!sg_eval_takes(v, prompt, clip) || sg_eval_log_done(&v->log, prompt, clip)) continue;
-            if (v->start == 0) {
-                SG_TRY(warm_up(v, prompt, clip, e));
-                v->start = sg_seconds();
-            }
+            SG_TRY(warm_up(v, prompt, clip, e));
+            if (v->start == 0) v->start = sg_seconds();
             SG_TRY(sg_eval_unit(v, prompt, clip, e));
         }
     return SG_OK;

@@ -1,5 +1,6 @@
 /* eval.h - `sparge-gen eval`: what its files share. A unit is one clip of one prompt, with all arms after one another:
- * they start from the same noise, and the first arm's frames are what the others are compared with. */
+ * they start from the same noise, take turns in being first (eval_order.h), and the first arm of the list is what the
+ * others are compared with. */
 #ifndef SG_EVAL_H
 #define SG_EVAL_H
 
@@ -29,12 +30,17 @@ typedef struct sg_eval_pictures {
     bool any, any_start;
 } sg_eval_pictures;
 
+typedef struct sg_clip_size {
+    int width, height, frames;
+} sg_clip_size;
+
 /* folder is that of --output, and clip is what the manifest says of --clip, or NULL where it was not asked for; both are
  * owned, and so is names, [set.count]. list is that of the arms. session is the run's, and has no pictures, which come
  * with entries; the run's shared request is of all entries; progress is the session's. due clips are to be made when
  * the run begins, and done and failed were made since; start is when the first of them began, in seconds. moved counts
  * the entries whose size the model cannot render, so that the nearest is taken, and first_moved tells what became of
- * the first of them. failure is that of the clip that failed last. */
+ * the first of them. failure is that of the clip that failed last. warm has the sizes that all arms are warm
+ * for; it is owned. */
 typedef struct sg_eval {
     const sg_settings *settings;
     char              *folder;
@@ -54,6 +60,9 @@ typedef struct sg_eval {
     int                moved;
     char               first_moved[160];
     sg_status          failure;
+    sg_clip_size      *warm;
+    int                warm_sizes;
+    size_t             warm_room;
 } sg_eval;
 
 /* Does everything before the first render: reads, checks and opens, and creates the folders. v is zero but for

@@ -17,7 +17,7 @@
 #define PICTURES "frames"
 #define FRAMES ".frames-"
 #define PART ".part"
-enum { HEAD = 128, PART_STEM = 200 };
+enum { HEAD = 128, LINE = 1 << 20, PART_STEM = 200 };
 
 /* ---- names ---- */
 
@@ -102,11 +102,11 @@ static bool is_part(const sg_eval *v, path_maker *make, int arm, const char *nam
 /* Is it the frames of a unit that is done, or such a file on its way? */
 static bool is_frames(const sg_eval *v, const char *name)
 {
-    int         prompt, clip, n = 0;
+    int         prompt, clip, arm, n = 0;
     const bool  part = strncmp(name, "." FRAMES, strlen("." FRAMES)) == 0;
     const char *own = name + part;
-    if (sscanf(own, FRAMES "%9d-%9d%n", &prompt, &clip, &n) != 2 || prompt < 0 || prompt >= v->set.count || clip < 0 ||
-        clip >= v->per_prompt || (own[n] != '\0') != part)
+    if (sscanf(own, FRAMES "%9d-%9d-%9d%n", &prompt, &clip, &arm, &n) != 3 || prompt < 0 || prompt >= v->set.count ||
+        clip < 0 || clip >= v->per_prompt || (own[n] != '\0') != part)
         return false;
     return part ? sg_eval_takes(v, prompt, clip) : sg_eval_log_done(&v->log, prompt, clip);
 }
@@ -133,52 +133,70 @@ void sg_eval_files_clean(const sg_eval *v)
     clean(v, NULL, 0);
 }
 
-/* ---- the first arm's frames ---- */
+/* ---- frames that wait ---- */
 
-static void frames_path(char path[PATH_MAX], const sg_eval *v, int prompt, int clip)
+static void frames_path(char path[PATH_MAX], const sg_eval *v, int prompt, int clip, int arm)
 {
-    snprintf(path, PATH_MAX, "%s/" FRAMES "%d-%d", v->folder, prompt, clip);
+    snprintf(path, PATH_MAX, "%s/" FRAMES "%d-%d-%d", v->folder, prompt, clip, arm);
 }
 
-static void make_head(char head[HEAD], const sg_request *r, const uint8_t *rgb)
+static void make_head(char head[HEAD], const sg_request *r, const uint8_t *rgb, const char *line)
 {
+    const size_t   bytes = strlen(line);
+    const uint64_t hash = sg_hash(sg_hash(SG_HASH, rgb, sg_arm_clip_bytes(r)), line, bytes);
     memset(head, 0, HEAD);
-    snprintf(head, HEAD, "sparge-gen frames %dx%d, %d of them, seed %" PRIu64 ", hash %016" PRIx64 "\n", r->width,
-             r->height, r->frames, r->seed, sg_hash(SG_HASH, rgb, sg_arm_clip_bytes(r)));
+    snprintf(head, HEAD, "sparge-gen frames %dx%d, %d of them, seed %" PRIu64 ", line of %zu, hash %016" PRIx64 "\n",
+             r->width, r->height, r->frames, r->seed, bytes, hash);
 }
 
-sg_status sg_eval_frames_save(const sg_eval *v, int prompt, int clip, const sg_request *r, const uint8_t *rgb,
-                              sg_error *e)
+sg_status sg_eval_frames_save(const sg_eval *v, int prompt, int clip, int arm, const sg_request *r, const uint8_t *rgb,
+                              const char *line, sg_error *e)
 {
     char            path[PATH_MAX], head[HEAD];
     sg_output_file *f = NULL;
-    frames_path(path, v, prompt, clip);
-    make_head(head, r, rgb);
+    frames_path(path, v, prompt, clip, arm);
+    make_head(head, r, rgb, line);
     sg_status status = sg_output_file_open(&f, path, e);
     if (status == SG_OK) status = sg_output_file_write(f, head, HEAD, e);
     if (status == SG_OK) status = sg_output_file_write(f, rgb, sg_arm_clip_bytes(r), e);
+    if (status == SG_OK) status = sg_output_file_write(f, line, strlen(line), e);
     if (status == SG_OK) status = sg_output_file_publish(&f, e);
     sg_output_file_discard(&f);
     return status;
 }
 
-sg_status sg_eval_frames_load(const sg_eval *v, int prompt, int clip, const sg_request *r, uint8_t *rgb, sg_error *e)
+/* All of it, with line[room] zero to begin with. */
+static bool read_frames(FILE *f, const sg_request *r, uint8_t *rgb, char *line, size_t room)
 {
-    char path[PATH_MAX], head[HEAD], wanted[HEAD];
-    frames_path(path, v, prompt, clip);
-    FILE *const f = fopen(path, "rbe");
-    if (!f) return sg_error_set(e, SG_E_FILE, "%s: %s", path, strerror(errno));
     const size_t n = sg_arm_clip_bytes(r);
-    const bool   whole = fread(head, 1, HEAD, f) == HEAD && fread(rgb, 1, n, f) == n && fgetc(f) == EOF;
-    fclose(f);
-    if (whole) make_head(wanted, r, rgb);
-    if (whole && memcmp(head, wanted, HEAD) == 0) return SG_OK;
-    return sg_error_set(e, SG_E_FORMAT, "%s: is damaged", path);
+    char         head[HEAD], wanted[HEAD];
+    if (fread(head, 1, HEAD, f) != HEAD || fread(rgb, 1, n, f) != n || fread(line, 1, room, f) == room) return false;
+    make_head(wanted, r, rgb, line);
+    return memcmp(head, wanted, HEAD) == 0;
 }
 
-void sg_eval_frames_remove(const sg_eval *v, int prompt, int clip)
+sg_status sg_eval_frames_load(const sg_eval *v, int prompt, int clip, int arm, const sg_request *r, uint8_t *rgb,
+                              char **line, sg_error *e)
+{
+    char        path[PATH_MAX];
+    char *const text = calloc(1, LINE);
+    frames_path(path, v, prompt, clip, arm);
+    FILE *const f = text ? fopen(path, "rbe") : NULL;
+    sg_status   status = !text ? sg_error_memory(e, path)
+                         : !f  ? sg_error_set(e, SG_E_FILE, "%s: %s", path, strerror(errno))
+                               : SG_OK;
+    if (f && !read_frames(f, r, rgb, text, LINE)) status = sg_error_set(e, SG_E_FORMAT, "%s: is damaged", path);
+    if (f) fclose(f);
+    if (line && status == SG_OK)
+        *line = text;
+    else
+        free(text);
+    return status;
+}
+
+void sg_eval_frames_remove(const sg_eval *v, int prompt, int clip, int arm)
 {
     char path[PATH_MAX];
-    frames_path(path, v, prompt, clip);
+    frames_path(path, v, prompt, clip, arm);
     unlink(path);
 }

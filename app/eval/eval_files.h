@@ -1,9 +1,10 @@
-/* eval_files.h - file names in an evaluation's folder, and the frames that a unit keeps there until it is done.
+/* eval_files.h - file names in an evaluation's folder, and what a unit keeps there until it is done.
  *
  *   ARM/NAME-INDEX.mp4          a clip (.y4m in a build without FFmpeg)
  *   frames/ARM/NAME-INDEX.png   a few of its frames
  *   image, last_image           eval_pictures.h
- *   .frames-PROMPT-CLIP         all frames of the first arm, uncompressed */
+ *   .frames-PROMPT-CLIP-ARM     all frames of an arm, uncompressed, and its line as far as it is known: they wait for
+ *                               the first arm's, to be compared with, and the first arm's for all others */
 #ifndef SG_EVAL_FILES_H
 #define SG_EVAL_FILES_H
 
@@ -31,13 +32,16 @@ sg_status sg_eval_folders_make(const sg_eval *v, sg_error *e) SG_MUST_USE;
  * frames. */
 void sg_eval_files_clean(const sg_eval *v);
 
-/* Writes the frames of a unit's first arm, which have r's size. Returns SG_E_FILE. */
-sg_status sg_eval_frames_save(const sg_eval *v, int prompt, int clip, const sg_request *r, const uint8_t *rgb,
-                              sg_error *e) SG_MUST_USE;
+/* Writes the frames of a unit by an arm, which have r's size, and its line. Returns SG_E_FILE. */
+sg_status sg_eval_frames_save(const sg_eval *v, int prompt, int clip, int arm, const sg_request *r, const uint8_t *rgb,
+                              const char *line, sg_error *e) SG_MUST_USE;
 
-/* Reads them. Returns SG_E_FILE or SG_E_FORMAT when they are not there, of another size, or damaged. */
-sg_status sg_eval_frames_load(const sg_eval *v, int prompt, int clip, const sg_request *r, uint8_t *rgb,
-                              sg_error *e) SG_MUST_USE;
-void      sg_eval_frames_remove(const sg_eval *v, int prompt, int clip);
+/* Reads them. *line, which the caller frees, may not be wanted: NULL. Returns SG_E_FILE when they are not there,
+ * SG_E_FORMAT when they are of another size, or damaged, or SG_E_MEMORY. */
+sg_status sg_eval_frames_load(const sg_eval *v, int prompt, int clip, int arm, const sg_request *r, uint8_t *rgb,
+                              char **line, sg_error *e) SG_MUST_USE;
+
+/* Removes them. */
+void sg_eval_frames_remove(const sg_eval *v, int prompt, int clip, int arm);
 
 #endif

@@ -198,6 +198,7 @@ void sg_eval_close(sg_eval *v)
     sg_eval_pictures_close(v);
     json_decref(v->clip);
     free(v->names);
+    free(v->warm);
     sg_arm_run_close(&v->run);
     sg_prompt_set_close(&v->set);
     free(v->folder);

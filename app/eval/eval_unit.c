@@ -1,12 +1,16 @@
-/* eval_unit.c - one clip of one prompt by all arms. The first arm's frames are what the others are compared with: they
- * stay in memory, and in a file until the unit is done, so that a run that goes on need not render them again. Where
- * that file is missing or damaged the first arm is rendered once more, which changes neither its clip nor its line. */
+/* eval_unit.c - one clip of one prompt by all arms. They render in turn (eval_order.h), and what they have rendered waits
+ * in files, with its seconds, until all are there: then the others are compared with the first arm's frames, and their
+ * lines are written. So two clips are in memory, however many arms there are, each arm finds the machine as the one
+ * before it left it, and a run that goes on renders only what is missing. Where the file of a first arm whose line is
+ * there is missing or damaged, it is rendered once more, which changes neither its clip nor its line. */
 #include "base/text.h"
 #include "collage.h"
 #include "eval.h"
 #include "eval_files.h"
+#include "eval_order.h"
 #include "eval_pictures.h"
 #include "json_build.h"
+#include "json_input.h"
 #include "notices.h"
 #include "report_settings.h"
 #include "settings.h"
@@ -15,6 +19,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 sg_status sg_eval_request(sg_request *out, sg_eval *v, int prompt, int clip, sg_error *e)
 {
@@ -35,6 +40,18 @@ typedef struct work {
     char           path[PATH_MAX], picture[PATH_MAX];
     const char    *file, *picture_file; /* within the folder */
 } work;
+
+/* After a failure all is there but the pictures and the video. */
+static sg_status start_work(work *w, sg_eval *v, int prompt, int clip, int arm, sg_error *e)
+{
+    sg_request shared;
+    *w = (work){.v = v, .prompt = prompt, .clip = clip, .arm = arm, .r = &v->run.arm[arm]};
+    const sg_status status = sg_eval_request(&shared, v, prompt, clip, e);
+    sg_rendering_request(&w->r->now.request, &shared, &w->r->now);
+    w->file = sg_eval_clip_path(w->path, v, prompt, clip, arm);
+    w->picture_file = sg_eval_picture_path(w->picture, v, prompt, clip, arm);
+    return status;
+}
 
 /* ---- rendering ---- */
 
@@ -122,32 +139,56 @@ static void say_cut(sg_eval *v, int prompt, const sg_plan *plan)
     sg_notice_cut(v->session, plan, which);
 }
 
-/* Renders and scores; what is done is on the disk before its line is. */
+/* Whether it would run what the first arm runs. */
+static bool same_as_first(const work *w)
+{
+    work     first;
+    sg_error why = {0};
+    char     text[SG_FORECAST_TEXT];
+    return start_work(&first, w->v, w->prompt, w->clip, 0, &why) == SG_OK &&
+           sg_rendering_plan(&first.r->now, w->v->session->engine, &why) == SG_OK &&
+           *sg_arms_would_be_same(text, first.r, w->r);
+}
+
+/* What a line has before its clip is scored. */
+static json_t *made_line(const work *w)
+{
+    json_t *line = start_line(w, "done");
+    sg_json_join(&line, sg_arm_made_json(w->r));
+    if (w->arm) sg_json_set(&line, "same_kernels", json_boolean(same_as_first(w)));
+    sg_json_join(&line, json_pack("{s:o, s:o, s:i}", "file", sg_report_name(w->file), "picture",
+                                  sg_report_name(w->picture_file), "non_finite", 0));
+    return line;
+}
+
+/* Renders a clip, which is on the disk then. */
 static sg_status make_clip(work *w, sg_error *e)
 {
     sg_eval *const v = w->v;
     char          *settings = NULL;
     SG_TRY(check_fits(w, e));
     if (w->arm == 0 && w->clip == 0) say_cut(v, w->prompt, &w->r->now.plan);
-    SG_TRY(sg_arm_run_reserve(&v->run, 2, &w->r->now.request, e));
     SG_TRY(make_settings(w, &settings, e));
     const sg_clip clip = sg_arm_clip(w->r, w->path, settings);
     sg_status     status = sg_writer_open(&v->run.writer, &clip, e);
     if (status == SG_OK) status = render(w, e);
-    if (status == SG_OK) status = sg_arm_run_score(&v->run, w->r, e);
     if (status == SG_OK) status = sg_writer_finish(v->run.writer, e);
     sg_writer_close(&v->run.writer);
     free(settings);
     return status == SG_OK ? write_picture(w, e) : status;
 }
 
-static sg_status log_done(const work *w, sg_error *e)
+/* Its frames and its line wait. */
+static sg_status keep(const work *w, sg_error *e)
 {
-    json_t *line = start_line(w, "done");
-    sg_json_join(&line, sg_arm_json(w->r, w->arm == 0));
-    sg_json_join(&line, json_pack("{s:o, s:o, s:i}", "file", sg_report_name(w->file), "picture",
-                                  sg_report_name(w->picture_file), "non_finite", 0));
-    return sg_eval_log_add(&w->v->log, line, e);
+    json_t *const line = made_line(w);
+    char *const   text = sg_json_text(line, JSON_COMPACT | JSON_REAL_PRECISION(15)); /* as in its line */
+    json_decref(line);
+    if (!text) return sg_error_memory(e, w->path);
+    const sg_status status =
+        sg_eval_frames_save(w->v, w->prompt, w->clip, w->arm, &w->r->now.request, w->r->rgb, text, e);
+    free(text);
+    return status;
 }
 
 static bool ends_the_run(sg_status s) { return s == SG_E_FILE || s == SG_E_DEVICE || s == SG_E_CANCELLED; }
@@ -181,16 +222,71 @@ static void say_row(sg_eval *v, int prompt, int arm)
                     sg_show_(text, sizeof text, v->set.prompt[prompt].text));
 }
 
-/* After a failure all is there but the pictures and the video. */
-static sg_status start_work(work *w, sg_eval *v, int prompt, int clip, int arm, sg_error *e)
+/* The others have nothing to compare with. */
+static void note_first_failed(const sg_eval *v, sg_error *first)
 {
-    sg_request shared;
-    *w = (work){.v = v, .prompt = prompt, .clip = clip, .arm = arm, .r = &v->run.arm[arm]};
-    const sg_status status = sg_eval_request(&shared, v, prompt, clip, e);
-    sg_rendering_request(&w->r->now.request, &shared, &w->r->now);
-    w->file = sg_eval_clip_path(w->path, v, prompt, clip, arm);
-    w->picture_file = sg_eval_picture_path(w->picture, v, prompt, clip, arm);
-    return status;
+    sg_error_set(first, v->failure, "there is nothing to compare with: %s failed", v->run.arms.arm[0].name);
+}
+
+/* Does the clip wait since an earlier run? */
+static bool waits_already(const work *w)
+{
+    sg_error        why = {0};
+    const bool      there = access(w->path, F_OK) == 0;
+    const sg_status status =
+        sg_eval_frames_load(w->v, w->prompt, w->clip, w->arm, &w->r->now.request, w->r->rgb, NULL, &why);
+    if (status == SG_E_FORMAT) sg_progress_say(w->v->progress, "%s; %s is rendered again", why.text, w->file);
+    return there && status == SG_OK;
+}
+
+/* Renders an arm. *waits: its clip waits now. first tells why there is nothing to compare with, if so. */
+static sg_status make_arm(sg_eval *v, int prompt, int clip, int arm, const sg_error *first, bool *waits, sg_error *e)
+{
+    work     w;
+    sg_error why = {0};
+    say_row(v, prompt, arm);
+    sg_status status = start_work(&w, v, prompt, clip, arm, &why);
+    if (status == SG_OK) status = sg_arm_run_reserve(&v->run, 2, &w.r->now.request, &why);
+    *waits = status == SG_OK && waits_already(&w);
+    if (*waits) return SG_OK;
+    if (first->code != SG_OK) status = sg_error_copy(&why, first);
+    if (status == SG_OK) status = make_clip(&w, &why);
+    if (status == SG_OK) status = keep(&w, &why);
+    *waits = status == SG_OK;
+    return *waits ? SG_OK : log_failed(&w, &why, e);
+}
+
+/* Its frames and its line, as far as that is known. */
+static sg_status fetch(const work *w, json_t **line, sg_error *e)
+{
+    char *text = NULL;
+    SG_TRY(sg_eval_frames_load(w->v, w->prompt, w->clip, w->arm, &w->r->now.request, w->r->rgb, &text, e));
+    *line = json_loads(text, 0, NULL);
+    free(text);
+    return *line ? SG_OK : sg_error_memory(e, w->path);
+}
+
+/* Scores a clip that waits, and writes its line. */
+static sg_status score_arm(sg_eval *v, int prompt, int clip, int arm, const sg_error *first, sg_error *e)
+{
+    work      w;
+    json_t   *line = NULL;
+    sg_error  why = {0};
+    sg_status status = start_work(&w, v, prompt, clip, arm, &why);
+    if (first->code != SG_OK) status = sg_error_copy(&why, first);
+    if (status == SG_OK) status = fetch(&w, &line, &why);
+    if (status == SG_OK) status = sg_arm_run_score(&v->run, w.r, &why);
+    if (status == SG_OK) {
+        sg_json_join(&line, sg_arm_scores_json(w.r, arm == 0));
+        status = sg_eval_log_add(&v->log, line, e);
+        v->done += status == SG_OK;
+        return status;
+    }
+    json_decref(line);
+    SG_TRY(log_failed(&w, &why, e));
+    unlink(w.path); /* as with every clip that failed */
+    unlink(w.picture);
+    return SG_OK;
 }
 
 /* The frames of a first arm that was done before. */
@@ -199,42 +295,44 @@ static sg_status fetch_first(sg_eval *v, int prompt, int clip, sg_error *e)
     work     w;
     sg_error why = {0};
     SG_TRY(start_work(&w, v, prompt, clip, 0, e));
-    SG_TRY(check_fits(&w, e));
-    SG_TRY(sg_arm_run_reserve(&v->run, 2, &w.r->now.request, e));
-    if (sg_eval_frames_load(v, prompt, clip, &w.r->now.request, w.r->rgb, &why) == SG_OK) return SG_OK;
+    if (sg_eval_frames_load(v, prompt, clip, 0, &w.r->now.request, w.r->rgb, NULL, &why) == SG_OK) return SG_OK;
     sg_progress_say(v->progress, "%s; %s is rendered again, to be compared with", why.text, w.file);
+    SG_TRY(check_fits(&w, e));
     return render(&w, e);
 }
 
-static sg_status make_arm(sg_eval *v, int prompt, int clip, int arm, bool keep, const sg_error *first, sg_error *e)
+/* Of the clips that wait. */
+static sg_status score_all(sg_eval *v, int prompt, int clip, const bool *waits, sg_error *first, sg_error *e)
 {
-    work     w;
-    sg_error why = {0};
-    say_row(v, prompt, arm);
-    sg_status status = start_work(&w, v, prompt, clip, arm, &why);
-    if (first->code != SG_OK) why = *first;
-    status = why.code == SG_OK ? make_clip(&w, &why) : why.code;
-    if (status == SG_OK && keep) status = sg_eval_frames_save(v, prompt, clip, &w.r->now.request, w.r->rgb, &why);
-    status = status == SG_OK ? log_done(&w, e) : log_failed(&w, &why, e);
-    v->done += status == SG_OK && why.code == SG_OK;
-    return status;
+    bool others = false;
+    for (int i = 1; i < v->run.arms.count; i++) others = others || waits[i];
+    if (waits[0]) {
+        SG_TRY(score_arm(v, prompt, clip, 0, first, e));
+        if (*sg_eval_log_state(&v->log, prompt, clip, 0) != SG_EVAL_DONE) note_first_failed(v, first);
+    } else if (others && first->code == SG_OK && fetch_first(v, prompt, clip, first) != SG_OK &&
+               ends_the_run(first->code)) {
+        return sg_error_copy(e, first);
+    }
+    for (int i = 1; i < v->run.arms.count; i++)
+        if (waits[i]) SG_TRY(score_arm(v, prompt, clip, i, first, e));
+    return SG_OK;
 }
 
 sg_status sg_eval_unit(sg_eval *v, int prompt, int clip, sg_error *e)
 {
     const uint8_t *const state = sg_eval_log_state(&v->log, prompt, clip, 0);
+    const int            arms = v->run.arms.count;
     sg_error             first = {0}; /* why there is nothing to compare with */
-    bool                 others = false;
-    for (int i = 1; i < v->run.arms.count; i++) others = others || state[i] != SG_EVAL_DONE;
-    if (state[0] != SG_EVAL_DONE) {
-        SG_TRY(make_arm(v, prompt, clip, 0, others, &first, e));
-        if (state[0] != SG_EVAL_DONE)
-            sg_error_set(&first, v->failure, "there is nothing to compare with: %s failed", v->run.arms.arm[0].name);
-    } else if (others && fetch_first(v, prompt, clip, &first) != SG_OK && ends_the_run(first.code)) {
-        return sg_error_copy(e, &first);
+    bool                 waits[SG_ARMS_MAX] = {false};
+    int                  order[SG_ARMS_MAX];
+    sg_eval_order(order, arms, (int64_t)prompt * v->per_prompt + clip);
+    for (int i = 0; i < arms; i++) {
+        const int arm = order[i];
+        if (state[arm] == SG_EVAL_DONE) continue;
+        SG_TRY(make_arm(v, prompt, clip, arm, &first, &waits[arm], e));
+        if (arm == 0 && !waits[0]) note_first_failed(v, &first);
     }
-    for (int i = 1; i < v->run.arms.count; i++)
-        if (state[i] != SG_EVAL_DONE) SG_TRY(make_arm(v, prompt, clip, i, false, &first, e));
-    sg_eval_frames_remove(v, prompt, clip);
+    SG_TRY(score_all(v, prompt, clip, waits, &first, e));
+    for (int i = 0; i < arms; i++) sg_eval_frames_remove(v, prompt, clip, i);
     return SG_OK;
 }

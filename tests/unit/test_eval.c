@@ -1,7 +1,9 @@
-/* test_eval.c - what an evaluation keeps on the disk: its lines wherever they are cut, its manifest, frames for comparison. */
+/* test_eval.c - what an evaluation keeps on the disk: its lines wherever they are cut, its manifest, frames for comparison;
+ * and the order of its arms. */
 #include "collage.h"
 #include "eval_files.h"
 #include "eval_manifest.h"
+#include "eval_order.h"
 #include "eval_results.h"
 #include "unit.h"
 
@@ -219,34 +221,99 @@ static void differences_are_shown(void **state)
 static void frames_come_back_or_are_refused(void **state)
 {
     enum { BYTES = 2 * 16 * 16 * 3, HEAD = 128 };
-    sg_eval    v = {.folder = folder};
-    sg_request r = {.width = 16, .height = 16, .frames = 2, .seed = 5};
-    uint8_t    rgb[BYTES], back[BYTES];
-    char       text[HEAD + BYTES + 1] = {0}, path[256];
-    sg_error   e = {0};
+    static const char line[] = "{\"seconds\":{\"total\":1.5}}";
+    const int         size = HEAD + BYTES + (int)strlen(line);
+    sg_eval           v = {.folder = folder};
+    sg_request        r = {.width = 16, .height = 16, .frames = 2, .seed = 5};
+    uint8_t           rgb[BYTES], back[BYTES];
+    char              text[HEAD + BYTES + sizeof line + 1] = {0}, path[256], *line_back = NULL;
+    sg_error          e = {0};
     for (int i = 0; i < BYTES; i++) rgb[i] = (uint8_t)(i * 31 % 251);
-    assert_int_equal(sg_eval_frames_load(&v, 1, 0, &r, back, &e), SG_E_FILE);
-    assert_int_equal(sg_eval_frames_save(&v, 1, 0, &r, rgb, &(sg_error){0}), SG_OK);
-    assert_int_equal(sg_eval_frames_load(&v, 1, 0, &r, back, &(sg_error){0}), SG_OK);
+    assert_int_equal(sg_eval_frames_load(&v, 1, 0, 2, &r, back, NULL, &e), SG_E_FILE);
+    assert_int_equal(sg_eval_frames_save(&v, 1, 0, 2, &r, rgb, line, &(sg_error){0}), SG_OK);
+    assert_int_equal(sg_eval_frames_load(&v, 1, 0, 1, &r, back, NULL, &(sg_error){0}), SG_E_FILE);
+    assert_int_equal(sg_eval_frames_load(&v, 1, 0, 2, &r, back, &line_back, &(sg_error){0}), SG_OK);
     assert_memory_equal(rgb, back, BYTES);
-    FILE *const f = fopen(strcat(strcpy(path, folder), "/.frames-1-0"), "rb");
-    assert_int_equal(fread(text, 1, sizeof text, f), HEAD + BYTES);
+    assert_string_equal(line, line_back);
+    free(line_back);
+    FILE *const f = fopen(strcat(strcpy(path, folder), "/.frames-1-0-2"), "rb");
+    assert_int_equal(fread(text, 1, sizeof text, f), size);
     fclose(f);
-    for (int i = 0; i < HEAD + BYTES; i += 7) {
+    for (int i = 0; i < size; i += i < HEAD + BYTES - 7 ? 7 : 1) {
         text[i] ^= 4;
-        write_inside(".frames-1-0", text, HEAD + BYTES);
+        write_inside(".frames-1-0-2", text, (size_t)size);
         text[i] ^= 4;
-        assert_int_equal(sg_eval_frames_load(&v, 1, 0, &r, back, &(sg_error){0}), SG_E_FORMAT);
+        assert_int_equal(sg_eval_frames_load(&v, 1, 0, 2, &r, back, NULL, &(sg_error){0}), SG_E_FORMAT);
     }
     for (int i = -1; i <= 1; i += 2) {
-        write_inside(".frames-1-0", text, (size_t)(HEAD + BYTES + i));
-        assert_int_equal(sg_eval_frames_load(&v, 1, 0, &r, back, &(sg_error){0}), SG_E_FORMAT);
+        text[size] = ' ';
+        write_inside(".frames-1-0-2", text, (size_t)(size + i));
+        assert_int_equal(sg_eval_frames_load(&v, 1, 0, 2, &r, back, NULL, &(sg_error){0}), SG_E_FORMAT);
     }
-    write_inside(".frames-1-0", text, HEAD + BYTES);
+    write_inside(".frames-1-0-2", text, (size_t)size);
     r.seed++;
-    assert_int_equal(sg_eval_frames_load(&v, 1, 0, &r, back, &(sg_error){0}), SG_E_FORMAT);
-    sg_eval_frames_remove(&v, 1, 0);
-    assert_int_equal(size_of(".frames-1-0"), -1);
+    assert_int_equal(sg_eval_frames_load(&v, 1, 0, 2, &r, back, NULL, &(sg_error){0}), SG_E_FORMAT);
+    sg_eval_frames_remove(&v, 1, 0, 2);
+    assert_int_equal(size_of(".frames-1-0-2"), -1);
+}
+
+/* ---- the order of arms ---- */
+
+/* In as many units as there are arms each is once in each place; in twice as many each follows each other one twice. */
+static void arms_take_turns(void **state)
+{
+    for (int arms = 1; arms <= SG_ARMS_MAX; arms++)
+        for (int64_t block = 0; block < 50; block += 2) {
+            int place[SG_ARMS_MAX][SG_ARMS_MAX] = {0}, follows[SG_ARMS_MAX][SG_ARMS_MAX] = {0};
+            for (int64_t unit = block * arms; unit < (block + 2) * arms; unit++) {
+                int order[SG_ARMS_MAX];
+                sg_eval_order(order, arms, unit);
+                for (int i = 0; i < arms; i++) {
+                    assert_in_range(order[i], 0, arms - 1);
+                    place[order[i]][i]++;
+                    if (i) follows[order[i - 1]][order[i]]++;
+                }
+                for (int i = 0; unit == (block + 1) * arms - 1 && i < arms * arms; i++) /* the first of two blocks */
+                    assert_int_equal(place[i / arms][i % arms], 1);
+            }
+            for (int a = 0; a < arms; a++)
+                for (int b = 0; b < arms; b++) {
+                    assert_int_equal(place[a][b], 2);
+                    assert_int_equal(follows[a][b], a == b ? 0 : 2);
+                }
+        }
+}
+
+/* A load that comes in every second unit, or every third, ..., meets each arm first in some of them. */
+static void no_period_keeps_step_with_the_order(void **state)
+{
+    enum { UNITS = 2400 };
+    for (int arms = 2; arms <= 4; arms++)
+        for (int period = 2; period <= 12; period++) {
+            int first[SG_ARMS_MAX] = {0}, order[SG_ARMS_MAX], met = 0;
+            for (int unit = 0; unit < UNITS; unit += period, met++) {
+                sg_eval_order(order, arms, unit);
+                first[order[0]]++;
+            }
+            for (int k = 0; k < arms; k++) assert_true(first[k] * arms * 3 > met && first[k] * arms < met * 2);
+        }
+}
+
+/* It is that of the unit, whenever it is asked for, and in every version: folders that were begun go on. */
+static void the_order_stays(void **state)
+{
+    static const char *const expected[] = {"01 10 01 10 10 01", "201 012 120 210 021 102",
+                                           "2310 1203 0132 3021 2310 0132"};
+    for (int arms = 2; arms <= 4; arms++) {
+        char text[64];
+        for (int unit = 5; unit >= 0; unit--) {
+            int order[SG_ARMS_MAX];
+            sg_eval_order(order, arms, unit);
+            for (int i = 0; i < arms; i++) text[unit * (arms + 1) + i] = (char)('0' + order[i]);
+            text[unit * (arms + 1) + arms] = unit < 5 ? ' ' : '\0';
+        }
+        assert_string_equal(text, expected[arms - 2]);
+    }
 }
 
 /* Five frames from the first to the last, none higher than 160 pixels, each pixel a mean. */
@@ -281,6 +348,7 @@ int main(void)
         cmocka_unit_test(lines_are_cut_anywhere), cmocka_unit_test(ranks_see_each_other),
         cmocka_unit_test(scores_find_their_clip), cmocka_unit_test(foreign_lines_are_refused),
         cmocka_unit_test(differences_are_shown),  cmocka_unit_test(frames_come_back_or_are_refused),
-        cmocka_unit_test(strips_are_small)};
+        cmocka_unit_test(arms_take_turns),        cmocka_unit_test(no_period_keeps_step_with_the_order),
+        cmocka_unit_test(the_order_stays),        cmocka_unit_test(strips_are_small)};
     return cmocka_run_group_tests(tests, make_folder, leave_folder);
 }

@@ -1,5 +1,5 @@
 # Killed at any moment, the same command goes on where it stopped and repeats nothing: in the end all is as if nothing had
-# happened.
+# happened. In the second unit b is before dense, which it is compared with: its frames and its seconds wait for it.
 source "$LIB"
 ending=$(ending)
 printf 'a red ball\na blue box\n' >set.txt
@@ -9,18 +9,22 @@ sparge-gen "${command[@]}" --out whole -q || fail
 has_lines() { [[ $(wc -l <out/results.jsonl) -ge $1 ]]; }
 timeless() { sed 's/"seconds":{[^}]*}//' "$1/results.jsonl" | sort; }
 
-for moment in 0 m 1 2 4 5; do
+for moment in 0 m 1 2 f 4 5; do
     sparge-gen "${command[@]}" --out out -q 2>log &
     case $moment in
         0) ;;
         m) wait_for test -e out/manifest.json ;;
+        f) wait_for test -e out/.frames-0-1-1 ;;
         *) wait_for has_lines "$moment" ;;
     esac
     kill -KILL $! 2>/dev/null
     wait $! 2>/dev/null
+    [[ $moment != f || ! -e out/.frames-0-1-1 ]] || grep -aho '"seconds":{[^}]*}' out/.frames-* >seconds
 done
+[[ -s seconds ]] || echo '"seconds"' >seconds # it was too fast
 sparge-gen "${command[@]}" --out out -q || fail
 diff <(timeless out) <(timeless whole) || fail "other lines"
+[[ $(grep -c . seconds) == $(grep -oFf seconds out/results.jsonl | sort -u | grep -c .) ]] || fail "other seconds: $(<seconds)"
 diff -r -x 'results*' -x 'summary.*' -x report.html out whole || fail "other files"
 
 # A line that was cut short does not count, and a clip that has gone is made again.
@@ -32,7 +36,7 @@ cmp {out,whole}/"b/a red ball-0.$ending" || fail
 
 # What a kill leaves of a clip on a file system that knows no files without a name goes with the next run.
 mkdir -p left/b && cp out/manifest.json left
-touch 'left/b/.a red ball-0.'$ending.0123abcd.part left/.frames-0-0 left/..frames-1-0.0123abcd.part
+touch 'left/b/.a red ball-0.'$ending.0123abcd.part left/.frames-0-0-1 left/..frames-1-0-0.0123abcd.part
 sparge-gen "${command[@]}" --out left -q || fail
 [[ $(ls -A left/b | wc -l) == 4 && $(ls -A left) != *.frames* ]] || fail "$(ls -A left left/b)"
 
