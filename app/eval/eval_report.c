@@ -88,7 +88,8 @@ static const char *result_text(char *text, const evaluation *v, int arm)
                                    .identical = row->identical,
                                    .what = "clip",
                                    .images = makes_images(&v->results),
-                                   .clips = row->paired};
+                                   .clips = row->paired,
+                                   .same_kernels = sg_eval_same_kernels(row)};
     return sg_result_text(text, &of);
 }
 
@@ -101,11 +102,22 @@ static json_t *strings(const char *const *text, int count)
     return a;
 }
 
+/* What is said of the time of an arm's clips; NULL: nothing, of the first arm and without pairs. */
+static const char *speed_text(char text[64], const sg_eval_summary *s, int arm, int group)
+{
+    const sg_eval_row *const r = &s->row[arm * s->groups + group];
+    if (!arm || !r->paired) return NULL;
+    return sg_eval_same_kernels(r) ? "same kernels"
+                                   : sg_speedup_text(text, 64, sg_eval_summary_find(s, arm, group, "speedup"));
+}
+
 static json_t *row_json(const sg_eval_summary *s, const sg_eval_row *r, int arm, int group)
 {
-    json_t *j = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "arm", arm, "group", group, "prompts",
-                          r->prompts, "done", r->done, "failed", r->failed, "paired", r->paired, "identical",
-                          r->identical, "black", r->black, "frozen", r->frozen, "non_finite", r->non_finite);
+    char    speed[64];
+    json_t *j = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:s?}", "arm", arm, "group", group,
+                          "prompts", r->prompts, "done", r->done, "failed", r->failed, "paired", r->paired, "identical",
+                          r->identical, "black", r->black, "frozen", r->frozen, "non_finite", r->non_finite,
+                          "same_kernels", r->same, "speed", speed_text(speed, s, arm, group));
     for (int m = 0; m < s->columns; m++) {
         const sg_interval *const k = &r->measure[m];
         sg_json_set(&j, s->column[m].name, s->column[m].interval ? sg_report_interval(k) : sg_report_number(k->mean));
@@ -190,7 +202,7 @@ static json_t *clip_json(const sg_eval_clip *c, size_t prompt)
     if (c->seed >= 0) sg_json_set(&j, "seed", json_sprintf("%lld", (long long)c->seed));
     if (!c->done) sg_json_set(&j, "failed", json_true());
     for (const sg_eval_figure *f = sg_eval_figures; f->key; f++)
-        if (f->flags & SG_EVAL_PAGE) set_figure(&j, f, c);
+        if (f->flags & SG_EVAL_PAGE && !(f->flags & SG_EVAL_TIME && c->same)) set_figure(&j, f, c);
     return j;
 }
 
@@ -250,14 +262,17 @@ static void csv_heading(sg_textbuf *b, const sg_eval_summary *s)
         sg_textbuf_printf(b, ",%s", k->name);
         if (k->interval) sg_textbuf_printf(b, ",%s_low,%s_high", k->name, k->name);
     }
-    sg_textbuf_printf(b, ",black,frozen,non_finite\r\n");
+    sg_textbuf_printf(b, ",black,frozen,non_finite,same_kernels,speed\r\n");
 }
 
-static void csv_row(sg_textbuf *b, const sg_eval_summary *s, const sg_eval_row *r, const char *arm, const char *group)
+static void csv_row(sg_textbuf *b, const evaluation *v, int arm, int group)
 {
-    csv_text(b, arm);
+    const sg_eval_summary *const s = &v->summary;
+    const sg_eval_row *const     r = &s->row[arm * s->groups + group];
+    char                         speed[64];
+    csv_text(b, v->arm[arm]);
     sg_textbuf_put_char(b, ',');
-    csv_text(b, group);
+    csv_text(b, s->group[group]);
     sg_textbuf_printf(b, ",%d,%d,%d,%d,%d", r->prompts, r->done, r->failed, r->paired, r->identical);
     for (int m = 0; m < s->columns; m++) {
         csv_number(b, r->measure[m].mean);
@@ -265,7 +280,9 @@ static void csv_row(sg_textbuf *b, const sg_eval_summary *s, const sg_eval_row *
         csv_number(b, r->measure[m].low);
         csv_number(b, r->measure[m].high);
     }
-    sg_textbuf_printf(b, ",%d,%d,%d\r\n", r->black, r->frozen, r->non_finite);
+    sg_textbuf_printf(b, ",%d,%d,%d,%d,", r->black, r->frozen, r->non_finite, r->same);
+    if (speed_text(speed, s, arm, group)) csv_text(b, speed_text(speed, s, arm, group));
+    sg_textbuf_printf(b, "\r\n");
 }
 
 /* ---- all ---- */
@@ -292,8 +309,7 @@ static sg_status write_csv(const char *path, const evaluation *v, sg_error *e)
     const sg_eval_summary *const s = &v->summary;
     sg_textbuf                   b = {0};
     csv_heading(&b, s);
-    for (int i = 0; i < s->arms * s->groups; i++)
-        csv_row(&b, s, &s->row[i], v->arm[i / s->groups], s->group[i % s->groups]);
+    for (int i = 0; i < s->arms * s->groups; i++) csv_row(&b, v, i / s->groups, i % s->groups);
     const sg_status status = b.failed ? sg_error_memory(e, "summary.csv") : sg_output_file_save(path, b.data, b.len, e);
     sg_textbuf_free(&b);
     return status;
@@ -345,11 +361,11 @@ static void say_arm(sg_progress *p, const evaluation *v, int arm)
                     spread(psnr, sizeof psnr, 2, " dB", find(v, arm, "psnr")),
                     spread(ssim, sizeof ssim, 4, "", find(v, arm, "ssim")), images ? "" : ", before compression",
                     apart);
-    sg_speedup_text(speed, sizeof speed, faster);
+    const char *const said = speed_text(speed, &v->summary, arm, 0);
     if (isnan(faster->mean) && !isnan(faster->low))
-        sg_progress_say(p, "%s to %s: %s (%.2f to %.2f)", v->arm[arm], v->arm[0], speed, faster->low, faster->high);
+        sg_progress_say(p, "%s to %s: %s (%.2f to %.2f)", v->arm[arm], v->arm[0], said, faster->low, faster->high);
     else
-        sg_progress_say(p, "%s to %s: %s%s", v->arm[arm], v->arm[0], isnan(faster->mean) ? "" : "speed-up ", speed);
+        sg_progress_say(p, "%s to %s: %s%s", v->arm[arm], v->arm[0], isnan(faster->mean) ? "" : "speed-up ", said);
 }
 
 /* "dense: CLIPSIM 0.2581, CLIP-T 0.9970"; "sparge to dense: CLIPSIM -0.0003 (-0.0011 to 0.0005), ...". */

@@ -10,11 +10,16 @@
  *                             all are
  *   X, X_low, X_high          X = psnr, ssim, ms_ssim: mean over the frames, with its interval
  *   X_minimum, X_p5           worst frame, 5th percentile
- *   flicker, sharpness, clipsim, clip_t, clip_score, seconds, denoiser_seconds, density, steps_computed
- *   X_change, X_change_low, X_change_high   X = flicker to denoiser_seconds: paired difference
+ *   flicker, sharpness, clipsim, clip_t, clip_score, seconds, denoiser_seconds, total_seconds, density, steps_computed
+ *                             seconds, denoiser_seconds: geometric means, without text and encode, whose quotients are
+ *                             the speed-ups; total_seconds: the arithmetic mean of all that was measured
+ *   X_change, X_change_low, X_change_high   X = flicker to clip_score: paired difference
  *   speedup, speedup_low, speedup_high, denoiser_speedup, denoiser_speedup_low, denoiser_speedup_high
  *                             the mean is empty where 1.00 lies between low and high
  *   black, frozen, non_finite clips that have such frames
+ *   same_kernels              pairs in which the arm ran what the first runs; where all did, times are empty
+ *   speed                     the speed-up in words: "1.32x, 1.27 to 1.38", "not distinguishable in time" or "same
+ *                             kernels"; empty: of the first arm
  *
  * summary.json: {format, version, command (report.h), measured "before compression", settings: the manifest, arms
  * [name, ...], results [null, sentence, ...]: each arm but the first over all prompts (report_result.h), groups ["all",

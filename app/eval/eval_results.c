@@ -85,7 +85,7 @@ static sg_status read_place(const json_t *j, sg_eval_clip *c, sg_error *e)
                  {"prompt", 0, SG_EVAL_PLACES - 1, &c->prompt},
                  {"clip", 0, SG_EVAL_PLACES - 1, &c->clip}};
     const char *const status = json_string_value(json_object_get(j, "status"));
-    json_t *const     seed = member(j, "seed");
+    json_t *const seed = member(j, "seed"), *const same = member(j, "same_kernels");
     for (size_t i = 0; i < sizeof place / sizeof *place; i++) {
         int64_t v = 0;
         SG_TRY(read_whole(member(j, place[i].key), place[i].key, place[i].lo, place[i].hi, &v, e));
@@ -95,6 +95,8 @@ static sg_status read_place(const json_t *j, sg_eval_clip *c, sg_error *e)
         return wrong(e, "status", "should be \"done\", \"failed\" or \"scored\"");
     c->done = *status == 'd';
     c->scored = *status == 's';
+    if (same && !json_is_boolean(same)) return wrong(e, "same_kernels", "should be true or false");
+    c->same = json_is_true(same);
     c->seed = -1;
     return seed ? read_whole(seed, "seed", 0, INT64_MAX, &c->seed, e) : SG_OK;
 }
@@ -125,8 +127,9 @@ const sg_eval_figure sg_eval_figures[] = {
     {FIGURE(clipsim), -1.001, 1.001, SG_EVAL_CHANGE, SG_EVAL_JUDGED | SG_EVAL_PAGE, "CLIPSIM", 4, ""},
     {FIGURE(clip_t), -1.001, 1.001, SG_EVAL_CHANGE, SG_EVAL_JUDGED | SG_EVAL_PAGE, "CLIP-T", 4, ""},
     {FIGURE(clip_score), 0, 100.1, SG_EVAL_CHANGE, SG_EVAL_JUDGED | SG_EVAL_PAGE, "CLIP score", 2, ""},
-    {.key = "seconds", AT(seconds.own), 0, 0, SG_EVAL_SPEEDUP, SG_EVAL_MADE | SG_EVAL_PAGE},
-    {.key = "denoiser_seconds", AT(seconds.denoise), 0, 0, SG_EVAL_SPEEDUP, SG_EVAL_MADE},
+    {.key = "seconds", AT(seconds.own), 0, 0, SG_EVAL_SPEEDUP, SG_EVAL_MADE | SG_EVAL_TIME | SG_EVAL_PAGE},
+    {.key = "denoiser_seconds", AT(seconds.denoise), 0, 0, SG_EVAL_SPEEDUP, SG_EVAL_MADE | SG_EVAL_TIME},
+    {.key = "total_seconds", AT(seconds.total), 0, 0, SG_EVAL_MEAN, SG_EVAL_MADE | SG_EVAL_TIME},
     {FIGURE(density), 0, 1, SG_EVAL_MEAN, SG_EVAL_PAGE, .was = "kept"},
     {FIGURE(steps), 1, MOST_STEPS, SG_EVAL_NONE, SG_EVAL_WHOLE | SG_EVAL_PAGE},
     {FIGURE(steps_computed), 0, 0, SG_EVAL_MEAN, SG_EVAL_MADE | SG_EVAL_WHOLE | SG_EVAL_PAGE},

@@ -11,8 +11,9 @@
  *   image, last_image  {file: its name, hash: of it, picture: relative to DIR}: what the clip begins and ends with, if anything;
  *                 fit: how it was fitted, as a video
  *   video, strength  {file, hash} of what the clip was made from, if anything, and the share of the steps that were done
- *   seconds       {total, text, encode, denoise, decode}: total with text and encode (of pictures or a video), which
- *                 are 0 where an earlier clip had the same encoded
+ *   seconds       {total, text, encode, denoise, decode}: as measured; total with text and encode (of pictures or a
+ *                 video), which are 0 where an earlier clip had the same encoded
+ *   same_kernels  whether the arm ran, in this clip, what arm 0 runs, as far as settings and sizes tell; not of arm 0
  *   steps         of denoising; skipped_steps: [step, ...], from 0, those that the step cache extrapolated
  *   density       share of the pairs of blocks that were computed
  *   psnr, ssim, ms_ssim  {mean, minimum, p5} over the frames, to the clip of arm 0; null: infinite
@@ -57,12 +58,12 @@ typedef struct sg_eval_picture {
 
 /* This is a clip by one arm. Unknown numbers are NAN, an unknown seed is -1, unknown strings are NULL; strings are
  * UTF-8, and held holds them. name is the arm's, and version is that of the line. groups is a list of strings, or NULL.
- * A clip that is not done failed. Once it is scored, what CLIP says of such clips is known. steps_computed are those
+ * A clip that is not done failed. same says that the line has same_kernels. Once it is scored, what CLIP says of such clips is known. steps_computed are those
  * that the step cache did not extrapolate. The clip stands in file `source`, in this line, from 1. */
 typedef struct sg_eval_clip {
     int             version;
     int             prompt, clip, arm;
-    bool            done, scored;
+    bool            done, scored, same;
     const char     *name, *text, *file, *picture, *error;
     sg_eval_picture image[SG_IMAGES], video;
     const json_t   *groups;
@@ -85,11 +86,12 @@ typedef enum sg_eval_flag {
     SG_EVAL_BOUNDED = 1 << 3,  /* it is 1 at most, and the interval is taken on Fisher's z */
     SG_EVAL_MADE = 1 << 4,     /* it is made of others, and lines do not have it */
     SG_EVAL_JUDGED = 1 << 5,   /* it is in lines that are "scored" */
-    SG_EVAL_PAGE = 1 << 6      /* the page has it of each clip */
+    SG_EVAL_PAGE = 1 << 6,     /* the page has it of each clip */
+    SG_EVAL_TIME = 1 << 7      /* it is a time, and unknown of arms that ran the same kernels as the first */
 } sg_eval_flag;
 
-/* The summary has of a figure all up to this: over the clips of an arm its mean, how far it is from the first arm's,
- * and, of seconds, how many times as fast. */
+/* The summary has of a figure nothing, or its mean over the clips of an arm; and with that how far it is from the first
+ * arm's, or, of seconds, how many times as fast: then the mean is geometric. */
 typedef enum sg_eval_kind { SG_EVAL_NONE, SG_EVAL_MEAN, SG_EVAL_CHANGE, SG_EVAL_SPEEDUP, SG_EVAL_KINDS } sg_eval_kind;
 
 /* key is that of lines, summary and page; "a.b" is member b of member a. Lines of version 1 may have `was` instead. at

@@ -34,37 +34,38 @@ static sg_status list_columns(sg_eval_summary *s, sg_error *e)
     size_t room = 0;
     for (sg_eval_kind k = SG_EVAL_MEAN; k < SG_EVAL_KINDS; k++)
         for (const sg_eval_figure *f = sg_eval_figures; f->key; f++)
-            for (int i = 0; k <= f->kinds && i < (k == SG_EVAL_MEAN && f->flags & SG_EVAL_SCORE ? 3 : 1); i++)
+            for (int i = 0; (k == f->kinds || (k == SG_EVAL_MEAN && f->kinds)) &&
+                            i < (k == SG_EVAL_MEAN && f->flags & SG_EVAL_SCORE ? 3 : 1);
+                 i++)
                 if (!sg_array_push(s->column, s->columns, room, column(f, k, i))) return sg_error_memory(e, "summary");
     return SG_OK;
 }
 
+static int column_of(const sg_eval_summary *s, const char *name)
+{
+    int m = 0;
+    while (strcmp(s->column[m].name, name) != 0) m++;
+    return m;
+}
+
+const sg_interval *sg_eval_summary_find(const sg_eval_summary *s, int arm, int group, const char *name)
+{
+    return &s->row[arm * s->groups + group].measure[column_of(s, name)];
+}
+
 /* ---- one clip ---- */
 
-/* Seconds that are no denoising, a mean of both; 0 where what they are made of is unknown. */
-static double rest(const sg_eval_clip *c, const sg_eval_clip *first)
-{
-    const double v = (c->seconds.own - c->seconds.denoise + first->seconds.own - first->seconds.denoise) / 2;
-    return v > 0 ? v : 0;
-}
+static bool geometric(const sg_eval_column *k) { return k->figure->kinds == SG_EVAL_SPEEDUP; }
 
-/* What a clip took that the other arm may not have taken. */
-static double own(const sg_eval_clip *c, const sg_eval_clip *first)
-{
-    return isnan(c->seconds.denoise) || isnan(first->seconds.denoise) ? c->seconds.own : c->seconds.denoise;
-}
-
-/* first: the same clip of the first arm, or NULL. NAN: unknown. */
+/* Its logarithm where the mean is geometric. first: the same clip of the first arm, or NULL. NAN: unknown. */
 static double value(const sg_eval_column *k, const sg_eval_clip *c, const sg_eval_clip *first)
 {
-    const double *const v = sg_eval_values(k->figure, c);
-    if (k->kind == SG_EVAL_MEAN) return v[k->part];
+    const double v = sg_eval_values(k->figure, c)[k->part];
+    const double own = !geometric(k) ? v : v > 0 ? log(v) : (double)NAN;
+    if (k->kind == SG_EVAL_MEAN) return own;
+    const sg_eval_column mean = {.figure = k->figure, .kind = SG_EVAL_MEAN};
     if (!first) return NAN;
-    const bool   whole = k->figure->at == offsetof(sg_eval_clip, seconds.own);
-    const double a = whole ? own(c, first) : *v, b = whole ? own(first, c) : *sg_eval_values(k->figure, first);
-    if (k->kind == SG_EVAL_CHANGE) return a - b;
-    const double same = whole ? rest(c, first) : 0;
-    return a + same > 0 && b + same > 0 ? log((b + same) / (a + same)) : (double)NAN;
+    return k->kind == SG_EVAL_CHANGE ? own - value(&mean, first, NULL) : value(&mean, first, NULL) - own;
 }
 
 /* ---- one row ---- */
@@ -98,6 +99,7 @@ static void take_clip(const sg_eval_summary *s, sg_eval_row *row, sums *of, cons
     }
     row->done++;
     row->paired += first != NULL;
+    row->same += first && c->same;
     row->identical += isinf(c->psnr.mean) && c->psnr.mean > 0;
     row->black += c->black > 0;
     row->frozen += c->frozen > 0;
@@ -112,8 +114,26 @@ static const sg_eval_clip *same_of_first(const sg_eval_results *r, const sg_eval
     return first && first->done ? first : NULL;
 }
 
+static sg_interval measure(const sg_eval_summary *s, const sg_eval_row *row, const sg_eval_column *k, const sums *of)
+{
+    sg_interval v = sg_running_interval(&of->over, s->arms > 2 ? s->arms - 1 : 1);
+    if (k->figure->flags & SG_EVAL_TIME && sg_eval_same_kernels(row)) return (sg_interval){NAN, NAN, NAN};
+    if (k->kind == SG_EVAL_MEAN && k->interval && k->figure->flags & SG_EVAL_BOUNDED) v = sg_interval_bounded(v);
+    if (of->infinite && !of->over.count) v.mean = INFINITY;
+    if (geometric(k)) v = (sg_interval){exp(v.mean), exp(v.low), exp(v.high)};
+    return k->kind == SG_EVAL_SPEEDUP ? sg_speedup_clear(v) : v;
+}
+
+/* A clip is faster only where denoising is. */
+static void settle_times(sg_eval_summary *s, int arm, int group)
+{
+    const sg_interval *const denoise = sg_eval_summary_find(s, arm, group, "denoiser_speedup");
+    sg_interval *const       clip = &s->row[arm * s->groups + group].measure[column_of(s, "speedup")];
+    if (isnan(denoise->mean) && !isnan(denoise->low) && !isnan(clip->mean)) *clip = (sg_interval){NAN, NAN, NAN};
+}
+
 /* of: [columns], zero */
-static void fill_row(const sg_eval_summary *s, const sg_eval_results *r, int arm, int group, sums *of)
+static void fill_row(sg_eval_summary *s, const sg_eval_results *r, int arm, int group, sums *of)
 {
     sg_eval_row *const row = &s->row[arm * s->groups + group];
     int                prompt = -1; /* of the last clip that was done */
@@ -131,14 +151,8 @@ static void fill_row(const sg_eval_summary *s, const sg_eval_results *r, int arm
         take_clip(s, row, of, c, same_of_first(r, c));
     }
     take_prompt(of, s->columns);
-    for (int m = 0; m < s->columns; m++) {
-        const sg_eval_column *const k = &s->column[m];
-        sg_interval *const          v = &row->measure[m];
-        *v = sg_running_interval(&of[m].over, s->arms > 2 ? s->arms - 1 : 1);
-        if (k->kind == SG_EVAL_MEAN && k->interval && k->figure->flags & SG_EVAL_BOUNDED) *v = sg_interval_bounded(*v);
-        if (of[m].infinite && !of[m].over.count) v->mean = INFINITY;
-        if (k->kind == SG_EVAL_SPEEDUP) *v = sg_speedup_clear((sg_interval){exp(v->mean), exp(v->low), exp(v->high)});
-    }
+    for (int m = 0; m < s->columns; m++) row->measure[m] = measure(s, row, &s->column[m], &of[m]);
+    settle_times(s, arm, group);
 }
 
 /* ---- all ---- */
@@ -181,13 +195,6 @@ sg_status sg_eval_summary_make(sg_eval_summary *out, const sg_eval_results *r, i
     }
     free(of);
     return whole ? SG_OK : sg_error_memory(e, "summary");
-}
-
-const sg_interval *sg_eval_summary_find(const sg_eval_summary *s, int arm, int group, const char *name)
-{
-    int m = 0;
-    while (strcmp(s->column[m].name, name) != 0) m++;
-    return &s->row[arm * s->groups + group].measure[m];
 }
 
 void sg_eval_summary_close(sg_eval_summary *s)

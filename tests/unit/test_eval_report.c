@@ -279,21 +279,20 @@ static void test_summary(void **state)
     const sg_eval_row *const first = &s.row[0], *const second = &s.row[2], *const of_g = &s.row[3];
     assert_true(first->prompts == 2 && first->done == 3 && first->failed == 1 && first->paired == 0);
     assert_true(first->black == 1 && first->frozen == 0 && first->identical == 0);
-    assert_close(of(&s, 0, 0, "seconds").mean, 10.5);
+    assert_close(of(&s, 0, 0, "seconds").mean, pow(120, 0.25) * sqrt(10)); /* of sqrt(10 12), and 10 */
+    assert_close(of(&s, 0, 0, "total_seconds").mean, 10.75);
     assert_true(isnan(of(&s, 0, 0, "psnr").mean) && isnan(of(&s, 0, 0, "speedup").mean));
     assert_true(second->prompts == 3 && second->done == 4 && second->failed == 0 && second->paired == 3);
     assert_true(second->identical == 1 && second->frozen == 1 && second->non_finite == 1 && second->black == 0);
     assert_true(of(&s, 1, 0, "psnr").mean == 32 &&
                 isnan(of(&s, 1, 0, "psnr").low)); /* of one prompt: the equal clip is left out */
     assert_close(of(&s, 1, 0, "psnr_minimum").mean, 21);
-    assert_close(of(&s, 1, 0, "seconds").mean, 35 / 6.0);
+    assert_close(of(&s, 1, 0, "seconds").mean, cbrt(sqrt(30) * 32));
     assert_close(of(&s, 1, 0, "density").mean, 11 / 24.0);
     assert_close(of(&s, 1, 0, "steps_computed").mean, (48 + 31) / 2.0);
     assert_true(isnan(of(&s, 0, 0, "steps_computed").mean));
-    assert_interval(sg_eval_summary_find(&s, 1, 0, "seconds_change"), -3.5, -22.559307104262,
-                    15.559307104262);                             /* of denoising: decoders do the same */
-    assert_close(of(&s, 1, 0, "speedup").low, 0.122604293824804); /* 1 lies within: there is no speed-up */
-    assert_close(of(&s, 1, 0, "speedup").high, 18.9495887193915);
+    assert_close(of(&s, 1, 0, "speedup").low, 0.079831604702171); /* 1 lies within: there is no speed-up */
+    assert_close(of(&s, 1, 0, "speedup").high, 31.3159181670817);
     assert_true(isnan(of(&s, 1, 0, "speedup").mean));
     assert_interval(sg_eval_summary_find(&s, 1, 0, "flicker_change"), 0.025, -0.292655118404367, 0.342655118404367);
     assert_close(of(&s, 0, 0, "clipsim").mean, -0.125);
@@ -439,25 +438,34 @@ static void test_files(void **state)
     remove_files();
 }
 
-/* Of four prompts of one clip each, which arm 1 denoises in these shares of arm 0's seconds; what is no denoising takes arm 0
- * and arm 1 so long. */
-static sg_interval speedup_of(const double share[4], double first, double second)
+/* Of `arms` arms and four prompts of one clip each, which arms but the first denoise in these shares of arm 0's seconds; what is
+ * no denoising takes arm 0 and the others so long. more is what their lines have, too. */
+static void summarise(sg_eval_summary *s, sg_eval_results *r, int arms, const double share[4], double first,
+                      double second, const char *more)
 {
-    char            text[2000] = "";
+    FILE *const f = fopen("results.jsonl", "w");
+    sg_error    e = {0};
+    assert_non_null(f);
+    for (int i = 0; i < 4 * arms; i++) {
+        const int    arm = i % arms, prompt = i / arms;
+        const double denoiser = arm ? (2 * prompt + 3) * share[prompt] : 2 * prompt + 3;
+        fprintf(f,
+                "{\"version\":2,\"arm\":\"x\",\"arm_index\":%d,\"prompt\":%d,\"clip\":0,\"status\":\"done\","
+                "\"text\":\"t\",\"file\":\"f\",\"seconds\":{\"total\":%.17g,\"denoise\":%.17g}%s}\n",
+                arm, prompt, denoiser + (arm ? second : first), denoiser, arm ? more : "");
+    }
+    fclose(f);
+    assert_int_equal(sg_eval_results_open(r, ".", &e), SG_OK);
+    assert_int_equal(sg_eval_summary_make(s, r, arms, &e), SG_OK);
+}
+
+static sg_interval speedup_of(const double share[4], double first, double second, int arms)
+{
     sg_eval_results r;
     sg_eval_summary s;
-    sg_error        e = {0};
-    for (int i = 0; i < 8; i++) {
-        const double denoiser = i % 2 ? (i + 2) * share[i / 2] : i + 3;
-        snprintf(text + strlen(text), sizeof text - strlen(text),
-                 "{\"version\":2,\"arm\":\"x\",\"arm_index\":%d,\"prompt\":%d,\"clip\":0,\"status\":\"done\","
-                 "\"text\":\"t\",\"file\":\"f\",\"seconds\":{\"total\":%g,\"denoise\":%g}}\n",
-                 i % 2, i / 2, denoiser + (i % 2 ? second : first), denoiser);
-    }
-    write_text("results.jsonl", text);
-    assert_int_equal(sg_eval_results_open(&r, ".", &e), SG_OK);
-    assert_int_equal(sg_eval_summary_make(&s, &r, 2, &e), SG_OK);
+    summarise(&s, &r, arms, share, first, second, "");
     const sg_interval v = of(&s, 1, 0, "speedup");
+    if (!isnan(v.mean)) assert_close(of(&s, 0, 0, "seconds").mean / of(&s, 1, 0, "seconds").mean, v.mean);
     sg_eval_summary_close(&s);
     sg_eval_results_close(&r);
     remove_files();
@@ -467,16 +475,57 @@ static sg_interval speedup_of(const double share[4], double first, double second
 /* Paired: prompts that take longer in both arms are no noise. What lies within the interval is no speed-up. */
 static void test_speedup(void **state)
 {
-    sg_interval v = speedup_of((double[]){0.75, 0.77, 0.78, 0.76}, 0, 0);
+    sg_interval v = speedup_of((double[]){0.75, 0.77, 0.78, 0.76}, 0, 0, 2);
     assert_true(v.mean > 1.3 && v.mean < 1.32 && v.low > 1.27 && v.high < 1.35);
-    v = speedup_of((double[]){0.6, 1.05, 0.9, 1.02}, 0, 0);
+    const double alone = log(v.high / v.low);
+    v = speedup_of((double[]){0.75, 0.77, 0.78, 0.76}, 0, 0, 4); /* SciPy: t.ppf(1 - 0.05 / 6, 3) and t.ppf(0.975, 3) */
+    assert_true(fabs(log(v.high / v.low) / alone - 4.856657272769 / 3.182446305284) < 1e-9);
+    v = speedup_of((double[]){0.6, 1.05, 0.9, 1.02}, 0, 0, 2);
     assert_true(isnan(v.mean) && v.low < 1 && v.high > 1);
-    v = speedup_of((double[]){1.3, 1.31, 1.29, 1.3}, 0, 0);
+    v = speedup_of((double[]){1.3, 1.31, 1.29, 1.3}, 0, 0, 2);
     assert_true(v.mean < 0.78 && v.high < 0.78);
-    v = speedup_of((double[]){0.99, 1.02, 1.01, 0.97}, 4, 3); /* the decoder took the first arm longer: not its doing */
-    assert_true(isnan(v.mean) && v.low < 1 && v.high > 1);
-    v = speedup_of((double[]){0, 0, 0, 0}, 0, 0);
+    v = speedup_of((double[]){0.99, 1.02, 1.01, 0.97}, 40, 30,
+                   2); /* the decoder took the first arm longer: not its doing */
     assert_true(isnan(v.mean) && isnan(v.low) && isnan(v.high));
+    v = speedup_of((double[]){0, 0, 0, 0}, 0, 0, 2);
+    assert_true(isnan(v.mean) && isnan(v.low) && isnan(v.high));
+}
+
+/* An arm that ran the first arm's kernels in all pairs has no times, however far apart they are, and says why. */
+static void test_same_kernels(void **state)
+{
+    static const double      share[] = {0.5, 0.51, 0.52, 0.53};
+    static const char *const timed[] = {"seconds", "denoiser_seconds", "total_seconds", "speedup", "denoiser_speedup"};
+    sg_eval_results          r;
+    sg_eval_summary          s;
+    sg_error                 e = {0};
+    summarise(&s, &r, 2, share, 1, 1, ",\"same_kernels\":true,\"psnr\":{\"mean\":null,\"minimum\":null,\"p5\":null}");
+    assert_true(sg_eval_same_kernels(&s.row[1]) && !sg_eval_same_kernels(&s.row[0]) && s.row[1].same == 4);
+    for (size_t i = 0; i < sizeof timed / sizeof *timed; i++) {
+        const sg_interval v = of(&s, 1, 0, timed[i]);
+        assert_true(isnan(v.mean) && isnan(v.low) && isnan(v.high));
+    }
+    assert_true(of(&s, 0, 0, "seconds").mean > 0);
+    sg_eval_summary_close(&s);
+    sg_eval_results_close(&r);
+    write_text("manifest.json", FORMAT ",\"arms\": [\"x\", \"x\"]}");
+    assert_done(sg_eval_report(".", NULL, &e), &e);
+    json_t *const       j = json_load_file("summary.json", JSON_REJECT_DUPLICATES, NULL);
+    const json_t *const row = json_array_get(json_object_get(j, "rows"), 1);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(j, "results"), 1)),
+                        "x: same kernels, every frame equal to that of x in 4 clips");
+    assert_string_equal(json_string_value(json_object_get(row, "speed")), "same kernels");
+    assert_true(json_is_null(json_object_get(row, "seconds")));
+    json_decref(j);
+    char *const csv = read_file("summary.csv", NULL);
+    assert_non_null(strstr(csv, ",0,0,0,4,\"same kernels\"\r\n"));
+    free(csv);
+    remove_files();
+    summarise(&s, &r, 2, share, 1, 1, ",\"same_kernels\":false");
+    assert_true(of(&s, 1, 0, "denoiser_speedup").mean > 1.8);
+    sg_eval_summary_close(&s);
+    sg_eval_results_close(&r);
+    remove_files();
 }
 
 /* Where every clip equals the first arm's PSNR is infinite: inf in text, null in JSON, and their number is there. */
@@ -580,6 +629,7 @@ int main(void)
                                        cmocka_unit_test(test_summary),
                                        cmocka_unit_test(test_files),
                                        cmocka_unit_test(test_speedup),
+                                       cmocka_unit_test(test_same_kernels),
                                        cmocka_unit_test(test_identical),
                                        cmocka_unit_test(test_older),
                                        cmocka_unit_test(test_refused),
