@@ -1,11 +1,12 @@
 /* eval_order.h - in which order the arms of an evaluation take turns.
  *
  * A unit is one clip of one prompt, and all arms render it after one another. Whoever is first may find the machine
- * otherwise than whoever is last, and so may whoever follows a slow one. So each unit has a row of a Latin square: in as
- * many units as there are arms, a block, each arm is once in each place. The rows are Williams' (Aust. J. Sci. Res. A 2
- * (1949)): with an even number of arms each also follows each other one once; with an odd number it does so over two
- * blocks, of which the second has the rows backwards. The rows of a block come in an order drawn from a fixed seed, so
- * that no periodic load keeps step with them.
+ * otherwise than whoever is last, and so may whoever follows a slow one. So the units take rows of a Latin square,
+ * Williams' (Aust. J. Sci. Res. A 2 (1949)), forwards and backwards: in each block of twice as many units as there are
+ * arms every arm is twice in each place, and follows each other one equally often. The rows of a block come in an order
+ * drawn from a fixed seed, so that no periodic load keeps step with them. (A block of one square only would tie its units
+ * to each other: with two arms a load of 4/3 renders' period then met the same arm in both, which doubles the variance of
+ * a mean that is taken for that of independent units.)
  *
  * The order depends on the unit alone, not on what is done already. */
 #ifndef SG_EVAL_ORDER_H

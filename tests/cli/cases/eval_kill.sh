@@ -1,5 +1,5 @@
 # Killed at any moment, the same command goes on where it stopped and repeats nothing: in the end all is as if nothing had
-# happened. In the second unit b is before dense, which it is compared with: its frames and its seconds wait for it.
+# happened. In the first unit b is before dense, which it is compared with: its frames and its seconds wait for it.
 source "$LIB"
 ending=$(ending)
 printf 'a red ball\na blue box\n' >set.txt
@@ -9,17 +9,17 @@ sparge-gen "${command[@]}" --out whole -q || fail
 has_lines() { [[ $(wc -l <out/results.jsonl) -ge $1 ]]; }
 timeless() { sed 's/"seconds":{[^}]*}//' "$1/results.jsonl" | sort; }
 
-for moment in 0 m 1 2 f 4 5; do
+for moment in 0 m f 1 2 4 5; do
     sparge-gen "${command[@]}" --out out -q 2>log &
     case $moment in
         0) ;;
         m) wait_for test -e out/manifest.json ;;
-        f) wait_for test -e out/.frames-0-1-1 ;;
+        f) wait_for test -e out/.frames-0-0-1 ;;
         *) wait_for has_lines "$moment" ;;
     esac
     kill -KILL $! 2>/dev/null
     wait $! 2>/dev/null
-    [[ $moment != f || ! -e out/.frames-0-1-1 ]] || grep -aho '"seconds":{[^}]*}' out/.frames-* >seconds
+    [[ $moment != f || ! -e out/.frames-0-0-1 ]] || grep -aho '"seconds":{[^}]*}' out/.frames-* >seconds
 done
 [[ -s seconds ]] || echo '"seconds"' >seconds # it was too fast
 sparge-gen "${command[@]}" --out out -q || fail

@@ -4,7 +4,7 @@
 source "$LIB"
 printf 'a red ball\na blue box\n' >set.txt
 command=(eval --prompts set.txt --size 512x512 --frames 1 --steps 1 --cfg-scale 1 --dense-steps 0 -t 1
-    --arms 'dense,sparge:topk=0.3,sparge:topk=0.5') # in the order 2 0 1, then 0 1 2
+    --arms 'dense,sparge:topk=0.3,sparge:topk=0.5') # in the order 0 2 1, then 2 0 1
 timeless() { sed 's/"seconds":{[^}]*}//' "$1/results.jsonl"; }
 seconds() { grep -aho '"seconds":{[^}]*}' "$@"; }
 sparge-gen "${command[@]}" --out whole -q || fail
@@ -19,14 +19,14 @@ as_whole() { # NAME
     diff <(timeless "$1") <(timeless whole) || fail "$1: other lines"
     diff -r -x 'results*' -x 'summary.*' -x report.html "$1" whole || fail "$1: other files"
 }
-for at in .frames-0-0-2 .frames-0-0-0 .frames-0-0-1 .frames-1-0-0 .frames-1-0-1; do
+for at in .frames-0-0-0 .frames-0-0-2 .frames-0-0-1 .frames-1-0-2 .frames-1-0-0; do
     killed part $at
     if [[ ! -e part/$at ]]; then # it was too fast
         rm -r part
         continue
     fi
     for state in there missing damaged; do
-        [[ $state == there || $at == .frames-0-0-2 || $at == .frames-1-0-0 ]] || continue
+        [[ $state == there || $at == .frames-0-0-0 || $at == .frames-1-0-2 ]] || continue
         cp -r part $state
         case $state in
             missing) rm $state/$at ;;
@@ -46,7 +46,7 @@ for at in .frames-0-0-2 .frames-0-0-0 .frames-0-0-1 .frames-1-0-0 .frames-1-0-1;
 done
 
 # The first arm's line is there, its frames are not: they are made again, to be compared with.
-killed part .frames-1-0-1
+killed part .frames-1-0-0
 if [[ -e part/.frames-1-0-0 && $(wc -l <part/results.jsonl) == 3 ]]; then
     rm part/.frames-1-0-0
     sed -n 4p whole/results.jsonl >>part/results.jsonl
