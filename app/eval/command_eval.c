@@ -32,12 +32,13 @@ static const char *noun(const sg_eval *v) { return sg_eval_makes_images(v) ? "im
 
 static void say_start(sg_eval *v)
 {
-    char part[64] = "";
+    char part[64] = "", there[64] = "";
     sg_arm_run_say(&v->run, &v->run.arm->now.plan);
     if (v->rank.size > 1) snprintf(part, sizeof part, " (part %d of %d)", v->rank.rank + 1, v->rank.size);
-    sg_progress_say(v->progress, "%d prompt%s%s, %d each, by %d arm%s: %d %s%s to be made", v->set.count,
+    if (v->there) snprintf(there, sizeof there, ", %d %s there", v->there, v->there == 1 ? "is" : "are");
+    sg_progress_say(v->progress, "%d prompt%s%s, %d each, by %d arm%s: %d %s%s to be made%s", v->set.count,
                     sg_plural(v->set.count), part, v->per_prompt, v->run.arms.count, sg_plural(v->run.arms.count),
-                    v->due, noun(v), sg_plural(v->due));
+                    v->due, noun(v), sg_plural(v->due), there);
 }
 
 static void say_end(sg_eval *v)

@@ -1,14 +1,13 @@
 /* eval_files.c - see eval_files.h. */
 #include "eval_files.h"
-#include "base/hash.h"
 #include "base/output_file.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "eval_results.h"
+#include "run_folder.h"
 #include "writer.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 #define PICTURES "frames"
 #define FRAMES ".frames-"
 #define PART ".part"
-enum { HEAD = 128, LINE = 1 << 20, PART_STEM = 200 };
+enum { LINE = 1 << 20, PART_STEM = 200 };
 
 /* ---- names ---- */
 
@@ -140,53 +139,30 @@ static void frames_path(char path[PATH_MAX], const sg_eval *v, int prompt, int c
     snprintf(path, PATH_MAX, "%s/" FRAMES "%d-%d-%d", v->folder, prompt, clip, arm);
 }
 
-static void make_head(char head[HEAD], const sg_request *r, const uint8_t *rgb, const char *line)
+static void describe(char text[64], const sg_request *r)
 {
-    const size_t   bytes = strlen(line);
-    const uint64_t hash = sg_hash(sg_hash(SG_HASH, rgb, sg_arm_clip_bytes(r)), line, bytes);
-    memset(head, 0, HEAD);
-    snprintf(head, HEAD, "sparge-gen frames %dx%d, %d of them, seed %" PRIu64 ", line of %zu, hash %016" PRIx64 "\n",
-             r->width, r->height, r->frames, r->seed, bytes, hash);
+    snprintf(text, 64, "frames %dx%d, %d of them, seed %" PRIu64, r->width, r->height, r->frames, r->seed);
 }
 
-sg_status sg_eval_frames_save(const sg_eval *v, int prompt, int clip, int arm, const sg_request *r, const uint8_t *rgb,
-                              const char *line, sg_error *e)
+sg_status sg_eval_frames_save(const sg_eval *v, int prompt, int clip, int arm, const sg_request *r, uint8_t *rgb,
+                              char *line, sg_error *e)
 {
-    char            path[PATH_MAX], head[HEAD];
-    sg_output_file *f = NULL;
+    const sg_kept part[] = {{rgb, sg_arm_clip_bytes(r)}, {line, strlen(line)}};
+    char          path[PATH_MAX], what[64];
     frames_path(path, v, prompt, clip, arm);
-    make_head(head, r, rgb, line);
-    sg_status status = sg_output_file_open(&f, path, e);
-    if (status == SG_OK) status = sg_output_file_write(f, head, HEAD, e);
-    if (status == SG_OK) status = sg_output_file_write(f, rgb, sg_arm_clip_bytes(r), e);
-    if (status == SG_OK) status = sg_output_file_write(f, line, strlen(line), e);
-    if (status == SG_OK) status = sg_output_file_publish(&f, e);
-    sg_output_file_discard(&f);
-    return status;
-}
-
-/* All of it, with line[room] zero to begin with. */
-static bool read_frames(FILE *f, const sg_request *r, uint8_t *rgb, char *line, size_t room)
-{
-    const size_t n = sg_arm_clip_bytes(r);
-    char         head[HEAD], wanted[HEAD];
-    if (fread(head, 1, HEAD, f) != HEAD || fread(rgb, 1, n, f) != n || fread(line, 1, room, f) == room) return false;
-    make_head(wanted, r, rgb, line);
-    return memcmp(head, wanted, HEAD) == 0;
+    describe(what, r);
+    return sg_kept_save(path, what, part, 2, e);
 }
 
 sg_status sg_eval_frames_load(const sg_eval *v, int prompt, int clip, int arm, const sg_request *r, uint8_t *rgb,
                               char **line, sg_error *e)
 {
-    char        path[PATH_MAX];
-    char *const text = calloc(1, LINE);
+    char *const   text = calloc(1, LINE);
+    const sg_kept part[] = {{rgb, sg_arm_clip_bytes(r)}, {text, LINE - 1}};
+    char          path[PATH_MAX], what[64];
     frames_path(path, v, prompt, clip, arm);
-    FILE *const f = text ? fopen(path, "rbe") : NULL;
-    sg_status   status = !text ? sg_error_memory(e, path)
-                         : !f  ? sg_error_set(e, SG_E_FILE, "%s: %s", path, strerror(errno))
-                               : SG_OK;
-    if (f && !read_frames(f, r, rgb, text, LINE)) status = sg_error_set(e, SG_E_FORMAT, "%s: is damaged", path);
-    if (f) fclose(f);
+    describe(what, r);
+    const sg_status status = text ? sg_kept_load(path, what, part, 2, e) : sg_error_memory(e, path);
     if (line && status == SG_OK)
         *line = text;
     else

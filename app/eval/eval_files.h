@@ -33,8 +33,8 @@ sg_status sg_eval_folders_make(const sg_eval *v, sg_error *e) SG_MUST_USE;
 void sg_eval_files_clean(const sg_eval *v);
 
 /* Writes the frames of a unit by an arm, which have r's size, and its line. Returns SG_E_FILE. */
-sg_status sg_eval_frames_save(const sg_eval *v, int prompt, int clip, int arm, const sg_request *r, const uint8_t *rgb,
-                              const char *line, sg_error *e) SG_MUST_USE;
+sg_status sg_eval_frames_save(const sg_eval *v, int prompt, int clip, int arm, const sg_request *r, uint8_t *rgb,
+                              char *line, sg_error *e) SG_MUST_USE;
 
 /* Reads them. *line, which the caller frees, may not be wanted: NULL. Returns SG_E_FILE when they are not there,
  * SG_E_FORMAT when they are of another size, or damaged, or SG_E_MEMORY. */

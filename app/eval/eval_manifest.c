@@ -8,6 +8,7 @@
 #include "option_rules.h"
 #include "report.h"
 #include "report_settings.h"
+#include "run_folder.h"
 #include "setup.h"
 
 #include <inttypes.h>
@@ -17,18 +18,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BYTES = 1 << 24, MAX_VALUES = 1 << 16, SHOWN = 10 };
+enum { MAX_BYTES = 1 << 24, MAX_VALUES = 1 << 16 };
 
 /* ---- making ---- */
 
 static uint64_t hash_text(uint64_t hash, const char *text) { return sg_hash(hash, text, strlen(text) + 1); }
 
-/* A set without pictures and videos has the hash of its words alone. */
-static uint64_t hash_prompts(const sg_eval *v)
+/* Of the first entries. A set without pictures and videos has the hash of its words alone. */
+static uint64_t hash_prompts(const sg_eval *v, int count)
 {
     const sg_prompt_set *const set = &v->set;
+    const bool                 from_image = v->session->info.image[SG_IMAGE_FIRST] == SG_IMAGE_START;
     uint64_t                   hash = SG_HASH;
-    for (const sg_prompt *p = set->prompt; p < set->prompt + set->count; p++) {
+    bool                       any = false, any_start = false;
+    for (int i = 0; i < count; i++) {
+        const uint64_t *const own = v->pictures.hash[i];
+        any = any || own[SG_IMAGE_FIRST] || own[SG_IMAGE_LAST];
+        any_start = any_start || own[SG_EVAL_VIDEO] || (from_image && own[SG_IMAGE_FIRST]);
+    }
+    for (const sg_prompt *p = set->prompt; p < set->prompt + count; p++) {
         const uint64_t *const own = v->pictures.hash[p - set->prompt];
         char                  numbers[96];
         snprintf(numbers, sizeof numbers, "%lld %dx%d %d %d %d", (long long)p->seed, p->width, p->height, p->frames,
@@ -36,8 +44,8 @@ static uint64_t hash_prompts(const sg_eval *v)
         hash = hash_text(hash_text(hash, p->text), numbers);
         if (p->negative) hash = hash_text(hash, p->negative);
         for (int i = 0; i < p->groups; i++) hash = hash_text(hash, set->group[set->member[p->first_group + i]]);
-        if (v->pictures.any) hash = sg_hash(hash, own, SG_IMAGES * sizeof *own);
-        if (!v->pictures.any_start) continue;
+        if (any) hash = sg_hash(hash, own, SG_IMAGES * sizeof *own);
+        if (!any_start) continue;
         snprintf(numbers, sizeof numbers, "%016" PRIx64 " %.17g", own[SG_EVAL_VIDEO], p->strength);
         hash = hash_text(hash, numbers);
     }
@@ -90,7 +98,7 @@ sg_status sg_eval_manifest_make(json_t **out, const sg_eval *v, sg_error *e)
     sg_json_join(&j, json_pack("{s:o, s:{s:o, s:i, s:o}, s:o, s:o, s:O*}", "again",
                                sg_settings_command(typed, SG_COMMAND_EVAL, "again"), "prompts", "file",
                                sg_report_name(sg_path_name(kept.prompts)), "count", v->set.count, "hash",
-                               sg_report_hash(hash_prompts(v)), "arms", names_json(v), "arm_settings",
+                               sg_report_hash(hash_prompts(v, v->set.count)), "arms", names_json(v), "arm_settings",
                                arm_settings_json(v), "clip", v->clip));
     json_decref(typed);
     *out = sg_report_envelope(SG_COMMAND_EVAL, j);
@@ -126,87 +134,47 @@ sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e)
     return sg_error_set(e, SG_E_FORMAT, "%s: format and command are not those of an eval", path);
 }
 
-typedef struct differences {
-    int  count;
-    char text[3000];
-} differences;
-
-static const char *shown(char text[64], const json_t *v)
-{
-    char *const value = v ? sg_json_text(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(7)) : NULL;
-    sg_show_(text, 64, value ? value : "none");
-    free(value);
-    return text;
-}
-
-static void note(differences *d, const char *name, const json_t *there, const json_t *now)
-{
-    char a[64], b[64];
-    if (d->count++ < SHOWN)
-        sg_text_append(d->text, sizeof d->text, "\n  %.120s: %s -> %s", name, shown(a, there), shown(b, now));
-}
-
-static bool for_people(const char *name)
+/* Of members for people; scores come when they are asked for; and where there are other arms, their names tell. */
+static bool may_differ(const char *name, const json_t *there, const json_t *now)
 {
     static const char *const names[] = {"device", "prompts.file", "again", "clip.name", "program", "threads", NULL};
+    if (strcmp(name, "clip") == 0) return !there || !now;
+    if (strcmp(name, "arm_settings") == 0) return json_array_size(there) != json_array_size(now);
     return names[sg_text_place(name, names)];
-}
-
-/* To the 15 digits that a report has. */
-static bool same_number(double a, double b) { return fabs(a - b) <= 1e-14 * fabs(a); }
-
-static void compare(differences *d, const char *name, const json_t *there, const json_t *now);
-
-static void compare_members(differences *d, const char *name, json_t *there, json_t *now)
-{
-    const char *key;
-    json_t     *value;
-    for (int more = 0; more < 2; more++) json_object_foreach(more ? now : there, key, value)
-        {
-            char member[256];
-            if (more && json_object_get(there, key)) continue;
-            snprintf(member, sizeof member, "%s%s%s", name, *name ? "." : "", key);
-            compare(d, member, more ? NULL : value, json_object_get(now, key));
-        }
-}
-
-static void compare(differences *d, const char *name, const json_t *there, const json_t *now)
-{
-    if (for_people(name) || (there && now && json_equal(there, now))) return;
-    if (strcmp(name, "clip") == 0 && (!there || !now)) return; /* scores come when they are asked for */
-    if (json_is_number(there) && json_is_number(now) && same_number(json_number_value(there), json_number_value(now)))
-        return;
-    if (json_is_object(there) && json_is_object(now)) {
-        compare_members(d, name, (json_t *)(uintptr_t)there, (json_t *)(uintptr_t)now);
-    } else if (json_is_array(there) && json_is_array(now) && json_array_size(there) == json_array_size(now)) {
-        for (size_t i = 0; i < json_array_size(there); i++) {
-            char entry[256];
-            snprintf(entry, sizeof entry, "%s[%zu]", name, i);
-            compare(d, entry, json_array_get(there, i), json_array_get(now, i));
-        }
-    } else if (strcmp(name, "arm_settings") != 0) { /* of other arms, which are reported */
-        note(d, name, there, now);
-    }
 }
 
 sg_status sg_eval_manifest_compare(const json_t *there, const json_t *now, const char *folder, sg_error *e)
 {
-    differences       d = {0};
-    char              more[48] = "";
-    const char *const program = json_string_value(json_object_get(there, "program"));
-    if (json_integer_value(json_object_get(there, "version")) != json_integer_value(json_object_get(now, "version")))
-        return sg_error_set(
-            e, SG_E_ARG,
-            "--output: %s was begun by %.40s, whose manifest tells other things: continue with that program, "
-            "or take another folder",
-            folder, program ? program : "another version");
-    compare(&d, "", there, now);
-    if (!d.count) return SG_OK;
-    if (d.count > SHOWN) snprintf(more, sizeof more, "\n  and %d more", d.count - SHOWN);
+    return sg_manifest_compare(there, now, folder, "holds clips", may_differ, e);
+}
+
+/* The command of a manifest with scores has their option. */
+static void take_set(json_t *there, const json_t *now)
+{
+    static const char *const inputs[] = {"fit", "strength"}; /* which a set has with its first picture or video */
+    (void)json_object_set(there, "prompts", json_object_get(now, "prompts"));
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        if (!json_object_get(there, inputs[i]) && json_object_get(now, inputs[i]))
+            (void)json_object_set(there, inputs[i], json_object_get(now, inputs[i]));
+    if (!json_object_get(there, "clip") || json_object_get(now, "clip"))
+        (void)json_object_set(there, "again", json_object_get(now, "again"));
+}
+
+sg_status sg_eval_manifest_grow(json_t *there, const json_t *now, const sg_eval *v, sg_error *e)
+{
+    const json_t *const prompts = json_object_get(there, "prompts");
+    const char *const   hash = json_string_value(json_object_get(prompts, "hash"));
+    const json_int_t    count = json_integer_value(json_object_get(prompts, "count"));
+    char                own[24] = "";
+    if (count >= 1 && count <= v->set.count) snprintf(own, sizeof own, "%016" PRIx64, hash_prompts(v, (int)count));
+    if (hash && strcmp(hash, own) == 0) {
+        if (count < v->set.count) take_set(there, now);
+        return SG_OK;
+    }
     return sg_error_set(e, SG_E_ARG,
-                        "--output: %s holds clips by other settings; take another folder, or the settings there "
-                        "(there -> now):%s%s",
-                        folder, d.text, more);
+                        "--output: %s was begun with another set: its %lld entr%s to stand unchanged at the beginning "
+                        "of --prompts, before new ones; or take another folder",
+                        v->folder, (long long)count, count == 1 ? "y has" : "ies have");
 }
 
 /* ---- scores that come later ---- */

@@ -30,6 +30,10 @@ sg_status sg_eval_manifest_read(json_t **out, const char *folder, sg_error *e) S
  * one. */
 sg_status sg_eval_manifest_add_clip(const char *folder, json_t *clip, const char *dir, sg_error *e) SG_MUST_USE;
 
+/* Lets there have now's set, that of v, if it is the one there and new entries after it. Returns SG_E_ARG for another
+ * set. */
+sg_status sg_eval_manifest_grow(json_t *there, const json_t *now, const sg_eval *v, sg_error *e) SG_MUST_USE;
+
 /* Compares the two, of which one may have no clip. Returns SG_E_ARG, with every difference as "name: there -> now". */
 sg_status sg_eval_manifest_compare(const json_t *there, const json_t *now, const char *folder, sg_error *e) SG_MUST_USE;
 

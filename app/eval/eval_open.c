@@ -8,6 +8,7 @@
 #include "eval_pictures.h"
 #include "eval_report.h"
 #include "eval_similarity.h"
+#include "run_folder.h"
 #include "writer.h"
 
 #include <errno.h>
@@ -44,6 +45,7 @@ static sg_status check_inputs(sg_eval *v, sg_error *e)
     SG_TRY(sg_arms_open(&v->run.arms, v->list, s, e));
     SG_TRY(sg_eval_files_check(v, e));
     SG_TRY(sg_output_folder_check(&v->folder, s->output, SG_EVAL_NAME_BYTES, "--output", e));
+    SG_TRY(sg_run_folder_check(v->folder, (const char *const[]){SG_EVAL_MANIFEST, NULL}, e));
     SG_TRY(check_usual_inputs(v, e));
     return sg_prompt_set_open(&v->set, s->prompts, &o, e);
 }
@@ -107,17 +109,13 @@ static sg_status check_entries(sg_eval *v, sg_error *e)
 
 /* ---- the folder ---- */
 
-/* A folder with results must say what they are. */
-static sg_status check_empty(sg_eval *v, sg_error *e)
+/* path is that of the manifest there. */
+static sg_status check_manifest(const sg_eval *v, json_t *there, const json_t *now, const char *path, sg_error *e)
 {
-    SG_TRY(sg_eval_log_read(&v->log, v->folder, e));
-    const size_t known = sg_eval_log_count(&v->log, SG_EVAL_DONE) + sg_eval_log_count(&v->log, SG_EVAL_FAILED);
-    return known ? sg_error_set(e, SG_E_ARG, "--output: %s has results, but no " SG_EVAL_MANIFEST, v->folder) : SG_OK;
-}
-
-static sg_status check_manifest(const sg_eval *v, const json_t *there, const json_t *now, sg_error *e)
-{
+    const json_int_t count = json_integer_value(json_object_get(json_object_get(there, "prompts"), "count"));
+    SG_TRY(sg_eval_manifest_grow(there, now, v, e));
     SG_TRY(sg_eval_manifest_compare(there, now, v->folder, e));
+    if (count < v->set.count) SG_TRY(sg_report_save(path, there, e));
     return v->clip ? sg_eval_manifest_add_clip(v->folder, v->clip, v->settings->clip, e) : SG_OK;
 }
 
@@ -135,8 +133,7 @@ static sg_status settle_manifest(sg_eval *v, sg_error *e)
         v->run.shared.request.seed = (uint64_t)v->run.shared.settings.seed;
     }
     sg_status status = sg_eval_manifest_make(&now, v, e);
-    if (status == SG_OK) status = there ? check_manifest(v, there, now, e) : check_empty(v, e);
-    if (status == SG_OK && !there) status = sg_report_save(path, now, e);
+    if (status == SG_OK) status = there ? check_manifest(v, there, now, path, e) : sg_report_save(path, now, e);
     json_decref(now);
     json_decref(there);
     return status;
@@ -152,7 +149,7 @@ static void count_due(sg_eval *v)
                 uint8_t *const state = sg_eval_log_state(&v->log, p, k, i);
                 sg_eval_clip_path(path, v, p, k, i);
                 if (*state == SG_EVAL_DONE && access(path, F_OK) != 0 && errno == ENOENT) *state = SG_EVAL_MISSING;
-                v->due += *state != SG_EVAL_DONE && sg_eval_takes(v, p, k);
+                if (sg_eval_takes(v, p, k)) *(*state == SG_EVAL_DONE ? &v->there : &v->due) += 1;
             }
 }
 

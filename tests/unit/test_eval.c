@@ -221,13 +221,13 @@ static void differences_are_shown(void **state)
 static void frames_come_back_or_are_refused(void **state)
 {
     enum { BYTES = 2 * 16 * 16 * 3, HEAD = 128 };
-    static const char line[] = "{\"seconds\":{\"total\":1.5}}";
-    const int         size = HEAD + BYTES + (int)strlen(line);
-    sg_eval           v = {.folder = folder};
-    sg_request        r = {.width = 16, .height = 16, .frames = 2, .seed = 5};
-    uint8_t           rgb[BYTES], back[BYTES];
-    char              text[HEAD + BYTES + sizeof line + 1] = {0}, path[256], *line_back = NULL;
-    sg_error          e = {0};
+    static char line[] = "{\"seconds\":{\"total\":1.5}}";
+    const int   size = HEAD + BYTES + (int)strlen(line);
+    sg_eval     v = {.folder = folder};
+    sg_request  r = {.width = 16, .height = 16, .frames = 2, .seed = 5};
+    uint8_t     rgb[BYTES], back[BYTES];
+    char        text[HEAD + BYTES + sizeof line + 1] = {0}, path[256], *line_back = NULL;
+    sg_error    e = {0};
     for (int i = 0; i < BYTES; i++) rgb[i] = (uint8_t)(i * 31 % 251);
     assert_int_equal(sg_eval_frames_load(&v, 1, 0, 2, &r, back, NULL, &e), SG_E_FILE);
     assert_int_equal(sg_eval_frames_save(&v, 1, 0, 2, &r, rgb, line, &(sg_error){0}), SG_OK);

@@ -39,10 +39,9 @@ rm out/summary.csv out/report.html
 sparge-gen eval --merge out || fail
 diff -r out before || fail "merged otherwise, or done again"
 
-echo 'a cat' >>set.txt
-refused 2 '
-  prompts.count: 3 -> 4
-  prompts.hash: "' eval --prompts set.txt --out out "${few[@]}" --per-prompt 2 --seed 3
+sed -i 's/^a red ball$/a cat/' set.txt
+refused 2 'out was begun with another set: its 3 entries have to stand unchanged' \
+    eval --prompts set.txt --out out "${few[@]}" --per-prompt 2 --seed 3
 refused 2 '
   per_prompt: 2 -> 3
   steps: 2 -> 3

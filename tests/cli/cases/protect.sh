@@ -18,6 +18,7 @@ ln -s a.png link.png
 ln a.png hard.png
 mkdir out
 printf 'prompt\na cat\n' >out/summary.csv
+echo '{}' >out/manifest.json
 sums() { find . -type f -exec md5sum {} + | sort; }
 before=$(sums)
 
@@ -59,7 +60,7 @@ SPARGE_GEN_MODEL=model reads "the model" -p "a cat" --json model/vae/config.json
 reads --sparse-config compare "${m[@]}" --arms "dense,sparge:sparse-config=thresholds.json" --json thresholds.json
 reads --block-mask compare "${m[@]}" --arms "dense,sparge:block-mask=mask.safetensors" --json mask.safetensors
 reads compare compare a.png b.png --json b.png
-reads --prompts eval -m model --prompts out/summary.csv --size 32x32 --frames 5 -o out
+reads --prompts eval -m model --prompts out/summary.csv --size 32x32 --frames 5 --arms dense -o out
 
 # every name that the mini checkpoints have, and those of files that they lack; other files in the folder may be replaced
 mkdir names
@@ -75,10 +76,12 @@ rm model/report.json model/clip.y4m
 diff <(echo "$before") <(sums) || fail "a file has changed"
 
 # an entry's picture, which is where its clip would be
-mkdir -p out/dense
-cp a.png out/dense/"a cat-0.png"
-echo '{"prompt": "a cat", "image": "out/dense/a cat-0.png"}' >set.jsonl
+rm -r out
+echo '{"prompt": "a dog"}' >set.jsonl
 set=(-m "$FIXTURES/sd35_medium" --prompts set.jsonl --arms dense,dense:cfg-scale=0.5:name=b --size 64x64 --steps 2)
+sparge-gen eval "${set[@]}" -q -o out >/dev/null 2>log || fail "$(<log)"
+cp a.png out/dense/"a cat-0.png"
+echo '{"prompt": "a cat", "image": "out/dense/a cat-0.png"}' >>set.jsonl
 sparge-gen eval "${set[@]}" -q -o out >/dev/null 2>log && fail "the clip took its picture's place"
 grep -q 'a cat-0.png is what image reads' out/results.jsonl || fail "$(<log)"
 cmp a.png out/dense/"a cat-0.png"
