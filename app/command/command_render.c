@@ -423,8 +423,11 @@ static sg_status finish_report(job *j, const char *path, const char *report_path
     a.count = sg_engine_attention(j->session.engine, &a.steps, &a.passes, &a.layers);
     if (report_path) {
         json_t *all = sg_report_render(make_settings(j, true), path, report);
+        double  seconds[SG_ATTENTION_STAGES];
+        sg_attention_seconds(seconds, &j->session.trace);
         if (a.count)
-            sg_json_set(&all, "attention", sg_report_attention(&j->now.request.attention, &a, &j->session.trace));
+            sg_json_set(&all, "attention",
+                        sg_report_attention(&j->now.request.attention, &a, j->session.trace.rows ? seconds : NULL));
         SG_TRY(sg_report_take(report_path, all, e));
     }
     if (a.count) say_attention(j, &a, report);

@@ -156,14 +156,18 @@ sg_status sg_arm_run_reserve(sg_arm_run *x, int clips, const sg_request *r, sg_e
 static void note_unit(sg_arm_run *x, sg_stage stage, size_t unit, double seconds)
 {
     sg_arm_times *const t = &x->now->times;
+    double              now[SG_ATTENTION_STAGES];
     if (stage == SG_STAGE_DECODE) t->decode[x->round * (size_t)t->chunks + unit] = seconds;
     if (stage != SG_STAGE_DENOISE) return;
-    const bool   known = x->session.info.synchronous;
     const size_t at = x->round * (size_t)t->steps + unit;
-    const double attention = known ? sg_attention_trace_seconds(&x->session.trace) : (double)NAN;
     t->step[at] = seconds;
-    t->attention[at] = attention - x->attention;
-    x->attention = attention;
+    sg_attention_seconds(now, &x->session.trace);
+    t->attention[at] = x->session.info.synchronous ? 0 : (double)NAN;
+    for (size_t i = 0; i < SG_ATTENTION_STAGES; i++) {
+        t->attention[at] += now[i] - x->attention[i];
+        t->stage[x->round * SG_ATTENTION_STAGES + i] += now[i] - x->attention[i];
+    }
+    memcpy(x->attention, now, sizeof now);
 }
 
 static int on_progress(void *context, sg_stage stage, int done, int total)
@@ -224,7 +228,8 @@ static sg_status render_part(sg_arm_run *x, const sg_request *r, sg_arm_part par
                                     .frame = whole ? on_frame : NULL};
     sg_error           why = {0};
     sg_trace_clear(&x->session.trace);
-    x->aside = x->attention = 0;
+    x->aside = 0;
+    memset(x->attention, 0, sizeof x->attention);
     x->part = part;
     const sg_status status = sg_engine_render(x->session.engine, r, &callbacks, report, &why);
     sg_progress_clear(&x->session.progress);
@@ -312,6 +317,7 @@ sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e)
     sg_report  report;
     x->now = r;
     request.attention.on_end = NULL;
+    if (x->rounds) memset(r->times.stage + x->round * SG_ATTENTION_STAGES, 0, SG_ATTENTION_STAGES * sizeof(double));
     SG_TRY(render_part(x, &request, SG_ARM_WHOLE, &report, e));
     if (x->rounds) r->times.total[x->round] = report.total_seconds - x->aside;
     if (x->round > 0) return SG_OK;
@@ -377,14 +383,10 @@ double sg_arm_density(const sg_arm_result *r, int step, int layer)
 /* Weights come in once for all clips. */
 static json_t *seconds_json(const sg_arm_result *r)
 {
-    const double *const       s = r->report.seconds;
-    const sg_arm_times *const t = &r->times;
-    const bool                timed = t->rounds;
-    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "total",
-                     timed ? sg_arm_times_total(t) : r->report.total_seconds - s[SG_STAGE_LOAD], "text",
-                     s[SG_STAGE_TEXT], "encode", s[SG_STAGE_ENCODE], "denoise",
-                     timed ? sg_arm_times_mean(t, t->step, t->steps, -1) : s[SG_STAGE_DENOISE], "decode",
-                     timed ? sg_arm_times_mean(t, t->decode, t->chunks, -1) : s[SG_STAGE_DECODE]);
+    const double *const s = r->report.seconds;
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "total", r->report.total_seconds - s[SG_STAGE_LOAD], "text",
+                     s[SG_STAGE_TEXT], "encode", s[SG_STAGE_ENCODE], "denoise", s[SG_STAGE_DENOISE], "decode",
+                     s[SG_STAGE_DECODE]);
 }
 
 json_t *sg_arm_made_json(const sg_arm_result *r)

@@ -8,6 +8,7 @@
 #include "attention_error.h"
 #include "clip_scores.h"
 #include "report.h"
+#include "report_attention.h"
 #include "session.h"
 #include "speedup.h"
 #include "writer.h"
@@ -37,13 +38,13 @@ typedef struct sg_arm_result {
  * chunk of latent frames. */
 typedef enum sg_arm_part { SG_ARM_WHOLE, SG_ARM_STEPS, SG_ARM_CHUNK } sg_arm_part;
 
-/* shared is what the arms have in common; its request is the prompt's. Each arm renders once in each of the rounds; 0
- * rounds mean that nothing is timed. The arms render into frames. latents are the first arm's, [steps, c, f, y, x], or
+/* shared is what the arms have in common; its request is the prompt's. Each arm renders once in each of the rounds, of
+ * which there are so many at most; 0 rounds mean that nothing is timed. The arms render into frames. latents are the first arm's, [steps, c, f, y, x], or
  * NULL where none are kept. Both are owned.
  *
  * warm_up has the seconds of all that sg_arm_run_warm_up ran. At work, frames also go to the writer unless it is NULL.
  * stop is the step after which a part of SG_ARM_STEPS ends, 0: the last. last_unit is when the last step or chunk was
- * over, by a clock that stands still while arms are compared; attention is the seconds of attention until then. aside is
+ * over, by a clock that stands still while arms are compared; attention is the seconds of its stages until then. aside is
  * the seconds that were spent on comparing and not on the render. */
 typedef struct sg_arm_run {
     sg_session    session;
@@ -62,7 +63,7 @@ typedef struct sg_arm_run {
     sg_writer     *writer;
     sg_arm_part    part;
     int            stop;
-    double         last_unit, attention, aside;
+    double         last_unit, attention[SG_ATTENTION_STAGES], aside;
 } sg_arm_run;
 
 /* Opens the engine and sets up x's arms, after the session's inputs, if there are some. A size that was not asked for

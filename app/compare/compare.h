@@ -20,15 +20,16 @@ typedef struct sg_compare_file {
     sg_writer      *writer;
 } sg_compare_file;
 
-/* plan is that of the arm that needs most. settings are what all arms have, arm_settings what an arm has; attention is
- * sg_report_attention of the first round. These and folder are owned. made says that the folder was created here, and
+/* plan is that of the arm that needs most. repeat is how many rounds were asked for, or 0. settings are what all arms
+ * have, arm_settings what an arm has. These and folder are owned. made says that the folder was created here, and
  * is removed unless it is filled. file has the clips of the arms first; side, sheet and picture point into it, and are
  * NULL where there is none. rgb has each arm's frames, of which the collage is made. same is a
  * list of {a, b: names of arms that ran the same, why}; it is owned. */
 typedef struct sg_comparison {
     sg_arm_run       run;
     sg_plan          plan;
-    json_t          *settings, *arm_settings[SG_ARMS_MAX], *attention[SG_ARMS_MAX];
+    int              repeat;
+    json_t          *settings, *arm_settings[SG_ARMS_MAX];
     char            *folder;
     bool             made;
     int              files;

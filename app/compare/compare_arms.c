@@ -1,11 +1,10 @@
 /* compare_arms.c - compares arms. The model is loaded once, texts are encoded once, and every arm is warmed: what it runs
  * then counts for none, takes the weights' pages in and brings them into the layout of the products. Then the arms take
- * turns, --repeat rounds of them, and each round begins with another arm: an engine has one render at work at a time,
- * so arms cannot take turns by step. */
+ * turns, and each round begins with another arm: an engine has one render at work at a time, so arms cannot take turns by
+ * step. There are --repeat rounds or, where renders are short, as many as it takes (sg_arms_settled). */
 #include "base/output_file.h"
 #include "notices.h"
 #include "report_arms.h"
-#include "report_attention.h"
 #include "report_settings.h"
 
 #include <stdio.h>
@@ -60,6 +59,7 @@ static sg_status reserve(sg_comparison *c, sg_error *e)
         r->cosine = calloc(steps, sizeof(double));
         enough = r->latents && r->relative_l2 && r->cosine;
         SG_TRY(sg_arm_times_make(&r->times, x->rounds, r->steps, c->plan.chunks, e));
+        r->times.rounds = 0;
     }
     return enough ? SG_OK : sg_error_set(e, SG_E_MEMORY, "no memory for the latents of %d arms", x->arms.count);
 }
@@ -73,7 +73,8 @@ static sg_status open_all(sg_comparison *c, const sg_settings *s, sg_error *e)
     SG_TRY(sg_session_inputs(&x->session, s, e));
     x->session.traced = true;
     SG_TRY(sg_arm_run_open(x, e));
-    x->rounds = s->repeat ? s->repeat : 1;
+    x->rounds = SG_REPEAT_MAX;
+    c->repeat = s->repeat;
     for (sg_arm_result *r = x->arm; r < x->arm + x->arms.count; r++) {
         r->now.request.attention.on_end = sg_attention_error_hook;
         r->now.request.attention.on_end_context = &r->error;
@@ -88,22 +89,32 @@ static sg_status open_all(sg_comparison *c, const sg_settings *s, sg_error *e)
 
 /* ---- the renders ---- */
 
-/* Arm i, the nth of this round. */
+/* Arm i, the nth of this round. Rounds that nobody asked for are of short renders, which change one line. */
 static sg_status render_arm(sg_comparison *c, int i, int nth, sg_error *e)
 {
     sg_arm_run *const    x = &c->run;
     sg_arm_result *const r = &x->arm[i];
+    const int            count = x->arms.count;
     char                 round[48] = "";
-    if (x->rounds > 1) snprintf(round, sizeof round, ", round %zu of %d", x->round + 1, x->rounds);
-    sg_progress_say(&x->session.progress, "%d/%d: %s%s", i + 1, x->arms.count, r->arm->name, round);
-    sg_progress_render(&x->session.progress, (int)x->round * x->arms.count + nth, x->rounds * x->arms.count, &c->plan);
+    if (c->repeat > 1) snprintf(round, sizeof round, ", round %zu of %d", x->round + 1, c->repeat);
+    if (c->repeat || x->round == 0)
+        sg_progress_say(&x->session.progress, "%d/%d: %s%s", i + 1, count, r->arm->name, round);
+    else
+        sg_progress_row(&x->session.progress, "round %zu: %.40s", x->round + 1, r->arm->name);
+    sg_progress_render(&x->session.progress, (int)x->round * count + nth, c->repeat * count, &c->plan);
     SG_TRY(sg_arm_run_render(x, r, e));
-    if (x->round > 0) return SG_OK;
-    const sg_attention_record record = {r->count, r->steps, r->passes, r->layers};
-    const bool                timed = x->session.info.synchronous;
-    c->attention[i] = sg_report_attention(&r->now.request.attention, &record, timed ? &x->session.trace : NULL);
-    if (!c->attention[i]) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    return sg_arm_run_score(x, r, e);
+    return x->round > 0 ? SG_OK : sg_arm_run_score(x, r, e);
+}
+
+static bool is_enough(sg_comparison *c)
+{
+    const int  done = c->run.arm->times.rounds;
+    const bool settled = !c->repeat && sg_arms_find_speed(c);
+    if (!c->repeat && !settled && done == 1)
+        sg_progress_say(&c->run.session.progress,
+                        "more rounds, until the intervals of the speed-ups are within %.0f %%, for %.0f s at most",
+                        100 * SG_ROUNDS_WITHIN, SG_ROUNDS_SECONDS);
+    return c->repeat ? done >= c->repeat : settled || done == c->run.rounds;
 }
 
 /* The first round is in the order of the list, for the others to be compared with the first. */
@@ -111,8 +122,12 @@ static sg_status render_all(sg_comparison *c, sg_error *e)
 {
     sg_arm_run *const x = &c->run;
     const int         count = x->arms.count;
-    for (x->round = 0; x->round < (size_t)x->rounds; x->round++)
+    do {
+        x->round = (size_t)x->arm->times.rounds;
         for (int i = 0; i < count; i++) SG_TRY(render_arm(c, (int)((x->round + (size_t)i) % (size_t)count), i, e));
+        for (int i = 0; i < count; i++) x->arm[i].times.rounds++;
+    } while (!is_enough(c));
+    (void)sg_arms_find_speed(c);
     return SG_OK;
 }
 
@@ -134,7 +149,6 @@ static sg_status run(sg_comparison *c, const sg_settings *s, sg_error *e)
     SG_TRY(sg_arm_run_warm_up(&c->run, &c->run.shared.request, e));
     SG_TRY(render_all(c, e));
     sg_arms_find_same(c);
-    sg_arms_find_speed(c);
     SG_TRY(sg_compare_files_write(c, s->json, e));
     if (!s->quiet && (!s->json || !sg_output_is_stdout(s->json))) sg_report_arms_table(c);
     sg_notice_file(&c->run.session, c->folder);
@@ -149,10 +163,7 @@ sg_status sg_compare_arms(const sg_settings *s, sg_error *e)
     if (!c) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     const sg_status status = run(c, s, e);
     sg_compare_files_close(c);
-    for (int i = 0; i < SG_ARMS_MAX; i++) {
-        json_decref(c->arm_settings[i]);
-        json_decref(c->attention[i]);
-    }
+    for (int i = 0; i < SG_ARMS_MAX; i++) json_decref(c->arm_settings[i]);
     json_decref(c->settings);
     json_decref(c->same);
     sg_arm_run_close(&c->run);

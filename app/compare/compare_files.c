@@ -108,7 +108,7 @@ static void caption_arm(const sg_comparison *c, int k, int i, sg_caption text)
     snprintf(text[1], SG_COLLAGE_TEXT, "%.0f %% skipped, ", 100 * (1 - sg_arm_density(r, -1, -1)));
     if (r->report.steps_skipped)
         sg_text_append(text[1], SG_COLLAGE_TEXT, "%d of %d steps, ", r->steps - r->report.steps_skipped, r->steps);
-    sg_text_append(text[1], SG_COLLAGE_TEXT, "%.1f s", sg_arm_times_total(&r->times));
+    sg_text_append(text[1], SG_COLLAGE_TEXT, "%.*f s", r->speed.seconds < 1 ? 3 : 1, r->speed.seconds);
     *text[2] = *text[3] = '\0';
     if (k == 0) return;
     sg_speedup_text(text[2], SG_COLLAGE_TEXT, &r->speed.total);

@@ -35,16 +35,21 @@ static bool same_kernels(const sg_arm_result *a, const sg_arm_result *b)
     return !sg_settings_difference(&a->now.settings, &b->now.settings, SG_OPTION_SAMPLING);
 }
 
-void sg_arms_find_speed(sg_comparison *c)
+static void times_of(const sg_arm_times *times[SG_ARMS_MAX], const sg_comparison *c)
+{
+    for (int k = 0; k < c->run.arms.count; k++) times[k] = &c->run.arm[k].times;
+}
+
+bool sg_arms_find_speed(sg_comparison *c)
 {
     const sg_arm_times *times[SG_ARMS_MAX];
     sg_arm_run *const   x = &c->run;
-    for (int k = 0; k < x->arms.count; k++) {
-        sg_arm_result *const r = &x->arm[k];
-        for (int i = 0; i < r->steps; i++) r->times.shared[i] = k == 0 || same_step(x->arm, r, i);
-        times[k] = &r->times;
-    }
+    times_of(times, c);
+    for (int k = 0; k < x->arms.count; k++)
+        for (int i = 0; i < x->arm[k].steps; i++)
+            x->arm[k].times.shared[i] = k == 0 || same_step(x->arm, &x->arm[k], i);
     for (int k = 0; k < x->arms.count; k++) x->arm[k].speed = sg_arm_speed_of(times, x->arms.count, k);
+    return sg_arms_settled(times, x->arms.count);
 }
 
 void sg_arms_find_same(sg_comparison *c)
@@ -87,20 +92,62 @@ static json_t *numbers(const double *v, int count)
     return a;
 }
 
-/* Adds to an arm's seconds what only rounds have. */
-static void add_times(json_t **seconds, const sg_arm_result *r)
+static json_t *measured(const sg_arm_times *t)
 {
-    const sg_arm_times *const t = &r->times;
-    json_t                   *steps = json_array(), *rounds = json_array();
-    for (int i = 0; i < t->steps; i++) sg_json_append(&steps, json_real(sg_arm_times_mean(t, t->step, t->steps, i)));
+    return json_pack("{s:f, s:f, s:o, s:f}", "total", sg_arm_times_total(t), "denoise",
+                     sg_arm_times_mean(t, t->step, t->steps, -1), "attention",
+                     sg_report_number(sg_arm_times_mean(t, t->attention, t->steps, -1)), "decode",
+                     sg_arm_times_mean(t, t->decode, t->chunks, -1));
+}
+
+static json_t *rounds_json(const sg_arm_times *t)
+{
+    json_t *rounds = json_array();
     for (int n = 0; n < t->rounds; n++)
         sg_json_append(&rounds, json_pack("{s:f, s:o, s:o}", "total", t->total[n], "steps",
                                           numbers(t->step + (size_t)n * (size_t)t->steps, t->steps), "decode",
                                           numbers(t->decode + (size_t)n * (size_t)t->chunks, t->chunks)));
-    sg_json_set(seconds, "load", json_real(r->report.seconds[SG_STAGE_LOAD]));
-    sg_json_set(seconds, "attention", sg_report_number(sg_arm_times_mean(t, t->attention, t->steps, -1)));
-    sg_json_set(seconds, "steps", steps);
-    sg_json_set(seconds, "rounds", rounds);
+    return rounds;
+}
+
+/* The stages of attention, means over the rounds. */
+static void stage_seconds(double out[SG_ATTENTION_STAGES], const sg_arm_times *t)
+{
+    for (int i = 0; i < SG_ATTENTION_STAGES; i++) out[i] = sg_arm_times_mean(t, t->stage, SG_ATTENTION_STAGES, i);
+}
+
+/* Corrected attention, divided as what was measured was. */
+static json_t *stages_json(const sg_arm_result *r)
+{
+    double of[SG_ATTENTION_STAGES], all = 0;
+    stage_seconds(of, &r->times);
+    for (int i = 0; i < SG_ATTENTION_STAGES; i++) all += of[i];
+    for (int i = 0; i < SG_ATTENTION_STAGES; i++) of[i] *= all > 0 ? r->speed.attention_seconds / all : 0;
+    return sg_report_attention_seconds(of);
+}
+
+static json_t *steps_json(const sg_comparison *c, int k)
+{
+    const sg_arm_times *times[SG_ARMS_MAX];
+    json_t             *a = json_array();
+    times_of(times, c);
+    for (int i = 0; i < times[k]->steps; i++)
+        sg_json_append(&a, json_real(sg_arm_step_seconds(times, c->run.arms.count, k, i)));
+    return a;
+}
+
+/* Puts into an arm's seconds the corrected ones, and what only rounds have. */
+static void put_times(json_t **seconds, const sg_comparison *c, int k)
+{
+    const sg_arm_result *const r = &c->run.arm[k];
+    const sg_arm_speed *const  s = &r->speed;
+    json_t *own = json_pack("{s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o}", "load", r->report.seconds[SG_STAGE_LOAD],
+                            "total", s->seconds, "denoise", s->denoise_seconds, "decode", s->decode_seconds, "between",
+                            s->seconds - s->denoise_seconds - s->decode_seconds, "attention",
+                            sg_report_number(s->attention_seconds), "steps", steps_json(c, k), "measured",
+                            measured(&r->times), "rounds", rounds_json(&r->times));
+    if (c->run.session.info.synchronous) sg_json_set(&own, "stages", stages_json(r));
+    sg_json_join(seconds, own);
 }
 
 static json_t *speedup(const sg_arm_result *r)
@@ -164,16 +211,24 @@ static json_t *compared(const sg_comparison *c, const sg_arm_result *r, json_t *
     return j;
 }
 
+static json_t *attention_json(const sg_comparison *c, const sg_arm_result *r)
+{
+    const sg_attention_record record = {r->count, r->steps, r->passes, r->layers};
+    double                    seconds[SG_ATTENTION_STAGES];
+    stage_seconds(seconds, &r->times);
+    return sg_report_attention(&r->now.request.attention, &record, c->run.session.info.synchronous ? seconds : NULL);
+}
+
 static json_t *arm_json(const sg_comparison *c, int k)
 {
     const sg_arm_result *const r = &c->run.arm[k];
     json_t                    *j = sg_arm_made_json(r), *seconds = json_incref(json_object_get(j, "seconds"));
     sg_json_join(&j, sg_arm_scores_json(r, k == 0));
-    add_times(&seconds, r);
+    put_times(&seconds, c, k);
     json_decref(seconds);
-    sg_json_join(&j, json_pack("{s:s, s:s, s:O, s:o, s:o, s:O, s:I}", "name", r->arm->name, "file", c->file[k].name,
+    sg_json_join(&j, json_pack("{s:s, s:s, s:O, s:o, s:o, s:o, s:I}", "name", r->arm->name, "file", c->file[k].name,
                                "settings", c->arm_settings[k], "densities", by_layer(r, sg_arm_density),
-                               "attention_error", attention_error(r), "attention", c->attention[k], "peak_bytes",
+                               "attention_error", attention_error(r), "attention", attention_json(c, r), "peak_bytes",
                                (json_int_t)r->report.peak_bytes));
     return k ? compared(c, r, j) : j;
 }
@@ -224,13 +279,13 @@ sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e)
         json_pack("{s:o, s:O, s:i, s:s, s:I, s:[I, I, I, I], s:i, s:i, s:{s:f, s:f, s:f, s:f}, s:o, s:o, "
                   "s:o, s:i, s:O, s:o}",
                   "again", sg_settings_command(c->settings, SG_COMMAND_COMPARE, "again"), "settings", c->settings,
-                  "repeat", c->run.rounds, "measured", "before compression", "tokens", (json_int_t)c->plan.tokens,
-                  "latent", (json_int_t)d[0], (json_int_t)d[1], (json_int_t)d[2], (json_int_t)d[3], "prompt_tokens",
-                  w->prompt_tokens, "negative_tokens", w->negative_tokens, "shared_seconds", "load",
-                  w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT], "encode", w->seconds[SG_STAGE_ENCODE],
-                  "warm_up", w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE], "side", side_json(c), "sheet",
-                  c->sheet ? sheet_json(c) : json_null(), "pictures", pictures_json(c), "gain", SG_COLLAGE_GAIN,
-                  "same_kernel", c->same, "arms", arms_json(c));
+                  "repeat", c->run.arm->times.rounds, "measured", "before compression", "tokens",
+                  (json_int_t)c->plan.tokens, "latent", (json_int_t)d[0], (json_int_t)d[1], (json_int_t)d[2],
+                  (json_int_t)d[3], "prompt_tokens", w->prompt_tokens, "negative_tokens", w->negative_tokens,
+                  "shared_seconds", "load", w->seconds[SG_STAGE_LOAD], "text", w->seconds[SG_STAGE_TEXT], "encode",
+                  w->seconds[SG_STAGE_ENCODE], "warm_up", w->seconds[SG_STAGE_DENOISE] + w->seconds[SG_STAGE_DECODE],
+                  "side", side_json(c), "sheet", c->sheet ? sheet_json(c) : json_null(), "pictures", pictures_json(c),
+                  "gain", SG_COLLAGE_GAIN, "same_kernel", c->same, "arms", arms_json(c));
     *out = sg_report_envelope(SG_COMMAND_COMPARE, own);
     return *out ? SG_OK : sg_error_memory(e, "report.json");
 }
@@ -265,11 +320,23 @@ static void print_name(const sg_arm_result *r, int widest)
     printf("%s%*s", r->arm->name, widest - columns_of(r->arm->name), "");
 }
 
+/* What the seconds are of. */
+static void print_measure(const sg_comparison *c)
+{
+    const int rounds = c->run.arm->times.rounds;
+    if (rounds > 1)
+        printf("seconds are of %d renders of each arm, in turn;", rounds);
+    else
+        printf("seconds are of one render of each arm, and more (--repeat 3) would narrow the intervals;");
+    printf(" work that arms share has the same seconds in all of them\n");
+}
+
 /* Which arms have no speed-up, and why. */
 static void print_doubt(const sg_comparison *c)
 {
     const char *const first = c->run.arm[0].arm->name;
-    printf("speed-ups are to %s, with intervals that hold 95 %%\n", first);
+    const int         rounds = c->run.arm->times.rounds;
+    printf("speed-ups are to %s, with intervals that hold 95 %%%s\n", first, c->run.arms.count > 2 ? " together" : "");
     for (int k = 1; k < c->run.arms.count; k++) {
         const sg_arm_result *const r = &c->run.arm[k];
         const sg_interval *const   v = &r->speed.total;
@@ -278,9 +345,9 @@ static void print_doubt(const sg_comparison *c)
         if (r->speed.shared_steps == r->steps)
             printf(": they ran the same kernels\n");
         else if (isnan(v->low))
-            printf(": too little was timed; --repeat %d measures more\n", c->run.rounds + 1);
+            printf(": too little was timed; --repeat %d measures more\n", rounds + 1);
         else
-            printf(" (%.2f to %.2f); --repeat %d narrows the interval\n", v->low, v->high, 3 * c->run.rounds);
+            printf(" (%.2f to %.2f); --repeat %d narrows the interval\n", v->low, v->high, 3 * rounds);
     }
 }
 
@@ -298,12 +365,13 @@ void sg_report_arms_table(const sg_comparison *c)
         const sg_arm_result *const r = &c->run.arm[i];
         print_name(r, widest);
         print_number(7, 3, sg_arm_density(r, -1, -1));
-        print_number(8, 2, sg_arm_times_total(&r->times));
+        print_number(8, r->speed.seconds < 1 ? 3 : 2, r->speed.seconds);
         print_speed(21, &r->speed.total);
         print_speed(21, &r->speed.denoise);
         print_speed(0, &r->speed.attention);
         printf("\n");
     }
+    print_measure(c);
     print_doubt(c);
     const bool image = c->run.shared.request.frames == 1;
     printf("%-*s %9s%s %9s  to %s%s\n", widest, "arm", image ? "PSNR" : "PSNR mean", image ? "" : "    minimum", "SSIM",

@@ -10,7 +10,7 @@
  *     sched_compat, seed, dtype, device, arms; image, last_image, video {file, hash} and fit, where there are some, and the
  *     video's strength; of the attention options that hold for all arms, those that were given. An arm may have steps
  *     and guidance of its own
- *   repeat             rounds: each arm renders once in each, and in each another arm begins
+ *   repeat             rounds that were rendered: each arm once in each, and in each another arm begins
  *   measured           "before compression": of psnr, ssim, ms_ssim and what else is of frames
  *   tokens             of the denoiser's sequence
  *   latent             [channels, frames, rows, columns]
@@ -29,8 +29,12 @@
  *     name, file       of its clip
  *     result           the arm in one sentence (report_result.h); not of the first arm, which has none of what compares
  *     settings         as of a render with this arm alone: what is kept in its clip
- *     seconds          {load, text, encode: of the first round; denoise, decode, total; attention: in the steps, all
- *                      of it, null on a device; steps [seconds, ...]}: means over the rounds
+ *     seconds          corrected, as the speed-ups are of them (speedup.h): {total, denoise, decode, between: what is neither;
+ *                      attention: in the steps, all of it, null on a device; steps [seconds, ...]}; and load, text, encode of the
+ *                      first round
+ *       stages         {predict, select, quantise, attend, dense, cross}: of attention, whose seconds they add up to; absent on a
+ *                      device. The first four are of blocks; dense: attention without; cross: to the prompt or a picture
+ *       measured       {total, denoise, attention, decode}: means over the rounds, as they were measured
  *       rounds         [{total, steps [...], decode [of each chunk of latent frames]}, ...]: what the means are of
  *     speedup          not of the first arm (speedup.h has the formula)
  *       total, denoise, attention  {mean, low, high}: low to high holds 95 %; mean is null where 1.00 lies within; all
@@ -44,7 +48,7 @@
  *       relative_l1    of all layers and steps that were not dense
  *       layers         [[relative L1 of layer 0, 1, ...] of step 0, 1, ...]; 0: dense; null: it did not run
  *       seconds        that looking took during the render: in none of the others
- *     attention        of the first round, as in a render's --json: policy, totals, seconds by stage, and layers [{step, layer,
+ *     attention        as in a render's --json: policy, totals, seconds by stage, and layers [{step, layer,
  *                      kind, why, ...}]
  *     skipped_steps    [step, ...], from 0: those that the step cache extrapolated, of the first round
  *     peak_bytes       of the process so far
@@ -64,8 +68,8 @@
  * equal. */
 void sg_arms_find_same(sg_comparison *c);
 
-/* Fills speed of all arms, and times.shared, from times and count. */
-void sg_arms_find_speed(sg_comparison *c);
+/* Fills speed of all arms, and times.shared, from times and count. Returns sg_arms_settled. */
+bool sg_arms_find_speed(sg_comparison *c);
 
 /* Makes the report, which the caller owns. Returns SG_E_MEMORY. */
 sg_status sg_report_arms(json_t **out, const sg_comparison *c, sg_error *e) SG_MUST_USE;

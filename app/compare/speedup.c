@@ -109,12 +109,14 @@ sg_status sg_arm_times_make(sg_arm_times *t, int rounds, int steps, int chunks, 
 {
     const size_t n = (size_t)rounds, units = n * (size_t)steps;
     *t = (sg_arm_times){.rounds = rounds, .steps = steps, .chunks = chunks};
-    t->total = calloc(n + 2 * units + n * (size_t)chunks, sizeof *t->total);
+    t->numbers = n + 2 * units + n * (size_t)chunks + n * SG_ATTENTION_STAGES;
+    t->total = calloc(t->numbers, sizeof *t->total);
     t->shared = calloc((size_t)steps, sizeof *t->shared);
     if (!t->total || !t->shared) return sg_error_set(e, SG_E_MEMORY, "no memory for the times of %d steps", steps);
     t->step = t->total + n;
     t->attention = t->step + units;
     t->decode = t->attention + units;
+    t->stage = t->decode + n * (size_t)chunks;
     return SG_OK;
 }
 
@@ -176,6 +178,13 @@ static double rest(const sg_arm_times *const *arm, int count)
     return of.mean;
 }
 
+static double decoding(const sg_arm_times *const *arm, int count)
+{
+    sg_running of = {0};
+    for (int c = 0; c < count; c++) sg_running_add(&of, sg_arm_times_mean(arm[c], arm[c]->decode, arm[c]->chunks, -1));
+    return of.mean;
+}
+
 /* Seconds of the part from step a to step b, of one render; neither need be whole. */
 static double seconds_between(const double *step, int steps, double a, double b)
 {
@@ -222,16 +231,37 @@ static sg_pace pace_of(const sg_arm_times *const *arm, int count, int k, bool at
     return p;
 }
 
+double sg_arm_step_seconds(const sg_arm_times *const *arm, int count, int k, int step)
+{
+    return corrected(arm, count, k, step, false);
+}
+
 sg_arm_speed sg_arm_speed_of(const sg_arm_times *const *arm, int count, int k)
 {
     const sg_pace steps = pace_of(arm, count, k, false), attention = pace_of(arm, count, k, true);
-    const double  shared = seconds_of(arm, count, k, k, true, false), other = fmax(rest(arm, count), 0);
-    sg_arm_speed  out = {.noise = sg_pace_noise(&steps),
-                         .denoise = sg_speedup_of(&steps, shared),
-                         .total = sg_speedup_of(&steps, shared + other),
-                         .attention = sg_speedup_of(&attention, seconds_of(arm, count, k, k, true, true)),
-                         .seconds = shared + steps.own[1] + other,
-                         .denoise_seconds = shared + steps.own[1]};
+    const double  shared = seconds_of(arm, count, k, k, true, false), other = fmax(rest(arm, count), 0),
+                 shared_attention = seconds_of(arm, count, k, k, true, true);
+    sg_arm_speed out = {.noise = sg_pace_noise(&steps),
+                        .denoise = sg_speedup_of(&steps, shared),
+                        .total = sg_speedup_of(&steps, shared + other),
+                        .attention = sg_speedup_of(&attention, shared_attention),
+                        .seconds = shared + steps.own[1] + other,
+                        .denoise_seconds = shared + steps.own[1],
+                        .attention_seconds = shared_attention + attention.own[1],
+                        .decode_seconds = fmin(decoding(arm, count), other)};
     for (int i = 0; i < arm[k]->steps; i++) out.shared_steps += arm[k]->shared[i];
     return out;
+}
+
+bool sg_arms_settled(const sg_arm_times *const *arm, int count)
+{
+    double seconds = 0;
+    bool   within = arm[0]->rounds % count == 0;
+    for (int k = 0; k < count; k++) {
+        const sg_arm_speed s = sg_arm_speed_of(arm, count, k);
+        const double       wide = 1 + SG_ROUNDS_WITHIN;
+        seconds += sg_arm_times_total(arm[k]) * arm[k]->rounds;
+        if (s.shared_steps < arm[k]->steps) within = within && s.total.high <= wide * wide * s.total.low;
+    }
+    return within || seconds >= SG_ROUNDS_SECONDS;
 }

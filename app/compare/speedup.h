@@ -36,14 +36,15 @@
 #define SG_SPEEDUP_H
 
 #include "interval.h"
+#include "report_attention.h"
 #include "status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 /* This compares an arm with the first; it is zero but for rounds and together, how many intervals hold together, to
- * begin with. own is the seconds of own steps of the first arm and of this one. shared_squares is the sum of w r^2, weight and weights_squared are the sums of w and of
- * w^2. own_squares is that of own steps around their means over the rounds, and ratio is over own steps: r, a mean over
+ * begin with. own is the seconds of own steps of the first arm and of this one. shared_squares is the sum of w r^2,
+ * weight and weights_squared are the sums of w and of w^2. own_squares is that of own steps around their means over the rounds, and ratio is over own steps: r, a mean over
  * the rounds. unknown says that an own step has no time. */
 typedef struct sg_pace {
     int        rounds, together;
@@ -74,25 +75,28 @@ const char *sg_speedup_text(char *text, size_t size, const sg_interval *v);
 
 /* ---- the renders of one arm ---- */
 
-/* total, [rounds], step and attention, [rounds][steps], and decode, [rounds][chunks], are seconds; chunks are of latent
- * frames. attention is NAN where it is unknown. shared, [steps], says which steps ran the first arm's kernels; in the
- * first arm all did. */
+/* rounds are those that count, the first ones of those that there is room for. total, [rounds], step and attention,
+ * [rounds][steps], decode, [rounds][chunks], and stage, [rounds][SG_ATTENTION_STAGES], of the attention in the steps, are
+ * seconds; chunks are of latent frames. attention is NAN where it is unknown. shared, [steps], says which steps ran the
+ * first arm's kernels; in the first arm all did. numbers is how many doubles from total on belong to t. */
 typedef struct sg_arm_times {
     int     rounds, steps, chunks;
-    double *total, *step, *attention, *decode;
+    double *total, *step, *attention, *decode, *stage;
     bool   *shared;
+    size_t  numbers;
 } sg_arm_times;
 
-/* Makes room for times, which are all zero. Returns SG_E_MEMORY. The caller frees, after a failure too; t may be zero
- * then. */
+/* Makes room for the times of so many rounds, which are all zero and count. Returns SG_E_MEMORY. The caller frees, after
+ * a failure too; t may be zero then. */
 sg_status sg_arm_times_make(sg_arm_times *t, int rounds, int steps, int chunks, sg_error *e) SG_MUST_USE;
 void      sg_arm_times_free(sg_arm_times *t);
 
-/* seconds and denoise_seconds are corrected: the first arm's by this one's are the mean of total and of denoise. noise is
- * q of the total, or NAN where it is unknown; shared_steps counts the steps that ran the first arm's kernels. */
+/* The seconds are corrected: the first arm's by this one's are the mean of total, of denoise and of attention, and a
+ * whole is the sum of denoising, of decoding and of what stands between. noise is q of the total, or NAN where it is
+ * unknown; shared_steps counts the steps that ran the first arm's kernels. */
 typedef struct sg_arm_speed {
     sg_interval total, denoise, attention;
-    double      seconds, denoise_seconds;
+    double      seconds, denoise_seconds, attention_seconds, decode_seconds;
     double      noise;
     int         shared_steps;
 } sg_arm_speed;
@@ -100,6 +104,17 @@ typedef struct sg_arm_speed {
 /* Compares arm k of count with arm 0, the first; rounds and chunks are the same in all. An arm with another number of
  * steps than the first shares none. Nothing is known where memory is short. */
 sg_arm_speed sg_arm_speed_of(const sg_arm_times *const *arm, int count, int k);
+
+/* Returns the corrected seconds of a step of arm k of count. */
+double sg_arm_step_seconds(const sg_arm_times *const *arm, int count, int k, int step);
+
+/* Tells whether short renders have gone on for enough rounds: for SG_ROUNDS_SECONDS in all, or until each arm has begun as
+ * many of them as the others, and the interval of each clip's speed-up is within SG_ROUNDS_WITHIN of its middle. An arm
+ * that ran the first one's kernels in all steps has none to wait for. */
+bool sg_arms_settled(const sg_arm_times *const *arm, int count);
+
+#define SG_ROUNDS_SECONDS 10.0
+#define SG_ROUNDS_WITHIN 0.03
 
 /* Returns the mean over the rounds of a unit's seconds or, of unit -1, of their sum over all units. `of`,
  * [rounds][units], is a member of t. */

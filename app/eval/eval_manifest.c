@@ -171,10 +171,11 @@ sg_status sg_eval_manifest_grow(json_t *there, const json_t *now, const sg_eval 
         if (count < v->set.count) take_set(there, now);
         return SG_OK;
     }
-    return sg_error_set(e, SG_E_ARG,
-                        "--output: %s was begun with another set: its %lld entr%s to stand unchanged at the beginning "
-                        "of --prompts, before new ones; or take another folder",
-                        v->folder, (long long)count, count == 1 ? "y has" : "ies have");
+    return sg_error_set(
+        e, SG_E_ARG,
+        "--output: %s was begun with another set: its %lld entr%s to stand unchanged, with their files, at the "
+        "beginning of --prompts, before new ones; or take another folder",
+        v->folder, (long long)count, count == 1 ? "y has" : "ies have");
 }
 
 /* ---- scores that come later ---- */

@@ -160,32 +160,38 @@ static json_t *entry(int step, int layer, const sum *t)
     return j;
 }
 
-static const struct {
-    const char *op, *stage;
-} stages[] = {
-    {"pool", "predict"},  {"self_similarity", "predict"}, {"score", "predict"},        {"tail_bias", "predict"},
-    {"select", "select"}, {"quantise", "quantise"},       {"attend_blocks", "attend"}, {"attend", "other"}};
+const char *const sg_attention_stage_names[] = {"predict", "select", "quantise", "attend", "dense", "cross"};
 
-/* Seconds of what the ops of a stage are for, or of all where it is NULL; "other" is all attention that is dense, that
- * to the prompt and the text encoder's too. */
-static double stage_seconds(const sg_trace *trace, const char *stage)
+/* The stage that a row is of; -1: none. Queries and keys are [n, h, d]. */
+static int stage_of(const sg_trace_row *r)
 {
-    double seconds = 0;
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
-        for (size_t k = 0; k < trace->rows; k++)
-            if ((!stage || strcmp(stages[i].stage, stage) == 0) && strcmp(trace->row[k].op, stages[i].op) == 0)
-                seconds += trace->row[k].seconds;
-    return seconds;
+    static const char *const ops[] = {"pool",     "self_similarity", "score",  "tail_bias", "select",
+                                      "quantise", "attend_blocks",   "attend", NULL};
+    static const int         stages[] = {0, 0, 0, 0, 1, 2, 3, 4, -1};
+    const int                stage = stages[sg_text_place(r->op, ops)];
+    return stage == 4 && r->t[1].dim[0] != r->t[2].dim[0] ? 5 : stage;
 }
 
-double sg_attention_trace_seconds(const sg_trace *trace) { return stage_seconds(trace, NULL); }
+void sg_attention_seconds(double out[SG_ATTENTION_STAGES], const sg_trace *trace)
+{
+    memset(out, 0, SG_ATTENTION_STAGES * sizeof *out);
+    for (size_t k = 0; k < trace->rows; k++) {
+        const int stage = stage_of(&trace->row[k]);
+        if (stage >= 0) out[stage] += trace->row[k].seconds;
+    }
+}
 
-json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, const sg_trace *trace)
+json_t *sg_report_attention_seconds(const double seconds[SG_ATTENTION_STAGES])
+{
+    json_t *j = json_object();
+    for (int i = 0; i < SG_ATTENTION_STAGES; i++) sg_json_set(&j, sg_attention_stage_names[i], json_real(seconds[i]));
+    return j;
+}
+
+json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, const double *seconds)
 {
     const sum all = sum_of(r, -1, -1);
-    json_t   *entries = json_array(), *totals = counts(&all), *seconds = trace && trace->rows ? json_object() : NULL;
-    for (size_t i = 0; seconds && i < sizeof stages / sizeof *stages; i++)
-        sg_json_set(&seconds, stages[i].stage, json_real(stage_seconds(trace, stages[i].stage)));
+    json_t   *entries = json_array(), *totals = counts(&all);
     for (int i = 0; i < r->steps; i++)
         for (int l = 0; l < r->layers; l++) {
             const sum t = sum_of(r, i, l);
@@ -194,5 +200,5 @@ json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, co
     for (int k = 0; k < 3; k++) /* layers, of each pass */
         sg_json_set(&totals, sg_attention_names[k], json_integer(all.of_kind[k]));
     return json_pack("{s:o, s:o, s:o, s:o*}", "policy", sg_report_policy(p), "totals", totals, "layers", entries,
-                     "seconds", seconds);
+                     "seconds", seconds ? sg_report_attention_seconds(seconds) : NULL);
 }

@@ -20,12 +20,20 @@ const char *sg_attention_summary(char *text, size_t size, const sg_attention_rec
 /* Writes what ran how in one step, how much of it, and why. Returns text. */
 const char *sg_attention_step_text(char *text, size_t size, const sg_attention_record *r, int step);
 
-/* Returns every member of the policy, each layer of each step, totals, and the seconds of the stages if there is a
- * trace; NULL when memory runs out. */
-json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, const sg_trace *trace);
+/* These are the stages of attention: the four of blocks, which leave something out or are quantised, attention without
+ * blocks, and cross-attention, which in these models is to the prompt or to a picture. */
+enum { SG_ATTENTION_STAGES = 6 };
+extern const char *const sg_attention_stage_names[SG_ATTENTION_STAGES];
+
+/* Adds up the seconds of each stage so far, of whatever ran: encoders of text and the VAE have dense attention, too. */
+void sg_attention_seconds(double out[SG_ATTENTION_STAGES], const sg_trace *trace);
+
+/* Returns every member of the policy, each layer of each step, totals, and the seconds of the stages unless they are
+ * NULL; NULL when memory runs out. */
+json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, const double *seconds);
 json_t *sg_report_policy(const sg_policy *p);
 
-/* Returns the seconds of all attention so far, that to the prompt too. */
-double sg_attention_trace_seconds(const sg_trace *trace);
+/* Returns {name: seconds} of the stages. */
+json_t *sg_report_attention_seconds(const double seconds[SG_ATTENTION_STAGES]);
 
 #endif

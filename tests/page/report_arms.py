@@ -174,6 +174,31 @@ def speedups_have_intervals(b):
     check(b.value("document.querySelector('.arm:last-child figure').innerText.includes('before compression')"))
 
 
+def seconds_add_up(b, repeat):
+    """What is shown: parts to their whole, to the digit; and the ratio of two wholes is the speed-up that report.json has."""
+    rows = b.value("""[...document.querySelectorAll('[aria-label=speed] tbody tr')].map(r =>
+      [r.cells[0].textContent.match(/^\\u2003*/)[0].length, ...[...r.cells].map(c => c.textContent.trim())])""")
+    rows = [(depth, name, [float(v.replace("\u2013", "nan")) for v in cells]) for depth, name, *cells in rows if name.endswith(", s")]
+    check([r[0] for r in rows[:3]] == [0, 1, 2] and rows[0][1] == ("whole in one render, s" if repeat == 1 else "whole, s"), rows)
+    check(not any("other" == name.split(",")[0] for _, name, _ in rows), "other", rows)
+    for at, (depth, name, whole) in enumerate(rows):
+        parts = []
+        for below, _, cells in rows[at + 1:]:
+            if below <= depth or name.startswith("a step"):
+                break
+            if below == depth + 1:
+                parts.append(cells)
+        for arm in range(len(whole)) if parts else ():
+            check(abs(whole[arm] - sum(p[arm] for p in parts)) < 1e-9, name, arm, whole, parts)
+    kinds = b.value("arms.map(a => [a.seconds.total, a.seconds.denoise, a.seconds.attention, a.speedup])")
+    for total, denoise, attention, speedup in kinds[1:]:
+        for key, of in (("total", kinds[0][0] / total), ("denoise", kinds[0][1] / denoise), ("attention", kinds[0][2] / attention)):
+            check(speedup[key]["mean"] is None or abs(speedup[key]["mean"] / of - 1) < 1e-9, key, speedup, of)
+            check(speedup[key]["low"] is None or speedup[key]["low"] <= of <= speedup[key]["high"], key, speedup, of)
+    text = b.value("document.body.innerText")
+    check(("of one render of each arm" in text) == (repeat == 1) and (f"of {repeat} renders of each arm" in text) == (repeat > 1))
+
+
 def errors_are_mapped(b):
     """Step 1 is dense, and so is layer 0 of the last arm."""
     of = b.value("arms.map(a => a.attention_error)")
@@ -307,6 +332,7 @@ def main():
         differences_are_there(b)
         figures_are_there(b)
         speedups_have_intervals(b)
+        seconds_add_up(b, 1)
         errors_are_mapped(b)
         command_is_copied(b, apart)
         looks_right(b, f"{apart}/report.html")
@@ -314,6 +340,7 @@ def main():
         b.look(1200, 900, "light")
         nothing_differs(b, f"{same}/report.html")
         steps_are_told_apart(b, f"{steps}/report.html")
+        seconds_add_up(b, 3)
         images_are_shown(b)
         pictures_are_shown(b, "begun/report.html")
         clips_cannot_play(b, apart)

@@ -14,14 +14,15 @@ comparison() {
     # shellcheck disable=SC2016
     hostile='a red ball </script><b>"& <!-- ${x} `'
     "$program" compare -p "$hostile" --size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
+        --repeat 1 \
         --arms 'dense,sage,sparge:topk=0.3:dense-layers=0:name=<i>three</i>' -o apart >table
     "$program" compare -q -p ball --size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dense-steps 0.5 \
-        --arms 'sparge:topk=1:name=a,sparge:topk=1:tail=off:name=b' -o same >/dev/null 2>log && exit 1
+        --arms 'sparge:topk=1:name=a,sparge:topk=1:tail=off:name=b' --repeat 1 -o same >/dev/null 2>log && exit 1
     "$program" compare -q -p ball --size 32x32 --frames 1 --steps 16 --cfg-scale 1 --arms dense,dense:cache=usual,dense:steps=9 \
-        -o steps >/dev/null
+        --repeat 3 -o steps >/dev/null
     "$program" compare -q -m "${program%/*}/tests/fixtures/wan22_i2v" -p ball --size 128x128 --frames 5 --steps 2 --cfg-scale 1 \
         --cfg-scale-2 1 --image "$here/../fuzz/corpus/image/rgb.png" --last-image "$here/../fuzz/corpus/image/base.jpg" \
-        --arms dense,dense:steps=3 -o begun >/dev/null
+        --repeat 1 --arms dense,dense:steps=3 -o begun >/dev/null
     python3 -B "$here/report_arms.py" apart same steps "$hostile" table
 }
 

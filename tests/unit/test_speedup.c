@@ -134,9 +134,18 @@ static void seconds_agree_with_speedups(void **state)
     for (int k = 1; k < ARMS; k++) {
         assert_true(fabs(s[0].seconds / s[k].seconds / s[k].total.mean - 1) < 1e-12);
         assert_true(fabs(s[0].denoise_seconds / s[k].denoise_seconds / s[k].denoise.mean - 1) < 1e-12);
+        if (k == 1) /* the other's has taken no time */
+            assert_true(fabs(s[0].attention_seconds / s[k].attention_seconds / s[k].attention.mean - 1) < 1e-12);
         raw += fabs(sg_arm_times_total(&t[k]) / s[k].seconds - 1);
     }
     assert_true(raw > 1e-4 && raw < 0.2); /* they are corrected, by a little */
+    for (int k = 0; k < ARMS; k++) {      /* parts add up */
+        double steps = 0;
+        for (int i = 0; i < STEPS; i++) steps += sg_arm_step_seconds(all, ARMS, k, i);
+        assert_true(fabs(steps / s[k].denoise_seconds - 1) < 1e-12);
+        assert_true(s[k].attention_seconds < s[k].denoise_seconds && s[k].decode_seconds == s[0].decode_seconds);
+        assert_true(fabs(s[k].seconds - s[k].denoise_seconds - s[k].decode_seconds - 0.5) < 1e-9);
+    }
     for (int k = 0; k < ARMS; k++) sg_arm_times_free(&t[k]);
 }
 
@@ -270,6 +279,38 @@ static void little_tells_nothing(void **state)
     assert_true(unknown(&v));
 }
 
+/* Two arms of this noise, each unit so many seconds by that of the others, after so many rounds. */
+static bool settled(int rounds, double own, double noise, double factor)
+{
+    sg_arm_times              t[2] = {times_of(rounds, 2), times_of(rounds, own)};
+    const sg_arm_times *const both[] = {&t[0], &t[1]};
+    seed = 5;
+    for (int k = 0; k < 2; k++) {
+        for (int n = 0; n < rounds; n++)
+            for (int i = 0; i < STEPS + DECODED; i++) slow(&t[k], n, i, i + 1, exp(noise * normal()));
+        for (int i = 0; i < STEPS; i++) t[k].shared[i] = k == 0 || i < DENSE || own == 2;
+        add_up(&t[k]);
+        for (size_t i = 0; i < t[k].numbers; i++) t[k].total[i] *= factor;
+    }
+    const bool done = sg_arms_settled(both, 2);
+    for (int k = 0; k < 2; k++) sg_arm_times_free(&t[k]);
+    return done;
+}
+
+/* A render has 11 to 27 seconds by the factor. Each arm has to have begun a round, unless ten seconds have passed. */
+static void short_renders_go_on(void **state)
+{
+    assert_true(settled(1, 1, 0, 1) && settled(1, 1, 0.3, 1));
+    assert_false(settled(1, 1, 0, 0.01));
+    assert_true(settled(2, 1, 0, 0.01));
+    assert_false(settled(3, 1, 0, 0.01));
+    assert_false(settled(2, 1, 0.1, 0.01));
+    assert_true(settled(2, 1, 0.1, 0.3)); /* 24 s */
+    assert_true(settled(200, 1, 0.1, 0.0001));
+    assert_true(settled(2, 2, 0.1, 0.01)); /* the same kernels: there is nothing to wait for */
+    assert_false(settled(2, NAN, 0.1, 0.0001));
+}
+
 static void speedups_are_told(void **state)
 {
     char        text[64];
@@ -294,6 +335,7 @@ int main(void)
                                        cmocka_unit_test(equal_arms_get_no_speedup),
                                        cmocka_unit_test(long_units_weigh_more),
                                        cmocka_unit_test(little_tells_nothing),
+                                       cmocka_unit_test(short_renders_go_on),
                                        cmocka_unit_test(speedups_are_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

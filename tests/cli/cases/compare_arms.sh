@@ -3,7 +3,7 @@
 source "$LIB"
 few=(--size 512x512 --frames 1 --steps 2 --cfg-scale 1 --dense-steps 0)
 arms='dense,sparge:topk=0.25:tail=off,sage:name=8 bits'
-sparge-gen compare "${prompt[@]}" "${few[@]}" --arms "$arms" --json copy.json -o out >table 2>log || fail "$(<log)"
+sparge-gen compare "${prompt[@]}" "${few[@]}" --repeat 1 --arms "$arms" --json copy.json -o out >table 2>log || fail "$(<log)"
 clip=out/sparge-topk=0.25-tail=off.png
 expect_files copy.json log table out out/dense.png $clip out/8-bits.png out/side.png out/report.json out/report.html
 cmp copy.json out/report.json || fail "two reports"

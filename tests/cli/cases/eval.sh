@@ -40,7 +40,7 @@ sparge-gen eval --merge out || fail
 diff -r out before || fail "merged otherwise, or done again"
 
 sed -i 's/^a red ball$/a cat/' set.txt
-refused 2 'out was begun with another set: its 3 entries have to stand unchanged' \
+refused 2 'out was begun with another set: its 3 entries have to stand unchanged, with their files' \
     eval --prompts set.txt --out out "${few[@]}" --per-prompt 2 --seed 3
 refused 2 '
   per_prompt: 2 -> 3

@@ -28,7 +28,7 @@ sed '1s/}/, "seed": 4}/' set.jsonl >seed.jsonl
 head -n 1 set.jsonl >one.jsonl
 for set in lost moved word seed one; do
     command[2]=$set.jsonl
-    refused 2 'was begun with another set: its 2 entries have to stand unchanged' "${command[@]}" -o changed
+    refused 2 'was begun with another set: its 2 entries have to stand unchanged, with their files' "${command[@]}" -o changed
 done
 
 # The first picture of a set that had none.

@@ -12,7 +12,7 @@ i2v=(-m wan22_i2v --size 32x32 --frames 5 --steps 2 -g 1 --cfg-scale-2 1 --dtype
 two=(--arms dense,dense:steps=3 -q)
 
 # compare
-sparge-gen compare "${i2v[@]}" "${two[@]}" -p "a cat" --image rgb.png --last-image sets/pictures/base.jpg -o compared >table ||
+sparge-gen compare "${i2v[@]}" --repeat 1 "${two[@]}" -p "a cat" --image rgb.png --last-image sets/pictures/base.jpg -o compared >table ||
     fail compare
 [[ -s compared/image.png && -s compared/last-image.png ]] || fail "$(ls compared)"
 has compared/report.json pictures.image=image.png pictures.last_image=last-image.png \
@@ -51,8 +51,7 @@ sparge-gen eval "${set[@]}" --out out || fail "again"
 diff -r out before || fail "done again"
 cp sets/pictures/base.jpg kept.jpg
 cp "$images/exif.jpg" sets/pictures/base.jpg
-refused 2 '
-  prompts.hash: "' eval "${set[@]}" --out out
+refused 2 'out was begun with another set: ' eval "${set[@]}" --out out
 mv kept.jpg sets/pictures/base.jpg
 refused 2 'fit: "crop" -> "stretch"' eval "${set[@]}" --out out --fit stretch
 eval "$(json out/manifest.json again) -q" || fail "again"

@@ -19,7 +19,7 @@ makes_again many.png
 sparge-gen "${model[@]}" --video first.png --strength 0.3 -o video.png || fail
 sparge-gen info video.png --json - | json - settings.strength | grep -qx 0.3 || fail "no strength"
 
-sparge-gen compare "${model[@]:0:10}" --image first.png --strength 0.5 --arms dense,dense:steps=8:name=eight -o cmp >table || fail
+sparge-gen compare "${model[@]:0:10}" --repeat 1 --image first.png --strength 0.5 --arms dense,dense:steps=8:name=eight -o cmp >table || fail
 (cd cmp && echo ./*) | grep -qx './dense.png ./eight.png ./image.png ./report.html ./report.json ./side.png' || fail "$(ls cmp)"
 grep -q '^eight  *[0-9.]*  *0\.[0-9]*$' table || fail "$(<table)"
 cat >set.jsonl <<'END2'

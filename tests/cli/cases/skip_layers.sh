@@ -9,10 +9,10 @@ sparge-gen "${model[@]}" "${slg[@]}" --json a.json -o a.png || fail skipping
 has a.json attention.totals.dense=46 # 2 passes of 5 layers in 4 steps, 3 layers in 2 of them
 makes_again a.png
 [[ $again == *" --slg-scale 2.8 --skip-layers 1 --skip-layer-start 0.01 --skip-layer-end 0.6 "* ]] || fail "$again"
-sparge-gen compare "${model[@]}" "${slg[@]}" --arms dense,dense:steps=5 -o arms >/dev/null || fail compare
+sparge-gen compare "${model[@]}" --repeat 1 "${slg[@]}" --arms dense,dense:steps=5 -o arms >/dev/null || fail compare
 has arms/report.json 'arms[1].settings.slg_scale=2.8'
 own=(--skip-layers 1 --skip-layer-end 0.6 --arms "dense,dense:slg-scale=2.8:name=b")
-sparge-gen compare "${model[@]}" "${own[@]}" -o own >/dev/null || fail "an arm's own"
+sparge-gen compare "${model[@]}" --repeat 1 "${own[@]}" -o own >/dev/null || fail "an arm's own"
 [[ $(json own/report.json '*[*].settings.slg_scale') == 2.8 ]] || fail "not in one arm alone"
 ! cmp -s own/dense.* own/b.* || fail "the arm makes the same picture"
 again=$(sparge-gen info own/side.* | sed -n 's/^again: //p')

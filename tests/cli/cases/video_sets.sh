@@ -36,8 +36,7 @@ cp -r out before
 sparge-gen eval "${set[@]}" --out out || fail again
 refused 2 "strength: 0.75 -> 1.0" eval "${set[@]}" --strength 1 --out out
 cp sets/pictures/1.png sets/pictures/6.png
-refused 2 '
-  prompts.hash: "' eval "${set[@]}" --out out
+refused 2 'out was begun with another set: ' eval "${set[@]}" --out out
 rm sets/pictures/6.png
 diff -r out before || fail "done again, or changed by what was refused"
 eval "$(json out/manifest.json again) -q" || fail "again"

@@ -4,7 +4,7 @@ source "$LIB"
 refused 1 "pv-dtype fp8" "${prompt[@]}" --backend cuda --gpumask sm80 --attention sage --pv-dtype fp8 -o a.y4m
 if sparge-gen "${prompt[@]}" --backend cuda --gpumask sm89 --steps 1 -o a.y4m 2>log; then
     for attention in sage sparge; do
-        sparge-gen compare "${prompt[@]}" --backend cuda --steps 3 --dense-steps 0 --quiet \
+        sparge-gen compare "${prompt[@]}" --repeat 1 --backend cuda --steps 3 --dense-steps 0 --quiet \
             --arms "$attention:pv-dtype=bf16,$attention:pv-dtype=fp8" -o $attention --json $attention.json || fail
         has $attention.json 'arms[1].settings.pv_dtype=fp8'
     done

@@ -21,7 +21,7 @@ has shadow.json 'cache.errors[0]=[0-9]*' cache.latent_error=0.[0-9]*
 sparge-gen info usual.y4m >/dev/null 2>&1 && fail "Y4M has no settings"
 sparge-gen "${prompt[@]}" "${take[@]}" --steps 20 --cache usual -o again.png --frames 1 || fail
 [[ $(sparge-gen info again.png) == *"again: "*" --cache usual"* ]] || fail "the command again lacks the cache"
-sparge-gen compare "${prompt[@]}" "${take[@]}" --arms dense:steps=20,dense:steps=20:cache=usual,dense:steps=12 -o arms >table || fail
+sparge-gen compare "${prompt[@]}" --repeat 1 "${take[@]}" --arms dense:steps=20,dense:steps=20:cache=usual,dense:steps=12 -o arms >table || fail
 has arms/report.json 'arms[1].'{name=dense:steps=20:cache=usual,settings.steps=20,settings.cache=usual,'skipped_steps[0]=[0-9]*'} \
     'arms[2].'{name=dense:steps=12,settings.steps=12} 'arms[2].latents.'{relative_l2,cosine}{'[10]=null','[11]=0.*'}
 grep -q '^dense:steps=12: .* dB to dense:steps=20$' table || fail "$(<table)"
@@ -43,5 +43,5 @@ sparge-gen info "${few[@]}" --steps 29 | grep -q "^ *cache" && fail "info tells 
 sparge-gen "${prompt[@]}" "${few[@]}" --steps 30 --cache off -o off.png -q || fail
 sparge-gen info usual.png | grep -q "^again: .* --cache usual" || fail "the command again lacks the default"
 sparge-gen info off.png | grep -q "^again: .* --cache off" || fail "the command again gets a cache"
-sparge-gen compare "${prompt[@]}" "${few[@]}" --steps 30 --arms dense,dense:steps=29 -o plain >/dev/null 2>&1 || fail
+sparge-gen compare "${prompt[@]}" --repeat 1 "${few[@]}" --steps 30 --arms dense,dense:steps=29 -o plain >/dev/null 2>&1 || fail
 [[ -z $(json plain/report.json 'arms[*].skipped_steps[*]') ]] || fail "arms with a cache"

@@ -6,7 +6,7 @@ mkdir compare-0
 echo old | tee compare-0/other >compare-0/report.json
 few=(--size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dense-steps 0.5
     --arms 'sparge:topk=1:name=a,sparge:topk=1:tail=off:name=b')
-sparge-gen compare --prompt '</script><b>"é' "${few[@]}" --json copy.json >table
+sparge-gen compare --repeat 1 --prompt '</script><b>"é' "${few[@]}" --json copy.json >table
 (($? == 1)) || fail "exit code"
 expect_files table copy.json compare-0 compare-0/other compare-0/a.$ending compare-0/b.$ending \
     compare-0/side.$ending compare-0/frames.png compare-0/report.json compare-0/report.html

@@ -24,7 +24,7 @@ family() {
     sparge-gen info "$1" --size 256x256 --frames "$3" --sparse-config t.json --json - >j || fail "info $1"
     has j attention.policy.attention=sparge attention.policy.tuned.layers="$2"
     # every chunk of the decoder has its time, whatever frames it makes, and a schedule of two steps is warmed up
-    sparge-gen compare "${clip[@]}" --size 64x64 --steps 3 --arms dense,dense:steps=2 -o "c_$1" >/dev/null 2>log || fail "$(<log)"
+    sparge-gen compare "${clip[@]}" --repeat 1 --size 64x64 --steps 3 --arms dense,dense:steps=2 -o "c_$1" >/dev/null 2>log || fail "$(<log)"
     ! json "c_$1/report.json" 'arms[*].seconds.rounds[*].decode[*]' | grep -qx 0.0 || fail "$1: a chunk without a time"
     rm -r "c_$1" "clip_$1.y4m"
 }
@@ -48,7 +48,7 @@ sparge-gen info named.png | grep -q -- '--flow-shift 3 ' || fail
 
 # Arms with an embedded guidance of their own do not count as the same; a folder of an evaluation keeps it.
 embedded=(-m hunyuan_hd16 --size 32x32 --frames 1 --steps 2)
-sparge-gen compare "${embedded[@]}" -p "a red ball" --arms dense,dense:guidance=2 -o arms >/dev/null 2>log || fail "$(<log)"
+sparge-gen compare "${embedded[@]}" --repeat 1 -p "a red ball" --arms dense,dense:guidance=2 -o arms >/dev/null 2>log || fail "$(<log)"
 has arms/report.json 'arms[1].name=dense:guidance=2' 'arms[1].settings.guidance=2.0'
 echo "a ball" >set.txt
 sparge-gen eval --prompts set.txt "${embedded[@]}" --arms dense,dense:guidance=2:name=b -o runs -q || fail "eval"
