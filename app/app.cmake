@@ -23,8 +23,9 @@ target_sources(sparge-gen PRIVATE
   app/command/command_check.c app/command/command_info.c app/command/command_render.c app/command/command_tune.c
   app/bench/bench.c app/bench/bench_attention.c app/bench/bench_cold.c app/bench/bench_input.c app/bench/bench_rule.c
   app/bench/bench_step.c
-  app/compare/arm_run.c app/compare/arm_same.c app/compare/command_compare.c app/compare/compare_arms.c app/compare/compare_files.c
-  app/compare/report_arms.c app/compare/run_folder.c app/compare/speedup.c
+  app/compare/arm_run.c app/compare/arm_same.c app/compare/command_compare.c app/compare/compare_arms.c
+  app/compare/compare_files.c app/compare/compare_state.c app/compare/report_arms.c app/compare/run_folder.c
+  app/compare/speedup.c
   app/eval/clip_names.c app/eval/command_eval.c app/eval/eval_files.c app/eval/eval_log.c app/eval/eval_manifest.c
   app/eval/eval_open.c app/eval/eval_order.c app/eval/eval_pictures.c app/eval/eval_report.c app/eval/eval_request.c app/eval/eval_results.c
   app/eval/eval_similarity.c app/eval/eval_summary.c app/eval/eval_unit.c)

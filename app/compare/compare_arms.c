@@ -84,7 +84,7 @@ static sg_status open_all(sg_comparison *c, const sg_settings *s, sg_error *e)
     SG_TRY(sg_arms_refuse_same(x, e));
     x->session.trace.paused = !x->session.info.synchronous; /* a device's steps run as in any render */
     make_settings(c, list);
-    return SG_OK;
+    return sg_compare_state_open(c, e);
 }
 
 /* ---- the renders ---- */
@@ -103,31 +103,43 @@ static sg_status render_arm(sg_comparison *c, int i, int nth, sg_error *e)
         sg_progress_row(&x->session.progress, "round %zu: %.40s", x->round + 1, r->arm->name);
     sg_progress_render(&x->session.progress, (int)x->round * count + nth, c->repeat * count, &c->plan);
     SG_TRY(sg_arm_run_render(x, r, e));
-    return x->round > 0 ? SG_OK : sg_arm_run_score(x, r, e);
+    sg_compare_state_keep(c, i);
+    return SG_OK;
+}
+
+/* The first round is in the order of the list, for the others to be compared with the first. What an earlier run has
+ * rendered of it is there. */
+static sg_status render_round(sg_comparison *c, sg_error *e)
+{
+    sg_arm_run *const x = &c->run;
+    const int         count = x->arms.count;
+    x->round = (size_t)x->arm->times.rounds;
+    if (!c->repeat && x->round == 1)
+        sg_progress_say(&x->session.progress,
+                        "more rounds, until the intervals of the speed-ups are within %.0f %%, for %.0f s at most",
+                        100 * SG_ROUNDS_WITHIN, SG_ROUNDS_SECONDS);
+    for (int n = 0; n < count; n++) {
+        const int i = (int)((x->round + (size_t)n) % (size_t)count);
+        if (!(x->arm[i].times.total[x->round] > 0)) SG_TRY(render_arm(c, i, n, e));
+    }
+    for (int i = 0; i < count; i++) x->arm[i].times.rounds++;
+    return SG_OK;
 }
 
 static bool is_enough(sg_comparison *c)
 {
     const int  done = c->run.arm->times.rounds;
-    const bool settled = !c->repeat && sg_arms_find_speed(c);
-    if (!c->repeat && !settled && done == 1)
-        sg_progress_say(&c->run.session.progress,
-                        "more rounds, until the intervals of the speed-ups are within %.0f %%, for %.0f s at most",
-                        100 * SG_ROUNDS_WITHIN, SG_ROUNDS_SECONDS);
+    const bool settled = sg_arms_find_speed(c);
     return c->repeat ? done >= c->repeat : settled || done == c->run.rounds;
 }
 
-/* The first round is in the order of the list, for the others to be compared with the first. */
 static sg_status render_all(sg_comparison *c, sg_error *e)
 {
     sg_arm_run *const x = &c->run;
-    const int         count = x->arms.count;
-    do {
-        x->round = (size_t)x->arm->times.rounds;
-        for (int i = 0; i < count; i++) SG_TRY(render_arm(c, (int)((x->round + (size_t)i) % (size_t)count), i, e));
-        for (int i = 0; i < count; i++) x->arm[i].times.rounds++;
-    } while (!is_enough(c));
-    (void)sg_arms_find_speed(c);
+    if (x->arm->times.rounds == 0 || !is_enough(c)) SG_TRY(sg_arm_run_warm_up(x, &x->shared.request, e));
+    if (x->arm->times.rounds == 0) SG_TRY(render_round(c, e));
+    for (int i = 0; i < x->arms.count; i++) SG_TRY(sg_arm_run_score(x, &x->arm[i], e));
+    while (!is_enough(c)) SG_TRY(render_round(c, e));
     return SG_OK;
 }
 
@@ -146,7 +158,7 @@ static sg_status run(sg_comparison *c, const sg_settings *s, sg_error *e)
     sg_arm_run_say(&c->run, &c->plan);
     SG_TRY(sg_output_folder_make(c->folder, &c->made, "--output", e));
     SG_TRY(reserve(c, e));
-    SG_TRY(sg_arm_run_warm_up(&c->run, &c->run.shared.request, e));
+    sg_compare_state_load(c);
     SG_TRY(render_all(c, e));
     sg_arms_find_same(c);
     SG_TRY(sg_compare_files_write(c, s->json, e));
@@ -161,7 +173,11 @@ sg_status sg_compare_arms(const sg_settings *s, sg_error *e)
 {
     sg_comparison *const c = calloc(1, sizeof *c);
     if (!c) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    const sg_status status = run(c, s, e);
+    sg_settings own = *s;
+    if (s->seed < 0 && s->output) own.seed = sg_compare_state_seed(s->output); /* the one that was drawn */
+    const sg_status status = run(c, &own, e);
+    if (status != SG_OK && c->begun && !c->unkept)
+        sg_progress_say(&c->run.session.progress, "%s: what is finished is kept; the same command goes on", c->folder);
     sg_compare_files_close(c);
     for (int i = 0; i < SG_ARMS_MAX; i++) json_decref(c->arm_settings[i]);
     json_decref(c->settings);

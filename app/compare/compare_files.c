@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { REPORT, PAGE };
-static const char *const report[] = {"report.json", "report.html"};
+static const char *const report[] = {SG_COMPARE_REPORT, "report.html"};
 
 /* Is it the clip or the sheet with all arms? */
 static bool is_drawn(const sg_comparison *c, const sg_compare_file *f) { return f == c->side || f == c->sheet; }
@@ -67,6 +67,7 @@ sg_status sg_compare_files_name(sg_comparison *c, const char *folder, sg_error *
     int                     size[2];
     snprintf(usual, sizeof usual, "compare-%llu", (unsigned long long)r->seed);
     SG_TRY(sg_output_folder_check(&c->folder, folder ? folder : usual, sizeof c->file->name, "--output", e));
+    SG_TRY(sg_compare_state_check(c->folder, e));
     c->collage = (sg_collage){r->width, r->height, r->frames, c->run.arms.count, c->rgb};
     for (int k = 0; k < c->run.arms.count; k++) (void)add_file(c, c->run.arms.arm[k].file, ending, own, r->frames);
     sg_collage_side_size(&c->collage, &size[0], &size[1]);
@@ -209,6 +210,7 @@ sg_status sg_compare_files_write(sg_comparison *c, const char *json, sg_error *e
     SG_TRY(save_reports(c, json, e));
     c->made = false;
     for (int k = 0; k < c->files; k++) SG_TRY(sg_writer_finish(c->file[k].writer, e));
+    sg_compare_state_remove(c);
     return SG_OK;
 }
 

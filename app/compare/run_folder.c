@@ -37,10 +37,10 @@ sg_status sg_run_folder_check(const char *folder, const char *const *marks, sg_e
     DIR *const d = opendir(folder);
     if (!d && errno == ENOENT) return SG_OK;
     if (!d) return sg_error_set(e, SG_E_FILE, "--output: %s cannot be read: %s", folder, strerror(errno));
-    for (const struct dirent *f; !*other && (f = readdir(d)) != NULL;) {
+    for (const struct dirent *f; (f = readdir(d)) != NULL;) {
         const bool part = f->d_name[0] == '.' && sg_text_ends(f->d_name, ".part");
-        if (strcmp(f->d_name, ".") != 0 && strcmp(f->d_name, "..") != 0 && !part)
-            snprintf(other, sizeof other, "%s", f->d_name);
+        if (strcmp(f->d_name, ".") == 0 || strcmp(f->d_name, "..") == 0 || part) continue;
+        if (!*other || strcmp(f->d_name, other) < 0) snprintf(other, sizeof other, "%s", f->d_name);
     }
     closedir(d);
     if (!*other || has_mark(folder, marks)) return SG_OK;
