@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define STATE ".unfinished"
-enum { MAX_BYTES = 1 << 28, MAX_VALUES = 1 << 24, PARTS = 7 };
+enum { VERSION = 1, MAX_BYTES = 1 << 28, MAX_VALUES = 1 << 24, PARTS = 7 };
 
 /* What is as large for every arm; error is without its sums. */
 typedef struct kept_arm {
@@ -51,9 +51,9 @@ static bool is_report(const char *folder)
     const bool        read = sg_json_open(&j, path, MAX_BYTES, MAX_VALUES, 0, &(sg_error){0}) == SG_OK;
     const char *const format = json_string_value(json_object_get(j, "format"));
     const char *const command = json_string_value(json_object_get(j, "command"));
-    const bool        ours = read && format && command &&
-                      (strcmp(format, "sparge-gen compare") == 0 || /* of version 2 and before */
-                       (strcmp(format, SG_REPORT_FORMAT) == 0 && strcmp(command, "compare") == 0));
+    const bool        older = read && format && strcmp(format, "sparge-gen compare") == 0; /* version 2 and before */
+    const bool        ours = older || (read && format && command && strcmp(format, SG_REPORT_FORMAT) == 0 &&
+                                strcmp(command, "compare") == 0);
     json_decref(j);
     return ours;
 }
@@ -90,7 +90,7 @@ static json_t *make_manifest(const sg_comparison *c)
 {
     json_t *arms = json_array();
     for (int i = 0; i < c->run.arms.count; i++) sg_json_append(&arms, json_incref(c->arm_settings[i]));
-    return sg_report_envelope(SG_COMMAND_COMPARE, json_pack("{s:O, s:o}", "settings", c->settings, "arms", arms));
+    return json_pack("{s:i, s:O, s:o}", "version", VERSION, "settings", c->settings, "arms", arms);
 }
 
 /* More rounds are more of the same. */

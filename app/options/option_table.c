@@ -231,7 +231,8 @@ const sg_option sg_option_table[] = {
             "monotonic clock: for a profiler")},
     {INT("repeat", COMPARE, OUTPUT, repeat, 1, SG_REPEAT_MAX,
          "renders of each arm, in turn; more of them narrow the intervals of the speed-ups\n"
-         "(default: 1)"),
+         "(default: 1, and of short renders as many as bring the intervals within 3 %, for\n"
+         "10 seconds at most)"),
      .alias = {"repeats"}},
 
     HEADING(BLOCKS | TUNE, "Self-attention"),
@@ -343,7 +344,8 @@ const sg_option sg_option_table[] = {
          "compression of .png, from 0 (none) to 9 (smallest file, slowest; default: 1)")},
     {TEXT("output", COMPARE, RUN, output, "DIR",
           "a folder, made if it is not there: a clip of each arm, side.mp4, frames.png, report.json\n"
-          "and report.html; images as .png (default: compare- and the seed)"),
+          "and report.html; images as .png; the same command continues an interrupted run, and a\n"
+          "finished one is replaced (default: compare- and the seed)"),
      .letter = 'o'},
     {TEXT("output", TUNE, RUN, output, "FILE",
           "the thresholds as JSON; an existing file is replaced, - is stdout; with --cache a file\n"

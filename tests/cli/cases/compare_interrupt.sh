@@ -2,7 +2,7 @@
 # is interrupted or killed later keeps what is finished, and the same command goes on from there to the same frames and figures.
 source "$LIB"
 mkdir old
-echo '{"format": "sparge-gen", "command": "compare"}' >old/report.json
+echo '{"format": "sparge-gen compare"}' >old/report.json
 cp old/report.json before.json
 for folder in old fresh; do
     in_background compare "${prompt[@]}" --size 512x512 --frames 1 --cfg-scale 1 --steps 1000 --arms dense,dense:flow-shift=2 -o $folder

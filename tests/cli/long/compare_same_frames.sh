@@ -4,7 +4,7 @@ source "$LIB"
 ending=$(ending)
 mkdir compare-0
 echo old >compare-0/other
-echo '{"format": "sparge-gen compare", "command": "sparge-gen compare"}' >compare-0/report.json # of version 0.1
+echo '{"format": "sparge-gen compare"}' >compare-0/report.json # of version 0.1
 few=(--size 256x256 --frames 17 --steps 2 --cfg-scale 1 --dense-steps 0.5
     --arms 'sparge:topk=1:name=a,sparge:topk=1:tail=off:name=b')
 sparge-gen compare --repeat 1 --prompt '</script><b>"é' "${few[@]}" --json copy.json >table
