@@ -325,10 +325,9 @@ static void print_measure(const sg_comparison *c)
 {
     const int rounds = c->run.arm->times.rounds;
     if (rounds > 1)
-        printf("seconds are of %d renders of each arm, in turn;", rounds);
+        printf("seconds are of %d renders of each arm, in turn\n", rounds);
     else
-        printf("seconds are of one render of each arm, and more (--repeat 3) would narrow the intervals;");
-    printf(" work that arms share has the same seconds in all of them\n");
+        printf("seconds are of one render of each arm; --repeat 3 narrows the intervals\n");
 }
 
 /* Which arms have no speed-up, and why. */

@@ -23,3 +23,16 @@ again=$(sparge-gen info out/side.png | sed -n 's/^again: //p')
 [[ $again == *"--width 512 --height 512 --frames 1 "*"--arms '$arms' "* ]] || fail "$again"
 has copy.json again="$again"
 makes_again $clip
+
+# Short renders go on in rounds by themselves, and what is shown adds up.
+export OMP_NUM_THREADS=1
+sparge-gen compare "${prompt[@]}" "${small[@]}" --frames 1 --arms dense,dense:flow-shift=2:name=b -o short >table 2>log || fail "$(<log)"
+rounds=$(json short/report.json repeat)
+((rounds > 1)) && grep -q "^seconds are of $rounds renders of each arm" table && grep -q '^more rounds, ' log || fail "$(<table)"
+[[ $(json short/report.json 'arms[*].seconds.rounds[*].total' | wc -l) == $((2 * rounds)) ]] || fail "no time of each round"
+for arm in 0 1; do
+    json short/report.json "arms[$arm].seconds."{total,denoise,decode,between,attention,measured.total} >sums
+    paste -s sums | awk '{ exit !($1 > 0 && ($1 - $2 - $3 - $4) ^ 2 < 1e-18 && $5 < $2 && $6 > 0) }' || fail "$(<sums)"
+    json short/report.json "arms[$arm].seconds."{attention,stages.{predict,select,quantise,attend,dense,cross}} >sums
+    paste -s sums | awk '{ exit !(($1 - $2 - $3 - $4 - $5 - $6 - $7) ^ 2 < 1e-18 && $6 > 0 && $7 > 0) }' || fail "$(<sums)"
+done
