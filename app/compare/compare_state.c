@@ -6,17 +6,15 @@
  *
  * They come with the first render that is over, and go when all files of the comparison are there. */
 #include "base/output_file.h"
-#include "base/path.h"
 #include "compare.h"
 #include "json_build.h"
 #include "json_input.h"
 #include "run_folder.h"
 
-#include <math.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define STATE ".unfinished"
@@ -271,20 +269,14 @@ void sg_compare_state_keep(sg_comparison *c, int arm)
         sg_progress_say(&c->run.session.progress, "%s: if this run is interrupted, it begins anew", why.text);
 }
 
+/* What a kill left on its way, too. */
 void sg_compare_state_remove(sg_comparison *c)
 {
     char path[PATH_MAX];
-    for (int i = 0; i < c->run.arms.count; i++) {
-        name_arm(path, c, i, "arm");
-        unlink(path);
-        name_arm(path, c, i, "data");
-        unlink(path);
-    }
-    name_file(path, c->folder, "times");
-    unlink(path);
-    name_file(path, c->folder, "manifest.json");
-    unlink(path);
     snprintf(path, sizeof path, "%s/" STATE, c->folder);
+    DIR *const d = opendir(path);
+    for (const struct dirent *f; d && (f = readdir(d)) != NULL;) unlinkat(dirfd(d), f->d_name, 0);
+    if (d) closedir(d);
     rmdir(path);
     c->begun = false;
 }
