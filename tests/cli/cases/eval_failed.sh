@@ -17,3 +17,13 @@ cp out/results.jsonl before
 sparge-gen eval --prompts set.jsonl --out out "${few[@]}" 2>log || fail "$(<log)"
 [[ $(wc -l <out/results.jsonl) == 8 && $(head -n 6 out/results.jsonl) == "$(<before)" ]] || fail "$(<out/results.jsonl)"
 grep -q '"b","large",1,1,0' out/summary.csv || fail "$(<out/summary.csv)"
+
+# b is first, and done when a, which it waits for, fails: it has neither a line nor a clip, and the next run makes both.
+minis flux_schnell
+echo '{"prompt": "a red ball", "size": "768x768"}' >large.jsonl
+tiles=(eval -m flux_schnell --prompts large.jsonl --size 64x64 --steps 1 -t 1 --dtype f32 --arms dense:vae-tiling=off:name=a,dense:vae-tiling=on:name=b)
+sparge-gen "${tiles[@]}" --out waits --memory-limit 50M 2>log && fail "no failure"
+grep -q '^failed: a/a red ball-0\.' log && grep -q '^failed: b/a red ball-0\..* a failed$' log || fail "$(<log)"
+[[ -z $(find waits/a waits/b waits/frames -type f) && $(ls -A waits) != *.frames-* ]] || fail "$(ls -AR waits)"
+sparge-gen "${tiles[@]}" --out waits 2>log || fail "$(<log)"
+[[ $(json waits/results.jsonl status | sort | uniq -c | tr -s ' \n' ' ') == " 2 done 2 failed " && -e "waits/b/a red ball-0.png" ]] || fail "$(<log)"
