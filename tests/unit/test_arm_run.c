@@ -92,9 +92,35 @@ static void no_timed_render_is_looked_at(void **state)
     free(x);
 }
 
+/* A device replays steps, and looking at it keeps it from that: the steps that are looked at are a render of their own, and each arm
+ * has three steps more, of which the last is replayed. (What a backend says of itself is changed here, on a CPU.) */
+static void devices_record_a_step_first(void **state)
+{
+    sg_arm_run *const x = calloc(1, sizeof *x);
+    const sg_settings s = settings();
+    sg_error          e = {0};
+    calls             of = {0};
+    open_run(x, &s);
+    x->session.info.synchronous = false;
+    for (int i = 0; i < ARMS; i++) {
+        sg_policy *const p = &x->arm[i].now.request.attention;
+        p->on_begin = p->on_end = count_call;
+        p->on_begin_context = &of.begun[i];
+        p->on_end_context = &of.ended[i];
+    }
+    assert_done(sg_arm_run_warm_up(x, &x->shared.request, &e), &e);
+    const int layers = x->arm[1].now.plan.layers;
+    assert_int_equal(of.ended[1], (STEPS - 1) * layers);
+    assert_int_equal(of.begun[0], (2 + 3) * layers);
+    assert_int_equal(of.begun[1], (STEPS + 2 + 3) * layers);
+    sg_arm_run_close(x);
+    free(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_arm_runs_its_kernels_first),
-                                       cmocka_unit_test(no_timed_render_is_looked_at)};
+                                       cmocka_unit_test(no_timed_render_is_looked_at),
+                                       cmocka_unit_test(devices_record_a_step_first)};
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
