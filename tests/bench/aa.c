@@ -9,7 +9,8 @@
  *
  *   drift     the whole set, by up to 30 % up or down, evenly or soon at its end
  *   periods   of a load that takes 10 to 50 % of the speed for a part of each period, which is 0.5 to 8 renders long
- *   bursts    of the same, at random: 0.5 to 8 renders without and with it, on average */
+ *   bursts    of the same, at random: 0.5 to 8 renders without and with it, on average
+ *   first     the first render of a unit takes 2 to 15 % longer than the others */
 #include "eval_order.h"
 #include "eval_results.h"
 #include "eval_summary.h"
@@ -45,15 +46,17 @@ static double even(double lo, double hi) /* SplitMix64 */
 
 /* ---- a machine that does other things ---- */
 
-typedef enum kind { AS_RECORDED, DRIFT, PERIODS, BURSTS, KINDS } kind;
-static const char *const kinds[] = {"as recorded", "drift", "periods", "bursts"};
+typedef enum kind { AS_RECORDED, DRIFT, PERIODS, BURSTS, FIRST, KINDS } kind;
+static const char *const kinds[] = {"as recorded", "drift", "periods", "bursts", "first"};
 
-/* A load comes and goes: it is on or off until `until`, and takes on[1], or on average, and off on[0]. */
+/* A load comes and goes: it is on or off until `until`, off for lasts[0] and on for lasts[1], or on average. A unit's first render
+ * takes `first` times as long. */
 typedef struct machine {
     kind   kind;
     double clock, until, slower, lasts[2];
     bool   on;
     double drift, bend, whole; /* seconds of the set */
+    double first;
 } machine;
 
 static double lasting(const machine *m)
@@ -70,7 +73,8 @@ static machine start(kind k, double render_seconds, int renders)
     m.bend = even(0.2, 1);
     m.lasts[0] = k == BURSTS ? period : period * (1 - part);
     m.lasts[1] = k == BURSTS ? render_seconds * exp(even(log(0.5), log(8))) : period * part;
-    m.until = k >= PERIODS ? even(0, 1) * lasting(&m) : INFINITY;
+    m.until = k == PERIODS || k == BURSTS ? even(0, 1) * lasting(&m) : INFINITY;
+    m.first = k == FIRST ? even(1.02, 1.15) : 1;
     return m;
 }
 
@@ -153,7 +157,11 @@ static finding try_set(const record *from, kind k, int arms, truth is)
         int       order[SG_ARMS_MAX];
         const int first = (int)even(0, from->count - arms + 1);
         sg_eval_order(order, arms, p);
-        for (int i = 0; i < arms; i++) make_clip(&clip[p * arms + order[i]], &m, &from->at[first + i], p, order[i], is);
+        for (int i = 0; i < arms; i++) {
+            const double longer = i ? 1 : m.first;
+            const render r = {longer * from->at[first + i].denoise, longer * from->at[first + i].rest};
+            make_clip(&clip[p * arms + order[i]], &m, &r, p, order[i], is);
+        }
     }
     const sg_eval_results r = {.count = PROMPTS * arms, .clip = clip};
     const finding         f = judge(&r, arms, is);
