@@ -75,27 +75,30 @@ const sg_command_row sg_command_table[] = {
      .version = 1,
      .usage = {"bench step [options]"},
      .effect = {"measure each operation of a step and of decoding"},
-     .text = "Each operation is shown beside the limits measured in the same run, on the same threads: a large matrix\n"
-             "product in F32 and in BF16, and a large copy.",
+     .text =
+         "Steps run until two windows of them agree; the median of those that follow is shown. A few more have each\n"
+         "operation timed and shown beside the limits measured before, on the same threads: a large matrix product in\n"
+         "F32 and in BF16, and a large copy. No step is one of the dense ones with which a render begins.",
      .example = {"sparge-gen bench step --size 512x512"}},
     {.command = SG_COMMAND_BENCH_ATTENTION,
      .name = "bench attention",
      .version = 1,
      .usage = {"bench attention [options]"},
      .effect = {"measure attention: its speed and its error"},
-     .text = "The error is measured against the reference on a sample of rows. The limits measured in the same run, on "
-             "the\n"
-             "same threads, are a large matrix product in F32 and in BF16, and a large copy.",
+     .text = "All kernels take turns until two windows of their runs agree; medians of the runs that follow are shown. "
+             "The\n"
+             "error is measured against the reference on a sample of rows. The limits measured before, on the same\n"
+             "threads, are a large matrix product in F32 and in BF16, and a large copy.",
      .example = {"sparge-gen bench attention --topk 0.5,0.2"}},
     {.command = SG_COMMAND_BENCH_COLD,
      .name = "bench cold",
      .version = 1,
      .usage = {"bench cold [options]"},
      .effect = {"measure a render as a process of its own, from start to exit"},
-     .text = "Each turn starts three processes: one opens the device and does nothing, one opens the backend with its\n"
-             "libraries, and one renders a clip to Y4M; its pieces are listed in the order in which they end. An extra "
-             "turn\n"
-             "before the first one does not count, so that the files are in the system's cache.",
+     .text =
+         "Each turn starts three processes: one opens the device and does nothing, one opens the backend with its\n"
+         "libraries, and one renders a clip to Y4M; its pieces are listed in the order in which they end. They take\n"
+         "turns until two windows of turns agree; medians of those that follow are shown.",
      .example = {"sparge-gen bench cold --repeat 9"}},
     {.command = SG_COMMAND_CHECK,
      .name = "check",

@@ -1,7 +1,7 @@
 """Checkpoints of the published shapes with random weights, made in seconds on the device that they are measured on.
 
-Denoiser and VAE are those of tests/golden/fullsize.py. Text encoders are narrow, as wide as the denoiser wants its text, and
-have the tokenizers of tests/golden/fixtures: a step does not see the difference.
+Denoiser and VAE are those of tests/golden/fullsize.py. Text encoders are small, only as wide as the denoiser wants its
+text, and have the tokenizers of tests/golden/fixtures: a step does not see the difference.
 """
 import contextlib
 import json
@@ -121,7 +121,8 @@ def load_denoiser(folder, device):
     import diffusers
     with open(os.path.join(folder, "model_index.json"), encoding="utf-8") as f:
         kind = getattr(diffusers, json.load(f)["transformer"][1])
-    return kind.from_pretrained(folder, subfolder="transformer", torch_dtype=torch.bfloat16, local_files_only=True).to(device)
+    model = kind.from_pretrained(folder, subfolder="transformer", torch_dtype=torch.bfloat16, local_files_only=True)
+    return model.to(device)
 
 
 def call_of(model, family, size, device):

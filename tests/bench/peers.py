@@ -1,12 +1,12 @@
 """One attention call on a GPU: torch, SpargeAttn's kernel for compute capability 9.0 and ours, on the same tensors.
 
-SpargeAttn's sources (github.com/thu-ml/SpargeAttn) are built once, as far as they are called here. This needs CUDA's toolkit,
-and in Python ninja, triton and einops. Ours is the C call of attention.h. Every side is given the same bf16 tensors on the GPU
-and makes all of its attention of them: centers, means, quantisation, lists and the product. The error is sum |o - exact| /
-sum |exact| over 1,024 rows of every head, exact in F32 from the same tensors.
+SpargeAttn's sources (github.com/thu-ml/SpargeAttn) are built once, as far as they are called here. This needs CUDA's
+toolkit, and in Python ninja, triton and einops. Ours is the C call of attention.h. Every side is given the same bf16
+tensors on the GPU and makes all of its attention of them: centers, means, quantisation, lists and the product. The
+error is sum |o - exact| / sum |exact| over 1,024 rows of every head, exact in F32 from the same tensors.
 
-Inputs are smooth random fields over the video with noise. SpargeAttn gets them in Morton order, which is its best; ours gets
-them row by row and orders the tokens itself, which its time includes.
+Inputs are smooth random fields over the video with noise. SpargeAttn gets them in Morton order, as its authors advise;
+ours gets them row by row and orders the tokens itself, which its time includes.
 """
 import importlib
 import math
@@ -38,7 +38,8 @@ def extension(name, folder, build, sources, binding=None):
     if binding:
         header, functions = binding
         path = os.path.join(build, "binding.cpp")
-        text = f'#include <torch/extension.h>\n#include "{folder}/{header}"\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m)\n{{\n'
+        text = f'#include <torch/extension.h>\n#include "{folder}/{header}"\n'
+        text += "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)\n{\n"
         text += "".join(f'    m.def("{f}", &{f});\n' for f in functions) + "}\n"
         if not os.path.exists(path) or open(path, encoding="utf-8").read() != text:
             with open(path, "w", encoding="utf-8") as f:
@@ -63,7 +64,7 @@ def package(name, folder, **modules):
 
 
 def is_called(instance):
-    """Whether this file has a kernel that is called here: bf16, a scale a block, the PV filter, neither causal nor counting."""
+    """Whether a kernel of this file is called here: bf16, a scale a block, the PV filter, not causal, not counting."""
     return (instance.endswith(".cu") and "_qkg1_pvth1_onv_bfloat16_causal0_" in instance and "_retpv0" in instance and
             "_retlse1" not in instance)
 
@@ -101,7 +102,8 @@ def made(heads, grid, d, device):
 def morton(grid):
     """The tokens of the grid in Morton order."""
     t, y, x = torch.meshgrid(*(torch.arange(n) for n in grid), indexing="ij")
-    code = sum((axis.flatten() >> b & 1) << 3 * b + shift for b in range(10) for axis, shift in ((x, 0), (y, 1), (t, 2)))
+    axes = ((x, 0), (y, 1), (t, 2))
+    code = sum((axis.flatten() >> b & 1) << 3 * b + shift for b in range(10) for axis, shift in axes)
     return code.argsort()
 
 

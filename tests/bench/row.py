@@ -1,4 +1,4 @@
-"""Measures one row of README's figures: ours and the peer's usual ways, by turns and by one rule. Options: see `main`."""
+"""Measures one row of README's figures: ours and the peer's usual ways, by turns and by one rule. Options: `parse`."""
 import argparse
 import contextlib
 import datetime
@@ -157,8 +157,8 @@ def blocks_by_turns(bench, blocks):
 # ---- one attention call ----
 
 def attention(bench):
-    """Dense, by cuDNN, and sparse: `bench attention` as a user calls it; with --library torch's own call beside our C call in
-    one process, and with --spargeattn the authors' kernel too."""
+    """Dense, by cuDNN, and sparse: `bench attention` as a user calls it; with --library torch's own call beside our C
+    call in one process, and with --spargeattn the authors' kernel too."""
     heads, grid, d = (2, (5, 16, 16), 64) if bench.args.quick else (12, (21, 30, 52), 128)
     result = bench.bench("attention", "--shape", f"1,{heads},{'x'.join(map(str, grid))},{d}", "--dtype", "bf16",
                          "--attention", "dense,sparge", "--topk", "0.3", *repeat_of(bench))
@@ -194,8 +194,9 @@ def request_of(bench):
 
 
 def options_of(bench, request, folder):
-    return ["-m", bench.args.model, "--size", f"{request['width']}x{request['height']}", "--frames", str(request["frames"]),
-            "--steps", str(request["steps"]), "--cache", "off", "--quiet", "-o", os.path.join(folder, "ours.y4m")]
+    return ["-m", bench.args.model, "--size", f"{request['width']}x{request['height']}", "--frames",
+            str(request["frames"]), "--steps", str(request["steps"]), "--cache", "off", "--quiet", "-o",
+            os.path.join(folder, "ours.y4m")]
 
 
 def pipeline(bench, dtype):
@@ -213,7 +214,7 @@ def their_render(pipe, request, prompt):
 
 
 def clip(bench):
-    """The default clip, warm, without loading: the second of two in a process of ours, any but the first of diffusers'."""
+    """The default clip, warm, without loading: the second of two in a process of ours, not the first in diffusers'."""
     request = request_of(bench)
     with tempfile.TemporaryDirectory() as folder:
         prompts, report = os.path.join(folder, "prompts.txt"), os.path.join(folder, "report.json")
@@ -250,7 +251,8 @@ bench = row.Bench(row.parse(json.loads(sys.argv[2])))
 torch.set_num_threads(bench.args.threads)
 request = row.request_of(bench)
 from PIL import Image
-for i, frame in enumerate(row.their_render(row.pipeline(bench, getattr(torch, sys.argv[3])), request, row.PROMPTS[0]).frames[0]):
+pipe = row.pipeline(bench, getattr(torch, sys.argv[3]))
+for i, frame in enumerate(row.their_render(pipe, request, row.PROMPTS[0]).frames[0]):
     Image.fromarray((frame * 255).round().astype("uint8")).save(f"{sys.argv[4]}/{i:04d}.png")
 """
 
@@ -262,8 +264,9 @@ def command(bench):
         def theirs(dtype):
             start = time.perf_counter()
             options = ["command", *bench.args.given]
-            subprocess.run([sys.executable, "-c", THEIRS, os.path.dirname(os.path.abspath(__file__)), json.dumps(options),
-                            dtype, folder], check=True, stdout=subprocess.DEVNULL)
+            here = os.path.dirname(os.path.abspath(__file__))
+            subprocess.run([sys.executable, "-c", THEIRS, here, json.dumps(options), dtype, folder], check=True,
+                           stdout=subprocess.DEVNULL)
             return time.perf_counter() - start
         times = {dtype: theirs(dtype) for dtype in ("float32", "bfloat16")}
         bench.say(f"diffusers: {times}")
@@ -297,7 +300,8 @@ ROWS = {
     # not in README
     "wan-720p": ("one step of Wan 2.1 1.3B, 1280x720, 81 frames (random weights)",
                  *step_row("1.3b", "wan", (1280, 720, 81))),
-    "wan-14b": ("one step of Wan 2.1 14B, 832x480, 81 frames (random weights)", *step_row("14b", "wan", (832, 480, 81))),
+    "wan-14b": ("one step of Wan 2.1 14B, 832x480, 81 frames (random weights)",
+                *step_row("14b", "wan", (832, 480, 81))),
     "sd35-large": ("one step of Stable Diffusion 3.5 large, 1024x1024 (random weights)",
                    *step_row("sd35-large", "sd3", (1024, 1024, 1), [("ours, dense", DENSE)])),
 }
@@ -314,12 +318,13 @@ def is_ours(name):
 def show(bench, what, found, notes, quoted):
     date = datetime.date.today().isoformat()
     where, type_ = place(bench), "" if bench.device == "cpu" else "BF16, "
-    print(f"{what}{'; QUICK: sizes mean nothing' if bench.args.quick else ''}\n{where}; {type_}torch {torch.__version__}, "
+    print(f"{what}{'; QUICK: sizes mean nothing' if bench.args.quick else ''}\n{where}; {type_}torch "
+          f"{torch.__version__}, "
           f"diffusers {version('diffusers')}, transformers {version('transformers')}, "
           f"{bench.ours('--version')[0].split(',')[0]}; {date}")
     if bench.clocks:
-        print("while ours ran: {mhz:.0f} MHz, at least {lowest_mhz:.0f}; {watts:.0f} of {limit_watts:.0f} W; {celsius:.0f} C"
-              .format(**bench.clocks))
+        print("while ours ran: {mhz:.0f} MHz, at least {lowest_mhz:.0f}; {watts:.0f} of {limit_watts:.0f} W; "
+              "{celsius:.0f} C".format(**bench.clocks))
     for name, f in found.items():
         print(f"{name:<28} {seconds(f['median']):>10} +- {100 * f['spread']:.1f} %, {f['runs']} runs"
               f"{'; NOT STEADY by %.0f %%' % (100 * f['unsteady']) if f['unsteady'] else ''}"

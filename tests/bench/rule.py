@@ -27,8 +27,8 @@ def window_of(rounds):
 
 
 def by_turns(things, repeat=0, slack=2e-6, until=math.inf):
-    """What each of `things`, functions that return the seconds of a run, takes: median, spread, runs, unsteady. No round
-    begins that would last beyond `until`, a time of time.monotonic()."""
+    """What each of `things`, functions that return the seconds of a run, takes: median, spread, runs, unsteady. No
+    round begins that would last beyond `until`, a time of time.monotonic()."""
     names, rounds, warm, changes = list(things), [], 0, {}
     while not warm or len(rounds) < warm + repeat:
         start, took = time.monotonic(), {}
