@@ -93,7 +93,7 @@ double sg_rule_spread(const sg_rule *r, int thing)
     const int runs = sg_rule_runs(r);
     for (int i = 0; i < runs; i++) v[i] = sg_rule_seconds(r, thing, i);
     const double median = sg_median(v, runs);
-    return (v[3 * (runs - 1) / 4] - v[(runs - 1) / 4]) / 2 / median;
+    return (v[runs - 1 - (runs - 1) / 4] - v[(runs - 1) / 4]) / 2 / median;
 }
 
 int sg_rule_median_run(const sg_rule *r, int thing)

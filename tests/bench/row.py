@@ -116,9 +116,13 @@ def step(shape, family, size, sides, tiny):
         def ours(name, more):
             result = bench.bench(*options, *more)
             density[name] = result["density"]
-            return result["step"]["seconds"]
+            return result["step"]["seconds"], result["measured"]["unsteady"]
+
+        def diffusers(name):
+            block = rule.by_turns({name: theirs[name]}, bench.args.repeat)[name]
+            return block["median"], block["unsteady"]
         blocks = {**{n: lambda n=n, o=o: ours(n, o) for n, o in sides.items()},
-                  **{n: lambda n=n: rule.by_turns({n: theirs[n]}, bench.args.repeat)[n]["median"] for n in theirs}}
+                  **{n: lambda n=n: diffusers(n) for n in theirs}}
         found = blocks_by_turns(bench, blocks)
         return found, {n: f"{100 * d:.0f} % of the blocks" for n, d in density.items() if d < 1}, list(found)
     return measure
@@ -129,7 +133,8 @@ def repeat_of(bench):
 
 
 def blocks_by_turns(bench, blocks):
-    """Programs that cannot take turns run by run do so block by block: each block is warm and gives its median."""
+    """Programs that cannot take turns run by run do so block by block: each block is warm, and gives its
+    median and by what share it was not steady."""
     found, longest = {n: [] for n in blocks}, 0
     for turn in range(bench.args.turns):
         start, names = time.monotonic(), list(blocks)
@@ -144,14 +149,16 @@ def blocks_by_turns(bench, blocks):
             before = time.monotonic()
             try:
                 found[name].append(blocks[name]())
+            except Failed:
+                raise
             except Exception as e:  # a way of the peer's that does not work here is told, and the others go on
                 bench.say(f"{name} does not run: {e}")
                 del found[name]
                 continue
             took = time.monotonic() - before
             longest += took if turn or name != COMPILED else 0  # it compiles once
-            bench.say(f"turn {turn + 1}, {name}: {1e3 * found[name][-1]:.1f} ms, the block {took:.0f} s")
-    return {n: rule.figure(v) for n, v in found.items() if v}
+            bench.say(f"turn {turn + 1}, {name}: {1e3 * found[name][-1][0]:.1f} ms, the block {took:.0f} s")
+    return {n: rule.figure([t for t, _ in v], max(u for _, u in v)) for n, v in found.items() if v}
 
 
 # ---- one attention call ----

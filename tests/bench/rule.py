@@ -58,6 +58,7 @@ def figure(seconds, changed=0.0, slack=2e-6):
     half, ordered = len(seconds) // 2, sorted(seconds)
     if half:
         changed = max(changed, change(median(seconds[:half]), median(seconds[-half:]), slack))
-    low, high = (ordered[q * (len(ordered) - 1) // 4] for q in (1, 3))
+    quarter = (len(ordered) - 1) // 4
+    low, high = ordered[quarter], ordered[-1 - quarter]
     return {"median": median(seconds), "spread": (high - low) / 2 / median(seconds), "runs": len(seconds),
             "unsteady": changed}
