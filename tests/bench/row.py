@@ -297,7 +297,7 @@ def step_row(shape, family, size, sides=(("ours, dense", DENSE), ("ours, sparse"
 
 ROWS = {
     "clip": ("tiny-wan, default clip (256x256, 33 frames, 12 steps), rendering", "cpu", clip),
-    "command": ("the same as a whole command, from start to exit", "cpu", command),
+    "command": ("tiny-wan, default clip, the whole command from start to exit", "cpu", command),
     "attention": ("one attention call, 12 heads x 32,760 tokens x 128", "cuda", attention),
     "wan": ("one step of Wan 2.1 1.3B, 832x480, 81 frames (random weights)",
             *step_row("1.3b", "wan", (832, 480, 81))),
