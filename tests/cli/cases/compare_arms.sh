@@ -24,11 +24,15 @@ again=$(sparge-gen info out/side.png | sed -n 's/^again: //p')
 has copy.json again="$again"
 makes_again $clip
 
-# Short renders go on in rounds by themselves, and what is shown adds up.
+# Short renders go on in rounds by themselves, and what is shown adds up. What cannot be kept for a run that is interrupted keeps
+# none from its end.
 export OMP_NUM_THREADS=1
+mkdir short
+touch short/.unfinished
 sparge-gen compare "${prompt[@]}" "${small[@]}" --frames 1 --arms dense,dense:flow-shift=2:name=b -o short >table 2>log || fail "$(<log)"
 rounds=$(json short/report.json repeat)
 ((rounds > 1)) && grep -q "^seconds are of $rounds renders of each arm" table && grep -q '^more rounds, ' log || fail "$(<table)"
+[[ $(grep -c 'begins anew$' log) == 1 && -e short/side.png ]] || fail "$(<log)"
 [[ $(json short/report.json 'arms[*].seconds.rounds[*].total' | wc -l) == $((2 * rounds)) ]] || fail "no time of each round"
 for arm in 0 1; do
     json short/report.json "arms[$arm].seconds."{total,denoise,decode,between,attention,measured.total} >sums
