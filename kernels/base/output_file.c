@@ -368,7 +368,8 @@ static sg_status publish(sg_output_file *f, const char *first, sg_error *e)
     SG_TRY(sg_output_file_complete(f, e));
     if (f->in_place) return SG_OK;
     if (!(first ? rename_to_free(f, first) : rename(f->temporary, f->name) == 0))
-        return sg_error_set(e, SG_E_FILE, "%s: cannot take its name: %s", f->name, strerror(errno));
+        return sg_error_set(e, errno == ENOMEM ? SG_E_MEMORY : SG_E_FILE, "%s: cannot take its name: %s", f->name,
+                            strerror(errno));
     atomic_store(&f->unlinkable, false);
     return SG_OK;
 }
