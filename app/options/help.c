@@ -267,7 +267,8 @@ static void manual(FILE *out)
         }
     fputs(
         ".SH DIAGNOSTICS\nMessages go to stderr. Warnings are said again at the end if the first was said a minute or\n"
-        "24 lines before.\n.SH ENVIRONMENT\n"
+        "24 lines before. A report on stdout takes the place of the names that \\-\\-quiet prints.\n"
+        ".SH ENVIRONMENT\n"
         ".TP\n.B SPARGE_GEN_MODEL\nThe model's folder where \\-\\-model is not given.\n"
         ".TP\n.B SPARGE_GEN_CPUMASK\nThe level that \\-\\-cpumask names, where that is not given.\n"
         ".TP\n.B NO_COLOR\nNo colour on a terminal.\n"
