@@ -11,6 +11,7 @@
 #include "option_rules.h"
 #include "preview_file.h"
 #include "prompt_set.h"
+#include "render_names.h"
 #include "report.h"
 #include "report_attention.h"
 #include "report_settings.h"
@@ -38,11 +39,9 @@ typedef struct job {
     sg_image           grid;    /* zero: there is none */
     char              *grid_settings;
     bool               decode_only;
-    int                clips, clip; /* to be made; the one at work, from 0 */
-    bool               numbered;    /* the clips are, even if it is one */
-    const char        *usual;       /* the output's name where none was asked for, if it is free */
-    char              *output;      /* before numbers */
-    char              *note;        /* what the latents file tells of how it was made; or NULL */
+    sg_render_names    names;
+    int                clip; /* at work, from 0 */
+    char              *note; /* what the latents file tells of how it was made; or NULL */
 } job;
 
 static void mark(const job *j, const char *piece)
@@ -201,7 +200,7 @@ static sg_status open_grid(job *j, size_t *bytes, sg_error *e)
     if (r->frames > 1)
         return sg_error_set(e, SG_E_ARG, "--grid is of images, and the clips have %d frames; add --frames 1",
                             r->frames);
-    j->collage = (sg_collage){.width = r->width, .height = r->height, .frames = 1, .arms = j->clips};
+    j->collage = (sg_collage){.width = r->width, .height = r->height, .frames = 1, .arms = j->names.clips};
     sg_collage_grid_size(&j->collage, &clip.width, &clip.height);
     *bytes = sg_image_bytes(clip.width, clip.height) + sg_writer_bytes(&clip);
     j->grid = (sg_image){clip.width, clip.height, calloc(1, sg_image_bytes(clip.width, clip.height))};
@@ -218,94 +217,14 @@ static sg_clip clip_of(const job *j, const char *path)
     return clip;
 }
 
-/* ---- the names of what is written ---- */
-
-/* Of a clip, from 0: those of a prompt file and of --batch are numbered. The caller frees; NULL: no memory, or no path. */
-static char *output_of(const job *j, const char *path, int i)
-{
-    if (!path || !j->numbered || sg_output_is_stdout(path)) return path ? strdup(path) : NULL;
-    return sg_writer_numbered(path, i, j->now.request.frames);
-}
-
-/* The same of reports; but a device or a pipe takes those of all clips, as stdout does, one after the other. */
-static char *report_of(const job *j, const char *path, int i)
-{
-    struct stat st;
-    return path && stat(path, &st) == 0 && !S_ISREG(st.st_mode) ? strdup(path) : output_of(j, path, i);
-}
-
-static bool is_there(const job *j, const char *output)
-{
-    struct stat st;
-    bool        there = false;
-    for (int i = 0; i < j->clips && !there; i++) {
-        char *const name = output_of(j, output, i);
-        there = name && lstat(name, &st) == 0;
-        free(name);
-    }
-    return there;
-}
-
-/* Where no name was asked for, no file that is there is replaced. */
-static sg_status choose_output(job *j, int frames, sg_error *e)
-{
-    const char *const asked = j->settings->output;
-    j->usual = asked ? NULL : sg_writer_default_name(frames);
-    for (int i = 0; i == 0 || (j->output && !asked && is_there(j, j->output)); i++) {
-        free(j->output);
-        j->output = sg_output_name_next(asked ? asked : j->usual, i);
-    }
-    return j->output ? SG_OK : sg_error_memory(e, "--output");
-}
-
-static sg_status check_different(const char *a, const char *option_a, const char *b, const char *option_b, sg_error *e)
-{
-    if (!a || !b || !sg_output_file_same(a, b)) return SG_OK;
-    return sg_error_set(e, SG_E_ARG, "%s and %s are one file, %s", option_a, option_b, a);
-}
-
-/* One file of several; takes its name. */
-static sg_status check_one(char *name, const char *option, const char *grid, sg_error *e)
-{
-    if (!name) return sg_error_memory(e, option);
-    sg_status status = sg_output_file_check(name, option, e);
-    if (status == SG_OK) status = check_different(grid, "--grid", name, option, e);
-    free(name);
-    return status;
-}
-
-/* Whether the clip, and what else is written, may all be, without and with numbers: none takes another's place. */
-static sg_status check_outputs(const job *j, sg_error *e)
-{
-    const sg_settings *const s = j->settings;
-    const sg_clip            clip = clip_of(j, j->output);
-    const struct {
-        const char *option, *path;
-    } out[] = {{"--preview", s->preview},
-               {"--json", s->json},
-               {"--grid", s->grid},
-               {"--latents", j->decode_only ? NULL : s->latents},
-               {"--output", j->output}};
-    enum { OUTPUTS = sizeof out / sizeof *out };
-    SG_TRY(sg_writer_check(&clip, e));
-    for (int b = 1; b < OUTPUTS; b++)
-        for (int a = 0; a < b; a++) SG_TRY(check_different(out[a].path, out[a].option, out[b].path, out[b].option, e));
-    for (int i = 0; i < j->clips && j->numbered; i++) {
-        SG_TRY(check_one(output_of(j, j->output, i), "--output", s->grid, e));
-        if (s->preview) SG_TRY(check_one(output_of(j, s->preview, i), "--preview", s->grid, e));
-        if (s->json) SG_TRY(check_one(report_of(j, s->json, i), "--json", s->grid, e));
-    }
-    return SG_OK;
-}
-
 /* ---- what is said ---- */
 
 static void say_start(job *j, const sg_prompt_set *prompts)
 {
     const sg_request *const r = &j->now.request;
-    if (j->usual && strcmp(j->output, j->usual) != 0)
-        sg_progress_say(j->progress, j->numbered ? "names like %s are taken: %s" : "%s is there: this becomes %s",
-                        j->usual, j->output);
+    if (j->names.usual && strcmp(j->names.output, j->names.usual) != 0)
+        sg_progress_say(j->progress, j->names.numbered ? "names like %s are taken: %s" : "%s is there: this becomes %s",
+                        j->names.usual, j->names.output);
     if (!j->decode_only) {
         sg_notice_start(&j->session, r, 0);
         sg_notice_prompts(&j->session, prompts);
@@ -446,7 +365,7 @@ static sg_status take_names(const job *j, clip_paths *path, sg_error *e)
 {
     const char *name;
     for (int i = 0; (name = sg_writer_file(j->writer, i)) != NULL; i++) sg_notice_file(&j->session, name);
-    if (!j->usual) return SG_OK;
+    if (!j->names.usual) return SG_OK;
     free(path->output);
     path->output = strdup(sg_writer_file(j->writer, 0));
     return path->output ? SG_OK : sg_error_memory(e, "--output");
@@ -457,7 +376,7 @@ static sg_status write_clip(job *j, clip_paths *path, const char *settings, sg_r
     const sg_callbacks callbacks = {.context = j, .progress = on_progress, .preview = on_preview, .frame = on_frame};
     sg_clip            clip = clip_of(j, path->output);
     clip.settings = j->now.request.latents_note = settings;
-    if (j->usual) clip.beside = j->numbered ? path->output : j->usual;
+    if (j->names.usual) clip.beside = j->names.numbered ? path->output : j->names.usual;
     sg_trace_clear(&j->session.trace);
     SG_TRY(sg_plan_fits(&j->now.plan, e)); /* before an encoder takes its memory */
     mark(j, "plan");
@@ -491,13 +410,13 @@ static sg_status render_one(job *j, int i, clip_paths *path, sg_error *e)
     sg_status               status = SG_OK;
     char                    which[48];
     SG_TRY(sg_rendering_plan(&j->now, j->session.engine, e));
-    sg_progress_render(j->progress, i, j->clips, &j->now.plan);
+    sg_progress_render(j->progress, i, j->names.clips, &j->now.plan);
     snprintf(which, sizeof which, "--prompt-file: prompt %d", i / batch_of(j) + 1);
     if (i % batch_of(j) == 0) sg_notice_cut(&j->session, &j->now.plan, j->settings->prompt_file ? which : NULL);
     json_t *settings = make_settings(j, false);
-    if (j->grid.rgb && i == 0 && batch_of(j) == j->clips) { /* the grid has those of its first image */
+    if (j->grid.rgb && i == 0 && batch_of(j) == j->names.clips) { /* the grid has those of its first image */
         json_t *own = json_copy(settings);
-        sg_json_set(&own, "batch", json_integer(j->clips));
+        sg_json_set(&own, "batch", json_integer(j->names.clips));
         status = sg_report_text(&j->grid_settings, own, e);
         json_decref(own);
     }
@@ -512,14 +431,14 @@ static sg_status render_one(job *j, int i, clip_paths *path, sg_error *e)
 static sg_status render_clip(job *j, int i, sg_error *e)
 {
     const sg_settings *const s = j->settings;
-    clip_paths               path = {.output = output_of(j, j->output, i),
-                                     .report = report_of(j, s->json, i),
-                                     .preview = output_of(j, s->preview, i)};
+    clip_paths               path = {.output = sg_render_name(&j->names, j->names.output, i),
+                                     .report = sg_render_report_name(&j->names, s->json, i),
+                                     .preview = sg_render_name(&j->names, s->preview, i)};
     char                     seed[40] = "";
     const bool               enough = path.output && !path.report == !s->json && !path.preview == !s->preview;
     if (enough && s->batch > 1) snprintf(seed, sizeof seed, "seed %llu: ", (unsigned long long)j->now.request.seed);
-    if (enough && j->clips > 1) /* "2/6: seed 8: a red ball" */
-        sg_progress_say(j->progress, "%d/%d: %s%s", i + 1, j->clips, seed, j->now.request.prompt);
+    if (enough && j->names.clips > 1) /* "2/6: seed 8: a red ball" */
+        sg_progress_say(j->progress, "%d/%d: %s%s", i + 1, j->names.clips, seed, j->now.request.prompt);
     const sg_status status = enough ? render_one(j, i, &path, e) : sg_error_set(e, SG_E_MEMORY, "out of memory");
     free(path.output);
     free(path.report);
@@ -534,7 +453,7 @@ static sg_status render_all(job *j, const sg_prompt_set *prompts, sg_error *e)
     const int      batch = batch_of(j);
     const uint64_t seed = j->now.request.seed;
     sg_status      status = SG_OK;
-    for (int i = 0; i < j->clips && status == SG_OK; i++) {
+    for (int i = 0; i < j->names.clips && status == SG_OK; i++) {
         j->clip = i;
         j->now.request.prompt = prompts->count ? prompts->prompt[i / batch].text : NULL;
         j->now.request.seed = (seed + (uint64_t)(i % batch)) & INT64_MAX;
@@ -543,8 +462,17 @@ static sg_status render_all(job *j, const sg_prompt_set *prompts, sg_error *e)
     if (status != SG_OK || !j->grid.rgb) return status;
     SG_TRY(sg_writer_save_picture(j->settings->grid, &j->grid, j->grid_settings, e));
     sg_notice_file(&j->session, j->settings->grid);
-    sg_progress_say(j->progress, "%s: all %d images", j->settings->grid, j->clips);
+    sg_progress_say(j->progress, "%s: all %d images", j->settings->grid, j->names.clips);
     return SG_OK;
+}
+
+/* Chooses the output's name and checks it with the others. */
+static sg_status choose_names(job *j, int frames, sg_error *e)
+{
+    SG_TRY(sg_render_names_choose(&j->names, j->settings, frames, e));
+    const sg_clip clip = clip_of(j, j->names.output);
+    SG_TRY(sg_writer_check(&clip, e));
+    return sg_render_names_check(&j->names, j->settings, j->decode_only, e);
 }
 
 static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
@@ -558,19 +486,16 @@ static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
     SG_TRY(check_many(j->settings, clips, e));
     if (asked && sg_output_is_stdout(asked) && isatty(STDOUT_FILENO))
         return sg_error_set(e, SG_E_ARG, "-o - writes video, and stdout is a terminal: send it to a file or a pipe");
-    j->clips = (int)clips;
-    j->numbered = j->settings->prompt_file || j->settings->batch;
+    j->names.clips = (int)clips;
     if (j->settings->grid) SG_TRY(sg_writer_check_ending(j->settings->grid, "--grid", ".png .jpg .jpeg .webp", e));
     if (j->settings->grid && clips < 2)
         return sg_error_set(e, SG_E_ARG, "--grid is of several images: add --batch N, or a --prompt-file");
-    SG_TRY(choose_output(j, j->settings->frames, e));
-    SG_TRY(check_outputs(j, e)); /* what needs no model to be seen */
+    SG_TRY(choose_names(j, j->settings->frames, e)); /* what needs no model to be seen */
     SG_TRY(open_engine(j, e));
     mark(j, "opening");
-    SG_TRY(choose_output(j, j->now.request.frames, e));
-    SG_TRY(check_outputs(j, e));
+    SG_TRY(choose_names(j, j->now.request.frames, e));
     SG_TRY(open_grid(j, &grid_bytes, e));
-    const sg_clip clip = clip_of(j, j->output);
+    const sg_clip clip = clip_of(j, j->names.output);
     j->now.request.output_bytes = sg_writer_bytes(&clip) + grid_bytes;
     j->now.request.prompt = prompts->count ? prompts->prompt[0].text : NULL;
     say_start(j, prompts);
@@ -578,7 +503,7 @@ static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
     sg_notice_plan(&j->session, &j->now.plan);
     if (j->now.plan.untiled) j->now.request.vae_tiling = SG_TILING_ON; /* which is what the file's settings tell */
     say_plan(j);
-    sg_notice_encoder(&j->session, &j->now.request, j->output, j->settings->verbose);
+    sg_notice_encoder(&j->session, &j->now.request, j->names.output, j->settings->verbose);
     say_doubts(j);
     return render_all(j, prompts, e);
 }
@@ -595,6 +520,6 @@ sg_status sg_command_render(const sg_settings *s, sg_error *e)
     sg_image_close(&j.grid);
     free(j.grid_settings);
     free(j.note);
-    free(j.output);
+    free(j.names.output);
     return status;
 }
