@@ -31,6 +31,14 @@ def unigram(vocab, unk_id, byte_fallback):
                                      byte_fallback=byte_fallback)
 
 
+def without_empty_map(init):
+    """T5Tokenizer of transformers 5.17 does not take a model whose map of characters is empty; 5.23 does."""
+    @functools.wraps(init)
+    def wrapped(self, *args, _spm_precompiled_charsmap=None, **options):
+        init(self, *args, _spm_precompiled_charsmap=_spm_precompiled_charsmap or None, **options)
+    return wrapped
+
+
 def setup(threads=1):
     """One thread, and the same bits come out again. On a GPU float32 is float32, not TF32."""
     torch.set_num_threads(threads)
@@ -39,6 +47,7 @@ def setup(threads=1):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.set_grad_enabled(False)
     tokenization_t5.Unigram = unigram
+    tokenization_t5.T5Tokenizer.__init__ = without_empty_map(tokenization_t5.T5Tokenizer.__init__)
     diffusers.utils.logging.set_verbosity_error()
     diffusers.utils.logging.disable_progress_bar()
     transformers.utils.logging.disable_progress_bar()
