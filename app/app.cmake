@@ -36,7 +36,7 @@ endif()
 target_compile_definitions(sparge-gen PRIVATE
   SG_FFMPEG=$<BOOL:${SG_FFMPEG}> SG_STB_IMAGE=$<BOOL:${SG_STB_IMAGE}> SG_VERSION="${PROJECT_VERSION}"
   SG_MODEL_DIR="${PROJECT_SOURCE_DIR}/weights/tiny-wan")
-target_include_directories(sparge-gen SYSTEM PRIVATE ${STB_INCLUDE} $<$<BOOL:${SG_STB_IMAGE}>:${STB_IMAGE_INCLUDE}>)
+target_include_directories(sparge-gen SYSTEM PRIVATE $<$<BOOL:${SG_STB_IMAGE}>:${STB_IMAGE_INCLUDE}> ${STB_INCLUDE})
 target_link_libraries(sparge-gen PRIVATE sg_model sg_prompts sg_flags PkgConfig::UTF8PROC PNG::PNG JPEG::JPEG PkgConfig::JANSSON Threads::Threads
   $<$<BOOL:${SG_FFMPEG}>:PkgConfig::FFMPEG>)
 
