@@ -1,6 +1,6 @@
 /* image_stb.c - BMP, GIF and TGA by stb_image, and PNM, see image_decoders.h. stb_image takes what a file lacks for zeros,
- * or for what its memory held before. Here it only sees files that were looked through: all pixels are there, indices lie
- * in their palettes, and it would read the same size. Its PNM is not used: release 2.27 reads past one of 16 bits, and
+ * or for what its memory held before. Here it only sees files that were looked through: they have an allowed size, all
+ * pixels are there, and indices lie in their palettes. Its PNM is not used: release 2.27 reads past one of 16 bits, and
  * 2.30 does not link without the decoder of PNG. */
 #include "image_decoders.h"
 
@@ -228,13 +228,12 @@ static const char *check_tga(input *f)
 static sg_status load_stb(const input *f, const char *name, uint8_t **rgba, sg_error *e)
 {
     int width = 0, height = 0, channels;
-    if (!stbi_info_from_memory(f->data, (int)f->size, &width, &height, &channels) || width != (int)f->width ||
-        abs(height) != (int)f->height)
-        return sg_error_set(e, SG_E_FORMAT, "a %s of a kind that is not read", name);
     *rgba = stbi_load_from_memory(f->data, (int)f->size, &width, &height, &channels, 4);
-    const char *const why = *rgba ? "" : stbi_failure_reason();
+    const char *const said = *rgba ? NULL : stbi_failure_reason(), *const why = said ? said : "";
     if (strcmp(why, "outofmem") == 0) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     if (!*rgba) return sg_error_set(e, SG_E_FORMAT, "damaged %s%s%s", name, *why ? ": " : "", why);
+    if (width != (int)f->width || height != (int)f->height)
+        return sg_error_set(e, SG_E_FORMAT, "a %s of a kind that is not read", name);
     for (size_t i = 0; f->opaque && i < f->width * f->height; i++) (*rgba)[4 * i + 3] = 255;
     return SG_OK;
 }

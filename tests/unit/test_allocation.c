@@ -11,6 +11,7 @@
 #include "engine.h"
 #include "eval_report.h"
 #include "lora_file.h"
+#include "picture_file.h"
 #include "prompt_set.h"
 #include "t5_tokenizer.h"
 #include "tensor_source.h"
@@ -506,6 +507,28 @@ static void settings(void **state)
     }
 }
 
+static sg_status read_picture(sg_error *e)
+{
+    sg_image        image;
+    const sg_status status = read_image(&image, written, e);
+    sg_image_close(&image);
+    return status;
+}
+
+/* All but those that the build has no library for. */
+static void pictures(void **state)
+{
+    static const char *const names[] = {"rgb.png", "base.jpg",        "bmp8.bmp",       "gif.gif",
+                                        "ppm.ppm", "tga_palette.tga", "webp_alpha.webp"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char     path[256];
+        sg_error e = {0};
+        snprintf(path, sizeof path, "%s/image/%s", SG_CORPUS, names[i]);
+        written = path;
+        if (read_picture(&e) == SG_OK) fail_each(names[i], 1, read_picture);
+    }
+}
+
 static void commands(void **state)
 {
     exhaust("render command", 3 * sparse_step, render_command);
@@ -549,8 +572,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(constructors), cmocka_unit_test(evaluations),
                                        cmocka_unit_test(writers),      cmocka_unit_test(settings),
-                                       cmocka_unit_test(comparisons),  cmocka_unit_test(renders),
-                                       cmocka_unit_test(commands)};
+                                       cmocka_unit_test(pictures),     cmocka_unit_test(comparisons),
+                                       cmocka_unit_test(renders),      cmocka_unit_test(commands)};
     const char *const       step = getenv("ALLOCATION_STEP");
     sparse_step = step ? atoi(step) : 1;
     json_set_alloc_funcs(take_foreign, free);

@@ -103,7 +103,7 @@ static const char *const broken[][2] = {
     {"bmp_lowest.bmp", "is 1x2147483648 pixels; at most 16384 a side are read"},
     {"bmp_masks.bmp", "damaged BMP"},
     {"bmp_negative.bmp", "is 4294967295x1 pixels; at most 16384 a side are read"},
-    {"bmp_planes.bmp", "a BMP of a kind that is not read"},
+    {"bmp_planes.bmp", "damaged BMP"},
     {"bmp_rle.bmp", "a compressed BMP is not read"},
     {"bmp_start.bmp", "the file ends within the picture"},
     {"bmp_zero.bmp", "has no pixels (0x1)"},
