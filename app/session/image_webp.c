@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RIFF_HEADER = 12, CHUNK_HEADER = 8 };
+/* A lossy picture has at least 1.6 bits for 256 pixels: for the modes of their luma and chroma (RFC 6386, section 11). */
+enum { RIFF_HEADER = 12, CHUNK_HEADER = 8, PIXELS_PER_BYTE = 2048 };
 
 const uint8_t *sg_image_webp_chunk(const sg_map *file, const char *name, size_t *size)
 {
@@ -99,9 +100,11 @@ static sg_status convert(work *w, const sg_image *size, uint8_t **out, sg_error 
 
 sg_status sg_image_webp(sg_image *out, uint8_t **rgba, const sg_map *file, sg_error *e)
 {
-    size_t size[2];
+    size_t size[2], n;
     work   w = {0};
     SG_TRY(read_size(file, size, e));
+    if (sg_image_webp_chunk(file, "VP8 ", &n) && size[0] * size[1] / PIXELS_PER_BYTE > n)
+        return sg_error_set(e, SG_E_FORMAT, "is %zu bytes, too few for %zux%zu pixels", file->size, size[0], size[1]);
     SG_TRY(sg_image_alloc(out, size[0], size[1], e));
     sg_status status = decode(&w, file, e);
     if (status == SG_OK) status = convert(&w, out, rgba, e);

@@ -137,6 +137,7 @@ static const char *const broken[][2] = {
     {"tga_start.tga", "is no picture"},
     {"tga_wide.tga", "is 65535x1 pixels; at most 16384 a side are read"},
     {"tga_zero.tga", "is no picture"},
+    {"webp_announced.webp", "is 113 bytes, too few for 5712x6736 pixels"},
     {"webp_animated.webp", "an animated WebP is not read"},
     {"webp_cut.webp", "the file ends within the picture"},
     {"webp_empty.webp", "the file ends within the picture"},
