@@ -91,6 +91,9 @@ has() { # FILE PATH=PATTERN...
     done
 }
 
+# What info reports of a file, but for its name.
+settings_of() { sparge-gen info --json - "$1" | grep -v '^  "file": '; }
+
 # What is in the folder, with sizes and times.
 files() { find . -printf '%P %s %T@ %l\n'; }
 

@@ -14,7 +14,6 @@ done
 (($(od -An -t u2 -j 42 -N 2 clip.webp) == 0)) || fail "it does not repeat without end"
 (($(grep -aob ANMF clip.webp | wc -l) == 9)) || fail "not 9 frames"
 ! grep -aq ANMF one.webp || fail "one picture is an animation"
-settings_of() { sparge-gen info --json - "$1" | grep -v '^  "file": '; }
 cmp <(settings_of one.webp) <(settings_of one.png) || fail "other settings"
 
 size=$(stat -c %s clip.webp)
