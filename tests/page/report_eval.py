@@ -132,6 +132,7 @@ def figures_are_there(b, folder):
         check(cells["CLIPSIM"][1] == f"{v:.4f}" and cells["CLIPSIM"][2] == "\u2013" and "CLIP score" not in cells, cells)
         check(abs(change["mean"] + 0.01) < 1e-9 and abs(change["low"] + 0.01) < 1e-9, change)
     check(cells["PSNR, dB"][0] == "\u2013")
+    check(b.value("speed({speed: 'same kernels', speedup: {mean: 2}}, 'speedup')") == "same kernels", "a time of the same kernels")
     check(b.value("document.querySelectorAll('#groups tbody tr').length") == 3)
     check(b.value("document.querySelectorAll('#plot circle').length") == 3)
     dots = b.value("[...document.querySelectorAll('#plot .cloud')].map(p => p.getAttribute('d').split('M').length - 1)")
