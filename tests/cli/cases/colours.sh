@@ -21,5 +21,5 @@ for i in "${!exact[@]}"; do
 done
 mkdir exact taken
 mv a-*.png exact
-ffmpeg -v error -nostdin -i a.y4m -start_number 0 taken/a-%d.png || fail "ffmpeg"
+ffmpeg -v error -nostdin -i a.y4m -start_number 1 taken/a-%d.png || fail "ffmpeg"
 psnr taken exact 50
