@@ -331,7 +331,7 @@ const sg_option sg_option_table[] = {
     {TEXT("output", RENDER, RUN, output, "FILE",
           "by its ending: .mp4 (H.264, else AV1), .mkv (FFV1 RGB, lossless), .webp, .jpg (an image),\n"
           ".png (an image, or name-%04d.png from 1 on), .y4m (BT.601; mpv assumes BT.709 above 576\n"
-          "lines); - is Y4M on stdout (default: out.png or out.mp4; if it is there, out-1, out-2, ...)"),
+          "lines); - is Y4M on stdout (default: out.png or out.mp4; if it is there, out-1, ...)"),
      .letter = 'o', USUAL},
     {TEXT("grid", RENDER, RUN, grid, "FILE",
           "also all images of --batch or of a prompt file in one picture: .png, .jpg or .webp"),

@@ -176,7 +176,7 @@ static void publish_beside(const char *path, const char *text, const char *first
 {
     sg_error        e = {0};
     sg_output_file *f;
-    char           *got;
+    char           *got = NULL;
     if (sg_output_file_open(&f, path, &e) || sg_output_file_write(f, text, strlen(text), &e) ||
         sg_output_file_publish_beside(&f, first, &got, &e))
         fail_msg("%s", e.text);
