@@ -354,7 +354,7 @@ static void every_kept_option_is_tried(void **state)
 /* Renders without the option, with it, and by the command that the file of that gives. */
 static void a_kept_option_comes_back(const row *r)
 {
-    static const char usual[] = "sparge-gen --quiet --backend cpu --threads 1 --prompt cat";
+    static const char usual[] = "sparge-gen --backend cpu --threads 1 --prompt cat";
     const char *const ending = r->ending ? r->ending : ".png";
     const bool        grid = strncmp(r->set, "--batch ", 8) == 0;
     char              line[1024], without[32], with[32], again[32];
