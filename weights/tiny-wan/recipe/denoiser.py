@@ -3,6 +3,7 @@
 Rectified flow: x_s = (1-s) x + s n, the network predicts n - x at time 1000 s.
 Run by train.py, alone or under torchrun.
 """
+import contextlib
 import dataclasses
 import math
 import random
@@ -20,6 +21,7 @@ import onepass
 import world
 from runtime import Average, Budget, Context, Muon, load, parser, save
 
+LAST_LEVEL = .65             # the last three of the default's 12 steps begin below it
 TEXT_ROWS = 512              # diffusers pads every prompt to so many rows, and attends to the padding
 
 
@@ -88,9 +90,9 @@ def encode_text(encoder, ids, context):
     return F.pad(hidden * mask[..., None], (0, 0, 0, 1))
 
 
-def trained(work, context):
+def trained(work, context, name="denoiser.pt"):
     """The tokenizer, the denoiser and its text encoder of a work folder, for use as they are."""
-    tokenizer, weights = captions.Tokenizer(work / "spiece.model"), load(work / "denoiser.pt")
+    tokenizer, weights = captions.Tokenizer(work / "spiece.model"), load(work / name)
     part = lambda name: {k[len(name) + 1:]: v.float() for k, v in weights.items() if k.startswith(name + ".")}
     model = new_denoiser(weights["transformer.patch_embedding.weight"].shape[1])
     model.load_state_dict(part("transformer"))
@@ -173,12 +175,14 @@ class Plan:
 def plans(args):
     """Clip shapes (height, width, frames) and their plans. SMALL, BASE and LARGE are squares of 1, 2 and 4 units."""
     u, n, wide = args.unit, args.pool, 7 * args.unit // 2
+    lengths = set(args.lengths) - {33}
 
     def plan(divisor, clips, chunk):
         return Plan(max(args.batch // divisor, 1), max(clips, chunk), chunk, max(clips // 32, 1))
 
     return {
         (u, u, 33): plan(1, 12 * n, 64), (2 * u, 2 * u, 33): plan(4, 5 * n, 16),
+        **{(2 * u, 2 * u, k): plan(4 if k <= 33 else 8, 68 * n // k, 16) for k in lengths},
         (4 * u, 4 * u, 33): plan(24, n // 2, 4), (2 * u, wide, 33): plan(8, n // 2, 8),
         (wide, 2 * u, 33): plan(8, n // 2, 8), (2 * u, 2 * u, 1): plan(1, 6 * n, 64),
         (2 * u, 2 * u, 65): plan(8, n // 2, 8)}
@@ -187,7 +191,8 @@ def plans(args):
 def schedule(step, progress, args):
     """Which shape a step takes: small squares first, then twice as large, then also four times; some of all others."""
     u, wide = args.unit, 7 * args.unit // 2
-    small, base, large, still = (u, u, 33), (2 * u, 2 * u, 33), (4 * u, 4 * u, 33), (2 * u, 2 * u, 1)
+    small, large, still = (u, u, 33), (4 * u, 4 * u, 33), (2 * u, 2 * u, 1)
+    base = 2 * u, 2 * u, args.lengths[step % len(args.lengths)]
     if step % 24 == 22:
         return still
     if progress < args.until_base:
@@ -200,20 +205,24 @@ def schedule(step, progress, args):
     return small if step % 8 == 0 else base
 
 
-def noise_levels(count, shape, device, large_shift):
-    """s in (0, 1): mostly logit-normal, some uniform, then shifted: the more pixels, the more noise hides them."""
+def noise_levels(count, shape, device, large_shift, late=0.):
+    """s in (0, 1): mostly logit-normal, some uniform, then shifted: the more pixels, the more noise hides them.
+
+    late: share of the samples that are drawn evenly from the levels of the last steps instead.
+    """
     s = torch.sigmoid(torch.randn(count, device=device))
     s = torch.where(torch.rand(count, device=device) < .15, torch.rand(count, device=device), s)
     area = shape[0] * shape[1]
     shift = 1.8 if area < 40000 else 3. if area < 200000 else large_shift
-    return shift * s / (1 + (shift - 1) * s)
+    s = shift * s / (1 + (shift - 1) * s)
+    return torch.where(torch.rand(count, device=device) < late, LAST_LEVEL * torch.rand(count, device=device), s)
 
 
 def loss_of(parts, sample, shape, nothing, args, context):
     """The flow's loss, and what the text encoder fails to tell of who has what."""
     x, ids, told, mask = sample
     ids = torch.where(torch.rand(len(x))[:, None] < .1, nothing, ids)          # 10 % learn the empty prompt, for CFG
-    s = noise_levels(len(x), shape, context.device, args.large_shift)
+    s = noise_levels(len(x), shape, context.device, args.large_shift, args.late)
     level = s.view(-1, 1, 1, 1, 1)
     noise = torch.randn_like(x)
     text = encode_text(parts.text_encoder, ids, context)
@@ -239,9 +248,12 @@ class Trainer:
         if start:
             self.parts.load_state_dict(self.parts.state_dict() | {k: v.float() for k, v in start.items()})
         self.warm_text = not start
-        self.parameters = list(self.parts.parameters())
+        for frozen in (encoder, heads) if args.frozen_text else ():
+            frozen.requires_grad_(False)
+        self.parameters = [p for p in self.parts.parameters() if p.requires_grad]
         context.broadcast([p.data for p in self.parameters])
-        self.optimiser = Muon(self.parts.named_parameters(), args.lr, adam_lr=6e-4, weight_decay=.01)
+        named = [(name, p) for name, p in self.parts.named_parameters() if p.requires_grad]
+        self.optimiser = Muon(named, args.lr, adam_lr=args.lr / 5, weight_decay=.01)
         self.average = Average(self.parameters)
         self.step, self.elapsed, self.path = 0, 0., args.work / "denoiser_training.pt"
         resumed = load(self.path)
@@ -253,6 +265,9 @@ class Trainer:
             self.step, self.elapsed = resumed["step"], resumed["elapsed"]
         self.keys = PaddedText(context.device)
         self.model.set_attn_processor(self.keys)
+        # Where training is short, only the commonest shapes are worth their compilation.
+        often = [(2 * args.unit, 2 * args.unit, k) for k in args.lengths if args.lengths.count(k) > 1]
+        self.eager = [shape for shape in plans(args) if shape not in often] if args.frozen_text else []
         if args.compile:
             torch._dynamo.config.automatic_dynamic_shapes = False  # else the second size gets slow dynamic kernels
             torch._dynamo.config.recompile_limit = 64
@@ -262,15 +277,18 @@ class Trainer:
         """One step. The rate is constant, then falls to nearly nothing over the last 40 %."""
         args = self.args
         self.keys.set_warm(min(1., self.step / 1000) if self.warm_text else 1.)
-        flow, unbound = loss_of(self.parts, pool.draw(), pool.shape, nothing, args, self.context)
-        self.optimiser.zero_grad(set_to_none=True)
-        (flow + args.binding_weight * unbound).backward()
+        eager = args.compile and pool.shape in self.eager
+        with torch.compiler.set_stance("force_eager") if eager else contextlib.nullcontext():
+            flow, unbound = loss_of(self.parts, pool.draw(), pool.shape, nothing, args, self.context)
+            self.optimiser.zero_grad(set_to_none=True)
+            (flow + args.binding_weight * unbound).backward()
         self.context.mean_gradients(self.parameters)
         nn.utils.clip_grad_norm_(self.parameters, 1.)
         for group in self.optimiser.param_groups:
             group["lr"] = args.lr * min(1, (self.step + 1) / 200) * min(1., (1 - progress) / .4 + .004)
         self.optimiser.step()
-        binding.bound_scores(self.parts.text_encoder)
+        if not args.frozen_text:
+            binding.bound_scores(self.parts.text_encoder)
         self.step += 1
         self.average.update(args.average, self.step)
         return flow, unbound
@@ -340,7 +358,11 @@ def main():
         large=(.25, "share of the steps at the largest size from then on, less what other shapes take"),
         large_shift=(6., "how far noise levels are shifted up at the largest size"),
         pairs=(.4, "share of clips with two objects"),
+        lengths=("33", "frames of clips at twice the unit, which the steps take in turn"),
+        late=(0., "share of the samples at the noise levels of the last steps"),
+        frozen_text=(False, "leave the text encoder as it is"),
         save_every=(120., "seconds between checkpoints")).parse_args()
+    args.lengths = [int(k) for k in args.lengths.split(",")]
     if (args.work / "denoiser.pt").exists():
         return
     context = Context(args.seed)

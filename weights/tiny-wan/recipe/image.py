@@ -278,6 +278,7 @@ def main():
         save_every=(60., "seconds between checkpoints")).parse_args()
     for name, otherwise in dict(judge=None, fast=None, out=args.work).items():
         setattr(args, name, otherwise if getattr(args, name) == Path() else getattr(args, name))
+    args.lengths = [33]
     args.product, args.unfinished = args.out / "image.safetensors", args.out / "image_training.safetensors"
     context = Context(args.seed)
     context.prefer_cudnn()

@@ -1,10 +1,10 @@
 """The whole recipe by one command: python3 train.py --stage all --work work
 
-Stages: tokenizer, judge, vae, denoiser, decoder, refine, distill, image, export, evaluate. A finished stage is skipped, an interrupted
-one goes on from its last checkpoint in the work folder, so the same command resumes. decoder and refine train the
-autoencoder's decoder and the denoiser on, in folders of their own within it; --start has them train a given model on,
-in place of tokenizer, vae and denoiser. --seconds of all but the judge are GPU-seconds. Uses every GPU it sees; of
-several the first has the judge beside vae, and the decoder beside refine.
+Stages: tokenizer, judge, vae, denoiser, decoder, refine, mend, distill, image, export, evaluate. A finished stage is
+skipped, an interrupted one goes on from its last checkpoint in the work folder, so the same command resumes. decoder
+and mend train the autoencoder's decoder on, refine the denoiser, in folders of their own within it; --start has them
+train a given model on, in place of tokenizer, vae and denoiser. --seconds of all but the judge are GPU-seconds. Uses
+every GPU it sees; of several the first has the judge beside vae, and the decoder beside refine.
 """
 import argparse
 import os
@@ -16,23 +16,27 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).resolve().parent
-STAGES = ("tokenizer", "judge", "vae", "denoiser", "decoder", "refine", "distill", "image", "export", "evaluate")
+STAGES = ("tokenizer", "judge", "vae", "denoiser", "decoder", "refine", "mend", "distill", "image", "export",
+          "evaluate")
 BESIDE = dict(judge="vae", decoder="refine")     # on the first of several GPUs, while the other has the rest
 # Stages that go on from a product: the script, the product, what else it needs of the work folder, its options.
 FURTHER = dict(
-    decoder=("vae", "vae.pt", ("denoiser.pt", "spiece.model"),
-             ["--decoder-only", "--batch", "64", "--lr", "1.5e-3", "--trail-weight", ".6", "--latent-noise", ".25",
-              "--quick", ".15", "--overexposed", ".3", "--redone", "512"]),
+    decoder=("vae", "vae.pt", (), ["--decoder-only", "--batch", "64", "--lr", "1.5e-3", "--trail-weight", ".6",
+                                   "--latent-noise", ".25", "--quick", ".15"]),
     refine=("denoiser", "denoiser.pt", ("vae.pt", "spiece.model"),
-            ["--until-base", ".05", "--until-large", ".2", "--large", ".6"]))
+            ["--until-base", ".05", "--until-large", ".2", "--large", ".6"]),
+    mend=("vae", "vae.pt", ("denoiser.pt", "spiece.model"),
+          ["--decoder-only", "--batch", "16", "--lr", "5e-5", "--latent-noise", ".25", "--quick", ".15",
+           "--guided", "512", "--seconds", "90", "--no-compile"]))
 # A model of the real shape, but too small in budget to be good: a check of the recipe on any machine.
 TOY = dict(judge=["--seconds", "4", "--batch", "2", "--count", "16"],
            vae=["--seconds", "8", "--batch", "1", "--size", "32", "--frames", "5", "--eval-count", "4",
                 "--save-every", "2"],
            denoiser=["--seconds", "15", "--unit", "32", "--pool", "4", "--batch", "4", "--save-every", "5"],
-           decoder=["--seconds", "8", "--batch", "1", "--size", "32", "--frames", "5", "--eval-count", "4",
-                    "--redone", "4"],
+           decoder=["--seconds", "8", "--batch", "1", "--size", "32", "--frames", "5", "--eval-count", "4"],
            refine=["--seconds", "15", "--unit", "32", "--pool", "4", "--batch", "4"],
+           mend=["--seconds", "8", "--batch", "1", "--size", "32", "--frames", "5", "--eval-count", "4",
+                 "--guided", "4"],
            distill=["--seconds", "15", "--unit", "32", "--batch", "1"],
            image=["--seconds", "15", "--unit", "32", "--pool", "4", "--batch", "4", "--count", "2"],
            export=[], evaluate=["--count", "2", "--batch", "1", "--size", "128x128", "--samplers", "2:3"])

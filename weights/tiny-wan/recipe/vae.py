@@ -1,5 +1,4 @@
 """Stage 1: train the video autoencoder. Run by train.py, alone or under torchrun."""
-import functools
 import time
 
 import torch
@@ -7,8 +6,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import captions
+import guided
 import onepass
-import redone
 import world
 from runtime import Average, Budget, Context, Muon, load, parser, picture, psnr, save
 
@@ -54,20 +53,6 @@ def weight_of(cover, args):
     return weight / weight.mean()
 
 
-def overexposed(clip, share):
-    """Clips with brighter highlights here and there, how far a decoder is to go on that way, and what it shows then.
-
-    Guidance leads latents beyond the brightest white of any clip. A decoder that never met such latents draws yellow.
-    """
-    place = F.interpolate(torch.randn(len(clip), 1, 5, 5, device=clip.device), clip.shape[-2:], mode="bicubic")
-    light = clip.float() * .5 + .5
-    high = ((light.amin(1, keepdim=True) - .5) / .3).clamp(0, 1) * place.clamp(0, 1).unsqueeze(2)
-    far = 9 * torch.rand(len(clip), 1, 1, 1, 1, device=clip.device)
-    far = far * (torch.rand(len(clip), 1, 1, 1, 1, device=clip.device) < share)
-    lit, shown = ((light * (1 + .1 * high * times)).clamp(max=1) * 2 - 1 for times in (1., far))
-    return lit.to(clip.dtype), far, torch.where(far > 0, shown.to(clip.dtype), clip)
-
-
 def errors(out, clip, weight):
     """|e| + 12 e^2 and gradient errors. Beyond white or black there is no error: what is shown is clamped."""
     e = out.float() - clip.float()
@@ -78,27 +63,24 @@ def errors(out, clip, weight):
     return loss + .25 * ((e[:, :, 1:] - e[:, :, :-1]).abs() * weight[:, :, 1:]).mean(), (e * e).mean()
 
 
-def loss_of(vae, clip, lit, far, shown, weight, noise, share, kl_weight, context):
+def loss_of(vae, clip, weight, noise, share, kl_weight, context):
     """Errors weighted towards the object, plus a little KL. Returns loss and mean e^2.
 
-    share: noise beyond the encoder's own, as a share of each channel's standard deviation; lit, far and shown are
-    what overexposed returns.
+    share: noise beyond the encoder's own, as a share of each channel's standard deviation.
     """
     with context.autocast():
         mean, log_variance = onepass.encode(vae, clip).float().chunk(2, 1)
         log_variance = log_variance.clamp(-12, 4)
         added = share * mean.detach().std((0, 2, 3, 4), keepdim=True)
         z = mean + (log_variance.exp() + added ** 2).sqrt() * noise
-        if lit is not None:
-            z = z + far * (onepass.encode(vae, lit).float().chunk(2, 1)[0] - mean)
         out = onepass.decode(vae, z)
-    loss, error = errors(out, shown, weight)
+    loss, error = errors(out, clip, weight)
     kl = .5 * (mean * mean + log_variance.exp() - 1 - log_variance).mean()
     return loss + kl_weight * kl, error
 
 
-def redone_loss(vae, latents, clip, weight, context):
-    """The same of latents that the denoiser has left, which are as they are."""
+def guided_loss(vae, latents, clip, weight, context):
+    """The same of latents that a denoiser made: what the decoder is to show of them."""
     with context.autocast():
         out = onepass.decode(vae, latents)
     return errors(out, clip, weight)
@@ -146,14 +128,6 @@ def evaluate(vae, context, size, frames, count, sheet=None):
     return torch.cat(latents)
 
 
-def redone_crops(pool, step, args):
-    """Latents, clips and weights of a step, of half as many clips, which are twice as long."""
-    if step % 15 == 14:                           # each pool in its turn
-        pool.add(redone.CHUNK, functools.partial(quickened, share=args.quick))
-    latents, clip, cover = pool.draw(max(args.batch // 2, 1), args.size)
-    return latents, clip, weight_of(cover, args)
-
-
 def train(vae, args, context, checkpoint):
     vae.requires_grad_(True)
     for frozen in (vae.encoder, vae.quant_conv) if args.decoder_only else ():
@@ -162,8 +136,9 @@ def train(vae, args, context, checkpoint):
     if started_from:
         vae.load_state_dict({k: v.float() for k, v in started_from["weights"].items()})
     context.broadcast([p.data for p in vae.parameters()])
+    pool = guided.Pool(args, context, vae) if args.guided else None
     trained = [(name, p) for name, p in vae.named_parameters() if p.requires_grad]
-    optimiser, average = Muon(trained, args.lr, adam_lr=1e-3), Average(p for _, p in trained)
+    optimiser, average = Muon(trained, args.lr, adam_lr=args.lr / 2), Average(p for _, p in trained)
     step, elapsed, resumed = 0, 0., load(checkpoint)
     if resumed:
         vae.load_state_dict(resumed["weights"])
@@ -174,28 +149,24 @@ def train(vae, args, context, checkpoint):
     first, budget = step, Budget(context, args.seconds, elapsed)
     generator = torch.Generator(context.device).manual_seed(args.seed + 17 * step + 1000 * context.rank)
     drawn = crops(args, context, generator)
-    compute, again = (torch.compile(f) if args.compile else f for f in (loss_of, redone_loss))
-    pools = [redone.Pool(args, context, size, 2 * args.frames - 1, count)
-             for size, count in ((2 * args.size, args.redone), (args.size, args.redone))] if args.redone else []
-    for pool in pools:
-        pool.add(args.redone // 2, functools.partial(quickened, share=args.quick))
+    compute, mend = (torch.compile(f) if args.compile else f for f in (loss_of, guided_loss))
     saved = began = time.time()
     grid = (args.batch, vae.config.z_dim, (args.frames - 1) // 4 + 1, args.size // 8, args.size // 8)
     while True:
         progress = budget.progress(step)
         if progress >= 1:
             break
-        if pools and step % 2:
-            pool = pools[step // 2 % 4 == 3]      # three quarters of them are crops of the default size
-            loss, error = again(vae, *redone_crops(pool, step // 2, args), context)
+        if pool and step % 2:
+            loss, error = mend(vae, *pool.draw(max(args.batch // 4, 1)), context)
         else:
             clip, cover = next(drawn)
             noise = torch.randn(grid, device=context.device)
             # Half of the clips get none, the others up to as much: a denoiser leaves latents a little off.
             share = args.latent_noise * (2 * torch.rand(args.batch, 1, 1, 1, 1, device=context.device) - 1).clamp(min=0)
-            lit, far, shown = overexposed(clip, args.overexposed) if args.overexposed else (None, None, clip)
-            weight = weight_of(cover, args)
-            loss, error = compute(vae, clip, lit, far, shown, weight, noise, share, args.kl_weight, context)
+            if pool:
+                loss, error = mend(vae, *pool.kept(clip, share, noise), context)
+            else:
+                loss, error = compute(vae, clip, weight_of(cover, args), noise, share, args.kl_weight, context)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         context.mean_gradients(average.parameters)
@@ -224,12 +195,11 @@ def main():
     args = parser(
         __doc__, seconds=(1350., "GPU-seconds of training after compilation"),
         batch=(32, "clips a step and process"), lr=(2e-3, "Muon's rate"),
+        guided=(0, "clips of latents that guidance made; every second step is on them"),
         kl_weight=(1e-4, "of the latents' KL divergence"), frames=(17, "of a crop"), size=(128, "of a crop"),
         object_weight=(14., "extra loss weight inside the object"),
         trail_weight=(.3, "as much of it where an object was or will be"),
         latent_noise=(0., "most noise in the latents, in standard deviations"),
-        overexposed=(0., "share of the clips that are decoded from beyond their brightest"),
-        redone=(0, "clips of each size in the pools of latents that the denoiser has left"),
         quick=(0., "share of the single objects that bounce before plain gray"), eval_count=(100, "held-out clips"),
         save_every=(120., "seconds between checkpoints"),
         decoder_only=(False, "leave the latents as they are in vae_start.pt")).parse_args()
