@@ -1,5 +1,6 @@
 /* arm_run.c - see arm_run.h. */
 #include "arm_run.h"
+#include "base/hash.h"
 #include "interrupt.h"
 #include "json_build.h"
 #include "notices.h"
@@ -387,6 +388,19 @@ static json_t *seconds_json(const sg_arm_result *r)
     return json_pack("{s:f, s:f, s:f, s:f, s:f}", "total", r->report.total_seconds - s[SG_STAGE_LOAD], "text",
                      s[SG_STAGE_TEXT], "encode", s[SG_STAGE_ENCODE], "denoise", s[SG_STAGE_DENOISE], "decode",
                      s[SG_STAGE_DECODE]);
+}
+
+json_t *sg_arm_ran_json(const sg_arm_result *r)
+{
+    const size_t count = (size_t)r->steps * (size_t)r->passes * (size_t)r->layers;
+    uint64_t     hash = SG_HASH;
+    for (size_t i = 0; i < count; i++) {
+        const sg_attention_count *const c = &r->count[i];
+        const int64_t values = c->kind == SG_ATTENTION_DENSE ? 0 : (int64_t)r->now.request.attention.pv_dtype;
+        const int64_t of[] = {(int64_t)c->kind, values, c->blocks, c->kept, c->skipped};
+        hash = sg_hash(hash, of, sizeof of);
+    }
+    return sg_report_hash(hash);
 }
 
 json_t *sg_arm_made_json(const sg_arm_result *r)

@@ -125,6 +125,9 @@ double sg_arm_density(const sg_arm_result *r, int step, int layer);
  * once r has rendered: eval_results.h tells more. It is NULL where there is no memory. */
 json_t *sg_arm_made_json(const sg_arm_result *r);
 
+/* Returns a hash of what attention did in each layer of each step. It is NULL where there is no memory. */
+json_t *sg_arm_ran_json(const sg_arm_result *r);
+
 /* Returns {sharpness, flicker, black, frozen}, and of an arm that was compared psnr, ssim, ms_ssim {mean, minimum, p5},
  * which are known once r is scored. It is NULL where there is no memory. */
 json_t *sg_arm_scores_json(const sg_arm_result *r, bool first);

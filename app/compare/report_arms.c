@@ -35,6 +35,12 @@ static bool same_kernels(const sg_arm_result *a, const sg_arm_result *b)
     return !sg_settings_difference(&a->now.settings, &b->now.settings, SG_OPTION_SAMPLING);
 }
 
+/* Their latents tell it too: of blocks only a render shows which were left out. */
+static bool same_latents(const sg_comparison *c, const sg_arm_result *a, const sg_arm_result *b)
+{
+    return memcmp(a->latents, b->latents, sg_latents_count(c->plan.latent) * sizeof(float)) == 0;
+}
+
 static void times_of(const sg_arm_times *times[SG_ARMS_MAX], const sg_comparison *c)
 {
     for (int k = 0; k < c->run.arms.count; k++) times[k] = &c->run.arm[k].times;
@@ -45,16 +51,16 @@ bool sg_arms_find_speed(sg_comparison *c)
     const sg_arm_times *times[SG_ARMS_MAX];
     sg_arm_run *const   x = &c->run;
     times_of(times, c);
-    for (int k = 0; k < x->arms.count; k++)
-        for (int i = 0; i < x->arm[k].steps; i++)
-            x->arm[k].times.shared[i] = k == 0 || same_step(x->arm, &x->arm[k], i);
+    for (int k = 0; k < x->arms.count; k++) {
+        const bool all = x->arm[k].steps == x->arm->steps && same_latents(c, x->arm, &x->arm[k]);
+        for (int i = 0; i < x->arm[k].steps; i++) x->arm[k].times.shared[i] = all || same_step(x->arm, &x->arm[k], i);
+    }
     for (int k = 0; k < x->arms.count; k++) x->arm[k].speed = sg_arm_speed_of(times, x->arms.count, k);
     return sg_arms_settled(times, x->arms.count);
 }
 
 void sg_arms_find_same(sg_comparison *c)
 {
-    const size_t bytes = sg_latents_count(c->plan.latent) * sizeof(float);
     c->same = json_array();
     for (int b = 1; b < c->run.arms.count; b++)
         for (int a = 0; a < b; a++) {
@@ -62,7 +68,7 @@ void sg_arms_find_same(sg_comparison *c)
             char why[SG_FORECAST_TEXT] = "their latents are equal, bit for bit";
             if (same_kernels(x, y))
                 sg_arms_why_same(why, x, y);
-            else if (memcmp(x->latents, y->latents, bytes) != 0)
+            else if (!same_latents(c, x, y))
                 continue;
             sg_json_append(&c->same, json_pack("{s:s, s:s, s:s}", "a", x->arm->name, "b", y->arm->name, "why", why));
         }
@@ -79,7 +85,8 @@ static const char *result_text(char *text, const sg_comparison *c, const sg_arm_
                           .psnr = r->scores.identical == r->scores.count ? INFINITY : r->total.psnr.mean,
                           .identical = r->scores.identical,
                           .what = "frame",
-                          .images = r->now.request.frames == 1};
+                          .images = r->now.request.frames == 1,
+                          .same_kernels = r->speed.shared_steps == r->steps};
     return sg_result_text(text, &of);
 }
 

@@ -194,6 +194,7 @@ static const struct string {
 } strings[] = {{"arm", AT(name), MUST, false},
                {"text", AT(text), MUST, false},
                {"error", AT(error), MAY, false},
+               {"ran", AT(ran), MAY, false},
                {"file", AT(file), MUST_IF_DONE, true},
                {"picture", AT(picture), MAY, true},
                {"image.file", AT(image[SG_IMAGE_FIRST].file), MAY, false},

@@ -16,6 +16,7 @@
  *   same_kernels  whether the arm ran, in this clip, what arm 0 runs, as far as settings and sizes tell; not of arm 0
  *   steps         of denoising; skipped_steps: [step, ...], from 0, those that the step cache extrapolated
  *   density       share of the pairs of blocks that were computed
+ *   ran           hash of what attention did in each layer of each step: its kind, and how many blocks it left out
  *   psnr, ssim, ms_ssim  {mean, minimum, p5} over the frames, to the clip of arm 0; null: infinite
  *   flicker, sharpness   clip_figures.h
  *   black, frozen, non_finite  frames, pairs of frames, frames
@@ -58,13 +59,13 @@ typedef struct sg_eval_picture {
 
 /* This is a clip by one arm. Unknown numbers are NAN, an unknown seed is -1, unknown strings are NULL; strings are
  * UTF-8, and held holds them. name is the arm's, and version is that of the line. groups is a list of strings, or NULL.
- * A clip that is not done failed. same says that the line has same_kernels. Once it is scored, what CLIP says of such clips is known. steps_computed are those
- * that the step cache did not extrapolate. The clip stands in file `source`, in this line, from 1. */
+ * A clip that is not done failed. same says that the line has same_kernels: true. Once it is scored, what CLIP says of
+ * such clips is known. steps_computed are those that the step cache did not extrapolate. The clip stands in file `source`, in this line, from 1. */
 typedef struct sg_eval_clip {
     int             version;
     int             prompt, clip, arm;
     bool            done, scored, same;
-    const char     *name, *text, *file, *picture, *error;
+    const char     *name, *text, *file, *picture, *error, *ran;
     sg_eval_picture image[SG_IMAGES], video;
     const json_t   *groups;
     int64_t         seed;

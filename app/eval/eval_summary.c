@@ -86,6 +86,13 @@ static void take_prompt(sums *of, int columns)
     }
 }
 
+/* Did an arm compute what the first did, as far as is known? Other settings may do so: thresholds that keep all blocks. */
+static bool ran_same(const sg_eval_clip *c, const sg_eval_clip *first)
+{
+    const bool equal = isinf(c->psnr.mean) && c->psnr.mean > 0;
+    return c->same || (equal && c->ran && first->ran && strcmp(c->ran, first->ran) == 0);
+}
+
 static void take_clip(const sg_eval_summary *s, sg_eval_row *row, sums *of, const sg_eval_clip *c,
                       const sg_eval_clip *first)
 {
@@ -99,7 +106,7 @@ static void take_clip(const sg_eval_summary *s, sg_eval_row *row, sums *of, cons
     }
     row->done++;
     row->paired += first != NULL;
-    row->same += first && c->same;
+    row->same += first && ran_same(c, first);
     row->identical += isinf(c->psnr.mean) && c->psnr.mean > 0;
     row->black += c->black > 0;
     row->frozen += c->frozen > 0;

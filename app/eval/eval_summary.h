@@ -10,7 +10,9 @@
  * seconds are geometric means, and a speed-up is the geometric mean of the ratios of pairs, so that of arms that have the
  * same clips the quotient of the seconds is the speed-up. Nothing else is corrected: the arms take turns in being first
  * (eval_order.h), and what that costs whom is noise, which the intervals hold. tests/bench/aa simulates sets of equal arms,
- * and of arms that are 5 % apart. An arm that ran the first arm's kernels in all pairs has no times.
+ * and of arms that are 5 % apart. An arm that ran the first arm's kernels in all pairs has no
+ * times: those whose settings and sizes lead to the same, and those whose attention did the same and whose frames are
+ * equal, as where thresholds keep all blocks.
  *
  * All that the arms do differently is in denoising: where its speed-up is not clear, the whole clip has none
  * either. So there is one decision for each arm, and the decoder's noise is none. (Of arms
@@ -38,7 +40,8 @@ typedef struct sg_eval_column {
 } sg_eval_column;
 
 /* All but prompts counts clips. The prompts have a clip that is done. Of those done: paired are those that the first
- * arm has too, identical those whose every frame equals that one's, and black to non_finite those with such a frame.
+ * arm has too, identical those whose every frame equals that one's, same
+ * those that ran its kernels, and black to non_finite those with such a frame.
  * measure is [columns]. */
 typedef struct sg_eval_row {
     int          prompts, done, failed, paired, identical, same, black, frozen, non_finite;

@@ -155,6 +155,7 @@ static json_t *made_line(const work *w)
 {
     json_t *line = start_line(w, "done");
     sg_json_join(&line, sg_arm_made_json(w->r));
+    sg_json_set(&line, "ran", sg_arm_ran_json(w->r));
     if (w->arm) sg_json_set(&line, "same_kernels", json_boolean(same_as_first(w)));
     sg_json_join(&line, json_pack("{s:o, s:o, s:i}", "file", sg_report_name(w->file), "picture",
                                   sg_report_name(w->picture_file), "non_finite", 0));

@@ -452,7 +452,7 @@ static void summarise(sg_eval_summary *s, sg_eval_results *r, int arms, const do
         fprintf(f,
                 "{\"version\":2,\"arm\":\"x\",\"arm_index\":%d,\"prompt\":%d,\"clip\":0,\"status\":\"done\","
                 "\"text\":\"t\",\"file\":\"f\",\"seconds\":{\"total\":%.17g,\"denoise\":%.17g}%s}\n",
-                arm, prompt, denoiser + (arm ? second : first), denoiser, arm ? more : "");
+                arm, prompt, denoiser + (arm ? second : first), denoiser, arm ? more : ",\"ran\":\"0f\"");
     }
     fclose(f);
     assert_int_equal(sg_eval_results_open(r, ".", &e), SG_OK);
@@ -526,6 +526,30 @@ static void test_same_kernels(void **state)
     sg_eval_summary_close(&s);
     sg_eval_results_close(&r);
     remove_files();
+}
+
+/* What ran tells it too, where the frames are equal: thresholds that keep all blocks. In frames of 8 bits another kernel may
+ * leave no trace, and the same blocks may be kept of other numbers. */
+static void test_same_that_ran(void **state)
+{
+    static const struct {
+        const char *line;
+        int         same;
+    } cases[] = {{",\"ran\":\"0f\",\"same_kernels\":false,\"psnr\":{\"mean\":null}", 4},
+                 {",\"ran\":\"0e\",\"same_kernels\":false,\"psnr\":{\"mean\":null}", 0},
+                 {",\"ran\":\"0f\",\"same_kernels\":false,\"psnr\":{\"mean\":60}", 0},
+                 {",\"same_kernels\":false,\"psnr\":{\"mean\":null}", 0}};
+    static const double share[] = {0.5, 0.51, 0.52, 0.53};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sg_eval_results r;
+        sg_eval_summary s;
+        summarise(&s, &r, 2, share, 1, 1, cases[i].line);
+        assert_int_equal(s.row[1].same, cases[i].same);
+        assert_int_equal(isnan(of(&s, 1, 0, "speedup").mean), cases[i].same > 0);
+        sg_eval_summary_close(&s);
+        sg_eval_results_close(&r);
+        remove_files();
+    }
 }
 
 /* Where every clip equals the first arm's PSNR is infinite: inf in text, null in JSON, and their number is there. */
@@ -630,6 +654,7 @@ int main(void)
                                        cmocka_unit_test(test_files),
                                        cmocka_unit_test(test_speedup),
                                        cmocka_unit_test(test_same_kernels),
+                                       cmocka_unit_test(test_same_that_ran),
                                        cmocka_unit_test(test_identical),
                                        cmocka_unit_test(test_older),
                                        cmocka_unit_test(test_refused),
