@@ -195,6 +195,7 @@ static sg_status parse_operand(sg_settings *s, const char *arg, sg_error *e)
     if (s->command == SG_COMMAND_COMPARE)
         takes = "compare takes two", at = s->operand ? &s->second_operand : &s->operand;
     without_dashes(hint, arg, s->command);
+    if (s->command & SG_COMMAND_BENCH && command_of("bench ", arg, &(sg_command){0})) *hint = '\0'; /* attention */
     if (at && !*at && (!*hint || access(arg, F_OK) == 0)) return *at = arg, SG_OK;
     return sg_error_set(e, SG_E_ARG, "'%.*s' belongs to no option%s%s", SHOWN, arg, *hint ? hint : "; ",
                         *hint ? "" : takes);
