@@ -1,17 +1,6 @@
-/* eval_manifest.h - DIR/manifest.json: everything that determines the results of an evaluation.
- *
- *   format, version, command: as of every report (report.h)
- *   prompts            {file, count, hash: of the texts, what each entry asks for, its pictures and video, in hexadecimal}
- *   arms               [name, ...]
- *   arm_settings       of each of them: {folder: of its clips, and its options of sampling and attention}
- *   program, model, width, height, ...: settings as report_settings.h has them, where an entry and an arm say nothing
- *                      else
- *   fit                of pictures and videos; absent: no entry has one
- *   strength           of videos whose entry says nothing else; absent: no entry has a video
- *   backend, cpumask, gpumask, threads: as asked for
- *   clip               {name, hash: of its weights} of the CLIP that scores; absent: none so far
- *   again              the command that makes all of it again in the folder "again", for a shell
- *   device             of the first run; may change, as program, file, threads and again may: they are for people
+/* eval_manifest.h - DIR/manifest.json: everything that determines the results of an evaluation. ../report/schema/eval.json
+ * describes it, and ../report/schema/settings.json its members that are options. device is that of the first run; it may
+ * change, as program, file, threads and again may: they are for people.
  *
  * Clip k of an entry has the seed of the entry, or seed, plus first + k of its name (clip_names.h). */
 #ifndef SG_EVAL_MANIFEST_H
