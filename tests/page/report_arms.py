@@ -241,7 +241,7 @@ def looks_right(b, page):
 
 def nothing_differs(b, page):
     b.open(page)
-    check(b.value("document.getElementById('result').textContent") == "b: not distinguishable in time, every frame equal to that of a")
+    check(b.value("document.getElementById('result').textContent") == "b: same kernels, every frame equal to that of a")
     check("ran the same kernel throughout" in b.value("document.querySelector('p.alarm[role=alert]').innerText"))
     red, *rest = b.value("getComputedStyle(document.querySelector('p.alarm')).color.match(/\\d+/g).map(Number)")
     check(red > 150 and max(rest) < 0.7 * red, "the warning is not red")

@@ -79,7 +79,7 @@ static const row rows[] = {
     {"--fit stretch", CLIP "--size 48x32 --video film", ".mkv", ON_FRAMES},
     {"--fit pad", IMAGE "--image scene.png --size 48x24", NULL, ON_FRAMES},
     {"--size 32x48", WAN, NULL, ON_FRAMES},
-    {"--size 33x47", WAN, NULL, ON_FRAMES},
+    {"--size 32x48", WAN, NULL, ON_FRAMES},
     {"--width 48", WAN, NULL, ON_FRAMES},
     {"--height 48", WAN, NULL, ON_FRAMES},
     {"--frames 5", WAN, ".mkv", ON_FRAMES},
