@@ -112,7 +112,10 @@ static void caption_arm(const sg_comparison *c, int k, int i, sg_caption text)
     sg_text_append(text[1], SG_COLLAGE_TEXT, "%.*f s", r->speed.seconds < 1 ? 3 : 1, r->speed.seconds);
     *text[2] = *text[3] = '\0';
     if (k == 0) return;
-    sg_speedup_text(text[2], SG_COLLAGE_TEXT, &r->speed.total);
+    if (r->speed.shared_steps == r->steps)
+        snprintf(text[2], SG_COLLAGE_TEXT, "same kernels");
+    else
+        sg_speedup_text(text[2], SG_COLLAGE_TEXT, &r->speed.total);
     const double psnr = psnr_so_far(&r->scores, i);
     if (c->run.shared.request.frames == 1)
         snprintf(text[3], SG_COLLAGE_TEXT, "PSNR %.2f dB, SSIM %.4f, MS-SSIM %.4f", psnr, r->scores.ssim[0],

@@ -37,12 +37,12 @@ function spread(v, text) {
 }
 /* The same of a speed-up; without a mean 1 lies within the interval, or it has none. */
 const EQUAL_TIME = 'not distinguishable in time';
-function faster(v) {
+function faster(v, why = EQUAL_TIME) {
   if (!v) return DASH;
-  return [v.mean == null ? DASH : times(v.mean), v.mean == null ? h('small', {}, EQUAL_TIME) : '',
+  return [v.mean == null ? DASH : times(v.mean), v.mean == null ? h('small', {}, why) : '',
     v.low == null ? '' : h('small', {}, `${times(v.low)} to ${times(v.high)}`)];
 }
-const fasterText = v => v.mean == null ? EQUAL_TIME : `${times(v.mean)}, ${times(v.low)} to ${times(v.high)}`;
+const fasterText = (v, why) => v.mean == null ? why : `${times(v.mean)}, ${times(v.low)} to ${times(v.high)}`;
 
 /* rows [[heading, cell, ...], ...]. Of the kind 'arms': on a narrow screen the cells of a row stand below its heading, each with
  * its column's heading; roles are named since a table whose display is not that of a table has none of its own. */
