@@ -1,6 +1,7 @@
 /* bench_cold.c - `sparge-gen bench cold`: what a render costs as a process of its own, beside programs that only open
- * its device. They take turns by bench_rule.h: each turn starts this program again for one of sg_cold_parts; such a process does its part and prints
- * when each piece of it was over, by the clock that all processes of a machine share. */
+ * its device. They take turns by bench_rule.h: each turn starts this program again for one of sg_cold_parts; such a
+ * process does its part and prints when each piece of it was over, by the clock that all processes of a machine
+ * share. */
 #include "base/path.h"
 #include "bench.h"
 #include "command.h"

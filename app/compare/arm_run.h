@@ -13,11 +13,12 @@
 #include "speedup.h"
 #include "writer.h"
 
-/* An arm has settings and a clip, which is at work or was done last: they are in now. count is [steps][passes][layers]
- * of that clip, and report is what the engine says of it. rgb is [frames, height, width, 3] and borrowed; other arrays
- * are owned. error is how far attention was from dense attention in a render that is not timed. speed compares the arm
- * with the first. latents are those of the last step, or NULL where none are kept. relative_l2 and cosine, [steps], compare
- * latents with the first arm's; NAN means that there is nothing to compare with. */
+/* An arm has settings and a clip, which is at work or was done last: they are in now. count is
+ * [steps][passes][layers] of that clip, and report is what the engine says of it. rgb is [frames, height, width, 3]
+ * and borrowed; other arrays are owned. error is how far attention was from dense attention in a render that is not
+ * timed. speed compares the arm with the first. latents are those of the last step, or NULL where none are kept.
+ * relative_l2 and cosine, [steps], compare latents with the first arm's; NAN means that there is nothing to compare
+ * with. */
 typedef struct sg_arm_result {
     const sg_arm       *arm;
     sg_rendering        now;
@@ -38,9 +39,9 @@ typedef struct sg_arm_result {
  * chunk of latent frames. */
 typedef enum sg_arm_part { SG_ARM_WHOLE, SG_ARM_STEPS, SG_ARM_CHUNK } sg_arm_part;
 
-/* shared is what the arms have in common; its request is the prompt's. Each arm renders once in each of the rounds, of
- * which there are so many at most; 0 rounds mean that nothing is timed. The arms render into frames. latents are the first arm's, [steps, c, f, y, x], or
- * NULL where none are kept. Both are owned.
+/* shared is what the arms have in common; its request is the prompt's. Each arm renders once in each of the rounds,
+ * of which there are so many at most; 0 rounds mean that nothing is timed. The arms render into frames. latents are
+ * the first arm's, [steps, c, f, y, x], or NULL where none are kept. Both are owned.
  *
  * warm_up has the seconds of all that sg_arm_run_warm_up ran. At work, frames also go to the writer unless it is NULL.
  * stop is the step after which a part of SG_ARM_STEPS ends, 0: the last. last_unit is when the last step or chunk was
@@ -78,9 +79,9 @@ const char *sg_arms_why_same(char why[SG_FORECAST_TEXT], const sg_arm_result *a,
 /* Writes why arms a and b would run the same kernels on the same blocks, or "" if they would not. Returns why. */
 const char *sg_arms_would_be_same(char why[SG_FORECAST_TEXT], const sg_arm_result *a, const sg_arm_result *b);
 
-/* Returns SG_E_ARG if two arms would run the same kernels throughout in a clip of the usual size; if that is for its few
- * tokens, it names the smallest size where they would not. What only a render shows, as thresholds that keep all blocks,
- * is not known here. */
+/* Returns SG_E_ARG if two arms would run the same kernels throughout in a clip of the usual size; if that is for its
+ * few tokens, it names the smallest size where they would not. What only a render shows, as thresholds that keep all
+ * blocks, is not known here. */
 sg_status sg_arms_refuse_same(const sg_arm_run *x, sg_error *e) SG_MUST_USE;
 
 /* Prints what renders: the model, the size, each arm's attention and warnings about its thresholds. */

@@ -1,7 +1,8 @@
-/* compare_arms.c - compares arms. The model is loaded once, texts are encoded once, and every arm is warmed: what it runs
- * then counts for none, takes the weights' pages in and brings them into the layout of the products. Then the arms take
- * turns, and each round begins with another arm: an engine has one render at work at a time, so arms cannot take turns by
- * step. There are --repeat rounds or, where renders are short, as many as it takes (sg_arms_settled). */
+/* compare_arms.c - compares arms. The model is loaded once, texts are encoded once, and every arm is warmed: what it
+ * runs then counts for none, takes the weights' pages in and brings them into the layout of the products. Then the
+ * arms take turns, and each round begins with another arm: an engine has one render at work at a time, so arms cannot
+ * take turns by step. There are --repeat rounds or, where renders are short, as many as it takes
+ * (sg_arms_settled). */
 #include "base/output_file.h"
 #include "notices.h"
 #include "report_arms.h"

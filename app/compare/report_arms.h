@@ -1,7 +1,7 @@
 /* report_arms.h - what `compare` found, for machines and for people.
  *
- * ../report/schema/compare.json describes report.json, from which everything else can be made. A list of arms has the first
- * arm, with which the others are compared, first. Numbers that are infinite or unknown are null. */
+ * ../report/schema/compare.json describes report.json, from which everything else can be made. A list of arms has the
+ * first arm, with which the others are compared, first. Numbers that are infinite or unknown are null. */
 #ifndef SG_REPORT_ARMS_H
 #define SG_REPORT_ARMS_H
 

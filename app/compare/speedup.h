@@ -44,8 +44,8 @@
 
 /* This compares an arm with the first; it is zero but for rounds and together, how many intervals hold together, to
  * begin with. own is the seconds of own steps of the first arm and of this one. shared_squares is the sum of w r^2,
- * weight and weights_squared are the sums of w and of w^2. own_squares is that of own steps around their means over the rounds, and ratio is over own steps: r, a mean over
- * the rounds. unknown says that an own step has no time. */
+ * weight and weights_squared are the sums of w and of w^2. own_squares is that of own steps around their means over
+ * the rounds, and ratio is over own steps: r, a mean over the rounds. unknown says that an own step has no time. */
 typedef struct sg_pace {
     int        rounds, together;
     int        own_steps, shared_units;

@@ -34,13 +34,13 @@ typedef struct sg_clip_size {
     int width, height, frames;
 } sg_clip_size;
 
-/* folder is that of --output, and clip is what the manifest says of --clip, or NULL where it was not asked for; both are
- * owned, and so is names, [set.count]. list is that of the arms. session is the run's, and has no pictures, which come
- * with entries; the run's shared request is of all entries; progress is the session's. due clips are to be made when
- * the run begins, there are those that an earlier run made, and done and failed were made since; start is when the first of them began, in seconds. moved counts
- * the entries whose size the model cannot render, so that the nearest is taken, and first_moved tells what became of
- * the first of them. failure is that of the clip that failed last. warm has the sizes that all arms are warm
- * for; it is owned. */
+/* folder is that of --output, and clip is what the manifest says of --clip, or NULL where it was not asked for; both
+ * are owned, and so is names, [set.count]. list is that of the arms. session is the run's, and has no pictures, which
+ * come with entries; the run's shared request is of all entries; progress is the session's. due clips are to be made
+ * when the run begins, there are those that an earlier run made, and done and failed were made since; start is when
+ * the first of them began, in seconds. moved counts the entries whose size the model cannot render, so that the
+ * nearest is taken, and first_moved tells what became of the first of them. failure is that of the clip that failed
+ * last. warm has the sizes that all arms are warm for; it is owned. */
 typedef struct sg_eval {
     const sg_settings *settings;
     char              *folder;

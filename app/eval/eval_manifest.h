@@ -1,6 +1,6 @@
-/* eval_manifest.h - DIR/manifest.json: everything that determines the results of an evaluation. ../report/schema/eval.json
- * describes it, and ../report/schema/settings.json its members that are options. device is that of the first run; it may
- * change, as program, file, threads and again may: they are for people.
+/* eval_manifest.h - DIR/manifest.json: everything that determines the results of an evaluation.
+ * ../report/schema/eval.json describes it, and ../report/schema/settings.json its members that are options. device is
+ * that of the first run; it may change, as program, file, threads and again may: they are for people.
  *
  * Clip k of an entry has the seed of the entry, or seed, plus first + k of its name (clip_names.h). */
 #ifndef SG_EVAL_MANIFEST_H

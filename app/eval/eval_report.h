@@ -2,8 +2,8 @@
  * them. Scores are of the frames before compression.
  *
  *   summary.json  ../report/schema/eval.json describes it
- *   summary.csv   RFC 4180: its rows, "all" first. arm and group are names, and a mean with its interval is three columns, X,
- *                 X_low and X_high. Empty: unknown; infinite PSNR is inf
+ *   summary.csv   RFC 4180: its rows, "all" first. arm and group are names, and a mean with its interval is three
+ *                 columns: X, X_low and X_high. Empty: unknown; infinite PSNR is inf
  *   report.html   the same with every clip, worst first */
 #ifndef SG_EVAL_REPORT_H
 #define SG_EVAL_REPORT_H

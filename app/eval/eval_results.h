@@ -58,9 +58,10 @@ typedef struct sg_eval_picture {
 } sg_eval_picture;
 
 /* This is a clip by one arm. Unknown numbers are NAN, an unknown seed is -1, unknown strings are NULL; strings are
- * UTF-8, and held holds them. name is the arm's, and version is that of the line. groups is a list of strings, or NULL.
- * A clip that is not done failed. same says that the line has same_kernels: true. Once it is scored, what CLIP says of
- * such clips is known. steps_computed are those that the step cache did not extrapolate. The clip stands in file `source`, in this line, from 1. */
+ * UTF-8, and held holds them. name is the arm's, and version is that of the line. groups is a list of strings, or
+ * NULL. A clip that is not done failed. same says that the line has same_kernels: true. Once it is scored, what CLIP
+ * says of such clips is known. steps_computed are those that the step cache did not extrapolate. The clip stands in
+ * file `source`, in this line, from 1. */
 typedef struct sg_eval_clip {
     int             version;
     int             prompt, clip, arm;

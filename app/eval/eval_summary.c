@@ -86,7 +86,8 @@ static void take_prompt(sums *of, int columns)
     }
 }
 
-/* Did an arm compute what the first did, as far as is known? Other settings may do so: thresholds that keep all blocks. */
+/* Did an arm compute what the first did, as far as is known? Other settings may do so: thresholds that keep all
+ * blocks. */
 static bool ran_same(const sg_eval_clip *c, const sg_eval_clip *first)
 {
     const bool equal = isinf(c->psnr.mean) && c->psnr.mean > 0;

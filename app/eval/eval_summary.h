@@ -7,12 +7,12 @@
  * Fisher's z (sg_interval_bounded), so that they end below 1.
  *
  * Times. A clip's seconds are its total without text and encode, which whichever arm is first does for all. An arm's
- * seconds are geometric means, and a speed-up is the geometric mean of the ratios of pairs, so that of arms that have the
- * same clips the quotient of the seconds is the speed-up. Nothing else is corrected: the arms take turns in being first
- * (eval_order.h), and what that costs whom is noise, which the intervals hold. tests/bench/aa simulates sets of equal arms,
- * and of arms that are 5 % apart. An arm that ran the first arm's kernels in all pairs has no
- * times: those whose settings and sizes lead to the same, and those whose attention did the same and whose frames are
- * equal, as where thresholds keep all blocks.
+ * seconds are geometric means, and a speed-up is the geometric mean of the ratios of pairs, so that of arms that have
+ * the same clips the quotient of the seconds is the speed-up. Nothing else is corrected: the arms take turns in being
+ * first (eval_order.h), and what that costs whom is noise, which the intervals hold. tests/bench/aa simulates sets of
+ * equal arms, and of arms that are 5 % apart. An arm that ran the first arm's kernels in all pairs has no times:
+ * those whose settings and sizes lead to the same, and those whose attention did the same and whose frames are equal,
+ * as where thresholds keep all blocks.
  *
  * All that the arms do differently is in denoising: where its speed-up is not clear, the whole clip has none
  * either. So there is one decision for each arm, and the decoder's noise is none. (Of arms
