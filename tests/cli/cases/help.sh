@@ -32,6 +32,6 @@ sparge-gen help attention >attention && grep -q "^  sparge-gen compare -p" atten
     fail "$(<attention)"
 grep -q -- --sampler attention && fail "an option of another section"
 [[ $(sparge-gen help seconds) == "Of render, compare, eval, info:"*"--seconds X"* ]] || fail "$(sparge-gen help seconds)"
-[[ $(sparge-gen help repeat) == *"Of compare:"*"(also --repeats)"*"Of bench step"*"Of bench cold"* ]] || fail "$(sparge-gen help repeat)"
+[[ $(sparge-gen help repeat) == *"Of compare:"*"(also --repeats)"*"Of bench step, bench attention, bench cold:"* ]] || fail "$(sparge-gen help repeat)"
 [[ $(sparge-gen help generate) == "$(<all)" ]] || fail "help generate"
 [[ $(sparge-gen help evla 2>&1) == *"did you mean eval?" ]] || fail "a misspelt command"
