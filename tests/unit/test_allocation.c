@@ -399,10 +399,27 @@ static sg_status compare_command(sg_error *e)
 /* From nothing to the report, and then again, when there is nothing left to do. */
 static sg_status eval_command(sg_error *e)
 {
-    char *word[] = {
-        "sparge-gen", "eval",   "--model",   (char *)(uintptr_t)mini, "--backend", "cpu",   "--threads", "1", "--quiet",
-        "-o",         "v",      "--prompts", "prompts.txt",           "--size",    "32x32", "--frames",  "1", "--steps",
-        "1",          "--arms", "dense,sage"};
+    char     *word[] = {"sparge-gen",
+                        "eval",
+                        "--model",
+                        (char *)(uintptr_t)mini,
+                        "--backend",
+                        "cpu",
+                        "--threads",
+                        "1",
+                        "--quiet",
+                        "-o",
+                        "v",
+                        "--prompts",
+                        "prompts.txt",
+                        "--size",
+                        "32x32",
+                        "--frames",
+                        "1",
+                        "--steps",
+                        "1",
+                        "--arms",
+                        "dense,dense:steps=2"};
     const int count = sizeof word / sizeof *word;
     sg_status status = command(count, word, sg_command_eval, e);
     if (status == SG_OK) status = command(count, word, sg_command_eval, e);
