@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- what is said ---- */
 
@@ -57,9 +58,9 @@ static sg_status warm_up(sg_eval *v, int prompt, int clip, sg_error *e)
     sg_request r;
     sg_error   why = {0};
     if (sg_eval_request(&r, v, prompt, clip, &why) != SG_OK) return SG_OK;
-    for (const sg_clip_size *s = v->warm; s < v->warm + v->warm_sizes; s++)
-        if (s->width == r.width && s->height == r.height && s->frames == r.frames) return SG_OK;
     const sg_clip_size size = {r.width, r.height, r.frames};
+    for (int i = 0; i < v->warm_sizes; i++)
+        if (memcmp(&v->warm[i], &size, sizeof size) == 0) return SG_OK;
     if (!sg_array_push(v->warm, v->warm_sizes, v->warm_room, size)) return sg_error_memory(e, "warming up");
     const sg_status status = sg_arm_run_warm_up(&v->run, &r, &why);
     return status == SG_E_CANCELLED ? sg_error_copy(e, &why) : SG_OK;
