@@ -388,7 +388,7 @@ static sg_status compare_command(sg_error *e)
 {
     const sg_status status =
         compare(SG_FIXTURES "/wan21_hd64",
-                "--size 256x256 --frames 1 --steps 1 -o c --arms dense,sparge:topk=0.3:dense-steps=0", e);
+                "--size 256x256 --frames 1 --steps 1 --repeat 1 -o c --arms dense,sparge:topk=0.3:dense-steps=0", e);
     const long now = atomic_exchange(&failing, 0);
     if (status != SG_OK) shell("test -z \"$(ls c 2>/dev/null)\"");
     shell("rm -rf c");
