@@ -100,7 +100,7 @@ static sg_status convert(work *w, const sg_image *size, uint8_t **out, sg_error 
 
 sg_status sg_image_webp(sg_image *out, uint8_t **rgba, const sg_map *file, sg_error *e)
 {
-    size_t size[2], n;
+    size_t size[2] = {0}, n;
     work   w = {0};
     SG_TRY(read_size(file, size, e));
     if (sg_image_webp_chunk(file, "VP8 ", &n) && size[0] * size[1] / PIXELS_PER_BYTE > n)
