@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define STATE ".unfinished"
-enum { VERSION = 1, MAX_BYTES = 1 << 28, MAX_VALUES = 1 << 24, PARTS = 7 };
+enum { VERSION = 1, MAX_BYTES = 1 << 28, MAX_VALUES = 1 << 24, PARTS = 7, MOST_PASSES = 16, MOST_LAYERS = 1024 };
 
 /* What is as large for every arm; error is without its sums. */
 typedef struct kept_arm {
@@ -161,6 +161,14 @@ static sg_status save_arm(sg_comparison *c, int arm, sg_error *e)
     return sg_kept_save(path, what, &(sg_kept){&fixed, sizeof fixed}, 1, e);
 }
 
+/* Whether its arrays have sizes that a render may have: before there is memory for them. */
+static bool is_sound(const kept_arm *a, const sg_arm_result *r)
+{
+    const bool counts = a->passes > 0 && a->passes <= MOST_PASSES && a->layers > 0 && a->layers <= MOST_LAYERS;
+    const bool none = a->error.steps == 0 && a->error.layers == 0;
+    return counts && (none || (a->error.steps == r->steps && a->error.layers > 0 && a->error.layers <= MOST_LAYERS));
+}
+
 /* Fills r's members, whose arrays need memory first. */
 static sg_status load_arm(sg_comparison *c, int arm, sg_error *e)
 {
@@ -170,6 +178,7 @@ static sg_status load_arm(sg_comparison *c, int arm, sg_error *e)
     sg_kept              part[PARTS];
     name_arm(path, c, arm, "arm");
     SG_TRY(sg_kept_load(path, describe(what, c, arm), &(sg_kept){&fixed, sizeof fixed}, 1, e));
+    if (!is_sound(&fixed, r)) return sg_error_set(e, SG_E_FORMAT, "%s: is damaged", path);
     const size_t entries = (size_t)r->steps * (size_t)fixed.passes * (size_t)fixed.layers;
     const size_t errors = 2 * (size_t)fixed.error.steps * (size_t)fixed.error.layers;
     r->passes = fixed.passes;

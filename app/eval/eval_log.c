@@ -3,6 +3,7 @@
 #include "base/output_file.h"
 #include "eval_results.h"
 #include "json_input.h"
+#include "report.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -118,7 +119,7 @@ static sg_status write_line(sg_eval_log *l, const char *text, size_t bytes, sg_e
 
 sg_status sg_eval_log_add(sg_eval_log *l, json_t *line, sg_error *e)
 {
-    char *const  text = sg_json_text(line, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    char *const  text = sg_json_text(line, JSON_COMPACT | SG_REPORT_DIGITS);
     const size_t bytes = text ? strlen(text) : 0;
     sg_eval_clip c = {0};
     json_decref(line);

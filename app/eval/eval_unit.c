@@ -183,7 +183,7 @@ static sg_status make_clip(work *w, sg_error *e)
 static sg_status keep(const work *w, sg_error *e)
 {
     json_t *const line = made_line(w);
-    char *const   text = sg_json_text(line, JSON_COMPACT | JSON_REAL_PRECISION(15)); /* as in its line */
+    char *const   text = sg_json_text(line, JSON_COMPACT | SG_REPORT_DIGITS);
     json_decref(line);
     if (!text) return sg_error_memory(e, w->path);
     const sg_status status =

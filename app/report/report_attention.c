@@ -160,16 +160,24 @@ static json_t *entry(int step, int layer, const sum *t)
     return j;
 }
 
-const char *const sg_attention_stage_names[] = {"predict", "select", "quantise", "attend", "dense", "cross"};
+enum { PREDICT, SELECT, QUANTISE, ATTEND, DENSE, CROSS };
+
+const char *const sg_attention_stage_names[] = {[PREDICT] = "predict", [SELECT] = "select", [QUANTISE] = "quantise",
+                                                [ATTEND] = "attend",   [DENSE] = "dense",   [CROSS] = "cross"};
+
+static const struct {
+    const char *op;
+    int         stage;
+} ops[] = {{"pool", PREDICT},  {"self_similarity", PREDICT}, {"score", PREDICT},        {"tail_bias", PREDICT},
+           {"select", SELECT}, {"quantise", QUANTISE},       {"attend_blocks", ATTEND}, {"attend", DENSE}};
 
 /* The stage that a row is of; -1: none. Queries and keys are [n, h, d]. */
 static int stage_of(const sg_trace_row *r)
 {
-    static const char *const ops[] = {"pool",     "self_similarity", "score",  "tail_bias", "select",
-                                      "quantise", "attend_blocks",   "attend", NULL};
-    static const int         stages[] = {0, 0, 0, 0, 1, 2, 3, 4, -1};
-    const int                stage = stages[sg_text_place(r->op, ops)];
-    return stage == 4 && r->t[1].dim[0] != r->t[2].dim[0] ? 5 : stage;
+    int stage = -1;
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (strcmp(r->op, ops[i].op) == 0) stage = ops[i].stage;
+    return stage == DENSE && r->t[1].dim[0] != r->t[2].dim[0] ? CROSS : stage;
 }
 
 void sg_attention_seconds(double out[SG_ATTENTION_STAGES], const sg_trace *trace)

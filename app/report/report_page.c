@@ -2,6 +2,7 @@
 #include "report_page.h"
 #include "base/text.h"
 #include "json_input.h"
+#include "report.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@ static const char PLACE[] = "@REPORT@";
 sg_status sg_report_page_text(char **out, const char *page, const json_t *report, sg_error *e)
 {
     const char *const place = strstr(page, PLACE);
-    char *const       json = sg_json_text(report, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
+    char *const       json = sg_json_text(report, JSON_COMPACT | JSON_ENSURE_ASCII | SG_REPORT_DIGITS);
     sg_textbuf        b = {.failed = !json};
     sg_textbuf_put(&b, page, (size_t)(place - page));
     for (const char *p = json; p && *p;) { /* "<" stands in JSON only inside of strings */

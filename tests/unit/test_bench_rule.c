@@ -78,7 +78,7 @@ static void warming_lasts_until_it_is_over(void **state)
 
 static double spikes(int thing, int n) { return even(thing, n) * (n % 7 == 3 ? 4 : 1); }
 
-static void lone_spikes_change_nothing(void **state)
+static void single_spikes_change_nothing(void **state)
 {
     sg_rule r = measured(spikes, 2, 20);
     assert_int_equal(r.warm, 7);
@@ -90,7 +90,7 @@ static void lone_spikes_change_nothing(void **state)
 /* Every run takes 5 % more than the one before. */
 static double drifts(int thing, int n) { return thing ? 0.1 : 0.1 * pow(1.05, n); }
 
-static void what_never_settles_is_told(void **state)
+static void what_never_settles_is_reported(void **state)
 {
     sg_rule r = measured(drifts, 2, 0);
     assert_true(r.total > 10);
@@ -102,7 +102,7 @@ static void what_never_settles_is_told(void **state)
 /* Too little of a drift for two windows to disagree, but over all that counts it shows. */
 static double creeps(int thing, int n) { return 0.1 * pow(1.003, n + 0 * thing); }
 
-static void slow_drift_is_told(void **state)
+static void slow_drift_is_reported(void **state)
 {
     sg_rule r = measured(creeps, 1, 40);
     assert_int_equal(r.warm, 7);
@@ -114,7 +114,7 @@ static void slow_drift_is_told(void **state)
 /* After the eleventh run everything takes a tenth more: another program has begun. */
 static double steps(int thing, int n) { return even(thing, n) * (n < 11 ? 1 : 1.1); }
 
-static void step_is_told(void **state)
+static void step_is_reported(void **state)
 {
     sg_rule r = measured(steps, 2, 10);
     assert_true(fabs(sg_rule_unsteady(&r, 0) - 0.1 / 1.1) < 1e-9);
@@ -166,11 +166,16 @@ static void slack_is_granted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steady_things_take_turns),   cmocka_unit_test(each_round_begins_with_the_next),
-        cmocka_unit_test(short_runs_fill_windows),    cmocka_unit_test(warming_lasts_until_it_is_over),
-        cmocka_unit_test(lone_spikes_change_nothing), cmocka_unit_test(what_never_settles_is_told),
-        cmocka_unit_test(slow_drift_is_told),         cmocka_unit_test(step_is_told),
-        cmocka_unit_test(noise_is_averaged),          cmocka_unit_test(long_runs_are_few),
+        cmocka_unit_test(steady_things_take_turns),
+        cmocka_unit_test(each_round_begins_with_the_next),
+        cmocka_unit_test(short_runs_fill_windows),
+        cmocka_unit_test(warming_lasts_until_it_is_over),
+        cmocka_unit_test(single_spikes_change_nothing),
+        cmocka_unit_test(what_never_settles_is_reported),
+        cmocka_unit_test(slow_drift_is_reported),
+        cmocka_unit_test(step_is_reported),
+        cmocka_unit_test(noise_is_averaged),
+        cmocka_unit_test(long_runs_are_few),
         cmocka_unit_test(slack_is_granted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

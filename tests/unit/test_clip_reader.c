@@ -286,7 +286,7 @@ static sg_status read_all(const char *path, char *text, size_t size)
     return status;
 }
 
-/* The same picture as PNG, and in all that the build reads, told by what is in the files; the last has lost something. */
+/* The same picture as PNG and in every other format that the build reads, recognised by content; the last is lossy. */
 static void frames_of_every_format(void **state)
 {
     static const char *const names[] = {
