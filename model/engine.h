@@ -88,14 +88,15 @@ extern const char *const sg_cache_names[]; /* "off" .. "shadow", NULL: by sg_cac
 
 enum { SG_STEPS_MAX = 1000 };
 
-/* The first three are for flow matching, the others for noise schedules of betas. LCM and DPM draw fresh noise in each
- * step. */
+/* The first three are for flow matching, the others for noise schedules of betas. LCM, DPM and ancestral Euler (EULER_A)
+ * draw fresh noise in each step. */
 typedef enum sg_sampler_kind {
     SG_SAMPLER_UNIPC,
     SG_SAMPLER_EULER,
     SG_SAMPLER_LCM,
     SG_SAMPLER_DDIM,
-    SG_SAMPLER_DPM
+    SG_SAMPLER_DPM,
+    SG_SAMPLER_EULER_A
 } sg_sampler_kind;
 
 /* Tells whether a sampler is for flow matching; flow_shift, sigmas and presets of few steps are for these alone. */

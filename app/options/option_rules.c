@@ -46,6 +46,7 @@ static const rule rules[] = {
     {"sampler", "lcm", {"sched-compat"}},
     {"sampler", "ddim", {"sched-compat", "sigmas", "flow-shift", "preset-steps", "fast"}},
     {"sampler", "dpm", {"sched-compat", "sigmas", "flow-shift", "preset-steps", "fast"}},
+    {"sampler", "euler_a", {"sched-compat", "sigmas", "flow-shift", "preset-steps", "fast"}},
     {"sampler", "unipc", {"sigmas", "fast"}},
     {"fast", NULL, {"steps", "flow-shift", "sched-compat", "preset-steps"}},
     {"sigmas", NULL, {"steps", "flow-shift", "sched-compat", "preset-steps"}},

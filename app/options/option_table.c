@@ -204,7 +204,8 @@ const sg_option sg_option_table[] = {
      .alias = {"sample-shift"}, TO(flow_shift)},
     {CHOICE("sampler", SAMPLER, SAMPLING, sampler, sg_sampler_names, "NAME",
             "of Wan and SD3 UniPC, Euler, or LCM, which draws new noise after each step; of Mochi,\n"
-            "HunyuanVideo and Flux.1 Euler; of CogVideoX DDIM, or DPM, which draws too"),
+            "HunyuanVideo and Flux.1 Euler; of CogVideoX DDIM, or DPM, which draws too; of\n"
+            "Open-Sora-Plan ancestral Euler (euler_a), which draws too"),
      TO(sampler)},
     {CHOICE("preset-steps", SAMPLER, SAMPLING, preset_steps, sg_step_preset_names, "NAME",
             "sampler, sigmas and guidance 1 for weights or LoRAs that this maker distilled to few steps")},

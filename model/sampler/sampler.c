@@ -9,9 +9,9 @@
 #include <string.h>
 
 /* By sg_sampler_kind. */
-static const sg_solver *const solvers[] = {&sg_solver_unipc, &sg_solver_flow_euler, &sg_solver_flow_lcm,
-                                           &sg_solver_cog_ddim, &sg_solver_cog_dpm};
-const char *const             sg_sampler_names[] = {"unipc", "euler", "lcm", "ddim", "dpm", NULL};
+static const sg_solver *const solvers[] = {&sg_solver_unipc,    &sg_solver_flow_euler, &sg_solver_flow_lcm,
+                                           &sg_solver_cog_ddim, &sg_solver_cog_dpm,    &sg_solver_euler_ancestral};
+const char *const             sg_sampler_names[] = {"unipc", "euler", "lcm", "ddim", "dpm", "euler_a", NULL};
 enum { SOLVERS = sizeof solvers / sizeof *solvers, NAMES = 256 };
 
 static const sg_solver *solver_of(const sg_sampler_config *c) { return c->solver ? c->solver : solvers[c->kind]; }
@@ -169,7 +169,7 @@ void sg_sampler_begin(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, s
 {
     const double     sigma = p->sigma[0];
     const sg_mixture m = sg_sampler_flows(p->config.kind) ? (sg_mixture){1 - sigma, sigma} : sg_mixture_at(sigma);
-    if (!clean.rank && !solver_of(&p->config)->starts_at_sigma) return;
+    if (!clean.rank && (!solver_of(&p->config)->starts_at_sigma || p->config.betas.leading)) return;
     sg_copy(s, .y = st->last, .x = st->x);
     sg_combine(s, .y = st->x, .x = {st->last, clean}, .a = {(float)m.noise, (float)m.clean},
                .count = clean.rank ? 2 : 1);
@@ -185,8 +185,10 @@ void sg_sampler_clean(const sg_sampler *p, int i, double a[2])
 {
     const bool       flows = sg_sampler_flows(p->config.kind);
     const sg_mixture m = sg_mixture_at(p->sigma[i]);
-    a[0] = flows ? 1 : m.clean;
-    a[1] = !flows ? -m.noise : solver_of(&p->config)->rises ? p->sigma[i] : -p->sigma[i];
+    a[0] = flows ? 1 : p->config.betas.epsilon ? 1 / m.clean : m.clean;
+    a[1] = !flows                         ? -m.noise * (p->config.betas.epsilon ? a[0] : 1)
+           : solver_of(&p->config)->rises ? p->sigma[i]
+                                          : -p->sigma[i];
 }
 
 void sg_sampler_smooth(const sg_sampler *p, int i, double a[2])
@@ -197,11 +199,13 @@ void sg_sampler_smooth(const sg_sampler *p, int i, double a[2])
 }
 
 /* With betas v is what rotates clean sample and noise into each other: the difference of noise and clean sample, which flow
- * matching predicts, changes clean + noise times as much as v does. */
+ * matching predicts, changes clean + noise times as much as v does. A change of the
+ * noise is one of v that is 1 / clean as large. */
 double sg_sampler_weight(const sg_sampler *p, int i)
 {
     const sg_mixture m = sg_mixture_at(p->sigma[i]);
-    return fabs(p->sigma[i] - p->sigma[i + 1]) * (sg_sampler_flows(p->config.kind) ? 1 : m.clean + m.noise);
+    const double     scale = (m.clean + m.noise) / (p->config.betas.epsilon ? m.clean : 1);
+    return fabs(p->sigma[i] - p->sigma[i + 1]) * (sg_sampler_flows(p->config.kind) ? 1 : scale);
 }
 
 void sg_sampler_step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v)

@@ -12,12 +12,18 @@ enum {
     SG_SAMPLERS_BETAS = 1 << SG_SAMPLER_DDIM | 1 << SG_SAMPLER_DPM
 };
 
-/* Describes a schedule of betas. alpha_bar_t is the product over s <= t of 1 - beta_s, sqrt(beta_s) going from
- * sqrt(start) to sqrt(end) in even steps. Then it becomes alpha_bar / (shift + (1 - shift) alpha_bar). */
+/* Describes a schedule of betas. alpha_bar_t is the product over s <= t of 1 - beta_s, sqrt(beta_s), or beta_s itself
+ * where they are linear, going from that of start to that of end in even steps. Then it becomes alpha_bar / (shift +
+ * (1 - shift) alpha_bar). The last four members are EULER_A's. */
 typedef struct sg_betas {
     double start, end;
-    double shift;    /* snr_shift_scale */
-    bool   zero_snr; /* rescaled so that the last one is 0 */
+    double shift;    /* snr_shift_scale; 1 of EULER_A */
+    bool   zero_snr; /* rescaled so that the last one is 0, or as `least` says */
+    double least;
+    bool   linear;
+    bool   leading; /* timestep_spacing, else trailing; the first sample is then the noise as it is */
+    bool   epsilon; /* the model predicts the noise, else v */
+    int    offset;  /* steps_offset, which leading timesteps have */
 } sg_betas;
 
 /* Describes a flow shift that goes by the picture's tokens: e^mu, where mu is on the line through these two points. */
@@ -37,7 +43,7 @@ typedef struct sg_sampler_config {
     double                  flow_shift;  /* flow_shift of UniPC, shift of Euler and LCM, 1 of the others; above 0 */
     sg_token_shift          by_tokens;   /* on: a flow_shift of 0 stands for this */
     int64_t                 tokens;      /* of the picture, for by_tokens */
-    sg_betas                betas;       /* of DDIM and DPM */
+    sg_betas                betas;       /* of DDIM, DPM and EULER_A */
     int                     train_steps; /* num_train_timesteps */
     int                     order;       /* UniPC's solver_order, 1 or 2; 2 where the file is another's */
     sg_sigmas               sigmas;      /* of the request */
@@ -64,7 +70,7 @@ typedef struct sg_sampler {
     int               steps;
     /* Step i starts from sigma[i]. They fall; those of flow matching are rounded to F32, and the last is 0. */
     double sigma[SG_STEPS_MAX + 1];
-    /* With DDIM and DPM step i ends at end[i]: diffusers' is not always sigma[i + 1]. */
+    /* With a schedule of betas step i ends at end[i]: diffusers' is not always sigma[i + 1]. */
     double end[SG_STEPS_MAX];
     /* The model is given timestep[i], about 1000 sigma: a whole number but with Euler and LCM. */
     double timestep[SG_STEPS_MAX];
@@ -86,7 +92,7 @@ typedef struct sg_sampler_state {
     sg_tensor x;    /* the current sample: the model's input. The caller fills it with noise before step 0 */
     sg_tensor last; /* the (corrected) sample that the last predictor started from */
     sg_tensor spare;
-    sg_tensor m[3];  /* UniPC, DPM: predictions of the clean sample, newest first */
+    sg_tensor m[3];  /* UniPC, DPM, EULER_A: predictions of the clean sample, newest first */
     sg_tensor noise; /* absent but with a solver that draws: normals, which the caller renews: sg_sampler_draws */
 } sg_sampler_state;
 

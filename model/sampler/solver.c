@@ -57,7 +57,7 @@ sg_status sg_solver_flow_schedule(sg_sampler *p, sg_error *e)
     return SG_OK;
 }
 
-/* ---- what DDIM and DPM share ---- */
+/* ---- what schedules of betas share ---- */
 
 void sg_solver_betas_read(sg_sampler_config *out, sg_config *c)
 {
@@ -84,11 +84,12 @@ sg_mixture sg_mixture_at(double sigma)
 /* alpha_bar[n]. */
 static void fill_alphas(double *alpha_bar, int n, const sg_betas *b)
 {
-    const double first = sqrt(b->start), last = sqrt(b->end), pace = n > 1 ? (last - first) / (n - 1) : 0.0;
+    const double first = b->linear ? b->start : sqrt(b->start), last = b->linear ? b->end : sqrt(b->end);
+    const double pace = n > 1 ? (last - first) / (n - 1) : 0.0;
     double       product = 1.0;
     for (int i = 0; i < n; i++) {
-        const double root = i < n / 2 ? first + i * pace : last - (n - 1 - i) * pace;
-        product *= 1.0 - root * root;
+        const double at = i < n / 2 ? first + i * pace : last - (n - 1 - i) * pace;
+        product *= 1.0 - (b->linear ? at : at * at);
         alpha_bar[i] = product / (b->shift + (1.0 - b->shift) * product);
     }
     if (!b->zero_snr) return;
@@ -97,6 +98,18 @@ static void fill_alphas(double *alpha_bar, int n, const sg_betas *b)
         const double root = (sqrt(alpha_bar[i]) - least) * (most / (most - least));
         alpha_bar[i] = root * root;
     }
+    alpha_bar[n - 1] += b->least; /* it is 0, or NaN */
+}
+
+/* Both are rounded as numpy's arange has them: the pace of "trailing" timesteps, T - i T / N - 1, is a difference of
+ * rounded numbers. Of "leading" ones diffusers holds the sigma of those beyond the last; a timestep counts as the last. */
+static int timestep_of(const sg_sampler *p, int i)
+{
+    const int    train = p->config.train_steps, steps = p->steps;
+    const double pace = (train - (double)train / steps) - train;
+    if (!p->config.betas.leading) return (int)rint(train + i * pace) - 1;
+    const int t = (steps - 1 - i) * (train / steps) + p->config.betas.offset;
+    return t < train ? t : train - 1;
 }
 
 static double share_of_noise(double alpha_bar)
@@ -105,13 +118,11 @@ static double share_of_noise(double alpha_bar)
     return noise / (clean + noise);
 }
 
-/* "trailing" timesteps, T - i T / N - 1, rounded as numpy's arange has them: its pace is a difference of rounded numbers. A
- * step ends T / N timesteps below, rounded down, which need not be where the next one starts. diffusers takes one step more
- * where arange gives one number too many: at 61 steps, for example. */
+/* A step ends T / N timesteps below, rounded down, which need not be where the next one starts. diffusers takes one step
+ * more where arange gives one number too many: at 61 trailing steps, for example. */
 sg_status sg_solver_betas_schedule(sg_sampler *p, sg_error *e)
 {
-    const int    train = p->config.train_steps, steps = p->steps;
-    const double pace = (train - (double)train / steps) - train;
+    const int train = p->config.train_steps, steps = p->steps;
     if (steps > train)
         return sg_error_set(e, SG_E_ARG, "%d steps: this model's scheduler has %d timestep%s", steps, train,
                             sg_plural(train));
@@ -120,7 +131,7 @@ sg_status sg_solver_betas_schedule(sg_sampler *p, sg_error *e)
     fill_alphas(alpha_bar, train, &p->config.betas);
     sg_status st = SG_OK;
     for (int i = 0; i < steps && !st; i++) {
-        const int t = (int)rint(train + i * pace) - 1, end = t - train / steps;
+        const int t = timestep_of(p, i), end = t - train / steps;
         p->timestep[i] = t;
         p->sigma[i] = share_of_noise(alpha_bar[t]);
         p->end[i] = end < 0 ? 0.0 : share_of_noise(alpha_bar[end]);

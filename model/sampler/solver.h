@@ -20,7 +20,8 @@ typedef struct sg_solver {
     void (*step)(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v);
 } sg_solver;
 
-extern const sg_solver sg_solver_unipc, sg_solver_flow_euler, sg_solver_flow_lcm, sg_solver_cog_ddim, sg_solver_cog_dpm;
+extern const sg_solver sg_solver_unipc, sg_solver_flow_euler, sg_solver_flow_lcm, sg_solver_cog_ddim, sg_solver_cog_dpm,
+    sg_solver_euler_ancestral;
 /* These belong to families, and a request has no name for them. flow_even and flow_flux are Euler whose sigmas are 1,
  * (N - 1)/N, .. 1/N, shifted once; those of flow_flux are shifted by the tokens where the file has
  * use_dynamic_shifting. */
@@ -41,9 +42,12 @@ float sg_solver_shifted(const sg_sampler_config *c, float s);
 void      sg_solver_flow_read(sg_sampler_config *out, sg_config *c);
 sg_status sg_solver_flow_schedule(sg_sampler *p, sg_error *e);
 
-/* These are what both of diffusers' schedulers named CogVideoX... read, and their schedule. */
+/* These are what both of diffusers' schedulers named CogVideoX... read, and the schedule of all with betas. */
 void      sg_solver_betas_read(sg_sampler_config *out, sg_config *c);
 sg_status sg_solver_betas_schedule(sg_sampler *p, sg_error *e);
+
+/* Steps by the formula of cog_dpm.c. The clean sample is extrapolated: `more` times its last change is added. */
+void sg_solver_reverse_sde(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v, double more);
 
 /* Describes a sample as clean sample times `clean` plus noise times `noise`. The sum of the squares of the two numbers
  * is 1. */

@@ -5,19 +5,22 @@
 
 The model is v(i, x) = 0.3 x + sin(1.7 i + 0.4), the sample starts at 1.2; what FlowMatchLCM draws in step i is cos(2.3 i).
 UniPC steps in float64, over the sigmas that it has rounded to float32; the others in float32, which they do whatever they
-are given. CogVideoX's step in float64; of DPM's two draws in a step cos(2.3 i) is the second. Versions:
+are given. CogVideoX's step in float64; of DPM's two draws in a step cos(2.3 i) is the second. EulerAncestralDiscrete computes in
+float64 what it would in float32, and its samples are those that the model is given. Versions:
 tests/golden/requirements.txt.
 """
 import math
 import textwrap
+from unittest import mock
 
 import numpy as np
 import torch
-from diffusers import (CogVideoXDDIMScheduler, CogVideoXDPMScheduler, FlowMatchEulerDiscreteScheduler,
-                       FlowMatchLCMScheduler, UniPCMultistepScheduler)
+from diffusers import (CogVideoXDDIMScheduler, CogVideoXDPMScheduler, EulerAncestralDiscreteScheduler,
+                       FlowMatchEulerDiscreteScheduler, FlowMatchLCMScheduler, UniPCMultistepScheduler)
 from diffusers.pipelines.flux.pipeline_flux import calculate_shift
 from diffusers.pipelines.mochi.pipeline_mochi import linear_quadratic_schedule
-from diffusers.schedulers import scheduling_dpm_cogvideox, scheduling_flow_match_lcm
+from diffusers.schedulers import (scheduling_dpm_cogvideox, scheduling_euler_ancestral_discrete,
+                                  scheduling_flow_match_lcm)
 
 STEPS = (1, 2, 3, 5, 8, 12, 50)
 SHIFTS = (1.0, 3.0, 5.0, 8.0)
@@ -30,6 +33,9 @@ MOCHI_STEPS = (2, 3, 4, 7, 64)
 MOCHI_SHIFTS = (1.0, 3.0)
 FLUX_STEPS = (1, 4, 28)
 FLUX_TOKENS = (0, 64, 4096, 16384)  # 0: no dynamic shift, but a shift of 3
+ANCESTRAL = (("linear", "trailing", "v_prediction", True), ("linear", "leading", "epsilon", False),
+             ("scaled_linear", "trailing", "epsilon", False), ("scaled_linear", "leading", "v_prediction", True))
+ANCESTRAL_STEPS = (1, 2, 7, 50, 100)
 COUNTED = (61, 96, 103, 112, 201, 333, 500, 999, 1000)
 
 
@@ -133,6 +139,29 @@ def betas_trajectory(s):
     return out, draws
 
 
+def ancestral(schedule, spacing, prediction, zero_snr, steps):
+    """The timesteps, the first sample for noise of 1.2, the sample after each step; and in float32, as diffusers has it."""
+    module, runs = scheduling_euler_ancestral_discrete, []
+    for dtype in torch.float32, torch.float64:
+        with mock.patch.object(torch, "float32", dtype):
+            s = EulerAncestralDiscreteScheduler(beta_schedule=schedule, timestep_spacing=spacing, steps_offset=1,
+                                                prediction_type=prediction, rescale_betas_zero_snr=zero_snr)
+            s.set_timesteps(steps)
+            s.sigmas = s.sigmas.to(dtype)
+            x = torch.full((1, 1), 1.2, dtype=dtype) * s.init_noise_sigma
+            out = []
+            for i, t in enumerate(s.timesteps):
+                given = s.scale_model_input(x, t)
+                out.append(given.item())
+                with mock.patch.object(module, "randn_tensor",
+                                       lambda shape, **_: torch.full(shape, math.cos(2.3 * i), dtype=dtype)):
+                    x = s.step(0.3 * given + math.sin(1.7 * i + 0.4), t, x, return_dict=False)[0]
+            runs.append(out + [x.item()])
+    # In one or two steps sigmas of thousands leave few digits of the clean sample in float32.
+    assert steps < 3 or all(abs(a - b) < 1e-5 * max(1, abs(b)) for a, b in zip(*runs)), runs
+    return [format(t, "g") for t in s.timesteps.tolist()] + [format(v, ".10g") for v in runs[1]]
+
+
 def betas_case(s):
     out, draws = betas_trajectory(s)
     return [format(v, ".10g") for v in out] + [str(draws)]
@@ -197,6 +226,11 @@ def main():
     print(f"static const int flux_tokens[] = {{{', '.join(map(str, FLUX_TOKENS))}}};\n")
     print("/* Flux's FlowMatchEuler: the tokens, 0 for a shift of 3 that does not go by them; in each the steps: as table_numbers. */")
     show("flux_numbers", [t for tokens in FLUX_TOKENS for steps in FLUX_STEPS for t in case(*flux(tokens, steps))])
+    print(f"static const int ancestral_steps[] = {{{', '.join(map(str, ANCESTRAL_STEPS))}}};\n")
+    print("/* EulerAncestralDiscrete: linear, trailing, v, a last alpha of zero; linear, leading, epsilon, without;")
+    print(" * scaled_linear, trailing, epsilon, without; scaled_linear, leading, v, with. In each the steps: the timesteps, the")
+    print(" * sample before the first step and after each. */")
+    show("ancestral_numbers", [t for of in ANCESTRAL for steps in ANCESTRAL_STEPS for t in ancestral(*of, steps)])
     print("/* Steps, and the sum of their timesteps, each times its number. */")
     print("static const int betas_counted[][2] = {")
     print("".join(f"    {{{n}, {counted(n)}}},\n" for n in COUNTED) + "};\n\n#endif")

@@ -214,8 +214,8 @@ static _Alignas(SG_ALIGN) unsigned char arena[ARENA];
 /* At sigma 0 every sampler arrives at the clean sample that its last output stands for. */
 static void runs_end_at_the_clean_sample(void **state)
 {
-    static const sg_sampler_kind kinds[] = {SG_SAMPLER_UNIPC, SG_SAMPLER_EULER, SG_SAMPLER_LCM, SG_SAMPLER_DDIM,
-                                            SG_SAMPLER_DPM};
+    static const sg_sampler_kind kinds[] = {SG_SAMPLER_UNIPC, SG_SAMPLER_EULER, SG_SAMPLER_LCM,
+                                            SG_SAMPLER_DDIM,  SG_SAMPLER_DPM,   SG_SAMPLER_EULER_A};
     enum { KINDS = sizeof kinds / sizeof *kinds };
     for (int k = 0; k <= KINDS; k++) {
         sg_sampler_config c = {.kind = k < KINDS ? kinds[k] : SG_SAMPLER_EULER,

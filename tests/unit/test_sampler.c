@@ -20,8 +20,11 @@ static sg_sampler_config config(sg_sampler_kind kind, double shift)
         .kind = kind, .kinds = SG_SAMPLERS_FLOW, .flow_shift = shift, .train_steps = 1000, .order = 2};
 }
 
-/* One number's path under the made-up model that make_sampler_table.py describes. */
-static void check_trajectory(const sg_sampler *p, const double *wanted)
+static bool near(float x, double wanted) { return fabs((double)x - wanted) <= 1e-6 * fmax(1.0, fabs(wanted)); }
+
+/* One number's path under the made-up model that make_sampler_table.py describes; `begun`, if not NULL, is what noise of 1.2
+ * begins as. */
+static void check_trajectory(const sg_sampler *p, const double *begun, const double *wanted)
 {
     sg_stream        s = stream();
     sg_sampler_state st = sg_sampler_state_new(p, &s, (int64_t[4]){1, 1, 1, 1});
@@ -29,13 +32,15 @@ static void check_trajectory(const sg_sampler *p, const double *wanted)
     const sg_tensor  output = {.data = &v, .rank = 4, .dim = {1, 1, 1, 1}};
     float *const     x = st.x.data;
     *x = 1.2f;
+    if (begun) sg_sampler_begin(p, &st, &s, (sg_tensor){0});
+    assert_true(near(*x, begun ? *begun : 1.2));
     for (int i = 0; i < p->steps; i++) {
         if (sg_sampler_draws(p, i)) *(float *)st.noise.data = (float)cos(2.3 * i);
         v = (float)(0.3 * (double)*x + sin(1.7 * i + 0.4));
         sg_sampler_step(p, &st, &s, i, output);
         assert_int_equal(s.status, SG_OK);
         assert_ptr_equal(st.x.data, x);
-        assert_true(fabs((double)*x - wanted[i]) <= 1e-6 * fmax(1.0, fabs(wanted[i])));
+        assert_true(near(*x, wanted[i]));
     }
 }
 
@@ -50,7 +55,7 @@ static const double *check_case(const sg_sampler_config *c, int steps, const dou
         assert_true((float)p.sigma[i] == (float)schedule[i]);
         assert_true((float)p.timestep[i] == (float)schedule[steps + i]);
     }
-    check_trajectory(&p, samples);
+    check_trajectory(&p, NULL, samples);
     return samples + steps;
 }
 
@@ -123,7 +128,7 @@ static const double *check_betas(const sg_sampler_config *c, int steps, const do
         draws += sg_sampler_draws(&p, i);
     }
     assert_true((p.sigma[0] == 1.0) == c->betas.zero_snr);
-    check_trajectory(&p, t);
+    check_trajectory(&p, NULL, t);
     if (c->kind == SG_SAMPLER_DPM) assert_true(draws == t[steps]);
     if (c->kind == SG_SAMPLER_DDIM) assert_int_equal(draws, 0);
     return t + steps + 1;
@@ -163,6 +168,61 @@ static void test_timesteps_of_betas(void **state)
     }
 }
 
+static sg_sampler_config config_ancestral(bool linear, bool leading, bool epsilon, bool zero_snr)
+{
+    sg_sampler_config c = config_of_betas(SG_SAMPLER_EULER_A, 1, zero_snr);
+    c.kinds = 1 << SG_SAMPLER_EULER_A;
+    c.betas.start = 0.0001;
+    c.betas.end = 0.02;
+    c.betas.least = 0x1p-24;
+    c.betas.linear = linear;
+    c.betas.leading = leading;
+    c.betas.epsilon = epsilon;
+    c.betas.offset = 1;
+    return c;
+}
+
+static void test_ancestral_is_diffusers(void **state)
+{
+    static sg_sampler       p;
+    const sg_sampler_config made[] = {
+        config_ancestral(true, false, false, true), config_ancestral(true, true, true, false),
+        config_ancestral(false, false, true, false), config_ancestral(false, true, false, true)};
+    const double *t = ancestral_numbers;
+    for (size_t m = 0; m < sizeof made / sizeof *made; m++)
+        for (size_t k = 0; k < sizeof ancestral_steps / sizeof *ancestral_steps; k++) {
+            const int steps = ancestral_steps[k];
+            assert_int_equal(sg_sampler_init(&p, &made[m], steps, NULL), SG_OK);
+            for (int i = 0; i < steps; i++) {
+                assert_true(p.timestep[i] == *t++);
+                assert_true(p.sigma[i] > p.sigma[i + 1] && p.end[i] == p.sigma[i + 1]);
+                assert_int_equal(sg_sampler_draws(&p, i), 1);
+            }
+            assert_true(p.sigma[steps] == 0);
+            check_trajectory(&p, t, t + 1);
+            t += steps + 1;
+        }
+    assert_ptr_equal(t, ancestral_numbers + sizeof ancestral_numbers / sizeof *ancestral_numbers);
+}
+
+/* An alpha_bar of 2^-24 at the end is more than that of the timestep before: steps as near as these would have NaN in them.
+ * A timestep beyond the last is held. */
+static void test_ancestral_steps(void **state)
+{
+    static sg_sampler p;
+    sg_sampler_config c = config_ancestral(true, false, false, true);
+    sg_error          e = {0};
+    assert_int_equal(sg_sampler_init(&p, &c, 285, &e), SG_OK);
+    assert_refused(sg_sampler_init(&p, &c, 286, &e), SG_E_ARG, &e, "286 steps|step 1; take fewer");
+    c = config_ancestral(true, true, false, false);
+    c.betas.offset = 999;
+    assert_int_equal(sg_sampler_init(&p, &c, 1, &e), SG_OK);
+    assert_true(p.timestep[0] == 999);
+    c.betas.offset = 1000;
+    assert_int_equal(sg_sampler_init(&p, &c, 1, &e), SG_OK);
+    assert_true(p.timestep[0] == 999);
+}
+
 /* v of a known clean sample and known noise: the samples at the end and between keep to them, and a change of v changes the
  * end by its weight. */
 static void test_ddim_knows(void **state)
@@ -195,20 +255,21 @@ static void test_clean_sample_is_smooth(void **state)
 {
     static sg_sampler p;
     sg_error          e = {0};
-    for (int kind = SG_SAMPLER_UNIPC; kind <= SG_SAMPLER_DPM; kind++) {
-        const sg_sampler_config c = sg_sampler_flows((sg_sampler_kind)kind)
-                                        ? config((sg_sampler_kind)kind, 5)
-                                        : config_of_betas((sg_sampler_kind)kind, 3, true);
+    for (int kind = SG_SAMPLER_UNIPC; kind <= SG_SAMPLER_EULER_A + 1; kind++) {
+        const bool              betas = kind >= SG_SAMPLER_DDIM, epsilon = kind > SG_SAMPLER_EULER_A;
+        const sg_sampler_config c = !betas                      ? config((sg_sampler_kind)kind, 5)
+                                    : kind < SG_SAMPLER_EULER_A ? config_of_betas((sg_sampler_kind)kind, 3, true)
+                                                                : config_ancestral(true, false, epsilon, !epsilon);
         assert_int_equal(sg_sampler_init(&p, &c, 20, &e), SG_OK);
         for (int i = 0; i < p.steps; i++) {
             const double now = p.sigma[i], length = hypot(1 - now, now), clean = 0.3, noise = -1.1 * i;
-            const double flow = noise - clean, rotated = ((1 - now) * noise - now * clean) / length;
-            const double v = kind == SG_SAMPLER_DPM ? rotated : flow;
-            const double x = ((1 - now) * clean + now * noise) / (kind == SG_SAMPLER_DPM ? length : 1);
+            const double rotated = ((1 - now) * noise - now * clean) / length;
+            const double v = epsilon ? noise : betas ? rotated : noise - clean;
+            const double x = ((1 - now) * clean + now * noise) / (betas ? length : 1);
             double       a[2];
             sg_sampler_smooth(&p, i, a);
-            const bool draws = kind == SG_SAMPLER_LCM || kind == SG_SAMPLER_DPM;
-            assert_true(fabs(a[0] * x + a[1] * v - (draws ? clean : v)) < 1e-12);
+            const bool draws = kind == SG_SAMPLER_LCM || kind >= SG_SAMPLER_DPM;
+            assert_true(fabs(a[0] * x + a[1] * v - (draws ? clean : v)) < 1e-12 * fmax(1, fabs(a[1])));
         }
     }
 }
@@ -374,6 +435,7 @@ static void test_lists_refused(void **state)
 #define FLOW "\"prediction_type\": \"flow_prediction\", \"use_flow_sigmas\": true"
 #define EULER "\"_class_name\": \"FlowMatchEulerDiscreteScheduler\""
 #define DDIM "\"_class_name\": \"CogVideoXDDIMScheduler\""
+#define ANCESTRAL "\"_class_name\": \"EulerAncestralDiscreteScheduler\""
 #define BETAS "\"prediction_type\": \"v_prediction\", \"timestep_spacing\": \"trailing\""
 
 static sg_status read_config(sg_sampler_config *out, const char *dir, unsigned kinds, sg_error *e)
@@ -423,6 +485,16 @@ static void test_configs_read(void **state)
     write_text("scheduler/scheduler_config.json", "{\"_class_name\": \"CogVideoXDPMScheduler\", " BETAS "}");
     assert_int_equal(read_config(&c, ".", SG_SAMPLERS_BETAS, &e), SG_OK);
     assert_true(c.kind == SG_SAMPLER_DPM && !c.betas.zero_snr);
+    write_text("scheduler/scheduler_config.json",
+               "{" ANCESTRAL ", " BETAS ", \"rescale_betas_zero_snr\": true, \"steps_offset\": 1}");
+    assert_int_equal(read_config(&c, ".", 1 << SG_SAMPLER_EULER_A, &e), SG_OK);
+    assert_true(c.kind == SG_SAMPLER_EULER_A && c.betas.start == 0.0001 && c.betas.end == 0.02 && c.betas.shift == 1 &&
+                c.betas.zero_snr && c.betas.least == 0x1p-24 && c.betas.linear && !c.betas.leading &&
+                !c.betas.epsilon && c.betas.offset == 1);
+    write_text("scheduler/scheduler_config.json",
+               "{" ANCESTRAL ", \"timestep_spacing\": \"leading\", \"beta_schedule\": \"scaled_linear\"}");
+    assert_int_equal(read_config(&c, ".", 1 << SG_SAMPLER_EULER_A, &e), SG_OK);
+    assert_true(!c.betas.linear && c.betas.leading && c.betas.epsilon && !c.betas.zero_snr && !c.betas.offset);
 }
 
 static void refuse_config_of(unsigned kinds, const char *json, const char *field)
@@ -452,6 +524,14 @@ static void test_configs_of_betas_refused(void **state)
         snprintf(json, sizeof json, "{" DDIM ", " BETAS ", \"%s\": %s}", of[i].field, of[i].value);
         refuse_config_of(SG_SAMPLERS_BETAS, json, of[i].field);
     }
+    refuse_config_of(1 << SG_SAMPLER_EULER_A, "{" ANCESTRAL ", " BETAS ", \"beta_schedule\": \"squaredcos_cap_v2\"}",
+                     "beta_schedule: \"squaredcos_cap_v2\"|scaled_linear and linear are");
+    refuse_config_of(1 << SG_SAMPLER_EULER_A, "{" ANCESTRAL ", \"prediction_type\": \"v_prediction\"}",
+                     "timestep_spacing: \"linspace\"|trailing and leading are");
+    refuse_config_of(1 << SG_SAMPLER_EULER_A,
+                     "{" ANCESTRAL ", \"timestep_spacing\": \"leading\", \"prediction_type\": \"sample\"}",
+                     "prediction_type: \"sample\"|v_prediction and epsilon are");
+    refuse_config_of(1 << SG_SAMPLER_EULER_A, "{" ANCESTRAL ", " BETAS ", \"trained_betas\": [0.1]}", "trained_betas");
     refuse_config_of(SG_SAMPLERS_BETAS, "{" DDIM ", \"timestep_spacing\": \"trailing\"}", "prediction_type");
     refuse_config_of(SG_SAMPLERS_BETAS, "{" DDIM ", \"prediction_type\": \"v_prediction\"}", "timestep_spacing");
     refuse_config_of(SG_SAMPLERS_BETAS, "{" EULER "}",
@@ -522,6 +602,8 @@ int main(void)
         cmocka_unit_test(test_no_config),
         cmocka_unit_test(test_betas_are_diffusers),
         cmocka_unit_test(test_timesteps_of_betas),
+        cmocka_unit_test(test_ancestral_is_diffusers),
+        cmocka_unit_test(test_ancestral_steps),
         cmocka_unit_test(test_ddim_knows),
         cmocka_unit_test(test_clean_sample_is_smooth),
         cmocka_unit_test(test_kinds_refused),
