@@ -204,3 +204,21 @@ void sg_order_invert(int32_t *restored, const int32_t *at, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) restored[at[i]] = (int32_t)i;
 }
+
+/* ---- groups ---- */
+
+int64_t sg_group_tokens(sg_groups g, int64_t n, int group)
+{
+    if (g.count < 2) return group ? 0 : n;
+    const int64_t period = (int64_t)g.count * g.run, rest = n % period - (int64_t)group * g.run;
+    return n / period * g.run + (rest < 0 ? 0 : rest < g.run ? rest : g.run);
+}
+
+void sg_order_group(int32_t *at, const int32_t *order, int64_t n, sg_groups g)
+{
+    for (int k = 0; k < (g.count < 2 ? 1 : g.count); k++)
+        for (int64_t i = 0; i < n; i++) {
+            const int32_t token = order ? order[i] : (int32_t)i;
+            if (g.count < 2 || token / g.run % g.count == k) *at++ = token;
+        }
+}

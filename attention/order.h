@@ -39,6 +39,19 @@ sg_status sg_order_make(int32_t *at, sg_order order, int64_t t, int64_t y, int64
 /* Sets inverse[at[i]] to i, for all i in [0, n). */
 void sg_order_invert(int32_t *inverse, const int32_t *at, int64_t n);
 
+/* Says which tokens attend to one another, where not all do: those of one group. Token p, its number row by row, is in
+ * group p / run mod count. Groups may differ in length, and a short video leaves the last ones empty. */
+typedef struct sg_groups {
+    int count, run; /* 0 or 1, any: one group of all tokens */
+} sg_groups;
+
+/* Returns how many of n tokens are in a group. The first group has the most. */
+int64_t sg_group_tokens(sg_groups g, int64_t n, int group);
+
+/* Sets at[i], for i in [0, n), to the token at position i where one group follows another and a group's tokens stand as
+ * in `order`, NULL: row by row. */
+void sg_order_group(int32_t *at, const int32_t *order, int64_t n, sg_groups g);
+
 #ifdef __cplusplus
 }
 #endif

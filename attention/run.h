@@ -18,8 +18,11 @@ typedef struct sg_attention_shape {
     sg_dtype values; /* the backend's member of that name */
     bool     f8;     /* the backend's */
     int64_t  m;      /* keys; 0: n */
-    int64_t  whole;  /* the n are a sample of so many queries; 0: they are all */
+    int64_t  whole;  /* so many tokens decide whether the sequence is short; 0: the n, which are no part of more */
     int64_t  masked; /* tokens that the policy's mask is for: of these the n are the first, but for text; 0: n */
+    /* What a layer's tokens attend in, of which sg_self_attention binds each: the n are then those of one group. There
+     * is no text with groups. */
+    sg_groups groups;
     /* The timestep of each step, of 1000, selects the bucket of tuned thresholds. NULL means that they are unknown.
      * Only sg_attention_open borrows them. */
     const double *timesteps;

@@ -58,6 +58,11 @@ void sg_bind_tensor_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, in
  * wanted in order, from 0 on, each at once. */
 void sg_bind_block(sg_bind *b, int number);
 
+/* Says that the rows of what is wanted from here on become pairs: of each run of so many rows, an even number that
+ * divides all, row i of the first half becomes row 2 i and row i of the second row 2 i + 1. So sg_rope rotates heads
+ * that were trained with the halves as partners. 0: rows stay where they are. */
+void sg_bind_pairs(sg_bind *b, int64_t rows);
+
 /* Lets tensors whose whole name in the file contains this text be in the file without anybody wanting them. */
 void sg_bind_ignore(sg_bind *b, const char *part);
 

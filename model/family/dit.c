@@ -172,19 +172,30 @@ void sg_dit_shape(const sg_dit *d, const sg_geometry *g, int64_t before, int64_t
 
 /* ---- a render ---- */
 
-static void place_order(sg_dit_run *r, sg_stream *s)
+/* inverse [n] = which row each token is. */
+static void invert(const sg_dit_run *r, int32_t *inverse)
 {
-    if (!r->self->ordered) return;
+    for (int64_t i = 0; i < r->n; i++) inverse[r->token ? r->token[i] : i] = (int32_t)i;
+}
+
+/* Room for one number of each token; NULL on a plan, which has no data, and where there is none. */
+static int32_t *numbers(const sg_dit_run *r, sg_stream *s)
+{
+    int32_t *const number = s->memory->alloc ? calloc((size_t)r->n, sizeof *number) : NULL;
+    if (!number && s->memory->alloc) sg_fail(s, SG_E_MEMORY, "no memory for the order of %lld tokens", (long long)r->n);
+    return number;
+}
+
+static void place_order(sg_dit_run *r, sg_stream *s, const int32_t *token)
+{
+    r->token = token;
     r->order = sg_new_keep(s, SG_I32, r->n);
     r->inverse = sg_new_keep(s, SG_I32, r->n);
-    if (!s->memory->alloc) return; /* a plan has no data */
-    int32_t *const inverse = calloc((size_t)r->n, sizeof *inverse);
+    int32_t *const inverse = numbers(r, s);
     if (inverse) {
-        sg_order_invert(inverse, r->self->order, r->n);
-        sg_upload(s, r->order, r->self->order);
+        invert(r, inverse);
+        sg_upload(s, r->order, token);
         sg_upload(s, r->inverse, inverse);
-    } else {
-        sg_fail(s, SG_E_MEMORY, "no memory for the order of %lld tokens", (long long)r->n);
     }
     free(inverse);
 }
@@ -193,8 +204,28 @@ void sg_dit_run_open(sg_dit_run *r, const sg_dit *d, sg_stream *s, const sg_geom
 {
     *r = (sg_dit_run){
         .grid = {g->grid[0], g->grid[1], g->grid[2]}, .n = g->grid[0] * g->grid[1] * g->grid[2], .self = self};
-    place_order(r, s);
+    if (self->ordered) place_order(r, s, self->order);
     if (d->input != d->channels) r->input = sg_new_keep(s, SG_F32, d->input, g->latent[1], g->latent[2], g->latent[3]);
+}
+
+void sg_dit_run_group(sg_dit_run *r, sg_stream *s, sg_groups groups, int32_t *token)
+{
+    if (token) sg_order_group(token, r->token, r->n, groups);
+    place_order(r, s, token);
+}
+
+sg_tensor sg_dit_run_move(const sg_dit_run *from, const sg_dit_run *to, sg_stream *s)
+{
+    const sg_tensor move = sg_new_keep(s, SG_I32, to->n);
+    int32_t *const inverse = numbers(from, s), *const number = numbers(to, s);
+    if (inverse && number) {
+        invert(from, inverse);
+        for (int64_t i = 0; i < to->n; i++) number[i] = inverse[to->token ? to->token[i] : i];
+        sg_upload(s, move, number);
+    }
+    free(inverse);
+    free(number);
+    return move;
 }
 
 typedef struct rotary_axis {
@@ -207,7 +238,7 @@ static void fill_rotary(const sg_dit_run *r, float *cosines, float *sines, int64
                         double theta)
 {
     for (int64_t i = 0; i < r->n; i++) {
-        int64_t rest = r->self->order ? r->self->order[i] : i, column = (i + 1) * columns;
+        int64_t rest = r->token ? r->token[i] : i, column = (i + 1) * columns;
         for (int k = 2; k >= 0; k--) { /* the last axis counts fastest */
             const int64_t number = rest % r->grid[k];
             const double  place = axis[k].place ? axis[k].place[number] : (double)number;

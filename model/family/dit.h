@@ -92,10 +92,11 @@ void sg_dit_shape(const sg_dit *d, const sg_geometry *g, int64_t before, int64_t
 
 /* Holds what the steps of a render share, in s->keep. */
 typedef struct sg_dit_run {
-    int64_t   grid[3], n;     /* tokens of the video: frames, rows, columns; all */
-    sg_tensor order, inverse; /* I32 [n]: which token each row of x is, which row each token; absent: row by row */
-    sg_rotary rotary;         /* of the rows of x; absent: none are rotated */
-    sg_tensor input;          /* F32 [input, f, y, x]: the latents, and behind them a picture's; absent: they alone */
+    int64_t        grid[3], n;     /* tokens of the video: frames, rows, columns; all */
+    sg_tensor      order, inverse; /* I32 [n]: which token each row of x is, which row each token; absent: row by row */
+    const int32_t *token;          /* order on the host; NULL: row by row, or a plan. Borrowed */
+    sg_rotary      rotary;         /* of the rows of x; absent: none are rotated */
+    sg_tensor      input; /* F32 [input, f, y, x]: the latents, and behind them a picture's; absent: they alone */
     /* For families whose tokens of text go into the blocks, by text: F32 [tokens, any], text_in of the states; F32
      * [1, D], what is added to the time's embedding. */
     sg_tensor text[SG_TEXT_PASSES], row[SG_TEXT_PASSES];
@@ -106,6 +107,13 @@ typedef struct sg_dit_run {
 /* Starts a render with the tokens of g: grid, order and room for input, where d has more channels of it than of the
  * latents. Whatever r had before is forgotten. `self` is borrowed until the next call. */
 void sg_dit_run_open(sg_dit_run *r, const sg_dit *d, sg_stream *s, const sg_geometry *g, const sg_self_attention *self);
+
+/* Makes of r, a run just opened, one whose rows stand in groups, as layers that attend by them want x: group after group,
+ * and within one as in r. It needs token [n], on the host, as long as r is used. A plan needs none. */
+void sg_dit_run_group(sg_dit_run *r, sg_stream *s, sg_groups groups, int32_t *token);
+
+/* Returns I32 [n] in s->keep: which row of x in `from` each row of x in `to` is. */
+sg_tensor sg_dit_run_move(const sg_dit_run *from, const sg_dit_run *to, sg_stream *s);
 
 /* Sets r->rotary for a grid whose axis k rotates size[k] channels of a head, an even number: pair j by the angle
  * place theta^(-2 j / size[k]). Axes follow one another. place[k] has the place of each row along axis k; where it or

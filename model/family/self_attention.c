@@ -2,11 +2,13 @@
 #include "self_attention.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static bool same_shape(const sg_attention_shape *a, const sg_attention_shape *b)
 {
     return a->n == b->n && a->m == b->m && a->h == b->h && a->hk == b->hk && a->d == b->d &&
-           a->text_prefix == b->text_prefix && a->text_suffix == b->text_suffix && a->masked == b->masked;
+           a->text_prefix == b->text_prefix && a->text_suffix == b->text_suffix && a->masked == b->masked &&
+           a->whole == b->whole && a->groups.count == b->groups.count;
 }
 
 /* Which of the bound shapes x is; a->shapes when it is none of them. */
@@ -33,17 +35,39 @@ static sg_status bind(sg_self_attention *a, const sg_policy *p, const sg_attenti
     return SG_OK;
 }
 
+/* x as one of its groups, of `most` that some layer has, is bound. All groups of a layer run the same kind. */
+static sg_attention_shape group_of(const sg_attention_shape *x, int group, int most)
+{
+    sg_attention_shape y = *x;
+    y.passes *= most;
+    y.n = sg_group_tokens(x->groups, x->n, group);
+    if (x->groups.count < 2) return y;
+    y.whole = sg_group_tokens(x->groups, x->n, 0);
+    y.masked = 0;
+    return y;
+}
+
 sg_status sg_self_attention_open(sg_self_attention *a, const sg_policy *p, const sg_attention_shape *shape, sg_error *e)
 {
     const int slots = shape->passes * shape->layers;
-    *a = (sg_self_attention){.steps = shape->steps, .passes = shape->passes, .layers = shape->layers};
-    a->at = calloc((size_t)slots, sizeof *a->at);
+    *a = (sg_self_attention){.steps = shape->steps, .passes = shape->passes, .layers = shape->layers, .groups = 1};
+    for (int i = 0; i < slots; i++)
+        if (shape[i].groups.count > a->groups) a->groups = shape[i].groups.count;
+    const int all = slots * a->groups;
+    a->at = calloc((size_t)all, sizeof *a->at);
     if (!a->at) return no_memory(e);
-    for (int i = 0; i < slots; i++) {
-        a->at[i] = find(a, &shape[i]);
-        if (a->at[i] == a->shapes) SG_TRY(bind(a, p, &shape[i], e));
+    for (int i = 0; i < all; i++) {
+        const sg_attention_shape x = group_of(&shape[i / a->groups], i % a->groups, a->groups);
+        a->at[i] = x.n ? find(a, &x) : -1;
+        if (a->at[i] == a->shapes) SG_TRY(bind(a, p, &x, e));
     }
     return SG_OK;
+}
+
+/* Which shapes the groups of a layer in a pass are bound to. */
+static const int *groups_at(const sg_self_attention *a, int pass, int layer)
+{
+    return a->at + (pass * a->layers + layer) * a->groups;
 }
 
 void sg_self_attention_close(sg_self_attention *a)
@@ -57,7 +81,7 @@ void sg_self_attention_close(sg_self_attention *a)
 
 const sg_attention_shape *sg_self_attention_shape(const sg_self_attention *a, int pass, int layer)
 {
-    return &a->shape[a->at[pass * a->layers + layer]];
+    return &a->shape[groups_at(a, pass, layer)[0]];
 }
 
 bool sg_self_attention_skips(const sg_self_attention *a)
@@ -90,19 +114,55 @@ void sg_self_attention_enter(const sg_self_attention *a, sg_stream *s, double ti
 void sg_self_attention_run(const sg_self_attention *a, sg_stream *s, int layer, int step, int pass, double timestep,
                            const sg_attend_args *args)
 {
-    sg_attention_run(a->bound[a->at[pass * a->layers + layer]], s, layer, step, pass, timestep, args);
+    const int *const at = groups_at(a, pass, layer);
+    int64_t          first = 0;
+    for (int g = 0; g < a->groups && at[g] >= 0; g++) {
+        const int64_t  n = a->shape[at[g]].n;
+        sg_attend_args own = *args;
+        own.y = sg_rows(args->y, first, n);
+        own.q = sg_rows(args->q, first, n);
+        own.k = sg_rows(args->k, first, n);
+        own.v = sg_rows(args->v, first, n);
+        sg_attention_run(a->bound[at[g]], s, layer, step, pass * a->groups + g, timestep, &own);
+        first += n;
+    }
+}
+
+/* Adds the counts of a group that has this share of the tokens. All groups are of one kind. */
+static void add(sg_attention_count *to, const sg_attention_count *group, double share)
+{
+    to->kind = group->kind;
+    to->why = group->why;
+    to->blocks += group->blocks;
+    to->kept += group->kept;
+    to->groups += group->groups;
+    to->skipped += group->skipped;
+    to->mass += share * group->mass;
+    to->skipped_mass += share * group->skipped_mass;
+}
+
+/* Adds what is bound to shape k has counted, of_shape [passes][groups][layers]. */
+static void add_shape(const sg_self_attention *a, int k, const sg_attention_count *of_shape, sg_attention_count *out)
+{
+    for (int i = 0; i < a->passes * a->layers; i++) {
+        const int *const at = groups_at(a, i / a->layers, i % a->layers);
+        int64_t          all = 0;
+        for (int g = 0; g < a->groups && at[g] >= 0; g++) all += a->shape[at[g]].n;
+        for (int g = 0; g < a->groups; g++)
+            if (at[g] == k)
+                add(&out[i], &of_shape[(i / a->layers * a->groups + g) * a->layers + i % a->layers],
+                    (double)a->shape[k].n / (double)all);
+    }
 }
 
 sg_status sg_self_attention_counts(const sg_self_attention *a, sg_stream *s, int step, sg_attention_count *out)
 {
-    const int                 slots = a->passes * a->layers;
-    sg_attention_count *const of_shape = calloc((size_t)slots, sizeof *of_shape);
-    if (!of_shape) sg_fail(s, SG_E_MEMORY, "no memory for counters of %d layers", slots);
-    for (int k = 0; k < a->shapes && !s->status; k++) {
-        if (sg_attention_counts(a->bound[k], s, step, of_shape)) break;
-        for (int i = 0; i < slots; i++)
-            if (a->at[i] == k) out[i] = of_shape[i];
-    }
+    const size_t              slots = (size_t)(a->passes * a->layers), room = slots * (size_t)a->groups;
+    sg_attention_count *const of_shape = calloc(room, sizeof *of_shape);
+    if (!of_shape) sg_fail(s, SG_E_MEMORY, "no memory for counters of %zu layers", slots);
+    memset(out, 0, slots * sizeof *out);
+    for (int k = 0; k < a->shapes && !s->status; k++)
+        if (!sg_attention_counts(a->bound[k], s, step, of_shape)) add_shape(a, k, of_shape, out);
     free(of_shape);
     return s->status;
 }

@@ -17,7 +17,8 @@ typedef struct sg_capture {
     const int32_t     *order;       /* in which the video's tokens stand, text aside; NULL: row by row. Borrowed */
     sg_attention_hook *next;        /* sees what comes as well; may be NULL */
     void              *next_context;
-    sg_tensor          q, k, v; /* host, rows as the model lays them out; owned */
+    sg_tensor          q, k, v; /* host, rows as the model lays them out, or of a group as they attend; owned */
+    int64_t            group;   /* tokens of the group that these are of, the first; 0: of all */
     int64_t            text_prefix, text_suffix;
     double             timestep;
 } sg_capture;

@@ -301,6 +301,44 @@ static void every_half_is_exact(void **state)
     close_both(&b, &w);
 }
 
+/* Of each run of six rows the halves become pairs, on every way to a device, and vectors as matrices. */
+static void halves_become_pairs(void **state)
+{
+    enum { RUN = 6, ROWS = 4 * RUN, WIDE = 7 };
+    float x[ROWS * WIDE];
+    for (int i = 0; i < ROWS * WIDE; i++) x[i] = (float)i;
+    for (int way = 0; way < 6; way++) {
+        const int  wide = way % 2 ? 1 : WIDE;
+        sg_source *w = FILE_OF(x, {"x", "F32", way % 2 ? "[24]" : "[24,7]", (size_t)(ROWS * wide) * sizeof *x});
+        sg_bind   *b = bind_to(w);
+        sg_error   e = {0};
+        sg_tensor  t, plain;
+        sg_bind_pairs(b, RUN);
+        if (way % 2)
+            sg_bind_tensor(b, &t, SG_F32, "x", ROWS);
+        else
+            sg_bind_tensor(b, &t, SG_F32, "x", ROWS, WIDE);
+        sg_bind_pairs(b, 0);
+        if (way > 3) { /* a patch is of the file's rows */
+            const sg_source_tensor *const own = sg_source_at(w, 0);
+            const sg_patch                p = {.path = "x", .name = "x", .scale = 1, .factor = {{.up = own}}};
+            assert_done(sg_bind_patch(b, &p, &e), &e);
+        }
+        assert_done(sg_bind_load(b, way / 2 % 2 ? &card : &host, NULL, NULL, &e), &e);
+        for (int i = 0; i < ROWS * wide; i++) {
+            const int row = i / wide, from = row / RUN * RUN + row % RUN / 2 + row % 2 * (RUN / 2);
+            assert_true(((float *)t.data)[i] == (way > 3 ? 2 : 1) * x[from * wide + i % wide]);
+        }
+        close_both(&b, &w);
+        w = FILE_OF(x, {"x", "F32", "[24]", ROWS * sizeof *x});
+        b = bind_to(w);
+        sg_bind_pairs(b, 5); /* which does not divide 24, and is odd */
+        sg_bind_tensor(b, &plain, SG_F32, "x", ROWS);
+        assert_refused(sg_bind_check(b, &e), SG_E_ARG, &e, "pairs");
+        close_both(&b, &w);
+    }
+}
+
 static void not_a_number_is_refused_by_name(void **state)
 {
     enum { N = 66000 };
@@ -408,6 +446,7 @@ int main(void)
         cmocka_unit_test(mistakes_of_the_caller_latch),
         cmocka_unit_test(every_conversion_is_exact),
         cmocka_unit_test(every_half_is_exact),
+        cmocka_unit_test(halves_become_pairs),
         cmocka_unit_test(not_a_number_is_refused_by_name),
         cmocka_unit_test(progress_cancel_unload_and_again),
         cmocka_unit_test(devices_may_fail),

@@ -213,11 +213,49 @@ static void blocks_are_not_flat_in_time(void **state)
     }
 }
 
+/* Tokens of every fourth number, and runs of four of every sixteen, whatever the width and the count. */
+static void groups_part_an_order(void **state)
+{
+    static const grid      wide[] = {{3, 5, 22}, {2, 3, 30}, {2, 4, 40}, {1, 3, 7}, {1, 1, 1}, {1, 1, 3}, {1, 1, 6}};
+    static const sg_groups rules[] = {{4, 1}, {4, 4}, {1, 1}, {0, 0}, {3, 2}};
+    for (size_t i = 0; i < sizeof wide / sizeof *wide * (sizeof rules / sizeof *rules); i++) {
+        const grid      g = wide[i / (sizeof rules / sizeof *rules)];
+        const sg_groups rule = rules[i % (sizeof rules / sizeof *rules)];
+        const int64_t   n = g.t * g.y * g.x;
+        const int       count = rule.count > 1 ? rule.count : 1;
+        int32_t *const curve = made(SG_ORDER_HILBERT, g), *const at = malloc((size_t)n * sizeof *at);
+        int32_t *const place = malloc((size_t)n * sizeof *place);
+        assert_true(at && place);
+        sg_order_invert(place, curve, n);
+        for (int ordered = 0; ordered < 2; ordered++) {
+            int64_t k = 0, longest = n;
+            sg_order_group(at, ordered ? curve : NULL, n, rule);
+            for (int group = 0; group < count; group++) {
+                const int64_t tokens = sg_group_tokens(rule, n, group), first = k;
+                assert_true(tokens <= longest);
+                longest = tokens;
+                for (; k < first + tokens; k++) {
+                    if (count > 1) assert_int_equal(at[k] / rule.run % rule.count, group);
+                    if (k == first) continue;
+                    assert_true(ordered ? place[at[k - 1]] < place[at[k]] : at[k - 1] < at[k]);
+                }
+            }
+            assert_int_equal(k, n);
+        }
+        free(curve);
+        free(at);
+        free(place);
+    }
+    assert_int_equal(sg_group_tokens((sg_groups){4, 4}, 330, 0), 84);
+    assert_int_equal(sg_group_tokens((sg_groups){4, 4}, 330, 2), 82);
+    assert_int_equal(sg_group_tokens((sg_groups){4, 4}, 330, 3), 80);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders_are_permutations), cmocka_unit_test(plain_orders_are_as_named),
-        cmocka_unit_test(curves_step_to_neighbours), cmocka_unit_test(blocks_are_compact),
-        cmocka_unit_test(blocks_are_not_flat_in_time)};
+        cmocka_unit_test(orders_are_permutations),     cmocka_unit_test(plain_orders_are_as_named),
+        cmocka_unit_test(curves_step_to_neighbours),   cmocka_unit_test(blocks_are_compact),
+        cmocka_unit_test(blocks_are_not_flat_in_time), cmocka_unit_test(groups_part_an_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,6 +184,8 @@ void sg_bind_tensor_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, in
     if (!w) return;
     w->tensor = t;
     w->block = b->number;
+    w->pairs = b->pairs;
+    if (w->pairs && (w->pairs % 2 || dim[0] % w->pairs)) mistake(b, SG_E_ARG, "rows that are to be pairs are not even");
     w->rank = rank;
     memcpy(w->dim, dim, (size_t)rank * sizeof *dim);
     if (!look_up(b, w, full))
@@ -195,6 +197,7 @@ void sg_bind_tensor_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, in
 }
 
 void sg_bind_block(sg_bind *b, int number) { b->number = number; }
+void sg_bind_pairs(sg_bind *b, int64_t rows) { b->pairs = rows; }
 
 void sg_bind_ignore(sg_bind *b, const char *part)
 {

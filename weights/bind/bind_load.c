@@ -3,6 +3,7 @@
 #include "bind_state.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { STAGING = 8 << 20 }; /* bytes on their way to a device */
 
@@ -10,7 +11,7 @@ enum { STAGING = 8 << 20 }; /* bytes on their way to a device */
 static bool in_place(const sg_bind_want *w, const sg_backend *backend)
 {
     const sg_tensor *const s = &w->file;
-    return backend->host_memory && w->runs == 1 && !w->patches && s->dtype == w->tensor->dtype &&
+    return backend->host_memory && w->runs == 1 && !w->patches && !w->pairs && s->dtype == w->tensor->dtype &&
            (uintptr_t)s->data % sg_dtype_size(s->dtype) == 0;
 }
 
@@ -82,7 +83,21 @@ static void drop(const sg_bind *b, const sg_bind_want *w)
         sg_source_drop(b->source, w->from->data + w->run[i].first / block * bytes, w->run[i].count / block * bytes);
 }
 
-/* y[count] = elements i to i + count of w as they are wanted; y NULL: only looks. */
+/* Of each run of w->pairs rows of y, the whole tensor, the halves become pairs. */
+static sg_status pair_rows(const sg_bind *b, const sg_bind_want *w, uint8_t *y, sg_error *e)
+{
+    const size_t   rows = (size_t)w->pairs, all = (size_t)w->dim[0], row = sg_bytes(*w->tensor) / all;
+    uint8_t *const run = malloc(rows * row + 1);
+    if (!run) return sg_error_memory(e, sg_source_path(b->source));
+    for (size_t first = 0; first < all; first += rows, y += rows * row) {
+        memcpy(run, y, rows * row);
+        for (size_t i = 0; i < rows; i++) memcpy(y + i * row, run + (i / 2 + i % 2 * (rows / 2)) * row, row);
+    }
+    free(run);
+    return SG_OK;
+}
+
+/* y[count] = elements i to i + count of w as they are wanted, but for pairs; y NULL: only looks. */
 static sg_status make(const sg_bind *b, const sg_bind_want *w, const sg_bind_patched *p, void *y, size_t i,
                       size_t count, sg_error *e)
 {
@@ -116,6 +131,29 @@ static sg_status send(const sg_bind *b, const sg_bind_want *w, const sg_bind_pat
     return SG_OK;
 }
 
+/* All of w on the host, in y. */
+static sg_status make_all(const sg_bind *b, const sg_bind_want *w, const sg_bind_patched *p, void *y, sg_error *e)
+{
+    SG_TRY(make(b, w, p, y, 0, (size_t)sg_count(*w->tensor), e));
+    return w->pairs ? pair_rows(b, w, y, e) : SG_OK;
+}
+
+/* A tensor of pairs to `device`, in one piece: a run may be of any length. */
+static sg_status send_pairs(const sg_bind *b, const sg_bind_want *w, const sg_bind_patched *p, sg_stream *s,
+                            uint8_t *device, sg_error *e)
+{
+    const size_t bytes = sg_bytes(*w->tensor);
+    void *const  all = malloc(bytes + 1);
+    if (!all) return sg_error_memory(e, sg_source_path(b->source));
+    sg_status status = make_all(b, w, p, all, e);
+    if (status == SG_OK) {
+        status = s->memory->upload(s, device, all, bytes);
+        if (status != SG_OK) not_sent(b, w, s, status, e);
+    }
+    free(all);
+    return status;
+}
+
 /* Tensor w to where it lies from now on: `to` is on the device, or on the host where it stays there. */
 static sg_status load_tensor(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *to, void *own, sg_error *e)
 {
@@ -124,8 +162,9 @@ static sg_status load_tensor(const sg_bind *b, const sg_bind_want *w, sg_stream 
     sg_bind_patched p = {0};
     sg_status       status = w->patches ? sg_bind_patched_open(&p, b, w, e) : SG_OK;
     if (status == SG_OK)
-        status = host ? make(b, w, &p, serves ? NULL : to, 0, (size_t)sg_count(*w->tensor), e)
-                      : send(b, w, &p, s, to, own, e);
+        status = host       ? make_all(b, w, &p, serves ? NULL : to, e)
+                 : w->pairs ? send_pairs(b, w, &p, s, to, e)
+                            : send(b, w, &p, s, to, own, e);
     sg_bind_patched_close(&p, w);
     if (status != SG_OK) return status;
     w->tensor->data = serves ? w->file.data : to;

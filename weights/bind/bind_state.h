@@ -32,6 +32,7 @@ typedef struct sg_bind_want {
     int             runs;
     sg_bind_trouble trouble;
     int             block;   /* negative: none */
+    int64_t         pairs;   /* sg_bind_pairs' rows */
     int             patches; /* in b->patch */
 } sg_bind_want;
 
@@ -57,6 +58,7 @@ struct sg_bind {
     const char        *mistake; /* of the caller, or lack of memory: the first */
     sg_status          mistake_code;
     int                number; /* of the block that wants are of; negative: none */
+    int64_t            pairs;  /* rows, for the wants that follow */
     sg_bound_patch    *patch;
     size_t             patches, patch_room;
     bool               offload;
