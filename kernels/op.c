@@ -243,8 +243,9 @@ static bool conv_fits(const sg_conv_args *a)
 static bool upsample_fits(const sg_upsample_args *a)
 {
     const sg_tensor x = a->x;
+    if (!(a->near == 0 || (a->linear && a->near > 0 && a->near <= 1))) return false;
     return is_real(a->y) && is_real(x) && a->y.dtype == x.dtype && x.rank == 4 &&
-           is4(a->y, x.dim[0], 2 * x.dim[1], 2 * x.dim[2], x.dim[3]);
+           is4(a->y, a->near > 0 ? 2 * (x.dim[0] - 1) : x.dim[0], 2 * x.dim[1], 2 * x.dim[2], x.dim[3]);
 }
 
 static bool avg_down_fits(const sg_avg_down_args *a)

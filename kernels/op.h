@@ -183,9 +183,13 @@ typedef struct sg_conv_args {
 } sg_conv_args;
 SG_TENSORS(conv, 1, b);
 
-/* y[t, r, s] = x[t, r/2, s/2]. */
+/* y[t, r, s] = x[t, r/2, s/2]. With linear, a row or column 2k is 1/4 of k - 1 and 3/4 of k, and 2k + 1 is 3/4 of k and
+ * 1/4 of k + 1; the edge stands for what lies beyond it. With near, frames are doubled between those of x: 2k is near
+ * x[k] + (1 - near) x[k + 1], 2k + 1 the reverse. Terms of share 0 are left out. */
 typedef struct sg_upsample_args {
-    sg_tensor y, x; /* [f, 2y, 2x, c] [f, y, x, c] */
+    sg_tensor y, x; /* [f, 2y, 2x, c] [f, y, x, c]; with near [2 (f - 1), 2y, 2x, c] */
+    bool      linear;
+    float     near; /* at most 1, with linear; 0: frames stay */
 } sg_upsample_args;
 SG_TENSORS(upsample, 1, x);
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-enum { SG_SQUARE = 16, SG_LONG = 64, SG_TABLE = 1024 };
+enum { SG_SQUARE = 16, SG_LONG = 64, SG_TABLE = 1024, SG_BLEND = 256 };
 
 void sg_move_run(const sg_tensor *y, int64_t to, const sg_tensor *x, int64_t from, int64_t n)
 {
@@ -59,9 +59,52 @@ static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
     return SG_OK;
 }
 
+/* The place beside r / 2, of n, that r lies towards. */
+static int64_t beside(int64_t r, int64_t n)
+{
+    const int64_t k = r % 2 ? r / 2 + 1 : r / 2 - 1;
+    return k < 0 ? 0 : k < n ? k : n - 1;
+}
+
+/* y += share x, of n neighbours from `from` on. */
+static void add_share(float *y, const sg_tensor *x, int64_t from, float share, int64_t n)
+{
+    if (x->dtype == SG_F32)
+        for (int64_t i = 0; i < n; i++) y[i] += share * ((const float *)x->data)[from + i];
+    else
+        for (int64_t i = 0; i < n; i++) y[i] += share * sg_bf16_to_f32(((const uint16_t *)x->data)[from + i]);
+}
+
+/* Place p of y, channels c .. c + n. */
+static void blend(const sg_upsample_args *a, int64_t p, int64_t c, int64_t n)
+{
+    float                sum[SG_BLEND] = {0};
+    const int64_t *const yd = a->y.dim, *const xd = a->x.dim, t = p / yd[2] / yd[1], r = p / yd[2] % yd[1],
+                         u = p % yd[2];
+    const int64_t f = a->near > 0 ? t / 2 : t;
+    const float   later = a->near > 0 ? t % 2 ? a->near : 1 - a->near : 0;
+    for (int k = 0; k < 8; k++) { /* corners */
+        const float   share = (k & 4 ? later : 1 - later) * (k & 2 ? 0.25f : 0.75f) * (k & 1 ? 0.25f : 0.75f);
+        const int64_t y = k & 2 ? beside(r, xd[1]) : r / 2, x = k & 1 ? beside(u, xd[2]) : u / 2;
+        if (share > 0) add_share(sum, &a->x, (((f + k / 4) * xd[1] + y) * xd[2] + x) * xd[3] + c, share, n);
+    }
+    sg_move_run(&a->y, p * yd[3] + c, &(sg_tensor){.data = sum, .dtype = SG_F32}, 0, n);
+}
+
+static sg_status upsample_linearly(sg_stream *s, const sg_upsample_args *a)
+{
+    const int64_t places = sg_count(a->y) / a->y.dim[3], channels = a->y.dim[3];
+    SG_BY_THREADS(sg_cpu_of(s), places * channels)
+    for (int64_t p = 0; p < places; p++)
+        for (int64_t c = 0; c < channels; c += SG_BLEND)
+            blend(a, p, c, channels - c < SG_BLEND ? channels - c : SG_BLEND);
+    return SG_OK;
+}
+
 static sg_status upsample(sg_stream *s, const sg_upsample_args *a)
 {
     const int64_t *const xd = a->x.dim, rows = xd[0] * xd[1], c = xd[3], wide = 2 * xd[2] * c;
+    if (a->linear) return upsample_linearly(s, a);
     SG_BY_THREADS(sg_cpu_of(s), rows * wide)
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t u = 0; u < 2 * xd[2]; u++)

@@ -73,6 +73,44 @@ struct upsample_kernel {
     }
 };
 
+/* The place beside r / 2, of n, that r lies towards. */
+static __device__ __forceinline__ int64_t beside(int64_t r, int64_t n)
+{
+    return r % 2 ? min(r / 2 + 1, n - 1) : max(r / 2 - 1, (int64_t)0);
+}
+
+struct upsample_linear_kernel {
+    sg_view y, x;
+    int64_t rows, cols, c; /* of x */
+    float   near;
+    /* Elements [i, i + n) of y, of one place. `even`: i is a multiple of SG_PACK, and so is c. */
+    __device__ void blend(int64_t i, int n, bool even) const
+    {
+        const place   p = place_of(i, 2 * rows, 2 * cols, c);
+        const int64_t f = near > 0 ? p.t / 2 : p.t, r[2] = {p.r / 2, beside(p.r, rows)},
+                      u[2] = {p.u / 2, beside(p.u, cols)};
+        const float later = near > 0 ? p.t % 2 ? near : 1 - near : 0;
+        float       sum[SG_PACK] = {0};
+#pragma unroll
+        for (int k = 0; k < 8; k++) { /* corners */
+            const float share = (k & 4 ? later : 1 - later) * (k & 2 ? 0.25f : 0.75f) * (k & 1 ? 0.25f : 0.75f);
+            float       q[SG_PACK];
+            if (share == 0) continue;
+            sg_get_pack(x, (((f + k / 4) * rows + r[k / 2 % 2]) * cols + u[k % 2]) * c + p.o, n, even, q);
+#pragma unroll
+            for (int j = 0; j < SG_PACK; j++) sum[j] += share * q[j];
+        }
+        sg_put_pack(y, i, n, even, sum);
+    }
+    __device__ void operator()(int64_t i, int n) const
+    {
+        if (c % SG_PACK == 0)
+            blend(i, n, true);
+        else
+            for (int k = 0; k < n; k++) blend(i + k, 1, false);
+    }
+};
+
 struct avg_down_kernel {
     sg_view         y, x;
     int64_t         rows, cols, o, i; /* of y, of y, channels of y, channels of x */
@@ -186,7 +224,9 @@ static sg_status sinusoid(sg_stream *s, const sg_sinusoid_args *a)
 
 static sg_status upsample(sg_stream *s, const sg_upsample_args *a)
 {
-    const upsample_kernel k = {sg_view_of(a->y), sg_view_of(a->x), a->x.dim[1], a->x.dim[2], a->x.dim[3]};
+    const upsample_kernel        k = {sg_view_of(a->y), sg_view_of(a->x), a->x.dim[1], a->x.dim[2], a->x.dim[3]};
+    const upsample_linear_kernel linear = {k.y, k.x, k.rows, k.cols, k.c, a->near};
+    if (a->linear) return sg_cuda_each_pack(s, "upsample", sg_count(a->y), linear);
     return sg_cuda_each_pack(s, "upsample", sg_count(a->y), k);
 }
 
@@ -234,7 +274,7 @@ static sg_status strided_copy(sg_stream *s, const sg_strided_copy_args *a)
     const bool      move = a->y.dtype == a->x.dtype && sg_cuda_aligned(a->y.data) && sg_cuda_aligned(a->x.data) &&
                       t.dim[2] % most == 0 && a->first % most == 0 && a->token % most == 0 && a->head % most == 0;
     const int64_t    pack = move ? most : 1;
-    const stride_map map = {sg_data(a->row),  t.dim[1],        t.dim[2] / pack,
+    const stride_map map = {sg_data(a->row), t.dim[1],        t.dim[2] / pack,
                             a->first / pack, a->token / pack, a->head / pack};
     if (move) {
         const strided_move_kernel k = {sg_data(a->y), sg_data(a->x), map, a->scatter};

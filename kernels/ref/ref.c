@@ -159,8 +159,8 @@ SG_REF(conv)
     double *const      scratch = of_threads(SCRATCH_DOUBLES * out, sizeof *scratch);
     const real **const window = of_threads(2 * taps, sizeof *window);
     const bool         ok = x && w && scratch && window;
-#pragma omp parallel for num_threads(omp_get_max_threads()) schedule(static) \
-    if (sg_count(a->y) * taps * in > SG_REF_WORK)
+#pragma omp parallel for num_threads(omp_get_max_threads())                                                            \
+    schedule(static) if (sg_count(a->y) * taps * in > SG_REF_WORK)
     for (int64_t p = 0; p < (ok ? yd[0] * yd[1] * yd[2] : 0); p++) {
         const int64_t      place[3] = {p / (yd[1] * yd[2]), p / yd[2] % yd[1], p % yd[2]};
         const int          thread = omp_get_thread_num();
@@ -393,12 +393,31 @@ SG_REF(sinusoid)
     return SG_OK;
 }
 
+/* The place beside r / 2, of n, that r lies towards. */
+static int64_t beside(int64_t r, int64_t n)
+{
+    const int64_t k = r % 2 ? r / 2 + 1 : r / 2 - 1;
+    return k < 0 ? 0 : k < n ? k : n - 1;
+}
+
 SG_REF(upsample)
 {
     const int64_t *const xd = a->x.dim;
     for (int64_t i = 0; i < sg_count(a->y); i++) {
-        const spot at = spot_of(&a->y, i);
-        put(&a->y, i, get(&a->x, ((at.f * xd[1] + at.y / 2) * xd[2] + at.x / 2) * xd[3] + at.c));
+        const spot    at = spot_of(&a->y, i);
+        const int64_t f = a->near > 0 ? at.f / 2 : at.f;
+        const real    later = a->near > 0 ? at.f % 2 ? (real)a->near : 1 - (real)a->near : 0;
+        real          sum = 0;
+        if (!a->linear) {
+            put(&a->y, i, get(&a->x, ((at.f * xd[1] + at.y / 2) * xd[2] + at.x / 2) * xd[3] + at.c));
+            continue;
+        }
+        for (int k = 0; k < 8; k++) { /* corners */
+            const real share = (k & 4 ? later : 1 - later) * (real)(k & 2 ? 0.25 : 0.75) * (real)(k & 1 ? 0.25 : 0.75);
+            const int64_t y = k & 2 ? beside(at.y, xd[1]) : at.y / 2, x = k & 1 ? beside(at.x, xd[2]) : at.x / 2;
+            if (share > 0) sum += share * get(&a->x, (((f + k / 4) * xd[1] + y) * xd[2] + x) * xd[3] + at.c);
+        }
+        put(&a->y, i, sum);
     }
     return SG_OK;
 }

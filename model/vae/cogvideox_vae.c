@@ -68,14 +68,14 @@ static void norm(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_ten
 static const sg_vae_kind of_encoder = {.norm_w = ".weight",
                                        .norm_b = ".bias",
                                        .conv = ".conv",
-                                       .shortcut = "",
+                                       .shortcut = "conv_shortcut",
                                        .kt = 3,
                                        .edge = SG_EDGE_ZERO,
                                        .norm = norm};
 static const sg_vae_kind of_decoder = {.norm_w = ".norm_layer.weight",
                                        .norm_b = ".norm_layer.bias",
                                        .conv = ".conv",
-                                       .shortcut = "",
+                                       .shortcut = "conv_shortcut",
                                        .kt = 3,
                                        .edge = SG_EDGE_ZERO,
                                        .norm = norm};

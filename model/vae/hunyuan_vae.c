@@ -46,7 +46,7 @@ typedef struct run {
 static const sg_vae_kind kind = {.norm_w = ".weight",
                                  .norm_b = ".bias",
                                  .conv = ".conv",
-                                 .shortcut = ".conv",
+                                 .shortcut = "conv_shortcut.conv",
                                  .kt = 3,
                                  .edge = SG_EDGE_REPLICATE,
                                  .norm = sg_kl_norm};

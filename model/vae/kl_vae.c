@@ -17,7 +17,7 @@
 static const sg_vae_kind kind = {.norm_w = ".weight",
                                  .norm_b = ".bias",
                                  .conv = "",
-                                 .shortcut = "",
+                                 .shortcut = "conv_shortcut",
                                  .kt = 1,
                                  .edge = SG_EDGE_ZERO,
                                  .norm = sg_kl_norm};

@@ -75,7 +75,8 @@ sg_status sg_vae_open(sg_vae *out, const sg_vae_ops *ops, const sg_checkpoint *c
 void      sg_vae_close(sg_vae *v); /* one that never opened is fine */
 
 /* The VAEs of families. Each has its taps at the head of its file. */
-extern const sg_vae_ops sg_cogvideox_vae_ops, sg_hunyuan_vae_ops, sg_kl_vae_ops, sg_mochi_vae_ops, sg_wan_vae_ops;
+extern const sg_vae_ops sg_cogvideox_vae_ops, sg_hunyuan_vae_ops, sg_kl_vae_ops, sg_mochi_vae_ops, sg_wan_vae_ops,
+    sg_wf_vae_ops;
 
 /* Returns by how much the denoiser's latents of a picture are those of the encoder: 1, but with
  * invert_scale_latents. */

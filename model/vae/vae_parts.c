@@ -175,7 +175,7 @@ void sg_vae_bind_conv(const sg_component *p, sg_vae_coder *k, sg_vae_conv *c, co
     c->number = k->convs++;
 }
 
-static void bind_norm_conv(const sg_component *p, sg_vae_coder *k, sg_vae_conv *c, const char *norm, const char *conv,
+void sg_vae_bind_norm_conv(const sg_component *p, sg_vae_coder *k, sg_vae_conv *c, const char *norm, const char *conv,
                            int64_t o, int64_t i)
 {
     const sg_vae_kind *const d = k->kind;
@@ -190,15 +190,13 @@ static void bind_norm_conv(const sg_component *p, sg_vae_coder *k, sg_vae_conv *
 
 void sg_vae_bind_blocks(const sg_component *p, sg_vae_coder *k, sg_vae_level *l, const char *prefix, int first)
 {
-    char shortcut[NAME_MAX];
-    snprintf(shortcut, sizeof shortcut, "conv_shortcut%s", k->kind->shortcut);
     for (int j = 0; j < l->blocks; j++) {
         sg_vae_block *const w = &l->block[j];
         const int64_t       in = j ? l->out : l->in;
         sg_bind_prefix(p->bind, "%s.%d.", prefix, first + j);
-        bind_norm_conv(p, k, &w->conv[0], "norm1", "conv1", l->out, in);
-        bind_norm_conv(p, k, &w->conv[1], "norm2", "conv2", l->out, l->out);
-        if (in != l->out) sg_vae_bind_map(p, p->act, &w->shortcut, shortcut, l->out, in);
+        sg_vae_bind_norm_conv(p, k, &w->conv[0], "norm1", "conv1", l->out, in);
+        sg_vae_bind_norm_conv(p, k, &w->conv[1], "norm2", "conv2", l->out, l->out);
+        if (in != l->out) sg_vae_bind_map(p, p->act, &w->shortcut, k->kind->shortcut, l->out, in);
     }
 }
 
@@ -210,7 +208,7 @@ void sg_vae_bind_ends(const sg_component *p, sg_vae_coder *k, int64_t in, int64_
     sg_bind_prefix(p->bind, "%s.", half);
     snprintf(name, sizeof name, "conv_in%s", k->kind->conv);
     sg_vae_bind_conv(p, k, &k->conv_in, name, k->level[0].in, in, k->kind->kt, 3);
-    bind_norm_conv(p, k, &k->conv_out, norm_out, "conv_out", out, last->out);
+    sg_vae_bind_norm_conv(p, k, &k->conv_out, norm_out, "conv_out", out, last->out);
     snprintf(name, sizeof name, "%s.mid_block.resnets", half);
     sg_vae_bind_blocks(p, k, &k->mid, name, 0);
 }
@@ -301,7 +299,7 @@ static void keep_if_causal(sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, in
     if (k->w.rank && k->w.dim[2] > 1) sg_vae_keep(r, s, k, k->w.dim[2] - 1, y, x);
 }
 
-static void keep_blocks(sg_vae_run *r, sg_stream *s, const sg_vae_level *l, int64_t y, int64_t x)
+void sg_vae_keep_blocks(sg_vae_run *r, sg_stream *s, const sg_vae_level *l, int64_t y, int64_t x)
 {
     for (int j = 0; j < 2 * l->blocks; j++) keep_if_causal(r, s, &l->block[j / 2].conv[j % 2], y, x);
 }
@@ -315,13 +313,13 @@ void sg_vae_keep_all(sg_vae_run *r, sg_stream *s, int64_t y, int64_t x)
 {
     const sg_vae_coder *const k = r->coder;
     keep_if_causal(r, s, &k->conv_in, y, x);
-    if (k->up) keep_blocks(r, s, &k->mid, y, x);
+    if (k->up) sg_vae_keep_blocks(r, s, &k->mid, y, x);
     for (int i = 0; i < k->levels; i++) {
-        keep_blocks(r, s, &k->level[i], y, x);
+        sg_vae_keep_blocks(r, s, &k->level[i], y, x);
         y = side_after(k, &k->level[i], y);
         x = side_after(k, &k->level[i], x);
     }
-    if (!k->up) keep_blocks(r, s, &k->mid, y, x);
+    if (!k->up) sg_vae_keep_blocks(r, s, &k->mid, y, x);
     keep_if_causal(r, s, &k->conv_out, y, x);
 }
 

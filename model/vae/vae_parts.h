@@ -55,7 +55,8 @@ typedef struct sg_vae_coder sg_vae_coder;
 /* Says how blocks are named, and how they compute. */
 typedef struct sg_vae_kind {
     const char *norm_w, *norm_b; /* what is behind "norm1" and so on: ".weight", ".bias"; the second may be NULL */
-    const char *conv, *shortcut; /* behind "conv1" and so on, before ".weight": ".conv" or "" */
+    const char *conv;            /* behind "conv1" and so on, before ".weight": ".conv" or "" */
+    const char *shortcut;        /* the whole, before ".weight" */
     int         kt;
     sg_edge     edge; /* what convolutions see beyond frames */
     /* y = silu(norm(x)), with the norm that goes before k. */
@@ -125,6 +126,10 @@ void sg_vae_bind_map(const sg_component *p, sg_dtype as, sg_vae_map *m, const ch
 void sg_vae_bind_conv(const sg_component *p, sg_vae_coder *k, sg_vae_conv *c, const char *name, int64_t o, int64_t i,
                       int kt, int ks);
 
+/* Binds a convolution as of blocks of k's kind, and the norm before it. */
+void sg_vae_bind_norm_conv(const sg_component *p, sg_vae_coder *k, sg_vae_conv *c, const char *norm, const char *conv,
+                           int64_t o, int64_t i);
+
 /* These bind blocks from number `first` on, whose names begin with `prefix` and the number; way in, way out and
  * middle, from `in` channels to `out`; levels as "decoder.up_blocks.%d.resnets", with the convolutions that change
  * scale, of kt frames. */
@@ -139,9 +144,10 @@ void sg_vae_bind_levels(const sg_component *p, sg_vae_coder *k, const char *resa
 sg_status sg_vae_run_open(void **out, size_t size, const void *of, bool up, sg_stream *s, int64_t y, int64_t x,
                           sg_error *e) SG_MUST_USE;
 
-/* These make room in s->keep for f frames of y x x places that k remembers, and for what all convolutions of a coder
- * do whose input has y x x places. */
+/* These make room in s->keep for f frames of y x x places that k remembers, for what the blocks of l do, and for what
+ * all convolutions of a coder do whose input has y x x places. */
 void sg_vae_keep(sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, int64_t f, int64_t y, int64_t x);
+void sg_vae_keep_blocks(sg_vae_run *r, sg_stream *s, const sg_vae_level *l, int64_t y, int64_t x);
 void sg_vae_keep_all(sg_vae_run *r, sg_stream *s, int64_t y, int64_t x);
 
 /* What k reads: the frames before, then room for f frames, which are sg_vae_present's and the caller fills. */

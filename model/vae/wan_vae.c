@@ -68,7 +68,7 @@ static void norm(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_ten
 }
 
 static const sg_vae_kind kind = {
-    .norm_w = ".gamma", .conv = "", .shortcut = "", .kt = 3, .edge = SG_EDGE_ZERO, .norm = norm};
+    .norm_w = ".gamma", .conv = "", .shortcut = "conv_shortcut", .kt = 3, .edge = SG_EDGE_ZERO, .norm = norm};
 
 /* ---- config ---- */
 

@@ -256,7 +256,8 @@ static void bench_rows(ck_level *l, const char *name, sg_dtype t)
     if (IS("count_non_finite"))
         BENCH(l, count_non_finite, text, all * e, "GB/s", .y = made(SG_I32, 1), .x = made(t, n, c));
     if (IS("distance") && t == SG_F32)
-        BENCH(l, distance, text, 2 * all * e, "GB/s", .y = made(SG_F32, 256, 2), .a = made(t, n, c), .b = made(t, n, c));
+        BENCH(l, distance, text, 2 * all * e, "GB/s", .y = made(SG_F32, 256, 2), .a = made(t, n, c),
+              .b = made(t, n, c));
     if (IS("copy")) BENCH(l, copy, text, all * (e + 4), "GB/s", .y = made(SG_F32, n, c), .x = made(t, n, c));
     if (IS("rgb8"))
         BENCH(l, rgb8, text, all * (e + 1), "GB/s", .y = made(SG_U8, n, c / 3, 3), .x = made(t, n, c / 3, 3));
@@ -279,9 +280,12 @@ static void bench_moves(ck_level *l, const char *name, sg_dtype t)
               .y = made(t, 4 * 128 * 128 * 12), .x = made(t, 4 * 128 * 128 * 12), .rank = 6,
               .dim = {4, 128, 128, 3, 2, 2}, .perm = {0, 1, 5, 2, 4, 3});
     }
-    if (IS("upsample"))
+    if (IS("upsample")) {
         BENCH(l, upsample, SAY("%s 4x64x64x96", type), 5 * 4 * 64 * 64 * 96 * e, "GB/s", .y = made(t, 4, 128, 128, 96),
               .x = made(t, 4, 64, 64, 96));
+        BENCH(l, upsample, SAY("%s linear 3x80x80x512", type), (3 + 16) * 80 * 80 * 512 * e, "GB/s",
+              .y = made(t, 4, 160, 160, 512), .x = made(t, 3, 80, 80, 512), .linear = true, .near = 0.75f);
+    }
     if (IS("avg_down"))
         BENCH(l, avg_down, SAY("%s 4x128x128, 96 -> 192, 2x2x2", type), (4 * 128 * 128 * 96 + 2 * 64 * 64 * 192) * e,
               "GB/s", .y = made(t, 2, 64, 64, 192), .x = made(t, 4, 128, 128, 96), .ft = 2, .fs = 2);

@@ -33,6 +33,18 @@ void ck_try_upsample(ck *c)
         const sg_dtype t = any_type(c);
         ck_case(c, &(sg_upsample_args){.y = ck_out(c, t, f, 2 * y, 2 * x, m), .x = ck_new(c, t, CK_NAN, f, y, x, m)});
     }
+    c->exact = false;
+    for (int i = 0; i < trials(c, 80); i++) {
+        static const float near[] = {0, 0.75f, 1};
+        const int64_t      f = upto(c, 4), y = upto(c, 9), x = upto(c, 9), m = i % 8 ? channels[ck_draw(c, 6)] : 300;
+        const sg_dtype     t = any_type(c);
+        const float        n = near[ck_draw(c, 3)];
+        const int64_t      made = n > 0 ? 2 * f : f;
+        ck_case(c, &(sg_upsample_args){.y = ck_out(c, t, made, 2 * y, 2 * x, m),
+                                       .x = ck_new(c, t, CK_RANDOM, n > 0 ? f + 1 : f, y, x, m),
+                                       .linear = true,
+                                       .near = n});
+    }
 }
 
 /* fs and ft of 1 and 2 are what models have; the formula allows any. */
