@@ -205,8 +205,8 @@ sg_status sg_checkpoint_source(const sg_checkpoint *c, const char *component, sg
     }
     SG_TRY(sg_checkpoint_place(c, component, dir, sizeof dir, e));
     if (!stem) return sg_error_set(e, SG_E_ARG, "%s: has no weights", dir);
-    if (p && p->member && !is_in(dir, "model.safetensors") && !is_in(dir, "model.safetensors.index.json") &&
-        is_in(dir, "pytorch_model.bin")) {
+    if (p && strcmp(stem, "model") == 0 && !is_in(dir, "model.safetensors") &&
+        !is_in(dir, "model.safetensors.index.json") && is_in(dir, "pytorch_model.bin")) {
         SG_TRY(sg_path_join(dir, sizeof dir, p->path, "pytorch_model.bin", e));
         return sg_source_open(out, dir, e);
     }

@@ -141,7 +141,8 @@ static void add_class(sg_checkpoint *c, const sg_place *p, const char *name)
     sg_config_set(c->made, p->component, SG_TEXT("_class_name", name));
 }
 
-/* A component's folder, whose config.json says the class: that of diffusers, or that of transformers. */
+/* A component's folder, whose config.json says the class: that of diffusers, or that of transformers. Of a T5 as a whole,
+ * "MT5ForConditionalGeneration", the encoder is meant. */
 static sg_status add_folder(sg_checkpoint *c, const sg_place *p, sg_error *e)
 {
     sg_config *config = NULL;
@@ -150,8 +151,12 @@ static sg_status add_folder(sg_checkpoint *c, const sg_place *p, sg_error *e)
     const char *const class = sg_config_string(config, "_class_name", architecture ? architecture : "");
     const bool plain = class[strspn(class, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")] == '\0';
     if (!plain) sg_config_fail(config, "_class_name", "is no name of a class");
-    const sg_status status = sg_config_status(config);
-    if (status == SG_OK) add_class(c, p, class);
+    const sg_status   status = sg_config_status(config);
+    const char *const whole = strstr(class, "T5ForConditionalGeneration");
+    char              name[128];
+    snprintf(name, sizeof name, "%.*s%s", (int)(whole ? whole - class : (ptrdiff_t)strlen(class)), class,
+             whole ? "T5EncoderModel" : "");
+    if (status == SG_OK) add_class(c, p, name);
     sg_config_close(&config);
     return status;
 }

@@ -149,7 +149,7 @@ static sg_status put_given(opening *o, const char *component, const char *as_kno
 /* How good a name is for weights, 0 best; -1: not at all. */
 static int rank_of(const char *name)
 {
-    static const char *const ends[] = {".safetensors.index.json", ".safetensors", ".gguf", ".pth", ".pt"};
+    static const char *const ends[] = {".safetensors.index.json", ".safetensors", ".gguf", ".pth", ".pt", ".ckpt"};
     for (int i = 0; i < (int)(sizeof ends / sizeof *ends); i++)
         if (sg_text_ends(name, ends[i])) return i;
     return -1;

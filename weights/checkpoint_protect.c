@@ -17,6 +17,7 @@ static bool is_read(const char *path)
                                           ".pth",
                                           ".pt",
                                           ".bin",
+                                          ".ckpt",
                                           ".model",
                                           "index.json",
                                           "config.json",

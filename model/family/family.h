@@ -171,10 +171,11 @@ typedef struct sg_family {
      * sampler's timestep. It is NULL where the family has none. */
     double (*dynamic_guidance)(double scale, int steps, double timestep);
 
-    /* prompt makes what an encoder is given of a text, UTF-8: it cleans the text, or puts it into a template. *out is
-     * the caller's to free and has *size bytes. Where that is the text itself, both stay as they are: NULL and its
-     * length. prompt is NULL where it always is. */
-    sg_status (*prompt)(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e);
+    /* prompt makes what an encoder is given of a pass's text, UTF-8: it cleans the text, or puts it into a template.
+     * *out is the caller's to free and has *size bytes. Where that is the text itself, both stay as they are: NULL and
+     * its length. prompt is NULL where it always is. */
+    sg_status (*prompt)(const void *model, int encoder, int pass, const char *text, char **out, size_t *size,
+                        sg_error *e);
 
     /* attention describes self-attention of one layer, counted through all denoisers, with the texts of one pass. It
      * sets n, h, hk, d and, where text stands before or after the video's tokens, text_prefix and text_suffix of

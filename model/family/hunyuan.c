@@ -17,6 +17,7 @@
 #include "llama.h"
 #include "mmdit.h"
 #include "op.h"
+#include "prompt_clean.h"
 #include "solver.h"
 
 #include <math.h>
@@ -138,18 +139,6 @@ static sg_status open_denoiser(hunyuan *m, const sg_checkpoint *from, sg_dtype a
     return sg_mmdit_check(n, e);
 }
 
-static sg_status in_template(const char *text, char **out, size_t *size, sg_error *e)
-{
-    const size_t n = strlen(text);
-    *size = sizeof before - 1 + n + sizeof behind - 1;
-    *out = malloc(*size + 1);
-    if (!*out) return sg_error_set(e, SG_E_MEMORY, "no memory for a prompt of %zu bytes", n);
-    memcpy(*out, before, sizeof before - 1);
-    memcpy(*out + sizeof before - 1, text, n);
-    memcpy(*out + sizeof before - 1 + n, behind, sizeof behind);
-    return SG_OK;
-}
-
 /* Checks that the template alone has something behind the tokens that are cut off. */
 static sg_status check_template(const sg_components *c, const char *dir, sg_error *e)
 {
@@ -158,7 +147,7 @@ static sg_status check_template(const sg_components *c, const char *dir, sg_erro
     int32_t                     *ids = NULL;
     size_t                       size;
     int                          count = 0;
-    SG_TRY(in_template("", &text, &size, e));
+    SG_TRY(sg_prompt_in_template(before, "", behind, &text, &size, e));
     const sg_status st = t->ops->tokenize(t->of, text, size, CROP + TEXT_LEN, &ids, &count, e);
     free(text);
     free(ids);
@@ -205,8 +194,7 @@ static sg_status hunyuan_open(void *model, const sg_checkpoint *from, sg_config 
 
     const char *const path = sg_checkpoint_path(from);
     const sg_fit      fit[] = {
-             {sg_text_width(c, LLAMA), "the width of text_encoder", d->text_dim,
-              "transformer/config.json: text_embed_dim"},
+             {sg_text_width(c, LLAMA), "the width of text_encoder", d->text_dim, "transformer/config.json: text_embed_dim"},
              {sg_text_pooled(c, CLIP), "the pooled width of text_encoder_2", m->net.row_dim,
               "transformer/config.json: pooled_projection_dim"},
              {c->vae.info.z, "vae/config.json: latent_channels", d->channels, "transformer/config.json: in_channels"},
@@ -222,10 +210,13 @@ static void hunyuan_close(void *model)
     free(m->refiner);
 }
 
-static sg_status hunyuan_prompt(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e)
+static sg_status hunyuan_prompt(const void *model, int encoder, int pass, const char *text, char **out, size_t *size,
+                                sg_error *e)
 {
     (void)model;
-    return encoder == LLAMA ? in_template(text, out, size, e) : SG_OK; /* CLIP: the text as it is */
+    (void)pass;
+    if (encoder != LLAMA) return SG_OK; /* CLIP: the text as it is */
+    return sg_prompt_in_template(before, text, behind, out, size, e);
 }
 
 /* ---- denoising ---- */

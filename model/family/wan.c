@@ -373,10 +373,12 @@ static sg_status wan_check(const void *model, const sg_request *r, sg_error *e)
     return SG_OK;
 }
 
-static sg_status wan_prompt(const void *model, int encoder, const char *text, char **out, size_t *size, sg_error *e)
+static sg_status wan_prompt(const void *model, int encoder, int pass, const char *text, char **out, size_t *size,
+                            sg_error *e)
 {
     (void)model;
     (void)encoder;
+    (void)pass;
     return sg_prompt_clean(text, strlen(text), out, size, e);
 }
 

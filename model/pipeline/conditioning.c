@@ -50,11 +50,11 @@ static sg_status fill_up(sg_text_states *t, const sg_text_encoder *encoder, int 
 
 /* t, which is zero, gets the ids of `text`, as the family gives it to the encoder. */
 static sg_status tokenize(sg_text_states *t, const sg_family *f, const void *model, const sg_text_source *source,
-                          int encoder, const char *text, sg_error *e)
+                          int encoder, int pass, const char *text, sg_error *e)
 {
     char  *changed = NULL;
     size_t size = strlen(text);
-    if (f->prompt) SG_TRY(f->prompt(model, encoder, text, &changed, &size, e));
+    if (f->prompt) SG_TRY(f->prompt(model, encoder, pass, text, &changed, &size, e));
     const char *const given = changed ? changed : text;
     sg_status         st = SG_OK;
     if (size || !source->none_for_empty)
@@ -68,12 +68,12 @@ static sg_status tokenize(sg_text_states *t, const sg_family *f, const void *mod
 
 /* The tokens of `text`, or, without one, len of any. States of the same tokens stay. */
 static sg_status take_tokens(sg_text_states *t, const sg_family *f, const void *model, const sg_components *components,
-                             int encoder, const char *text, int len, sg_error *e)
+                             int encoder, int pass, const char *text, int len, sg_error *e)
 {
     sg_text_states now = {.len = text ? 0 : len, .tokens = text ? 0 : len};
     sg_status      st = SG_OK;
     if (text)
-        st = tokenize(&now, f, model, &components->text[encoder], encoder, text, e);
+        st = tokenize(&now, f, model, &components->text[encoder], encoder, pass, text, e);
     else if (len && !(now.ids = calloc((size_t)len, sizeof *now.ids)))
         st = no_memory(e);
     if (st) {
@@ -100,8 +100,8 @@ sg_status sg_conditioning_tokenize(sg_conditioning *c, const sg_family *f, const
         for (int k = 0; k < components->texts; k++) {
             const bool        used = p < c->passes;
             const char *const text = used && r->prompt ? (p ? negative : r->prompt) : NULL;
-            SG_TRY(take_tokens(&c->text[p][k], f, model, components, k, text, used ? components->text[k].tokens_max : 0,
-                               e));
+            SG_TRY(take_tokens(&c->text[p][k], f, model, components, k, p, text,
+                               used ? components->text[k].tokens_max : 0, e));
         }
     return SG_OK;
 }

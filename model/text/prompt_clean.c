@@ -5,6 +5,7 @@
 #include "charref_table.h"
 #include "nfc.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -407,5 +408,19 @@ sg_status sg_prompt_clean(const char *text, size_t len, char **out, size_t *out_
     }
     *out = result.data;
     *out_len = result.len;
+    return SG_OK;
+}
+
+/* ---- a template ---- */
+
+sg_status sg_prompt_in_template(const char *before, const char *text, const char *behind, char **out, size_t *out_len,
+                                sg_error *err)
+{
+    const size_t size = strlen(before) + strlen(text) + strlen(behind);
+    char *const  made = malloc(size + 1);
+    if (!made) return sg_error_set(err, SG_E_MEMORY, "no memory for a prompt of %zu bytes", size);
+    snprintf(made, size + 1, "%s%s%s", before, text, behind);
+    *out = made;
+    *out_len = size;
     return SG_OK;
 }

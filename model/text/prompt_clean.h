@@ -1,4 +1,4 @@
-/* prompt_clean.h - what happens to every prompt before a tokenizer reads it.
+/* prompt_clean.h - what happens to a prompt before a tokenizer reads it.
  *
  *   clean = collapse_spaces(unescape(unescape(fix(prompt))))
  *
@@ -29,5 +29,9 @@ enum { SG_PROMPT_MAX = 1 << 20 }; /* bytes */
  * offset of the byte), when it is longer than SG_PROMPT_MAX, or when it nests character references so deeply that fix
  * would take more than linear time. */
 sg_status sg_prompt_clean(const char *text, size_t len, char **out, size_t *out_len, sg_error *err) SG_MUST_USE;
+
+/* Makes one text of the three, which goes to the caller in the same way. SG_E_MEMORY. */
+sg_status sg_prompt_in_template(const char *before, const char *text, const char *behind, char **out, size_t *out_len,
+                                sg_error *err) SG_MUST_USE;
 
 #endif

@@ -394,15 +394,21 @@ static sg_status run(machine *m, value *result)
     return bad(m, "the pickle ends here: the file may have been cut short");
 }
 
-/* The dict under this name in that one; false: there is none. */
-static bool enter(const machine *m, const char *name, size_t *dict)
+static bool has_entries(const machine *m, size_t dict)
+{
+    for (size_t i = 0; i < m->entries; i++)
+        if (m->entry[i].dict == dict) return true;
+    return false;
+}
+
+/* *dict = the dict under this name in that one, if there is one and it is not empty. */
+static void enter(const machine *m, const char *name, size_t *dict)
 {
     for (size_t i = m->entries; i-- > 0;)
         if (m->entry[i].dict == *dict && m->entry[i].value.kind == DICT && is_text(m->entry[i].key, name)) {
-            *dict = m->entry[i].value.at;
-            return true;
+            if (has_entries(m, m->entry[i].value.at)) *dict = m->entry[i].value.at;
+            return;
         }
-    return false;
 }
 
 static sg_status collect(const machine *m, size_t dict, sg_pickled *out)
@@ -420,7 +426,7 @@ static sg_status collect(const machine *m, size_t dict, sg_pickled *out)
 
 sg_status sg_pickle_read(sg_pickled *out, const uint8_t *text, size_t size, const char *path, sg_error *e)
 {
-    static const char *const inner[] = {"model", "module", "state_dict"};
+    static const char *const inner[] = {"ema_state_dict", "model", "module", "state_dict", "gen_model"};
     machine                  m = {.start = text, .op = text, .at = text, .end = text + size, .path = path, .e = e};
     value                    all = {0};
     sg_status                status =

@@ -291,8 +291,7 @@ static sg_status add_tensor(sg_source *s, uint64_t *copied, const zip *z, const 
     char             name[NAME_MAX_BYTES + 16];
     sg_source_tensor to = {.type = t->type, .bytes = (uint64_t)t->type->bytes, .rank = t->rank};
     const int        n = snprintf(name, sizeof name, "%sdata/%.*s", root,
-                                  (int)(t->storage_length < NAME_MAX_BYTES ? t->storage_length : NAME_MAX_BYTES),
-                                  t->storage);
+                                  (int)(t->storage_length < NAME_MAX_BYTES ? t->storage_length : NAME_MAX_BYTES), t->storage);
     for (int i = 0; i < t->rank; i++) {
         to.dim[i] = t->dim[i];
         to.bytes *= (uint64_t)t->dim[i];
@@ -321,8 +320,8 @@ static sg_status read_tensors(sg_source *s, const zip *z, sg_pickled *all, sg_er
     for (size_t i = 0; i < all->count; i++) SG_TRY(add_tensor(s, &copied, z, root, &all->tensor[i], e));
     if (all->count) return sg_source_sort(s, e);
     return sg_error_set(e, SG_E_FORMAT,
-                        "%s: names no tensors; a state dict is read, or one under \"model\", \"module\" or "
-                        "\"state_dict\"",
+                        "%s: names no tensors; a state dict is read, or one under \"ema_state_dict\", \"model\", "
+                        "\"module\", \"state_dict\" or \"gen_model\"",
                         s->path);
 }
 
