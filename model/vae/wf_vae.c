@@ -225,7 +225,6 @@ static void bind_encoder(const sg_component *p, wf_vae *v, sg_vae_coder *k)
         sg_vae_bind_conv(p, k, &g->connect[i], name, e, i ? COEFFICIENTS : FLAT, 1, 3);
     }
     sg_vae_bind_norm_conv(p, k, &k->conv_out, "norm_out", "conv_out", 2 * v->base.info.z, 4 * b);
-    sg_bind_ignore(p->bind, "encoder.wavelet_transform_");
 }
 
 static void bind_decoder(const sg_component *p, wf_vae *v, sg_vae_coder *k)
@@ -245,6 +244,7 @@ static void bind_decoder(const sg_component *p, wf_vae *v, sg_vae_coder *k)
     k->kind = &v->kind[0];
     sg_vae_bind_norm_conv(p, k, &k->conv_out, "norm_out", "conv_out", COEFFICIENTS, b);
     k->kind = &v->kind[1];
+    sg_bind_ignore(p->bind, "encoder.wavelet_transform_"); /* constants */
     sg_bind_ignore(p->bind, "decoder.inverse_wavelet_transform_");
 }
 
