@@ -208,7 +208,8 @@ typedef struct sg_family {
     X(mochi)                                                                                                           \
     X(hunyuan)                                                                                                         \
     X(flux)                                                                                                            \
-    X(sd3)
+    X(sd3)                                                                                                             \
+    X(opensora)
 
 #define SG_FAMILY_EXTERN(name)                                                                                         \
     extern const sg_family       sg_family_##name;                                                                     \
