@@ -266,6 +266,8 @@ typedef struct sg_plan {
     size_t        peak;       /* the largest phase's: what the system will show of this process, or of the device */
     int64_t       latent[4];  /* c, f, y, x, as they are denoised */
     int64_t       tokens;     /* of the denoiser's sequence */
+    int64_t       group;      /* tokens of the longest group, where layers attend by groups of them; 0: none does */
+    int           grouped;    /* layers that do */
     double        flow_shift; /* of the schedule */
     int           layers;     /* of the denoiser's self-attention, of all experts */
     int           chunks;     /* of latent frames, as they are decoded */

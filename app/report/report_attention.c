@@ -68,13 +68,20 @@ static sg_attention_why why_of(const sum *t)
 
 /* ---- for people ---- */
 
-/* The layers of a step that were named to be dense. */
+/* Layers of a step, of so many entries: what passes share is computed in one alone. */
+static int layers_of(int entries, const sg_attention_record *r) { return (entries + r->passes - 1) / r->passes; }
+
+/* The layers of a step that were named to be dense, or were it beside others since their tokens are few. */
 static void append_layers(char *text, size_t size, const sum *t, const sg_attention_record *r)
 {
-    const int dense = t->of_why[SG_WHY_LAYER] / r->passes;
-    if (dense)
-        sg_text_append(text, size, ", %d of %d layer%s dense", dense, t->entries / r->passes,
-                       sg_plural(t->entries / r->passes));
+    static const sg_attention_why reasons[] = {SG_WHY_LAYER, SG_WHY_SHORT};
+    const int                     all = layers_of(t->entries, r);
+    for (int i = 0; i < 2; i++) {
+        const int dense = layers_of(t->of_why[reasons[i]], r);
+        if (dense && (i == 0 || kind_of(t) != SG_ATTENTION_DENSE))
+            sg_text_append(text, size, ", %d of %d layer%s dense%s", dense, all, sg_plural(all),
+                           i ? ": their sequences are short" : "");
+    }
 }
 
 const char *sg_attention_summary(char *text, size_t size, const sg_attention_record *r)
@@ -118,7 +125,8 @@ const char *sg_attention_step_text(char *text, size_t size, const sg_attention_r
         if (t.skipped) sg_text_append(text, size, ", PV of %s %% left out", PERCENT(share(t.skipped, t.groups)));
     }
     append_layers(text, size, &t, r);
-    if (reason != SG_WHY_POLICY && reason != SG_WHY_LAYER) sg_text_append(text, size, "  %s", why[reason]);
+    const bool of_layers = reason == SG_WHY_LAYER || (reason == SG_WHY_SHORT && kind != SG_ATTENTION_DENSE);
+    if (reason != SG_WHY_POLICY && !of_layers) sg_text_append(text, size, "  %s", why[reason]);
     return text;
 }
 

@@ -11,6 +11,8 @@ const char *sg_percent(char text[16], double share)
     return text;
 }
 
+static int least_tokens(const sg_policy *p) { return p->named ? SG_NAMED_TOKENS : SG_TOKENS; }
+
 sg_status sg_attention_predict(sg_attention_forecast *out, const sg_policy *p, const sg_model_info *info,
                                const sg_plan *plan, int steps, sg_error *e)
 {
@@ -28,7 +30,8 @@ sg_status sg_attention_predict(sg_attention_forecast *out, const sg_policy *p, c
                                       .passes = 1,
                                       .values = info->skips ? SG_I8 : SG_F32};
     sg_attention            *a = NULL;
-    *out = (sg_attention_forecast){.steps = steps};
+    *out = (sg_attention_forecast){.steps = steps, .layers = plan->layers, .group = plan->group};
+    if (plan->group < least_tokens(p)) out->short_layers = plan->grouped;
     SG_TRY(sg_attention_open(&a, &any, &shape, e));
     for (int i = 0; i < steps; i++) {
         out->why = SG_WHY_POLICY;
@@ -69,7 +72,7 @@ const char *sg_attention_forecast_text(char text[SG_FORECAST_TEXT], const sg_pol
     snprintf(text, SG_FORECAST_TEXT, "%s", sg_attention_names[o->last ? p->kind : without]);
     if (o->why == SG_WHY_SHORT)
         sg_text_append(text, SG_FORECAST_TEXT, ": %lld token%s fewer than %d%s", (long long)tokens,
-                       tokens == 1 ? " is" : "s are", p->named ? SG_NAMED_TOKENS : SG_TOKENS,
+                       tokens == 1 ? " is" : "s are", least_tokens(p),
                        !p->named && tokens >= SG_NAMED_TOKENS ? "; --attention sparge takes them" : "");
     else if (o->why == SG_WHY_BACKEND)
         sg_text_append(text, SG_FORECAST_TEXT, ": this backend has no other");
@@ -88,5 +91,8 @@ const char *sg_attention_forecast_text(char text[SG_FORECAST_TEXT], const sg_pol
         sg_text_append(text, SG_FORECAST_TEXT, ", the first %d by %s", o->steps - o->last,
                        sg_attention_names[p->dense_steps_kind]);
     if (p->dense_layers) sg_text_append(text, SG_FORECAST_TEXT, ", layers %s dense", p->dense_layers);
+    if (o->short_layers)
+        sg_text_append(text, SG_FORECAST_TEXT, ", %d of %d layers dense: groups of %lld tokens are short",
+                       o->short_layers, o->layers, (long long)o->group);
     return text;
 }

@@ -11,6 +11,9 @@ typedef struct sg_attention_forecast {
     sg_attention_why why;
     /* kind is the policy's, or DENSE where no layer of any step runs otherwise. */
     sg_attention_kind kind;
+    /* Of the layers these are dense because the groups of tokens that they attend by are short, this long at most. */
+    int     layers, short_layers;
+    int64_t group;
 } sg_attention_forecast;
 
 /* Predicts a render of so many steps, whose tokens and layers plan has. Returns SG_E_MEMORY, or SG_E_ARG where p's

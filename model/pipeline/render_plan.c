@@ -109,6 +109,12 @@ static sg_status bind_attention(sg_render *render, sg_plan *out)
     out->layers = layers;
     for (int k = 0; k < render->self.shapes; k++)
         if (render->self.shape[k].n > out->tokens) out->tokens = render->self.shape[k].n;
+    for (int i = 0; i < layers; i++) {
+        const sg_attention_shape *const x = sg_self_attention_shape(&render->self, 0, i);
+        if (x->groups.count < 2) continue;
+        if (x->n > out->group) out->group = x->n;
+        out->grouped++;
+    }
     return SG_OK;
 }
 

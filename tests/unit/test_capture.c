@@ -37,8 +37,37 @@ static void text_is_captured_in_place(void **state)
     sg_backend_close(&oracle);
 }
 
+/* Rows of a group stay as they attend, a grid of one row: its curves are that order. */
+static void a_group_is_captured_as_it_attends(void **state)
+{
+    static const char path[] = "group.safetensors";
+    sg_backend       *oracle = NULL;
+    sg_source        *file = NULL;
+    sg_error          e = {0};
+    float             rows[3] = {8, 0, 4};
+    const int32_t     order[] = {8, 1, 0, 4, 2, 3, 5, 6, 7};
+    const sg_tensor   t = {.data = rows, .rank = 3, .dim = {3, 1, 1}};
+    sg_capture        c = {.order = order};
+    const int64_t     grid[3] = {1, 3, 3};
+    assert_int_equal(sg_backend_open(&oracle, &(sg_backend_options){.name = "ref"}, &e), SG_OK);
+    sg_stream                s = sg_stream_of(oracle);
+    const sg_attention_shape shape = {.n = 3, .groups = {4, 1}};
+    for (int pass = 0; pass < 2; pass++) { /* the second is another group */
+        sg_capture_hook(&c, &s, &shape, 0, 0, pass, 1, &(sg_attend_args){.q = t, .k = t, .v = t});
+        assert_memory_equal(c.q.data, ((const float[]){8, 0, 4}), sizeof rows);
+        rows[0] = 9;
+    }
+    assert_int_equal(s.status, SG_OK);
+    if (sg_capture_write(&c, path, grid, &e) || sg_source_open(&file, path, &e)) fail_msg("%s", e.text);
+    assert_string_equal(sg_source_metadata(file, "grid"), "1,1,3");
+    sg_source_close(&file);
+    sg_capture_free(&c);
+    sg_backend_close(&oracle);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(text_is_captured_in_place)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(text_is_captured_in_place),
+                                       cmocka_unit_test(a_group_is_captured_as_it_attends)};
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
