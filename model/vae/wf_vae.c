@@ -29,7 +29,8 @@ enum {
     GROUPS = 32,
     BANDS = 8,         /* of a transform in three dimensions */
     COEFFICIENTS = 24, /* BANDS of RGB */
-    FLAT = 12          /* the same in two dimensions */
+    FLAT = 12,         /* the same in two dimensions */
+    MAPS = 4
 };
 
 /* Blocks one after another. The decoder's and the encoder's middle are two, before and after the attention. */
@@ -47,7 +48,7 @@ typedef struct side {
     sg_vae_conv change[2], connect[2]; /* of levels 1 and 2, nearest to the pixels first */
     sg_vae_conv head[2];               /* the encoder's, before the blocks of a level */
     sg_tensor   norm_w, norm_b;        /* of the attention */
-    sg_vae_map  q, k, v, out;
+    sg_vae_map  map[MAPS];             /* q, k, v, out */
 } side;
 
 typedef struct wf_vae {
@@ -197,55 +198,38 @@ static sg_status read_config(void *of, sg_config *f)
 
 static void bind_attention(const sg_component *p, const sg_vae_kind *d, side *g, int64_t c)
 {
-    char name[32];
+    static const char *const map[] = {"q.conv", "k.conv", "v.conv", "proj_out.conv"};
+    char                     name[32];
     snprintf(name, sizeof name, "norm%s", d->norm_w);
     sg_bind_tensor(p->bind, &g->norm_w, SG_F32, name, c);
     snprintf(name, sizeof name, "norm%s", d->norm_b);
     sg_bind_tensor(p->bind, &g->norm_b, SG_F32, name, c);
-    sg_vae_bind_map(p, p->act, &g->q, "q.conv", c, c);
-    sg_vae_bind_map(p, p->act, &g->k, "k.conv", c, c);
-    sg_vae_bind_map(p, p->act, &g->v, "v.conv", c, c);
-    sg_vae_bind_map(p, p->act, &g->out, "proj_out.conv", c, c);
+    for (int i = 0; i < MAPS; i++) sg_vae_bind_map(p, p->act, &g->map[i], map[i], c, c);
 }
 
 /* What stands between the stages. */
-static void bind_encoder(const sg_component *p, wf_vae *v, sg_vae_coder *k)
+static void bind_rest(const sg_component *p, wf_vae *v, sg_vae_coder *k)
 {
-    side *const   g = &v->side[SG_VAE_ENCODER];
-    const int64_t b = v->channels, e = v->energy[SG_VAE_ENCODER];
+    side *const   g = &v->side[k->up];
+    const int64_t b = v->channels, e = v->energy[k->up];
     char          name[32];
-    sg_bind_prefix(p->bind, "encoder.");
+    sg_bind_prefix(p->bind, k->up ? "decoder." : "encoder.");
     for (int i = 0; i < 2; i++) {
-        const int64_t c = b << i;
+        const int64_t c = b << (i + k->up), bands = i ? COEFFICIENTS : FLAT;
+        snprintf(name, sizeof name, "%s%d.%d.conv%s", k->up ? "up" : "down", i + 1, v->blocks[k->up] + !k->up,
+                 i ? ".conv" : "");
+        sg_vae_bind_conv(p, k, &g->change[i], name, c, c, i ? 3 : 1, 3);
+        snprintf(name, sizeof name, k->up ? "connect_l%d.%d" : "connect_l%d", i + 1, v->connect_blocks);
+        sg_vae_bind_conv(p, k, &g->connect[i], name, k->up ? bands : e, k->up ? e : bands, 1, 3);
         snprintf(name, sizeof name, "down%d.0", i + 1);
-        sg_vae_bind_conv(p, k, &g->head[i], name, c, i ? b + e : COEFFICIENTS, 1, 3);
-        snprintf(name, sizeof name, i ? "down%d.%d.conv.conv" : "down%d.%d.conv", i + 1, v->blocks[0] + 1);
-        sg_vae_bind_conv(p, k, &g->change[i], name, c, c, i ? 3 : 1, 3);
-        snprintf(name, sizeof name, "connect_l%d", i + 1);
-        sg_vae_bind_conv(p, k, &g->connect[i], name, e, i ? COEFFICIENTS : FLAT, 1, 3);
+        if (!k->up) sg_vae_bind_conv(p, k, &g->head[i], name, c, i ? b + e : COEFFICIENTS, 1, 3);
     }
-    sg_vae_bind_norm_conv(p, k, &k->conv_out, "norm_out", "conv_out", 2 * v->base.info.z, 4 * b);
-}
-
-static void bind_decoder(const sg_component *p, wf_vae *v, sg_vae_coder *k)
-{
-    side *const   g = &v->side[SG_VAE_DECODER];
-    const int64_t b = v->channels, e = v->energy[SG_VAE_DECODER];
-    char          name[32];
-    sg_bind_prefix(p->bind, "decoder.");
-    sg_vae_bind_conv(p, k, &k->conv_in, "conv_in.conv", 4 * b, v->base.info.z, 3, 3);
-    for (int i = 0; i < 2; i++) {
-        const int64_t c = 2 * b << i;
-        snprintf(name, sizeof name, i ? "up%d.%d.conv.conv" : "up%d.%d.conv", i + 1, v->blocks[1]);
-        sg_vae_bind_conv(p, k, &g->change[i], name, c, c, i ? 3 : 1, 3);
-        snprintf(name, sizeof name, "connect_l%d.%d", i + 1, v->connect_blocks);
-        sg_vae_bind_conv(p, k, &g->connect[i], name, i ? COEFFICIENTS : FLAT, e, 1, 3);
-    }
-    k->kind = &v->kind[0];
-    sg_vae_bind_norm_conv(p, k, &k->conv_out, "norm_out", "conv_out", COEFFICIENTS, b);
+    if (k->up) sg_vae_bind_conv(p, k, &k->conv_in, "conv_in.conv", 4 * b, v->base.info.z, 3, 3);
+    k->kind = &v->kind[!k->up];
+    sg_vae_bind_norm_conv(p, k, &k->conv_out, "norm_out", "conv_out", k->up ? COEFFICIENTS : 2 * v->base.info.z,
+                          k->up ? b : 4 * b);
     k->kind = &v->kind[1];
-    sg_bind_ignore(p->bind, "encoder.wavelet_transform_"); /* constants */
-    sg_bind_ignore(p->bind, "decoder.inverse_wavelet_transform_");
+    sg_bind_ignore(p->bind, "wavelet_transform_"); /* constants */
 }
 
 static void bind(void *of, const sg_component *p, sg_vae_coder *k)
@@ -259,13 +243,9 @@ static void bind(void *of, const sg_component *p, sg_vae_coder *k)
         k->kind = &v->kind[k->up || i != DOWN1];
         sg_vae_bind_blocks(p, k, &g->stage[i].level, name, g->stage[i].first);
     }
-    k->kind = &v->kind[1];
     sg_bind_prefix(p->bind, "%s.mid.1.", k->up ? "decoder" : "encoder");
-    if (v->attention) bind_attention(p, k->kind, g, 4 * v->channels);
-    if (k->up)
-        bind_decoder(p, v, k);
-    else
-        bind_encoder(p, v, k);
+    if (v->attention) bind_attention(p, &v->kind[1], g, 4 * v->channels);
+    bind_rest(p, v, k);
 }
 
 /* ---- wavelets ---- */
@@ -278,29 +258,17 @@ static float haar(bool cube, int band, int at)
     return (odd ? -1.0f : 1.0f) * (cube ? 0.3536f : 0.5f);
 }
 
-/* The transform of the first three of `in` channels, one after another, as a convolution. */
-static sg_tensor transform_of(sg_stream *s, bool cube, int64_t in)
+/* The transform of the first three of `in` channels, as a convolution. With inverse it is a map from that many of the
+ * bands' channels to those of places, which come first in w as well. */
+static sg_tensor wavelets(sg_stream *s, bool cube, bool inverse, int64_t in)
 {
-    const int       bands = cube ? BANDS : BANDS / 2;
-    const sg_tensor w = sg_new_keep(s, SG_F32, bands * SG_VAE_RGB, in, cube ? 2 : 1, 2, 2);
+    const int       bands = cube ? BANDS : BANDS / 2, rows = bands * SG_VAE_RGB;
+    const sg_tensor w = inverse ? sg_new_keep(s, SG_F32, rows, in) : sg_new_keep(s, SG_F32, rows, in, bands / 4, 2, 2);
     float           host[COEFFICIENTS * COEFFICIENTS * BANDS] = {0};
-    for (int i = 0; i < bands * SG_VAE_RGB * bands; i++) {
+    for (int i = 0; i < bands * rows; i++) {
         const int at = i % bands, band = i / bands / SG_VAE_RGB, c = i / bands % SG_VAE_RGB;
-        host[((band * SG_VAE_RGB + c) * in + c) * bands + at] = haar(cube, band, at);
-    }
-    sg_upload(s, w, host);
-    return w;
-}
-
-/* The map from the first `from` bands to places: [place 3, band 3]. */
-static sg_tensor inverse_of(sg_stream *s, bool cube, int from)
-{
-    const int       bands = cube ? BANDS : BANDS / 2, columns = from * SG_VAE_RGB;
-    const sg_tensor w = sg_new_keep(s, SG_F32, bands * SG_VAE_RGB, columns);
-    float           host[COEFFICIENTS * COEFFICIENTS];
-    for (int i = 0; i < bands * SG_VAE_RGB * columns; i++) {
-        const int row = i / columns, column = i % columns;
-        host[i] = row % SG_VAE_RGB == column % SG_VAE_RGB ? haar(cube, column / SG_VAE_RGB, row / SG_VAE_RGB) : 0;
+        const int from = (inverse ? band * SG_VAE_RGB : 0) + c, to = (inverse ? at : band) * SG_VAE_RGB + c;
+        if (from < in) host[inverse ? to * in + from : (to * in + from) * bands + at] = haar(cube, band, at);
     }
     sg_upload(s, w, host);
     return w;
@@ -323,6 +291,14 @@ static void invert(const run *r, sg_stream *s, bool cube, sg_tensor y, sg_tensor
 
 /* ---- what both directions do ---- */
 
+static void keep_stages(run *r, sg_stream *s, int64_t y, int64_t x)
+{
+    for (int i = 0; i < STAGES; i++) {
+        const stage *const g = &side_of(r)->stage[i];
+        sg_vae_keep_blocks(&r->base, s, &g->level, g->scale * y, g->scale * x);
+    }
+}
+
 /* x may change; the result lies there, or above it in s->scratch. */
 static sg_tensor run_stage(const run *r, sg_stream *s, int i, sg_tensor x)
 {
@@ -339,22 +315,21 @@ static sg_tensor run_stage(const run *r, sg_stream *s, int i, sg_tensor x)
 /* x += attention over the places of each frame. */
 static void attend(const run *r, sg_stream *s, sg_tensor x)
 {
-    const side *const       g = side_of(r);
-    const sg_vae_map *const map[] = {&g->q, &g->k, &g->v};
-    const size_t            mark = s->scratch.used;
-    const int64_t           n = x.dim[1] * x.dim[2], c = x.dim[3];
-    const sg_tensor         y = sg_alloc(s, &s->scratch, x.dtype, 4, x.dim);
-    sg_tensor               token[3];
+    const side *const g = side_of(r);
+    const size_t      mark = s->scratch.used;
+    const int64_t     n = x.dim[1] * x.dim[2], c = x.dim[3];
+    const sg_tensor   y = sg_alloc(s, &s->scratch, x.dtype, 4, x.dim);
+    sg_tensor         token[MAPS] = {[MAPS - 1] = sg_reshape(y, x.dim[0] * n, 1, c)}; /* q, k, v, what is attended to */
     norm_of(&r->base, s, y, x, g->norm_w, g->norm_b, 0, SG_ACT_NONE);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i + 1 < MAPS; i++) {
         const sg_tensor made = sg_alloc(s, &s->scratch, x.dtype, 4, x.dim);
-        sg_vae_map_places(s, map[i], made, y, false);
+        sg_vae_map_places(s, &g->map[i], made, y, false);
         token[i] = sg_reshape(made, x.dim[0] * n, 1, c);
     }
     for (int64_t t = 0; t < x.dim[0]; t++)
-        sg_attend(s, .y = sg_rows(sg_reshape(y, x.dim[0] * n, 1, c), t * n, n), .q = sg_rows(token[0], t * n, n),
+        sg_attend(s, .y = sg_rows(token[3], t * n, n), .q = sg_rows(token[0], t * n, n),
                   .k = sg_rows(token[1], t * n, n), .v = sg_rows(token[2], t * n, n), .scale = 1 / sqrtf((float)c));
-    sg_vae_map_places(s, &g->out, x, y, true);
+    sg_vae_map_places(s, &g->map[3], x, y, true);
     s->scratch.used = mark;
     sg_tap(s, x, r->base.coder->up ? "vae.mid.1" : "vae.encoder.mid.1");
 }
@@ -483,16 +458,14 @@ static sg_tensor next_of_tile(void *of, sg_stream *s, sg_tensor z)
 /* Begins a clip of y x x latents, or a tile of it. */
 static void begin_tile(void *of, sg_stream *s, int64_t y, int64_t x)
 {
-    run *const        r = of;
-    const side *const g = side_of(r);
+    run *const r = of;
     s->keep.used = r->mark;
     r->base.remembers = false;
     r->seen = 0;
     if (r->base.coder->groups) return; /* there is one chunk */
     sg_vae_keep(&r->base, s, &r->base.coder->conv_in, 2, y, x);
-    sg_vae_keep(&r->base, s, &g->change[1], 2, 2 * y, 2 * x);
-    for (int i = 0; i < STAGES; i++)
-        sg_vae_keep_blocks(&r->base, s, &g->stage[i].level, g->stage[i].scale * y, g->stage[i].scale * x);
+    sg_vae_keep(&r->base, s, &side_of(r)->change[1], 2, 2 * y, 2 * x);
+    keep_stages(r, s, y, x);
     r->held = sg_new_keep(s, r->base.vae->component.act, 1, y, x, 4 * vae_of(r)->channels);
     r->low = sg_new_keep(s, SG_F32, 1, 2 * y, 2 * x, SG_VAE_RGB);
 }
@@ -501,10 +474,10 @@ static sg_status decode_open(void **out, void *of, sg_stream *s, int64_t y, int6
 {
     SG_TRY(sg_vae_run_open(out, sizeof(run), of, true, s, y, x, e));
     run *const r = *out;
-    r->plane = inverse_of(s, false, BANDS / 2);
-    r->plane_low = inverse_of(s, false, 1);
-    r->cube = inverse_of(s, true, BANDS);
-    r->cube_low = inverse_of(s, true, 1);
+    r->plane = wavelets(s, false, true, FLAT);
+    r->plane_low = wavelets(s, false, true, SG_VAE_RGB);
+    r->cube = wavelets(s, true, true, COEFFICIENTS);
+    r->cube_low = wavelets(s, true, true, SG_VAE_RGB);
     r->mark = s->keep.used;
     if (!r->base.vae->tiled) begin_tile(r, s, y, x);
     return SG_OK;
@@ -574,55 +547,38 @@ static sg_tensor transform(const run *r, sg_stream *s, sg_tensor level2, sg_tens
     return all;
 }
 
-/* The first level, of single frames; what it makes joins y. */
-static void run_down1(const run *r, sg_stream *s, sg_tensor y, sg_tensor x)
+/* Level 1, of single frames, or level 2, which halves their number, too; what it makes joins y. */
+static void run_level(const run *r, sg_stream *s, int i, sg_tensor y, sg_tensor x)
 {
-    const side *const  g = side_of(r);
-    const sg_vae_conv *k = &g->change[0];
-    x = convolve(r, s, &g->head[0], x);
-    sg_tap(s, x, "vae.encoder.down1.0");
-    run_stage(r, s, DOWN1, x);
-    const sg_tensor made = sg_new(s, x.dtype, y.dim[0], y.dim[1], y.dim[2], x.dim[3]);
-    for (int64_t t = 0; t < y.dim[0]; t++)
-        sg_conv(s, .y = sg_rows(made, t, 1), .x = sg_rows(x, t, 1), .w = k->w, .b = k->b, .stride = {1, 2, 2},
-                .pad = {0, 1, 0, 1});
-    sg_tap(s, made, "vae.encoder.down1.%d", vae_of(r)->blocks[0] + 1);
-    join(s, y, 0, made);
-}
-
-/* The second level, which halves the frames, too. */
-static void run_down2(const run *r, sg_stream *s, sg_tensor y, sg_tensor x)
-{
-    const side *const  g = side_of(r);
-    const sg_vae_conv *k = &g->change[1];
-    const int          first = !r->base.remembers;
-    x = convolve(r, s, &g->head[1], x);
-    sg_tap(s, x, "vae.encoder.down2.0");
-    run_stage(r, s, DOWN2, x);
+    const side *const        g = side_of(r);
+    const sg_vae_conv *const k = &g->change[i];
+    const int                first = i && !r->base.remembers;
+    x = convolve(r, s, &g->head[i], x);
+    sg_tap(s, x, "vae.encoder.down%d.0", i + 1);
+    run_stage(r, s, i ? DOWN2 : DOWN1, x);
     const sg_tensor made = sg_new(s, x.dtype, y.dim[0], y.dim[1], y.dim[2], x.dim[3]);
     const sg_tensor input = sg_vae_input(&r->base, s, k, x.dim[0] + first, x.dim[1], x.dim[2]);
     const sg_tensor given = sg_vae_present(&r->base, k, input);
     sg_copy(s, .y = sg_rows(given, first, x.dim[0]), .x = x);
     double_first(s, given, first);
     sg_vae_recall(&r->base, s, k, input);
-    sg_conv(s, .y = made, .x = input, .w = k->w, .b = k->b, .stride = {2, 2, 2}, .pad = {0, 1, 0, 1});
-    sg_tap(s, made, "vae.encoder.down2.%d", vae_of(r)->blocks[0] + 1);
+    sg_conv(s, .y = made, .x = input, .w = k->w, .b = k->b, .stride = {1 + i, 2, 2}, .pad = {0, 1, 0, 1});
+    sg_tap(s, made, "vae.encoder.down%d.%d", i + 1, vae_of(r)->blocks[0] + 1);
     join(s, y, 0, made);
 }
 
 static sg_status encode_open(void **out, void *of, sg_stream *s, int64_t height, int64_t width, sg_error *e)
 {
     SG_TRY(sg_vae_run_open(out, sizeof(run), of, false, s, height, width, e));
-    run *const        r = *out;
-    const side *const g = side_of(r);
-    const int64_t     y = height / SPACE, x = width / SPACE;
-    r->cube = transform_of(s, true, SG_VAE_RGB);
-    r->plane = transform_of(s, false, COEFFICIENTS);
-    r->cube_low = transform_of(s, true, FLAT);
-    sg_vae_keep(&r->base, s, &g->change[1], 1, 2 * y, 2 * x);
-    for (int i = 0; i < STAGES && !r->base.coder->groups; i++)
-        sg_vae_keep_blocks(&r->base, s, &g->stage[i].level, g->stage[i].scale * y, g->stage[i].scale * x);
-    if (!r->base.coder->groups) sg_vae_keep(&r->base, s, &r->base.coder->conv_out, 2, y, x);
+    run *const    r = *out;
+    const int64_t y = height / SPACE, x = width / SPACE;
+    r->cube = wavelets(s, true, false, SG_VAE_RGB);
+    r->plane = wavelets(s, false, false, COEFFICIENTS);
+    r->cube_low = wavelets(s, true, false, FLAT);
+    sg_vae_keep(&r->base, s, &side_of(r)->change[1], 1, 2 * y, 2 * x);
+    if (r->base.coder->groups) return SG_OK;
+    keep_stages(r, s, y, x);
+    sg_vae_keep(&r->base, s, &r->base.coder->conv_out, 2, y, x);
     return SG_OK;
 }
 
@@ -640,9 +596,9 @@ static sg_tensor encode_next(void *of, sg_stream *s, sg_tensor frames)
     const size_t    inner = s->scratch.used;
     const sg_tensor level2 = sg_new(s, act, half, 2 * y, 2 * x, b + e);
     const size_t    upper = s->scratch.used;
-    run_down1(r, s, level2, transform(r, s, level2, in, frames));
+    run_level(r, s, 0, level2, transform(r, s, level2, in, frames));
     s->scratch.used = upper;
-    run_down2(r, s, in, level2);
+    run_level(r, s, 1, in, level2);
     s->scratch.used = inner;
     const sg_tensor last = middle(r, s, in), out = sg_new(s, SG_F32, f, y, x, numbers);
     const sg_tensor means = sg_new(s, SG_F32, f * y * x, 1, numbers / 2);
