@@ -134,13 +134,13 @@ def as_bytes(folder, unk_id):
 
 
 def make_text(spec, vocab, draw, device):
-    kind = transformers.UMT5Config if spec["kind"] == "umt5" else transformers.T5Config
-    config = kind(vocab_size=vocab, d_model=spec["width"], d_kv=spec["head"], d_ff=spec["ff"],
-                  num_layers=spec["layers"], num_heads=spec["heads"], feed_forward_proj=spec["act"],
-                  relative_attention_num_buckets=spec["buckets"], relative_attention_max_distance=spec["distance"],
-                  dropout_rate=0.1, is_encoder_decoder=False,
-                  use_cache=False, pad_token_id=0, eos_token_id=1)
-    model = transformers.UMT5EncoderModel if spec["kind"] == "umt5" else transformers.T5EncoderModel
+    kind = spec["kind"].upper()
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=vocab, d_model=spec["width"], d_kv=spec["head"], d_ff=spec["ff"], num_layers=spec["layers"],
+        num_heads=spec["heads"], feed_forward_proj=spec["act"], relative_attention_num_buckets=spec["buckets"],
+        relative_attention_max_distance=spec["distance"], dropout_rate=0.1, is_encoder_decoder=False, use_cache=False,
+        pad_token_id=0, eos_token_id=1)
+    model = getattr(transformers, f"{kind}EncoderModel")
     return build(lambda: model(config), fill_text, draw, device)
 
 

@@ -14,6 +14,7 @@
                                                       models of image to video
     IMAGES                                            where its pipelines make images, which have one frame
     texts, hook_text                                  where the text encoder is not T5 alone
+    sample                                            what is seen of a sample, where ours keeps another multiple of it
 """
 import json
 import os
@@ -22,11 +23,12 @@ import family_cogvideox
 import family_flux
 import family_hunyuan
 import family_mochi
+import family_opensora
 import family_sd3
 import family_wan
 
 NAMED = {"wan": family_wan, "cogvideox": family_cogvideox, "mochi": family_mochi,
-         "hunyuan": family_hunyuan, "flux": family_flux, "sd3": family_sd3}
+         "hunyuan": family_hunyuan, "flux": family_flux, "sd3": family_sd3, "opensora": family_opensora}
 CASES = {name: spec for family in NAMED.values() for name, spec in family.CASES.items()}
 BY_CLASS = {pipeline.__name__: family for family in NAMED.values()
             for pipeline in (family.PIPELINE, getattr(family, "IMAGE_PIPELINE", family.PIPELINE))}

@@ -104,6 +104,16 @@ SHAPES["small-flux"] = {
     **SHAPES["flux"], "dit": dict(guidance_embeds=True, num_attention_heads=2, num_layers=2, num_single_layers=2),
     **{k: SHAPES["small-sd35"][k] for k in ("text", "vae")}, "tokenizer": family_flux.TOKENIZERS,
     "clip": dict(hidden_size=24, num_attention_heads=2, intermediate_size=64, num_hidden_layers=2)}
+SHAPES["opensora"] = {  # any93x640x640; its autoencoder as their scripts/causalvae/wfvae_4dim.json trains one of 4 channels: assumed
+    "family": "opensora", "text": {**XXL, "kind": "mt5", "vocab": 250112}, "tokenizer": {**parts.UMT5, "total": 250100},
+    "dit": dict(num_attention_heads=24, attention_head_dim=96, num_layers=32, sparse1d=True, sparse_n=4),
+    "vae": dict(base_channels=128, encoder_energy_flow_hidden_size=128, decoder_energy_flow_hidden_size=128,
+                norm_type="layernorm", t_interpolation="trilinear")}
+SHAPES["small-opensora"] = {
+    **SHAPES["opensora"], "dit": dict(num_attention_heads=2, attention_head_dim=96, num_layers=4, sparse1d=True, sparse_n=4),
+    "text": {**parts.GATED, "kind": "mt5", "width": 64, "head": 16, "heads": 4, "ff": 160}, "tokenizer": parts.UMT5,
+    "vae": dict(SHAPES["opensora"]["vae"], base_channels=16, encoder_energy_flow_hidden_size=16,
+                decoder_energy_flow_hidden_size=16)}
 SHAPES["cogvideox-5b-i2v"] = {**SHAPES["cogvideox-5b"], "request": dict(pictures=1), "dit": dict(
     SHAPES["cogvideox-5b"]["dit"], in_channels=32, use_learned_positional_embeddings=True)}
 SHAPES["small-cogvideox-i2v"] = {**SHAPES["small-cogvideox"], "request": dict(pictures=1), "dit": dict(
@@ -117,7 +127,7 @@ SHAPES["small-i2v"] = {**SHAPES["small"], "request": dict(pictures=1), "clip": d
     VIT_H, hidden_size=32, num_attention_heads=2, num_hidden_layers=2, intermediate_size=64), "dit": dict(
     SHAPES["small"]["dit"], in_channels=36, image_dim=32, added_kv_proj_dim=256)}
 LATENTS = {"wan": (16, 4), "cogvideox": (16, 4), "mochi": (12, 6), "hunyuan": (16, 4),
-           "flux": (16, 1), "sd3": (16, 1)}  # channels, frames a latent; of 8 x 8
+           "flux": (16, 1), "sd3": (16, 1), "opensora": (8, 4)}  # channels, frames a latent; of 8 x 8
 PROMPT = ("Two dogs run through shallow water at sunset; the camera follows them slowly, low and close, while the wind "
           "bends the tall grass and the city lights blur behind the harbour. 35mm film, warm light, 8K.")
 SUBLAYERS = {"request": dict(prompt=PROMPT, negative_prompt="blurry, low quality", width=96, height=64, frames=9,

@@ -16,6 +16,7 @@ import torch
 import diffusers
 import diffusers.models.embeddings as embeddings
 import transformers
+from transformers.models.mt5 import modeling_mt5
 from transformers.models.t5 import modeling_t5, tokenization_t5
 from transformers.models.umt5 import modeling_umt5
 
@@ -83,7 +84,8 @@ def widen(dtype, family=None):
     if dtype != torch.float64:
         yield
         return
-    t5, umt5 = modeling_t5.T5Attention, modeling_umt5.UMT5Attention
+    attentions = (modeling_t5.T5Attention, modeling_umt5.UMT5Attention, modeling_mt5.MT5Attention)
+    norms = (modeling_t5.T5LayerNorm, modeling_umt5.UMT5LayerNorm, modeling_mt5.MT5LayerNorm)
     bucket = "_relative_position_bucket"
     before = torch.get_default_dtype()
     torch.Tensor.float = torch.Tensor.float  # a class attribute of its own, so that `patched` can put it back
@@ -91,8 +93,8 @@ def widen(dtype, family=None):
         torch.set_default_dtype(torch.float64)
         with patched((torch.Tensor, "float", torch.Tensor.double),
                      (embeddings, "get_timestep_embedding", sinusoid),
-                     (modeling_t5.T5LayerNorm, "forward", rms), (modeling_umt5.UMT5LayerNorm, "forward", rms),
-                     (t5, bucket, narrow(t5.__dict__[bucket])), (umt5, bucket, narrow(umt5.__dict__[bucket])),
+                     *((norm, "forward", rms) for norm in norms),
+                     *((a, bucket, narrow(a.__dict__[bucket])) for a in attentions),
                      *(family.wide() if family else [])):
             yield
     finally:
@@ -102,7 +104,7 @@ def widen(dtype, family=None):
 def load(folder, dtype, device="cpu", video=False):
     """A pipeline of modules at `dtype`, of video to video if asked; bfloat16 as diffusers loads it, with its float32 islands."""
     family = families.of(folder)
-    pipe = getattr(diffusers, families.class_of(folder)).from_pretrained(
+    pipe = (getattr(diffusers, families.class_of(folder), None) or family.PIPELINE).from_pretrained(
         folder, torch_dtype=torch.bfloat16 if dtype == torch.bfloat16 else torch.float32, local_files_only=True,
         **dict.fromkeys(families.absent_in(folder)))
     pipe.set_progress_bar_config(disable=True)
@@ -232,7 +234,7 @@ def denoise(folder, request, dtype, device="cpu"):
             for name, value in mixed:
                 taps.put(name, family.grid(value))
             if not mixed:
-                taps.put("noise", family.grid(noise))
+                taps.put("noise", family.grid(state.get("drawn", noise)))
             if image:
                 taps.put("image", family.grid(image[0]))
             state["held"] = image[0] if len(image) > 1 else None
@@ -243,6 +245,8 @@ def denoise(folder, request, dtype, device="cpu"):
             x = values["latents"]
             if state["held"] is not None:  # by the pipeline, in what the denoiser sees and after the last step
                 x = torch.cat([state["held"].to(x), x[:, :, 1:]], dim=2)
+            if hasattr(family, "sample"):
+                x = family.sample(pipe.scheduler, k, x)
             taps.put(f"step.{k}.latents", family.grid(x))
             return values
         pipe(**arguments(pipe, request), callback_on_step_end=after)

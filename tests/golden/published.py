@@ -34,6 +34,7 @@ MODELS = {
                            out_channels=12, scale_factor_temporal=4, scale_factor_spatial=16)},
     "mochi": {**fullsize.SHAPES["mochi"]},
     "hunyuan": {**fullsize.SHAPES["hunyuan"], "minis": "hunyuan_hd16", "vocab": 128320},
+    "opensora": {**fullsize.SHAPES["opensora"], "dtype": "F32"},
 }
 
 
