@@ -109,7 +109,8 @@ CASES = {
         "request": dict(prompt="two dogs running through shallow water at sunset", negative_prompt="", width=80, height=48,
                         frames=9, steps=3, cfg_scale=7.5, seed=51),
     },
-    # No groups, patches of one latent, scaled places; a decoder with groups of channels, without attention; an encoder.
+    # No groups, patches of one latent, scaled places, of which two axes of the same length share the first one's scale; a
+    # decoder with norms of groups of channels, of which there are at least 128 then, without attention; an encoder.
     "opensora_hd24": {
         "family": "opensora", "seed": 2400, "dtype": "BF16", "shard": "4MB", "tokenizer": {**UMT5, "narrow": True},
         "text": {**MT5, "width": 40, "head": 16, "heads": 2, "ff": 37, "layers": 1},
@@ -118,8 +119,8 @@ CASES = {
         "vae": dict(base_channels=32, encoder_num_resblocks=1, encoder_energy_flow_hidden_size=32, decoder_num_resblocks=1,
                     decoder_energy_flow_hidden_size=32, norm_type="groupnorm", t_interpolation="nearest",
                     use_attention=False, connect_res_layer_num=2),
-        "statistics": True, "clip": 9,
-        "request": dict(prompt="wind in the tall grass", negative_prompt="blurry, low quality", width=40, height=24,
+        "statistics": True, "clip": 9, "channels": 160,
+        "request": dict(prompt="wind in the tall grass", negative_prompt="blurry, low quality", width=40, height=16,
                         frames=5, steps=4, cfg_scale=7.5, seed=52),
     },
 }
@@ -146,7 +147,8 @@ def fill_vae(model, draw):
             draw(name, p, *((0.2, 1.0) if "norm" in name and name.endswith("weight") else (0.1,)))
         else:
             last = name.startswith("decoder.connect") and name.count(".") == 3
-            gain = 0.4 if name.startswith("decoder.conv_out") else 0.06 if last else 0.2 if "conv_in" in name else 1.3
+            gain = 0.4 if name.startswith("decoder.conv_out") else 0.06 if last else \
+                model.config.scale[0] if "conv_in" in name else 0.5 if "conv2" in name else 1.3
             draw(name, p, gain / fan_in(p) ** 0.5)
 
 
@@ -247,6 +249,9 @@ def hook_vae(taps, vae):
     taps.out(d.conv_out, "vae.conv_out")
     for part in ("mid", "up2", "up1", "layer"):
         for i, b in enumerate(getattr(d, part)):
+            taps.out(b, f"vae.{part}.{i}")
+    for part in ("connect_l2", "connect_l1"):
+        for i, b in enumerate(getattr(d, part)[:-1]):
             taps.out(b, f"vae.{part}.{i}")
     for part in ("down1", "down2", "mid"):
         for i, b in enumerate(getattr(e, part)):

@@ -7,7 +7,8 @@
  * large tap the fixture has sums and samples (counter.h): the distance is that of the sums, and of the samples the worst is
  * printed.
  * Gate of a tap: f32, the smaller of 2e-5 and 4 times the error that diffusers' own f32 run has (but at least 2.5e-6,
- * what checkkern allows one convolution of 72 channels, whose sums may be taken in any order); bf16, twice the error of diffusers' own bf16 run plus one unit of BF16's last place. */
+ * what checkkern allows one convolution of 72 channels, whose sums may be taken in any order, and as the root of the channels
+ * where a case has more: metadata "channels"); bf16, twice the error of diffusers' own bf16 run plus one unit of BF16's last place. */
 #include "base/array.h"
 #include "counter.h"
 #include "engine_state.h"
@@ -147,7 +148,8 @@ static double gate(const golden_case *c, const char *name)
 {
     const double own = number(c, name, c->dtype);
     if (strcmp(c->dtype, "bf16") == 0) return 2 * own + 0x1p-8;
-    return fmin(2e-5, fmax(2.5e-6, 4 * own));
+    const char *const channels = sg_source_metadata(c->taps, "channels");
+    return fmin(2e-5, fmax(2.5e-6 * sqrt(channels ? atof(channels) / 72 : 1), 4 * own));
 }
 
 /* How many numbers the whole tap has. */

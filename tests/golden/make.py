@@ -78,6 +78,7 @@ def metadata(name, spec, truth, err, psnr, clip):
             "clip": "x".join(str(n) for n in clip or []), "dynamic_cfg": "false",
             "pictures": "0",
             "max_sequence_length": str(spec.get("dit", {}).get("max_text_seq_length", "")),
+            **({"channels": str(spec["channels"])} if "channels" in spec else {}),
             **{k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in spec["request"].items()}}
     for run in err:
         meta["psnr_" + run] = f"{psnr[run]:.2f}"
