@@ -208,26 +208,6 @@ void sg_dit_run_open(sg_dit_run *r, const sg_dit *d, sg_stream *s, const sg_geom
     if (d->input != d->channels) r->input = sg_new_keep(s, SG_F32, d->input, g->latent[1], g->latent[2], g->latent[3]);
 }
 
-void sg_dit_run_group(sg_dit_run *r, sg_stream *s, sg_groups groups, int32_t *token)
-{
-    if (token) sg_order_group(token, r->token, r->n, groups);
-    place_order(r, s, token);
-}
-
-sg_tensor sg_dit_run_move(const sg_dit_run *from, const sg_dit_run *to, sg_stream *s)
-{
-    const sg_tensor move = sg_new_keep(s, SG_I32, to->n);
-    int32_t *const inverse = numbers(from, s), *const number = numbers(to, s);
-    if (inverse && number) {
-        invert(from, inverse);
-        for (int64_t i = 0; i < to->n; i++) number[i] = inverse[to->token ? to->token[i] : i];
-        sg_upload(s, move, number);
-    }
-    free(inverse);
-    free(number);
-    return move;
-}
-
 typedef struct rotary_axis {
     int64_t       size;
     const double *place;
@@ -269,6 +249,38 @@ void sg_dit_run_rotary(sg_dit_run *r, sg_stream *s, const int64_t size[3], doubl
         sg_fail(s, SG_E_MEMORY, "no memory for rotary tables of %lld tokens", (long long)r->n);
     }
     free(table);
+}
+
+sg_tensor sg_dit_run_move(const sg_dit_run *from, const sg_dit_run *to, sg_stream *s)
+{
+    const sg_tensor move = sg_new_keep(s, SG_I32, to->n);
+    int32_t *const inverse = numbers(from, s), *const number = numbers(to, s);
+    if (inverse && number) {
+        invert(from, inverse);
+        for (int64_t i = 0; i < to->n; i++) number[i] = inverse[to->token ? to->token[i] : i];
+        sg_upload(s, move, number);
+    }
+    free(inverse);
+    free(number);
+    return move;
+}
+
+/* The rows of a table that `rows` names, in s->keep. */
+static sg_tensor kept_rows(sg_stream *s, sg_tensor table, sg_tensor rows)
+{
+    const sg_tensor y = sg_alloc(s, &s->keep, table.dtype, table.rank, table.dim);
+    sg_embed(s, .y = y, .w = table, .ids = rows);
+    return y;
+}
+
+void sg_dit_run_group(sg_dit_run *r, const sg_dit_run *whole, sg_stream *s, sg_groups groups, int32_t *token)
+{
+    *r = *whole;
+    if (token) sg_order_group(token, whole->token, r->n, groups);
+    place_order(r, s, token);
+    if (!r->rotary.cos.rank) return;
+    const sg_tensor move = sg_dit_run_move(whole, r, s);
+    r->rotary = (sg_rotary){kept_rows(s, whole->rotary.cos, move), kept_rows(s, whole->rotary.sin, move)};
 }
 
 void sg_dit_run_text(sg_dit_run *r, const sg_dit *d, sg_stream *s, int k, const float *states, int64_t len)

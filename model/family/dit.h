@@ -108,17 +108,17 @@ typedef struct sg_dit_run {
  * latents. Whatever r had before is forgotten. `self` is borrowed until the next call. */
 void sg_dit_run_open(sg_dit_run *r, const sg_dit *d, sg_stream *s, const sg_geometry *g, const sg_self_attention *self);
 
-/* Makes of r, a run just opened, one whose rows stand in groups, as layers that attend by them want x: group after group,
- * and within one as in r. It needs token [n], on the host, as long as r is used. A plan needs none. */
-void sg_dit_run_group(sg_dit_run *r, sg_stream *s, sg_groups groups, int32_t *token);
-
-/* Returns I32 [n] in s->keep: which row of x in `from` each row of x in `to` is. */
-sg_tensor sg_dit_run_move(const sg_dit_run *from, const sg_dit_run *to, sg_stream *s);
-
 /* Sets r->rotary for a grid whose axis k rotates size[k] channels of a head, an even number: pair j by the angle
  * place theta^(-2 j / size[k]). Axes follow one another. place[k] has the place of each row along axis k; where it or
  * `place` is NULL, that is its number from 0. Angles are in double, cosines and sines are rounded once. */
 void sg_dit_run_rotary(sg_dit_run *r, sg_stream *s, const int64_t size[3], double theta, const double *const place[3]);
+
+/* Makes r what `whole` is, but for its rows, which stand in groups, as layers that attend by these want x: group after
+ * group, and within one as in `whole`. It needs token [n], on the host, as long as r is used. A plan needs none. */
+void sg_dit_run_group(sg_dit_run *r, const sg_dit_run *whole, sg_stream *s, sg_groups groups, int32_t *token);
+
+/* Returns I32 [n] in s->keep: which row of x in `from` each row of x in `to` is. */
+sg_tensor sg_dit_run_move(const sg_dit_run *from, const sg_dit_run *to, sg_stream *s);
 
 /* Sets r->text[k] to the states F32 [len, text_dim], on the host and NULL on a plan, through text_in. */
 void sg_dit_run_text(sg_dit_run *r, const sg_dit *d, sg_stream *s, int k, const float *states, int64_t len);

@@ -245,11 +245,11 @@ static void opensora_attention(const void *model, const sg_geometry *g, const sg
 
 /* ---- a render ---- */
 
-static void place_rotary(opensora *m, sg_stream *s, sg_dit_run *r)
+static void place_rotary(opensora *m, sg_stream *s)
 {
     const int64_t  size[3] = {m->dit.head_dim / 3, m->dit.head_dim / 3, m->dit.head_dim / 3};
     const double  *place[3];
-    const int64_t *g = r->grid;
+    const int64_t *g = m->run[WHOLE].grid;
     double *const  all = calloc((size_t)(g[0] + g[1] + g[2]), sizeof *all);
     double        *at = all;
     if (!all) {
@@ -261,33 +261,30 @@ static void place_rotary(opensora *m, sg_stream *s, sg_dit_run *r)
         place[k] = at;
         for (int64_t i = 0; i < g[k]; i++) *at++ = (double)i / m->scale[like];
     }
-    sg_dit_run_rotary(r, s, size, 10000, place);
+    sg_dit_run_rotary(&m->run[WHOLE], s, size, 10000, place);
     free(all);
 }
 
 static void opensora_render_open(void *model, sg_stream *s, const sg_geometry *g, const sg_self_attention *self)
 {
     opensora *const m = model;
-    bool            placed[ARRANGEMENTS] = {false};
+    const int64_t   n = g->grid[0] * g->grid[1] * g->grid[2];
+    const bool      grouped = m->groups > 1, real = s->memory->alloc != NULL;
     free(m->token);
-    m->token = NULL;
-    memset(m->run, 0, sizeof m->run);
+    m->token = grouped && real ? calloc((size_t)(2 * n), sizeof *m->token) : NULL;
     memset(m->move, 0, sizeof m->move);
-    sg_dit_run_open(&m->run[WHOLE], &m->dit, s, g, self);
-    const int64_t n = m->run[WHOLE].n;
-    if (m->groups > 1 && s->memory->alloc) m->token = calloc((size_t)(2 * n), sizeof *m->token);
-    if (m->groups > 1 && s->memory->alloc && !m->token)
+    if (grouped && real && !m->token) {
         sg_fail(s, SG_E_MEMORY, "no memory for the groups of %lld tokens", (long long)n);
-    for (int64_t i = 0; i < m->layers && !s->status; i++) {
-        const int         now = arrangement_of(m, i), last = i ? arrangement_of(m, i - 1) : WHOLE;
-        sg_dit_run *const r = &m->run[now];
-        if (now != WHOLE && !placed[now]) {
-            *r = m->run[WHOLE];
-            sg_dit_run_group(r, s, groups_of(m, now), m->token ? m->token + (now - 1) * n : NULL);
-        }
-        if (!placed[now]) place_rotary(m, s, r);
-        if (now != last && !m->move[last][now].rank) m->move[last][now] = sg_dit_run_move(&m->run[last], r, s);
-        placed[now] = true;
+        return;
+    }
+    sg_dit_run_open(&m->run[WHOLE], &m->dit, s, g, self);
+    place_rotary(m, s);
+    for (int k = EVERY; grouped && k < ARRANGEMENTS; k++)
+        sg_dit_run_group(&m->run[k], &m->run[WHOLE], s, groups_of(m, k), real ? m->token + (k - EVERY) * n : NULL);
+    for (int64_t i = 1; i < m->layers; i++) {
+        const int        from = arrangement_of(m, i - 1), to = arrangement_of(m, i);
+        sg_tensor *const move = &m->move[from][to];
+        if (from != to && !move->rank) *move = sg_dit_run_move(&m->run[from], &m->run[to], s);
     }
 }
 

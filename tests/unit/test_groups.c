@@ -26,7 +26,7 @@ typedef struct bench {
     int64_t           tokens;    /* in these */
 } bench;
 
-/* Neighbours on the grid are alike. */
+/* Neighbours on the grid are similar. */
 static float *smooth(const bench *b, double phase)
 {
     float *const x = malloc((size_t)(b->n * ROW) * sizeof *x);
@@ -64,10 +64,10 @@ static void place(bench *b)
     b->s.scratch = (sg_arena){.base = (uintptr_t)b->s.memory->alloc(b->backend, ROOM), .cap = ROOM};
     assert_true(b->s.keep.base && b->s.scratch.base);
     sg_self_attention_place(&b->self, &b->s);
-    for (int i = 0; i < LAYERS; i++) {
-        sg_dit_run_open(&b->run[i], &b->dit, &b->s, &b->g, &b->self);
-        if (i) sg_dit_run_group(&b->run[i], &b->s, groups[i], b->token + (i - 1) * b->n);
-    }
+    sg_dit_run_open(&b->run[WHOLE], &b->dit, &b->s, &b->g, &b->self);
+    sg_dit_run_rotary(&b->run[WHOLE], &b->s, (const int64_t[]){8, 8, 8}, 10000, NULL);
+    for (int i = EVERY; i < LAYERS; i++)
+        sg_dit_run_group(&b->run[i], &b->run[WHOLE], &b->s, groups[i], b->token + (i - 1) * b->n);
 }
 
 static void open_bench(bench *b, const char *backend, const int64_t grid[3], bool ordered, sg_policy p)
@@ -271,8 +271,6 @@ static void rows_move_between_orders(void **state)
         const sg_tensor  x = sg_new(s, SG_F32, b.n, 1), y = sg_new(s, SG_F32, b.n, 1);
         float *const     row = malloc(sg_bytes(x));
         assert_non_null(row);
-        for (int layer = 0; layer < LAYERS; layer++)
-            sg_dit_run_rotary(&b.run[layer], s, (const int64_t[]){8, 8, 8}, 10000, NULL);
         for (int from = 0; from < LAYERS; from++)
             for (int to = 0; to < LAYERS; to++) {
                 for (int64_t k = 0; k < b.n; k++) row[k] = (float)token_of(&b, from, k);
