@@ -274,7 +274,7 @@ static sg_status strided_copy(sg_stream *s, const sg_strided_copy_args *a)
     const bool      move = a->y.dtype == a->x.dtype && sg_cuda_aligned(a->y.data) && sg_cuda_aligned(a->x.data) &&
                       t.dim[2] % most == 0 && a->first % most == 0 && a->token % most == 0 && a->head % most == 0;
     const int64_t    pack = move ? most : 1;
-    const stride_map map = {sg_data(a->row), t.dim[1],        t.dim[2] / pack,
+    const stride_map map = {sg_data(a->row),  t.dim[1],        t.dim[2] / pack,
                             a->first / pack, a->token / pack, a->head / pack};
     if (move) {
         const strided_move_kernel k = {sg_data(a->y), sg_data(a->x), map, a->scatter};

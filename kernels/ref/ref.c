@@ -159,8 +159,8 @@ SG_REF(conv)
     double *const      scratch = of_threads(SCRATCH_DOUBLES * out, sizeof *scratch);
     const real **const window = of_threads(2 * taps, sizeof *window);
     const bool         ok = x && w && scratch && window;
-#pragma omp parallel for num_threads(omp_get_max_threads())                                                            \
-    schedule(static) if (sg_count(a->y) * taps * in > SG_REF_WORK)
+#pragma omp parallel for num_threads(omp_get_max_threads()) schedule(static) \
+    if (sg_count(a->y) * taps * in > SG_REF_WORK)
     for (int64_t p = 0; p < (ok ? yd[0] * yd[1] * yd[2] : 0); p++) {
         const int64_t      place[3] = {p / (yd[1] * yd[2]), p / yd[2] % yd[1], p % yd[2]};
         const int          thread = omp_get_thread_num();

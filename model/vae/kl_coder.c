@@ -9,7 +9,6 @@
  *    convolution of stride 2 takes the first frame and every other after it. */
 #include "kl_coder.h"
 
-#include <math.h>
 #include <stdio.h>
 
 enum { RESAMPLED = 4 /* frames at once, so that what stands between takes little memory */ };
@@ -24,7 +23,7 @@ void sg_kl_read(sg_kl_model *v, const sg_vae_kind *kind, int64_t layers, sg_conf
 {
     const bool attention = sg_config_bool(f, "mid_block_add_attention", &(bool){true});
     sg_vae_read_coders(&v->vae, kind, layers, f);
-    for (int i = 0; i < 2; i++) v->side[i] = (sg_kl_side){.attention = attention, .has_quant = true};
+    for (int i = 0; i < 2; i++) v->side[i] = (sg_kl_side){.has_attention = attention, .has_quant = true};
 }
 
 /* quant and post_quant are small and F32, so that they cost the latents nothing. */
@@ -33,7 +32,6 @@ void sg_kl_bind(void *of, const sg_component *p, sg_vae_coder *k)
     sg_kl_model *const v = of;
     sg_kl_side *const  side = &v->side[k->up];
     const int          z = k->up ? v->vae.info.z : 2 * v->vae.info.z;
-    const int64_t      c = k->mid.in;
     const char *const  resample = k->kind->kt > 1 ? "conv.conv" : "conv";
     if (side->has_quant) {
         sg_bind_prefix(p->bind, "%s", "");
@@ -41,14 +39,10 @@ void sg_kl_bind(void *of, const sg_component *p, sg_vae_coder *k)
     }
     sg_vae_bind_ends(p, k, k->up ? z : SG_VAE_RGB, k->up ? SG_VAE_RGB : z, "conv_norm_out");
     sg_vae_bind_levels(p, k, resample, k->kind->kt);
-    if (!side->attention) return;
+    if (!side->has_attention) return;
     sg_bind_prefix(p->bind, "%s.mid_block.attentions.0.", k->up ? "decoder" : "encoder");
-    sg_bind_tensor(p->bind, &side->norm_w, SG_F32, "group_norm.weight", c);
-    sg_bind_tensor(p->bind, &side->norm_b, SG_F32, "group_norm.bias", c);
-    sg_vae_bind_map(p, p->act, &side->q, "to_q", c, c);
-    sg_vae_bind_map(p, p->act, &side->k, "to_k", c, c);
-    sg_vae_bind_map(p, p->act, &side->v, "to_v", c, c);
-    sg_vae_bind_map(p, p->act, &side->out, "to_out.0", c, c);
+    sg_vae_bind_attention(p, &side->attention, (const char *const[]){"group_norm", "to_q", "to_k", "to_v", "to_out.0"},
+                          k->mid.in);
 }
 
 /* ---- what stands between blocks ---- */
@@ -57,30 +51,6 @@ void sg_kl_norm(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tens
 {
     sg_norm(s, .y = y, .x = x, .w = k->norm_w, .b = k->norm_b, .kind = SG_NORM_GROUP, .groups = r->coder->groups,
             .eps = eps, .act = SG_ACT_SILU);
-}
-
-/* x += what its tokens make of those that they see. A frame of queries at a time, with the keys up to its end. */
-static void attention(const sg_vae_run *r, sg_stream *s, sg_tensor x)
-{
-    const sg_kl_side *const w = side_of(r);
-    const size_t            mark = s->scratch.used;
-    const int64_t           f = x.dim[0], rows = x.dim[1], columns = x.dim[2], frame = rows * columns, c = x.dim[3];
-    const sg_vae_map *const map[3] = {&w->q, &w->k, &w->v};
-    const sg_tensor         y = sg_new(s, x.dtype, f, rows, columns, c);
-    sg_tensor               token[4] = {sg_reshape(y, f * frame, 1, c)}; /* of y, which are attended to; q, k, v */
-    sg_norm(s, .y = y, .x = x, .w = w->norm_w, .b = w->norm_b, .kind = SG_NORM_GROUP, .groups = r->coder->groups,
-            .eps = eps);
-    for (int i = 0; i < 3; i++) {
-        const sg_tensor made = sg_new(s, x.dtype, f, rows, columns, c);
-        sg_vae_map_places(s, map[i], made, y, false);
-        token[i + 1] = sg_reshape(made, f * frame, 1, c);
-    }
-    for (int64_t t = 0; t < f; t++)
-        sg_attend(s, .y = sg_rows(token[0], t * frame, frame), .q = sg_rows(token[1], t * frame, frame),
-                  .k = sg_rows(token[2], 0, (t + 1) * frame), .v = sg_rows(token[3], 0, (t + 1) * frame),
-                  .scale = (float)(1 / sqrt((double)c)));
-    sg_vae_map_places(s, &w->out, x, y, true);
-    s->scratch.used = mark;
 }
 
 /* y = conv(x made larger), or a convolution with strides, some frames at a time. An image's has no padding before it. */
@@ -148,7 +118,7 @@ static void middle(const sg_vae_run *r, sg_stream *s, sg_tensor x)
         const sg_vae_work w = sg_vae_work_on(s, &r->coder->mid, x);
         sg_vae_block_run(r, s, &r->coder->mid, j, &w);
         s->scratch.used = w.mark;
-        if (j == 0 && side_of(r)->attention) attention(r, s, x);
+        if (j == 0 && side_of(r)->has_attention) sg_vae_attend(s, &side_of(r)->attention, x, r->coder->groups, true);
     }
     sg_tap(s, x, r->coder->up ? "vae.mid" : "enc.mid");
 }

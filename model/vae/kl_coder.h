@@ -7,10 +7,9 @@
 
 /* What a coder has beside its blocks. */
 typedef struct sg_kl_side {
-    bool       attention, has_quant;
-    sg_tensor  norm_w, norm_b; /* [c] x 2, of the attention */
-    sg_vae_map q, k, v, out;
-    sg_vae_map quant; /* post_quant_conv, of latents on their way in; quant_conv, of those on their way out */
+    bool             has_attention, has_quant;
+    sg_vae_attention attention;
+    sg_vae_map       quant; /* post_quant_conv, of latents on their way in; quant_conv, of those on their way out */
 } sg_kl_side;
 
 /* The structs of both VAEs begin with it. */

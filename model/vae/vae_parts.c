@@ -168,6 +168,12 @@ void sg_vae_bind_map(const sg_component *p, sg_dtype as, sg_vae_map *m, const ch
     bind_pair(p, as, &m->w, &m->b, name, SG_DIMS(o, i));
 }
 
+void sg_vae_bind_attention(const sg_component *p, sg_vae_attention *a, const char *const name[5], int64_t c)
+{
+    bind_pair(p, SG_F32, &a->norm_w, &a->norm_b, name[0], SG_DIMS(c));
+    for (int i = 0; i < 4; i++) sg_vae_bind_map(p, p->act, &a->map[i], name[1 + i], c, c);
+}
+
 void sg_vae_bind_conv(const sg_component *p, sg_vae_coder *k, sg_vae_conv *c, const char *name, int64_t o, int64_t i,
                       int kt, int ks)
 {
@@ -398,6 +404,31 @@ void sg_vae_norm_conv(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, s
     const sg_tensor input = sg_vae_input(r, s, k, x.dim[0], x.dim[1], x.dim[2]);
     r->coder->kind->norm(r, s, k, sg_vae_present(r, k, input), x);
     sg_vae_convolve(r, s, k, y, input, add);
+    s->scratch.used = mark;
+}
+
+/* ---- attention ---- */
+
+void sg_vae_attend(sg_stream *s, const sg_vae_attention *a, sg_tensor x, int groups, bool causal)
+{
+    const size_t    mark = s->scratch.used;
+    const int64_t   f = x.dim[0], frame = x.dim[1] * x.dim[2], c = x.dim[3];
+    const sg_tensor y = sg_alloc(s, &s->scratch, x.dtype, 4, x.dim);
+    sg_tensor       token[4] = {sg_reshape(y, f * frame, 1, c)}; /* of y, which are attended to; q, k, v */
+    sg_norm(s, .y = y, .x = x, .w = a->norm_w, .b = a->norm_b, .kind = groups ? SG_NORM_GROUP : SG_NORM_LAYER,
+            .groups = groups, .eps = 1e-6f);
+    for (int i = 0; i < 3; i++) {
+        const sg_tensor made = sg_alloc(s, &s->scratch, x.dtype, 4, x.dim);
+        sg_vae_map_places(s, &a->map[i], made, y, false);
+        token[i + 1] = sg_reshape(made, f * frame, 1, c);
+    }
+    for (int64_t t = 0; t < f; t++) {
+        const int64_t from = causal ? 0 : t * frame, count = (t + 1) * frame - from;
+        sg_attend(s, .y = sg_rows(token[0], t * frame, frame), .q = sg_rows(token[1], t * frame, frame),
+                  .k = sg_rows(token[2], from, count), .v = sg_rows(token[3], from, count),
+                  .scale = (float)(1 / sqrt((double)c)));
+    }
+    sg_vae_map_places(s, &a->map[3], x, y, true);
     s->scratch.used = mark;
 }
 

@@ -41,6 +41,12 @@ typedef struct sg_vae_block {
     sg_vae_map  shortcut; /* the identity when absent */
 } sg_vae_block;
 
+/* Computes x + out(attend(q, k, v)), all three of norm(x), with one head as wide as the channels. */
+typedef struct sg_vae_attention {
+    sg_tensor  norm_w, norm_b; /* [c] x 2 */
+    sg_vae_map map[4];         /* q, k, v, out: [c, c] */
+} sg_vae_attention;
+
 typedef struct sg_vae_level {
     int64_t      in, out; /* channels that come, and of the blocks */
     int          blocks;
@@ -126,6 +132,8 @@ void sg_vae_bind_map(const sg_component *p, sg_dtype as, sg_vae_map *m, const ch
 void sg_vae_bind_conv(const sg_component *p, sg_vae_coder *k, sg_vae_conv *c, const char *name, int64_t o, int64_t i,
                       int kt, int ks);
 
+/* Binds an attention; `name` has those of its norm and its maps. */
+void sg_vae_bind_attention(const sg_component *p, sg_vae_attention *a, const char *const name[5], int64_t c);
 /* Binds a convolution as of blocks of k's kind, and the norm before it. */
 void sg_vae_bind_norm_conv(const sg_component *p, sg_vae_coder *k, sg_vae_conv *c, const char *norm, const char *conv,
                            int64_t o, int64_t i);
@@ -161,6 +169,10 @@ void sg_vae_convolve(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg
 /* y = or += conv(silu(norm(x))). x is read before y is written. */
 void sg_vae_norm_conv(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor x, bool add);
 void sg_vae_map_places(sg_stream *s, const sg_vae_map *m, sg_tensor y, sg_tensor x, bool add);
+
+/* Computes a on x in place. A place sees those of its own frame, with `causal` of the frames before it as well. groups:
+ * of the group norm; 0: it is a layer norm. */
+void sg_vae_attend(sg_stream *s, const sg_vae_attention *a, sg_tensor x, int groups, bool causal);
 
 /* Decodes z to n frames F32 [n, H, W, 3] in s->scratch, clamped: in tiles where v works so, else t.next does all of z.
  * The sides of tiles are v's. Taps "vae.frames". */

@@ -14,11 +14,11 @@
  *    the encoder's first level, which is of pictures;
  *  - latents go in as z / scale + shift.
  *
- * Taps "vae.conv_in", "vae.mid.%d", "vae.l2", "vae.up2.%d", "vae.l1", "vae.up1.%d", "vae.layer.%d", "vae.conv_out",
- * "vae.frames"; "vae.encoder.down1.%d", ".l1", ".l2", ".down2.%d", ".mid.%d", ".conv_out". */
+ * Taps "vae.conv_in", "vae.mid.%d", "vae.l2", "vae.up2.%d", "vae.l1", "vae.up1.%d", "vae.layer.%d",
+ * "vae.connect_l1.%d", "vae.connect_l2.%d", "vae.conv_out", "vae.frames"; "enc.down1.%d", "enc.l1", "enc.l2",
+ * "enc.down2.%d", "enc.mid.%d", "enc.conv_out", "enc.mean". */
 #include "vae_parts.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,8 +29,7 @@ enum {
     GROUPS = 32,
     BANDS = 8,         /* of a transform in three dimensions */
     COEFFICIENTS = 24, /* BANDS of RGB */
-    FLAT = 12,         /* the same in two dimensions */
-    MAPS = 4
+    FLAT = 12          /* the same in two dimensions */
 };
 
 /* Blocks one after another. The decoder's and the encoder's middle are two, before and after the attention. */
@@ -44,18 +43,17 @@ typedef struct stage {
 } stage;
 
 typedef struct side {
-    stage       stage[STAGES];
-    sg_vae_conv change[2], connect[2]; /* of levels 1 and 2, nearest to the pixels first */
-    sg_vae_conv head[2];               /* the encoder's, before the blocks of a level */
-    sg_tensor   norm_w, norm_b;        /* of the attention */
-    sg_vae_map  map[MAPS];             /* q, k, v, out */
+    stage            stage[STAGES];
+    sg_vae_conv      change[2], connect[2]; /* of levels 1 and 2, nearest to the pixels first */
+    sg_vae_conv      head[2];               /* the encoder's, before the blocks of a level */
+    sg_vae_attention attention;             /* of the middle */
 } side;
 
 typedef struct wf_vae {
     sg_vae_model base;
     int64_t      channels, energy[2];
     int          connect_blocks, blocks[2];
-    bool         attention;
+    bool         has_attention;
     float        near;    /* of frames that are doubled */
     sg_vae_kind  kind[2]; /* of pictures, of videos */
     side         side[2]; /* encoder, decoder */
@@ -79,41 +77,35 @@ static int64_t       least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- config ---- */
 
-/* y = act(norm(x)). */
-static void norm_of(const sg_vae_run *r, sg_stream *s, sg_tensor y, sg_tensor x, sg_tensor w, sg_tensor b, int chunk,
-                    sg_act act)
-{
-    const int groups = r->coder->groups;
-    sg_norm(s, .y = y, .x = x, .w = w, .b = b, .kind = groups ? SG_NORM_GROUP : SG_NORM_LAYER, .groups = groups,
-            .chunk = chunk, .eps = 1e-6f, .act = act);
-}
-
 static void norm(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_tensor y, sg_tensor x)
 {
+    const int  groups = r->coder->groups;
     const bool picture = !r->coder->up && k->w.dim[2] == 1;
-    norm_of(r, s, y, x, k->norm_w, k->norm_b, r->coder->groups && picture, SG_ACT_SILU);
+    sg_norm(s, .y = y, .x = x, .w = k->norm_w, .b = k->norm_b, .kind = groups ? SG_NORM_GROUP : SG_NORM_LAYER,
+            .groups = groups, .chunk = groups && picture, .eps = 1e-6f, .act = SG_ACT_SILU);
 }
 
-static const char *choice(sg_config *f, const char *key, const char *usual, const char *other)
+/* Tells whether the field is the usual word, and not the other one. */
+static bool is_usual(sg_config *f, const char *key, const char *usual, const char *other)
 {
     const char *const said = sg_config_string(f, key, usual);
     if (said && strcmp(said, usual) != 0 && strcmp(said, other) != 0)
         sg_config_fail(f, key, "\"%s\" is not supported; only \"%s\" and \"%s\" are", said, usual, other);
-    return said ? said : usual;
+    return !said || strcmp(said, other) != 0;
 }
 
 static void check_blocks(sg_config *f)
 {
-    static const char *const only[][2] = {{"attention_type", "AttnBlock3DFix"},
-                                          {"l1_dowmsample_block", "Downsample"},
-                                          {"l1_downsample_wavelet", "HaarWaveletTransform2D"},
-                                          {"l2_dowmsample_block", "Spatial2xTime2x3DDownsample"},
-                                          {"l2_downsample_wavelet", "HaarWaveletTransform3D"},
-                                          {"l1_upsample_block", "Upsample"},
-                                          {"l1_upsample_wavelet", "InverseHaarWaveletTransform2D"},
-                                          {"l2_upsample_block", "Spatial2xTime2x3DUpsample"},
-                                          {"l2_upsample_wavelet", "InverseHaarWaveletTransform3D"}};
-    for (size_t i = 0; i < sizeof only / sizeof *only; i++) sg_config_only(f, only[i][0], only[i][1], only[i][1]);
+    static const char *const only[] = {"attention_type",        "AttnBlock3DFix",
+                                       "l1_dowmsample_block",   "Downsample",
+                                       "l1_downsample_wavelet", "HaarWaveletTransform2D",
+                                       "l2_dowmsample_block",   "Spatial2xTime2x3DDownsample",
+                                       "l2_downsample_wavelet", "HaarWaveletTransform3D",
+                                       "l1_upsample_block",     "Upsample",
+                                       "l1_upsample_wavelet",   "InverseHaarWaveletTransform2D",
+                                       "l2_upsample_block",     "Spatial2xTime2x3DUpsample",
+                                       "l2_upsample_wavelet",   "InverseHaarWaveletTransform3D"};
+    for (size_t i = 0; i < sizeof only / sizeof *only; i += 2) sg_config_only(f, only[i], only[i + 1], only[i + 1]);
 }
 
 static void read_latents(sg_vae_model *m, sg_config *f)
@@ -129,12 +121,12 @@ static void read_latents(sg_vae_model *m, sg_config *f)
 
 static void set_stage(stage *g, const char *name, int first, int blocks, int scale, int64_t in, int64_t out)
 {
-    *g = (stage){name, first, scale, {.in = in, .out = out, .blocks = blocks, .time = 1, .space = 1}};
+    *g = (stage){name, first, scale, {.in = in, .out = out, .blocks = blocks}};
 }
 
 static void set_stages(wf_vae *v)
 {
-    const int     after = v->attention ? 2 : 1;
+    const int     after = v->has_attention ? 2 : 1;
     const int64_t b = v->channels;
     for (int up = 0; up < 2; up++) {
         const int     n = v->blocks[up];
@@ -163,13 +155,13 @@ static sg_status read_config(void *of, sg_config *f)
                              *energy[] = {"encoder_energy_flow_hidden_size", "decoder_energy_flow_hidden_size"};
     wf_vae *const       v = of;
     sg_vae_model *const m = &v->base;
-    const bool          group = strcmp(choice(f, "norm_type", "groupnorm", "layernorm"), "groupnorm") == 0;
+    const bool          group = is_usual(f, "norm_type", "groupnorm", "layernorm");
     read_latents(m, f);
     check_blocks(f);
     v->channels = sg_config_int(f, "base_channels", 1, SG_VAE_CHANNELS / 8, &(int64_t){128});
-    v->attention = sg_config_bool(f, "use_attention", &(bool){true});
+    v->has_attention = sg_config_bool(f, "use_attention", &(bool){true});
     v->connect_blocks = (int)sg_config_int(f, "connect_res_layer_num", 0, SG_VAE_LAYERS, &(int64_t){1});
-    v->near = strcmp(choice(f, "t_interpolation", "nearest", "trilinear"), "nearest") == 0 ? 1 : 0.75f;
+    v->near = is_usual(f, "t_interpolation", "nearest", "trilinear") ? 1 : 0.75f;
     if (group && v->channels % GROUPS)
         sg_config_fail(f, "base_channels", "%lld is no multiple of %d groups", (long long)v->channels, GROUPS);
     for (int i = 0; i < 2; i++)
@@ -195,17 +187,6 @@ static sg_status read_config(void *of, sg_config *f)
 }
 
 /* ---- tensors ---- */
-
-static void bind_attention(const sg_component *p, const sg_vae_kind *d, side *g, int64_t c)
-{
-    static const char *const map[] = {"q.conv", "k.conv", "v.conv", "proj_out.conv"};
-    char                     name[32];
-    snprintf(name, sizeof name, "norm%s", d->norm_w);
-    sg_bind_tensor(p->bind, &g->norm_w, SG_F32, name, c);
-    snprintf(name, sizeof name, "norm%s", d->norm_b);
-    sg_bind_tensor(p->bind, &g->norm_b, SG_F32, name, c);
-    for (int i = 0; i < MAPS; i++) sg_vae_bind_map(p, p->act, &g->map[i], map[i], c, c);
-}
 
 /* What stands between the stages. */
 static void bind_rest(const sg_component *p, wf_vae *v, sg_vae_coder *k)
@@ -234,9 +215,10 @@ static void bind_rest(const sg_component *p, wf_vae *v, sg_vae_coder *k)
 
 static void bind(void *of, const sg_component *p, sg_vae_coder *k)
 {
-    wf_vae *const v = of;
-    side *const   g = &v->side[k->up];
-    char          name[32];
+    wf_vae *const     v = of;
+    side *const       g = &v->side[k->up];
+    const char *const names[] = {k->groups ? "norm" : "norm.norm", "q.conv", "k.conv", "v.conv", "proj_out.conv"};
+    char              name[32];
     for (int i = 0; i < STAGES; i++) {
         if (!g->stage[i].name) continue;
         snprintf(name, sizeof name, "%s.%s", k->up ? "decoder" : "encoder", g->stage[i].name);
@@ -244,19 +226,11 @@ static void bind(void *of, const sg_component *p, sg_vae_coder *k)
         sg_vae_bind_blocks(p, k, &g->stage[i].level, name, g->stage[i].first);
     }
     sg_bind_prefix(p->bind, "%s.mid.1.", k->up ? "decoder" : "encoder");
-    if (v->attention) bind_attention(p, &v->kind[1], g, 4 * v->channels);
+    if (v->has_attention) sg_vae_bind_attention(p, &g->attention, names, 4 * v->channels);
     bind_rest(p, v, k);
 }
 
 /* ---- wavelets ---- */
-
-/* What number `at` of a block, a place of two frames, rows and columns or of two rows and columns, has of a band. */
-static float haar(bool cube, int band, int at)
-{
-    const int both = cube ? band & at : (band & 1) * (at >> 1) ^ (band >> 1) * (at & 1);
-    const int odd = (both ^ both >> 1 ^ both >> 2) & 1;
-    return (odd ? -1.0f : 1.0f) * (cube ? 0.3536f : 0.5f);
-}
 
 /* The transform of the first three of `in` channels, as a convolution. With inverse it is a map from that many of the
  * bands' channels to those of places, which come first in w as well. */
@@ -266,9 +240,12 @@ static sg_tensor wavelets(sg_stream *s, bool cube, bool inverse, int64_t in)
     const sg_tensor w = inverse ? sg_new_keep(s, SG_F32, rows, in) : sg_new_keep(s, SG_F32, rows, in, bands / 4, 2, 2);
     float           host[COEFFICIENTS * COEFFICIENTS * BANDS] = {0};
     for (int i = 0; i < bands * rows; i++) {
-        const int at = i % bands, band = i / bands / SG_VAE_RGB, c = i / bands % SG_VAE_RGB;
+        const int at = i % bands, band = i / bands / SG_VAE_RGB,
+                  c = i / bands % SG_VAE_RGB; /* at: frame, row, column */
+        const int both = at & (cube ? band : band >> 1 | (band & 1) << 1), odd = (both ^ both >> 1 ^ both >> 2) & 1;
         const int from = (inverse ? band * SG_VAE_RGB : 0) + c, to = (inverse ? at : band) * SG_VAE_RGB + c;
-        if (from < in) host[inverse ? to * in + from : (to * in + from) * bands + at] = haar(cube, band, at);
+        if (from >= in) continue;
+        host[inverse ? to * in + from : (to * in + from) * bands + at] = (odd ? -1.0f : 1.0f) * (cube ? 0.3536f : 0.5f);
     }
     sg_upload(s, w, host);
     return w;
@@ -291,12 +268,40 @@ static void invert(const run *r, sg_stream *s, bool cube, sg_tensor y, sg_tensor
 
 /* ---- what both directions do ---- */
 
-static void keep_stages(run *r, sg_stream *s, int64_t y, int64_t x)
+/* Begins a clip of y x x latents, or a tile of it. With group norms it is one chunk, so that nothing is remembered; but
+ * the encoder's halving of frames always reads one of the past. */
+static void begin(void *of, sg_stream *s, int64_t y, int64_t x)
 {
-    for (int i = 0; i < STAGES; i++) {
-        const stage *const g = &side_of(r)->stage[i];
-        sg_vae_keep_blocks(&r->base, s, &g->level, g->scale * y, g->scale * x);
-    }
+    run *const                r = of;
+    const side *const         g = side_of(r);
+    const sg_vae_coder *const k = r->base.coder;
+    s->keep.used = r->mark;
+    r->base.remembers = false;
+    r->seen = 0;
+    if (!k->up || !k->groups) sg_vae_keep(&r->base, s, &g->change[1], k->up ? 2 : 1, 2 * y, 2 * x);
+    if (k->groups) return;
+    sg_vae_keep(&r->base, s, k->up ? &k->conv_in : &k->conv_out, 2, y, x);
+    for (int i = 0; i < STAGES; i++)
+        sg_vae_keep_blocks(&r->base, s, &g->stage[i].level, g->stage[i].scale * y, g->stage[i].scale * x);
+    if (!k->up) return;
+    r->held = sg_new_keep(s, r->base.vae->component.act, 1, y, x, 4 * vae_of(r)->channels);
+    r->low = sg_new_keep(s, SG_F32, 1, 2 * y, 2 * x, SG_VAE_RGB);
+}
+
+static sg_status run_open(void **out, const void *of, bool up, sg_stream *s, int64_t y, int64_t x, sg_error *e)
+{
+    SG_TRY(sg_vae_run_open(out, sizeof(run), of, up, s, y, x, e));
+    run *const r = *out;
+    r->plane = wavelets(s, false, up, up ? FLAT : COEFFICIENTS);
+    r->plane_low = wavelets(s, false, up, SG_VAE_RGB);
+    r->cube = wavelets(s, true, up, up ? COEFFICIENTS : SG_VAE_RGB);
+    r->cube_low = wavelets(s, true, up, up ? SG_VAE_RGB : FLAT);
+    r->mark = s->keep.used;
+    if (!up)
+        begin(r, s, y / SPACE, x / SPACE);
+    else if (!r->base.vae->tiled)
+        begin(r, s, y, x);
+    return SG_OK;
 }
 
 /* x may change; the result lies there, or above it in s->scratch. */
@@ -306,38 +311,19 @@ static sg_tensor run_stage(const run *r, sg_stream *s, int i, sg_tensor x)
     const sg_vae_work  w = sg_vae_work_on(s, &g->level, x);
     for (int j = 0; j < g->level.blocks; j++) {
         sg_vae_block_run(&r->base, s, &g->level, j, &w);
-        sg_tap(s, w.y, r->base.coder->up ? "vae.%s.%d" : "vae.encoder.%s.%d", g->name, g->first + j);
+        sg_tap(s, w.y, r->base.coder->up ? "vae.%s.%d" : "enc.%s.%d", g->name, g->first + j);
     }
     s->scratch.used = w.mark;
     return w.y;
 }
 
-/* x += attention over the places of each frame. */
-static void attend(const run *r, sg_stream *s, sg_tensor x)
-{
-    const side *const g = side_of(r);
-    const size_t      mark = s->scratch.used;
-    const int64_t     n = x.dim[1] * x.dim[2], c = x.dim[3];
-    const sg_tensor   y = sg_alloc(s, &s->scratch, x.dtype, 4, x.dim);
-    sg_tensor         token[MAPS] = {[MAPS - 1] = sg_reshape(y, x.dim[0] * n, 1, c)}; /* q, k, v, what is attended to */
-    norm_of(&r->base, s, y, x, g->norm_w, g->norm_b, 0, SG_ACT_NONE);
-    for (int i = 0; i + 1 < MAPS; i++) {
-        const sg_tensor made = sg_alloc(s, &s->scratch, x.dtype, 4, x.dim);
-        sg_vae_map_places(s, &g->map[i], made, y, false);
-        token[i] = sg_reshape(made, x.dim[0] * n, 1, c);
-    }
-    for (int64_t t = 0; t < x.dim[0]; t++)
-        sg_attend(s, .y = sg_rows(token[3], t * n, n), .q = sg_rows(token[0], t * n, n),
-                  .k = sg_rows(token[1], t * n, n), .v = sg_rows(token[2], t * n, n), .scale = 1 / sqrtf((float)c));
-    sg_vae_map_places(s, &g->map[3], x, y, true);
-    s->scratch.used = mark;
-    sg_tap(s, x, r->base.coder->up ? "vae.mid.1" : "vae.encoder.mid.1");
-}
-
 static sg_tensor middle(const run *r, sg_stream *s, sg_tensor x)
 {
     x = run_stage(r, s, MID_IN, x);
-    if (vae_of(r)->attention) attend(r, s, x);
+    if (vae_of(r)->has_attention) {
+        sg_vae_attend(s, &side_of(r)->attention, x, r->base.coder->groups, false);
+        sg_tap(s, x, r->base.coder->up ? "vae.mid.1" : "enc.mid.1");
+    }
     return run_stage(r, s, MID_OUT, x);
 }
 
@@ -455,32 +441,9 @@ static sg_tensor next_of_tile(void *of, sg_stream *s, sg_tensor z)
     return sg_rows(frames, skip, 2 * f - skip);
 }
 
-/* Begins a clip of y x x latents, or a tile of it. */
-static void begin_tile(void *of, sg_stream *s, int64_t y, int64_t x)
-{
-    run *const r = of;
-    s->keep.used = r->mark;
-    r->base.remembers = false;
-    r->seen = 0;
-    if (r->base.coder->groups) return; /* there is one chunk */
-    sg_vae_keep(&r->base, s, &r->base.coder->conv_in, 2, y, x);
-    sg_vae_keep(&r->base, s, &side_of(r)->change[1], 2, 2 * y, 2 * x);
-    keep_stages(r, s, y, x);
-    r->held = sg_new_keep(s, r->base.vae->component.act, 1, y, x, 4 * vae_of(r)->channels);
-    r->low = sg_new_keep(s, SG_F32, 1, 2 * y, 2 * x, SG_VAE_RGB);
-}
-
 static sg_status decode_open(void **out, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e)
 {
-    SG_TRY(sg_vae_run_open(out, sizeof(run), of, true, s, y, x, e));
-    run *const r = *out;
-    r->plane = wavelets(s, false, true, FLAT);
-    r->plane_low = wavelets(s, false, true, SG_VAE_RGB);
-    r->cube = wavelets(s, true, true, COEFFICIENTS);
-    r->cube_low = wavelets(s, true, true, SG_VAE_RGB);
-    r->mark = s->keep.used;
-    if (!r->base.vae->tiled) begin_tile(r, s, y, x);
-    return SG_OK;
+    return run_open(out, of, true, s, y, x, e);
 }
 
 static bool at_once(const sg_vae_model *v) { return v->tiled || v->coder[SG_VAE_DECODER].groups; }
@@ -490,7 +453,7 @@ static sg_tensor decode_next(void *of, sg_stream *s, sg_tensor z, bool last)
     run *const                r = of;
     const sg_vae_model *const v = r->base.vae;
     const sg_tiles            tiles = {
-                   .run = r, .count = v->coder[1].groups ? z.dim[0] : 1, .begin = begin_tile, .next = next_of_tile};
+                   .run = r, .count = r->base.coder->groups ? z.dim[0] : 1, .begin = begin, .next = next_of_tile};
     r->total = at_once(v) ? z.dim[0] : last ? r->seen + z.dim[0] : INT64_MAX;
     return sg_vae_decode(v, s, tiles, 2 * doubled(r, z.dim[0]) - (r->seen == 0), z);
 }
@@ -538,10 +501,10 @@ static sg_tensor transform(const run *r, sg_stream *s, sg_tensor level2, sg_tens
     double_first(s, flat, first);
     sg_conv(s, .y = deep, .x = flat, .w = r->cube_low, .stride = {2, 2, 2});
     const sg_tensor l1 = convolve(r, s, &g->connect[0], sg_rows(flat, first, f));
-    sg_tap(s, l1, "vae.encoder.l1");
+    sg_tap(s, l1, "enc.l1");
     join(s, level2, b, l1);
     const sg_tensor l2 = convolve(r, s, &g->connect[1], deep);
-    sg_tap(s, l2, "vae.encoder.l2");
+    sg_tap(s, l2, "enc.l2");
     join(s, middle, 2 * b, l2);
     s->scratch.used = mark;
     return all;
@@ -554,7 +517,7 @@ static void run_level(const run *r, sg_stream *s, int i, sg_tensor y, sg_tensor 
     const sg_vae_conv *const k = &g->change[i];
     const int                first = i && !r->base.remembers;
     x = convolve(r, s, &g->head[i], x);
-    sg_tap(s, x, "vae.encoder.down%d.0", i + 1);
+    sg_tap(s, x, "enc.down%d.0", i + 1);
     run_stage(r, s, i ? DOWN2 : DOWN1, x);
     const sg_tensor made = sg_new(s, x.dtype, y.dim[0], y.dim[1], y.dim[2], x.dim[3]);
     const sg_tensor input = sg_vae_input(&r->base, s, k, x.dim[0] + first, x.dim[1], x.dim[2]);
@@ -563,23 +526,13 @@ static void run_level(const run *r, sg_stream *s, int i, sg_tensor y, sg_tensor 
     double_first(s, given, first);
     sg_vae_recall(&r->base, s, k, input);
     sg_conv(s, .y = made, .x = input, .w = k->w, .b = k->b, .stride = {1 + i, 2, 2}, .pad = {0, 1, 0, 1});
-    sg_tap(s, made, "vae.encoder.down%d.%d", i + 1, vae_of(r)->blocks[0] + 1);
+    sg_tap(s, made, "enc.down%d.%d", i + 1, vae_of(r)->blocks[0] + 1);
     join(s, y, 0, made);
 }
 
 static sg_status encode_open(void **out, void *of, sg_stream *s, int64_t height, int64_t width, sg_error *e)
 {
-    SG_TRY(sg_vae_run_open(out, sizeof(run), of, false, s, height, width, e));
-    run *const    r = *out;
-    const int64_t y = height / SPACE, x = width / SPACE;
-    r->cube = wavelets(s, true, false, SG_VAE_RGB);
-    r->plane = wavelets(s, false, false, COEFFICIENTS);
-    r->cube_low = wavelets(s, true, false, FLAT);
-    sg_vae_keep(&r->base, s, &side_of(r)->change[1], 1, 2 * y, 2 * x);
-    if (r->base.coder->groups) return SG_OK;
-    keep_stages(r, s, y, x);
-    sg_vae_keep(&r->base, s, &r->base.coder->conv_out, 2, y, x);
-    return SG_OK;
+    return run_open(out, of, false, s, height, width, e);
 }
 
 static sg_tensor encode_next(void *of, sg_stream *s, sg_tensor frames)
@@ -603,10 +556,11 @@ static sg_tensor encode_next(void *of, sg_stream *s, sg_tensor frames)
     const sg_tensor last = middle(r, s, in), out = sg_new(s, SG_F32, f, y, x, numbers);
     const sg_tensor means = sg_new(s, SG_F32, f * y * x, 1, numbers / 2);
     sg_vae_norm_conv(&r->base, s, &k->conv_out, out, last, false);
-    sg_tap(s, out, "vae.encoder.conv_out");
+    sg_tap(s, out, "enc.conv_out");
     sg_strided_copy(s, .y = means, .x = sg_reshape(out, sg_count(out)), .token = numbers, .head = numbers);
     sg_norm(s, .y = mean, .x = sg_reshape(means, f, y, x, numbers / 2), .w = r->base.scale, .b = r->base.shift,
             .kind = SG_NORM_NONE);
+    sg_tap(s, mean, "enc.mean");
     s->scratch.used = mark;
     r->base.remembers = true;
     return mean;

@@ -256,8 +256,7 @@ static void bench_rows(ck_level *l, const char *name, sg_dtype t)
     if (IS("count_non_finite"))
         BENCH(l, count_non_finite, text, all * e, "GB/s", .y = made(SG_I32, 1), .x = made(t, n, c));
     if (IS("distance") && t == SG_F32)
-        BENCH(l, distance, text, 2 * all * e, "GB/s", .y = made(SG_F32, 256, 2), .a = made(t, n, c),
-              .b = made(t, n, c));
+        BENCH(l, distance, text, 2 * all * e, "GB/s", .y = made(SG_F32, 256, 2), .a = made(t, n, c), .b = made(t, n, c));
     if (IS("copy")) BENCH(l, copy, text, all * (e + 4), "GB/s", .y = made(SG_F32, n, c), .x = made(t, n, c));
     if (IS("rgb8"))
         BENCH(l, rgb8, text, all * (e + 1), "GB/s", .y = made(SG_U8, n, c / 3, 3), .x = made(t, n, c / 3, 3));
