@@ -103,15 +103,15 @@ static sg_status read_config(opensora *m, sg_config *f)
     m->layers = sg_config_int(f, "num_layers", 1, 4096, &(int64_t){1});
     m->eps = sg_config_real(f, "norm_eps", 0, 1, &(double){1e-6});
     for (int k = 0; k < 3; k++) m->scale[k] = sg_config_real(f, scales[k], 1e-6, 1e6, &(double){1});
+    if (d->head_dim % 6)
+        sg_config_fail(f, "attention_head_dim", "%lld is no multiple of 6: three axes have pairs of channels each",
+                       (long long)d->head_dim);
     read_groups(m, f);
     read_same(f, "out_channels", d->channels, "in_channels");
     read_same(f, "cross_attention_dim", d->width, "the width of all heads");
     if (d->patch[0] > 1)
         sg_config_fail(f, "patch_size_t", "%lld: patches of several latent frames cannot be rendered: it should be 1",
                        (long long)d->patch[0]);
-    if (d->head_dim % 6)
-        sg_config_fail(f, "attention_head_dim", "%lld is no multiple of 6: three axes have pairs of channels each",
-                       (long long)d->head_dim);
     sg_config_only(f, "activation_fn", "gelu-approximate", NULL);
     read_switch(f, "attention_bias", true);
     read_switch(f, "norm_elementwise_affine", false);
