@@ -96,36 +96,51 @@ def place(bench):
 
 # ---- one step of a model with random weights ----
 
+def diffusers_calls(bench, folder, family, size):
+    """Ways to call the denoiser in diffusers."""
+    import models
+    model = models.load_denoiser(folder, bench.device)
+    call = models.call_of(model, family, size, bench.device)
+    ways = {"diffusers": model, **({} if bench.args.no_compile else {COMPILED: torch.compile(model)})}
+    return {n: lambda m=m: m(**call) for n, m in ways.items()}, {}
+
+
 def step(shape, family, size, sides, tiny):
     """sides: names and options of `bench step`; tiny: shape and size with --quick."""
     def measure(bench):
         import models
+        import opensora
         name, (width, height, frames) = tiny if bench.args.quick else (shape, size)
-        folder = os.path.join(bench.args.folder, name)
+        folder, own = os.path.join(bench.args.folder, name), family == "opensora"
+        if own:
+            opensora.install(bench.args.opensora)
         bench.say(f"making {name}")
-        models.make(folder, name, bench.device)
-        bench.say("loading it into diffusers")
-        model = models.load_denoiser(folder, bench.device)
-        call = models.call_of(model, family, (width, height, frames), bench.device)
-        calls = {"diffusers": model, **({} if bench.args.no_compile else {COMPILED: torch.compile(model)})}
-        theirs = {n: bench.timed(lambda m=m: m(**call)) for n, m in calls.items()}
+        (opensora if own else models).make(folder, name, bench.device)
+        bench.say("loading it into the other side")
+        calls, notes = (opensora.calls if own else diffusers_calls)(bench, folder, family, (width, height, frames))
+        theirs = {n: bench.timed(call) for n, call in calls.items()}
         options = ["step", "-m", folder, "--size", f"{width}x{height}", "-g", "1", "--dtype", "bf16", "--quiet",
                    *([] if frames == 1 else ["--frames", str(frames)]), *repeat_of(bench)]
-        density = {}
 
         def ours(name, more):
             result = bench.bench(*options, *more)
-            density[name] = result["density"]
+            notes[name] = f"{100 * result['density']:.0f} % of the blocks; {attention_of(result['step']['ops'])}"
             return result["step"]["seconds"], result["measured"]["unsteady"]
 
-        def diffusers(name):
+        def other(name):
             block = rule.by_turns({name: theirs[name]}, bench.args.repeat)[name]
             return block["median"], block["unsteady"]
         blocks = {**{n: lambda n=n, o=o: ours(n, o) for n, o in sides.items()},
-                  **{n: lambda n=n: diffusers(n) for n in theirs}}
+                  **{n: lambda n=n: other(n) for n in theirs}}
         found = blocks_by_turns(bench, blocks)
-        return found, {n: f"{100 * d:.0f} % of the blocks" for n, d in density.items() if d < 1}, list(found)
+        return found, notes, list(found)
     return measure
+
+
+def attention_of(ops):
+    """What the calls of attention take of a step, with each op timed, by their queries and keys."""
+    rows = [(op["tensors"].split(" = ")[1].split(", ")[:2], op) for op in ops if op["op"].startswith("attend")]
+    return ", ".join(f"{op['op']} {' to '.join(t)}: {op['calls']} in {seconds(op['seconds'])}" for t, op in rows)
 
 
 def repeat_of(bench):
@@ -163,10 +178,13 @@ def blocks_by_turns(bench, blocks):
 
 # ---- one attention call ----
 
-def attention(bench):
+def attention(heads, grid, d):
+    return lambda bench: attention_call(bench, *((2, (5, 16, 16), d // 2) if bench.args.quick else (heads, grid, d)))
+
+
+def attention_call(bench, heads, grid, d):
     """Dense, by cuDNN, and sparse: `bench attention` as a user calls it; with --library torch's own call beside our C
     call in one process, and with --spargeattn the authors' kernel too."""
-    heads, grid, d = (2, (5, 16, 16), 64) if bench.args.quick else (12, (21, 30, 52), 128)
     result = bench.bench("attention", "--shape", f"1,{heads},{'x'.join(map(str, grid))},{d}", "--dtype", "bf16",
                          "--attention", "dense,sparge", "--topk", "0.3", *repeat_of(bench))
     found, notes = {}, {}
@@ -284,11 +302,42 @@ def command(bench):
         return rule.by_turns(things, bench.args.repeat, slack=0.005, until=bench.until), {}, list(things)
 
 
+# ---- the decoder of Open-Sora-Plan ----
+
+def decode(bench):
+    """From latents to frames: ours as the reports of a process tell it for the clips after the first."""
+    import opensora
+    name, (width, height, frames) = SMALL["opensora"] if bench.args.quick else ("full-opensora", (640, 640, 93))
+    folder = os.path.join(bench.args.folder, name)
+    opensora.install(bench.args.opensora)
+    bench.say(f"making {name}")
+    opensora.make(folder, name, bench.device)
+    theirs = {n: bench.timed(c) for n, c in opensora.decoders(bench, folder, (width, height, frames)).items()}
+
+    def ours():
+        with tempfile.TemporaryDirectory() as at:
+            bench.ours("-m", folder, "-p", "a boat", "--size", f"{width}x{height}", "--frames", str(frames), "--steps",
+                       "1", "-g", "1", "--attention", "dense", "--dtype", "bf16", "--batch", "5", "--cache", "off",
+                       "--quiet", "-o", os.path.join(at, "clip.y4m"), "--json", os.path.join(at, "report.json"))
+            times = []
+            for report in sorted(n for n in os.listdir(at) if n.startswith("report"))[1:]:
+                with open(os.path.join(at, report), encoding="utf-8") as f:
+                    times.append(json.load(f)["seconds"]["decode"])
+        block = rule.figure(times)
+        return block["median"], block["unsteady"]
+
+    def other(name):
+        block = rule.by_turns({name: theirs[name]}, bench.args.repeat)[name]
+        return block["median"], block["unsteady"]
+    found = blocks_by_turns(bench, {"ours": ours, **{n: lambda n=n: other(n) for n in theirs}})
+    return found, {}, list(found)
+
+
 # ---- the rows ----
 
 DENSE, SPARSE = ["--attention", "dense"], []
 SMALL = {"wan": ("small", (128, 64, 9)), "flux": ("small-flux", (64, 64, 1)), "mochi": ("small-mochi", (64, 64, 7)),
-         "sd3": ("small-sd35", (64, 64, 1))}
+         "sd3": ("small-sd35", (64, 64, 1)), "opensora": ("small-opensora", (128, 96, 9))}
 
 
 def step_row(shape, family, size, sides=(("ours, dense", DENSE), ("ours, sparse", SPARSE))):
@@ -298,7 +347,8 @@ def step_row(shape, family, size, sides=(("ours, dense", DENSE), ("ours, sparse"
 ROWS = {
     "clip": ("tiny-wan, default clip (256x256, 33 frames, 12 steps), rendering", "cpu", clip),
     "command": ("tiny-wan, default clip, the whole command from start to exit", "cpu", command),
-    "attention": ("one attention call, 12 heads x 32,760 tokens x 128", "cuda", attention),
+    "attention": ("one attention call, 12 heads x 32,760 tokens x 128", "cuda",
+                  attention(12, (21, 30, 52), 128)),
     "wan": ("one step of Wan 2.1 1.3B, 832x480, 81 frames (random weights)",
             *step_row("1.3b", "wan", (832, 480, 81))),
     "flux": ("one step of FLUX.1-dev, 1024x1024 (random weights)",
@@ -309,6 +359,11 @@ ROWS = {
                  *step_row("1.3b", "wan", (1280, 720, 81))),
     "wan-14b": ("one step of Wan 2.1 14B, 832x480, 81 frames (random weights)",
                 *step_row("14b", "wan", (832, 480, 81))),
+    "opensora": ("one step of Open-Sora-Plan 1.3, 640x640, 93 frames (random weights)",
+                 *step_row("full-opensora", "opensora", (640, 640, 93))),
+    "opensora-decode": ("Open-Sora-Plan 1.3: decoding 640x640, 93 frames (random weights)", "cuda", decode),
+    "opensora-attention": ("one attention call, 24 heads x 38,400 tokens x 96", "cuda",
+                           attention(24, (24, 40, 40), 96)),
     "sd35-large": ("one step of Stable Diffusion 3.5 large, 1024x1024 (random weights)",
                    *step_row("sd35-large", "sd3", (1024, 1024, 1), [("ours, dense", DENSE)])),
 }
@@ -359,6 +414,7 @@ def parse(given=None):
     p.add_argument("--library", metavar="FILE", help="attention: libspargegen.so, for torch and ours in one process")
     p.add_argument("--spargeattn", metavar="DIR", help="attention: the authors' sources, whose kernel runs as well")
     p.add_argument("--build", default="build/peers", metavar="DIR", help="attention: where it is built, once")
+    p.add_argument("--opensora", metavar="DIR", help="opensora: the authors' code")
     p.add_argument("--device", choices=["cuda", "cpu"], help="(default: the row's own)")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both sides")
     p.add_argument("--no-compile", action="store_true", help="without torch.compile, which takes minutes")
