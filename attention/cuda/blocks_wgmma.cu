@@ -77,10 +77,10 @@ static box rows_box(const void *data, int64_t h, int64_t rows, int64_t d, int wi
 }
 
 /* Values of `tokens` tokens. */
-static box values_box(const void *data, const blocks_job &j, int64_t tokens, int width)
+static box values_box(const void *data, const blocks_job &j, int64_t tokens, int channels)
 {
     const int64_t row = sg_f8_row(tokens), d = j.d, hk = j.hk;
-    if (j.v_type == SG_F8) return {data, {row, d, hk}, {row, d * row}, {SG_BLOCK_K, width, 1}, 1};
+    if (j.v_type == SG_F8) return {data, {row, d, hk}, {row, d * row}, {SG_BLOCK_K, channels, 1}, 1};
     return {data, {d, hk, tokens}, {2 * d, 2 * d * hk}, {64, 1, SG_BLOCK_K}, 2};
 }
 
@@ -89,6 +89,12 @@ template <int DK, bool F8, int GROUPS = 2> static sg_status launch(sg_stream *s,
     const unsigned blocks = sg_min64(sg_cuda_of(s)->processors, (int64_t)p.b.nq * p.b.h);
     return sg_cuda_launch(s, "attend_blocks", attend_blocks_wgmma<DK, F8, GROUPS>, blocks,
                           hopper_shape<DK, F8, GROUPS>::THREADS, sizeof(hopper_smem<DK, F8, GROUPS>), p);
+}
+
+template <int DK> static sg_status launch_for(sg_stream *s, const hopper_job &p, bool three)
+{
+    if (three) return launch<DK, true, 3>(s, p);
+    return p.b.v_type == SG_F8 ? launch<DK, true>(s, p) : launch<DK, false>(s, p);
 }
 
 /* What this kernel does not serve, for people; NULL: it serves a. */
@@ -110,15 +116,16 @@ static const char *refusal(const sg_cuda *c, const sg_attend_blocks_args *a, con
 #undef BY
 }
 
-static sg_status encode_maps(sg_stream *s, hopper_job &p, int width, int rows)
+static sg_status encode_maps(sg_stream *s, hopper_job &p, int channels, int rows)
 {
     const blocks_job &j = p.b;
+    const int         width = channels == 64 ? 64 : 128;
     SG_TRY(encode(s, &p.q_map, rows_box(j.q, j.h, j.n, j.d, width, rows)));
     SG_TRY(encode(s, &p.k_map, rows_box(j.k, j.hk, j.m, j.d, width, SG_BLOCK_K)));
-    SG_TRY(encode(s, &p.v_map, values_box(j.v, j, j.m, width)));
+    SG_TRY(encode(s, &p.v_map, values_box(j.v, j, j.m, channels)));
     if (!j.tail_k) return SG_OK;
     SG_TRY(encode(s, &p.tail_k_map, rows_box(j.tail_k, j.hk, j.nk, j.d, width, SG_BLOCK_K)));
-    return encode(s, &p.tail_v_map, values_box(j.v_type == SG_F8 ? j.tail_v : p.tail_v, j, j.nk, width));
+    return encode(s, &p.tail_v_map, values_box(j.v_type == SG_F8 ? j.tail_v : p.tail_v, j, j.nk, channels));
 }
 
 static sg_status attend_wgmma(sg_stream *s, hopper_job &p)
@@ -126,7 +133,7 @@ static sg_status attend_wgmma(sg_stream *s, hopper_job &p)
     blocks_job &j = p.b;
     const bool  f8 = j.v_type == SG_F8, three = f8 && !j.list; /* any rows share all tiles */
     if (three) j.nq = (int)sg_div_up(j.n, hopper_shape<128, true, 3>::ROWS);
-    const int     width = j.d <= 64 ? 64 : 128;
+    const int     channels = j.d <= 64 ? 64 : j.d <= 96 ? 96 : 128;
     const int64_t rows = (int64_t)j.nq * j.h, numbers = j.tail_k && !f8 ? (int64_t)j.nk * j.hk * j.d : 0;
     const size_t  means = (size_t)sg_div_up(numbers * 2, 256) * 256, marks = j.tail_k ? marks_bytes(j) : 0;
     char *const   scratch = (char *)sg_cuda_scratch(s, "attend_blocks", SG_CUDA_X,
@@ -135,16 +142,16 @@ static sg_status attend_wgmma(sg_stream *s, hopper_job &p)
     p.state = (uint32_t *)scratch;
     p.tail_v = (uint16_t *)(scratch + 256);
     j.kept = (uint64_t *)(scratch + 256 + means);
-    SG_TRY(encode_maps(s, p, width, three ? hopper_shape<128, true, 3>::ROWS : SG_BLOCK_Q));
+    SG_TRY(encode_maps(s, p, channels, three ? hopper_shape<128, true, 3>::ROWS : SG_BLOCK_Q));
     if (j.tail_k) SG_TRY(mark_job(s, j));
     SG_TRY(sg_cuda_check(s, "attend_blocks", cudaMemsetAsync(p.state, 0, 256, sg_cuda_of(s)->queue)));
     if (numbers)
         SG_TRY(sg_cuda_launch(s, "attend_blocks", ready_means, sg_cuda_blocks(s, numbers), SG_THREADS, 0,
                               (const float *)j.tail_v, (uint16_t *)(scratch + 256), numbers, p.state));
     SG_TRY(order_job(s, &j, 1, (int *)(scratch + 256 + means + marks)));
-    if (three) return width == 64 ? launch<64, true, 3>(s, p) : launch<128, true, 3>(s, p);
-    if (f8) return width == 64 ? launch<64, true>(s, p) : launch<128, true>(s, p);
-    return width == 64 ? launch<64, false>(s, p) : launch<128, false>(s, p);
+    return channels == 64   ? launch_for<64>(s, p, three)
+           : channels == 96 ? launch_for<96>(s, p, three)
+                            : launch_for<128>(s, p, three);
 }
 
 static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)

@@ -1,8 +1,8 @@
 /* blocks_wgmma.cuh - attend_blocks for Hopper, compiled for 9.0a alone: both products by wgmma, tiles by bulk copies.
  *
- * Formula: op.h. Served: BF16 and F8 values, heads of up to 128 channels in sixteens (padded to 64 or 128 by the copies'
- * zeros), the tail with its biases, every group of scales; not pv_threshold, causal, I8 or F32 values (blocks_wgmma.cu,
- * refusal).
+ * Formula: op.h. Served: BF16 and F8 values, heads of up to 128 channels in sixteens (padded to DK: 64, 96 or 128, by the
+ * copies' zeros), the tail with its biases, every group of scales; not pv_threshold, causal, I8 or F32 values
+ * (blocks_wgmma.cu, refusal).
  *
  * A block of threads stays on its processor and takes items one after the other from a counter: an item is a block of
  * SG_BLOCK_Q queries of one head; of 192 queries with F8 values and no list, where all queries visit the same tiles. Items
@@ -10,8 +10,9 @@
  * their order, then means; where the number is odd, the last tile lies beyond the tensor, from where copies bring zeros.
  * Warpgroup 0 loads. The other two or three compute 64 rows each, 16 a warp; lane l has rows l / 4 and l / 4 + 8.
  *
- * Tiles: q 128 x DK and k 128 x DK in I8, rows of DK bytes; v in F8 DK x 64, a row a channel, twice; in BF16 64 x 64, a row
- * a key, twice or four times. All swizzled by the row's length, which is why a tile begins at a multiple of 1024 bytes.
+ * Tiles: q 128 x WIDE and k 128 x WIDE in I8, where WIDE is 64 or 128, the lengths of row that copies swizzle; v in F8
+ * DK x 64, a row a channel, twice; in BF16 64 x 64, a row a key, twice or four times. All swizzled by the row's length,
+ * which is why a tile begins at a multiple of 1024 bytes.
  * Products of a step: s = q k^T by DK / 32 of m64n128k32 in I8, then sums with v by 4 of m64n(DK + 8)k32 in F8, or 8 of
  * m64n(DK)k16 in BF16. Weights are left operands where they are: op.h's sg_f8_position has permuted F8 values for it.
  * Behind the channels of an F8 tile lie 8 rows of ones, whose sums are those of the weights as rounded. F8 products of
@@ -230,8 +231,9 @@ template <int DK, bool F8, int GROUPS> struct hopper_operands {
     uint64_t   q, k, v;
     __device__ __forceinline__ explicit hopper_operands(hopper_smem<DK, F8, GROUPS> &smem, int group)
     {
-        q = sg_wgmma_descriptor<DK>(smem.q[0] + group * 64 * DK, 16, 8 * DK);
-        k = sg_wgmma_descriptor<DK>(smem.k[0][0], 16, 8 * DK);
+        constexpr int WIDE = hopper_shape<DK, F8, GROUPS>::WIDE;
+        q = sg_wgmma_descriptor<WIDE>(smem.q[0] + group * 64 * WIDE, 16, 8 * WIDE);
+        k = sg_wgmma_descriptor<WIDE>(smem.k[0][0], 16, 8 * WIDE);
         v = F8 ? sg_wgmma_descriptor<64>(smem.v[0][0], 16, 8 * SG_BLOCK_K)
                : sg_wgmma_descriptor<128>(smem.v[0][0], SG_BLOCK_K * 128, 1024);
     }
@@ -353,7 +355,7 @@ static __device__ __forceinline__ void hopper_f8_two(const hopper_job &p, hopper
         if (next.steps > 0) sg_mbarrier_wait(&smem.full[then], then_phase);
         sg_wgmma_pin_registers(weights);
         sg_wgmma_fence();
-        hopper_qk_matmul<DK>(hopper_at(operands.q, then_seat * SG_BLOCK_Q * DK),
+        hopper_qk_matmul<DK>(hopper_at(operands.q, then_seat * SG_BLOCK_Q * shape::WIDE),
                              hopper_at(operands.k, then * PAIR * shape::K_BYTES), s);
         hopper_pv_matmul<DK, true>(weights, hopper_at(operands.v, stage * PAIR * shape::V_BYTES), part, false);
         sg_wgmma_wait<1>();
@@ -435,7 +437,7 @@ static __device__ __forceinline__ void hopper_bf16_two(const hopper_job &p, hopp
         sg_wgmma_pin_registers(weights);
         sg_wgmma_fence();
         sg_wgmma_pin_registers(w.o);
-        hopper_qk_matmul<DK>(hopper_at(operands.q, then_seat * SG_BLOCK_Q * DK),
+        hopper_qk_matmul<DK>(hopper_at(operands.q, then_seat * SG_BLOCK_Q * shape::WIDE),
                              hopper_at(operands.k, then * PAIR * shape::K_BYTES), s);
         hopper_pv_matmul<DK, false>(weights, hopper_at(operands.v, stage * PAIR * shape::V_BYTES), w.o, summed > 0);
         summed++;
@@ -502,7 +504,7 @@ static __device__ __forceinline__ void hopper_f8_three(const hopper_job &p, hopp
         for (int step = 0; step < item.steps; step++) {
             sg_mbarrier_wait(&smem.full[stage], phase);
             sg_wgmma_fence();
-            hopper_qk_matmul<DK>(hopper_at(operands.q, seat * shape::ROWS * DK),
+            hopper_qk_matmul<DK>(hopper_at(operands.q, seat * shape::ROWS * shape::WIDE),
                                  hopper_at(operands.k, stage * PAIR * shape::K_BYTES), s);
             sg_wgmma_wait<0>();
             sg_wgmma_pin_registers(s);

@@ -33,18 +33,21 @@ struct hopper_item {
     int i, g, steps; /* steps -1: there is no more */
 };
 
-/* GROUPS warpgroups compute, 64 queries each. Of a tile: bytes of keys, of values, of values that are copied. */
+/* GROUPS warpgroups compute, 64 queries each. Queries and keys have rows of WIDE bytes. Of a tile: bytes of keys, of
+ * values, of values that are copied. */
 template <int DK, bool F8, int GROUPS> struct hopper_shape {
+    static constexpr int WIDE = DK == 64 ? 64 : 128;
     static constexpr int ROWS = 64 * GROUPS, THREADS = 128 * (GROUPS + 1), CONSUMERS = 128 * GROUPS;
     static constexpr int ROWS_V = DK + (F8 ? 8 : 0);
-    static constexpr int K_BYTES = SG_BLOCK_K * DK, V_BYTES = F8 ? ROWS_V * SG_BLOCK_K : DK * SG_BLOCK_K * 2;
+    static constexpr int K_BYTES = SG_BLOCK_K * WIDE;
+    static constexpr int V_BYTES = F8 ? ROWS_V * SG_BLOCK_K : WIDE * SG_BLOCK_K * 2;
     static constexpr int V_COPY = F8 ? DK * SG_BLOCK_K : V_BYTES;
     static constexpr int STAGES = F8 || DK == 64 ? 4 : 3;
 };
 
 template <int DK, bool F8, int GROUPS> struct hopper_smem {
     typedef hopper_shape<DK, F8, GROUPS> shape;
-    int8_t                               q[2][shape::ROWS * DK];
+    int8_t                               q[2][shape::ROWS * shape::WIDE];
     int8_t                               k[shape::STAGES][PAIR][shape::K_BYTES];
     uint8_t                              v[shape::STAGES][PAIR][shape::V_BYTES];
     hopper_info                          info[shape::STAGES];
@@ -226,13 +229,14 @@ template <int DK, bool F8, int GROUPS>
 static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hopper_smem<DK, F8, GROUPS> &smem,
                                                         int warp)
 {
-    constexpr int     STAGES = hopper_shape<DK, F8, GROUPS>::STAGES, ROWS = hopper_shape<DK, F8, GROUPS>::ROWS;
-    const blocks_job &j = p.b;
-    const int         lane = threadIdx.x % SG_WARP;
-    const uint32_t    items = (uint32_t)j.nq * (uint32_t)j.h;
-    const bool        nonfinite = p.state[NONFINITE] != 0;
-    int               stage = 0, seat = 0, parity = 0;
-    uint32_t          phase = 1, q_phase = 1; /* the first waits find their places empty */
+    typedef hopper_shape<DK, F8, GROUPS> shape;
+    constexpr int                        STAGES = shape::STAGES, ROWS = shape::ROWS;
+    const blocks_job                    &j = p.b;
+    const int                            lane = threadIdx.x % SG_WARP;
+    const uint32_t                       items = (uint32_t)j.nq * (uint32_t)j.h;
+    const bool                           nonfinite = p.state[NONFINITE] != 0;
+    int                                  stage = 0, seat = 0, parity = 0;
+    uint32_t                             phase = 1, q_phase = 1; /* the first waits find their places empty */
     for (int turn = 0;; turn ^= 1) {
         hopper_iterator w = {};
         if (warp == 0) {
@@ -264,7 +268,7 @@ static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hop
             sg_mbarrier_wait(&smem.q_empty[seat], q_phase);
             if (lane == 0) {
                 smem.item[seat] = item;
-                sg_mbarrier_arrive_expect(&smem.q_full[seat], item.steps > 0 ? ROWS * DK : 0);
+                sg_mbarrier_arrive_expect(&smem.q_full[seat], item.steps > 0 ? ROWS * shape::WIDE : 0);
                 if (item.steps > 0) sg_tma_load(smem.q[seat], &p.q_map, &smem.q_full[seat], 0, w.i * ROWS, w.g);
             }
             q_phase ^= (uint32_t)seat;

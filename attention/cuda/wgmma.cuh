@@ -115,14 +115,13 @@ template <typename T, int N> static __device__ __forceinline__ void sg_wgmma_pin
 
 #define SG_4(c, x, i) "+" c(x[(i) + 0]), "+" c(x[(i) + 1]), "+" c(x[(i) + 2]), "+" c(x[(i) + 3])
 #define SG_16(c, x, i) SG_4(c, x, i), SG_4(c, x, i + 4), SG_4(c, x, i + 8), SG_4(c, x, i + 12)
-#define SG_64(c, x) SG_16(c, x, 0), SG_16(c, x, 16), SG_16(c, x, 32), SG_16(c, x, 48)
+#define SG_48(c, x) SG_16(c, x, 0), SG_16(c, x, 16), SG_16(c, x, 32)
+#define SG_64(c, x) SG_48(c, x), SG_16(c, x, 48)
 #define SG_NAMES_32                                                                                                    \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                           \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define SG_NAMES_64                                                                                                    \
-    SG_NAMES_32 ", "                                                                                                   \
-                "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                     \
-                "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define SG_NAMES_48 SG_NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define SG_NAMES_64 SG_NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
 /* s = a b, or with add s += a b, both in shared memory, 64 and 128 rows of 32 I8 each. */
 static __device__ __forceinline__ void sg_wgmma_i8(uint32_t (&s)[64], uint64_t a, uint64_t b, bool add)
@@ -145,10 +144,14 @@ static __device__ __forceinline__ void sg_wgmma_i8(uint32_t (&s)[64], uint64_t a
     }
 SG_WGMMA(sg_wgmma_f8, 36, "m64n72k32", "e4m3.e4m3", SG_NAMES_32 ", %32, %33, %34, %35", "1, 1", "36", "37", "38", "39",
          "40", "41", SG_16("f", o, 0), SG_16("f", o, 16), SG_4("f", o, 32))
+SG_WGMMA(sg_wgmma_f8, 52, "m64n104k32", "e4m3.e4m3", SG_NAMES_48 ", %48, %49, %50, %51", "1, 1", "52", "53", "54", "55",
+         "56", "57", SG_48("f", o), SG_4("f", o, 48))
 SG_WGMMA(sg_wgmma_f8, 68, "m64n136k32", "e4m3.e4m3", SG_NAMES_64 ", %64, %65, %66, %67", "1, 1", "68", "69", "70", "71",
          "72", "73", SG_64("f", o), SG_4("f", o, 64))
 SG_WGMMA(sg_wgmma_bf16, 32, "m64n64k16", "bf16.bf16", SG_NAMES_32, "1, 1, 1", "32", "33", "34", "35", "36", "37",
          SG_16("f", o, 0), SG_16("f", o, 16))
+SG_WGMMA(sg_wgmma_bf16, 48, "m64n96k16", "bf16.bf16", SG_NAMES_48, "1, 1, 1", "48", "49", "50", "51", "52", "53",
+         SG_48("f", o))
 SG_WGMMA(sg_wgmma_bf16, 64, "m64n128k16", "bf16.bf16", SG_NAMES_64, "1, 1, 1", "64", "65", "66", "67", "68", "69",
          SG_64("f", o))
 

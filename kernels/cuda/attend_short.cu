@@ -13,12 +13,12 @@
  * that lane l has those eight columns of y in its fragments of four neighbouring tiles: column 8 r + 2 t + u of 32 at 8
  * t + 2 r + u.
  *
- * Shared memory: k [keys][D + 32], v [keys][D + 8], BF16, and the bias of each key, keys rounded up to KEYS; the
+ * Shared memory: k [keys][KEY], v [keys][D + 8], BF16, and the bias of each key, keys rounded up to KEYS; the
  * padding keeps reads free of bank conflicts. 384 keys of 128 fit into a Hopper's 227 KB.
  * Roofline: memory, q and y once, up to some hundred keys; then tensor cores. */
 #include "mma.cuh"
 
-enum { ROWS = 16, KEY_PAD = 32, MAX_KEYS = 1024 }; /* MOST: more keys fit nowhere */
+enum { ROWS = 16, MAX_KEYS = 1024 }; /* MOST: more keys fit nowhere */
 
 struct short_job {
     uint16_t       *y;
@@ -30,7 +30,8 @@ struct short_job {
 };
 
 template <int D> struct short_smem {
-    uint16_t (*k)[D + KEY_PAD], (*v)[D + SG_VALUE_PAD];
+    enum { KEY = D % 64 ? D : D + 32 }; /* numbers of a key's row */
+    uint16_t (*k)[KEY], (*v)[D + SG_VALUE_PAD];
     float *bias; /* times log2 e */
 };
 
@@ -119,7 +120,7 @@ static __global__ void __launch_bounds__(WARPS *SG_WARP, 1) attend_short(short_j
 {
     extern __shared__ __align__(16) unsigned char bytes[];
     short_smem<D>                                 smem;
-    smem.k = (uint16_t(*)[D + KEY_PAD]) bytes;
+    smem.k = (uint16_t(*)[short_smem<D>::KEY]) bytes;
     smem.v = (uint16_t(*)[D + SG_VALUE_PAD])(smem.k + j.keys);
     smem.bias = (float *)(smem.v + j.keys);
     const int     warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP;
@@ -153,7 +154,7 @@ static __global__ void __launch_bounds__(WARPS *SG_WARP, 1) attend_short(short_j
 template <int D, int KEYS, int WARPS, bool ONE> static bool launch(sg_stream *s, short_job j, sg_status *status)
 {
     const sg_cuda *const c = sg_cuda_of(s);
-    const size_t         width = sizeof(uint16_t[2 * D + KEY_PAD + SG_VALUE_PAD]) + sizeof(float);
+    const size_t         width = sizeof(uint16_t[short_smem<D>::KEY + D + SG_VALUE_PAD]) + sizeof(float);
     const int64_t        tiles = sg_div_up(j.n, ROWS) * j.h;
     j.keys = (int)sg_div_up(j.m, KEYS) * KEYS;
     const size_t bytes = (size_t)j.keys * width;
@@ -171,11 +172,12 @@ template <int D> static bool launch_for(sg_stream *s, const short_job &j, sg_sta
 bool sg_cuda_attend_short(sg_stream *s, const sg_attend_args *a, sg_status *status)
 {
     const int64_t m = a->k.dim[0], d = a->q.dim[2];
-    if (a->q.dtype != SG_BF16 || a->bias.rank || (d != 64 && d != 128) || m < 1 || m > MAX_KEYS ||
+    if (a->q.dtype != SG_BF16 || a->bias.rank || (d != 64 && d != 96 && d != 128) || m < 1 || m > MAX_KEYS ||
         !sg_cuda_attend_aligned(a))
         return false;
     const short_job j = {.y = sg_data(a->y), .q = sg_data(a->q), .k = sg_data(a->k), .v = sg_data(a->v),
                          .key_bias = sg_data(a->key_bias), .n = a->q.dim[0], .h = a->q.dim[1], .m = (int)m,
                          .scale = a->scale * SG_LOG2_E};
+    if (d == 96) return launch_for<96>(s, j, status);
     return d == 64 ? launch_for<64>(s, j, status) : launch_for<128>(s, j, status);
 }

@@ -163,6 +163,7 @@ void ck_try_attend(ck *c)
 {
     static const int64_t sizes[] = {1, 8, 12, 16, 31, 64, 96, 128, 256, 257, 384};
     static const ck_fill keys[] = {CK_RANDOM, CK_RANDOM, CK_OUTLIER, CK_CONSTANT};
+    static const int64_t usual_sizes[] = {64, 96, 128};
     static const ck_fill biases[] = {CK_RANDOM, CK_MASK, CK_MASK, CK_MASKED, CK_LARGE};
     for (int i = 0; i < trials(c, 90); i++) {
         const int64_t h = upto(c, 3), d = sizes[ck_draw(c, 11)], n = length(c),
@@ -181,7 +182,7 @@ void ck_try_attend(ck *c)
                        .scale = (ck_draw(c, 3) ? 1.0f : 8.0f) / sqrtf((float)d)});
     }
     for (int i = 0; i < trials(c, 32); i++) { /* many queries, few keys, some with a bias of their own: a text's */
-        const int64_t h = upto(c, 3), d = ck_draw(c, 2) ? 64 : 128, n = 100 + upto(c, 300),
+        const int64_t h = upto(c, 3), d = usual_sizes[ck_draw(c, 3)], n = 100 + upto(c, 300),
                       m = upto(c, ck_draw(c, 2) ? 16 : 100);
         const sg_dtype t = i % 4 ? SG_BF16 : SG_F32;
         ck_case(c, &(sg_attend_args){.y = ck_out(c, t, n, h, d),
