@@ -48,6 +48,7 @@
 #define MOCHI SAY " --size 32x32 --frames 7 --steps 2 -q -o clip.y4m"
 #define HUNYUAN SAY " --size 32x32 --frames 5 --steps 1 -q -o clip.y4m"
 #define FLUX SAY " --size 32x32 --steps 1 -q -o clip.y4m"
+#define OPENSORA SAY " --size 32x32 --frames 5 --steps 1 -q -o clip.y4m"
 #define SD3 SAY " --size 32x32 --steps 1 -q -o clip.y4m"
 #define JUDGE "../" PICTURE " ../" PICTURE " --prompt ball --json clip.json"
 #define FILE_OF "--prompt-file ../m/p.txt --size 32x32 --frames 1 --steps 1 -q"
@@ -88,6 +89,10 @@ static const hostile_case sd3_cases[] = {
 #include "hostile_sd3.h"
 };
 
+static const hostile_case opensora_cases[] = {
+#include "hostile_opensora.h"
+};
+
 static const hostile_case clip_cases[] = {
 #include "hostile_clip.h"
 };
@@ -105,6 +110,7 @@ static const struct suite {
     {"hunyuan_hd16", HUNYUAN, hunyuan_cases, sizeof hunyuan_cases / sizeof *hunyuan_cases},
     {"flux_dev", FLUX, flux_cases, sizeof flux_cases / sizeof *flux_cases},
     {"sd35_medium", SD3, sd3_cases, sizeof sd3_cases / sizeof *sd3_cases},
+    {"opensora_hd96", OPENSORA, opensora_cases, sizeof opensora_cases / sizeof *opensora_cases},
     {"judge/clip", JUDGE, clip_cases, sizeof clip_cases / sizeof *clip_cases},
 };
 enum { SUITES = sizeof suites / sizeof *suites };
