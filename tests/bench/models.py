@@ -22,7 +22,7 @@ import fullsize  # noqa: E402
 import parts  # noqa: E402
 
 # Whose configurations and tokenizers: the fixture of a family.
-FIXTURES = {"wan": "wan21_hd12", "flux": "flux_dev", "mochi": "mochi_hd16", "sd3": "sd35_medium"}
+FIXTURES = {"wan": "wan21_hd12", "flux": "flux_dev", "mochi": "mochi_hd16", "sd3": "sd35_medium", "opensora": "opensora_hd96"}
 T5_TOKENIZER = "wan22_hd128"  # of the fixtures without one
 
 
@@ -38,14 +38,14 @@ def default_dtype(dtype):
 
 def text_width(spec, config):
     """What the denoiser wants of the text encoder of this configuration."""
-    if config["model_type"] in ("t5", "umt5"):
+    if config["model_type"].endswith("t5"):
         return {"d_model": spec["text"]["width"]}
     own = spec["clip_g"] if config["hidden_act"] == "gelu" else spec["clip"]
     return {k: own[k] for k in ("hidden_size", "num_attention_heads", "projection_dim") if k in own}
 
 
 def fill(model, draw):
-    (checkpoint.fill_text if model.config.model_type in ("t5", "umt5") else family_sd3.fill_clip)(model, draw)
+    (checkpoint.fill_text if model.config.model_type.endswith("t5") else family_sd3.fill_clip)(model, draw)
 
 
 def make_texts(folder, fixture, spec, device):
@@ -113,7 +113,14 @@ def sd3(config, width, height, frames, randn):
                 pooled_projections=randn(1, config.pooled_projection_dim))
 
 
-CALLS = {"wan": wan, "flux": flux, "mochi": mochi, "sd3": sd3}
+def opensora(config, width, height, frames, randn):
+    f, y, x = (frames - 1) // 4 + 1, height // 8, width // 8
+    return dict(hidden_states=randn(1, config.in_channels, f, y, x), timestep=[900],
+                encoder_hidden_states=randn(1, 1, 512, config.caption_channels), attention_mask=torch.ones(1, f, y, x),
+                encoder_attention_mask=torch.ones(1, 1, 512))
+
+
+CALLS = {"wan": wan, "flux": flux, "mochi": mochi, "sd3": sd3, "opensora": opensora}
 
 
 def load_denoiser(folder, device):

@@ -96,9 +96,12 @@ def place(bench):
 
 # ---- one step of a model with random weights ----
 
-def diffusers_calls(bench, folder, family, size):
-    """Ways to call the denoiser in diffusers."""
+def ways_of(bench, folder, family, size):
+    """The other side's ways to call the denoiser, and what is to be said of each."""
     import models
+    if family == "opensora":
+        import opensora_plan
+        return opensora_plan.ways(bench, folder, size)
     model = models.load_denoiser(folder, bench.device)
     call = models.call_of(model, family, size, bench.device)
     ways = {"diffusers": model, **({} if bench.args.no_compile else {COMPILED: torch.compile(model)})}
@@ -109,16 +112,13 @@ def step(shape, family, size, sides, tiny):
     """sides: names and options of `bench step`; tiny: shape and size with --quick."""
     def measure(bench):
         import models
-        import opensora
         name, (width, height, frames) = tiny if bench.args.quick else (shape, size)
-        folder, own = os.path.join(bench.args.folder, name), family == "opensora"
-        if own:
-            opensora.install(bench.args.opensora)
+        folder = os.path.join(bench.args.folder, name)
         bench.say(f"making {name}")
-        (opensora if own else models).make(folder, name, bench.device)
+        models.make(folder, name, bench.device)
         bench.say("loading it into the other side")
-        calls, notes = (opensora.calls if own else diffusers_calls)(bench, folder, family, (width, height, frames))
-        theirs = {n: bench.timed(call) for n, call in calls.items()}
+        ways, notes = ways_of(bench, folder, family, (width, height, frames))
+        theirs = {n: bench.timed(call) for n, call in ways.items()}
         options = ["step", "-m", folder, "--size", f"{width}x{height}", "-g", "1", "--dtype", "bf16", "--quiet",
                    *([] if frames == 1 else ["--frames", str(frames)]), *repeat_of(bench)]
 
@@ -306,13 +306,13 @@ def command(bench):
 
 def decode(bench):
     """From latents to frames: ours as the reports of a process tell it for the clips after the first."""
-    import opensora
-    name, (width, height, frames) = SMALL["opensora"] if bench.args.quick else ("full-opensora", (640, 640, 93))
+    import models
+    import opensora_plan
+    name, (width, height, frames) = SMALL["opensora"] if bench.args.quick else ("opensora", (640, 640, 93))
     folder = os.path.join(bench.args.folder, name)
-    opensora.install(bench.args.opensora)
     bench.say(f"making {name}")
-    opensora.make(folder, name, bench.device)
-    theirs = {n: bench.timed(c) for n, c in opensora.decoders(bench, folder, (width, height, frames)).items()}
+    models.make(folder, name, bench.device)
+    theirs = {n: bench.timed(c) for n, c in opensora_plan.decoders(bench, folder, (width, height, frames)).items()}
 
     def ours():
         with tempfile.TemporaryDirectory() as at:
@@ -360,7 +360,7 @@ ROWS = {
     "wan-14b": ("one step of Wan 2.1 14B, 832x480, 81 frames (random weights)",
                 *step_row("14b", "wan", (832, 480, 81))),
     "opensora": ("one step of Open-Sora-Plan 1.3, 640x640, 93 frames (random weights)",
-                 *step_row("full-opensora", "opensora", (640, 640, 93))),
+                 *step_row("opensora", "opensora", (640, 640, 93))),
     "opensora-decode": ("Open-Sora-Plan 1.3: decoding 640x640, 93 frames (random weights)", "cuda", decode),
     "opensora-attention": ("one attention call, 24 heads x 38,400 tokens x 96", "cuda",
                            attention(24, (24, 40, 40), 96)),
@@ -414,7 +414,6 @@ def parse(given=None):
     p.add_argument("--library", metavar="FILE", help="attention: libspargegen.so, for torch and ours in one process")
     p.add_argument("--spargeattn", metavar="DIR", help="attention: the authors' sources, whose kernel runs as well")
     p.add_argument("--build", default="build/peers", metavar="DIR", help="attention: where it is built, once")
-    p.add_argument("--opensora", metavar="DIR", help="opensora: the authors' code")
     p.add_argument("--device", choices=["cuda", "cpu"], help="(default: the row's own)")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of both sides")
     p.add_argument("--no-compile", action="store_true", help="without torch.compile, which takes minutes")
