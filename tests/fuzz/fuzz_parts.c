@@ -79,9 +79,10 @@ static void write_file(char *lines)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const models[] = {
-        SG_FIXTURES "/wan21_i2v",    SG_FIXTURES "/cogvideox_15", SG_FIXTURES "/mochi_hd16", SG_FIXTURES "/wan21_hd12",
-        SG_FIXTURES "/hunyuan_hd16", SG_FIXTURES "/sd35_medium",  SG_FIXTURES "/flux_dev"};
+    static const char *const models[] = {SG_FIXTURES "/wan21_i2v",    SG_FIXTURES "/cogvideox_15",
+                                         SG_FIXTURES "/mochi_hd16",   SG_FIXTURES "/wan21_hd12",
+                                         SG_FIXTURES "/hunyuan_hd16", SG_FIXTURES "/sd35_medium",
+                                         SG_FIXTURES "/flux_dev",     SG_FIXTURES "/opensora_hd96"};
     static char              lines[TEXT];
     static const char        clip[] = "{\"num_attention_heads\":2}";
     static const char *const beside[] = {
@@ -96,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     enum { MODELS = sizeof models / sizeof *models, PARTS = sizeof beside / sizeof *beside };
     if (size < 2 || size >= TEXT) return 0;
     /* letters, from A on */
-    const size_t part = (data[0] + 256u - 'A') % PARTS, model = (data[1] + 259u - 'A') % MODELS;
+    const size_t part = (data[0] + 256u - 'A') % PARTS, model = (data[1] + 256u - 'A') % MODELS;
     make_folder();
     write_config(beside[part]);
     memcpy(lines, data + 2, size - 2);
