@@ -87,7 +87,7 @@ const sg_option sg_option_table[] = {
           "denoiser that replaces the model's; with two experts, the one for low noise")},
     {PART("high-noise-diffusion-model", parts.high_noise_diffusion_model, "FILE", "the expert for high noise")},
     {PART("vae", parts.vae, "FILE", "the VAE")},
-    {PART("text-encoder", parts.text_encoder, "FILE", "the text encoder: T5, UMT5 or Llama"), .alias = {"t5xxl"}},
+    {PART("text-encoder", parts.text_encoder, "FILE", "the text encoder: T5, UMT5, mT5 or Llama"), .alias = {"t5xxl"}},
     {PART("clip-vision", parts.clip_vision, "FILE", "CLIP's image encoder, for Wan 2.1 image to video")},
     {PART("tokenizer", parts.tokenizer, "PATH",
           "tokenizer of the text encoder, spiece.model or a folder, if its file has none inside")},
@@ -135,7 +135,7 @@ const sg_option sg_option_table[] = {
      .alias = {"end-img"}, HASHED(last_image), .files = SG_READS},
     {TEXT("video", RENDER | COMPARE | EVAL, INPUT, video, "FILE",
           "start from this video (MP4, MOV, MKV, WebM, AVI or Y4M) or folder of pictures, not from\n"
-          "noise alone; with Wan, CogVideoX and HunyuanVideo"),
+          "noise alone; with all models of video but Mochi"),
      HASHED(video), .files = SG_READS_FRAMES},
     {REAL("strength", RENDER | COMPARE | EVAL, INPUT, strength, 0.001, 1,
           "how much of the video, or of --image with a model of images, is replaced: only this share\n"
@@ -416,9 +416,9 @@ const sg_option sg_option_table[] = {
             "info --backend cuda plans by it for a GPU of that size, without one too"),
      .value = "SIZE"},
     {CHOICE("vae-tiling", (SAMPLER & ~CHECK) | INFO, SAMPLING, vae_tiling, sg_tiling_names, "WHEN",
-            "decode in blended tiles: of 256x256 pixels, as Mochi and HunyuanVideo can, or of the VAE's\n"
-            "sample_size, as models of images can, which then encode in tiles too; less memory, and the\n"
-            "frames differ a little; auto: if whole frames would not fit"),
+            "decode in blended tiles: of 256x256 pixels, as Mochi, HunyuanVideo and Open-Sora-Plan can,\n"
+            "or of the VAE's sample_size, as models of images can, which then encode in tiles too; less\n"
+            "memory, and the frames differ a little; auto: if whole frames would not fit"),
      TO(vae_tiling)},
     {CHOICE("offload", MODEL & ~(CHECK | TUNE), RUN, offload, sg_offload_names, "WHEN",
             "keep blocks of layers in host memory and copy each to the GPU when it is needed; auto: if\n"
