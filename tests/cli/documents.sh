@@ -6,7 +6,7 @@
 
 # What cannot be run here: how many commands begin so, and how.
 not_run=(
-    '5 (git|pip|hf|vbench) '                       # needs the network
+    '6 (git|pip|hf|vbench) '                       # needs the network
     '1 app/run '                                   # installs packages; tests/install runs it with stand-ins
     '7 (cmake|\(cd build|tests/run|mkdir new|SPARGE_GEN_CPUMASK=)' # builds, or runs all tests
     '12 (python3|venv/bin/python|PYTHON=|tests/bench/)' # needs PyTorch
