@@ -86,7 +86,7 @@ static sg_status describe_vae(const sg_found_part *p)
 /* ---- parts ---- */
 
 enum { VAE, ALL = 2 };
-/* Every T5 is known alike; this is the one that people have for this model. */
+/* A file with any T5 is found as that of all families; this one is for messages. */
 static const sg_file_part        mt5 = {.component = SG_TEXT_ENCODER,
                                         .what = "text encoder of the T5 family",
                                         .class_name = "MT5EncoderModel",

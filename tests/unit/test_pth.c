@@ -412,6 +412,40 @@ static void inner_dicts_are_entered(void **state)
     sg_source_close(&s);
 }
 
+/* As trainings save: averaged weights count, unless there are none. */
+static void averaged_weights_count(void **state)
+{
+    static const char *const counts[] = {"gen", "averaged"};
+    for (int averaged = 0; averaged < 2; averaged++) {
+        sg_error   e = {0};
+        sg_source *s = NULL;
+        bytes      pickle = {.size = 0};
+        OPS(&pickle, "}(");
+        text(&pickle, "state_dict");
+        OPS(&pickle, "}(");
+        text(&pickle, "gen_model");
+        OPS(&pickle, "}");
+        text(&pickle, "gen");
+        tensor(&pickle, 0, 0, 3);
+        OPS(&pickle, "s");
+        text(&pickle, "dics_model");
+        OPS(&pickle, "}u");
+        text(&pickle, "ema_state_dict");
+        OPS(&pickle, "}");
+        if (averaged) {
+            text(&pickle, "averaged");
+            tensor(&pickle, 0, 0, 3);
+            OPS(&pickle, "s");
+        }
+        OPS(&pickle, "u.");
+        make_zip(&pickle, &(lie){0});
+        assert_done(sg_source_open(&s, path, &e), &e);
+        assert_int_equal(sg_source_count(s), 1);
+        assert_string_equal(sg_source_at(s, 0)->name, counts[averaged]);
+        sg_source_close(&s);
+    }
+}
+
 /* A million lists, each in the one before. */
 static void depth_costs_nothing(void **state)
 {
@@ -444,9 +478,13 @@ static void depth_costs_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sound_file_is_read),           cmocka_unit_test(lies_of_the_zip_are_refused),
-        cmocka_unit_test(lies_of_the_pickle_are_refused), cmocka_unit_test(tensors_that_do_not_fit_are_refused),
-        cmocka_unit_test(inner_dicts_are_entered),        cmocka_unit_test(depth_costs_nothing),
+        cmocka_unit_test(a_sound_file_is_read),
+        cmocka_unit_test(lies_of_the_zip_are_refused),
+        cmocka_unit_test(lies_of_the_pickle_are_refused),
+        cmocka_unit_test(tensors_that_do_not_fit_are_refused),
+        cmocka_unit_test(inner_dicts_are_entered),
+        cmocka_unit_test(averaged_weights_count),
+        cmocka_unit_test(depth_costs_nothing),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
