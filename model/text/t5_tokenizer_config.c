@@ -21,17 +21,19 @@ static sg_status fail(const sg_tokenizer_files *c, const char *file, const char 
 const char *const sg_t5_specials[SG_SPECIALS] = {
     [SG_SPECIAL_EOS] = "</s>", [SG_SPECIAL_UNK] = "<unk>", [SG_SPECIAL_PAD] = "<pad>"};
 
-/* Decides between the T5 rules and the others. */
+/* Decides between the T5 rules and the others. mT5's are T5's where no tokenizer.json says more: neither of transformers'
+ * versions for that falls back to bytes. */
 static sg_status read_class(sg_tokenizer_files *c, sg_error *e)
 {
-    static const char *const t5[] = {"T5Tokenizer", "T5TokenizerFast"};
+    static const char *const t5[] = {"T5Tokenizer", "T5TokenizerFast", "MT5Tokenizer", "MT5TokenizerFast"};
     static const char *const other[] = {"PreTrainedTokenizerFast", "TokenizersBackend", "MT5Tokenizer",
                                         "MT5TokenizerFast"};
+    const size_t             t5s = c->tokenizer ? 2 : sizeof t5 / sizeof *t5;
     const json_t            *field = json_object_get(c->config, "tokenizer_class");
     const char              *name = json_string_value(field);
     bool                     known = !field || json_is_null(field);
     c->t5_rules = known && !c->tokenizer;
-    for (size_t i = 0; name && i < sizeof t5 / sizeof *t5; i++)
+    for (size_t i = 0; name && i < t5s; i++)
         if (!strcmp(name, t5[i])) known = c->t5_rules = true;
     c->defaults = c->t5_rules ? sg_t5_specials : NULL;
     for (size_t i = 0; name && i < sizeof other / sizeof *other; i++) known |= !strcmp(name, other[i]);
