@@ -12,13 +12,12 @@
 static sg_status choose_family(sg_engine *engine, sg_config *index, sg_error *e)
 {
     const char *const name = sg_config_string(index, "_class_name", NULL);
-    char              known[256] = "";
+    char              known[1024] = "";
     SG_TRY(sg_config_status(index));
     for (int i = 0; sg_families[i]; i++)
         for (const char *const *one = sg_families[i]->class_names; *one; one++) {
             if (strcmp(*one, name) == 0) engine->family = sg_families[i];
-            const size_t at = strlen(known);
-            snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", *one);
+            sg_text_append(known, sizeof known, "%s%s", *known ? ", " : "", *one);
         }
     if (engine->family) return SG_OK;
     return sg_error_set(e, SG_E_UNSUPPORTED,

@@ -515,7 +515,9 @@ static void poison_is_named(void **state)
 static void other_pipelines_are_refused(void **state)
 {
     write_text(COPY "/model_index.json", "{\"_class_name\": \"StableDiffusionPipeline\"}");
-    engine_refused(&(sg_engine_options){.model_dir = COPY}, SG_E_UNSUPPORTED, "WanPipeline");
+    for (int i = 0; sg_families[i]; i++)
+        for (const char *const *one = sg_families[i]->class_names; *one; one++)
+            engine_refused(&(sg_engine_options){.model_dir = COPY}, SG_E_UNSUPPORTED, *one);
 }
 
 /* ---- a LoRA: bit for bit a checkpoint whose weights were merged before ---- */
