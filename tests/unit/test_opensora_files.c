@@ -4,17 +4,6 @@
 #include "safetensors_write.h"
 #include "unit.h"
 
-extern const sg_family_files sg_files_opensora;
-
-/* All families, this one in any case. */
-static const sg_model_files *known(int i)
-{
-    if (i == 0) return &sg_files_opensora.checkpoint;
-    for (int k = 0; sg_files_of(k); k++)
-        if (sg_files_of(k) != &sg_files_opensora.checkpoint && --i == 0) return sg_files_of(k);
-    return NULL;
-}
-
 /* ---- files ---- */
 
 enum { TENSORS = 64 };
@@ -96,7 +85,7 @@ static int64_t whole(sg_config *c, const char *key) { return sg_config_int(c, ke
 static void opens(sg_checkpoint **c, const char *path, const sg_model_parts *parts)
 {
     sg_error e = {0};
-    assert_done(sg_checkpoint_open_parts(c, path, parts, known, &e), &e);
+    assert_done(sg_checkpoint_open_parts(c, path, parts, sg_files_of, &e), &e);
 }
 
 static sg_config *config_of(const sg_checkpoint *c, const char *component)
@@ -224,7 +213,7 @@ static void refused(const char *path, const sg_model_parts *parts, sg_status cod
 {
     sg_checkpoint *c = NULL;
     sg_error       e = {0};
-    assert_refused(sg_checkpoint_open_parts(&c, path, parts, known, &e), code, &e, names);
+    assert_refused(sg_checkpoint_open_parts(&c, path, parts, sg_files_of, &e), code, &e, names);
     assert_null(c);
 }
 
