@@ -23,23 +23,6 @@ static double beyond(const sg_sampler *p, int i)
     return (lambda(sg_mixture_at(p->end[i])) - now) / (2.0 * (now - last));
 }
 
-void sg_solver_reverse_sde(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v, double more)
-{
-    const sg_mixture now = sg_mixture_at(p->sigma[i]), end = sg_mixture_at(p->end[i]);
-    const double     q = now.clean * end.noise / (now.noise * end.clean), rest = 1.0 - q * q;
-    const sg_tensor  oldest = st->m[1];
-    double           a[2];
-    st->m[1] = st->m[0];
-    st->m[0] = oldest;
-    sg_sampler_clean(p, i, a);
-    sg_combine(s, .y = st->m[0], .x = {st->x, v}, .a = {(float)a[0], (float)a[1]}, .count = 2);
-    sg_copy(s, .y = st->last, .x = st->x);
-    sg_combine(s, .y = st->x, .x = {st->last, st->m[0], st->noise, st->m[1]},
-               .a = {(float)(end.noise / now.noise * q), (float)(end.clean * rest * (1.0 + more)),
-                     (float)(end.noise * sqrt(rest)), (float)(-end.clean * rest * more)},
-               .count = more != 0.0 ? 4 : 3);
-}
-
 static void step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v)
 {
     sg_solver_reverse_sde(p, st, s, i, v, extrapolates(p, i) ? beyond(p, i) : 0.0);

@@ -145,3 +145,20 @@ sg_status sg_solver_betas_schedule(sg_sampler *p, sg_error *e)
     free(alpha_bar);
     return st;
 }
+
+void sg_solver_reverse_sde(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v, double more)
+{
+    const sg_mixture now = sg_mixture_at(p->sigma[i]), end = sg_mixture_at(p->end[i]);
+    const double     q = now.clean * end.noise / (now.noise * end.clean), rest = 1.0 - q * q;
+    const sg_tensor  oldest = st->m[1];
+    double           a[2];
+    st->m[1] = st->m[0];
+    st->m[0] = oldest;
+    sg_sampler_clean(p, i, a);
+    sg_combine(s, .y = st->m[0], .x = {st->x, v}, .a = {(float)a[0], (float)a[1]}, .count = 2);
+    sg_copy(s, .y = st->last, .x = st->x);
+    sg_combine(s, .y = st->x, .x = {st->last, st->m[0], st->noise, st->m[1]},
+               .a = {(float)(end.noise / now.noise * q), (float)(end.clean * rest * (1.0 + more)),
+                     (float)(end.noise * sqrt(rest)), (float)(-end.clean * rest * more)},
+               .count = more != 0.0 ? 4 : 3);
+}
