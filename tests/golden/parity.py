@@ -109,7 +109,7 @@ def by_us(folder, request, name, out, threads):
     for old in glob.glob(prefix + "*"):
         os.remove(old)
     command = ["--model", folder, "--size", f"{request['width']}x{request['height']}", "--dtype", name,
-               "-o", prefix + "-%04d.png", "--latents", latents]
+               "--cache", "off", "-o", prefix + "-%04d.png", "--latents", latents]
     if "strength" in request and getattr(families.of(folder), "IMAGES", False):
         parts.video(request)[0].save(prefix + ".start.png")
         command += ["--image", prefix + ".start.png"]
