@@ -138,6 +138,7 @@ static void close_made(encoder *t)
 {
     sg_llama_close(&t->llama);
     sg_clip_text_close(&t->clip);
+    if (backend) sg_backend_drop_packed(backend); /* known by addresses, which the next weights may get */
 }
 
 static void run(const encoder *t, sg_stream *s, float *y, const int32_t *ids, int n)
