@@ -370,11 +370,18 @@ static sg_tensor room_of(const opensora *m, const tokens *k)
     return y;
 }
 
+/* y = the rows of x that `rows` names, as embed would, but in the widest moves and by all threads. */
+static void take_rows(sg_stream *s, sg_tensor y, sg_tensor x, sg_tensor rows)
+{
+    const int64_t n = x.dim[0], w = x.dim[1];
+    sg_strided_copy(s, .y = sg_reshape(y, n, 1, w), .x = sg_reshape(x, n * w), .row = rows, .token = w, .head = w);
+}
+
 /* Brings the rows of x into an arrangement. */
 static void arrange(const opensora *m, sg_stream *s, tokens *k, int arrangement)
 {
     if (k->arrangement == arrangement) return;
-    sg_embed(s, .y = k->spare, .w = k->x, .ids = m->move[k->arrangement][arrangement]);
+    take_rows(s, k->spare, k->x, m->move[k->arrangement][arrangement]);
     *k = (tokens){k->spare, k->x, arrangement};
 }
 
@@ -383,7 +390,7 @@ static void tap(const opensora *m, sg_stream *s, const tokens *k, const char *pa
 {
     const sg_tensor inverse = m->run[k->arrangement].inverse;
     if (!s->tap) return;
-    if (inverse.rank) sg_embed(s, .y = k->spare, .w = k->x, .ids = inverse);
+    if (inverse.rank) take_rows(s, k->spare, k->x, inverse);
     sg_tap(s, inverse.rank ? k->spare : k->x, "dit.block.%d.%s", i, part);
 }
 
