@@ -138,9 +138,10 @@ def step(shape, family, size, sides, tiny):
 
 
 def attention_of(ops):
-    """What the calls of attention take of a step, with each op timed, by their queries and keys."""
-    rows = [(op["tensors"].split(" = ")[1].split(", ")[:2], op) for op in ops if op["op"].startswith("attend")]
-    return ", ".join(f"{op['op']} {' to '.join(t)}: {op['calls']} in {seconds(op['seconds'])}" for t, op in rows)
+    """What the calls of attention take of a step, with each op timed, by their queries and, of dense ones, keys."""
+    rows = [(op["tensors"].split(" = "), op) for op in ops if op["op"].startswith("attend")]
+    return ", ".join(f"{op['op']} {' to '.join(t[-1].split(', ')[:len(t)])}: {op['calls']} in {seconds(op['seconds'])}"
+                     for t, op in rows)
 
 
 def repeat_of(bench):
