@@ -183,12 +183,9 @@ int sg_sampler_draws(const sg_sampler *p, int i)
 
 void sg_sampler_clean(const sg_sampler *p, int i, double a[2])
 {
-    const bool       flows = sg_sampler_flows(p->config.kind);
-    const sg_mixture m = sg_mixture_at(p->sigma[i]);
-    a[0] = flows ? 1 : p->config.betas.epsilon ? 1 / m.clean : m.clean;
-    a[1] = !flows                         ? -m.noise * (p->config.betas.epsilon ? a[0] : 1)
-           : solver_of(&p->config)->rises ? p->sigma[i]
-                                          : -p->sigma[i];
+    a[0] = 1;
+    a[1] = solver_of(&p->config)->rises ? p->sigma[i] : -p->sigma[i];
+    if (!sg_sampler_flows(p->config.kind)) sg_solver_betas_clean(p, i, a);
 }
 
 void sg_sampler_smooth(const sg_sampler *p, int i, double a[2])

@@ -146,6 +146,13 @@ sg_status sg_solver_betas_schedule(sg_sampler *p, sg_error *e)
     return st;
 }
 
+void sg_solver_betas_clean(const sg_sampler *p, int i, double a[2])
+{
+    const sg_mixture m = sg_mixture_at(p->sigma[i]);
+    a[0] = p->config.betas.epsilon ? 1 / m.clean : m.clean;
+    a[1] = p->config.betas.epsilon ? -m.noise / m.clean : -m.noise;
+}
+
 void sg_solver_reverse_sde(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v, double more)
 {
     const sg_mixture now = sg_mixture_at(p->sigma[i]), end = sg_mixture_at(p->end[i]);
@@ -154,7 +161,7 @@ void sg_solver_reverse_sde(const sg_sampler *p, sg_sampler_state *st, sg_stream 
     double           a[2];
     st->m[1] = st->m[0];
     st->m[0] = oldest;
-    sg_sampler_clean(p, i, a);
+    sg_solver_betas_clean(p, i, a);
     sg_combine(s, .y = st->m[0], .x = {st->x, v}, .a = {(float)a[0], (float)a[1]}, .count = 2);
     sg_copy(s, .y = st->last, .x = st->x);
     sg_combine(s, .y = st->x, .x = {st->last, st->m[0], st->noise, st->m[1]},

@@ -46,6 +46,9 @@ sg_status sg_solver_flow_schedule(sg_sampler *p, sg_error *e);
 void      sg_solver_betas_read(sg_sampler_config *out, sg_config *c);
 sg_status sg_solver_betas_schedule(sg_sampler *p, sg_error *e);
 
+/* Does what sg_sampler_clean says, of a schedule of betas. */
+void sg_solver_betas_clean(const sg_sampler *p, int i, double a[2]);
+
 /* Steps by the formula of cog_dpm.c. The clean sample is extrapolated: `more` times its last change is added. */
 void sg_solver_reverse_sde(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v, double more);
 
