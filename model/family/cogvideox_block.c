@@ -91,15 +91,15 @@ static void project_heads(sg_stream *s, const sg_dit_run *r, sg_tensor y, sg_ten
                           const sg_linear_weights *l, sg_tensor w, sg_tensor b)
 {
     const int64_t   n = y.dim[0], h = y.dim[1], d = y.dim[2], text = n - r->n;
-    const bool      rotary = r->rotary.cos.rank > 0;
+    const bool      rotary = r->rotary->cos.rank > 0;
     const sg_tensor p = rotary ? y : spare, normed = rotary ? spare : y;
     sg_linear(s, .y = sg_reshape(p, n, h * d), .x = x, .w = l->w, .b = l->b);
     sg_norm(s, .y = sg_reshape(normed, n * h, d), .x = sg_reshape(p, n * h, d), .w = w, .b = b, .kind = SG_NORM_LAYER,
             .eps = 1e-6f);
     if (!rotary) return;
     sg_copy(s, .y = sg_rows(y, 0, text), .x = sg_rows(normed, 0, text));
-    sg_rope(s, .y = sg_rows(y, text, n - text), .x = sg_rows(normed, text, n - text), .cos = r->rotary.cos,
-            .sin = r->rotary.sin);
+    sg_rope(s, .y = sg_rows(y, text, n - text), .x = sg_rows(normed, text, n - text), .cos = r->rotary->cos,
+            .sin = r->rotary->sin);
 }
 
 static void self_attention(const sg_cogvideox_dit *d, const sg_dit_run *r, sg_stream *s, const sg_pass *p, int i,

@@ -172,39 +172,53 @@ void sg_dit_shape(const sg_dit *d, const sg_geometry *g, int64_t before, int64_t
 
 /* ---- a render ---- */
 
-/* inverse [n] = which row each token is. */
-static void invert(const sg_dit_run *r, int32_t *inverse)
+/* n numbers in s->keep; a plan has none. */
+static sg_tensor kept(sg_stream *s, const int32_t *number, int64_t n)
 {
-    for (int64_t i = 0; i < r->n; i++) inverse[r->token ? r->token[i] : i] = (int32_t)i;
+    const sg_tensor y = sg_new_keep(s, SG_I32, n);
+    if (number) sg_upload(s, y, number);
+    return y;
 }
 
-/* Room for one number of each token; NULL on a plan, which has no data, and where there is none. */
-static int32_t *numbers(const sg_dit_run *r, sg_stream *s)
+/* Which order has these groups; r->orders when none has. */
+static int order_by(const sg_dit_run *r, sg_groups g)
 {
-    int32_t *const number = s->memory->alloc ? calloc((size_t)r->n, sizeof *number) : NULL;
-    if (!number && s->memory->alloc) sg_fail(s, SG_E_MEMORY, "no memory for the order of %lld tokens", (long long)r->n);
-    return number;
+    int k = 0;
+    while (k < r->orders && (r->groups[k].count != g.count || r->groups[k].run != g.run)) k++;
+    return k;
 }
 
-static void place_order(sg_dit_run *r, sg_stream *s, const int32_t *token)
+/* Tables of all orders, from each to each other. */
+static void place_orders(sg_dit_run *r, sg_stream *s)
 {
-    r->token = token;
-    r->order = sg_new_keep(s, SG_I32, r->n);
-    r->inverse = sg_new_keep(s, SG_I32, r->n);
-    int32_t *const inverse = numbers(r, s);
-    if (inverse) {
-        invert(r, inverse);
-        sg_upload(s, r->order, token);
-        sg_upload(s, r->inverse, inverse);
+    const int64_t  n = r->n, all = r->orders * n;
+    int32_t *const token = s->memory->alloc ? calloc((size_t)(2 * all + n), sizeof *token) : NULL;
+    int32_t *const row = token ? token + all : NULL, *const move = token ? row + all : NULL;
+    if (!token && s->memory->alloc) sg_fail(s, SG_E_MEMORY, "no memory for the order of %lld tokens", (long long)n);
+    for (int k = 0; k < r->orders; k++) {
+        if (token) sg_order_group(token + k * n, r->self->order, n, r->groups[k]);
+        if (token) sg_order_invert(row + k * n, token + k * n, n);
+        if (k || r->self->ordered) r->inverse[k] = kept(s, token ? row + k * n : NULL, n);
     }
-    free(inverse);
+    if (r->self->ordered) r->order = kept(s, token, n);
+    for (int from = 0; from < r->orders; from++)
+        for (int to = 0; to < r->orders; to++) {
+            if (from == to) continue;
+            for (int64_t i = 0; token && i < n; i++) move[i] = row[from * n + token[to * n + i]];
+            r->move[from][to] = kept(s, move, n);
+        }
+    free(token);
 }
 
 void sg_dit_run_open(sg_dit_run *r, const sg_dit *d, sg_stream *s, const sg_geometry *g, const sg_self_attention *self)
 {
-    *r = (sg_dit_run){
-        .grid = {g->grid[0], g->grid[1], g->grid[2]}, .n = g->grid[0] * g->grid[1] * g->grid[2], .self = self};
-    if (self->ordered) place_order(r, s, self->order);
+    *r = (sg_dit_run){.grid = {g->grid[0], g->grid[1], g->grid[2]},
+                      .n = g->grid[0] * g->grid[1] * g->grid[2],
+                      .orders = 1,
+                      .self = self};
+    for (int i = 0; i < self->layers; i++)
+        if (order_by(r, self->rule[i]) == r->orders) r->groups[r->orders++] = self->rule[i];
+    if (self->ordered || r->orders > 1) place_orders(r, s);
     if (d->input != d->channels) r->input = sg_new_keep(s, SG_F32, d->input, g->latent[1], g->latent[2], g->latent[3]);
 }
 
@@ -218,7 +232,7 @@ static void fill_rotary(const sg_dit_run *r, float *cosines, float *sines, int64
                         double theta)
 {
     for (int64_t i = 0; i < r->n; i++) {
-        int64_t rest = r->token ? r->token[i] : i, column = (i + 1) * columns;
+        int64_t rest = r->self->order ? r->self->order[i] : i, column = (i + 1) * columns;
         for (int k = 2; k >= 0; k--) { /* the last axis counts fastest */
             const int64_t number = rest % r->grid[k];
             const double  place = axis[k].place ? axis[k].place[number] : (double)number;
@@ -233,54 +247,36 @@ static void fill_rotary(const sg_dit_run *r, float *cosines, float *sines, int64
     }
 }
 
-void sg_dit_run_rotary(sg_dit_run *r, sg_stream *s, const int64_t size[3], double theta, const double *const place[3])
+/* The tables of order 0. */
+static void place_rotary(const sg_dit_run *r, sg_stream *s, const rotary_axis axis[3], double theta)
 {
-    const int64_t columns = (size[0] + size[1] + size[2]) / 2, all = r->n * columns;
-    rotary_axis   axis[3];
-    for (int k = 0; k < 3; k++) axis[k] = (rotary_axis){size[k], place ? place[k] : NULL};
-    r->rotary = (sg_rotary){.cos = sg_new_keep(s, SG_F32, r->n, columns), .sin = sg_new_keep(s, SG_F32, r->n, columns)};
-    if (!s->memory->alloc) return; /* a plan needs no angles */
-    float *const table = calloc((size_t)(2 * all), sizeof *table);
+    const int64_t columns = r->rotary->cos.dim[1], all = r->n * columns;
+    float *const  table = calloc((size_t)(2 * all), sizeof *table);
     if (table) {
         fill_rotary(r, table, table + all, columns, axis, theta);
-        sg_upload(s, r->rotary.cos, table);
-        sg_upload(s, r->rotary.sin, table + all);
+        sg_upload(s, r->rotary->cos, table);
+        sg_upload(s, r->rotary->sin, table + all);
     } else {
         sg_fail(s, SG_E_MEMORY, "no memory for rotary tables of %lld tokens", (long long)r->n);
     }
     free(table);
 }
 
-sg_tensor sg_dit_run_move(const sg_dit_run *from, const sg_dit_run *to, sg_stream *s)
+void sg_dit_run_rotary(sg_dit_run *r, sg_stream *s, const int64_t size[3], double theta, const double *const place[3])
 {
-    const sg_tensor move = sg_new_keep(s, SG_I32, to->n);
-    int32_t *const inverse = numbers(from, s), *const number = numbers(to, s);
-    if (inverse && number) {
-        invert(from, inverse);
-        for (int64_t i = 0; i < to->n; i++) number[i] = inverse[to->token ? to->token[i] : i];
-        sg_upload(s, move, number);
+    const int64_t columns = (size[0] + size[1] + size[2]) / 2;
+    rotary_axis   axis[3];
+    for (int k = 0; k < 3; k++) axis[k] = (rotary_axis){size[k], place ? place[k] : NULL};
+    for (int k = 0; k < r->orders; k++) {
+        sg_rotary *const to = &r->rotary[k];
+        *to = (sg_rotary){.cos = sg_new_keep(s, SG_F32, r->n, columns), .sin = sg_new_keep(s, SG_F32, r->n, columns)};
+        if (k) {
+            sg_embed(s, .y = to->cos, .w = r->rotary->cos, .ids = r->move[0][k]);
+            sg_embed(s, .y = to->sin, .w = r->rotary->sin, .ids = r->move[0][k]);
+        } else if (s->memory->alloc) { /* a plan needs no angles */
+            place_rotary(r, s, axis, theta);
+        }
     }
-    free(inverse);
-    free(number);
-    return move;
-}
-
-/* The rows of a table that `rows` names, in s->keep. */
-static sg_tensor kept_rows(sg_stream *s, sg_tensor table, sg_tensor rows)
-{
-    const sg_tensor y = sg_alloc(s, &s->keep, table.dtype, table.rank, table.dim);
-    sg_embed(s, .y = y, .w = table, .ids = rows);
-    return y;
-}
-
-void sg_dit_run_group(sg_dit_run *r, const sg_dit_run *whole, sg_stream *s, sg_groups groups, int32_t *token)
-{
-    *r = *whole;
-    if (token) sg_order_group(token, whole->token, r->n, groups);
-    place_order(r, s, token);
-    if (!r->rotary.cos.rank) return;
-    const sg_tensor move = sg_dit_run_move(whole, r, s);
-    r->rotary = (sg_rotary){kept_rows(s, whole->rotary.cos, move), kept_rows(s, whole->rotary.sin, move)};
 }
 
 void sg_dit_run_text(sg_dit_run *r, const sg_dit *d, sg_stream *s, int k, const float *states, int64_t len)
@@ -336,6 +332,29 @@ void sg_dit_patch_embed(const sg_dit *d, const sg_dit_run *r, sg_stream *s, cons
     s->scratch.used = mark;
 }
 
+/* y = the rows of x that `rows` names, as embed would, but in the widest moves and by all threads. */
+static void move_rows(sg_stream *s, sg_tensor y, sg_tensor x, sg_tensor rows)
+{
+    const int64_t n = x.dim[0], w = x.dim[1];
+    sg_strided_copy(s, .y = sg_reshape(y, n, 1, w), .x = sg_reshape(x, n * w), .row = rows, .token = w, .head = w);
+}
+
+void sg_dit_arrange(const sg_dit_run *r, sg_stream *s, sg_dit_tokens *t, sg_groups groups)
+{
+    const int to = order_by(r, groups);
+    if (to == t->order) return;
+    move_rows(s, t->spare, t->x, r->move[t->order][to]);
+    *t = (sg_dit_tokens){t->spare, t->x, to};
+}
+
+sg_tensor sg_dit_row_by_row(const sg_dit_run *r, sg_stream *s, const sg_dit_tokens *t)
+{
+    const sg_tensor rows = r->inverse[t->order];
+    if (!rows.rank) return t->x;
+    move_rows(s, t->spare, t->x, rows);
+    return t->spare;
+}
+
 void sg_dit_attend(const sg_dit *d, const sg_dit_run *r, sg_stream *s, const sg_pass *p, int i, sg_tensor o,
                    const sg_tensor qkv[3])
 {
@@ -350,7 +369,7 @@ void sg_dit_project_out(const sg_dit *d, const sg_dit_run *r, sg_stream *s, cons
     const size_t mark = s->scratch.used;
     sg_tensor    v = sg_new(s, SG_F32, r->n, sg_dit_patch_size(d, c));
     sg_linear(s, .y = v, .x = y, .w = d->proj_out.w, .b = d->proj_out.b);
-    v = sg_rows_of(s, v, r->inverse);
+    v = sg_rows_of(s, v, r->inverse[0]);
     sg_tap(s, v, "dit.proj_out");
     if (d->channels_last)
         sg_permute(s, .y = p->out, .x = v, .rank = 7, .dim = {g[0], g[1], g[2], size[0], size[1], size[2], c},

@@ -4,8 +4,9 @@
  *
  *   x = sg_dit_patch_embed(latents);  x = blocks(x), by sg_dit_attend;  latents = sg_dit_project_out(norm(x))
  *
- * Tokens x F32 [n, D] stand in the order that attention asks for. Sizes: D is the width, h heads, d head_dim, n tokens
- * of the video. Tensors that a function returns are in s->scratch, what belongs to a render is in s->keep; failures are
+ * Tokens x F32 [n, D] stand in the order that attention asks for. Where layers attend by groups of tokens,
+ * sg_dit_arrange brings x into those of a layer before it runs. Sizes: D is the width, h heads, d head_dim, n tokens of
+ * the video. Tensors that a function returns are in s->scratch, what belongs to a render is in s->keep; failures are
  * latched in s. Only what says so allocates host memory, and the caller frees it. */
 #ifndef SG_DIT_H
 #define SG_DIT_H
@@ -90,13 +91,19 @@ void sg_dit_shape(const sg_dit *d, const sg_geometry *g, int64_t before, int64_t
 
 /* ---- a render ---- */
 
-/* Holds what the steps of a render share, in s->keep. */
+enum { SG_DIT_ORDERS = 3 }; /* of the rows of x, at most: without groups, and by two kinds of them */
+
+/* Holds what the steps of a render share, in s->keep. Rows of x stand in one of several orders: number 0 is that in
+ * which attention without groups wants them; in others they stand group after group, and within one as in that. */
 typedef struct sg_dit_run {
-    int64_t        grid[3], n;     /* tokens of the video: frames, rows, columns; all */
-    sg_tensor      order, inverse; /* I32 [n]: which token each row of x is, which row each token; absent: row by row */
-    const int32_t *token;          /* order on the host; NULL: row by row, or a plan. Borrowed */
-    sg_rotary      rotary;         /* of the rows of x; absent: none are rotated */
-    sg_tensor      input; /* F32 [input, f, y, x]: the latents, and behind them a picture's; absent: they alone */
+    int64_t   grid[3], n; /* tokens of the video: frames, rows, columns; all */
+    sg_tensor order;      /* I32 [n]: which token each row of x is, in order 0; absent: row by row */
+    int       orders;
+    sg_groups groups[SG_DIT_ORDERS];
+    sg_tensor inverse[SG_DIT_ORDERS];             /* I32 [n]: which row each token is; absent: row by row */
+    sg_tensor move[SG_DIT_ORDERS][SG_DIT_ORDERS]; /* I32 [n]: from, to: which row of the one each row of the other is */
+    sg_rotary rotary[SG_DIT_ORDERS];              /* of the rows of x; absent: none are rotated */
+    sg_tensor input; /* F32 [input, f, y, x]: the latents, and behind them a picture's; absent: they alone */
     /* For families whose tokens of text go into the blocks, by text: F32 [tokens, any], text_in of the states; F32
      * [1, D], what is added to the time's embedding. */
     sg_tensor text[SG_TEXT_PASSES], row[SG_TEXT_PASSES];
@@ -104,21 +111,15 @@ typedef struct sg_dit_run {
     const sg_self_attention *self; /* borrowed */
 } sg_dit_run;
 
-/* Starts a render with the tokens of g: grid, order and room for input, where d has more channels of it than of the
- * latents. Whatever r had before is forgotten. `self` is borrowed until the next call. */
+/* Starts a render with the tokens of g: grid, the orders that layers of `self` want, and room for input, where d has
+ * more channels of it than of the latents. Whatever r had before is forgotten. `self` is borrowed until the next
+ * call. */
 void sg_dit_run_open(sg_dit_run *r, const sg_dit *d, sg_stream *s, const sg_geometry *g, const sg_self_attention *self);
 
-/* Sets r->rotary for a grid whose axis k rotates size[k] channels of a head, an even number: pair j by the angle
- * place theta^(-2 j / size[k]). Axes follow one another. place[k] has the place of each row along axis k; where it or
- * `place` is NULL, that is its number from 0. Angles are in double, cosines and sines are rounded once. */
+/* Sets r->rotary, in all orders, for a grid whose axis k rotates size[k] channels of a head, an even number: pair j by
+ * the angle place theta^(-2 j / size[k]). Axes follow one another. place[k] has the place of each row along axis k;
+ * where it or `place` is NULL, that is its number from 0. Angles are in double, cosines and sines are rounded once. */
 void sg_dit_run_rotary(sg_dit_run *r, sg_stream *s, const int64_t size[3], double theta, const double *const place[3]);
-
-/* Makes r what `whole` is, but for its rows, which stand in groups, as layers that attend by these want x: group after
- * group, and within one as in `whole`. It needs token [n], on the host, as long as r is used. A plan needs none. */
-void sg_dit_run_group(sg_dit_run *r, const sg_dit_run *whole, sg_stream *s, sg_groups groups, int32_t *token);
-
-/* Returns I32 [n] in s->keep: which row of x in `from` each row of x in `to` is. */
-sg_tensor sg_dit_run_move(const sg_dit_run *from, const sg_dit_run *to, sg_stream *s);
 
 /* Sets r->text[k] to the states F32 [len, text_dim], on the host and NULL on a plan, through text_in. */
 void sg_dit_run_text(sg_dit_run *r, const sg_dit *d, sg_stream *s, int k, const float *states, int64_t len);
@@ -134,6 +135,19 @@ sg_tensor sg_dit_time(sg_stream *s, sg_tensor t, const sg_linear_weights l[2], s
 /* Sets x [n, D] to the patches of the latents p->x, and of what stands behind them in r->input, in order, times
  * patch_in; with `add` adds them to x. Taps "dit.patch_embed". */
 void sg_dit_patch_embed(const sg_dit *d, const sg_dit_run *r, sg_stream *s, const sg_pass *p, sg_tensor x, bool add);
+
+/* The tokens of a pass on their way through layers that attend by groups. */
+typedef struct sg_dit_tokens {
+    sg_tensor x, spare; /* F32 [n, D]: the rows; room to move them */
+    int       order;    /* in which they stand; 0 behind sg_dit_patch_embed, and for sg_dit_project_out */
+} sg_dit_tokens;
+
+/* Brings the rows of t->x into groups that a layer of r->self attends by, or with zeros into order 0. x and spare
+ * change places where rows move. */
+void sg_dit_arrange(const sg_dit_run *r, sg_stream *s, sg_dit_tokens *t, sg_groups groups);
+
+/* Returns t->x with a row for each token, row by row, as whoever looks wants it: t->x itself, or t->spare. */
+sg_tensor sg_dit_row_by_row(const sg_dit_run *r, sg_stream *s, const sg_dit_tokens *t);
 
 /* Runs attention of layer i of this denoiser, scores scaled by 1 / sqrt(d): o [m, h, d] of q, k, v [m, h, d], where m
  * counts the text's tokens too. */

@@ -258,7 +258,7 @@ static sg_tensor attend_again(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stre
     sg_tensor           qkv[3];
     for (int k = 0; k < 3; k++) qkv[k] = new_heads(m, s, n);
     modulated(s, y, x, &mod, (sg_tensor){0});
-    project_in(s, &m->block[i][SG_MMDIT_PICTURE].attn2, &p->run->rotary, qkv, y);
+    project_in(s, &m->block[i][SG_MMDIT_PICTURE].attn2, p->run->rotary, qkv, y);
     sg_dit_attend(&m->dit, p->run, s, p->pass, (int)second_layer(m, i), o, qkv);
     s->scratch.used = mark;
     return o;
@@ -284,7 +284,7 @@ static void block(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int i
         const size_t        before = s->scratch.used;
         const sg_tensor     y = sg_new(s, m->dit.component.act, p->count[k], m->dit.width);
         modulated(s, y, sg_mmdit_rows(p, x, k), &attn, sg_rows(p->pass->non_finite, i, 1));
-        project_in(s, &side[k].attn, k == SG_MMDIT_PICTURE ? &p->run->rotary : NULL, own, y);
+        project_in(s, &side[k].attn, k == SG_MMDIT_PICTURE ? p->run->rotary : NULL, own, y);
         s->scratch.used = before;
     }
     sg_dit_attend(&m->dit, p->run, s, p->pass, i, o, qkv);
@@ -308,7 +308,7 @@ static void project_heads(const sg_mmdit_pass *p, sg_stream *s, sg_tensor y, sg_
     const sg_tensor v = sg_new(s, y.dtype, all, h, d);
     sg_linear(s, .y = sg_reshape(v, all, h * d), .x = x, .w = l->w, .b = l->b);
     sg_rope(s, .y = sg_mmdit_rows(p, y, SG_MMDIT_PICTURE), .x = sg_mmdit_rows(p, v, SG_MMDIT_PICTURE), .w = norm,
-            .cos = p->run->rotary.cos, .sin = p->run->rotary.sin, .eps = eps);
+            .cos = p->run->rotary->cos, .sin = p->run->rotary->sin, .eps = eps);
     sg_norm(s, .y = sg_reshape(sg_mmdit_rows(p, y, SG_MMDIT_TEXT), text * h, d),
             .x = sg_reshape(sg_mmdit_rows(p, v, SG_MMDIT_TEXT), text * h, d), .w = norm, .kind = SG_NORM_RMS,
             .eps = eps);

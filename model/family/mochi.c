@@ -291,8 +291,8 @@ static void place_rotary(mochi *m, sg_stream *s)
     sg_dit_run *const run = &m->run;
     const int64_t     n = run->n, heads = m->dit.heads, half = m->dit.head_dim / 2, pairs = heads * half;
     const int64_t     places = run->grid[0] + run->grid[1] + run->grid[2];
-    run->rotary.cos = sg_new_keep(s, SG_F32, n, heads, half);
-    run->rotary.sin = sg_new_keep(s, SG_F32, n, heads, half);
+    run->rotary->cos = sg_new_keep(s, SG_F32, n, heads, half);
+    run->rotary->sin = sg_new_keep(s, SG_F32, n, heads, half);
     if (!s->memory->alloc) return; /* a plan needs no angles */
     float *const  host = malloc((size_t)((3 + 2 * ROWS) * pairs) * sizeof *host);
     phasor *const phasors = malloc((size_t)(places * pairs) * sizeof *phasors);
@@ -305,8 +305,8 @@ static void place_rotary(mochi *m, sg_stream *s)
         for (int64_t i = 0; i < n && !s->status; i += ROWS) {
             const int64_t rows = n - i < ROWS ? n - i : ROWS;
             fill_rows(cosines, sines, axis, run, i, rows, pairs);
-            sg_upload(s, sg_rows(run->rotary.cos, i, rows), cosines);
-            sg_upload(s, sg_rows(run->rotary.sin, i, rows), sines);
+            sg_upload(s, sg_rows(run->rotary->cos, i, rows), cosines);
+            sg_upload(s, sg_rows(run->rotary->sin, i, rows), sines);
         }
     } else {
         sg_fail(s, SG_E_MEMORY, "no memory for rotary tables of %lld tokens", (long long)n);
@@ -430,7 +430,7 @@ static void block(const mochi *m, sg_stream *s, const sg_pass *p, int i, sg_tens
     const size_t    joint = s->scratch.used;
     const sg_tensor qkv[3] = {sg_new(s, act, all, heads, hd), sg_new(s, act, all, heads, hd),
                               sg_new(s, act, all, heads, hd)};
-    project_in(d, s, &video, qkv, &m->run.rotary);
+    project_in(d, s, &video, qkv, m->run.rotary);
     if (text.rank) project_in(d, s, &words, qkv, NULL);
     sg_dit_attend(d, &m->run, s, p, i, o, qkv);
     s->scratch.used = joint;

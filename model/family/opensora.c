@@ -2,8 +2,8 @@
  *
  * mT5, OpenSoraT2V_v1_3, whose tensors have the names of its own code, WFVAEModel. A block is self-attention,
  * cross-attention to the text, feed-forward. What bites:
- *  - Skiparse: with sparse1d a token of most blocks attends to one quarter of the tokens (arrangement_of). Rows of x stand
- *    in the groups of the block, so that attention takes them as they are; x moves from one arrangement to the next;
+ *  - Skiparse: with sparse1d a token of most blocks attends to one quarter of the tokens (groups_of), and rows of x
+ *    stand in the groups of the block at work;
  *  - cross-attention reads the tokens as they are, without a norm, and is added without a gate; it sees the text's real
  *    tokens alone;
  *  - rotary axes are three thirds of a head, whose halves are partners: rows of q and k become pairs as they are loaded;
@@ -30,9 +30,6 @@ enum {
     END_SPARSE = 30 /* blocks between these have groups */
 };
 
-/* How rows of x stand, and which tokens attend to one another: all, every fourth, runs of four of every sixteen. */
-enum { WHOLE, EVERY, RUNS, ARRANGEMENTS };
-
 typedef struct block_weights {
     sg_tensor               table; /* [6, D] */
     sg_attention_weights    self, cross;
@@ -52,10 +49,8 @@ typedef struct opensora {
     block_weights    *block;              /* [layers] */
 
     /* Of one render, in s->keep but for what is on the host. */
-    sg_dit_run run[ARRANGEMENTS];
-    sg_tensor  move[ARRANGEMENTS][ARRANGEMENTS]; /* I32 [n]?: from, to */
-    int32_t   *token;                            /* host [2, n]: of the arrangements with groups */
-    sg_tensor *key, *value;                      /* host: act [len, h, d] of layer i and text k at 2 i + k */
+    sg_dit_run run;
+    sg_tensor *key, *value; /* host: act [len, h, d] of layer i and text k at 2 i + k */
 
     /* What the passes of a step share, in s->scratch from the first to the last: F32. */
     sg_tensor temb, e6, e;    /* [1, D] [1, 6 D] [6, D]: time, its projection, the modulation of the block at work */
@@ -215,22 +210,16 @@ static void opensora_close(void *model)
     opensora *const m = model;
     sg_dit_close(&m->dit);
     free(m->block);
-    free(m->token);
     free(m->key);
 }
 
 /* ---- groups ---- */
 
-static int arrangement_of(const opensora *m, int64_t block)
+/* Which tokens attend to one another: all, every fourth one, or runs of four of every sixteen. */
+static sg_groups groups_of(const opensora *m, int block)
 {
-    if (m->groups < 2 || block < FIRST_SPARSE || block >= END_SPARSE) return WHOLE;
-    return block % 2 ? RUNS : EVERY;
-}
-
-static sg_groups groups_of(const opensora *m, int arrangement)
-{
-    if (arrangement == WHOLE) return (sg_groups){0};
-    return (sg_groups){.count = m->groups, .run = arrangement == RUNS ? m->groups : 1};
+    if (m->groups < 2 || block < FIRST_SPARSE || block >= END_SPARSE) return (sg_groups){0};
+    return (sg_groups){.count = m->groups, .run = block % 2 ? m->groups : 1};
 }
 
 static void opensora_attention(const void *model, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
@@ -240,7 +229,7 @@ static void opensora_attention(const void *model, const sg_geometry *g, const sg
     (void)c; /* text is attended to by itself */
     (void)pass;
     sg_dit_shape(&m->dit, g, 0, 0, shape);
-    shape->groups = groups_of(m, arrangement_of(m, layer));
+    shape->groups = groups_of(m, layer);
 }
 
 /* ---- a render ---- */
@@ -249,7 +238,7 @@ static void place_rotary(opensora *m, sg_stream *s)
 {
     const int64_t  size[3] = {m->dit.head_dim / 3, m->dit.head_dim / 3, m->dit.head_dim / 3};
     const double  *place[3];
-    const int64_t *g = m->run[WHOLE].grid;
+    const int64_t *g = m->run.grid;
     double *const  all = calloc((size_t)(g[0] + g[1] + g[2]), sizeof *all);
     double        *at = all;
     if (!all) {
@@ -261,31 +250,15 @@ static void place_rotary(opensora *m, sg_stream *s)
         place[k] = at;
         for (int64_t i = 0; i < g[k]; i++) *at++ = (double)i / m->scale[like];
     }
-    sg_dit_run_rotary(&m->run[WHOLE], s, size, 10000, place);
+    sg_dit_run_rotary(&m->run, s, size, 10000, place);
     free(all);
 }
 
 static void opensora_render_open(void *model, sg_stream *s, const sg_geometry *g, const sg_self_attention *self)
 {
     opensora *const m = model;
-    const int64_t   n = g->grid[0] * g->grid[1] * g->grid[2];
-    const bool      grouped = m->groups > 1, real = s->memory->alloc != NULL;
-    free(m->token);
-    m->token = grouped && real ? calloc((size_t)(2 * n), sizeof *m->token) : NULL;
-    memset(m->move, 0, sizeof m->move);
-    if (grouped && real && !m->token) {
-        sg_fail(s, SG_E_MEMORY, "no memory for the groups of %lld tokens", (long long)n);
-        return;
-    }
-    sg_dit_run_open(&m->run[WHOLE], &m->dit, s, g, self);
+    sg_dit_run_open(&m->run, &m->dit, s, g, self);
     place_rotary(m, s);
-    for (int k = EVERY; grouped && k < ARRANGEMENTS; k++)
-        sg_dit_run_group(&m->run[k], &m->run[WHOLE], s, groups_of(m, k), real ? m->token + (k - EVERY) * n : NULL);
-    for (int64_t i = 1; i < m->layers; i++) {
-        const int        from = arrangement_of(m, i - 1), to = arrangement_of(m, i);
-        sg_tensor *const move = &m->move[from][to];
-        if (from != to && !move->rank) *move = sg_dit_run_move(&m->run[from], &m->run[to], s);
-    }
 }
 
 /* Cross-attention's keys and values of text k, in all layers. states F32 [len, text_dim]; NULL on a plan. */
@@ -336,7 +309,7 @@ static void opensora_denoiser_open(void *model, sg_stream *s, int denoiser, cons
 static void begin_step(opensora *m, sg_stream *s, const sg_pass *p)
 {
     const sg_dit *const d = &m->dit;
-    const int64_t       n = m->run[WHOLE].n, w = d->width;
+    const int64_t       n = m->run.n, w = d->width;
     const sg_tensor     wave = sg_new(s, SG_F32, 1, FREQ_DIM), hidden = sg_new(s, SG_F32, 1, w);
     const sg_tensor     rounded = sg_new(s, d->component.act, 1), t = sg_new(s, SG_F32, 1);
     m->temb = sg_new(s, SG_F32, 1, w);
@@ -353,51 +326,26 @@ static void begin_step(opensora *m, sg_stream *s, const sg_pass *p)
     sg_tap(s, m->temb, "dit.temb");
     sg_activate(s, .y = hidden, .x = m->temb, .act = SG_ACT_SILU);
     sg_linear(s, .y = m->e6, .x = hidden, .w = m->time_proj.w, .b = m->time_proj.b);
-    sg_dit_patch_embed(d, &m->run[WHOLE], s, p, m->x, false);
+    sg_dit_patch_embed(d, &m->run, s, p, m->x, false);
 }
 
-/* The tokens of one pass on their way through the blocks. */
-typedef struct tokens {
-    sg_tensor x, spare;    /* F32 [n, D] */
-    int       arrangement; /* in which the rows of x stand */
-} tokens;
-
 /* Room for n rows of products' dtype [n, D], where x may move to: it is free while a block works. */
-static sg_tensor room_of(const opensora *m, const tokens *k)
+static sg_tensor room_of(const opensora *m, const sg_dit_tokens *k)
 {
     sg_tensor y = k->spare;
     y.dtype = m->dit.component.act;
     return y;
 }
 
-/* y = the rows of x that `rows` names, as embed would, but in the widest moves and by all threads. */
-static void take_rows(sg_stream *s, sg_tensor y, sg_tensor x, sg_tensor rows)
+static void tap(const opensora *m, sg_stream *s, const sg_dit_tokens *k, const char *part, int i)
 {
-    const int64_t n = x.dim[0], w = x.dim[1];
-    sg_strided_copy(s, .y = sg_reshape(y, n, 1, w), .x = sg_reshape(x, n * w), .row = rows, .token = w, .head = w);
+    if (s->tap) sg_tap(s, sg_dit_row_by_row(&m->run, s, k), "dit.block.%d.%s", i, part);
 }
 
-/* Brings the rows of x into an arrangement. */
-static void arrange(const opensora *m, sg_stream *s, tokens *k, int arrangement)
-{
-    if (k->arrangement == arrangement) return;
-    take_rows(s, k->spare, k->x, m->move[k->arrangement][arrangement]);
-    *k = (tokens){k->spare, k->x, arrangement};
-}
-
-/* Whoever looks sees tokens row by row. */
-static void tap(const opensora *m, sg_stream *s, const tokens *k, const char *part, int i)
-{
-    const sg_tensor inverse = m->run[k->arrangement].inverse;
-    if (!s->tap) return;
-    if (inverse.rank) take_rows(s, k->spare, k->x, inverse);
-    sg_tap(s, inverse.rank ? k->spare : k->x, "dit.block.%d.%s", i, part);
-}
-
-static void self_attention(const opensora *m, sg_stream *s, const sg_pass *p, int i, const tokens *k)
+static void self_attention(const opensora *m, sg_stream *s, const sg_pass *p, int i, const sg_dit_tokens *k)
 {
     const sg_dit *const               d = &m->dit;
-    const sg_dit_run *const           r = &m->run[k->arrangement];
+    const sg_dit_run *const           r = &m->run;
     const sg_attention_weights *const a = &m->block[i].self;
     const sg_modulation               e = sg_modulation_at(m->e, 0);
     const int64_t                     n = r->n, w = d->width, h = d->heads, hd = d->head_dim;
@@ -407,8 +355,8 @@ static void self_attention(const opensora *m, sg_stream *s, const sg_pass *p, in
     const sg_tensor y = room_of(m, k), o = sg_reshape(y, n, h, hd); /* y is used up by then */
     sg_norm(s, .y = y, .non_finite = sg_rows(p->non_finite, i, 1), .x = k->x, .shift = e.shift, .scale = e.scale,
             .kind = SG_NORM_LAYER, .eps = (float)m->eps);
-    sg_project_heads(s, qkv[0], y, &a->q, (sg_tensor){0}, 0, &r->rotary);
-    sg_project_heads(s, qkv[1], y, &a->k, (sg_tensor){0}, 0, &r->rotary);
+    sg_project_heads(s, qkv[0], y, &a->q, (sg_tensor){0}, 0, &r->rotary[k->order]);
+    sg_project_heads(s, qkv[1], y, &a->k, (sg_tensor){0}, 0, &r->rotary[k->order]);
     sg_linear(s, .y = sg_reshape(qkv[2], n, w), .x = y, .w = a->v.w, .b = a->v.b);
     sg_dit_attend(d, r, s, p, i, o, qkv);
     sg_project_out(s, k->x, o, &a->out, e.gate);
@@ -416,7 +364,7 @@ static void self_attention(const opensora *m, sg_stream *s, const sg_pass *p, in
     tap(m, s, k, "attn1", i);
 }
 
-static void cross_attention(const opensora *m, sg_stream *s, const sg_pass *p, int i, const tokens *k)
+static void cross_attention(const opensora *m, sg_stream *s, const sg_pass *p, int i, const sg_dit_tokens *k)
 {
     const sg_dit *const               d = &m->dit;
     const sg_attention_weights *const a = &m->block[i].cross;
@@ -433,7 +381,7 @@ static void cross_attention(const opensora *m, sg_stream *s, const sg_pass *p, i
     tap(m, s, k, "attn2", i);
 }
 
-static void feed_forward(const opensora *m, sg_stream *s, int i, const tokens *k)
+static void feed_forward(const opensora *m, sg_stream *s, int i, const sg_dit_tokens *k)
 {
     const sg_modulation e = sg_modulation_at(m->e, 3);
     const sg_tensor     y = room_of(m, k);
@@ -442,14 +390,15 @@ static void feed_forward(const opensora *m, sg_stream *s, int i, const tokens *k
     tap(m, s, k, "ffn", i);
 }
 
-static void project_out(const opensora *m, sg_stream *s, const sg_pass *p, const tokens *k)
+static void project_out(const opensora *m, sg_stream *s, const sg_pass *p, sg_dit_tokens *k)
 {
+    sg_dit_arrange(&m->run, s, k, (sg_groups){0});
     const sg_tensor e = sg_rows(m->e, 0, 2), y = room_of(m, k);
     sg_add(s, .y = e, .a = m->table, .b = m->temb);
     const sg_modulation out = sg_modulation_at(e, 0);
     sg_norm(s, .y = y, .non_finite = sg_rows(p->non_finite, m->layers, 1), .x = k->x, .shift = out.shift,
             .scale = out.scale, .kind = SG_NORM_LAYER, .eps = 1e-6f);
-    sg_dit_project_out(&m->dit, &m->run[k->arrangement], s, p, y);
+    sg_dit_project_out(&m->dit, &m->run, s, p, y);
 }
 
 static void opensora_forward(void *model, sg_stream *s, const sg_pass *p)
@@ -458,11 +407,11 @@ static void opensora_forward(void *model, sg_stream *s, const sg_pass *p)
     const bool      first = p->index == 0, last = p->index + 1 == p->count;
     if (first && !s->status) begin_step(m, s, p);
     if (s->status) return; /* keys and values may be missing */
-    tokens shared = {m->x, m->spare, WHOLE}, k = last ? shared : (tokens){m->copy, m->spare, WHOLE};
+    sg_dit_tokens shared = {m->x, m->spare, 0}, k = last ? shared : (sg_dit_tokens){m->copy, m->spare, 0};
     for (int i = 0; i < m->layers; i++) {
         sg_bind_fetch(m->dit.component.bind, s, i);
         sg_add(s, .y = m->e, .a = m->block[i].table, .b = sg_reshape(m->e6, ROWS, m->dit.width));
-        arrange(m, s, &k, arrangement_of(m, i));
+        sg_dit_arrange(&m->run, s, &k, groups_of(m, i));
         if (i > 0)
             self_attention(m, s, p, i, &k);
         else if (first)

@@ -55,7 +55,10 @@ sg_status sg_self_attention_open(sg_self_attention *a, const sg_policy *p, const
         if (shape[i].groups.count > a->groups) a->groups = shape[i].groups.count;
     const int all = slots * a->groups;
     a->at = calloc((size_t)all, sizeof *a->at);
-    if (!a->at) return no_memory(e);
+    a->rule = calloc((size_t)shape->layers, sizeof *a->rule);
+    if (!a->at || !a->rule) return no_memory(e);
+    for (int i = 0; i < shape->layers; i++)
+        if (shape[i].groups.count > 1) a->rule[i] = shape[i].groups;
     for (int i = 0; i < all; i++) {
         const sg_attention_shape x = group_of(&shape[i / a->groups], i % a->groups, a->groups);
         a->at[i] = x.n ? find(a, &x) : -1;
@@ -76,6 +79,7 @@ void sg_self_attention_close(sg_self_attention *a)
     free(a->bound);
     free(a->shape);
     free(a->at);
+    free(a->rule);
     *a = (sg_self_attention){0};
 }
 

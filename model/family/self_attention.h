@@ -15,6 +15,7 @@ typedef struct sg_self_attention {
     sg_attention_shape *shape;   /* [shapes] */
     sg_attention      **bound;   /* [shapes] */
     int                *at;      /* [passes][layers][groups]: which of these; -1: there is no such group */
+    sg_groups          *rule;    /* [layers]: by which a layer attends, in every pass; zeros where it has no groups */
     bool                ordered; /* the video's tokens stand in another order than row by row */
     const int32_t      *order;   /* sg_order_make's, of the video's tokens, when ordered; NULL on a plan. Borrowed */
 } sg_self_attention;

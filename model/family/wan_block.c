@@ -149,8 +149,8 @@ void sg_wan_self_attention(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *
     const sg_tensor y = sg_new(s, act, n, w);
 
     sg_wan_norm(d, r, s, y, x, 0, sg_rows(p->non_finite, i, 1));
-    sg_project_heads(s, qkv[0], y, &a->q, a->norm_q, d->eps, &r->dit.rotary);
-    sg_project_heads(s, qkv[1], y, &a->k, a->norm_k, d->eps, &r->dit.rotary);
+    sg_project_heads(s, qkv[0], y, &a->q, a->norm_q, d->eps, r->dit.rotary);
+    sg_project_heads(s, qkv[1], y, &a->k, a->norm_k, d->eps, r->dit.rotary);
     sg_linear(s, .y = sg_reshape(qkv[2], n, w), .x = y, .w = a->v.w, .b = a->v.b);
     s->scratch.used = inner;
     const sg_tensor o = sg_new(s, act, n, h, hd);

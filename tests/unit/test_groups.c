@@ -19,11 +19,11 @@ typedef struct bench {
     sg_geometry       g;
     int64_t           n;
     sg_self_attention self;
-    sg_dit_run        run[LAYERS];
-    int32_t          *order, *token;
-    float            *q, *k, *v; /* by token: [n, h, d] */
-    int               calls;     /* of attention */
-    int64_t           tokens;    /* in these */
+    sg_dit_run        run;
+    int32_t          *order, *token; /* [n]; [layers, n]: the rows of each layer */
+    float            *q, *k, *v;     /* by token: [n, h, d] */
+    int               calls;         /* of attention */
+    int64_t           tokens;        /* in these */
 } bench;
 
 /* Neighbours on the grid are similar. */
@@ -54,7 +54,7 @@ static void count_call(void *context, sg_stream *s, const sg_attention_shape *sh
 static void place(bench *b)
 {
     b->order = malloc((size_t)b->n * sizeof *b->order);
-    b->token = malloc((size_t)(2 * b->n) * sizeof *b->token);
+    b->token = malloc((size_t)(LAYERS * b->n) * sizeof *b->token);
     assert_true(b->order && b->token);
     if (b->self.ordered)
         assert_int_equal(sg_order_make(b->order, SG_ORDER_HILBERT, b->g.grid[0], b->g.grid[1], b->g.grid[2]), SG_OK);
@@ -64,10 +64,9 @@ static void place(bench *b)
     b->s.scratch = (sg_arena){.base = (uintptr_t)b->s.memory->alloc(b->backend, ROOM), .cap = ROOM};
     assert_true(b->s.keep.base && b->s.scratch.base);
     sg_self_attention_place(&b->self, &b->s);
-    sg_dit_run_open(&b->run[WHOLE], &b->dit, &b->s, &b->g, &b->self);
-    sg_dit_run_rotary(&b->run[WHOLE], &b->s, (const int64_t[]){8, 8, 8}, 10000, NULL);
-    for (int i = EVERY; i < LAYERS; i++)
-        sg_dit_run_group(&b->run[i], &b->run[WHOLE], &b->s, groups[i], b->token + (i - 1) * b->n);
+    sg_dit_run_open(&b->run, &b->dit, &b->s, &b->g, &b->self);
+    sg_dit_run_rotary(&b->run, &b->s, (const int64_t[]){8, 8, 8}, 10000, NULL);
+    for (int i = 0; i < LAYERS; i++) sg_order_group(b->token + i * b->n, b->self.order, b->n, groups[i]);
 }
 
 static void open_bench(bench *b, const char *backend, const int64_t grid[3], bool ordered, sg_policy p)
@@ -105,10 +104,7 @@ static void close_bench(bench *b)
     free(b->v);
 }
 
-static int64_t token_of(const bench *b, int layer, int64_t row)
-{
-    return b->run[layer].token ? b->run[layer].token[row] : row;
-}
+static int64_t token_of(const bench *b, int layer, int64_t row) { return b->token[layer * b->n + row]; }
 
 /* x on the device, its rows as that layer has them. */
 static sg_tensor upload(bench *b, int layer, const float *x)
@@ -131,7 +127,7 @@ static void attend(bench *b, int layer, int pass, float *y)
     const sg_pass   p = {.index = pass, .count = PASSES, .timestep = 500};
     float *const    rows = malloc(sg_bytes(o));
     assert_non_null(rows);
-    sg_dit_attend(&b->dit, &b->run[layer], &b->s, &p, layer, o, qkv);
+    sg_dit_attend(&b->dit, &b->run, &b->s, &p, layer, o, qkv);
     sg_download(&b->s, rows, o);
     if (b->s.status) fail_msg("%s", b->s.why);
     for (int64_t i = 0; i < b->n; i++) memcpy(y + token_of(b, layer, i) * ROW, rows + i * ROW, ROW * sizeof *rows);
@@ -268,27 +264,27 @@ static void rows_move_between_orders(void **state)
         bench b;
         open_bench(&b, "ref", grids[i / 2], i % 2, sg_policy_default());
         sg_stream *const s = &b.s;
-        const sg_tensor  x = sg_new(s, SG_F32, b.n, 1), y = sg_new(s, SG_F32, b.n, 1);
-        float *const     row = malloc(sg_bytes(x));
+        float *const     row = malloc((size_t)b.n * sizeof *row);
+        sg_dit_tokens    t = {sg_new(s, SG_F32, b.n, 1), sg_new(s, SG_F32, b.n, 1), 0};
         assert_non_null(row);
-        for (int from = 0; from < LAYERS; from++)
-            for (int to = 0; to < LAYERS; to++) {
-                for (int64_t k = 0; k < b.n; k++) row[k] = (float)token_of(&b, from, k);
-                sg_upload(s, x, row);
-                sg_embed(s, .y = y, .w = x, .ids = sg_dit_run_move(&b.run[from], &b.run[to], s));
-                for (int64_t k = 0; k < b.n; k++) assert_true(((float *)y.data)[k] == (float)token_of(&b, to, k));
-                if (b.run[to].inverse.rank) { /* and from any to that of the tokens */
-                    sg_embed(s, .y = x, .w = y, .ids = b.run[to].inverse);
-                    for (int64_t k = 0; k < b.n; k++) assert_true(((float *)x.data)[k] == (float)k);
-                }
-            }
-        for (int64_t k = 0; k < b.n; k++)
-            for (int layer = EVERY; layer < LAYERS; layer++) {
+        for (int64_t k = 0; k < b.n; k++) row[k] = (float)token_of(&b, WHOLE, k);
+        sg_upload(s, t.x, row);
+        for (int step = 0; step < 2 * LAYERS * LAYERS; step++) { /* from each to each */
+            const int layer = step % 2 ? step / 2 % LAYERS : step / 2 / LAYERS;
+            sg_dit_arrange(&b.run, s, &t, groups[layer]);
+            for (int64_t k = 0; k < b.n; k++) assert_true(((float *)t.x.data)[k] == (float)token_of(&b, layer, k));
+            const float *const seen = sg_dit_row_by_row(&b.run, s, &t).data;
+            for (int64_t k = 0; k < b.n; k++) assert_true(seen[k] == (float)k);
+        }
+        for (int layer = EVERY; layer < LAYERS; layer++) {
+            sg_dit_arrange(&b.run, s, &t, groups[layer]);
+            for (int64_t k = 0; k < b.n; k++) {
                 int64_t at = 0;
                 while (token_of(&b, WHOLE, at) != token_of(&b, layer, k)) at++;
-                assert_memory_equal((float *)b.run[layer].rotary.sin.data + k * 12,
-                                    (float *)b.run[WHOLE].rotary.sin.data + at * 12, 12 * sizeof(float));
+                assert_memory_equal((float *)b.run.rotary[t.order].sin.data + k * 12,
+                                    (float *)b.run.rotary[0].sin.data + at * 12, 12 * sizeof(float));
             }
+        }
         if (s->status) fail_msg("%s", s->why);
         free(row);
         close_bench(&b);
