@@ -279,15 +279,31 @@ void sg_dit_run_rotary(sg_dit_run *r, sg_stream *s, const int64_t size[3], doubl
     }
 }
 
-void sg_dit_run_text(sg_dit_run *r, const sg_dit *d, sg_stream *s, int k, const float *states, int64_t len)
+/* States on the host as products take them: act [len, text_dim]. */
+static sg_tensor upload_states(const sg_dit *d, sg_stream *s, const float *states, int64_t len)
 {
-    r->text[k] = sg_new_keep(s, SG_F32, len, d->text_in.w.dim[0]);
-    const size_t    mark = s->scratch.used;
     const sg_tensor given = sg_new(s, SG_F32, len, d->text_dim), x = sg_new(s, d->component.act, len, d->text_dim);
     if (states) sg_upload(s, given, states);
     sg_copy(s, .y = x, .x = given);
-    sg_linear(s, .y = r->text[k], .x = x, .w = d->text_in.w, .b = d->text_in.b);
+    return x;
+}
+
+void sg_dit_run_text(sg_dit_run *r, const sg_dit *d, sg_stream *s, int k, const float *states, int64_t len)
+{
+    const size_t mark = s->scratch.used;
+    r->text[k] = sg_new_keep(s, SG_F32, len, d->text_in.w.dim[0]);
+    sg_linear(s, .y = r->text[k], .x = upload_states(d, s, states, len), .w = d->text_in.w, .b = d->text_in.b);
     s->scratch.used = mark;
+}
+
+sg_tensor sg_dit_embed_text(const sg_dit *d, sg_stream *s, const sg_linear_weights l[2], const float *states,
+                            int64_t len)
+{
+    const sg_tensor text = sg_new(s, d->component.act, len, d->width), y = sg_new(s, SG_F32, len, d->width);
+    sg_mlp(s, y, upload_states(d, s, states, len), l, SG_ACT_GELU_TANH);
+    sg_tap(s, y, "dit.text");
+    sg_copy(s, .y = text, .x = y);
+    return text;
 }
 
 void sg_dit_mean(float *mean, const float *states, int64_t len, int64_t dim)

@@ -124,6 +124,11 @@ void sg_dit_run_rotary(sg_dit_run *r, sg_stream *s, const int64_t size[3], doubl
 /* Sets r->text[k] to the states F32 [len, text_dim], on the host and NULL on a plan, through text_in. */
 void sg_dit_run_text(sg_dit_run *r, const sg_dit *d, sg_stream *s, int k, const float *states, int64_t len);
 
+/* Returns act [len, D], the states F32 [len, text_dim] of a text, on the host and NULL on a plan, through l: what
+ * cross-attention makes its keys of. Taps "dit.text". */
+sg_tensor sg_dit_embed_text(const sg_dit *d, sg_stream *s, const sg_linear_weights l[2], const float *states,
+                            int64_t len);
+
 /* Sets `mean`, on the host, to the mean of len states of dim numbers; zeros where there is none. */
 void sg_dit_mean(float *mean, const float *states, int64_t len, int64_t dim);
 

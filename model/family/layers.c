@@ -2,6 +2,7 @@
 #include "layers.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* ---- linear ---- */
 
@@ -76,6 +77,23 @@ void sg_project_out(sg_stream *s, sg_tensor x, sg_tensor o, const sg_linear_weig
 {
     sg_linear(s, .y = x, .x = sg_reshape(o, o.dim[0], o.dim[1] * o.dim[2]), .w = l->w, .b = l->b, .gate = gate,
               .add = true);
+}
+
+void sg_keys_new(sg_keys **keys, sg_stream *s, int64_t count)
+{
+    free(*keys);
+    *keys = calloc((size_t)count, sizeof **keys);
+    if (!*keys) sg_fail(s, SG_E_MEMORY, "no memory for %lld text keys", (long long)count);
+}
+
+sg_keys sg_keys_of(sg_stream *s, sg_tensor x, int64_t heads, const sg_linear_weights *k, const sg_linear_weights *v,
+                   sg_tensor norm, double eps)
+{
+    const int64_t n = x.dim[0], w = x.dim[1];
+    const sg_keys y = {sg_new_keep(s, x.dtype, n, heads, w / heads), sg_new_keep(s, x.dtype, n, heads, w / heads)};
+    sg_project_heads(s, y.key, x, k, norm, eps, NULL);
+    sg_linear(s, .y = sg_reshape(y.value, n, w), .x = x, .w = v->w, .b = v->b);
+    return y;
 }
 
 /* ---- feed-forward ---- */

@@ -57,6 +57,20 @@ void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_we
 /* Computes x += gate (o l), where o is [n, h, d]; an absent gate is 1. */
 void sg_project_out(sg_stream *s, sg_tensor x, sg_tensor o, const sg_linear_weights *l, sg_tensor gate);
 
+/* Holds what cross-attention of a layer sees of a text, or of pictures, once for all steps. */
+typedef struct sg_keys {
+    sg_tensor key, value; /* act [rows, h, d] */
+} sg_keys;
+
+/* Makes room for the keys of so many layers and texts on the host, in the place of what *keys had. It is the caller's
+ * to free. */
+void sg_keys_new(sg_keys **keys, sg_stream *s, int64_t count);
+
+/* Returns keys and values in s->keep, those of rows x [rows, D] through k and v; keys are normalised as by
+ * sg_project_heads. */
+sg_keys sg_keys_of(sg_stream *s, sg_tensor x, int64_t heads, const sg_linear_weights *k, const sg_linear_weights *v,
+                   sg_tensor norm, double eps);
+
 /* ---- feed-forward ---- */
 
 typedef struct sg_feed_forward_weights {

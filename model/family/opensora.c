@@ -19,7 +19,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     TEXT_LEN = 512, /* OpenSoraPipeline's max_sequence_length */
@@ -50,7 +49,7 @@ typedef struct opensora {
 
     /* Of one render, in s->keep but for what is on the host. */
     sg_dit_run run;
-    sg_tensor *key, *value; /* host: act [len, h, d] of layer i and text k at 2 i + k */
+    sg_keys   *keys; /* host [2 layers]: of layer i and text k at 2 i + k */
 
     /* What the passes of a step share, in s->scratch from the first to the last: F32. */
     sg_tensor temb, e6, e;    /* [1, D] [1, 6 D] [6, D]: time, its projection, the modulation of the block at work */
@@ -210,7 +209,7 @@ static void opensora_close(void *model)
     opensora *const m = model;
     sg_dit_close(&m->dit);
     free(m->block);
-    free(m->key);
+    free(m->keys);
 }
 
 /* ---- groups ---- */
@@ -261,46 +260,21 @@ static void opensora_render_open(void *model, sg_stream *s, const sg_geometry *g
     place_rotary(m, s);
 }
 
-/* Cross-attention's keys and values of text k, in all layers. states F32 [len, text_dim]; NULL on a plan. */
-static void place_keys(opensora *m, sg_stream *s, int k, const float *states, int64_t len)
-{
-    const sg_dit *const d = &m->dit;
-    const sg_dtype      act = d->component.act;
-    const int64_t       w = d->width;
-    for (int64_t i = 0; i < m->layers; i++) {
-        m->key[2 * i + k] = sg_new_keep(s, act, len, d->heads, d->head_dim);
-        m->value[2 * i + k] = sg_new_keep(s, act, len, d->heads, d->head_dim);
-    }
-    const size_t    mark = s->scratch.used;
-    const sg_tensor given = sg_new(s, SG_F32, len, d->text_dim), x = sg_new(s, act, len, d->text_dim);
-    const sg_tensor y = sg_new(s, SG_F32, len, w), text = sg_new(s, act, len, w);
-    if (states) sg_upload(s, given, states);
-    sg_copy(s, .y = x, .x = given);
-    sg_mlp(s, y, x, m->text, SG_ACT_GELU_TANH);
-    sg_tap(s, y, "dit.text");
-    sg_copy(s, .y = text, .x = y);
-    for (int i = 0; i < m->layers; i++) {
-        const sg_attention_weights *const a = &m->block[i].cross;
-        sg_bind_fetch(d->component.bind, s, i);
-        sg_linear(s, .y = sg_reshape(m->key[2 * i + k], len, w), .x = text, .w = a->k.w, .b = a->k.b);
-        sg_linear(s, .y = sg_reshape(m->value[2 * i + k], len, w), .x = text, .w = a->v.w, .b = a->v.b);
-    }
-    s->scratch.used = mark;
-}
-
 static void opensora_denoiser_open(void *model, sg_stream *s, int denoiser, const sg_conditioning *c)
 {
     opensora *const m = model;
-    const size_t    slots = 2 * (size_t)m->layers;
     (void)denoiser;
-    free(m->key);
-    m->key = calloc(2 * slots, sizeof *m->key);
-    if (!m->key) {
-        sg_fail(s, SG_E_MEMORY, "no memory for %zu text keys", slots);
-        return;
+    sg_keys_new(&m->keys, s, 2 * m->layers);
+    for (int k = 0; k < c->passes && !s->status; k++) {
+        const size_t    mark = s->scratch.used;
+        const sg_tensor x = sg_dit_embed_text(&m->dit, s, m->text, c->text[k][0].states, c->text[k][0].len);
+        for (int i = 0; i < m->layers; i++) {
+            const sg_attention_weights *const a = &m->block[i].cross;
+            sg_bind_fetch(m->dit.component.bind, s, i);
+            m->keys[2 * i + k] = sg_keys_of(s, x, m->dit.heads, &a->k, &a->v, (sg_tensor){0}, 0);
+        }
+        s->scratch.used = mark;
     }
-    m->value = m->key + slots;
-    for (int k = 0; k < c->passes; k++) place_keys(m, s, k, c->text[k][0].states, c->text[k][0].len);
 }
 
 /* ---- one forward ---- */
@@ -368,14 +342,14 @@ static void cross_attention(const opensora *m, sg_stream *s, const sg_pass *p, i
 {
     const sg_dit *const               d = &m->dit;
     const sg_attention_weights *const a = &m->block[i].cross;
+    const sg_keys *const              text = &m->keys[2 * i + p->text];
     const int64_t                     n = k->x.dim[0], h = d->heads, hd = d->head_dim;
     const size_t                      mark = s->scratch.used;
     const sg_tensor                   q = sg_new(s, d->component.act, n, h, hd);
     const sg_tensor                   y = room_of(m, k), o = sg_reshape(y, n, h, hd);
     sg_copy(s, .y = y, .x = k->x);
     sg_project_heads(s, q, y, &a->q, (sg_tensor){0}, 0, NULL);
-    sg_attend(s, .y = o, .q = q, .k = m->key[2 * i + p->text], .v = m->value[2 * i + p->text],
-              .scale = 1.0f / sqrtf((float)hd));
+    sg_attend(s, .y = o, .q = q, .k = text->key, .v = text->value, .scale = 1.0f / sqrtf((float)hd));
     sg_project_out(s, k->x, o, &a->out, (sg_tensor){0});
     s->scratch.used = mark;
     tap(m, s, k, "attn2", i);

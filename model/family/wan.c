@@ -341,7 +341,7 @@ static sg_status wan_open(void *model, const sg_checkpoint *from, sg_config *ind
 static void wan_close(void *model)
 {
     wan *const m = model;
-    free(m->run.key);
+    free(m->run.keys);
     free(m->image);
     free(m->tokens);
     sg_clip_vision_close(&m->clip);
@@ -428,7 +428,7 @@ static void wan_render_open(void *model, sg_stream *s, const sg_geometry *g, con
     wan *const         m = model;
     const int64_t      hd = m->dit[0].dit.head_dim, side = 2 * (hd / 6), size[3] = {hd - 2 * side, side, side};
     const float *const image = s->memory->alloc ? m->image : NULL;
-    free(m->run.key);
+    free(m->run.keys);
     m->run = (sg_wan_run){0};
     m->images = g->images;
     sg_dit_run_open(&m->run.dit, &m->dit[0].dit, s, g, self);
@@ -445,14 +445,8 @@ static void wan_denoiser_open(void *model, sg_stream *s, int denoiser, const sg_
     wan *const              m = model;
     sg_wan_run *const       r = &m->run;
     const sg_wan_dit *const d = &m->dit[denoiser];
-    const size_t            slots = SG_WAN_KEYS * (size_t)d->layers;
-    free(r->key);
-    r->key = calloc(2 * slots, sizeof *r->key);
-    if (!r->key) {
-        sg_fail(s, SG_E_MEMORY, "no memory for %zu text keys", slots);
-        return;
-    }
-    r->value = r->key + slots;
+    sg_keys_new(&r->keys, s, SG_WAN_KEYS * d->layers);
+    if (s->status) return;
     for (int k = 0; k < c->passes; k++) sg_wan_text_keys(r, d, s, k, c->text[k][0].states, c->text[k][0].len);
     if (m->clip)
         sg_wan_picture_keys(r, d, s, s->memory->alloc ? m->tokens : NULL,

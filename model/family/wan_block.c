@@ -36,34 +36,23 @@ void sg_wan_bind_block(sg_wan_dit *d, int i)
 
 /* ---- keys of texts and pictures ---- */
 
-/* Room for m keys and values of every layer. */
-static void place_keys(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, int which, int64_t m)
+/* Those of every layer from the rows x. */
+static void project_keys(const sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, int which, sg_tensor x)
 {
     for (int i = 0; i < d->layers; i++) {
-        const int k = SG_WAN_KEYS * i + which;
-        r->key[k] = sg_new_keep(s, d->dit.component.act, m, d->dit.heads, d->dit.head_dim);
-        r->value[k] = sg_new_keep(s, d->dit.component.act, m, d->dit.heads, d->dit.head_dim);
+        const sg_wan_block *const b = &d->block[i];
+        const bool                pictures = which == SG_WAN_PICTURES;
+        sg_bind_fetch(d->dit.component.bind, s, i);
+        r->keys[SG_WAN_KEYS * i + which] =
+            sg_keys_of(s, x, d->dit.heads, pictures ? &b->image_k : &b->cross.k, pictures ? &b->image_v : &b->cross.v,
+                       pictures ? b->image_norm : b->cross.norm_k, d->eps);
     }
-}
-
-/* Keys and values of layer i from the rows x. */
-static void project_keys(const sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, int which, int i, sg_tensor x)
-{
-    const sg_wan_block *const      b = &d->block[i];
-    const bool                     pictures = which == SG_WAN_PICTURES;
-    const sg_linear_weights *const v = pictures ? &b->image_v : &b->cross.v;
-    const sg_tensor                value = r->value[SG_WAN_KEYS * i + which];
-    sg_bind_fetch(d->dit.component.bind, s, i);
-    sg_project_heads(s, r->key[SG_WAN_KEYS * i + which], x, pictures ? &b->image_k : &b->cross.k,
-                     pictures ? b->image_norm : b->cross.norm_k, d->eps, NULL);
-    sg_linear(s, .y = sg_reshape(value, x.dim[0], x.dim[1]), .x = x, .w = v->w, .b = v->b);
 }
 
 void sg_wan_picture_keys(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, const float *given, int rows)
 {
-    const sg_dtype act = d->dit.component.act;
-    const int64_t  m = rows, w = d->dit.width, in = d->image_dim;
-    place_keys(r, d, s, SG_WAN_PICTURES, m);
+    const sg_dtype  act = d->dit.component.act;
+    const int64_t   m = rows, w = d->dit.width, in = d->image_dim;
     const size_t    mark = s->scratch.used;
     const sg_tensor states = sg_new(s, SG_F32, m, in), placed = sg_new(s, SG_F32, m, in), x = sg_new(s, act, m, in);
     const sg_tensor y = sg_new(s, SG_F32, m, w), ya = sg_new(s, act, m, w);
@@ -74,36 +63,26 @@ void sg_wan_picture_keys(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, const
     sg_mlp(s, y, x, d->image, SG_ACT_GELU_ERF);
     sg_norm(s, .y = ya, .x = y, .w = d->norm_w[1], .b = d->norm_b[1], .kind = SG_NORM_LAYER, .eps = 1e-5f);
     sg_tap(s, ya, "dit.image");
-    for (int i = 0; i < d->layers; i++) project_keys(r, d, s, SG_WAN_PICTURES, i, ya);
+    project_keys(r, d, s, SG_WAN_PICTURES, ya);
     s->scratch.used = mark;
 }
 
 void sg_wan_text_keys(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, int pass, const float *given, int rows)
 {
-    const sg_dtype act = d->dit.component.act;
-    const int      pads = SG_WAN_TEXT_LEN - rows;
-    const int64_t  m = rows + (pads > 0), w = d->dit.width, in = d->dit.text_dim;
-    place_keys(r, d, s, pass, m);
+    const int     pads = SG_WAN_TEXT_LEN - rows;
+    const int64_t m = rows + (pads > 0), in = d->dit.text_dim;
+    const size_t  mark = s->scratch.used;
+    float *const states = calloc((size_t)(m * in + m), sizeof *states), *const bias = states ? states + m * in : NULL;
     r->bias[pass] = sg_new_keep(s, SG_F32, m);
-
-    const size_t    mark = s->scratch.used;
-    const sg_tensor states = sg_new(s, SG_F32, m, in), x = sg_new(s, act, m, in);
-    const sg_tensor y = sg_new(s, SG_F32, m, w), ya = sg_new(s, act, m, w);
-    float *const    host = calloc((size_t)(m * in + m), sizeof *host);
-    if (!host) sg_fail(s, SG_E_MEMORY, "no memory for %lld text states", (long long)m);
-    if (host) {
-        if (given) memcpy(host, given, (size_t)(rows * in) * sizeof *host);
-        float *const bias = host + m * in;
+    if (states) {
+        if (given) memcpy(states, given, (size_t)(rows * in) * sizeof *states);
         if (pads > 0) bias[m - 1] = (float)log((double)pads);
-        sg_upload(s, states, host);
         sg_upload(s, r->bias[pass], bias);
+    } else {
+        sg_fail(s, SG_E_MEMORY, "no memory for %lld text states", (long long)m);
     }
-    free(host);
-    sg_copy(s, .y = x, .x = states);
-    sg_mlp(s, y, x, d->text, SG_ACT_GELU_TANH);
-    sg_tap(s, y, "dit.text");
-    sg_copy(s, .y = ya, .x = y);
-    for (int i = 0; i < d->layers; i++) project_keys(r, d, s, pass, i, ya);
+    project_keys(r, d, s, pass, sg_dit_embed_text(&d->dit, s, d->text, states, m));
+    free(states);
     s->scratch.used = mark;
 }
 
@@ -164,7 +143,8 @@ void sg_wan_cross_attention(const sg_wan_dit *d, const sg_wan_run *r, sg_stream 
 {
     const sg_wan_block *const b = &d->block[i];
     const int64_t             n = x.dim[0], w = d->dit.width, h = d->dit.heads, hd = d->dit.head_dim;
-    const int                 text = SG_WAN_KEYS * i + pass, pictures = SG_WAN_KEYS * i + SG_WAN_PICTURES;
+    const sg_keys *const      keys = r->keys + SG_WAN_KEYS * i;
+    const sg_keys *const      text = keys + pass;
     const float               scale = 1.0f / sqrtf((float)hd);
     const sg_dtype            act = d->dit.component.act;
     const size_t              mark = s->scratch.used;
@@ -176,10 +156,10 @@ void sg_wan_cross_attention(const sg_wan_dit *d, const sg_wan_run *r, sg_stream 
         sg_copy(s, .y = y, .x = x);
     sg_project_heads(s, q, y, &b->cross.q, b->cross.norm_q, d->eps, NULL);
     sg_tensor o = sg_new(s, act, n, h, hd);
-    sg_attend(s, .y = o, .q = q, .k = r->key[text], .v = r->value[text], .key_bias = r->bias[pass], .scale = scale);
+    sg_attend(s, .y = o, .q = q, .k = text->key, .v = text->value, .key_bias = r->bias[pass], .scale = scale);
     if (d->image_dim) {
         const sg_tensor of = sg_new(s, act, n, h, hd);
-        sg_attend(s, .y = of, .q = q, .k = r->key[pictures], .v = r->value[pictures], .scale = scale);
+        sg_attend(s, .y = of, .q = q, .k = keys[SG_WAN_PICTURES].key, .v = keys[SG_WAN_PICTURES].value, .scale = scale);
         sg_add(s, .y = y, .a = sg_reshape(o, n, w), .b = sg_reshape(of, n, w));
         o = sg_reshape(y, n, h, hd);
     }

@@ -42,8 +42,7 @@ typedef struct sg_wan_dit {
  * from the first pass to the end of the last. */
 typedef struct sg_wan_run {
     sg_dit_run dit;
-    /* key and value are act [rows + 1, h, d] at index SG_WAN_KEYS layer + pass. The arrays are on the host. */
-    sg_tensor *key, *value;
+    sg_keys   *keys;                 /* host [SG_WAN_KEYS layers]: of a pass at SG_WAN_KEYS layer + pass, of rows + 1 */
     sg_tensor  bias[SG_TEXT_PASSES]; /* F32 [rows + 1]: ln(how many padding rows the last one stands for) */
     sg_tensor  held;                 /* F32 [c, 1, y x]? the first frame of the latents, which is a picture's */
     sg_tensor  t;                    /* F32 [2], with held: the step's timestep; 0, that of the held frame's tokens */
