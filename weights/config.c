@@ -222,6 +222,12 @@ void sg_config_only(sg_config *c, const char *key, const char *wanted, const cha
         sg_config_fail(c, key, "\"%s\" is not supported; only \"%s\" is", found, wanted);
 }
 
+void sg_config_only_bool(sg_config *c, const char *key, bool wanted)
+{
+    if (sg_config_bool(c, key, &wanted) != wanted)
+        sg_config_fail(c, key, "%s is not supported; only %s is", wanted ? "false" : "true", wanted ? "true" : "false");
+}
+
 /* The field if it is a list of min to max entries, else NULL. */
 static const json_t *list(sg_config *c, const char *key, int min, int max)
 {

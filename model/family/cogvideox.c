@@ -97,8 +97,7 @@ static void read_image(cogvideox *m, sg_config *f)
 
 static void refuse_others(sg_config *f)
 {
-    if (!sg_config_bool(f, "flip_sin_to_cos", &(bool){true}))
-        sg_config_fail(f, "flip_sin_to_cos", "false is not supported; only true is");
+    sg_config_only_bool(f, "flip_sin_to_cos", true);
     if (sg_config_int(f, "freq_shift", 0, 1 << 16, &(int64_t){0}) != 0)
         sg_config_fail(f, "freq_shift", "is not supported; only 0 is");
     sg_config_only(f, "activation_fn", "gelu-approximate", "gelu-approximate");

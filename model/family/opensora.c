@@ -65,13 +65,6 @@ static void read_same(sg_config *f, const char *key, int64_t want, const char *w
     sg_config_fail(f, key, "%lld, but %s is %lld: they should agree", (long long)n, what, (long long)want);
 }
 
-static void read_switch(sg_config *f, const char *key, bool usual)
-{
-    if (sg_config_bool(f, key, &usual) != usual)
-        sg_config_fail(f, key, "%s, but this program implements only %s", usual ? "false" : "true",
-                       usual ? "true" : "false");
-}
-
 static void read_groups(opensora *m, sg_config *f)
 {
     const bool    sparse = sg_config_bool(f, "sparse1d", &(bool){false});
@@ -107,10 +100,10 @@ static sg_status read_config(opensora *m, sg_config *f)
         sg_config_fail(f, "patch_size_t", "%lld: patches of several latent frames cannot be rendered: it should be 1",
                        (long long)d->patch[0]);
     sg_config_only(f, "activation_fn", "gelu-approximate", NULL);
-    read_switch(f, "attention_bias", true);
-    read_switch(f, "norm_elementwise_affine", false);
-    read_switch(f, "only_cross_attention", false);
-    read_switch(f, "double_self_attention", false);
+    sg_config_only_bool(f, "attention_bias", true);
+    sg_config_only_bool(f, "norm_elementwise_affine", false);
+    sg_config_only_bool(f, "only_cross_attention", false);
+    sg_config_only_bool(f, "double_self_attention", false);
     return sg_config_status(f);
 }
 

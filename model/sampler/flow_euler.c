@@ -4,7 +4,7 @@
 static void read(sg_sampler_config *out, sg_config *c)
 {
     sg_solver_flow_read(out, c);
-    sg_solver_off(c, "stochastic_sampling");
+    sg_config_only_bool(c, "stochastic_sampling", false);
 }
 
 static void step(const sg_sampler *p, sg_sampler_state *st, sg_stream *s, int i, sg_tensor v)

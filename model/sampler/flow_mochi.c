@@ -10,7 +10,7 @@ static void read(sg_sampler_config *out, sg_config *c)
     out->order = 2;
     if (!sg_config_bool(c, "invert_sigmas", &(bool){false}))
         sg_config_fail(c, "invert_sigmas", "is false, but this model's steps go from 0 to 1: it should be true");
-    sg_solver_off(c, "stochastic_sampling");
+    sg_config_only_bool(c, "stochastic_sampling", false);
 }
 
 /* 1 - sigma of a step, with the products and quotients in the order of diffusers. */

@@ -21,10 +21,10 @@ static const sg_solver *solver_of(const sg_sampler_config *c) { return c->solver
 static void read_common(sg_config *c, sg_sampler_config *out)
 {
     out->train_steps = (int)sg_config_int(c, "num_train_timesteps", 1, 1000000, &(int64_t){1000});
-    if (!out->by_tokens.on) sg_solver_off(c, "use_dynamic_shifting");
-    sg_solver_off(c, "use_karras_sigmas");
-    sg_solver_off(c, "use_exponential_sigmas");
-    sg_solver_off(c, "use_beta_sigmas");
+    if (!out->by_tokens.on) sg_config_only_bool(c, "use_dynamic_shifting", false);
+    sg_config_only_bool(c, "use_karras_sigmas", false);
+    sg_config_only_bool(c, "use_exponential_sigmas", false);
+    sg_config_only_bool(c, "use_beta_sigmas", false);
     sg_solver_absent(c, "shift_terminal");
 }
 

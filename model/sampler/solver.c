@@ -6,12 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For a switch that is off by default in diffusers. */
-void sg_solver_off(sg_config *c, const char *key)
-{
-    if (sg_config_bool(c, key, &(bool){false})) sg_config_fail(c, key, "true is not supported");
-}
-
 void sg_solver_absent(sg_config *c, const char *key)
 {
     if (sg_config_has(c, key)) sg_config_fail(c, key, "is not supported; only null is");
@@ -33,7 +27,7 @@ void sg_solver_flow_read(sg_sampler_config *out, sg_config *c)
 {
     out->flow_shift = sg_solver_shift(c, "shift");
     out->order = 2;
-    sg_solver_off(c, "invert_sigmas");
+    sg_config_only_bool(c, "invert_sigmas", false);
 }
 
 float sg_solver_shifted(const sg_sampler_config *c, float s)
@@ -71,8 +65,7 @@ void sg_solver_betas_read(sg_sampler_config *out, sg_config *c)
     sg_config_only(c, "prediction_type", "v_prediction", "epsilon");
     sg_config_only(c, "timestep_spacing", "trailing", "leading");
     sg_solver_absent(c, "trained_betas");
-    if (!sg_config_bool(c, "set_alpha_to_one", &(bool){true}))
-        sg_config_fail(c, "set_alpha_to_one", "false is not supported");
+    sg_config_only_bool(c, "set_alpha_to_one", true);
 }
 
 sg_mixture sg_mixture_at(double sigma)

@@ -28,7 +28,6 @@ extern const sg_solver sg_solver_unipc, sg_solver_flow_euler, sg_solver_flow_lcm
 extern const sg_solver sg_solver_flow_mochi, sg_solver_flow_even, sg_solver_flow_flux;
 
 /* These are for read. They tell what the field must say to be supported; a fault is noted in c. */
-void   sg_solver_off(sg_config *c, const char *key);    /* false, or not there */
 void   sg_solver_absent(sg_config *c, const char *key); /* null, or not there */
 double sg_solver_shift(sg_config *c, const char *key);  /* 1 where it is not there */
 

@@ -27,7 +27,7 @@ static void read(sg_sampler_config *out, sg_config *c)
     out->order = (int)sg_config_int(c, "solver_order", 1, 2, &(int64_t){2});
     sg_config_only(c, "prediction_type", "flow_prediction", "epsilon");
     if (!sg_config_bool(c, "use_flow_sigmas", &(bool){false})) sg_config_fail(c, "use_flow_sigmas", "must be true");
-    if (!sg_config_bool(c, "predict_x0", &(bool){true})) sg_config_fail(c, "predict_x0", "false is not supported");
+    sg_config_only_bool(c, "predict_x0", true);
     read_solver_type(c);
     sg_config_only(c, "final_sigmas_type", "zero", "zero");
     if (!sg_config_bool(c, "lower_order_final", &(bool){true}) && out->order > 1)
@@ -35,7 +35,7 @@ static void read(sg_sampler_config *out, sg_config *c)
     if (sg_config_ints(c, "disable_corrector", INT64_MIN, INT64_MAX, never, 0, 64))
         sg_config_fail(c, "disable_corrector", "is not supported; only an empty list is");
     sg_solver_absent(c, "solver_p");
-    sg_solver_off(c, "thresholding");
+    sg_config_only_bool(c, "thresholding", false);
 }
 
 /* ---- sigmas ---- */

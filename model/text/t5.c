@@ -52,9 +52,7 @@ static bool read_gated(sg_config *c)
     if (kind && !gated && strcmp(kind, "relu"))
         sg_config_fail(c, "feed_forward_proj", "\"%s\" is not supported; \"gated-gelu\" and \"relu\" are", kind);
     const char *const implied = gated ? "gelu_new" : "relu";
-    const char *const act = sg_config_string(c, "dense_act_fn", implied);
-    if (act && strcmp(act, implied))
-        sg_config_fail(c, "dense_act_fn", "\"%s\" is not supported; only \"%s\" is", act, implied);
+    sg_config_only(c, "dense_act_fn", implied, implied);
     if (sg_config_bool(c, "is_gated_act", &gated) != gated)
         sg_config_fail(c, "is_gated_act", "contradicts feed_forward_proj \"%s\"", gated ? "gated-gelu" : "relu");
     return gated;

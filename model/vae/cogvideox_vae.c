@@ -98,16 +98,15 @@ static void set_scales(sg_vae_coder *k, int64_t ratio, sg_config *f)
 
 static sg_status read_config(void *of, sg_config *f)
 {
-    static const char *const quant[] = {"use_quant_conv", "use_post_quant_conv"};
-    cogvideox_vae *const     v = of;
-    sg_vae_model *const      m = &v->base;
-    const int64_t ratio = sg_config_int(f, "temporal_compression_ratio", 1, 1 << SG_VAE_LEVELS, &(int64_t){4});
+    cogvideox_vae *const v = of;
+    sg_vae_model *const  m = &v->base;
+    const int64_t        ratio = sg_config_int(f, "temporal_compression_ratio", 1, 1 << SG_VAE_LEVELS, &(int64_t){4});
     sg_vae_read_coders(m, &of_encoder, 3, f);
     const double scaling = sg_vae_read_latents(m, 16, 1.15258426, f);
     v->eps = sg_config_real(f, "norm_eps", 0, 1, &(double){1e-6});
     v->picture = sg_config_bool(f, "invert_scale_latents", &(bool){false}) ? 1 / (scaling * scaling) : 1;
-    for (int i = 0; i < 2; i++)
-        if (sg_config_bool(f, quant[i], &(bool){false})) sg_config_fail(f, quant[i], "true is not supported");
+    sg_config_only_bool(f, "use_quant_conv", false);
+    sg_config_only_bool(f, "use_post_quant_conv", false);
     sg_vae_check_rgb(f, "in_channels");
     sg_vae_check_rgb(f, "out_channels");
     sg_vae_check_act(f);

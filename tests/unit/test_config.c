@@ -78,6 +78,27 @@ static void defaults_stand_in(void **state)
     sg_config_close(&c);
 }
 
+static void only_one_value_is_taken(void **state)
+{
+    static const char *const texts[] = {"true", "false"};
+    for (int wanted = 0; wanted < 2; wanted++) {
+        sg_config *c = config("{\"none\":null,\"no\":false,\"yes\":true}");
+        sg_config_only_bool(c, "absent", wanted);
+        sg_config_only_bool(c, "none", wanted);
+        sg_config_only_bool(c, wanted ? "yes" : "no", wanted);
+        assert_int_equal(sg_config_status(c), SG_OK);
+        sg_config_only_bool(c, wanted ? "no" : "yes", wanted);
+        char says[80];
+        snprintf(says, sizeof says, "%s: %s|only %s", wanted ? "no" : "yes", texts[wanted], texts[!wanted]);
+        expect_refused(sg_config_status(c), says);
+        sg_config_close(&c);
+        c = config("{\"k\":1}");
+        sg_config_only_bool(c, "k", wanted);
+        expect_refused(sg_config_status(c), "k|true or false|is 1");
+        sg_config_close(&c);
+    }
+}
+
 typedef enum kind { INT, REAL, BOOL, STRING, INTS, REALS, BOOLS, STRING_AT } kind;
 
 /* Reads k by that kind, with lo 1 and hi 100, lists of 2 to 3. */
@@ -263,10 +284,10 @@ static void fields_are_put_as_they_are(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sound_config_is_read),         cmocka_unit_test(defaults_stand_in),
-        cmocka_unit_test(wrong_values_are_named),       cmocka_unit_test(first_failure_latches),
-        cmocka_unit_test(ranges_without_end_read_well), cmocka_unit_test(broken_files_are_refused),
-        cmocka_unit_test(fields_are_put_as_they_are),
+        cmocka_unit_test(sound_config_is_read),     cmocka_unit_test(defaults_stand_in),
+        cmocka_unit_test(only_one_value_is_taken),  cmocka_unit_test(wrong_values_are_named),
+        cmocka_unit_test(first_failure_latches),    cmocka_unit_test(ranges_without_end_read_well),
+        cmocka_unit_test(broken_files_are_refused), cmocka_unit_test(fields_are_put_as_they_are),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
