@@ -222,6 +222,15 @@ void sg_config_only(sg_config *c, const char *key, const char *wanted, const cha
         sg_config_fail(c, key, "\"%s\" is not supported; only \"%s\" is", found, wanted);
 }
 
+bool sg_config_either(sg_config *c, const char *key, const char *one, const char *other, const char *fallback)
+{
+    const char *const found = sg_config_string(c, key, fallback);
+    const bool        is_one = found && strcmp(found, one) == 0;
+    if (found && !is_one && strcmp(found, other) != 0)
+        sg_config_fail(c, key, "\"%s\" is not supported; \"%s\" and \"%s\" are", found, one, other);
+    return is_one;
+}
+
 void sg_config_only_bool(sg_config *c, const char *key, bool wanted)
 {
     if (sg_config_bool(c, key, &wanted) != wanted)

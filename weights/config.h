@@ -30,6 +30,8 @@ bool        sg_config_bool(sg_config *c, const char *key, const bool *fallback);
 const char *sg_config_string(sg_config *c, const char *key, const char *fallback); /* lives as long as c */
 /* Checks that the field, or where it is absent the fallback (NULL: it must be there), is this string. */
 void sg_config_only(sg_config *c, const char *key, const char *wanted, const char *fallback);
+/* Checks that it is one of two strings, and tells whether it is the first. */
+bool sg_config_either(sg_config *c, const char *key, const char *one, const char *other, const char *fallback);
 /* Checks that the field, where it is there, has this value. */
 void sg_config_only_bool(sg_config *c, const char *key, bool wanted);
 

@@ -47,10 +47,7 @@ static const char *default_feed_forward(sg_config *c)
 /* feed_forward_proj decides; the two fields that it implies must agree where they stand. */
 static bool read_gated(sg_config *c)
 {
-    const char *const kind = sg_config_string(c, "feed_forward_proj", default_feed_forward(c));
-    const bool        gated = kind && !strcmp(kind, "gated-gelu");
-    if (kind && !gated && strcmp(kind, "relu"))
-        sg_config_fail(c, "feed_forward_proj", "\"%s\" is not supported; \"gated-gelu\" and \"relu\" are", kind);
+    const bool        gated = sg_config_either(c, "feed_forward_proj", "gated-gelu", "relu", default_feed_forward(c));
     const char *const implied = gated ? "gelu_new" : "relu";
     sg_config_only(c, "dense_act_fn", implied, implied);
     if (sg_config_bool(c, "is_gated_act", &gated) != gated)

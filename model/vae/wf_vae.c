@@ -20,7 +20,6 @@
 #include "vae_parts.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum {
     TIME = 4,
@@ -85,15 +84,6 @@ static void norm(const sg_vae_run *r, sg_stream *s, const sg_vae_conv *k, sg_ten
             .groups = groups, .chunk = groups && picture, .eps = 1e-6f, .act = SG_ACT_SILU);
 }
 
-/* Tells whether the field is the usual word, and not the other one. */
-static bool is_usual(sg_config *f, const char *key, const char *usual, const char *other)
-{
-    const char *const said = sg_config_string(f, key, usual);
-    if (said && strcmp(said, usual) != 0 && strcmp(said, other) != 0)
-        sg_config_fail(f, key, "\"%s\" is not supported; only \"%s\" and \"%s\" are", said, usual, other);
-    return !said || strcmp(said, other) != 0;
-}
-
 static void check_blocks(sg_config *f)
 {
     static const char *const only[] = {"attention_type",        "AttnBlock3DFix",
@@ -155,13 +145,13 @@ static sg_status read_config(void *of, sg_config *f)
                              *energy[] = {"encoder_energy_flow_hidden_size", "decoder_energy_flow_hidden_size"};
     wf_vae *const       v = of;
     sg_vae_model *const m = &v->base;
-    const bool          group = is_usual(f, "norm_type", "groupnorm", "layernorm");
+    const bool          group = sg_config_either(f, "norm_type", "groupnorm", "layernorm", "groupnorm");
     read_latents(m, f);
     check_blocks(f);
     v->channels = sg_config_int(f, "base_channels", 1, SG_VAE_CHANNELS / 8, &(int64_t){128});
     v->has_attention = sg_config_bool(f, "use_attention", &(bool){true});
     v->connect_blocks = (int)sg_config_int(f, "connect_res_layer_num", 0, SG_VAE_LAYERS, &(int64_t){1});
-    v->near = is_usual(f, "t_interpolation", "nearest", "trilinear") ? 1 : 0.75f;
+    v->near = sg_config_either(f, "t_interpolation", "nearest", "trilinear", "nearest") ? 1 : 0.75f;
     if (group && v->channels % GROUPS)
         sg_config_fail(f, "base_channels", "%lld is no multiple of %d groups", (long long)v->channels, GROUPS);
     for (int i = 0; i < 2; i++)

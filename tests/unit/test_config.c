@@ -99,6 +99,23 @@ static void only_one_value_is_taken(void **state)
     }
 }
 
+static void one_of_two_words_is_taken(void **state)
+{
+    sg_config *c = config("{\"none\":null,\"s\":\"b\",\"k\":\"c\"}");
+    assert_true(sg_config_either(c, "none", "a", "b", "a"));
+    assert_false(sg_config_either(c, "absent", "a", "b", "b"));
+    assert_false(sg_config_either(c, "s", "a", "b", "a"));
+    assert_true(sg_config_either(c, "s", "b", "a", NULL));
+    assert_int_equal(sg_config_status(c), SG_OK);
+    assert_false(sg_config_either(c, "k", "a", "b", "b"));
+    expect_refused(sg_config_status(c), "k: \"c\"|\"a\" and \"b\"");
+    sg_config_close(&c);
+    c = config("{}");
+    assert_false(sg_config_either(c, "k", "a", "b", NULL));
+    expect_refused(sg_config_status(c), "k: is missing");
+    sg_config_close(&c);
+}
+
 typedef enum kind { INT, REAL, BOOL, STRING, INTS, REALS, BOOLS, STRING_AT } kind;
 
 /* Reads k by that kind, with lo 1 and hi 100, lists of 2 to 3. */
@@ -284,10 +301,11 @@ static void fields_are_put_as_they_are(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sound_config_is_read),     cmocka_unit_test(defaults_stand_in),
-        cmocka_unit_test(only_one_value_is_taken),  cmocka_unit_test(wrong_values_are_named),
-        cmocka_unit_test(first_failure_latches),    cmocka_unit_test(ranges_without_end_read_well),
-        cmocka_unit_test(broken_files_are_refused), cmocka_unit_test(fields_are_put_as_they_are),
+        cmocka_unit_test(sound_config_is_read),         cmocka_unit_test(defaults_stand_in),
+        cmocka_unit_test(only_one_value_is_taken),      cmocka_unit_test(one_of_two_words_is_taken),
+        cmocka_unit_test(wrong_values_are_named),       cmocka_unit_test(first_failure_latches),
+        cmocka_unit_test(ranges_without_end_read_well), cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(fields_are_put_as_they_are),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
