@@ -6,10 +6,10 @@
  *    read, 132 SMs need 25 KB each in flight.) Four neighbours and not eight, so that one instruction of a warp reads
  *    whole sectors of x in F32 and of w, b, scale and shift. For lengths that are multiples of four, of tensors aligned
  *    to 16 bytes.
- *  - rows_short holds rows of 64 and 128, as heads of attention, and of 96, 192 and 384, as in a video decoder, in BF16.
- *    A thread has one pack of each of four neighbouring rows (of two, where rope's angles are not shared: they are
- *    loaded with x), or three packs of one row, and loads all of it at once. No thread idles. Here arithmetic counts
- *    too: at 1.75 GHz 132 SMs have time for 40 instructions an element at 3 TB/s, so silu does not use expf and a
+ *  - rows_short holds rows of 64 and 128, as heads of attention, and of other lengths of video decoders, in BF16. A
+ *    thread has one pack of each of four neighbouring rows (of two, where rope's angles are not shared: they are loaded
+ *    with x), or up to five packs of one row or two, and loads all of it at once. No thread idles. Here arithmetic
+ *    counts too: at 1.75 GHz 132 SMs have time for 40 instructions an element at 3 TB/s, so silu does not use expf and a
  *    division.
  *  - rows_kernel takes any row, eight neighbours at a time. It reads the row from the caches again for its mean, for
  *    its variance, and for y.
@@ -514,6 +514,9 @@ static bool norm_short(sg_stream *s, const norm_job &j)
     case 96: return short_launch<4, 3>(s, short_norm<1>{j});
     case 192: return short_launch<8, 3>(s, short_norm<1>{j});
     case 384: return short_launch<16, 3>(s, short_norm<1>{j});
+    case 256: return short_launch<SG_WARP, 1>(s, short_norm<4>{j});
+    case 512: return short_launch<SG_WARP, 2>(s, short_norm<2>{j});
+    case 640: return short_launch<16, 5>(s, short_norm<1>{j});
     default: return false;
     }
 }

@@ -180,16 +180,17 @@ static void modulate(ck *c, sg_norm_args *a, int64_t n, int64_t m)
                            : ck_gates(c, CK_RANDOM, n, m, &a->row);
 }
 
-/* BF16 rows as long as a head, which lie as arenas have them: in fours and not. And a model's rows of 3072. */
+/* BF16 rows as long as a head or as the channels of a decoder, which lie as arenas have them: in fours and not. And a
+ * model's rows of 3072. */
 static void try_heads(ck *c)
 {
-    static const int64_t rows[] = {1, 3, 8, 259};
+    static const int64_t rows[] = {1, 3, 8, 259}, lengths[] = {64, 128, 96, 192, 256, 384, 512, 640};
     const bool           aligned = c->level->aligned;
     c->level->aligned = true;
-    for (int i = 0; i < (c->quick ? 4 : 32); i++) {
-        const int64_t n = rows[i / 2 % 4], m = i % 2 ? 128 : 64;
-        const ck_fill f = i < 8 ? CK_OFFSET : usual[ck_draw(c, USUAL - 1)]; /* infinity has no norm */
-        const bool    layer = i < 16;
+    for (int i = 0; i < (c->quick ? 8 : 64); i++) {
+        const int64_t n = rows[(i / 8 + i) % 4], m = lengths[i % 8];
+        const ck_fill f = i < 16 ? CK_OFFSET : usual[ck_draw(c, USUAL - 1)]; /* infinity has no norm */
+        const bool    layer = i < 32;
         ck_case(c, &(sg_norm_args){.y = ck_out(c, SG_BF16, n, m),
                                    .non_finite = layer ? ck_out(c, SG_I32, 1) : (sg_tensor){0},
                                    .x = ck_new(c, SG_BF16, f, n, m),
