@@ -9,17 +9,6 @@
  * themselves (a share of 3e-6) from those here, which are computed in double. */
 #include "solver.h"
 
-#include <string.h>
-
-/* Whether the field is the second of the two that are supported. */
-static bool second_of(sg_config *c, const char *key, const char *first, const char *second, const char *fallback)
-{
-    const char *const is = sg_config_string(c, key, fallback);
-    if (is && strcmp(is, first) != 0 && strcmp(is, second) != 0)
-        sg_config_fail(c, key, "\"%s\" is not supported; %s and %s are", is, first, second);
-    return is && !strcmp(is, second);
-}
-
 static void read(sg_sampler_config *out, sg_config *c)
 {
     sg_betas *const b = &out->betas;
@@ -30,9 +19,9 @@ static void read(sg_sampler_config *out, sg_config *c)
     b->end = sg_config_real(c, "beta_end", 1e-9, 0.999, &(double){0.02});
     b->zero_snr = sg_config_bool(c, "rescale_betas_zero_snr", &(bool){false});
     b->least = 0x1p-24;
-    b->linear = second_of(c, "beta_schedule", "scaled_linear", "linear", "linear");
-    b->leading = second_of(c, "timestep_spacing", "trailing", "leading", "linspace");
-    b->epsilon = second_of(c, "prediction_type", "v_prediction", "epsilon", "epsilon");
+    b->linear = sg_config_either(c, "beta_schedule", "linear", "scaled_linear", "linear");
+    b->leading = sg_config_either(c, "timestep_spacing", "leading", "trailing", "linspace");
+    b->epsilon = sg_config_either(c, "prediction_type", "epsilon", "v_prediction", "epsilon");
     b->offset = (int)sg_config_int(c, "steps_offset", 0, 1000000, &(int64_t){0});
     sg_solver_absent(c, "trained_betas");
 }

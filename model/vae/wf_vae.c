@@ -230,8 +230,8 @@ static sg_tensor wavelets(sg_stream *s, bool cube, bool inverse, int64_t in)
     const sg_tensor w = inverse ? sg_new_keep(s, SG_F32, rows, in) : sg_new_keep(s, SG_F32, rows, in, bands / 4, 2, 2);
     float           host[COEFFICIENTS * COEFFICIENTS * BANDS] = {0};
     for (int i = 0; i < bands * rows; i++) {
-        const int at = i % bands, band = i / bands / SG_VAE_RGB,
-                  c = i / bands % SG_VAE_RGB; /* at: frame, row, column */
+        /* `at` has a bit each of frame, row and column. */
+        const int at = i % bands, band = i / bands / SG_VAE_RGB, c = i / bands % SG_VAE_RGB;
         const int both = at & (cube ? band : band >> 1 | (band & 1) << 1), odd = (both ^ both >> 1 ^ both >> 2) & 1;
         const int from = (inverse ? band * SG_VAE_RGB : 0) + c, to = (inverse ? at : band) * SG_VAE_RGB + c;
         if (from >= in) continue;

@@ -1,5 +1,5 @@
 /* test_groups.c - layers whose tokens attend by groups: rows of x in the order of each, attention within them, what is
- * counted, and what people are told of groups that are short. */
+ * counted, and what the forecast says of short groups. */
 #include "dit.h"
 #include "forecast.h"
 #include "op.h"
@@ -291,7 +291,7 @@ static void rows_move_between_orders(void **state)
     }
 }
 
-/* A sequence may be long where its groups are short. These layers are dense then, and people are told. */
+/* A sequence may be long where its groups are short. These layers are dense then, and the forecast says so. */
 static void short_groups_are_dense(void **state)
 {
     static const int64_t  grid[3] = {8, 32, 40};

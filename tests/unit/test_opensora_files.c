@@ -65,7 +65,7 @@ static void save_vae(const char *path, const char *prefix, bool layer, bool atte
     save(path);
 }
 
-/* As google/mt5-xxl is: the encoder and the decoder, in torch's name for a file; what is in it is told by its bytes. */
+/* As google/mt5-xxl: encoder and decoder in pytorch_model.bin. It is safetensors here, since its format goes by content. */
 static void save_text_encoder(void)
 {
     put("", "encoder.block.0.layer.0.SelfAttention.q.weight", 2, 4, 4, 0, 0);

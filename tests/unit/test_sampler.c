@@ -525,12 +525,12 @@ static void test_configs_of_betas_refused(void **state)
         refuse_config_of(SG_SAMPLERS_BETAS, json, of[i].field);
     }
     refuse_config_of(1 << SG_SAMPLER_EULER_A, "{" ANCESTRAL ", " BETAS ", \"beta_schedule\": \"squaredcos_cap_v2\"}",
-                     "beta_schedule: \"squaredcos_cap_v2\"|scaled_linear and linear are");
+                     "beta_schedule: \"squaredcos_cap_v2\"|\"linear\" and \"scaled_linear\" are");
     refuse_config_of(1 << SG_SAMPLER_EULER_A, "{" ANCESTRAL ", \"prediction_type\": \"v_prediction\"}",
-                     "timestep_spacing: \"linspace\"|trailing and leading are");
+                     "timestep_spacing: \"linspace\"|\"leading\" and \"trailing\" are");
     refuse_config_of(1 << SG_SAMPLER_EULER_A,
                      "{" ANCESTRAL ", \"timestep_spacing\": \"leading\", \"prediction_type\": \"sample\"}",
-                     "prediction_type: \"sample\"|v_prediction and epsilon are");
+                     "prediction_type: \"sample\"|\"epsilon\" and \"v_prediction\" are");
     refuse_config_of(1 << SG_SAMPLER_EULER_A, "{" ANCESTRAL ", " BETAS ", \"trained_betas\": [0.1]}", "trained_betas");
     refuse_config_of(SG_SAMPLERS_BETAS, "{" DDIM ", \"timestep_spacing\": \"trailing\"}", "prediction_type");
     refuse_config_of(SG_SAMPLERS_BETAS, "{" DDIM ", \"prediction_type\": \"v_prediction\"}", "timestep_spacing");

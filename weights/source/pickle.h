@@ -22,9 +22,8 @@ typedef struct sg_pickled_tensor {
 } sg_pickled_tensor;
 
 typedef struct sg_pickled {
-    sg_pickled_tensor
-          *tensor; /* of the dict at the top, or that it has under a name that people put a state dict under */
-    size_t count;
+    sg_pickled_tensor *tensor; /* of the dict at the top, or of the state dict that it has under a usual name */
+    size_t             count;
 } sg_pickled;
 
 /* Reads text[size], which is all of the pickle; the result points into it. path is for messages. The caller frees,

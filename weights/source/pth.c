@@ -291,7 +291,8 @@ static sg_status add_tensor(sg_source *s, uint64_t *copied, const zip *z, const 
     char             name[NAME_MAX_BYTES + 16];
     sg_source_tensor to = {.type = t->type, .bytes = (uint64_t)t->type->bytes, .rank = t->rank};
     const int        n = snprintf(name, sizeof name, "%sdata/%.*s", root,
-                                  (int)(t->storage_length < NAME_MAX_BYTES ? t->storage_length : NAME_MAX_BYTES), t->storage);
+                                  (int)(t->storage_length < NAME_MAX_BYTES ? t->storage_length : NAME_MAX_BYTES),
+                                  t->storage);
     for (int i = 0; i < t->rank; i++) {
         to.dim[i] = t->dim[i];
         to.bytes *= (uint64_t)t->dim[i];
