@@ -2,7 +2,7 @@
 # Its private include folders; tests, which have the program without its main, have them too. tests/lint/run.sh has the
 # table of which of them may include from which.
 set(app_folders)
-foreach(folder bench command compare eval options output report session)
+foreach(folder bench command compare eval options report session)
   list(APPEND app_folders ${PROJECT_SOURCE_DIR}/app/${folder})
 endforeach()
 target_include_directories(sparge-gen PRIVATE ${app_folders})
@@ -11,8 +11,6 @@ target_sources(sparge-gen PRIVATE
   app/main.c
   app/options/arms.c app/options/command_table.c app/options/help.c app/options/option_rules.c
   app/options/option_table.c app/options/options.c app/options/settings.c app/options/shell_completion.c
-  app/output/caption.c app/output/collage.c app/output/preview_file.c app/output/writer.c app/output/writer_jpeg.c
-  app/output/writer_png.c app/output/writer_y4m.c
   app/session/clip_reader.c app/session/clip_y4m.c app/session/file_options.c app/session/forecast.c
   app/session/frame_list.c app/session/image_reader.c app/session/image_stb.c app/session/image_webp.c
   app/session/interrupt.c app/session/notices.c
@@ -31,12 +29,12 @@ target_sources(sparge-gen PRIVATE
   app/eval/eval_open.c app/eval/eval_order.c app/eval/eval_pictures.c app/eval/eval_report.c app/eval/eval_request.c app/eval/eval_results.c
   app/eval/eval_similarity.c app/eval/eval_summary.c app/eval/eval_unit.c)
 if(SG_FFMPEG)
-  target_sources(sparge-gen PRIVATE app/output/mp4_encoder.c app/output/writer_video.c app/session/clip_video.c)
+  target_sources(sparge-gen PRIVATE app/session/clip_video.c)
 endif()
 target_compile_definitions(sparge-gen PRIVATE
   SG_FFMPEG=$<BOOL:${SG_FFMPEG}> SG_STB_IMAGE=$<BOOL:${SG_STB_IMAGE}> SG_VERSION="${PROJECT_VERSION}"
   SG_MODEL_DIR="${PROJECT_SOURCE_DIR}/weights/tiny-wan")
-target_include_directories(sparge-gen SYSTEM PRIVATE $<$<BOOL:${SG_STB_IMAGE}>:${STB_IMAGE_INCLUDE}> ${STB_INCLUDE})
+target_include_directories(sparge-gen SYSTEM PRIVATE $<$<BOOL:${SG_STB_IMAGE}>:${STB_IMAGE_INCLUDE}>)
 target_link_libraries(sparge-gen PRIVATE sg_model sg_prompts sg_flags PkgConfig::UTF8PROC PNG::PNG JPEG::JPEG PkgConfig::JANSSON Threads::Threads
   $<$<BOOL:${SG_FFMPEG}>:PkgConfig::FFMPEG>)
 
