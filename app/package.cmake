@@ -1,13 +1,14 @@
 # Included from the root: what is installed beside program and library, and the packages of it, made in the build folder:
-# `cpack -G DEB` makes a package of the program and one of the library, `cpack -G TGZ` an archive that runs by itself.
+# `cpack -G DEB` makes packages of the program and of the library, `cpack -G TGZ` an archive of both that runs by itself.
 # Run again by cpack, before it packs what is installed: see bundle.
 
-# An archive also gets every library that the program needs, but the C library, and their notices with a list of where they
-# are from: whoever hands it on owes these, and of some the sources.
+# An archive also gets every library that the program and ours need, but the C library, and their notices with a list of
+# where they are from: whoever hands it on owes these, and of some the sources.
 function(bundle)
   set(root ${CPACK_TEMPORARY_INSTALL_DIRECTORY})
   set(program ${root}/bin/sparge-gen)
-  file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${program} RESOLVED_DEPENDENCIES_VAR libraries
+  file(GLOB shared ${root}/lib*/libspargegen.so.*.* ${root}/lib/*/libspargegen.so.*.*)
+  file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${program} LIBRARIES ${shared} RESOLVED_DEPENDENCIES_VAR libraries
     PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|mvec|dl|rt|pthread|resolv|util|anl)\\.so\\.")
   file(COPY ${CMAKE_CURRENT_LIST_DIR}/../LICENSE DESTINATION ${root}/share/doc/sparge-gen)
   file(COPY ${libraries} DESTINATION ${root}/lib/sparge-gen FOLLOW_SYMLINK_CHAIN)
@@ -100,8 +101,8 @@ set(CPACK_SYSTEM_NAME ${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR})
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "text to video with sparse attention
 Turns a prompt into a video: text encoder, diffusion transformer and VAE decoder in one C program,
 with training-free sparse attention. Holds the program and a small trained model.")
-set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "sparse, quantised attention: development files
-The attention of sparge-gen as a C library. Holds headers, a static library and its pkg-config file.")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "text to video with sparse attention: development files
+The library of sparge-gen for other programs. Holds headers, and what pkg-config and CMake find it by.")
 # Of one version, the package of a newer release of the distribution is the newer one.
 cmake_host_system_information(RESULT distribution QUERY DISTRIB_INFO)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1~${distribution_ID}${distribution_VERSION_ID})
@@ -111,20 +112,20 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION video)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libspargegen-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
-# Whoever links it links these: see attention/install.cmake.
-execute_process(COMMAND dpkg-query --search ${linked} OUTPUT_VARIABLE owners ERROR_QUIET)
-string(REGEX MATCHALL "[^\n:]+:[^\n]*\n" owners "${owners}")
-list(TRANSFORM owners REPLACE "[:,].*" "")
 if(SG_SHARED)
   list(APPEND CPACK_COMPONENTS_ALL library)
   set(name libspargegen${PROJECT_VERSION_MAJOR})
-  set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "sparse, quantised attention: shared library
-The attention of sparge-gen as a C library.")
+  set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "text to video with sparse attention: shared library
+The library of sparge-gen for other programs.")
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME ${name})
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
   set(CPACK_DEBIAN_LIBRARY_PACKAGE_SHLIBDEPS ON)
   install(FILES ${PROJECT_BINARY_DIR}/copyright DESTINATION ${doc}/${name} COMPONENT library)
-  list(APPEND owners "${name} (= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
+  set(owners "${name} (= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
+else() # whoever links it links these: see model/install.cmake
+  execute_process(COMMAND dpkg-query --search ${linked} OUTPUT_VARIABLE owners ERROR_QUIET)
+  string(REGEX MATCHALL "[^\n:]+:[^\n]*\n" owners "${owners}")
+  list(TRANSFORM owners REPLACE "[:,].*" "")
 endif()
 list(REMOVE_DUPLICATES owners)
 list(JOIN owners ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS)

@@ -24,6 +24,6 @@ add_library(sg_attention STATIC ${attention}/policy.c ${attention}/order.c ${att
 target_include_directories(sg_attention PUBLIC ${attention} PRIVATE ${attention}/cpu)
 target_link_libraries(sg_attention PUBLIC sg_kernels PRIVATE sg_flags)
 
-# The files of tuned thresholds are no part of libspargegen: it needs no JSON.
+# The files of tuned thresholds, which stand on weights/, too.
 add_library(sg_thresholds STATIC ${attention}/thresholds/thresholds.c ${attention}/thresholds/thresholds_spargeattn.c)
 target_link_libraries(sg_thresholds PUBLIC sg_attention PRIVATE sg_weights PkgConfig::JANSSON sg_flags)

@@ -31,12 +31,6 @@
 extern "C" {
 #endif
 
-#if defined(__GNUC__)
-#define SG_PUBLIC __attribute__((visibility("default")))
-#else
-#define SG_PUBLIC
-#endif
-
 /* Every struct ends in members that are reserved for later versions. They must be 0. */
 typedef struct sg_attention_options {
     const char *backend; /* "cpu" (NULL), "cuda", or "ref", the slow oracle */

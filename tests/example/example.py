@@ -1,6 +1,6 @@
 """The C call of attention.h on PyTorch's tensors, by ctypes alone: on the GPU if there is one.
 
-    cmake --preset release -DSG_SHARED=ON && ninja -C build/release spargegen_shared
+    cmake --preset release && ninja -C build/release spargegen
     python3 tests/example/example.py build/release/libspargegen.so
 
 Needs PyTorch alone; on a GPU one with CUDA, and a library built where CUDA's toolkit is (-DSG_CUDA=ON fails without). Prints

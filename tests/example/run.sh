@@ -25,8 +25,9 @@ while read -r file; do
     [[ $commands == *" $file"[[:space:]]* || $commands == *" $file" ]] || { echo "app/run does not build $file, which is installed" >&2; exit 1; }
 done < <(sed -n "s|.* FILES \"$build/\([^\"]*\)\".*|\1|p" "$build/cmake_install.cmake")
 
-"$cmake" --install "$build" --prefix "$prefix" >/dev/null
+"$cmake" --install "$build" --prefix "$prefix/installed" >/dev/null
 for file in bin/sparge-gen share/sparge-gen/tiny-wan/model_index.json include/spargegen/attention.h; do
-    [[ -e $prefix/$file ]] || { echo "not installed: $file" >&2; exit 1; }
+    [[ -e $prefix/installed/$file ]] || { echo "not installed: $file" >&2; exit 1; }
 done
-"$here/use.sh" "$prefix" "$cc" "$most"
+mv "$prefix/installed" "$prefix/moved"
+"$here/use.sh" "$prefix/moved" "$cmake" "$cc" "$most"

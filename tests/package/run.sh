@@ -4,6 +4,7 @@
 # is. Exits with 77 where the tools that cpack wants, or the right to install, are missing.
 set -euo pipefail
 cpack=$1 build=$2 cc=$3 most=$4
+cmake=${cpack%/*}/cmake
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if ((EUID != 0)) || ! type -P dpkg >/dev/null || ! type -P dpkg-shlibdeps >/dev/null || ! type -P file >/dev/null; then exit 77; fi
 root=$(mktemp -d)
@@ -34,7 +35,7 @@ for package in package/*.deb; do
 done
 [[ ${names[*]} == "libspargegen-dev "*"sparge-gen" ]] || fail "not the packages expected: ${names[*]}"
 for name in "${names[@]}"; do
-    [[ $name == libspargegen-dev ]] || ! dpkg-deb -c package/"$name"_*.deb | grep -q '/include/\|\.a$\|\.pc$' || fail "$name has what only development needs"
+    [[ $name == libspargegen-dev ]] || ! dpkg-deb -c package/"$name"_*.deb | grep -q '/include/\|\.a$\|\.so$\|\.pc$\|/cmake/' || fail "$name has what only development needs"
 done
 
 usr=$root/system/usr
@@ -48,7 +49,7 @@ env -u SPARGE_GEN_MODEL "$usr/bin/sparge-gen" info --json - >info.json
 grep -q '"folder": ".*/system/usr/.*tiny-wan"' info.json || fail "info does not show the package's model"
 env -u SPARGE_GEN_MODEL "$usr/bin/sparge-gen" -p "a red ball" --size 64x64 --frames 5 --steps 1 -q -o "clip.$FORMAT"
 [[ -s clip.$FORMAT ]] || fail "no clip"
-"$here/../example/use.sh" "$usr" "$cc" "$most"
+"$here/../example/use.sh" "$usr" "$cmake" "$cc" "$most"
 # The packages of the files that the linker takes are those that the library's package depends on.
 depends=$(dpkg-deb -f package/libspargegen-dev_*.deb Depends)
 for flag in $(PKG_CONFIG_LIBDIR=$(dirname "$(find "$usr" -name spargegen.pc)") pkg-config --libs-only-l --static spargegen); do
@@ -71,7 +72,13 @@ while read -r file; do
 done < <(dpkg -L libc6)
 cp -L /bin/sh /bin/readlink bare/bin
 quietly "$here/bare" bare package/*.tar.gz
-"$here/../example/use.sh" bare/srv/moved "$cc" "$most"
+"$here/../example/use.sh" bare/srv/moved "$cmake" "$cc" "$most"
+if [[ -e bare/srv/moved/lib/libspargegen.so ]]; then # the program of someone else finds all that it needs in the archive
+    read -ra flags <<<"$(PKG_CONFIG_LIBDIR=bare/srv/moved/lib/pkgconfig pkg-config --cflags --libs spargegen)"
+    "$cc" -o bare/tmp/example "$here/../example/example.c" "${flags[@]}" -lm
+    said=$(env -i LD_LIBRARY_PATH=/srv/moved/lib "$(type -P chroot)" bare /tmp/example)
+    [[ $said == "sparge: "* ]] || fail "the example does not run on the archive alone: $said"
+fi
 libraries=bare/srv/moved/lib/sparge-gen notices=bare/srv/moved/share/doc/sparge-gen/libraries
 grep '^lib.*: ' "$notices/README" >listed
 while IFS=' :,' read -r name package _; do
