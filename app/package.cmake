@@ -7,11 +7,24 @@
 function(bundle)
   set(root ${CPACK_TEMPORARY_INSTALL_DIRECTORY})
   set(program ${root}/bin/sparge-gen)
-  file(GLOB shared ${root}/lib*/libspargegen.so.*.* ${root}/lib/*/libspargegen.so.*.*)
+  file(GLOB_RECURSE shared ${root}/libspargegen.so.*.*)
   file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${program} LIBRARIES ${shared} RESOLVED_DEPENDENCIES_VAR libraries
     PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|mvec|dl|rt|pthread|resolv|util|anl)\\.so\\.")
   file(COPY ${CMAKE_CURRENT_LIST_DIR}/../LICENSE DESTINATION ${root}/share/doc/sparge-gen)
   file(COPY ${libraries} DESTINATION ${root}/lib/sparge-gen FOLLOW_SYMLINK_CHAIN)
+
+  # The linker, too, looks for what they need from each other: RPATH is for libspargegen's own needs there.
+  if(shared)
+    file(GLOB_RECURSE pc ${root}/spargegen.pc)
+    file(READ ${pc} text)
+    string(REPLACE "-lspargegen" "-lspargegen -Wl,-rpath-link,\${prefix}/lib/sparge-gen" text "${text}")
+    file(WRITE ${pc} "${text}")
+    file(GLOB_RECURSE config ${root}/spargegen-config.cmake)
+    cmake_path(GET config PARENT_PATH dir)
+    file(RELATIVE_PATH lib ${dir} ${root}/lib/sparge-gen)
+    file(APPEND ${config} "set_property(TARGET spargegen::spargegen PROPERTY INTERFACE_LINK_OPTIONS
+  \"LINKER:-rpath-link,\${CMAKE_CURRENT_LIST_DIR}/${lib}\")\n")
+  endif()
 
   # A script says where they are: the loader knows where a program lies by /proc alone, which a chroot may lack.
   file(RENAME ${program} ${root}/lib/sparge-gen/sparge-gen)

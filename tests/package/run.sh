@@ -73,11 +73,21 @@ done < <(dpkg -L libc6)
 cp -L /bin/sh /bin/readlink bare/bin
 quietly "$here/bare" bare package/*.tar.gz
 "$here/../example/use.sh" bare/srv/moved "$cmake" "$cc" "$most"
-if [[ -e bare/srv/moved/lib/libspargegen.so ]]; then # the program of someone else finds all that it needs in the archive
-    read -ra flags <<<"$(PKG_CONFIG_LIBDIR=bare/srv/moved/lib/pkgconfig pkg-config --cflags --libs spargegen)"
-    "$cc" -o bare/tmp/example "$here/../example/example.c" "${flags[@]}" -lm
-    said=$(env -i LD_LIBRARY_PATH=/srv/moved/lib "$(type -P chroot)" bare /tmp/example)
-    [[ $said == "sparge: "* ]] || fail "the example does not run on the archive alone: $said"
+# With what a compiler needs, it is a system for which the example is built, and where it runs, on the archive alone.
+while read -r file; do
+    [[ $file != /usr/@(include|lib)/* || ! -f $file ]] || cp --parents "$file" bare
+done < <(dpkg -L libc6-dev)
+if [[ -e bare/srv/moved/lib/libspargegen.so ]]; then
+    export LDFLAGS=--sysroot=$root/bare
+    read -ra flags <<<"$(PKG_CONFIG_LIBDIR=$root/bare/srv/moved/lib/pkgconfig pkg-config --cflags --libs spargegen)"
+    "$cc" "$LDFLAGS" -o bare/tmp/by_pc "$here/../example/example.c" "${flags[@]}" -lm
+    quietly "$cmake" -S "$here/../example" -B by_cmake -DCMAKE_C_COMPILER="$cc" -Dspargegen_ROOT="$root/bare/srv/moved"
+    quietly "$cmake" --build by_cmake
+    cp by_cmake/example bare/tmp/by_cmake
+    for program in by_pc by_cmake; do
+        said=$(env -i LD_LIBRARY_PATH=/srv/moved/lib "$(type -P chroot)" bare /tmp/$program)
+        [[ $said == "sparge: "* ]] || fail "the example does not run on the archive alone: $said"
+    done
 fi
 libraries=bare/srv/moved/lib/sparge-gen notices=bare/srv/moved/share/doc/sparge-gen/libraries
 grep '^lib.*: ' "$notices/README" >listed
