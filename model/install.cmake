@@ -70,7 +70,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/spargegen)
 install(TARGETS spargegen EXPORT spargegen ARCHIVE COMPONENT development
   LIBRARY COMPONENT library NAMELINK_COMPONENT development INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT spargegen NAMESPACE spargegen:: FILE spargegen-config.cmake DESTINATION ${package_dir} COMPONENT development)
-write_basic_package_version_file(spargegen-config-version.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(spargegen-config-version.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/spargegen-config-version.cmake DESTINATION ${package_dir} COMPONENT development)
 install(FILES attention/attention.h kernels/status.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spargegen
   COMPONENT development)

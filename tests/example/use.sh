@@ -37,7 +37,7 @@ for header in "$prefix"/include/spargegen/*.h; do
     echo "#include <spargegen/${header##*/}>" >header.cc
     "$cc" -std=c++11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x c++ "${compile[@]}" header.cc
 done
-"$cmake" -S "$here" -B by_cmake -DCMAKE_C_COMPILER="$cc" -Dspargegen_ROOT="$prefix" >log 2>&1 &&
+"$cmake" -S "$here" -B by_cmake -G Ninja -DCMAKE_C_COMPILER="$cc" -Dspargegen_ROOT="$prefix" >log 2>&1 &&
     "$cmake" --build by_cmake >>log 2>&1 || { cat log >&2; exit 1; }
 
 for program in example by_cmake/example; do

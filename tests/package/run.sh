@@ -81,7 +81,7 @@ if [[ -e bare/srv/moved/lib/libspargegen.so ]]; then
     export LDFLAGS=--sysroot=$root/bare
     read -ra flags <<<"$(PKG_CONFIG_LIBDIR=$root/bare/srv/moved/lib/pkgconfig pkg-config --cflags --libs spargegen)"
     "$cc" "$LDFLAGS" -o bare/tmp/by_pc "$here/../example/example.c" "${flags[@]}" -lm
-    quietly "$cmake" -S "$here/../example" -B by_cmake -DCMAKE_C_COMPILER="$cc" -Dspargegen_ROOT="$root/bare/srv/moved"
+    quietly "$cmake" -S "$here/../example" -B by_cmake -G Ninja -DCMAKE_C_COMPILER="$cc" -Dspargegen_ROOT="$root/bare/srv/moved"
     quietly "$cmake" --build by_cmake
     cp by_cmake/example bare/tmp/by_cmake
     for program in by_pc by_cmake; do
