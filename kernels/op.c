@@ -14,6 +14,14 @@ sg_status sg_fail(sg_stream *s, sg_status code, const char *fmt, ...)
     return s->status = code;
 }
 
+/* Whether ops do nothing any more. */
+static bool has_ended(sg_stream *s)
+{
+    if (!s->status && s->cancel && __atomic_load_n(s->cancel, __ATOMIC_RELAXED))
+        sg_fail(s, SG_E_CANCELLED, "cancelled");
+    return s->status != SG_OK;
+}
+
 sg_tensor sg_alloc(sg_stream *s, sg_arena *a, sg_dtype type, int rank, const int64_t *dim)
 {
     sg_tensor t = {.dtype = type, .rank = rank};
@@ -47,7 +55,7 @@ void sg_download(sg_stream *s, void *host, sg_tensor t)
 
 void sg_step_begin(sg_stream *s, int repeats)
 {
-    if (s->status || !s->ops->step_begin) return;
+    if (has_ended(s) || !s->ops->step_begin) return;
     const sg_status e = s->ops->step_begin(s, repeats);
     if (e) sg_fail(s, e, "a step cannot begin");
 }
@@ -70,7 +78,7 @@ void sg_fetch(sg_stream *s, const sg_fetch_args *a)
 
 void sg_tap(sg_stream *s, sg_tensor t, const char *fmt, ...)
 {
-    if (!s->tap || s->status) return;
+    if (!s->tap || has_ended(s)) return;
     char    name[96];
     va_list ap;
     va_start(ap, fmt);
@@ -503,7 +511,7 @@ static bool upsamples_first(const sg_stream *s, const char *op, const void *args
 #define X(op)                                                                                                          \
     void sg_##op##_(sg_stream *s, const sg_##op##_args *a)                                                             \
     {                                                                                                                  \
-        if (s->status) return;                                                                                         \
+        if (has_ended(s)) return;                                                                                      \
         sg_tensor y;                                                                                                   \
         memcpy(&y, a, sizeof y); /* the first member of every struct */                                                \
         if (!op##_fits(a) || !all_apart((const void *)a, sg_##op##_tensors, sg_##op##_outputs)) {                      \

@@ -336,6 +336,12 @@ typedef struct sg_report {
 sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_callbacks *cb, sg_report *report,
                            sg_error *e) SG_MUST_USE;
 
+/* Ends the render or the plan at work in engine, or else its next one, with SG_E_CANCELLED: before the next op, tensor to
+ * load or frame, of whatever phase. Any thread may call it, at any time while engine is open, and a signal handler too. A
+ * call takes with it what came too late for it; on false takes back what no call has met. The engine stays as usable as
+ * before. */
+void sg_engine_cancel(sg_engine *engine, bool on);
+
 /* Returns what attention did in the last render of engine: [steps][passes][layers], those of experts one after the
  * other. It is NULL when there was none, and valid until the next call of a render. */
 const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *steps, int *passes, int *layers);

@@ -207,4 +207,6 @@ void sg_engine_close(sg_engine **engine)
     *engine = NULL;
 }
 
+void sg_engine_cancel(sg_engine *engine, bool on) { __atomic_store_n(&engine->cancel, on, __ATOMIC_RELAXED); }
+
 sg_request sg_engine_defaults(const sg_engine *engine) { return engine->defaults; }

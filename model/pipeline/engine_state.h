@@ -37,6 +37,7 @@ struct sg_engine {
     sg_trace            *trace;
     sg_tap_fn           *tap; /* given to every stream of a render */
     void                *tap_context;
+    int                  cancel; /* 1: another thread has asked the call at work to end; atomic */
     sg_attention_count  *count; /* [steps][passes][layers], of the last render; NULL: none */
     int                  steps, passes, layers;
 };

@@ -38,7 +38,10 @@ static sg_status run_phases(sg_render *render)
     if (preview && !(render->preview.host = malloc(preview)))
         return sg_error_set(render->e, SG_E_MEMORY, "no memory for previews of %zu bytes", preview);
     SG_TRY(sg_latents_read(render));
-    for (int i = 0; i < render->phases; i++) SG_TRY(run_phase(render, &render->phase[i]));
+    for (int i = 0; i < render->phases; i++) {
+        SG_TRY(sg_stage_check(render));
+        SG_TRY(run_phase(render, &render->phase[i]));
+    }
     return SG_OK;
 }
 
@@ -72,6 +75,7 @@ sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, s
     sg_render       render = {.engine = engine, .request = r, .e = e};
     const sg_status st = plan(&render, out);
     sg_self_attention_close(&render.self);
+    sg_engine_cancel(engine, false);
     return st;
 }
 
@@ -96,5 +100,6 @@ sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_call
     free(render.non_finite);
     free(render.preview.host);
     report->total_seconds = sg_seconds() - start;
+    sg_engine_cancel(engine, false);
     return st;
 }

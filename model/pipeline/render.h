@@ -63,7 +63,10 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out);
 
 /* ---- stage.c: a phase at work ---- */
 
-/* Tells the caller's progress. Returns SG_E_CANCELLED where that cancels. */
+/* Returns SG_E_CANCELLED after sg_engine_cancel. */
+sg_status sg_stage_check(const sg_render *render);
+
+/* Tells the caller's progress. Returns SG_E_CANCELLED where that, or sg_engine_cancel, cancels. */
 sg_status sg_stage_progress(sg_render *render, sg_stage stage, int done, int total);
 
 /* Counts the seconds since start to this stage, and the memory of now. */

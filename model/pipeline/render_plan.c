@@ -197,6 +197,7 @@ static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *o
     const sg_engine *const engine = render->engine;
     *t = (sg_plan_totals){.backend = engine->backend};
     sg_stream s = sg_plan_stream(t);
+    s.cancel = &engine->cancel;
     snprintf(out->name, sizeof out->name, "%s", phase->name);
     out->number = phase->kind == SG_PHASE_TEXT ? phase->index + 1 : 1;
     out->stage = phase->stage;

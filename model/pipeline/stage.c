@@ -1,8 +1,15 @@
 /* stage.c - a phase at work: its progress, its time, its weights and its memory. */
 #include "render.h"
 
+sg_status sg_stage_check(const sg_render *render)
+{
+    const int cancelled = __atomic_load_n(&render->engine->cancel, __ATOMIC_RELAXED);
+    return cancelled ? sg_error_set(render->e, SG_E_CANCELLED, "cancelled") : SG_OK;
+}
+
 sg_status sg_stage_progress(sg_render *render, sg_stage stage, int done, int total)
 {
+    SG_TRY(sg_stage_check(render));
     if (render->cb && render->cb->progress && render->cb->progress(render->cb->context, stage, done, total))
         return sg_error_set(render->e, SG_E_CANCELLED, "cancelled");
     return SG_OK;
@@ -50,6 +57,7 @@ sg_status sg_stage_open(sg_render *render, sg_stream *s, const sg_phase *phase)
     *s = sg_stream_of(engine->backend);
     s->tap = engine->tap;
     s->tap_context = engine->tap_context;
+    s->cancel = &engine->cancel;
     if (engine->check)
         sg_check_wrap(s);
     else if (engine->trace)
