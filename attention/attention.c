@@ -56,7 +56,8 @@ typedef struct call {
     sg_dtype                      given, dtype; /* of the caller's tensors, and of ours */
     side                          side[SIDES];
     sg_policy                     policy;
-    sg_thresholds                 thresholds;
+    sg_thresholds                 thresholds; /* of heads; no layers: none */
+    sg_tensor                     mask;
     bool                          ordered;
 } call;
 
@@ -232,13 +233,13 @@ static sg_status choose_all(call *k, sg_error *e)
     const sg_attention_call_args *const a = k->args;
     sg_policy *const                    p = &k->policy;
     sg_status                           s = SG_OK;
-    p->kind = (sg_attention_kind)choose(&s, "kind", a->kind, sg_attention_names, (int)p->kind, e);
-    p->score = (sg_score_kind)choose(&s, "score", a->score, sg_score_names, (int)p->score, e);
+    p->kind = choose(&s, "kind", a->kind, sg_attention_names, p->kind, e);
+    p->score = choose(&s, "score", a->score, sg_score_names, p->score, e);
     p->tail = choose(&s, "tail", a->tail, switches, p->tail, e);
-    p->tail_bias = (sg_tail_bias)choose(&s, "tail_bias", a->tail_bias, sg_tail_bias_names, (int)p->tail_bias, e);
+    p->tail_bias = choose(&s, "tail_bias", a->tail_bias, sg_tail_bias_names, p->tail_bias, e);
     p->heads = choose(&s, "budget", a->budget, budgets, p->heads, e);
-    p->pv_dtype = (sg_pv_dtype)choose(&s, "pv_dtype", a->pv_dtype, sg_pv_dtype_names, (int)p->pv_dtype, e);
-    p->order = (sg_order)choose(&s, "order", a->order, sg_order_names, (int)p->order, e);
+    p->pv_dtype = choose(&s, "pv_dtype", a->pv_dtype, sg_pv_dtype_names, p->pv_dtype, e);
+    p->order = choose(&s, "order", a->order, sg_order_names, p->order, e);
     return s;
 }
 
@@ -260,7 +261,7 @@ static sg_status set_rule(call *k, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "mask_heads: %lld is neither 1 nor all %lld", (long long)a->mask_heads,
                             (long long)k->h);
     p->tail = false;
-    p->mask = (sg_tensor){
+    k->mask = (sg_tensor){
         (void *)(uintptr_t)a->mask,
         SG_U8,
         3,
@@ -284,7 +285,6 @@ static sg_status set_thresholds(call *k, sg_error *e)
     if (amount) memcpy(k->thresholds.amount, amount, bytes);
     if (a->similarity_of) memcpy(k->thresholds.theta, a->similarity_of, bytes);
     if (a->pv_of) memcpy(k->thresholds.pv_threshold, a->pv_of, bytes);
-    p->tuned = &k->thresholds;
     return SG_OK;
 }
 
@@ -298,7 +298,6 @@ static sg_status set_policy(call *k, sg_error *e)
     SG_TRY(status);
     p->named = true;
     p->dense_steps = 0;
-    p->causal = a->causal != 0;
     p->sink = a->sink;
     if (a->similarity != 0) p->theta = (float)a->similarity;
     if (a->pv != 0) p->pv_threshold = (float)a->pv;
@@ -387,7 +386,7 @@ static void attend(const call *k, sg_stream *s, int64_t b)
 /* ---- the binding ---- */
 
 /* Thresholds by head and a mask are the program's memory, which may have changed. */
-static bool borrows(const call *k) { return k->policy.tuned || k->policy.mask.rank; }
+static bool borrows(const call *k) { return k->thresholds.layers || k->mask.rank; }
 
 /* All that a binding follows from, but what it borrows. */
 static bound_to describe(const call *k)
@@ -398,8 +397,8 @@ static bound_to describe(const call *k)
     return (bound_to){
         .shape = {k->batch, k->h, k->hk, k->d, k->n, k->m, a->text_prefix, a->text_suffix, a->grid[0], a->grid[1],
                   a->grid[2], k->given, x[O].placed, x[Q].placed, x[K].placed, x[V].placed},
-        .policy = {(int)p->kind, (int)p->rule, p->sink, p->causal, p->heads, (int)p->score, p->tail, (int)p->tail_bias,
-                   (int)p->pv_dtype, (int)p->order, borrows(k)},
+        .policy = {p->kind, p->rule, p->sink, a->causal != 0, p->heads, p->score, p->tail, p->tail_bias, p->pv_dtype,
+                   p->order, borrows(k)},
         .threshold = {p->amount, p->theta, p->pv_threshold},
     };
 }
@@ -420,7 +419,10 @@ static sg_status open_attention(const call *k, sg_error *e)
                                                  .steps = 1,
                                                  .passes = (int)k->batch,
                                                  .values = backend->values,
-                                                 .f8 = backend->f8};
+                                                 .f8 = backend->f8,
+                                                 .causal = a->causal != 0,
+                                                 .tuned = k->thresholds.layers ? &k->thresholds : NULL,
+                                                 .mask = k->mask};
     SG_TRY(sg_attention_open(&b->attention, &k->policy, &shape, e));
     if (!a->mask || sg_attention_kind_of(b->attention, 0, 0, NULL) == SG_ATTENTION_SPARGE) return SG_OK;
     return sg_error_set(e, SG_E_ARG, "mask: it would have no say: %lld tokens of kind %s run dense", (long long)k->n,

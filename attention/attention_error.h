@@ -23,7 +23,7 @@ typedef struct sg_attention_error {
     double  seconds; /* spent on measuring, from when the device had finished what came before */
 } sg_attention_error;
 
-/* Serves as sg_policy's `on_end`, with the sg_attention_error as context. A failure is latched in s. */
+/* Serves as sg_attention_watch's `on_end`, with the sg_attention_error as context. A failure is latched in s. */
 sg_attention_hook sg_attention_error_hook;
 
 /* Returns the error of one layer of one step; -1 stands for all layers, or all steps. It is NAN where nothing was

@@ -6,7 +6,7 @@
 #ifndef SG_ORDER_H
 #define SG_ORDER_H
 
-#include "status.h"
+#include "policy.h"
 
 #include <stdint.h>
 
@@ -14,19 +14,7 @@
 extern "C" {
 #endif
 
-typedef enum sg_order {
-    SG_ORDER_ROW,     /* frames, rows, columns: the model's own */
-    SG_ORDER_COLUMN,  /* frames, columns, rows: along y fastest */
-    SG_ORDER_TIME,    /* rows, columns, frames: along time fastest */
-    SG_ORDER_HILBERT, /* generalised 3-D Hilbert curve: each step goes to a neighbour; 2-D for one frame */
-    /* HILBERT_CUBE sorts the tokens by the index on the Hilbert curve of the enclosing cube, whose side is a power of
-     * two; 8 k + 1 frames begin at its third layer. */
-    SG_ORDER_HILBERT_CUBE,
-    SG_ORDER_HILBERT_FRAME, /* frame by frame, each along a 2-D curve, every other frame backwards */
-    SG_ORDER_MORTON,        /* bits of t, y, x interleaved */
-    SG_ORDER_RANDOM,        /* shuffled by a fixed seed: the worst case */
-    SG_ORDERS
-} sg_order;
+typedef int sg_order; /* SG_ORDER_ROW and what follows it */
 
 /* The names, by sg_order, are "row", "column", "time", "hilbert", "hilbert-cube", "hilbert-frame", "morton" and
  * "random"; NULL follows them. */

@@ -1,5 +1,6 @@
 /* policy.c - see policy.h. */
 #include "policy.h"
+#include "run.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -114,19 +115,13 @@ static sg_status check_real(const char *member, double v, double lo, double hi, 
 
 static sg_status check_rule(const sg_policy *p, sg_error *e)
 {
-    const sg_tensor *const m = &p->mask;
     if (p->rule < SG_SELECT_TOPK || p->rule > SG_SELECT_GIVEN)
-        return sg_error_set(e, SG_E_ARG, "rule: there is no number %d", (int)p->rule);
-    if (p->rule != SG_SELECT_GIVEN && m->rank)
+        return sg_error_set(e, SG_E_ARG, "rule: there is no number %d", p->rule);
+    if (p->rule != SG_SELECT_GIVEN && p->mask)
         return sg_error_set(e, SG_E_ARG, "block-mask: a mask goes with no other rule to choose blocks");
-    if (p->rule == SG_SELECT_GIVEN) {
-        if (m->dtype != SG_U8 || m->rank != 3 || !m->data || sg_count(*m) < 1)
-            return sg_error_set(e, SG_E_ARG, "block-mask: should be U8 [heads or 1, blocks of queries, of keys]");
-        if (p->tuned) return sg_error_set(e, SG_E_ARG, "block-mask: tuned thresholds have no say beside a mask");
-    }
-    /* Tuned thresholds have a rule of their own. */
-    const sg_select_rule rule = p->tuned ? p->tuned->rule : p->rule;
-    if (p->heads && rule != SG_SELECT_TOPK)
+    if (p->rule == SG_SELECT_GIVEN && p->thresholds)
+        return sg_error_set(e, SG_E_ARG, "block-mask: tuned thresholds have no say beside a mask");
+    if (p->heads && p->rule != SG_SELECT_TOPK && !p->thresholds) /* which have a rule of their own */
         return sg_error_set(e, SG_E_ARG, "budget: heads share a number of blocks, so the rule must be topk");
     if (p->rule == SG_SELECT_GIVEN) return SG_OK;
     return check_real(p->rule == SG_SELECT_TOPK ? "topk" : "tau", p->amount, 0, 1, e);
@@ -139,12 +134,12 @@ sg_status sg_policy_check(const sg_policy *p, sg_error *e)
     const struct {
         const char *member;
         int         value, count;
-    } choice[] = {{"attention", (int)p->kind, SG_ATTENTION_SPARGE + 1},
-                  {"score", (int)p->score, SG_SCORE_ERROR + 1},
-                  {"tail-bias", (int)p->tail_bias, SG_TAIL_BIAS_RANK1 + 1},
-                  {"pv-dtype", (int)p->pv_dtype, SG_PV_INT8 + 1},
-                  {"dense-steps-kind", (int)p->dense_steps_kind, SG_ATTENTION_SAGE + 1},
-                  {"order", (int)p->order, SG_ORDERS}};
+    } choice[] = {{"attention", p->kind, SG_ATTENTION_SPARGE + 1},
+                  {"score", p->score, SG_SCORE_ERROR + 1},
+                  {"tail-bias", p->tail_bias, SG_TAIL_BIAS_RANK1 + 1},
+                  {"pv-dtype", p->pv_dtype, SG_PV_INT8 + 1},
+                  {"dense-steps-kind", p->dense_steps_kind, SG_ATTENTION_SAGE + 1},
+                  {"order", p->order, SG_ORDERS}};
     for (size_t i = 0; i < sizeof choice / sizeof *choice; i++)
         if (choice[i].value < 0 || choice[i].value >= choice[i].count)
             return sg_error_set(e, SG_E_ARG, "%s: there is no number %d", choice[i].member, choice[i].value);

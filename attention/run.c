@@ -18,25 +18,25 @@ bool sg_attention_skips(const sg_attention *a) { return a->skips; }
 
 /* ---- binding ---- */
 
-static sg_status check_shape(const sg_policy *p, const sg_attention_shape *x, sg_error *e)
+static sg_status check_shape(const sg_attention_shape *x, sg_error *e)
 {
     if (x->n < 1 || x->m < 0 || x->h < 1 || x->hk < 1 || x->h % x->hk || x->d < 1 || x->layers < 1 || x->steps < 1 ||
         x->passes < 1 || x->text_prefix < 0 || x->text_suffix < 0 || x->text_prefix > x->n ||
         x->text_suffix > x->n - x->text_prefix || (x->masked && (x->masked < x->n || x->m)))
         return sg_error_set(e, SG_E_ARG, "attention: %lld tokens, %lld heads, %lld of keys, of %lld channels",
                             (long long)x->n, (long long)x->h, (long long)x->hk, (long long)x->d);
-    if (p->causal && x->m && x->m != x->n)
+    if (x->causal && x->m && x->m != x->n)
         return sg_error_set(e, SG_E_ARG, "causal: %lld queries but %lld keys", (long long)x->n, (long long)x->m);
     return SG_OK;
 }
 
 /* Refuses a mask with other numbers of heads or blocks than x. */
-static sg_status check_mask(const sg_policy *p, const sg_attention_shape *x, sg_error *e)
+static sg_status check_mask(const sg_attention_shape *x, sg_error *e)
 {
-    const sg_tensor *const m = &p->mask;
+    const sg_tensor *const m = &x->mask;
     const int64_t          n = x->masked ? x->masked : x->n;
     const int64_t          nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(x->m ? x->m : n, SG_BLOCK_K);
-    if (m->dtype == SG_U8 && m->rank == 3 && (m->dim[0] == 1 || m->dim[0] == x->h) && m->dim[1] == nq &&
+    if (m->data && m->dtype == SG_U8 && m->rank == 3 && (m->dim[0] == 1 || m->dim[0] == x->h) && m->dim[1] == nq &&
         m->dim[2] == nk)
         return SG_OK;
     char shape[96];
@@ -47,7 +47,7 @@ static sg_status check_mask(const sg_policy *p, const sg_attention_shape *x, sg_
 
 static sg_status check_sparge(const sg_attention *a, sg_error *e)
 {
-    const sg_thresholds *const t = a->p.tuned;
+    const sg_thresholds *const t = a->shape.tuned;
     const int64_t              h = a->shape.h;
     if (a->nk > SG_LISTED || a->nq * a->nk > INT32_MAX)
         return sg_error_set(e, SG_E_UNSUPPORTED, "attention sparge: %lld tokens are too many; dense takes them",
@@ -55,7 +55,9 @@ static sg_status check_sparge(const sg_attention *a, sg_error *e)
     if (t && (t->layers != a->shape.layers || t->heads != h))
         return sg_error_set(e, SG_E_ARG, "thresholds are for %d layers of %d heads, but this model has %d of %lld",
                             t->layers, t->heads, a->shape.layers, (long long)h);
-    return a->p.rule != SG_SELECT_GIVEN || t ? SG_OK : check_mask(&a->p, &a->shape, e);
+    if (t && a->p.heads && t->rule != SG_SELECT_TOPK)
+        return sg_error_set(e, SG_E_ARG, "budget: heads share a number of blocks, but the thresholds' rule is tau");
+    return a->p.rule != SG_SELECT_GIVEN || t ? SG_OK : check_mask(&a->shape, e);
 }
 
 /* Returns the bucket of thresholds that serves this timestep. */
@@ -91,15 +93,15 @@ static sg_status bind(sg_attention *a, sg_error *e)
 sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_attention_shape *shape, sg_error *e)
 {
     *out = NULL;
-    SG_TRY(check_shape(p, shape, e));
+    SG_TRY(check_shape(shape, e));
     sg_attention *a = calloc(1, sizeof *a);
     if (!a) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     a->p = *p;
     a->shape = *shape;
     a->nq = sg_div_up(shape->n, SG_BLOCK_Q);
     a->nk = sg_div_up(keys(a), SG_BLOCK_K);
-    a->t = p->tuned ? p->tuned : &a->own;
-    const bool      made = p->tuned || sg_thresholds_of_policy(&a->own, p, (int)shape->h);
+    a->t = shape->tuned ? shape->tuned : &a->own;
+    const bool      made = shape->tuned || sg_thresholds_of_policy(&a->own, p, (int)shape->h);
     const sg_status st = made ? bind(a, e) : sg_error_set(e, SG_E_MEMORY, "no memory for thresholds");
     if (st) sg_attention_close(&a);
     *out = a;
@@ -200,11 +202,10 @@ static bool has_text(const sg_attention_shape *x, int64_t block, int64_t size)
 
 /* Lists the blocks of keys, of the first `visible`, that block i of a head's queries keeps: those of the mask, and all
  * that are a matter of text. Returns how many. */
-static int32_t list_masked(uint16_t *list, const sg_policy *p, const sg_attention_shape *x, int64_t head, int64_t i,
-                           int64_t visible)
+static int32_t list_masked(uint16_t *list, const sg_attention_shape *x, int64_t head, int64_t i, int64_t visible)
 {
-    const int64_t *const dim = p->mask.dim;
-    const uint8_t *const row = (const uint8_t *)p->mask.data + ((dim[0] > 1 ? head : 0) * dim[1] + i) * dim[2];
+    const int64_t *const dim = x->mask.dim;
+    const uint8_t *const row = (const uint8_t *)x->mask.data + ((dim[0] > 1 ? head : 0) * dim[1] + i) * dim[2];
     const bool           all = has_text(x, i, SG_BLOCK_Q);
     int32_t              count = 0;
     for (int64_t j = 0; j < visible; j++)
@@ -221,7 +222,7 @@ static void upload_lists(const sg_attention *a, sg_stream *s)
     float *const mass = calloc((size_t)numbers, sizeof *mass);
     if (!list || !count || !mass) sg_fail(s, SG_E_MEMORY, "no memory for %lld lists of blocks", (long long)rows);
     for (int64_t row = 0; !s->status && row < rows; row++)
-        count[row] = list_masked(list + row * a->nk, &a->p, &a->shape, row / a->nq, row % a->nq, seen(a, row % a->nq));
+        count[row] = list_masked(list + row * a->nk, &a->shape, row / a->nq, row % a->nq, seen(a, row % a->nq));
     for (int64_t at = 0; !s->status && at < numbers; at++) {
         const int32_t *const own = count + at % h * a->nq;
         for (int64_t i = 0; i < a->nq; i++) kept[2 * at] += own[i];
@@ -287,13 +288,13 @@ static sg_tensor causal_bias(sg_stream *s, int64_t hk, int64_t g, int64_t first,
 /* Heads that share keys become queries of one head: q and y [tokens, hk, g, d] as [tokens g, hk, d]. */
 static void attend_rows(const sg_attention *a, sg_stream *s, const sg_attend_args *x, int64_t first, int64_t tokens)
 {
-    const int64_t   hk = a->shape.hk, g = a->shape.h / hk, d = a->shape.d, m = a->p.causal ? first + tokens : keys(a);
+    const int64_t hk = a->shape.hk, g = a->shape.h / hk, d = a->shape.d, m = a->shape.causal ? first + tokens : keys(a);
     const sg_tensor q = sg_rows(x->q, first, tokens), y = sg_rows(x->y, first, tokens);
     const size_t    mark = s->scratch.used;
     const sg_tensor q_by = g > 1 ? sg_new(s, q.dtype, tokens * g, hk, d) : q;
     const sg_tensor y_by = g > 1 ? sg_new(s, y.dtype, tokens * g, hk, d) : y;
     if (g > 1) sg_permute(s, .y = q_by, .x = q, .rank = 4, .dim = {tokens, hk, g, d}, .perm = {0, 2, 1, 3});
-    const sg_tensor bias = a->p.causal ? causal_bias(s, hk, g, first, tokens) : (sg_tensor){0};
+    const sg_tensor bias = a->shape.causal ? causal_bias(s, hk, g, first, tokens) : (sg_tensor){0};
     sg_attend(s, .y = y_by, .q = q_by, .k = sg_rows(x->k, 0, m), .v = sg_rows(x->v, 0, m), .bias = bias,
               .scale = x->scale);
     if (g > 1) sg_permute(s, .y = y, .x = y_by, .rank = 4, .dim = {tokens, g, hk, d}, .perm = {0, 2, 1, 3});
@@ -302,7 +303,7 @@ static void attend_rows(const sg_attention *a, sg_stream *s, const sg_attend_arg
 
 static void attend_dense(const sg_attention *a, sg_stream *s, const sg_attend_args *x)
 {
-    const int64_t n = a->shape.n, step = a->p.causal ? SG_BLOCK_K : n;
+    const int64_t n = a->shape.n, step = a->shape.causal ? SG_BLOCK_K : n;
     for (int64_t first = 0; first < n; first += step) attend_rows(a, s, x, first, n - first < step ? n - first : step);
 }
 
@@ -403,7 +404,7 @@ static void score(call *c, const sg_pool_args *q, const sg_pool_args *k, sg_tens
     sg_score(s, .y = c->score, .q = sub ? q->sub : q->mean, .k = sub ? k->sub : k->mean, .k_center = c->k_center,
              .k_var = c->error ? k->var : (sg_tensor){0}, .v_var = v_var, .q_similarity = c->q_similarity,
              .k_similarity = c->k_similarity, .theta = c->theta, .scale = c->x->scale, .sub = sub, .ragged = sub,
-             .causal = a->p.causal, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix,
+             .causal = a->shape.causal, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix,
              .text_suffix = x->text_suffix);
     sg_tap(s, c->score, "attention.%d.score", c->layer);
 }
@@ -417,8 +418,9 @@ static void choose(const call *c)
     sg_select(c->s, .list = c->b.list, .count = c->b.count, .kept = heads_at(a->kept, c->slot),
               .mass = heads_at(a->mass, c->slot), .score = c->score, .amount = heads_at(a->amount, place_of(a, c->row)),
               .q_similarity = c->q_similarity, .k_similarity = c->k_similarity, .theta = c->theta, .rule = a->t->rule,
-              .heads = a->p.heads && !a->p.tuned && a->t->rule == SG_SELECT_TOPK, .ragged = sub, .causal = a->p.causal,
-              .sink = a->p.sink, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix, .text_suffix = x->text_suffix);
+              .heads = a->p.heads && !a->shape.tuned && a->t->rule == SG_SELECT_TOPK, .ragged = sub,
+              .causal = a->shape.causal, .sink = a->p.sink, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix,
+              .text_suffix = x->text_suffix);
 }
 
 /* Pools keys and quantises them about a center that is known before they are read. */
@@ -493,7 +495,7 @@ static call call_of(const sg_attention *a, sg_stream *s, int layer, int row, int
                         .k_group = K_GROUP,
                         .pv_group = SG_PV_GROUP,
                         .scale = args->scale,
-                        .causal = a->p.causal}};
+                        .causal = a->shape.causal}};
 }
 
 static void attend_quantised(call c)
@@ -528,7 +530,8 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
     const bool              sparse = kind == SG_ATTENTION_SPARGE;
     ran_in(a, step)[slot] = row + 1;
     if (sparse) sg_attention_set_timestep(a, s, timestep);
-    if (a->p.on_begin) a->p.on_begin(a->p.on_begin_context, s, &a->shape, layer, step, pass, timestep, args);
+    if (a->shape.watch.on_begin)
+        a->shape.watch.on_begin(a->shape.watch.on_begin_context, s, &a->shape, layer, step, pass, timestep, args);
     sg_tap(s, args->q, "attention.%d.q", layer);
     sg_tap(s, args->k, "attention.%d.k", layer);
     sg_tap(s, args->v, "attention.%d.v", layer);
@@ -537,6 +540,6 @@ void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, 
     else
         attend_quantised(call_of(a, s, layer, row, slot, sparse, args));
     sg_tap(s, args->y, "attention.%d.y", layer);
-    if (a->p.on_end && kind != SG_ATTENTION_DENSE)
-        a->p.on_end(a->p.on_end_context, s, &a->shape, layer, step, pass, timestep, args);
+    if (a->shape.watch.on_end && kind != SG_ATTENTION_DENSE)
+        a->shape.watch.on_end(a->shape.watch.on_end_context, s, &a->shape, layer, step, pass, timestep, args);
 }

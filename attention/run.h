@@ -3,11 +3,56 @@
 #ifndef SG_RUN_H
 #define SG_RUN_H
 
+#include "op.h"
+#include "order.h"
 #include "policy.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The choices of policy.h. */
+typedef int sg_attention_kind, sg_score_kind, sg_tail_bias, sg_pv_dtype, sg_attention_why;
+
+extern const char *const sg_attention_names[]; /* "dense", "sage", "sparge", NULL */
+extern const char *const sg_score_names[];     /* "mean", "sub16", "error", NULL */
+extern const char *const sg_tail_bias_names[]; /* "0", "half", "rank1", NULL */
+extern const char *const sg_pv_dtype_names[];  /* "auto", "bf16", "fp8", "int8", NULL */
+
+/* Tells whether `layer` is in a list such as "0,28-29". */
+bool sg_layers_have(const char *list, int layer);
+
+/* Holds the thresholds of each head that tuning found; thresholds/thresholds.h describes their file. The arrays are
+ * [buckets][layers][heads]. Bucket b serves timesteps (of 1000) at or above from[b]; from falls, and ends with 0. */
+typedef struct sg_thresholds {
+    int            buckets, layers, heads;
+    sg_select_rule rule;         /* the meaning of amount */
+    float         *from;         /* [buckets] */
+    float         *amount;       /* top-k share or cumulative mass; 1 and above: that head keeps all */
+    float         *theta;        /* self-similarity below which a block is fixed; below 0: none is */
+    float         *pv_threshold; /* PV filter in powers of two; 0 and below: off */
+} sg_thresholds;
+
+/* Makes room for thresholds, all 0, in one piece of memory; sg_thresholds_release frees it, and may be called for what
+ * is zero-initialised. Returns false, and t is zero, where there is no memory. */
+bool sg_thresholds_alloc(sg_thresholds *t, sg_select_rule rule, int buckets, int layers, int heads);
+void sg_thresholds_release(sg_thresholds *t);
+
+/* Allocates thresholds of one bucket and layer, the policy's own for each head; as sg_thresholds_alloc. */
+bool sg_thresholds_of_policy(sg_thresholds *t, const sg_policy *p, int heads);
+
+struct sg_attention_shape;
+
+/* This is called with the operands of an attention. */
+typedef void sg_attention_hook(void *context, sg_stream *s, const struct sg_attention_shape *shape, int layer, int step,
+                               int pass, double timestep, const sg_attend_args *args);
+
+/* Who looks at attention. Both may be NULL. sg_attention_run calls on_begin first, before y is written, and on_end last,
+ * where attention was not dense. It calls both on a plan too, which counts their scratch memory. */
+typedef struct sg_attention_watch {
+    sg_attention_hook *on_begin, *on_end;
+    void              *on_begin_context, *on_end_context;
+} sg_attention_watch;
 
 /* Describes the shapes that attention is bound to. */
 typedef struct sg_attention_shape {
@@ -19,27 +64,24 @@ typedef struct sg_attention_shape {
     bool     f8;     /* the backend's */
     int64_t  m;      /* keys; 0: n */
     int64_t  whole;  /* so many tokens decide whether the sequence is short; 0: the n, which are no part of more */
-    int64_t  masked; /* tokens that the policy's mask is for: of these the n are the first, but for text; 0: n */
+    int64_t  masked; /* tokens that the mask is for: of these the n are the first, but for text; 0: n */
     /* What a layer's tokens attend in, of which sg_self_attention binds each: the n are then those of one group. There
      * is no text with groups. */
     sg_groups groups;
     /* The timestep of each step, of 1000, selects the bucket of tuned thresholds. NULL means that they are unknown.
      * Only sg_attention_open borrows them. */
     const double *timesteps;
-} sg_attention_shape;
 
-/* Says why a layer of a step ran the kind that it ran. */
-typedef enum sg_attention_why {
-    SG_WHY_POLICY, /* by the policy */
-    SG_WHY_SHORT,  /* dense: the sequence is too short to gain from skipping */
-    SG_WHY_STEP,   /* dense, or as dense_steps_kind says: one of the first steps */
-    SG_WHY_LAYER,  /* dense: a layer of dense_layers */
-    SG_WHY_BACKEND /* dense: the backend has no other kernel */
-} sg_attention_why;
+    bool                 causal; /* a token attends to itself and those before it; n keys */
+    const sg_thresholds *tuned;  /* of the policy's file; NULL: there are none. Borrowed */
+    /* With SG_SELECT_GIVEN mask, U8 [1 or h, nq, nk] on the host, is not 0 where a block is kept. It is borrowed. */
+    sg_tensor          mask;
+    sg_attention_watch watch;
+} sg_attention_shape;
 
 typedef struct sg_attention sg_attention;
 
-/* Binds p, and copies p but not what p borrows. Returns SG_E_ARG if thresholds, mask or layers do not fit the shape,
+/* Binds p, and copies p but not what p borrows. Returns SG_E_ARG if thresholds, mask or layers do not fit the shape or each other,
  * and SG_E_UNSUPPORTED if p names sage or sparge and the backend has neither, or p asks for FP8 and the backend has
  * none. */
 sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_attention_shape *shape,
@@ -77,19 +119,6 @@ typedef void sg_attention_visit(void *context, sg_stream *s, int bucket);
  * theta. No hook is called. */
 void sg_attention_run_buckets(const sg_attention *a, sg_stream *s, const sg_attend_args *args,
                               sg_attention_visit *visit, void *context);
-
-/* Holds the counts of one layer of one pass of one step, summed over its heads. */
-typedef struct sg_attention_count {
-    sg_attention_kind kind;
-    sg_attention_why  why;
-    /* blocks counts the visible pairs of blocks, those of text with them, and kept those that were computed: kept /
-     * blocks is the density. Both are 0 where the layer did not run. */
-    int64_t blocks, kept;
-    double  mass;         /* predicted share of the mass, or of the error, in the kept pairs; mean */
-    int64_t groups;       /* groups of 32 queries times kept blocks: the candidates of the PV filter */
-    int64_t skipped;      /* how many of them the PV filter skipped */
-    double  skipped_mass; /* share of the sums that it skipped; mean */
-} sg_attention_count;
 
 /* Reads the counts of all passes of a step, [passes][layers], from the device. Call it before the next step, which
  * overwrites them there. */

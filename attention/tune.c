@@ -69,7 +69,6 @@ sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e)
     *out = NULL;
     if (o->policy.rule != SG_SELECT_TOPK && o->policy.rule != SG_SELECT_MASS)
         return sg_error_set(e, SG_E_ARG, "tuning is for a share of the blocks or of the mass, not for a given mask");
-    if (o->policy.causal) return sg_error_set(e, SG_E_ARG, "causal attention cannot be tuned");
     if (!(o->l1 > 0) || !(o->l2 >= o->l1) || !isfinite(o->l2))
         return sg_error_set(e, SG_E_ARG,
                             "bounds of the error are %g and %g; they must be above 0, the second not below the first",
@@ -345,7 +344,8 @@ static void look(call *c, sg_stream *s, const sg_attend_args *args)
     p.named = true;
     p.dense_steps = 0;
     p.dense_layers = NULL;
-    p.tuned = &c->tuned;
+    p.thresholds = NULL;
+    c->shape.tuned = &c->tuned;
     const sg_status status = s->status ? s->status : sg_attention_open(&c->bound, &p, &c->shape, &e);
     if (status) sg_fail(s, status, "%s", e.text);
     if (status) return;

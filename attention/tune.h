@@ -25,12 +25,12 @@ enum { SG_TUNE_EVERY = 4, SG_TUNE_CHECKED = 4 }; /* one in so many of the sample
 
 typedef struct sg_tune sg_tune;
 
-/* Returns SG_E_ARG for invalid options: another rule, causal, bounds that are not 0 < l1 <= l2, a least amount outside
+/* Returns SG_E_ARG for invalid options: another rule, bounds that are not 0 < l1 <= l2, a least amount outside
  * [0, 1]. The caller closes. */
 sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e) SG_MUST_USE;
 void      sg_tune_close(sg_tune **t);
 
-/* Serves as sg_policy's `on_begin`, with the sg_tune as context. It samples each attention, in the scratch memory of s;
+/* Serves as sg_attention_watch's `on_begin`, with the sg_tune as context. It samples each attention, in the scratch memory of s;
  * a plan counts that. Results add up over passes, steps and renders, which must be on one backend and have the same
  * number of steps, layers and heads. A failure is latched in s; it is SG_E_UNSUPPORTED where the backend has only dense
  * attention. */

@@ -13,6 +13,7 @@
 #ifndef SG_OP_H
 #define SG_OP_H
 
+#include "block_rule.h"
 #include "status.h"
 #include "tensor.h"
 
@@ -277,7 +278,7 @@ SG_TENSORS(distance, 1, b);
  * queries, a fixed block of queries keeps all keys. With `causal`, n = m, and block j of keys is hidden from block i of
  * queries where all its keys come after all its queries. */
 
-enum { SG_BLOCK_Q = 128, SG_BLOCK_K = 64, SG_BLOCK_SUB = 16, SG_CENTER_STEP = 64 };
+enum { SG_BLOCK_SUB = 16, SG_CENTER_STEP = 64 };
 enum { SG_LISTED = 1 << 16 }; /* blocks that a list has numbers for; of one head no more than INT32_MAX are listed */
 
 /* Values as F8 are [h, d, tokens], the row of a channel filled up with zeros to whole blocks of keys. Token t stands at
@@ -338,13 +339,7 @@ typedef struct sg_score_args {
 } sg_score_args;
 SG_TENSORS(score, 1, theta);
 
-typedef enum sg_select_rule {
-    SG_SELECT_TOPK, /* the floor(amount nk) best, rounded as F32, at least 1; of equals the first */
-    /* MASS takes the best whose scores together stay <= amount times the row's sum; at least 1; of equals the first.
-     * Sums are in double, from the best down. */
-    SG_SELECT_MASS,
-    SG_SELECT_GIVEN /* of a policy, no rule of the op: lists that are given */
-} sg_select_rule;
+typedef int sg_select_rule; /* SG_SELECT_TOPK or SG_SELECT_MASS; GIVEN is no rule of the op: lists that are given */
 
 /* A list says which blocks of keys each block of queries keeps: the first `count` of its row. The one with the highest
  * score comes first, of equals the first, of NaN last; then the others in rising order; the rest of the row is 0. Fixed

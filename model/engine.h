@@ -12,6 +12,7 @@
 #ifndef SG_ENGINE_H
 #define SG_ENGINE_H
 
+#include "attention_error.h"
 #include "checkpoint.h"
 #include "frame_rule.h"
 #include "lora.h"
@@ -157,14 +158,15 @@ typedef struct sg_request {
     double          skip_layer_start, skip_layer_end;
     double          flow_shift; /* 0: by the picture's tokens, of models that have it so */
     sg_sampler_kind sampler;
-    sg_sigmas       sigmas;       /* if it has any, steps is their count, and flow_shift does nothing */
-    bool            sigmas_old;   /* UniPC: the base sigmas of diffusers before 0.37 */
-    uint64_t        seed;         /* noise is torch's CPU generator's */
-    const char     *latents_in;   /* safetensors: skip denoising, decode these */
-    const char     *latents_out;  /* safetensors: written before decoding starts */
-    const char     *latents_note; /* kept in the latents file as metadata "settings"; may be NULL */
-    sg_policy       attention;    /* of the denoiser's self-attention */
-    const char     *capture_out;  /* safetensors: q, k and v of one self-attention, of the prompt's pass; NULL: none */
+    sg_sigmas       sigmas;          /* if it has any, steps is their count, and flow_shift does nothing */
+    bool            sigmas_old;      /* UniPC: the base sigmas of diffusers before 0.37 */
+    uint64_t        seed;            /* noise is torch's CPU generator's */
+    const char     *latents_in;      /* safetensors: skip denoising, decode these */
+    const char     *latents_out;     /* safetensors: written before decoding starts */
+    const char     *latents_note;    /* kept in the latents file as metadata "settings"; may be NULL */
+    sg_policy       attention;       /* of the denoiser's self-attention */
+    bool            attention_error; /* measure how far attention that is not dense is from dense: a slower render */
+    const char     *capture_out; /* safetensors: q, k and v of one self-attention, of the prompt's pass; NULL: none */
     int             capture_layer, capture_step;
     sg_cache        cache;
     double          cache_threshold; /* of step_cache.h, with SG_CACHE_USUAL and SG_CACHE_SHADOW; 0: the usual one */
@@ -195,7 +197,7 @@ int sg_steps_of_strength(int steps, double strength, bool image);
 int sg_request_steps(const sg_request *r);
 
 /* Returns the defaults of the model: its family's, overridden by its files. attention is sg_policy_default, tuned by
- * the thresholds in the model's sparge-attention.json, which has cache_threshold, too. prompt is NULL, seed is 0, and
+ * its thresholds where there is a sparge-attention.json beside the model, which has cache_threshold, too. prompt is NULL, seed is 0, and
  * strength is 0.8, with models of images 0.6. The strings live as long as engine. */
 sg_request sg_engine_defaults(const sg_engine *engine);
 
@@ -399,6 +401,13 @@ uint64_t sg_engine_hash(const sg_engine *engine);
 
 /* Tells denoisers apart in the same way, by sixteen hexadecimal digits. */
 void sg_engine_denoiser_hash(const sg_engine *engine, char out[17]);
+
+/* From now on w looks at the self-attention of the denoisers in renders and plans of engine, until another does; zero:
+ * nobody does. Tokens are in order for on_begin also where all attention is dense. */
+void sg_engine_watch(sg_engine *engine, const sg_attention_watch *w);
+
+/* Returns the errors of the last render with attention_error. They are the caller's: he frees them. */
+sg_attention_error sg_engine_take_error(sg_engine *engine);
 
 /* Returns what the model's sparge-attention.json has, which lives as long as engine. It is empty without one. */
 const sg_thresholds_file *sg_engine_thresholds(const sg_engine *engine);

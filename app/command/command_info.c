@@ -304,8 +304,9 @@ static void print_model(const model_summary *t)
 
 static json_t *attention_json(const model_summary *t)
 {
-    return json_pack("{s:o, s:i, s:i, s:s, s:s?}", "policy", sg_report_policy(&t->now.request.attention), "steps",
-                     t->now.forecast.last, "of", t->now.forecast.steps, "text",
+    return json_pack("{s:o, s:i, s:i, s:s, s:s?}", "policy",
+                     sg_report_policy(&t->now.request.attention, &t->now.by->values), "steps", t->now.forecast.last,
+                     "of", t->now.forecast.steps, "text",
                      sg_attention_forecast_text((char[SG_FORECAST_TEXT]){0}, &t->now.request.attention,
                                                 &t->now.forecast, t->now.plan.tokens),
                      "doubt", *t->doubt ? t->doubt : NULL);

@@ -346,7 +346,8 @@ static sg_status finish_report(job *j, const char *path, const char *report_path
         sg_attention_seconds(seconds, &j->session.trace);
         if (a.count)
             sg_json_set(&all, "attention",
-                        sg_report_attention(&j->now.request.attention, &a, j->session.trace.rows ? seconds : NULL));
+                        sg_report_attention(&j->now.request.attention, &j->now.by->values, &a,
+                                            j->session.trace.rows ? seconds : NULL));
         SG_TRY(sg_report_take(report_path, all, e));
     }
     if (a.count) say_attention(j, &a, report);

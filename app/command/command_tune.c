@@ -110,7 +110,7 @@ static sg_status open_tune(job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
     sg_policy *const         p = &j->now.request.attention;
-    p->tuned = NULL;
+    p->thresholds = NULL;
     p->heads = false;
     p->rule = s->rule && strcmp(s->rule, "tau") == 0 ? SG_SELECT_MASS : SG_SELECT_TOPK;
     const sg_tune_options o = {.policy = *p,
@@ -120,8 +120,7 @@ static sg_status open_tune(job *j, sg_error *e)
                                .buckets = s->buckets ? s->buckets : BUCKETS};
     SG_TRY(sg_tune_open(&j->tune, &o, e));
     p->kind = SG_ATTENTION_DENSE;
-    p->on_begin = sg_tune_hook;
-    p->on_begin_context = j->tune;
+    sg_engine_watch(j->session.engine, &(sg_attention_watch){.on_begin = sg_tune_hook, .on_begin_context = j->tune});
     j->now.request.prompt = j->prompts->prompt[0].text;
     return check_size(j, e);
 }

@@ -283,12 +283,14 @@ static sg_status warm_arm(sg_arm_run *x, sg_arm_result *arm, const sg_request *s
     sg_request r;
     x->now = arm;
     sg_rendering_request(&r, shared, &arm->now);
-    if (r.attention.on_end && arm->now.forecast.last > 0) {
+    if (r.attention_error && arm->now.forecast.last > 0) {
         sg_progress_say(&x->session.progress, "%s, for the error of its attention", arm->arm->name);
         SG_TRY(warm(x, &r, synchronous ? SG_ARM_CHUNK : SG_ARM_STEPS, 0, e));
+        sg_attention_error_free(&arm->error); /* of a run that was interrupted */
+        arm->error = sg_engine_take_error(x->session.engine);
         if (synchronous) return SG_OK;
     }
-    r.attention.on_end = NULL; /* to look is to wait for the device, which keeps it from replaying steps */
+    r.attention_error = false; /* to look is to wait for the device, which keeps it from replaying steps */
     SG_TRY(warm_kernels(x, r, e));
     return synchronous ? SG_OK : warm_replay(x, r, e);
 }
@@ -317,7 +319,7 @@ sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e)
     sg_request request = r->now.request;
     sg_report  report;
     x->now = r;
-    request.attention.on_end = NULL;
+    request.attention_error = false;
     if (x->rounds) memset(r->times.stage + x->round * SG_ATTENTION_STAGES, 0, SG_ATTENTION_STAGES * sizeof(double));
     SG_TRY(render_part(x, &request, SG_ARM_WHOLE, &report, e));
     if (x->rounds) r->times.total[x->round] = report.total_seconds - x->aside;

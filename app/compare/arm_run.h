@@ -89,8 +89,8 @@ void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan);
 
 /* Runs steps and a latent frame of every arm, for r, that count for none: a step of each kind that the arm has, dense
  * ones and others, and where a device replays steps as many as it takes to record one. This reads the weights' pages,
- * packs the weights and encodes r's texts, and each arm's kernels have run before it is timed. Where an arm has an
- * on_end, as for the error of its attention, all of its steps run once with it, and no others do. A run that goes on
+ * packs the weights and encodes r's texts, and each arm's kernels have run before it is timed. Where an arm's
+ * request has attention_error, all of its steps run once with it, and no others do. A run that goes on
  * after an interrupt warms up again. Returns SG_E_CANCELLED on an interrupt. */
 sg_status sg_arm_run_warm_up(sg_arm_run *x, const sg_request *r, sg_error *e) SG_MUST_USE;
 
@@ -104,7 +104,7 @@ static inline size_t sg_arm_clip_bytes(const sg_request *r)
  * What was rendered is lost where there was too little. Returns SG_E_MEMORY. */
 sg_status sg_arm_run_reserve(sg_arm_run *x, int clips, const sg_request *r, sg_error *e) SG_MUST_USE;
 
-/* Renders arm r into its rgb, and into the writer, without its on_end. In the first round it keeps what attention
+/* Renders arm r into its rgb, and into the writer, without attention_error. In the first round it keeps what attention
  * did. */
 sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e) SG_MUST_USE;
 

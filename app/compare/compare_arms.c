@@ -76,10 +76,7 @@ static sg_status open_all(sg_comparison *c, const sg_settings *s, sg_error *e)
     SG_TRY(sg_arm_run_open(x, e));
     x->rounds = SG_REPEAT_MAX;
     c->repeat = s->repeat;
-    for (sg_arm_result *r = x->arm; r < x->arm + x->arms.count; r++) {
-        r->now.request.attention.on_end = sg_attention_error_hook;
-        r->now.request.attention.on_end_context = &r->error;
-    }
+    for (int i = 0; i < x->arms.count; i++) x->arm[i].now.request.attention_error = true;
     SG_TRY(sg_compare_files_name(c, s->output, e));
     SG_TRY(plan_arms(c, e));
     SG_TRY(sg_arms_refuse_same(x, e));

@@ -191,7 +191,7 @@ static sg_status load_arm(sg_comparison *c, int arm, sg_error *e)
     SG_TRY(sg_kept_load(path, what, part, arrays_of(part, c, arm), e));
     r->report = fixed.report;
     c->run.warm_up = fixed.warm_up;
-    r->now.request.attention.on_end = NULL; /* its error is known */
+    r->now.request.attention_error = false; /* its error is known */
     return SG_OK;
 }
 

@@ -223,7 +223,8 @@ static json_t *attention_json(const sg_comparison *c, const sg_arm_result *r)
     const sg_attention_record record = {r->count, r->steps, r->passes, r->layers};
     double                    seconds[SG_ATTENTION_STAGES];
     stage_seconds(seconds, &r->times);
-    return sg_report_attention(&r->now.request.attention, &record, c->run.session.info.synchronous ? seconds : NULL);
+    return sg_report_attention(&r->now.request.attention, &r->now.by->values, &record,
+                               c->run.session.info.synchronous ? seconds : NULL);
 }
 
 static json_t *arm_json(const sg_comparison *c, int k)

@@ -2,8 +2,8 @@
 #include "arms.h"
 #include "base/text.h"
 #include "option_rules.h"
-#include "policy.h"
 #include "prompt_set.h"
+#include "run.h"
 #include "settings.h"
 
 #include <ctype.h>

@@ -139,17 +139,17 @@ static json_t *tuned_json(const sg_thresholds *t)
                      "layers", t->layers, "heads", t->heads);
 }
 
-json_t *sg_report_policy(const sg_policy *p)
+json_t *sg_report_policy(const sg_policy *p, const sg_thresholds *tuned)
 {
     static const char *const rules[] = {"topk", "tau", "mask"};
     return json_pack("{s:s, s:b, s:s, s:f, s:f, s:f, s:i, s:b, s:s, s:b, s:s, s:s, s:s, s:s*, s:f, s:s, s:s?, s:o}",
                      "attention", sg_attention_names[p->kind], "named", p->named, "rule", rules[p->rule], "amount",
                      sg_decimal(p->amount), "sim", sg_decimal(p->theta), "pv", sg_decimal(p->pv_threshold), "sink",
-                     p->sink, "causal", p->causal, "score", sg_score_names[p->score], "tail", p->tail, "tail_bias",
+                     p->sink, "causal", false, "score", sg_score_names[p->score], "tail", p->tail, "tail_bias",
                      sg_tail_bias_names[p->tail_bias], "budget", p->heads ? "heads" : "row", "order",
                      sg_order_names[p->order], "pv_dtype", p->pv_dtype ? sg_pv_dtype_names[p->pv_dtype] : NULL,
                      "dense_steps", p->dense_steps, "dense_steps_kind", sg_attention_names[p->dense_steps_kind],
-                     "dense_layers", p->dense_layers, "tuned", tuned_json(p->tuned));
+                     "dense_layers", p->dense_layers, "tuned", tuned_json(p->thresholds ? tuned : NULL));
 }
 
 /* What was counted of sparse attention. */
@@ -204,7 +204,8 @@ json_t *sg_report_attention_seconds(const double seconds[SG_ATTENTION_STAGES])
     return j;
 }
 
-json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, const double *seconds)
+json_t *sg_report_attention(const sg_policy *p, const sg_thresholds *tuned, const sg_attention_record *r,
+                            const double *seconds)
 {
     const sum all = sum_of(r, -1, -1);
     json_t   *entries = json_array(), *totals = counts(&all);
@@ -215,6 +216,6 @@ json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, co
         }
     for (int k = 0; k < 3; k++) /* layers, of each pass */
         sg_json_set(&totals, sg_attention_names[k], json_integer(all.of_kind[k]));
-    return json_pack("{s:o, s:o, s:o, s:o*}", "policy", sg_report_policy(p), "totals", totals, "layers", entries,
+    return json_pack("{s:o, s:o, s:o, s:o*}", "policy", sg_report_policy(p, tuned), "totals", totals, "layers", entries,
                      "seconds", seconds ? sg_report_attention_seconds(seconds) : NULL);
 }

@@ -28,10 +28,11 @@ extern const char *const sg_attention_stage_names[SG_ATTENTION_STAGES];
 /* Adds up the seconds of each stage so far, of whatever ran: encoders of text and the VAE have dense attention, too. */
 void sg_attention_seconds(double out[SG_ATTENTION_STAGES], const sg_trace *trace);
 
-/* Returns every member of the policy, each layer of each step, totals, and the seconds of the stages unless they are
+/* Returns every member of the policy, whose file of thresholds, if it names one, has those of tuned; each layer of each step, totals, and the seconds of the stages unless they are
  * NULL; NULL when memory runs out. */
-json_t *sg_report_attention(const sg_policy *p, const sg_attention_record *r, const double *seconds);
-json_t *sg_report_policy(const sg_policy *p);
+json_t *sg_report_attention(const sg_policy *p, const sg_thresholds *tuned, const sg_attention_record *r,
+                            const double *seconds);
+json_t *sg_report_policy(const sg_policy *p, const sg_thresholds *tuned);
 
 /* Returns {name: seconds} of the stages. */
 json_t *sg_report_attention_seconds(const double seconds[SG_ATTENTION_STAGES]);

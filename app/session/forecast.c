@@ -48,7 +48,7 @@ sg_status sg_attention_predict(sg_attention_forecast *out, const sg_policy *p, c
 
 static void append_rule(char text[SG_FORECAST_TEXT], const sg_policy *p)
 {
-    if (p->tuned)
+    if (p->thresholds)
         sg_text_append(text, SG_FORECAST_TEXT, "tuned thresholds");
     else if (p->rule == SG_SELECT_GIVEN)
         sg_text_append(text, SG_FORECAST_TEXT, "a given mask");
@@ -56,8 +56,9 @@ static void append_rule(char text[SG_FORECAST_TEXT], const sg_policy *p)
         sg_text_append(text, SG_FORECAST_TEXT, "%s %g", p->rule == SG_SELECT_TOPK ? "top-k" : "tau", (double)p->amount);
     if (p->rule != SG_SELECT_GIVEN) sg_text_append(text, SG_FORECAST_TEXT, " by %s", sg_score_names[p->score]);
     if (p->heads) sg_text_append(text, SG_FORECAST_TEXT, " over all heads");
-    if (!p->tuned && p->theta >= 0) sg_text_append(text, SG_FORECAST_TEXT, ", sim %g", (double)p->theta);
-    if (!p->tuned && p->pv_threshold > 0) sg_text_append(text, SG_FORECAST_TEXT, ", pv %g", (double)p->pv_threshold);
+    if (!p->thresholds && p->theta >= 0) sg_text_append(text, SG_FORECAST_TEXT, ", sim %g", (double)p->theta);
+    if (!p->thresholds && p->pv_threshold > 0)
+        sg_text_append(text, SG_FORECAST_TEXT, ", pv %g", (double)p->pv_threshold);
     if (p->sink) sg_text_append(text, SG_FORECAST_TEXT, ", sink %d", p->sink);
     sg_text_append(text, SG_FORECAST_TEXT, ", tail %s",
                    !p->tail       ? "off"

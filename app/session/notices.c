@@ -172,8 +172,8 @@ const char *sg_doubt_thresholds(char text[SG_FORECAST_TEXT], const sg_rendering 
     char                   of[80];
     const sg_policy *const p = &r->request.attention;
     *text = '\0';
-    if (p->tuned) {
-        const sg_thresholds_file *const t = p->tuned == &r->tuned.values ? &r->tuned : sg_engine_thresholds(engine);
+    if (p->thresholds) {
+        const sg_thresholds_file *const t = r->by;
         const char *const               other = t->has_policy ? differs(p, &t->policy) : NULL;
         if (t->spargeattn)
             snprintf(

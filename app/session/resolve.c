@@ -138,26 +138,21 @@ static void settle_machine(sg_settings *s, const sg_model_info *info)
 
 static void start_from(sg_policy *p, const char *preset)
 {
-    const sg_thresholds *const tuned = p->tuned;
+    const char *const tuned = p->thresholds;
     if (is(preset, "paper")) *p = sg_policy_paper();
     if (!is(preset, "usual")) return;
     *p = sg_policy_default();
-    p->tuned = tuned;
+    p->thresholds = tuned;
 }
 
-/* The one tensor of a safetensors file. */
-static sg_status open_mask(sg_rendering *x, sg_error *e)
+static sg_status note_mask(sg_rendering *x, sg_error *e)
 {
-    const char *const path = x->settings.block_mask;
-    sg_tensor *const  out = &x->request.attention.mask;
-    SG_TRY(sg_setup_safetensors(&x->mask, path, "--block-mask", e));
-    if (sg_source_count(x->mask) == 1) *out = sg_source_view(x->mask, 0);
+    sg_source *file = NULL;
+    SG_TRY(sg_setup_safetensors(&file, x->settings.block_mask, "--block-mask", e));
+    sg_source_close(&file);
+    x->request.attention.mask = x->settings.block_mask;
     x->settings.hash.block_mask = SG_HASH;
-    if (out->rank == 3 && out->dtype == SG_U8 && sg_count(*out) > 0)
-        return sg_file_hash(&x->settings.hash.block_mask, path, e);
-    return sg_error_set(
-        e, SG_E_FORMAT,
-        "--block-mask: %s: should hold one tensor, U8 or BOOL [heads or 1, blocks of queries, blocks of keys]", path);
+    return sg_file_hash(&x->settings.hash.block_mask, x->settings.block_mask, e);
 }
 
 static sg_status open_thresholds(sg_rendering *x, sg_error *e)
@@ -166,7 +161,8 @@ static sg_status open_thresholds(sg_rendering *x, sg_error *e)
     SG_TRY(sg_thresholds_read(&x->tuned, path, e));
     if (!x->tuned.values.layers)
         return sg_error_set(e, SG_E_FORMAT, "--sparse-config: %s: has no thresholds of attention", path);
-    x->request.attention.tuned = &x->tuned.values;
+    x->request.attention.thresholds = path;
+    x->by = &x->tuned;
     x->settings.hash.sparse_config = x->tuned.hash;
     return SG_OK;
 }
@@ -178,12 +174,12 @@ static sg_status settle_rule(sg_rendering *x, sg_error *e)
     sg_policy *const   p = &x->request.attention;
     const bool         thresholds = s->sparse_config && !is(s->sparse_config, "none");
     const bool         number = !isnan(s->topk) || !isnan(s->tau);
-    if (number || s->block_mask || s->sparse_config) p->tuned = NULL;
+    if (number || s->block_mask || s->sparse_config) p->thresholds = NULL;
     if (thresholds) SG_TRY(open_thresholds(x, e));
     if (number) p->amount = (float)(isnan(s->tau) ? s->topk : s->tau);
     if (number) p->rule = isnan(s->tau) ? SG_SELECT_TOPK : SG_SELECT_MASS;
     if (s->block_mask) p->rule = SG_SELECT_GIVEN;
-    if (s->block_mask) SG_TRY(open_mask(x, e));
+    if (s->block_mask) SG_TRY(note_mask(x, e));
     p->named = s->attention || number || s->block_mask || thresholds;
     if (!thresholds) s->sparse_config = NULL;
     if (p->rule == SG_SELECT_TOPK) s->topk = sg_decimal(p->amount);
@@ -195,12 +191,12 @@ static sg_status settle_rule(sg_rendering *x, sg_error *e)
 static sg_status settle_attention(sg_rendering *x, const sg_settings *asked, sg_error *e)
 {
     sg_policy *const p = &x->request.attention;
-    if (!isnan(asked->sim) || !isnan(asked->pv)) p->tuned = NULL;
+    if (!isnan(asked->sim) || !isnan(asked->pv)) p->thresholds = NULL;
     x->settings.attention = asked->attention;
     SG_TRY(settle_rule(x, e));
     x->settings.attention = sg_attention_names[p->kind];
-    if (p->kind != SG_ATTENTION_SPARGE) p->tuned = NULL;
-    if (!asked->budget && (p->tuned ? p->tuned->rule : p->rule) != SG_SELECT_TOPK) p->heads = false;
+    if (p->kind != SG_ATTENTION_SPARGE) p->thresholds = NULL;
+    if (!asked->budget && (p->thresholds ? x->by->values.rule : p->rule) != SG_SELECT_TOPK) p->heads = false;
     if (!p->heads) x->settings.budget = "row";
     return sg_policy_check(p, e);
 }
@@ -286,6 +282,7 @@ sg_status sg_resolve(sg_rendering *x, const sg_engine *engine, sg_error *e)
     const sg_settings   asked = *s;
     const sg_model_info info = sg_engine_info(engine);
     *r = sg_engine_defaults(engine);
+    x->by = sg_engine_thresholds(engine);
     if (!s->sampler && !sg_sampler_flows(r->sampler)) { /* a list of sigmas would take another sampler */
         sg_settings usual = asked;
         usual.sampler = sg_sampler_names[r->sampler];
@@ -299,18 +296,14 @@ sg_status sg_resolve(sg_rendering *x, const sg_engine *engine, sg_error *e)
     SG_TRY(settle_seed(x, e));
     const bool arms = s->command & SG_COMMAND_ARMS;
     SG_TRY(arms ? note_files(s, e) : sg_resolve_attention(x, e));
-    if (!arms && r->attention.tuned && r->attention.tuned != &x->tuned.values) s->hash.tuned = info.thresholds;
+    if (!arms && r->attention.thresholds && x->by != &x->tuned) s->hash.tuned = info.thresholds;
     SG_TRY(check_effects(x, &asked, &info, e));
     settle_machine(s, &info);
     forget_consumed(s, &asked, &info);
     return SG_OK;
 }
 
-void sg_rendering_close(sg_rendering *r)
-{
-    sg_thresholds_free(&r->tuned);
-    sg_source_close(&r->mask);
-}
+void sg_rendering_close(sg_rendering *r) { sg_thresholds_free(&r->tuned); }
 
 sg_status sg_rendering_plan(sg_rendering *r, sg_engine *engine, sg_error *e)
 {
@@ -340,4 +333,5 @@ void sg_rendering_request(sg_request *out, const sg_request *shared, const sg_re
         memcpy((char *)out + o->request, (const char *)&own + o->request, o->request_size);
     out->sigmas = own.sigmas;
     out->attention = own.attention;
+    out->attention_error = own.attention_error;
 }

@@ -11,17 +11,17 @@
 enum { SG_SIGMAS_TEXT = SG_SIGMAS_MAX * 24 };
 
 /* A rendering has settings, and the request that they make: without the prompt, which comes with each clip, and without
- * pictures. tuned and mask are what --sparse-config and --block-mask name. It is zero but for settings to begin with,
- * and stays where it is, since its parts borrow from one another. The caller closes it after the last use, after a
+ * pictures. tuned is what --sparse-config names, and by what thresholds are, if attention has some: these or the model's. It
+ * is zero but for settings to begin with, and stays where it is, since its parts borrow from one another. The caller closes it after the last use, after a
  * failure too. */
 typedef struct sg_rendering {
-    sg_settings           settings;
-    sg_request            request;
-    sg_thresholds_file    tuned;
-    sg_source            *mask;
-    char                  sigmas[SG_SIGMAS_TEXT];
-    sg_plan               plan;
-    sg_attention_forecast forecast;
+    sg_settings               settings;
+    sg_request                request;
+    sg_thresholds_file        tuned;
+    const sg_thresholds_file *by;
+    char                      sigmas[SG_SIGMAS_TEXT];
+    sg_plan                   plan;
+    sg_attention_forecast     forecast;
 } sg_rendering;
 
 /* Gives every option that the settings' command has, and that the engine knows, its effective value: what is asked for,

@@ -28,7 +28,7 @@
 #ifndef SG_THRESHOLDS_H
 #define SG_THRESHOLDS_H
 
-#include "policy.h"
+#include "run.h"
 
 #include <time.h>
 

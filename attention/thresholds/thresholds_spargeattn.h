@@ -3,7 +3,7 @@
 #ifndef SG_THRESHOLDS_SPARGEATTN_H
 #define SG_THRESHOLDS_SPARGEATTN_H
 
-#include "policy.h"
+#include "run.h"
 #include "tensor_source.h"
 
 /* Checks the lists of s and reads them into t, as one bucket. Zero is none; the caller releases t in any case. */

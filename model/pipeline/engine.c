@@ -83,7 +83,8 @@ static sg_status read_attention(sg_engine *engine, sg_error *e)
     SG_TRY(sg_thresholds_read(&engine->tuned, path, e));
     engine->defaults.cache_threshold = engine->tuned.cache.threshold;
     if (!engine->tuned.values.layers) return SG_OK;
-    p->tuned = &engine->tuned.values;
+    p->thresholds = engine->tuned_path = strdup(path);
+    if (!engine->tuned_path) return sg_error_memory(e, path);
     if (!engine->tuned.has_policy) return SG_OK;
     p->score = engine->tuned.policy.score;
     p->tail = engine->tuned.policy.tail;
@@ -200,6 +201,8 @@ void sg_engine_close(sg_engine **engine)
     sg_conditioning_free(&(*engine)->texts);
     sg_config_close(&(*engine)->own);
     sg_thresholds_free(&(*engine)->tuned);
+    free((*engine)->tuned_path);
+    sg_attention_error_free(&(*engine)->error);
     free((*engine)->count);
     free((*engine)->start);
     sg_backend_close(&(*engine)->backend);

@@ -127,4 +127,13 @@ void sg_engine_denoiser_hash(const sg_engine *engine, char out[17])
     snprintf(out, 17, "%016" PRIx64, sum);
 }
 
+void sg_engine_watch(sg_engine *engine, const sg_attention_watch *w) { engine->watch = *w; }
+
+sg_attention_error sg_engine_take_error(sg_engine *engine)
+{
+    const sg_attention_error taken = engine->error;
+    engine->error = (sg_attention_error){0};
+    return taken;
+}
+
 const sg_thresholds_file *sg_engine_thresholds(const sg_engine *engine) { return &engine->tuned; }

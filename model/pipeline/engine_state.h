@@ -26,10 +26,13 @@ struct sg_engine {
     uint64_t             start_hash; /* of its frames; 0: there are none */
     sg_dtype             act;
     sg_request           defaults;
-    sg_config           *own;          /* sparge-gen.json, which holds strings of defaults; or NULL */
-    sg_latent_rgb        own_rgb;      /* of sparge-gen.json; z 0: none */
-    sg_vae               preview;      /* the decoder of previews; no ops: none */
-    sg_thresholds_file   tuned;        /* sparge-attention.json, which defaults point to; or empty */
+    sg_config           *own;        /* sparge-gen.json, which holds strings of defaults; or NULL */
+    sg_latent_rgb        own_rgb;    /* of sparge-gen.json; z 0: none */
+    sg_vae               preview;    /* the decoder of previews; no ops: none */
+    char                *tuned_path; /* of sparge-attention.json where that has thresholds, for defaults; or NULL */
+    sg_thresholds_file   tuned;      /* what it has; or empty */
+    sg_attention_watch   watch;
+    sg_attention_error   error;        /* of the last render, where it was asked for */
     size_t               memory_limit; /* 0: none given */
     size_t               base_bytes; /* before any render: of this process, resident; of a device, what its ops hold */
     sg_offload           offload;
@@ -38,7 +41,7 @@ struct sg_engine {
     sg_tap_fn           *tap; /* given to every stream of a render */
     void                *tap_context;
     int                  cancel; /* 1: another thread has asked the call at work to end; atomic */
-    sg_attention_count  *count; /* [steps][passes][layers], of the last render; NULL: none */
+    sg_attention_count  *count;  /* [steps][passes][layers], of the last render; NULL: none */
     int                  steps, passes, layers;
 };
 

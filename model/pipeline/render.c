@@ -69,13 +69,21 @@ static sg_status render_all(sg_render *render)
     return st;
 }
 
+/* What a plan leaves, and a cancel that came too late. */
+static void close_plan(sg_render *render)
+{
+    sg_self_attention_close(&render->self);
+    sg_thresholds_free(&render->tuned);
+    sg_source_close(&render->mask);
+    sg_engine_cancel(render->engine, false);
+}
+
 sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, sg_error *e)
 {
     SG_TRY(sg_engine_check_request(engine, r, e));
     sg_render       render = {.engine = engine, .request = r, .e = e};
     const sg_status st = plan(&render, out);
-    sg_self_attention_close(&render.self);
-    sg_engine_cancel(engine, false);
+    close_plan(&render);
     return st;
 }
 
@@ -88,11 +96,12 @@ sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_call
     sg_backend_make_current(engine->backend);
     free(engine->count);
     engine->count = NULL;
+    sg_attention_error_free(&engine->error);
     snprintf(report->device, sizeof report->device, "%s", engine->backend->device);
     snprintf(report->dtype, sizeof report->dtype, "%s", engine->act == SG_BF16 ? "bf16" : "f32");
     const sg_status st = render_all(&render);
     sg_backend_served(engine->backend, report->served, sizeof report->served);
-    sg_self_attention_close(&render.self);
+    close_plan(&render);
     sg_capture_free(&render.capture);
     free(render.order);
     free(render.host_latents);
@@ -100,6 +109,5 @@ sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_call
     free(render.non_finite);
     free(render.preview.host);
     report->total_seconds = sg_seconds() - start;
-    sg_engine_cancel(engine, false);
     return st;
 }

@@ -31,7 +31,9 @@ typedef struct sg_render {
     sg_error           *e;
     sg_sampler          sampler;
     sg_geometry         geometry;
-    sg_self_attention   self; /* borrows order */
+    sg_self_attention   self;  /* borrows order, and the next two */
+    sg_thresholds_file  tuned; /* of the request's own file; or empty */
+    sg_source          *mask;  /* of the request; or NULL */
     int32_t            *order;
     sg_capture          capture;
     sg_step_cache       cache;
@@ -160,7 +162,7 @@ sg_status sg_preview_make(const sg_render *render, sg_stream *s, sg_tensor x, sg
 
 /* ---- capture.c ---- */
 
-/* Serves as sg_policy's `on_begin`, with the sg_capture as context. A lack of memory is latched in s. */
+/* Serves as sg_attention_watch's `on_begin`, with the sg_capture as context. A lack of memory is latched in s. */
 sg_attention_hook sg_capture_hook;
 
 /* Writes tensors "q" [n, h, d], "k" and "v" [n, hk, d], dtype as computed, with grid "frames,rows,columns", text_prefix

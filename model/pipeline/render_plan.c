@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
@@ -60,24 +61,57 @@ static bool same_places(const sg_attention_shape *a, const sg_attention_shape *b
     return a->text_prefix == b->text_prefix && a->n - a->text_suffix == b->n - b->text_suffix;
 }
 
-/* Asks the family for the shape [passes][layers] of every self-attention. */
-static void read_layout(const sg_render *render, sg_attention_shape *shape, int passes, int layers,
-                        const double *timesteps)
+/* The one tensor of the file that the policy names. */
+static sg_status read_mask(sg_render *render, sg_tensor *out)
+{
+    const char *const path = render->request->attention.mask;
+    SG_TRY(sg_source_open(&render->mask, path, render->e));
+    if (sg_source_count(render->mask) == 1) *out = sg_source_view(render->mask, 0);
+    if (out->rank == 3 && out->dtype == SG_U8 && sg_count(*out) > 0) return SG_OK;
+    return sg_error_set(
+        render->e, SG_E_FORMAT,
+        "block-mask: %s: should hold one tensor, U8 or BOOL [heads or 1, blocks of queries, blocks of keys]", path);
+}
+
+static sg_status read_thresholds(sg_render *render, const sg_thresholds **out)
 {
     const sg_engine *const engine = render->engine;
-    for (int i = 0; i < passes * layers; i++) {
-        shape[i] = (sg_attention_shape){0};
+    const char *const      path = render->request->attention.thresholds;
+    const bool             own = !engine->tuned_path || strcmp(path, engine->tuned_path) != 0;
+    if (own) SG_TRY(sg_thresholds_read(&render->tuned, path, render->e));
+    *out = own ? &render->tuned.values : &engine->tuned.values;
+    return (*out)->layers ? SG_OK : sg_error_set(render->e, SG_E_FORMAT, "thresholds: %s: has none of attention", path);
+}
+
+/* Who looks at attention: the engine's watch, and what the request asks for in front of it. */
+static void watch(sg_render *render, sg_attention_watch *w)
+{
+    *w = render->engine->watch;
+    if (render->request->capture_out) {
+        render->capture = (sg_capture){.layer = render->request->capture_layer,
+                                       .step = render->request->capture_step,
+                                       .next = w->on_begin,
+                                       .next_context = w->on_begin_context};
+        w->on_begin = sg_capture_hook;
+        w->on_begin_context = &render->capture;
+    }
+    if (!render->request->attention_error) return;
+    w->on_end = sg_attention_error_hook;
+    w->on_end_context = &render->engine->error;
+}
+
+/* Asks the family for the shape [passes][layers] of every self-attention; the rest is as in `all`. */
+static void read_layout(const sg_render *render, sg_attention_shape *shape, const sg_attention_shape *all)
+{
+    const sg_engine *const engine = render->engine;
+    const int              layers = all->layers, count = all->passes * layers;
+    for (int i = 0; i < count; i++) {
+        shape[i] = *all;
         engine->family->attention(engine->model, &render->geometry, &engine->texts, i / layers % engine->texts.passes,
                                   i % layers, &shape[i]);
-        shape[i].passes = passes;
-        shape[i].layers = layers;
-        shape[i].steps = render->sampler.steps;
-        shape[i].values = engine->backend->values;
-        shape[i].f8 = engine->backend->f8;
-        shape[i].timesteps = timesteps;
     }
-    for (int i = 0; i < passes * layers; i++)
-        for (int k = 0; k < passes * layers; k++)
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < count; k++)
             if (same_places(&shape[k], &shape[i]) && shape[k].n > shape[i].masked) shape[i].masked = shape[k].n;
 }
 
@@ -85,27 +119,28 @@ static void read_layout(const sg_render *render, sg_attention_shape *shape, int 
 static sg_status bind_attention(sg_render *render, sg_plan *out)
 {
     const sg_components *const components = render->engine->components;
-    const int passes = sg_denoising_passes(render), layers = sg_first_layer(components, components->denoisers);
-    sg_policy policy = render->request->attention;
-    double    timesteps[SG_STEPS_MAX];
+    const sg_policy *const     policy = &render->request->attention;
+    const int          passes = sg_denoising_passes(render), layers = sg_first_layer(components, components->denoisers);
+    double             timesteps[SG_STEPS_MAX];
+    sg_attention_shape all = {.passes = passes,
+                              .layers = layers,
+                              .steps = render->sampler.steps,
+                              .values = render->engine->backend->values,
+                              .f8 = render->engine->backend->f8,
+                              .timesteps = timesteps};
     for (int i = 0; i < render->sampler.steps; i++) timesteps[i] = sg_sampler_of_1000(&render->sampler, i);
-    if (render->request->capture_out) {
-        render->capture = (sg_capture){.layer = render->request->capture_layer,
-                                       .step = render->request->capture_step,
-                                       .next = policy.on_begin,
-                                       .next_context = policy.on_begin_context};
-        policy.on_begin = sg_capture_hook;
-        policy.on_begin_context = &render->capture;
-    }
     SG_TRY(check_capture(render));
+    if (policy->thresholds) SG_TRY(read_thresholds(render, &all.tuned));
+    if (policy->mask) SG_TRY(read_mask(render, &all.mask));
+    watch(render, &all.watch);
     sg_attention_shape *const shape = malloc((size_t)(passes * layers) * sizeof *shape);
     if (!shape) return sg_error_set(render->e, SG_E_MEMORY, "no memory for the shapes of %d layers", layers);
-    read_layout(render, shape, passes, layers, timesteps);
-    const sg_status st = sg_self_attention_open(&render->self, &policy, shape, render->e);
+    read_layout(render, shape, &all);
+    const sg_status st = sg_self_attention_open(&render->self, policy, shape, render->e);
     free(shape);
     if (st) return st;
     render->self.ordered =
-        (sg_self_attention_skips(&render->self) || render->request->attention.on_begin) && policy.order != SG_ORDER_ROW;
+        (sg_self_attention_skips(&render->self) || render->engine->watch.on_begin) && policy->order != SG_ORDER_ROW;
     out->layers = layers;
     for (int k = 0; k < render->self.shapes; k++)
         if (render->self.shape[k].n > out->tokens) out->tokens = render->self.shape[k].n;

@@ -196,7 +196,7 @@ static inline double tail_bias(const bench *b, int64_t head, int64_t i, const do
 static inline void attend_row(const bench *b, int64_t head, int64_t r, double *out)
 {
     const int64_t n = b->shape.n, h = b->shape.h, hk = b->shape.hk, d = b->shape.d, of = head / (h / hk);
-    const int64_t i = r / SG_BLOCK_Q, end = b->policy.causal ? r + 1 : n;
+    const int64_t i = r / SG_BLOCK_Q, end = b->shape.causal ? r + 1 : n;
     const int64_t row_end = (i + 1) * SG_BLOCK_Q < n ? (i + 1) * SG_BLOCK_Q : n;
     const float  *q = b->q + (r * h + head) * d;
     double        weight = 0, most = -INFINITY;
@@ -215,7 +215,7 @@ static inline void attend_row(const bench *b, int64_t head, int64_t r, double *o
                 logit[terms] /= sqrt((double)d);
             }
         } else if (b->policy.tail && last - first == SG_BLOCK_K &&
-                   (!b->policy.causal || last <= row_end - SG_BLOCK_Q + 1)) {
+                   (!b->shape.causal || last <= row_end - SG_BLOCK_Q + 1)) {
             double mean[128], var[128];
             means(b->k, n, hk * d, of * d, d, first, SG_BLOCK_K, mean, var);
             means(b->v, n, hk * d, of * d, d, first, SG_BLOCK_K, value[terms], NULL);

@@ -4,8 +4,10 @@
 
 enum { ARMS = 2, STEPS = 5 };
 
+/* How often attention ran, by arms. */
 typedef struct calls {
-    int begun[ARMS], ended[ARMS];
+    const sg_arm_run *run;
+    int               begun[ARMS];
 } calls;
 
 static sg_settings settings(void)
@@ -39,7 +41,14 @@ static void open_run(sg_arm_run *x, const sg_settings *s)
 static void count_call(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
                        double timestep, const sg_attend_args *args)
 {
-    if (s->memory->alloc) ++*(int *)context; /* a plan is no render */
+    calls *const of = context;
+    if (s->memory->alloc) of->begun[of->run->now - of->run->arm]++; /* a plan is no render */
+}
+
+static void count_calls(const sg_arm_run *x, calls *of)
+{
+    of->run = x;
+    sg_engine_watch(x->session.engine, &(sg_attention_watch){.on_begin = count_call, .on_begin_context = of});
 }
 
 /* The first step of five is dense; so is the first of the two that warm up, and the other is sparse, in every arm before any is
@@ -52,10 +61,7 @@ static void every_arm_runs_its_kernels_first(void **state)
     calls             of = {0};
     int               steps, passes, layers;
     open_run(x, &s);
-    for (int i = 0; i < ARMS; i++) {
-        x->arm[i].now.request.attention.on_begin = count_call;
-        x->arm[i].now.request.attention.on_begin_context = &of.begun[i];
-    }
+    count_calls(x, &of);
     assert_done(sg_arm_run_warm_up(x, &x->shared.request, &e), &e);
     const sg_attention_count *const count = sg_engine_attention(x->session.engine, &steps, &passes, &layers);
     assert_int_equal(steps, 2);
@@ -67,25 +73,26 @@ static void every_arm_runs_its_kernels_first(void **state)
     free(x);
 }
 
-/* What looks at attention sees all steps of the arm that is not dense, and none of a render that counts. */
+/* The error of attention is that of all steps of the arm that is not dense, and no render that counts measures it. */
 static void no_timed_render_is_looked_at(void **state)
 {
     sg_arm_run *const x = calloc(1, sizeof *x);
     const sg_settings s = settings();
     sg_error          e = {0};
-    calls             of = {0};
     open_run(x, &s);
-    for (int i = 0; i < ARMS; i++) {
-        x->arm[i].now.request.attention.on_end = count_call;
-        x->arm[i].now.request.attention.on_end_context = &of.ended[i];
-    }
+    for (int i = 0; i < ARMS; i++) x->arm[i].now.request.attention_error = true;
     assert_done(sg_arm_run_warm_up(x, &x->shared.request, &e), &e);
-    const int seen = of.ended[1], layers = x->arm[1].now.plan.layers;
-    assert_int_equal(of.ended[0], 0);
-    assert_int_equal(seen, (STEPS - 1) * layers);
+    const sg_attention_error *const error = &x->arm[1].error;
+    assert_null(x->arm[0].error.sum);
+    assert_int_equal(error->steps, STEPS);
+    assert_int_equal(error->layers, x->arm[1].now.plan.layers);
+    for (int i = 0; i < STEPS * error->layers; i++)
+        assert_true(i < error->layers ? error->sum[2 * i + 1] == 0 : error->sum[2 * i + 1] > 0);
     assert_done(sg_arm_run_reserve(x, ARMS, &x->shared.request, &e), &e);
-    for (int i = 0; i < ARMS; i++) assert_done(sg_arm_run_render(x, &x->arm[i], &e), &e);
-    assert_int_equal(of.ended[1], seen);
+    for (int i = 0; i < ARMS; i++) {
+        assert_done(sg_arm_run_render(x, &x->arm[i], &e), &e);
+        assert_null(sg_engine_take_error(x->session.engine).sum);
+    }
     assert_int_equal(x->arm[1].report.steps_done, STEPS);
     assert_true(sg_arm_density(&x->arm[1], STEPS - 1, -1) < 0.75);
     sg_arm_run_close(x);
@@ -102,15 +109,11 @@ static void devices_record_a_step_first(void **state)
     calls             of = {0};
     open_run(x, &s);
     x->session.info.synchronous = false;
-    for (int i = 0; i < ARMS; i++) {
-        sg_policy *const p = &x->arm[i].now.request.attention;
-        p->on_begin = p->on_end = count_call;
-        p->on_begin_context = &of.begun[i];
-        p->on_end_context = &of.ended[i];
-    }
+    count_calls(x, &of);
+    for (int i = 0; i < ARMS; i++) x->arm[i].now.request.attention_error = true;
     assert_done(sg_arm_run_warm_up(x, &x->shared.request, &e), &e);
     const int layers = x->arm[1].now.plan.layers;
-    assert_int_equal(of.ended[1], (STEPS - 1) * layers);
+    assert_int_equal(x->arm[1].error.steps, STEPS);
     assert_int_equal(of.begun[0], (2 + 3) * layers);
     assert_int_equal(of.begun[1], (STEPS + 2 + 3) * layers);
     sg_arm_run_close(x);

@@ -213,15 +213,19 @@ static void errors_have_their_places(void **state)
     assert_int_equal(sg_sampler_init(&sampler, &config, BLOCK_STEPS, &why), SG_OK);
     for (int i = 0; i + 1 < BLOCK_STEPS; i++) /* one bucket a step */
         from[i] = (float)(sampler.timestep[i] * 1000 / config.train_steps);
-    r.attention.tuned = &tuned;
+    char *text = NULL;
+    assert_done(sg_thresholds_text(&text, &(sg_thresholds_file){.values = tuned}, &why), &why);
+    write_text("tuned.json", text);
+    free(text);
+    r.attention.thresholds = "tuned.json";
     r.attention.dense_steps = 0;
     r.attention.dense_layers = NULL;
-    r.attention.on_end = sg_attention_error_hook;
-    r.attention.on_end_context = &e;
+    r.attention_error = true;
     g->tap = watch_taps;
     g->tap_context = w;
     r.steps = BLOCK_STEPS;
     if (sg_engine_render(g, &r, NULL, &rep, &why)) fail_msg("%s", why.text);
+    e = sg_engine_take_error(g);
     for (int step = 0; step < BLOCK_STEPS; step++)
         for (int layer = 0; layer < BLOCK_LAYERS; layer++) {
             const double *const sum = w->sum[step][layer], *const other = w->sum[step][!layer];
@@ -303,7 +307,7 @@ static void thresholds_are_found(void **state)
         sg_request r = sparse(g);
         sg_report  rep;
         int        steps, passes, layers;
-        assert_non_null(r.attention.tuned);
+        assert_non_null(r.attention.thresholds);
         r.attention.dense_steps = 0;
         r.steps = 1;
         if (sg_engine_render(g, &r, NULL, &rep, &e)) fail_msg("%s", e.text);

@@ -46,7 +46,6 @@ static sg_component *decoder_component(void *of) { return &((decoder *)of)->comp
 
 static int64_t chunk(const void *of, int64_t total, int64_t done) { return done ? 2 : (total - 1) % 2 + 1; }
 
-
 static sg_status decode_open(void **run, void *of, sg_stream *s, int64_t y, int64_t x, sg_error *e)
 {
     ((decoder *)of)->count = 0;
@@ -402,8 +401,7 @@ static void render(const char *backend, const texts *text, int frames, int chunk
     if (text) {
         add_text(m, &r, text);
         r.attention.kind = SG_ATTENTION_DENSE; /* but looked at, so that tokens are in order */
-        r.attention.on_begin = see_text;
-        r.attention.on_begin_context = m;
+        sg_engine_watch(g, &(sg_attention_watch){.on_begin = see_text, .on_begin_context = m});
     }
     s = (seen){.height = Y};
     assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
@@ -563,19 +561,22 @@ static void text_is_dense_where_blocks_are_skipped(void **state)
 /* A mask of blocks has those of the longest sequence, whichever layer or pass has it. */
 static void a_mask_is_for_the_longest_sequence(void **state)
 {
-    static uint8_t mask[10 * 19];
-    made_up       *m;
-    sg_plan        plan;
-    sg_error       e = {0};
-    sg_engine     *g = open_family(&m, "ref");
-    sg_request     r = request(HIGH, FRAMES);
+    static uint8_t  numbers[10 * 19];
+    const sg_tensor fits = {numbers, SG_U8, 3, {1, 10, 19}}, misfits = {numbers, SG_U8, 3, {1, 9, 17}};
+    made_up        *m;
+    sg_plan         plan;
+    sg_error        e = {0};
+    sg_engine      *g = open_family(&m, "ref");
+    sg_request      r = request(HIGH, FRAMES);
     add_text(m, &r, &(texts){{0, 0}, {3, TEXT}});
     r.attention.named = true;
     r.attention.rule = SG_SELECT_GIVEN;
     r.attention.heads = false;
-    r.attention.mask = (sg_tensor){mask, SG_U8, 3, {1, 9, 17}};
+    r.attention.mask = "mask.safetensors";
+    assert_done(sg_safetensors_write(r.attention.mask, "mask", misfits, NULL, &e), &e);
     assert_refused(sg_engine_plan(g, &r, &plan, &e), SG_E_ARG, &e, "block-mask|U8|[1, 9, 17]|[1 or 1, 10, 19]");
-    r.attention.mask = (sg_tensor){mask, SG_U8, 3, {1, 10, 19}};
+    e = (sg_error){0};
+    assert_done(sg_safetensors_write(r.attention.mask, "mask", fits, NULL, &e), &e);
     if (sg_engine_plan(g, &r, &plan, &e)) fail_msg("%s", e.text);
     sg_engine_close(&g);
 }

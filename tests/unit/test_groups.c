@@ -76,10 +76,12 @@ static void open_bench(bench *b, const char *backend, const int64_t grid[3], boo
     *b = (bench){.g.grid = {grid[0], grid[1], grid[2]}, .n = grid[0] * grid[1] * grid[2]};
     b->dit = (sg_dit){.heads = HEADS, .head_dim = WIDE, .width = ROW};
     assert_done(sg_backend_open(&b->backend, &(sg_backend_options){.name = backend}, &e), &e);
-    p.on_begin = count_call;
-    p.on_begin_context = b;
     for (int i = 0; i < PASSES * LAYERS; i++) {
-        shape[i] = (sg_attention_shape){.layers = LAYERS, .steps = 1, .passes = PASSES, .values = b->backend->values};
+        shape[i] = (sg_attention_shape){.layers = LAYERS,
+                                        .steps = 1,
+                                        .passes = PASSES,
+                                        .values = b->backend->values,
+                                        .watch = {.on_begin = count_call, .on_begin_context = b}};
         sg_dit_shape(&b->dit, &b->g, 0, 0, &shape[i]);
         shape[i].groups = groups[i % LAYERS];
     }

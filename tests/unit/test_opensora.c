@@ -47,8 +47,7 @@ static void render(seen *to, bool looked_at, sg_order order)
     r.seed = 3;
     r.attention.order = order;
     if (looked_at) { /* so that tokens are in order */
-        r.attention.on_begin = see_call;
-        r.attention.on_begin_context = to;
+        sg_engine_watch(g, &(sg_attention_watch){.on_begin = see_call, .on_begin_context = to});
     }
     g->tap = see_tap;
     g->tap_context = to;

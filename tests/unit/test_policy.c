@@ -64,7 +64,7 @@ static void what_cannot_be_is_refused(void **state)
     p.order = SG_ORDERS;
     expect_refused(&p, "order");
     p = sg_policy_default();
-    p.kind = (sg_attention_kind)7;
+    p.kind = 7;
     expect_refused(&p, "attention|number 7");
     p = sg_policy_default();
     p.dense_layers = "1,x";
@@ -73,35 +73,24 @@ static void what_cannot_be_is_refused(void **state)
 
 static void a_mask_stands_alone(void **state)
 {
-    uint8_t         blocks[6] = {1, 0, 1, 0, 1, 1};
-    float           nothing[1] = {0};
-    sg_thresholds   tuned = {.buckets = 1, .layers = 1, .heads = 1, .from = nothing};
-    const sg_tensor mask = {.data = blocks, .dtype = SG_U8, .rank = 3, .dim = {1, 2, 3}};
-    sg_policy       p = sg_policy_default();
-    p.mask = mask;
+    sg_policy p = sg_policy_default();
+    p.mask = "mask.safetensors";
     expect_refused(&p, "block-mask");
     p.rule = SG_SELECT_GIVEN;
     p.heads = false;
     expect_fine(&p);
-    p.tuned = &tuned;
+    p.thresholds = "thresholds.json";
     expect_refused(&p, "block-mask");
-    p.tuned = NULL;
-    p.mask.dtype = SG_F32;
-    expect_refused(&p, "block-mask|U8");
-    p.mask = (sg_tensor){0};
-    expect_refused(&p, "block-mask|U8");
 }
 
-/* The rule of tuned thresholds is what counts beside a budget of all heads. */
-static void tuned_thresholds_bring_their_rule(void **state)
+static void a_budget_of_all_heads_is_of_topk(void **state)
 {
-    sg_thresholds tuned = {.rule = SG_SELECT_MASS};
-    sg_policy     p = sg_policy_default();
+    sg_policy p = sg_policy_default();
     p.heads = true;
     expect_fine(&p);
-    p.tuned = &tuned;
+    p.rule = SG_SELECT_MASS;
     expect_refused(&p, "budget");
-    tuned.rule = SG_SELECT_TOPK;
+    p.thresholds = "thresholds.json"; /* which have a rule of their own */
     expect_fine(&p);
 }
 
@@ -226,17 +215,17 @@ static void same_steps_are_counted(void **state)
 static void buckets_change_steps_by_ops(void **state)
 {
     enum { BUCKETS = 3 };
-    const double             timesteps[STEPS] = {900, 650, 500, 300, 100};
-    const sg_attention_shape shape = {.n = 9000,
-                                      .h = 1,
-                                      .hk = 1,
-                                      .d = 16,
-                                      .layers = LAYERS,
-                                      .steps = STEPS,
-                                      .passes = 1,
-                                      .values = SG_I8,
-                                      .timesteps = timesteps};
-    float                    from[BUCKETS] = {600, 200, 0}, amount[BUCKETS * LAYERS], theta[BUCKETS * LAYERS],
+    const double       timesteps[STEPS] = {900, 650, 500, 300, 100};
+    sg_attention_shape shape = {.n = 9000,
+                                .h = 1,
+                                .hk = 1,
+                                .d = 16,
+                                .layers = LAYERS,
+                                .steps = STEPS,
+                                .passes = 1,
+                                .values = SG_I8,
+                                .timesteps = timesteps};
+    float              from[BUCKETS] = {600, 200, 0}, amount[BUCKETS * LAYERS], theta[BUCKETS * LAYERS],
           pv_threshold[BUCKETS * LAYERS];
     const sg_thresholds tuned = {.buckets = BUCKETS,
                                  .layers = LAYERS,
@@ -247,7 +236,7 @@ static void buckets_change_steps_by_ops(void **state)
                                  .theta = theta,
                                  .pv_threshold = pv_threshold};
     sg_policy           p = topk_03;
-    p.tuned = &tuned;
+    shape.tuned = &tuned;
     p.dense_steps = 0;
     for (int i = 0; i < BUCKETS * LAYERS; i++) amount[i] = 0.1F * (float)(i + 1), theta[i] = -1, pv_threshold[i] = 0;
     for (int way = 0; way < 4; way++) {
@@ -271,20 +260,25 @@ static void misfits_are_refused(void **state)
     const sg_attention_shape shape = {
         .n = 1024, .h = 2, .hk = 1, .d = 16, .layers = LAYERS, .steps = STEPS, .passes = 1, .values = SG_I8};
     const sg_thresholds tuned = {.buckets = 1, .layers = LAYERS + 1, .heads = 2};
-    sg_policy           bad[6] = {topk_03, topk_03, topk_03, topk_03, topk_03, topk_03};
-    sg_attention_shape  shapes[6] = {shape, shape, shape, shape, shape, shape};
-    const char *const   says[6] = {"thresholds", "block-mask", "dense-layers", "backend", "causal", "pv-dtype"};
-    const sg_status     code[6] = {SG_E_ARG, SG_E_ARG, SG_E_ARG, SG_E_UNSUPPORTED, SG_E_ARG, SG_E_UNSUPPORTED};
-    bad[0].tuned = &tuned;
-    bad[1].rule = SG_SELECT_GIVEN;
-    bad[1].mask = (sg_tensor){(void *)says, SG_U8, 3, {2, 8, 15}};
+    const sg_thresholds by_mass = {.buckets = 1, .layers = LAYERS, .heads = 2, .rule = SG_SELECT_MASS};
+    sg_policy           bad[8] = {topk_03, topk_03, topk_03, topk_03, topk_03, topk_03, topk_03, topk_03};
+    sg_attention_shape  shapes[8] = {shape, shape, shape, shape, shape, shape, shape, shape};
+    const char *const   says[8] = {"thresholds", "block-mask", "dense-layers", "backend",
+                                   "causal",     "pv-dtype",   "block-mask",   "budget"};
+    const sg_status     code[8] = {SG_E_ARG, SG_E_ARG,         SG_E_ARG, SG_E_UNSUPPORTED,
+                                   SG_E_ARG, SG_E_UNSUPPORTED, SG_E_ARG, SG_E_ARG};
+    shapes[0].tuned = &tuned;
+    bad[1].rule = bad[6].rule = SG_SELECT_GIVEN;
+    shapes[1].mask = (sg_tensor){(void *)says, SG_U8, 3, {2, 8, 15}};
+    bad[7].heads = true;
+    shapes[7].tuned = &by_mass;
     bad[2].dense_layers = "3";
     bad[3].named = true;
     shapes[3].values = SG_F32;
-    bad[4].causal = true;
+    shapes[4].causal = true;
     shapes[4].m = 2048;
     bad[5].pv_dtype = SG_PV_FP8;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         sg_attention *a = NULL;
         e = (sg_error){0};
         assert_refused(sg_attention_open(&a, &bad[i], &shapes[i], &e), code[i], &e, says[i]);
@@ -298,7 +292,7 @@ int main(void)
         cmocka_unit_test(presets_are_sound),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(a_mask_stands_alone),
-        cmocka_unit_test(tuned_thresholds_bring_their_rule),
+        cmocka_unit_test(a_budget_of_all_heads_is_of_topk),
         cmocka_unit_test(lists_of_layers_are_read),
         cmocka_unit_test(malformed_lists_are_refused),
         cmocka_unit_test(guards_hold),

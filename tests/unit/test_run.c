@@ -49,7 +49,7 @@ static void policies_are_followed(void **state)
         {"mass", {.amount = 0.5f, .rule = SG_SELECT_MASS}, 0.03, 0.6},
         {"judged", {.amount = 0.1f, .theta = 0.5f}, 0.1, 1},
         {"sink", {.amount = 0.1f, .sink = 3}, 0.15, 0.4},
-        {"causal", {.amount = 0.3f, .causal = true, .tail = true}, 0.2, 0.9},
+        {"causal", {.amount = 0.3f, .tail = true}, 0.2, 0.9},
     };
     for (int i = 0; i < (int)(sizeof want / sizeof *want); i++)
         for (int k = 0; k < 3; k++) {
@@ -57,6 +57,7 @@ static void policies_are_followed(void **state)
             const int     way = (i + k) % 3; /* grouped heads and FP8 values, INT8 values, neither */
             bench         b = make(n, way == 2 ? 4 : 2, 2, 8, want[i].p);
             b.shape.f8 = true;
+            b.shape.causal = strcmp(want[i].what, "causal") == 0;
             if (way == 2) b.policy.pv_dtype = SG_PV_FP8;
             b.policy.kind = SG_ATTENTION_SPARGE;
             if (b.policy.theta == 0) b.policy.theta = -1;
@@ -75,7 +76,7 @@ static void masks_are_followed(void **state)
         assert_non_null(mask);
         for (int64_t i = 0; i < heads * b.nq * b.nk; i++) mask[i] = i % 5 == 1 || i % 7 == 3 ? 200 : 0;
         b.policy.rule = SG_SELECT_GIVEN;
-        b.policy.mask = (sg_tensor){mask, SG_U8, 3, {heads, b.nq, b.nk}};
+        b.shape.mask = (sg_tensor){mask, SG_U8, 3, {heads, b.nq, b.nk}};
         b.policy.pv_threshold = 3;
         bind(&b);
         run_at(&b, 2, 4, 0, 0);
@@ -147,7 +148,8 @@ static void all_is_sage(void **state)
 static void dense_is_exact(void **state)
 {
     for (int way = 0; way < 4; way++) {
-        bench b = make(300, 4, way & 1 ? 2 : 4, 16, (sg_policy){.kind = SG_ATTENTION_DENSE, .causal = way & 2});
+        bench b = make(300, 4, way & 1 ? 2 : 4, 16, (sg_policy){.kind = SG_ATTENTION_DENSE});
+        b.shape.causal = way & 2;
         bind(&b);
         run_at(&b, 0, 0, 0, 0);
         assert_true(error_of(&b) < 2e-6);
@@ -238,7 +240,7 @@ static void tuned_thresholds_are_taken(void **state)
     ops.attend_blocks = note_attend;
     memory.upload = note_upload;
     b.policy.rule = SG_SELECT_MASS; /* tuned says otherwise */
-    b.policy.tuned = &tuned;
+    b.shape.tuned = &tuned;
     bind(&b);
     b.s.ops = &ops;
     b.s.memory = &memory;
@@ -273,7 +275,8 @@ static void look(void *context, sg_stream *s, const sg_attention_shape *shape, i
 
 static void callers_may_look(void **state)
 {
-    bench b = make(200, 1, 1, 16, (sg_policy){.kind = SG_ATTENTION_DENSE, .on_begin = look, .on_begin_context = &seen});
+    bench b = make(200, 1, 1, 16, (sg_policy){.kind = SG_ATTENTION_DENSE});
+    b.shape.watch = (sg_attention_watch){.on_begin = look, .on_begin_context = &seen};
     bind(&b);
     assert_int_equal(seen, 2900); /* on a plan */
     run_at(&b, 2, 3, 1, 7);
@@ -281,9 +284,8 @@ static void callers_may_look(void **state)
     finish(&b);
     for (int kind = SG_ATTENTION_DENSE; kind <= SG_ATTENTION_SAGE; kind++) {
         const bool quantised = kind == SG_ATTENTION_SAGE;
-        b = make(
-            1024, 1, 1, 16,
-            (sg_policy){.kind = (sg_attention_kind)kind, .on_end = look, .on_end_context = &seen, .dense_layers = "1"});
+        b = make(1024, 1, 1, 16, (sg_policy){.kind = kind, .dense_layers = "1"});
+        b.shape.watch = (sg_attention_watch){.on_end = look, .on_end_context = &seen};
         seen = 0;
         bind(&b);
         assert_int_equal(seen, quantised ? 2900 : 0); /* on a plan */
@@ -337,7 +339,7 @@ static bench make_text(int text, const sg_policy *p)
 /* Runs, and asserts that text is dense and not all else is; with a mask, that all else is as it says. */
 static void expect_text_dense(bench *b, const char *what)
 {
-    const uint8_t *const mask = b->policy.mask.data;
+    const uint8_t *const mask = b->shape.mask.data;
     bind(b);
     run_at(b, 2, 4, 1, 0);
     for (int64_t head = 0; head < HEADS; head++)
@@ -348,7 +350,7 @@ static void expect_text_dense(bench *b, const char *what)
                     fail_msg("%s, %lld and %lld tokens of text: head %lld leaves out %lld, %lld", what,
                              (long long)b->shape.text_prefix, (long long)b->shape.text_suffix, (long long)head,
                              (long long)i, (long long)j);
-                if (!text && mask) assert_int_equal(kept(b, head, i, j), mask[i * b->policy.mask.dim[2] + j] != 0);
+                if (!text && mask) assert_int_equal(kept(b, head, i, j), mask[i * b->shape.mask.dim[2] + j] != 0);
             }
     assert_true(left_out(b) > b->nq * b->nk / 4);
     assert_int_equal(count_of(b, 2, 4, 1).kept, popcount(b));
@@ -385,12 +387,13 @@ static void text_is_dense_whatever_chooses(void **state)
         {"self-similarity", {.amount = 0.1f, .theta = 0.1f}},
         {"PV filter", {.amount = 0.2f, .pv_threshold = 20}},
         {"tail", {.amount = 0.1f, .score = SG_SCORE_ERROR, .tail = true, .tail_bias = SG_TAIL_BIAS_HALF}},
-        {"thresholds of heads", {.tuned = &tuned}},
+        {"thresholds of heads", {.amount = 0}},
         {"sink", {.amount = 0.1f, .sink = 2}},
     };
     for (int i = 0; i < (int)(sizeof way / sizeof *way); i++)
         for (int k = i % 3; k < TEXTS; k += 3) {
             bench b = make_text((k + i / 3) % TEXTS, &way[i].p);
+            if (way[i].p.rule == SG_SELECT_TOPK && !(way[i].p.amount > 0)) b.shape.tuned = &tuned;
             expect_text_dense(&b, way[i].what);
         }
 }
@@ -402,7 +405,7 @@ static void text_is_dense_in_a_given_mask(void **state)
         uint8_t *const mask = calloc((size_t)(b.nq * b.nk), 1);
         assert_non_null(mask);
         for (int64_t i = 0; i < b.nq * b.nk; i++) mask[i] = i % 5 == 1;
-        b.policy.mask = (sg_tensor){mask, SG_U8, 3, {1, b.nq, b.nk}};
+        b.shape.mask = (sg_tensor){mask, SG_U8, 3, {1, b.nq, b.nk}};
         expect_text_dense(&b, "mask");
         free(mask);
     }
@@ -419,9 +422,9 @@ static void one_mask_serves_passes_of_two_lengths(void **state)
         assert_non_null(mask);
         for (int64_t i = 0; i < HEADS * nq * nk; i++) mask[i] = i % nk % 5 == 1;
         b.shape.masked = b.shape.n + longer;
-        b.policy.mask = (sg_tensor){mask, SG_U8, 3, {HEADS, nq, nk + 1}};
+        b.shape.mask = (sg_tensor){mask, SG_U8, 3, {HEADS, nq, nk + 1}};
         assert_refused(sg_attention_open(&b.a, &b.policy, &b.shape, &e), SG_E_ARG, &e, "block-mask: U8 [");
-        b.policy.mask.dim[2] = nk;
+        b.shape.mask.dim[2] = nk;
         expect_text_dense(&b, "mask of the longer pass");
         free(mask);
     }

@@ -49,8 +49,7 @@ static void layers_are_left_out_of_the_third_pass(void **state)
     sg_request  r = skipping(g);
     sg_report   rep;
     sg_error    e = {0};
-    r.attention.on_begin = see;
-    r.attention.on_begin_context = &s;
+    sg_engine_watch(g, &(sg_attention_watch){.on_begin = see, .on_begin_context = &s});
     if (sg_engine_render(g, &r, NULL, &rep, &e)) fail_msg("%s", e.text);
     for (int step = 0; step < STEPS; step++)
         for (int pass = 0; pass < SG_PASSES_MAX; pass++)

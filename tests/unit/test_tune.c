@@ -396,10 +396,8 @@ static void what_cannot_be_is_refused(void **state)
     const sg_thresholds  *found;
     const sg_tune_figure *f;
     sg_error              e = {0};
-    const sg_policy       given = {.rule = SG_SELECT_GIVEN}, causal = {.causal = true};
+    const sg_policy       given = {.rule = SG_SELECT_GIVEN};
     assert_int_equal(sg_tune_open(&t, &(sg_tune_options){.policy = given, .l1 = 1, .l2 = 1, .buckets = 1}, &e),
-                     SG_E_ARG);
-    assert_int_equal(sg_tune_open(&t, &(sg_tune_options){.policy = causal, .l1 = 1, .l2 = 1, .buckets = 1}, &e),
                      SG_E_ARG);
     assert_int_equal(sg_tune_open(&t, &(sg_tune_options){.l1 = 0.1, .l2 = 0.05, .buckets = 1}, &e), SG_E_ARG);
     assert_int_equal(sg_tune_open(&t, &(sg_tune_options){.l1 = NAN, .l2 = 0.05, .buckets = 1}, &e), SG_E_ARG);
