@@ -34,12 +34,12 @@ extern const char *const sg_cpu_mask_names[];  /* "base", "avx2" .. "amx", "all"
 extern const char *const sg_gpu_level_names[]; /* "sm80", "sm89", "sm90", NULL */
 
 /* Returns the features of the level of that name, and of those that it stands on; 0 where there is no such name. */
-unsigned sg_cpu_mask_of(const char *name);
+SG_PUBLIC unsigned sg_cpu_mask_of(const char *name);
 
 /* Finds the CPU features that this machine has and a mask, as sg_backend_options.cpu_mask, allows. Returns SG_E_ARG if
  * the variable SPARGE_GEN_CPUMASK names no level. */
-sg_status sg_cpu_features_of(unsigned *features, unsigned mask, sg_error *e) SG_MUST_USE;
-unsigned  sg_gpu_mask_of(const char *name);
+sg_status          sg_cpu_features_of(unsigned *features, unsigned mask, sg_error *e) SG_MUST_USE;
+SG_PUBLIC unsigned sg_gpu_mask_of(const char *name);
 
 unsigned sg_gpu_features(int capability); /* 90 is compute capability 9.0; 0 below 8.0 */
 

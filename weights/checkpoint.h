@@ -7,21 +7,12 @@
 #define SG_CHECKPOINT_H
 
 #include "config.h"
+#include "model_parts.h"
 #include "name_map.h"
 #include "tensor_source.h"
 
 typedef struct sg_checkpoint  sg_checkpoint;
 typedef struct sg_model_files sg_model_files; /* checkpoint_files.h */
-
-/* Names parts that take the place of the path's, or make up a model without one: each is a file or a Diffusers
- * component's folder, a tokenizer its folder or spiece.model. NULL means that it is not given. */
-typedef struct sg_model_parts {
-    const char *diffusion_model;            /* of a model with two experts the one for low noise */
-    const char *high_noise_diffusion_model; /* the other one */
-    const char *vae, *text_encoder, *clip_vision, *tokenizer;
-    /* Models with text encoders of CLIP have these, and one tokenizer for both. */
-    const char *clip_l, *clip_g, *clip_tokenizer;
-} sg_model_parts;
 
 /* Opens the checkpoint at path, but no file of a Diffusers folder yet. Returns SG_E_ARG if the path is too long. */
 sg_status sg_checkpoint_open(sg_checkpoint **out, const char *path, sg_error *e) SG_MUST_USE;

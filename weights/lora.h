@@ -14,6 +14,7 @@
 #define SG_LORA_H
 
 #include "bind.h"
+#include "model_parts.h"
 
 typedef struct sg_lora sg_lora;
 
@@ -31,19 +32,8 @@ sg_status sg_lora_add(sg_lora *l, sg_bind *b, const char *component, const sg_na
 /* Returns SG_E_FORMAT if nothing of the file fitted any tensor. */
 sg_status sg_lora_check(const sg_lora *l, sg_error *e) SG_MUST_USE;
 
-/* Tells what was added so far. */
-typedef struct sg_lora_figures {
-    uint64_t hash;      /* of names, shapes, numbers and config, in whatever order the file has them */
-    int      keys;      /* tensors of the file */
-    int      unused;    /* that fit nothing */
-    int      text;      /* of these, for a text encoder */
-    int      tensors;   /* of the model, patched */
-    int      rank[2];   /* least and greatest; 0: whole differences only */
-    bool     few_steps; /* by its name, made for few steps without guidance */
-    int64_t  width;     /* of the rows of the first tensor that did not fit; 0: all fitted */
-} sg_lora_figures;
-
-sg_lora_figures sg_lora_describe(const sg_lora *l);
+/* Tells what was added so far, but for name, strength, denoisers and fast. */
+sg_lora_info sg_lora_describe(const sg_lora *l);
 
 /* Returns the next key from number *at on that fits nothing, and moves *at behind it; NULL where there are no more. */
 const char *sg_lora_unused(const sg_lora *l, size_t *at);

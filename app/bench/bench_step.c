@@ -299,7 +299,7 @@ static json_t *all_json(const step_bench *t)
 /* A render of a phase. The steps that a schedule has more than needed are not run. */
 static sg_status render(step_bench *t, step_phase phase, sg_error *e)
 {
-    const sg_callbacks cb = {.context = t, .progress = on_progress, .frame = on_frame};
+    const sg_callbacks cb = {.size = sizeof(sg_callbacks), .context = t, .progress = on_progress, .frame = on_frame};
     sg_session *const  x = &t->session;
     sg_request *const  r = &t->now.request;
     sg_error           end = {0};
@@ -308,6 +308,7 @@ static sg_status render(step_bench *t, step_phase phase, sg_error *e)
     if (phase == PLAIN) r->steps = FIRST_STEPS + t->rule.repeat;
     if (phase == TRACE) r->steps = FIRST_STEPS + (t->rule.repeat < TRACED ? t->rule.repeat : TRACED);
     x->trace.paused = true;
+    t->report.size = sizeof t->report;
     sg_progress_render(&x->progress, 0, 0, NULL);
     const sg_status status = sg_engine_render(x->engine, r, &cb, &t->report, &end);
     sg_progress_clear(&x->progress);

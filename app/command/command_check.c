@@ -22,12 +22,12 @@ static sg_status render(sg_session *x, sg_rendering *now, const sg_settings *ask
 {
     sg_settings *const s = &now->settings;
     sg_request *const  r = &now->request;
-    sg_report          report = {0};
+    sg_report          report = {.size = sizeof report};
     SG_TRY(sg_session_inputs(x, asked, e));
     SG_TRY(sg_session_open(x, e));
     for (int i = 0; i < 2; i++)
         if (!s->size[i]) s->size[i] = round_up(SIDE, x->info.multiple);
-    if (!s->frames) s->frames = CHUNKS * x->info.frames.step + 1;
+    if (!s->frames) s->frames = CHUNKS * x->info.frame_step + 1;
     if (!s->steps && !s->fast) s->steps = STEPS;
     SG_TRY(sg_session_resolve(x, now, e));
     sg_notice_request(x, now);
@@ -37,7 +37,7 @@ static sg_status render(sg_session *x, sg_rendering *now, const sg_settings *ask
     sg_progress_say(&x->progress, "%s; %dx%d, %d frame%s, %d step%s, seed %llu", x->info.device, r->width, r->height,
                     r->frames, sg_plural(r->frames), r->steps, sg_plural(r->steps), (unsigned long long)r->seed);
     sg_progress_render(&x->progress, 0, 1, NULL);
-    const sg_callbacks callbacks = {.context = &x->progress, .progress = on_progress};
+    const sg_callbacks callbacks = {.size = sizeof(sg_callbacks), .context = &x->progress, .progress = on_progress};
     const sg_status    status = sg_engine_render(x->engine, r, &callbacks, &report, e);
     sg_progress_clear(&x->progress);
     if (status != SG_OK) return status;

@@ -151,7 +151,7 @@ static void print_components(const sg_model_info *info)
 {
     printf("%-15s %-30s %10s %10s %6s %-6s %s\n", "component", "class", "numbers", "on disk", "files", "type", "");
     for (int i = 0; i < info->components; i++) {
-        const sg_component_info *c = &info->component[i];
+        const sg_component_info *c = info->component[i];
         sg_print(stdout, "%-15s %-30s %10s %10s %6.0d %-6s %s\n", c->name, c->class_name,
                  c->parameters ? COUNT(c->parameters) : "", c->bytes ? BYTES(c->bytes) : "", c->files, c->dtype,
                  c->summary);
@@ -164,7 +164,8 @@ static void print_files(const sg_model_info *info, const sg_model_path *model)
     if (sg_checkpoint_is(model->dir) && memcmp(&model->parts, &(sg_model_parts){0}, sizeof model->parts) == 0) return;
     putchar('\n');
     for (int i = 0; i < info->components; i++)
-        sg_print(stdout, "%-15s %s: %s\n", info->component[i].name, info->component[i].place, info->component[i].types);
+        sg_print(stdout, "%-15s %s: %s\n", info->component[i]->name, info->component[i]->place,
+                 info->component[i]->types);
 }
 
 /* What info shows of a model. */
@@ -178,15 +179,13 @@ typedef struct model_summary {
 static void print_loras(const sg_session *x)
 {
     for (int i = 0; i < x->info.loras; i++) {
-        const sg_lora_info *const l = &x->info.lora[i];
+        const sg_lora_info *const l = x->info.lora[i];
         size_t                    at = 0;
         const char               *key;
         sg_print(stdout, "%s%s: strength %g, changes %d tensor%s", i ? "           " : "\nlora       ", l->name,
-                 l->strength, l->figures.tensors, sg_plural(l->figures.tensors));
-        if (l->figures.rank[1])
-            printf(l->figures.rank[0] == l->figures.rank[1] ? ", rank %d" : ", rank %d to %d", l->figures.rank[0],
-                   l->figures.rank[1]);
-        if (l->figures.unused) printf("; %d of %d in the file fit nothing:", l->figures.unused, l->figures.keys);
+                 l->strength, l->tensors, sg_plural(l->tensors));
+        if (l->rank[1]) printf(l->rank[0] == l->rank[1] ? ", rank %d" : ", rank %d to %d", l->rank[0], l->rank[1]);
+        if (l->unused) printf("; %d of %d in the file fit nothing:", l->unused, l->keys);
         putchar('\n');
         while ((key = sg_engine_lora_unused(x->engine, i, &at)) != NULL) {
             fputs("             ", stdout);
@@ -200,14 +199,14 @@ static json_t *loras_json(const sg_session *x)
 {
     json_t *j = json_array();
     for (int i = 0; i < x->info.loras; i++) {
-        const sg_lora_info *const l = &x->info.lora[i];
+        const sg_lora_info *const l = x->info.lora[i];
         json_t                   *unused = json_array();
         size_t                    at = 0;
         const char               *key;
         while ((key = sg_engine_lora_unused(x->engine, i, &at)) != NULL) sg_json_append(&unused, sg_report_name(key));
         sg_json_append(&j, json_pack("{s:o, s:f, s:i, s:i, s:[i,i], s:o}", "file", sg_report_name(l->name), "strength",
-                                     l->strength, "keys", l->figures.keys, "tensors", l->figures.tensors, "rank",
-                                     l->figures.rank[0], l->figures.rank[1], "unused", unused));
+                                     l->strength, "keys", l->keys, "tensors", l->tensors, "rank", l->rank[0],
+                                     l->rank[1], "unused", unused));
     }
     return j;
 }
@@ -248,7 +247,9 @@ static void print_render(const model_summary *t)
     if (r->frames > 1) printf(" (%.3g s)", (double)r->frames / r->fps);
     printf("\n           sizes in steps of %d", t->session.info.multiple);
     if (!sg_setup_makes_images(&t->session.info))
-        printf(", frames %s", sg_frame_rule_text((char[48]){0}, 48, t->session.info.frames));
+        printf(", frames %s",
+               sg_frame_rule_text((char[48]){0}, 48,
+                                  (sg_frame_rule){t->session.info.frame_step, t->session.info.frame_pairs}));
     putchar('\n');
     printf("           %d step%s of %s, guidance %s", r->steps, sg_plural(r->steps), sg_sampler_names[r->sampler],
            sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, r));
@@ -323,18 +324,20 @@ static sg_status save_model(const model_summary *t, sg_error *e)
     const sg_settings          kept = sg_rendering_kept(&t->now);
     const char                *word;
     json_t                    *components = json_array(), *words = x->vocabulary.words ? json_array() : NULL, *null;
-    for (const sg_component_info *c = info->component; c < info->component + info->components; c++)
+    for (int i = 0; i < info->components; i++) {
+        const sg_component_info *const c = info->component[i];
         sg_json_append(&components,
                        json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:i}", "name", c->name, "class",
                                  c->class_name, "summary", c->summary, "dtype", c->dtype, "types", c->types, "file",
                                  sg_report_name(c->place), "parameters", (json_int_t)c->parameters, "bytes",
                                  (json_int_t)c->bytes, "files", c->files));
+    }
     json_object_foreach(x->vocabulary.words, word, null) sg_json_append(&words, json_string(word));
     json_t *j = json_pack(
         "{s:o, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s*, s:o*}", "model",
         sg_report_name(x->model.name), "folder", sg_report_name(x->model.dir), "family", info->family, "device",
         info->device, "dtype", info->dtype, "build", sg_build_facts_json(), "size_multiple", info->multiple,
-        "frame_multiple", info->frames.step, "frame_pairs", info->frames.pairs, sg_picture_keys[SG_IMAGE_FIRST],
+        "frame_multiple", info->frame_step, "frame_pairs", info->frame_pairs, sg_picture_keys[SG_IMAGE_FIRST],
         use[info->image[SG_IMAGE_FIRST]], sg_picture_keys[SG_IMAGE_LAST], use[info->image[SG_IMAGE_LAST]], "components",
         components, "defaults", sg_report_settings(&kept, &t->now.request, info, true), "attention", attention_json(t),
         "loras", loras_json(x), "plan", sg_report_plan(&t->now.plan), "world", x->vocabulary.world, "vocabulary",

@@ -83,12 +83,13 @@ static void close_preview(job *j, bool all, sg_error *why)
     if (why->code != SG_OK) sg_progress_warn(j->progress, "--preview: %s; there are no more previews", why->text);
 }
 
-static sg_status on_preview(void *context, const sg_preview *p, sg_error *e)
+static sg_status on_preview(void *context, int step, const uint8_t *rgb, const int size[3], sg_error *e)
 {
-    job *const j = context;
-    sg_error   why = {0};
+    job *const       j = context;
+    const sg_preview p = {step, size[0], size[1], size[2], rgb};
+    sg_error         why = {0};
     (void)e;
-    if (j->preview && sg_preview_file_show(j->preview, p, &why) != SG_OK) close_preview(j, false, &why);
+    if (j->preview && sg_preview_file_show(j->preview, &p, &why) != SG_OK) close_preview(j, false, &why);
     return SG_OK;
 }
 
@@ -374,8 +375,9 @@ static sg_status take_names(const job *j, clip_paths *path, sg_error *e)
 
 static sg_status write_clip(job *j, clip_paths *path, const char *settings, sg_report *report, sg_error *e)
 {
-    const sg_callbacks callbacks = {.context = j, .progress = on_progress, .preview = on_preview, .frame = on_frame};
-    sg_clip            clip = clip_of(j, path->output);
+    const sg_callbacks callbacks = {
+        .size = sizeof(sg_callbacks), .context = j, .progress = on_progress, .preview = on_preview, .frame = on_frame};
+    sg_clip clip = clip_of(j, path->output);
     clip.settings = j->now.request.latents_note = settings;
     if (j->names.usual) clip.beside = j->names.numbered ? path->output : j->names.usual;
     sg_trace_clear(&j->session.trace);
@@ -392,7 +394,7 @@ static sg_status write_clip(job *j, clip_paths *path, const char *settings, sg_r
 static sg_status render_to(job *j, clip_paths *path, json_t *settings, sg_error *e)
 {
     char     *text = NULL;
-    sg_report report = {0};
+    sg_report report = {.size = sizeof report};
     SG_TRY(sg_report_text(&text, settings, e));
     sg_status status = write_clip(j, path, text, &report, e);
     close_preview(j, false, &(sg_error){0});

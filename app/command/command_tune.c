@@ -77,8 +77,9 @@ static sg_status on_latents(void *context, int step, const float *latents, const
  * step. */
 static sg_status render(job *j, int prompt, int of, sg_report *report, sg_error *e)
 {
-    const sg_callbacks callbacks = {.context = j, .progress = on_progress, .latents = j->latents ? on_latents : NULL};
-    sg_error           why = {0};
+    const sg_callbacks callbacks = {
+        .size = sizeof(sg_callbacks), .context = j, .progress = on_progress, .latents = j->latents ? on_latents : NULL};
+    sg_error why = {0};
     j->now.request.prompt = j->prompts->prompt[prompt].text;
     j->seen = false;
     sg_progress_render(j->progress, of ? prompt : 0, of, NULL);
@@ -94,7 +95,7 @@ static sg_status render(job *j, int prompt, int of, sg_report *report, sg_error 
 static sg_status check_size(job *j, sg_error *e)
 {
     sg_request sparse = j->now.request;
-    sg_plan    plan;
+    sg_plan    plan = {.size = sizeof plan};
     sparse.attention.kind = SG_ATTENTION_SPARGE;
     sparse.attention.named = true;
     SG_TRY(sg_engine_plan(j->session.engine, &sparse, &plan, e));
@@ -151,7 +152,7 @@ static sg_status look_at_cache(job *j, double range[2], sg_error *e)
     range[1] = 0;
     r->cache_threshold = DBL_MIN;
     for (int i = 0; i < j->prompts->count; i++) {
-        sg_report report = {0};
+        sg_report report = {.size = sizeof report};
         sg_progress_say(j->progress, "%d/%d: %s", i + 1, j->prompts->count, j->prompts->prompt[i].text);
         SG_TRY(render(j, i, 0, &report, e));
         memcpy(j->first + (size_t)i * j->count, j->latents, j->count * sizeof *j->latents);
@@ -180,7 +181,7 @@ static sg_status try_threshold(job *j, double threshold, bool *within, sg_error 
     *t = (trial){.threshold = threshold};
     *within = true;
     for (int i = 0; *within && i < j->prompts->count; i++) {
-        sg_report report = {0};
+        sg_report report = {.size = sizeof report};
         SG_TRY(render(j, i, 0, &report, e));
         const double error = sg_array_distance(j->first + (size_t)i * j->count, j->latents, j->count).relative_l2;
         *within = error <= j->cache_bound; /* NaN is not */
@@ -223,7 +224,7 @@ static sg_status search_cache(job *j, sg_error *e)
 {
     sg_request *const r = &j->now.request;
     double            range[2];
-    sg_plan           plan;
+    sg_plan           plan = {.size = sizeof plan};
     const size_t      prompts = (size_t)j->prompts->count;
     if (r->steps < SG_CACHE_STEPS_MIN)
         return sg_error_set(e, SG_E_ARG, "--steps %d: none is extrapolated below %d; take as many as renders have",
@@ -495,7 +496,7 @@ static sg_status write_report(const job *j, const char *path, sg_error *e)
 static sg_status look_at_attention(job *j, sg_error *e)
 {
     const sg_prompt_set *const set = j->prompts;
-    sg_report                  report = {0};
+    sg_report                  report = {.size = sizeof report};
     for (int i = 0; i < set->count; i++) {
         if (set->count > 1) sg_progress_say(j->progress, "%d/%d: %s", i + 1, set->count, set->prompt[i].text);
         SG_TRY(render(j, i, set->count, &report, e));

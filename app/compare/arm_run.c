@@ -19,10 +19,12 @@ static sg_status choose_size(sg_arm_run *x, sg_error *e)
 {
     sg_engine *const         engine = x->session.engine;
     const sg_settings *const asked = x->session.asked;
-    sg_request               usual = sg_engine_defaults(engine), twice = usual;
+    sg_request               usual = {.size = sizeof usual}, twice;
     sg_error                 why = {0};
-    sg_plan                  plan;
+    sg_plan                  plan = {.size = sizeof plan};
     if (asked->size[0] && asked->size[1]) return SG_OK;
+    sg_engine_defaults(engine, &usual);
+    twice = usual;
     for (;;) {
         SG_TRY(sg_engine_plan(engine, &usual, &plan, e));
         if (plan.tokens >= SG_TOKENS || usual.width > SG_IMAGE_MAX_SIDE / 4 || usual.height > SG_IMAGE_MAX_SIDE / 4)
@@ -223,7 +225,8 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 static sg_status render_part(sg_arm_run *x, const sg_request *r, sg_arm_part part, sg_report *report, sg_error *e)
 {
     const bool         whole = part == SG_ARM_WHOLE;
-    const sg_callbacks callbacks = {.context = x,
+    const sg_callbacks callbacks = {.size = sizeof(sg_callbacks),
+                                    .context = x,
                                     .progress = on_progress,
                                     .latents = whole && x->latents ? on_latents : NULL,
                                     .frame = whole ? on_frame : NULL};
@@ -241,7 +244,7 @@ static sg_status render_part(sg_arm_run *x, const sg_request *r, sg_arm_part par
 /* Counts for no arm. stop: as in sg_arm_run. */
 static sg_status warm(sg_arm_run *x, const sg_request *r, sg_arm_part part, int stop, sg_error *e)
 {
-    sg_report one;
+    sg_report one = {.size = sizeof one};
     x->stop = stop;
     sg_progress_render(&x->session.progress, 0, 0, NULL);
     const sg_status status = render_part(x, r, part, &one, e);
@@ -317,7 +320,7 @@ static sg_status keep_counts(sg_arm_result *r, const sg_engine *engine, sg_error
 sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e)
 {
     sg_request request = r->now.request;
-    sg_report  report;
+    sg_report  report = {.size = sizeof report};
     x->now = r;
     request.attention_error = false;
     if (x->rounds) memset(r->times.stage + x->round * SG_ATTENTION_STAGES, 0, SG_ATTENTION_STAGES * sizeof(double));

@@ -12,7 +12,7 @@ static bool enlarge(const sg_arm_run *x, sg_request *r, int64_t tokens, int64_t 
     const int    m = x->session.info.multiple;
     const long   first = lround(r->width * sqrt((double)tokens / (double)now)) / m * m;
     const double shape = (double)r->height / r->width;
-    sg_plan      plan = {0};
+    sg_plan      plan = {.size = sizeof plan};
     sg_error     why = {0};
     for (long width = first; plan.tokens < tokens; width += m) {
         r->width = (int)width;

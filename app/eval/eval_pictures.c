@@ -70,7 +70,7 @@ static sg_status fetch(sg_eval *v, const sg_prompt *p, const sg_request *r, sg_e
 static sg_status read_video(sg_eval *v, sg_request *r, sg_error *e)
 {
     sg_video_input *const in = &v->pictures.video;
-    sg_plan               plan;
+    sg_plan               plan = {.size = sizeof plan};
     sg_error              why = {0};
     if (!in->path) return SG_OK;
     sg_video_input_give(in, &v->session->info, r);

@@ -115,7 +115,7 @@ static sg_status check_values(const sg_settings *s, sg_error *e)
     if (given(s, "strength", NULL) && !given(s, "video", NULL) && !given(s, "image", NULL) &&
         s->command != SG_COMMAND_EVAL) /* a set may have some */
         return sg_error_set(e, SG_E_ARG, "--strength has no effect: there is no --video and no --image");
-    if (s->sigmas && sg_sigmas_read(&(sg_sigmas){0}, s->sigmas, &why) != SG_OK)
+    if (s->sigmas && sg_sigmas_read(&(sg_request){0}, s->sigmas, &why) != SG_OK)
         return sg_error_set(e, SG_E_ARG, "--%s", why.text);
     if (s->dense_layers) SG_TRY(sg_layers_check("--dense-layers", s->dense_layers, INT_MAX, e));
     if (s->skip_layers) SG_TRY(sg_layers_check("--skip-layers", s->skip_layers, INT_MAX, e));

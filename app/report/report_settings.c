@@ -71,11 +71,13 @@ void sg_settings_put(json_t **j, const sg_settings *s, unsigned phases, bool pat
 static void put_loras(json_t **j, const char *key, const sg_model_info *info, bool high_noise)
 {
     json_t *list = json_array();
-    for (const sg_lora_info *l = info->lora; l < info->lora + info->loras; l++)
+    for (int i = 0; i < info->loras; i++) {
+        const sg_lora_info *const l = info->lora[i];
         if ((l->denoisers == 1) == high_noise)
             sg_json_append(&list,
                            json_pack("{s:o, s:f, s:o, s:o*}", "file", sg_report_name(l->name), "strength", l->strength,
-                                     "hash", sg_report_hash(l->figures.hash), "fast", l->fast ? json_true() : NULL));
+                                     "hash", sg_report_hash(l->hash), "fast", l->fast ? json_true() : NULL));
+    }
     if (!list || json_array_size(list))
         sg_json_set(j, key, list);
     else
@@ -109,7 +111,7 @@ json_t *sg_report_decoding(const sg_settings *kept, const sg_request *r, const c
     sg_settings_put(&now, kept, SG_OPTION_LOAD | SG_OPTION_OUTPUT, paths);
     sg_json_join(&now, json_pack("{s:o, s:i, s:i}", "latents", sg_report_name(r->latents_in), "width", r->width,
                                  "height", r->height));
-    if (info->frames.step) /* not of images */
+    if (info->frame_step) /* not of images */
         sg_json_join(&now, json_pack("{s:i, s:i}", "frames", r->frames, "fps", r->fps));
     if (!json_is_object(made)) {
         json_decref(made);

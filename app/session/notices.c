@@ -64,10 +64,10 @@ static void say_unused(sg_session *x, int i, const sg_lora_info *l)
     const char *key;
     for (int k = 0; k < 3 && (key = sg_engine_lora_unused(x->engine, i, &at)) != NULL; k++)
         sg_textbuf_printf(&list, "%s%s", k ? ", " : "", sg_show(key));
-    if (l->figures.unused > 3) sg_textbuf_printf(&list, " and %d more", l->figures.unused - 3);
-    if (l->figures.text) sg_textbuf_printf(&list, "; %d are a text encoder's, which stays as it is", l->figures.text);
-    sg_progress_warn(&x->progress, "--lora %s: %d of %d tensors fit nothing in this model: %s", l->name,
-                     l->figures.unused, l->figures.keys, list.failed ? "" : list.data);
+    if (l->unused > 3) sg_textbuf_printf(&list, " and %d more", l->unused - 3);
+    if (l->text) sg_textbuf_printf(&list, "; %d are a text encoder's, which stays as it is", l->text);
+    sg_progress_warn(&x->progress, "--lora %s: %d of %d tensors fit nothing in this model: %s", l->name, l->unused,
+                     l->keys, list.failed ? "" : list.data);
     sg_textbuf_free(&list);
 }
 
@@ -75,9 +75,9 @@ static void say_loras(sg_session *x, const sg_request *r)
 {
     enum { MOST_STEPS = 8 };
     for (int i = 0; i < x->info.loras; i++) {
-        const sg_lora_info *const l = &x->info.lora[i];
-        if (l->figures.unused) say_unused(x, i, l);
-        if (l->figures.few_steps && (r->steps > MOST_STEPS || r->cfg_scale > 1))
+        const sg_lora_info *const l = x->info.lora[i];
+        if (l->unused) say_unused(x, i, l);
+        if (l->few_steps && (r->steps > MOST_STEPS || r->cfg_scale > 1))
             sg_progress_warn(
                 &x->progress,
                 "--lora %s: by its name it needs %d steps or fewer at guidance 1, but this render has %d at %g",
@@ -89,7 +89,9 @@ void sg_notice_request(sg_session *x, const sg_rendering *r)
 {
     sg_notice_size(x, &r->settings);
     say_loras(x, &r->request);
-    const double own = sg_engine_defaults(x->engine).cfg_scale;
+    sg_request usual = {.size = sizeof usual};
+    sg_engine_defaults(x->engine, &usual);
+    const double own = usual.cfg_scale;
     if (x->asked->fast && r->request.cfg_scale != own)
         sg_progress_warn(&x->progress,
                          "--cfg-scale %g with --fast: its steps were trained at %g, and any other spoils the clip",

@@ -59,7 +59,7 @@ static void give(const sg_model_info *info, sg_request *r, int i, sg_request_ima
 sg_status sg_pictures_check(const sg_pictures *p, const sg_engine *engine, const sg_request *r, sg_error *e)
 {
     static const char *const edge[SG_IMAGES] = {"begins", "ends"};
-    const sg_model_info      info = sg_engine_info(engine);
+    const sg_model_info      info = *sg_engine_info(engine);
     sg_request               whole = *r; /* what the model takes is known before they are fitted */
     for (int i = 0; i < SG_IMAGES; i++) {
         if (p->path[i]) give(&info, &whole, i, (sg_request_image){.rgb = p->whole[i].rgb});
@@ -117,7 +117,7 @@ sg_status sg_picture_fit(sg_image *out, const sg_image *from, const char *fit, i
 
 sg_status sg_pictures_fit(sg_pictures *p, const sg_engine *engine, sg_request *r, sg_error *e)
 {
-    const sg_model_info info = sg_engine_info(engine);
+    const sg_model_info info = *sg_engine_info(engine);
     for (int i = 0; i < SG_IMAGES; i++) {
         if (!p->path[i]) continue;
         const sg_status status = sg_picture_fit(&p->fitted[i], &p->whole[i], p->fit, r->width, r->height, e);

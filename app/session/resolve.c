@@ -94,18 +94,17 @@ static sg_status settle_sampler(sg_request *r, const sg_settings *s, sg_error *e
 {
     if (s->preset_steps) sg_step_preset_apply(r, sg_text_place(s->preset_steps, sg_step_preset_names));
     if (!s->sigmas) return SG_OK;
-    SG_TRY(sg_sigmas_read(&r->sigmas, s->sigmas, e));
-    r->steps = r->sigmas.count;
+    SG_TRY(sg_sigmas_read(r, s->sigmas, e));
     if (!s->sampler) r->sampler = SG_SAMPLER_EULER;
     return SG_OK;
 }
 
 static void note_sigmas(sg_rendering *x)
 {
-    const sg_sigmas *const sigmas = &x->request.sigmas;
-    for (int i = 0; i < sigmas->count; i++)
-        sg_text_append(x->sigmas, sizeof x->sigmas, "%s%.15g", i ? "," : "", sigmas->at[i]);
-    if (sigmas->count) x->settings.sigmas = x->sigmas;
+    const sg_request *const r = &x->request;
+    for (int i = 0; i < r->sigmas.count; i++)
+        sg_text_append(x->sigmas, sizeof x->sigmas, "%s%.15g", i ? "," : "", r->sigmas.at[i]);
+    if (r->sigmas.count) x->settings.sigmas = x->sigmas;
 }
 
 /* Whether a render starts from a picture or a video, and not from noise alone. */
@@ -280,8 +279,9 @@ sg_status sg_resolve(sg_rendering *x, const sg_engine *engine, sg_error *e)
     sg_settings *const  s = &x->settings;
     sg_request *const   r = &x->request;
     const sg_settings   asked = *s;
-    const sg_model_info info = sg_engine_info(engine);
-    *r = sg_engine_defaults(engine);
+    const sg_model_info info = *sg_engine_info(engine);
+    r->size = sizeof *r;
+    sg_engine_defaults(engine, r);
     x->by = sg_engine_thresholds(engine);
     if (!s->sampler && !sg_sampler_flows(r->sampler)) { /* a list of sigmas would take another sampler */
         sg_settings usual = asked;
@@ -307,7 +307,8 @@ void sg_rendering_close(sg_rendering *r) { sg_thresholds_free(&r->tuned); }
 
 sg_status sg_rendering_plan(sg_rendering *r, sg_engine *engine, sg_error *e)
 {
-    const sg_model_info info = sg_engine_info(engine);
+    const sg_model_info info = *sg_engine_info(engine);
+    r->plan.size = sizeof r->plan;
     SG_TRY(sg_engine_plan(engine, &r->request, &r->plan, e));
     return sg_attention_predict(&r->forecast, &r->request.attention, &info, &r->plan, sg_request_steps(&r->request), e);
 }

@@ -38,7 +38,6 @@ sg_status sg_session_open(sg_session *x, sg_error *e)
     sg_error          why = {0};
     SG_TRY(sg_setup_model(&x->model, x->asked, e));
     SG_TRY(sg_setup_options(&engine, &x->model, x->asked, e));
-    if (x->traced) engine.trace = &x->trace;
     if (x->threads) engine.threads = x->threads;
     engine.check = x->check;
     engine.given_bytes = sg_pictures_bytes(&x->pictures);
@@ -46,7 +45,8 @@ sg_status sg_session_open(sg_session *x, sg_error *e)
         SG_TRY(check_clip(x, e));
         return sg_error_copy(e, &why);
     }
-    x->info = sg_engine_info(x->engine);
+    if (x->traced) sg_engine_trace(x->engine, &x->trace);
+    x->info = *sg_engine_info(x->engine);
     return SG_OK;
 }
 

@@ -125,7 +125,8 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
     sg_rank     rank = {0};
     if (s->device >= 0 && strcmp(name, "auto") == 0) name = "cuda"; /* what asks for a GPU by number asks for a GPU */
     if (s->device < 0 && (strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0)) SG_TRY(sg_rank_find(&rank, NULL, e));
-    *out = (sg_engine_options){.model_dir = model ? model->dir : NULL,
+    *out = (sg_engine_options){.size = sizeof(sg_engine_options),
+                               .model_dir = model ? model->dir : NULL,
                                .parts = model ? model->parts : (sg_model_parts){0},
                                .backend = name,
                                .dtype = s->dtype ? s->dtype : "auto",
@@ -168,7 +169,7 @@ sg_status sg_setup_clip(sg_clip_model **out, const sg_settings *s, int threads, 
     return sg_error_in(e, sg_clip_model_open(out, s->clip, &o, e), "--clip");
 }
 
-bool sg_setup_makes_images(const sg_model_info *info) { return info->frames.step == 0; }
+bool sg_setup_makes_images(const sg_model_info *info) { return info->frame_step == 0; }
 
 sg_status sg_setup_safetensors(sg_source **out, const char *path, const char *option, sg_error *e)
 {

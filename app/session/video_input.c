@@ -100,14 +100,14 @@ sg_status sg_video_input_read(sg_video_input *v, const sg_engine *engine, sg_req
     const sg_status status = read_frames(v, engine, r, fit, e);
     sg_clip_reader_close(&v->reader);
     SG_TRY(sg_error_in(e, status, v->what));
-    const sg_model_info info = sg_engine_info(engine);
+    const sg_model_info info = *sg_engine_info(engine);
     sg_video_input_give(v, &info, r);
     return SG_OK;
 }
 
 void sg_video_input_give(const sg_video_input *v, const sg_model_info *info, sg_request *r)
 {
-    const uint8_t **const start = info->frames.step ? &r->start_video : &r->start_image;
+    const uint8_t **const start = info->frame_step ? &r->start_video : &r->start_image;
     if (v->path) *start = v->rgb ? v->rgb : v->frame->rgb;
 }
 

@@ -8,6 +8,12 @@
 
 typedef struct sg_preview_file sg_preview_file;
 
+/* A preview, as sg_callbacks has it. */
+typedef struct sg_preview {
+    int            step, frames, height, width;
+    const uint8_t *rgb; /* [frames][height][width][3] */
+} sg_preview;
+
 /* Checks what is seen without the model: a known ending. Returns SG_E_ARG. */
 sg_status sg_preview_file_check(const char *path, sg_error *e) SG_MUST_USE;
 

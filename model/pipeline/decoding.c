@@ -94,7 +94,7 @@ static sg_status emit_frames(sg_render *render, sg_stream *s, const chunk *c)
         return sg_error_set(render->e, SG_E_NUMERIC, "decoding: NaN or infinity in the frames from number %d on",
                             c->first + 1);
     const uint8_t *frame = c->host + SG_ALIGN;
-    for (int i = 0; render->cb && render->cb->frame && i < c->frames; i++, frame += c->bytes / (size_t)c->frames) {
+    for (int i = 0; render->cb->frame && i < c->frames; i++, frame += c->bytes / (size_t)c->frames) {
         SG_TRY(sg_stage_check(render));
         SG_TRY(render->cb->frame(render->cb->context, c->first + i, frame, render->e));
     }

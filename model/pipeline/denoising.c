@@ -232,7 +232,7 @@ static sg_status open_counts(sg_render *render)
 /* The latents after a step, for a caller who wants them. */
 static sg_status show_latents(sg_render *render, sg_stream *s, int step, sg_tensor x)
 {
-    if (!render->cb || !render->cb->latents) return SG_OK;
+    if (!render->cb->latents) return SG_OK;
     sg_download(s, render->host_latents, x);
     SG_TRY(sg_stage_status(s, "denoising", render->e));
     return render->cb->latents(render->cb->context, step, render->host_latents, render->geometry.latent, render->e);
@@ -241,16 +241,12 @@ static sg_status show_latents(sg_render *render, sg_stream *s, int step, sg_tens
 /* For a caller who wants them, if one is due. */
 static sg_status show_preview(const sg_render *render, sg_stream *s, const denoising *d, int step)
 {
-    sg_preview p = {.step = step, .rgb = render->preview.host};
-    int        size[3];
-    if (!sg_preview_due(render, step) || !render->cb || !render->cb->preview) return SG_OK;
+    int size[3];
+    if (!sg_preview_due(render, step) || !render->cb->preview) return SG_OK;
     SG_TRY(sg_preview_make(render, s, d->state.x, d->v, step));
     SG_TRY(sg_stage_status(s, "preview", render->e));
     SG_TRY(sg_engine_preview_size(render->engine, render->request, size, render->e));
-    p.frames = size[0];
-    p.height = size[1];
-    p.width = size[2];
-    return render->cb->preview(render->cb->context, &p, render->e);
+    return render->cb->preview(render->cb->context, step, render->preview.host, size, render->e);
 }
 
 /* What skipped steps change, so far an absolute error, becomes a share of the latents' norm. */

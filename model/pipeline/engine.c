@@ -2,6 +2,7 @@
 #include "base/text.h"
 #include "dit.h"
 #include "render.h"
+#include "sized.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -140,7 +141,8 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     SG_TRY(sg_checkpoint_open_parts(&engine->checkpoint, o->model_dir, &o->parts, sg_files_of, e));
     engine->memory_limit = o->memory_limit;
     engine->check = o->check;
-    engine->trace = o->trace;
+    engine->log = o->log;
+    engine->log_context = o->log_context;
     const char *name = o->backend ? o->backend : "auto";
     if (o->check && strcmp(name, "auto") == 0) name = "cpu"; /* the oracle reads host memory */
     const sg_backend_options b = {.name = name,
@@ -169,21 +171,28 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     SG_TRY(check_used(engine, o, e));
     SG_TRY(sg_engine_add_loras(engine, o->lora, o->loras, e));
     engine->defaults = engine->components->defaults;
+    engine->defaults.size = sizeof engine->defaults;
     engine->defaults.strength = engine->components->frames.step == 0 ? 0.6 : 0.8; /* diffusers' */
     engine->base_bytes = engine->backend->process_memory ? sg_resident_bytes() - o->given_bytes
                                                          : sg_backend_packed_bytes(engine->backend);
     SG_TRY(read_attention(engine, e));
     SG_TRY(read_own_defaults(engine, e));
     SG_TRY(open_preview(engine, o->preview_decoder, e));
-    return o->fast ? take_fast(engine, e) : SG_OK;
+    if (o->fast) SG_TRY(take_fast(engine, e));
+    sg_engine_describe(engine);
+    sg_engine_log(engine, SG_LOG_INFO, "%s in %s on %s", engine->info.family, engine->info.dtype, engine->info.device);
+    if (*engine->info.passed) sg_engine_log(engine, SG_LOG_WARNING, "%s", engine->info.passed);
+    return SG_OK;
 }
 
 sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *e)
 {
+    sg_engine_options own;
     *out = NULL;
+    SG_TRY(sg_sized_take(&own, sizeof own, o, "sg_engine_options", e));
     sg_engine *engine = calloc(1, sizeof *engine);
     if (!engine) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    const sg_status st = open_all(engine, o, e);
+    const sg_status st = open_all(engine, &own, e);
     if (st) sg_engine_close(&engine);
     *out = engine;
     return st;
@@ -212,4 +221,7 @@ void sg_engine_close(sg_engine **engine)
 
 void sg_engine_cancel(sg_engine *engine, bool on) { __atomic_store_n(&engine->cancel, on, __ATOMIC_RELAXED); }
 
-sg_request sg_engine_defaults(const sg_engine *engine) { return engine->defaults; }
+void sg_engine_defaults(const sg_engine *engine, sg_request *r)
+{
+    sg_sized_give(r, &engine->defaults, sizeof engine->defaults);
+}

@@ -3,6 +3,7 @@
 #include "engine_state.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,7 @@ static void describe_types(sg_component_info *c, const sg_component *p)
 
 static sg_component_info describe(const sg_component *p)
 {
-    sg_component_info c = {.bytes = sg_source_bytes(p->source), .files = sg_source_files(p->source)};
+    sg_component_info c = {.size = sizeof c, .bytes = sg_source_bytes(p->source), .files = sg_source_files(p->source)};
     snprintf(c.name, sizeof c.name, "%s", p->name);
     snprintf(c.class_name, sizeof c.class_name, "%s", p->class_name);
     snprintf(c.summary, sizeof c.summary, "%s", p->summary);
@@ -82,32 +83,57 @@ static int list_components(const sg_components *components, const sg_component *
     return n;
 }
 
-sg_model_info sg_engine_info(const sg_engine *engine)
+void sg_engine_describe(sg_engine *engine)
 {
     const sg_components *const components = engine->components;
     const sg_component        *list[COMPONENTS_MAX];
-    sg_model_info              info = {.components = list_components(components, list),
-                                       .multiple = components->size_multiple,
-                                       .frames = components->frames,
-                                       .image = {components->image[SG_IMAGE_FIRST], components->image[SG_IMAGE_LAST]},
-                                       .experts = components->denoisers,
-                                       .family = engine->family->name,
-                                       .dtype = engine->act == SG_BF16 ? "bf16" : "f32",
-                                       .backend = engine->backend->name,
-                                       .threads = engine->backend->threads,
-                                       .skips = engine->backend->values != SG_F32,
-                                       .synchronous = engine->backend->synchronous,
-                                       .loras = engine->loras,
-                                       .thresholds = engine->tuned.hash};
-    if (components->frames.step == 0 && !info.image[SG_IMAGE_FIRST] && components->vae.ops->encode_open)
-        info.image[SG_IMAGE_FIRST] = SG_IMAGE_START;
-    _Static_assert(sizeof info.component / sizeof *info.component >= COMPONENTS_MAX, "there is room for every one");
-    for (int i = 0; i < info.components; i++) info.component[i] = describe(list[i]);
-    snprintf(info.device, sizeof info.device, "%s", engine->backend->device);
-    snprintf(info.passed, sizeof info.passed, "%s", engine->backend->passed);
-    memcpy(info.lora, engine->lora_info, sizeof info.lora);
-    return info;
+    sg_model_info *const       info = &engine->info;
+    *info = (sg_model_info){.size = sizeof *info,
+                            .components = list_components(components, list),
+                            .multiple = components->size_multiple,
+                            .frame_step = components->frames.step,
+                            .frame_pairs = components->frames.pairs,
+                            .image = {components->image[SG_IMAGE_FIRST], components->image[SG_IMAGE_LAST]},
+                            .experts = components->denoisers,
+                            .family = engine->family->name,
+                            .dtype = engine->act == SG_BF16 ? "bf16" : "f32",
+                            .backend = engine->backend->name,
+                            .device = engine->backend->device,
+                            .passed = engine->backend->passed,
+                            .threads = engine->backend->threads,
+                            .skips = engine->backend->values != SG_F32,
+                            .synchronous = engine->backend->synchronous,
+                            .loras = engine->loras,
+                            .thresholds = engine->tuned.hash};
+    if (components->frames.step == 0 && !info->image[SG_IMAGE_FIRST] && components->vae.ops->encode_open)
+        info->image[SG_IMAGE_FIRST] = SG_IMAGE_START;
+    _Static_assert((int)SG_COMPONENTS_MAX >= (int)COMPONENTS_MAX, "there is room for every one");
+    for (int i = 0; i < info->components; i++) {
+        engine->component_info[i] = describe(list[i]);
+        info->component[i] = &engine->component_info[i];
+    }
+    for (int i = 0; i < info->loras; i++) info->lora[i] = &engine->lora_info[i];
 }
+
+#define TEXT_OF(x) #x
+#define VERSION(a, b, c) TEXT_OF(a) "." TEXT_OF(b) "." TEXT_OF(c)
+
+const char *sg_version(void) { return VERSION(SG_VERSION_MAJOR, SG_VERSION_MINOR, SG_VERSION_PATCH); }
+
+void sg_engine_log(const sg_engine *engine, int level, const char *fmt, ...)
+{
+    char    text[512];
+    va_list ap;
+    if (!engine->log) return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    engine->log(engine->log_context, level, text);
+}
+
+const sg_model_info *sg_engine_info(const sg_engine *engine) { return &engine->info; }
+
+void sg_engine_trace(sg_engine *engine, sg_trace *t) { engine->trace = t; }
 
 uint64_t sg_engine_hash(const sg_engine *engine)
 {

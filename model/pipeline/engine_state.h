@@ -5,6 +5,7 @@
 
 #include "engine.h"
 #include "family.h"
+#include "lora.h"
 #include "weight_keeper.h"
 
 struct sg_engine {
@@ -16,6 +17,8 @@ struct sg_engine {
     sg_lora             *lora[SG_LORAS_MAX]; /* outlive the model */
     sg_lora_info         lora_info[SG_LORAS_MAX];
     int                  loras;
+    sg_component_info    component_info[SG_COMPONENTS_MAX];
+    sg_model_info        info;
     const char          *image_file; /* "image_lora" of sparge-gen.json: a LoRA for renders with a picture; or NULL */
     sg_lora             *image_lora; /* that file while the denoisers have it; or NULL */
     size_t               patches[SG_DENOISERS_MAX]; /* of each denoiser without it */
@@ -38,12 +41,22 @@ struct sg_engine {
     sg_offload           offload;
     bool                 check;
     sg_trace            *trace;
-    sg_tap_fn           *tap; /* given to every stream of a render */
-    void                *tap_context;
-    int                  cancel; /* 1: another thread has asked the call at work to end; atomic */
-    sg_attention_count  *count;  /* [steps][passes][layers], of the last render; NULL: none */
-    int                  steps, passes, layers;
+    void (*log)(void *context, int level, const char *text);
+    void               *log_context;
+    sg_tap_fn          *tap; /* given to every stream of a render */
+    void               *tap_context;
+    int                 cancel; /* 1: another thread has asked the call at work to end; atomic */
+    sg_attention_count *count;  /* [steps][passes][layers], of the last render; NULL: none */
+    int                 steps, passes, layers;
 };
+
+/* ---- engine_info.c ---- */
+
+/* Fills engine->info, when all is open. */
+void sg_engine_describe(sg_engine *engine);
+
+/* Gives a line to the caller's log, if there is one. level is SG_LOG_INFO .. . */
+void sg_engine_log(const sg_engine *engine, int level, const char *fmt, ...) SG_PRINTF(3, 4);
 
 /* ---- loras.c ---- */
 

@@ -42,7 +42,10 @@ sg_status sg_engine_add_loras(sg_engine *engine, const sg_lora_option *o, int co
         sg_lora **const     lora = &engine->lora[engine->loras];
         sg_lora_info *const info = &engine->lora_info[engine->loras++];
         SG_TRY(add(lora, engine, o->path, o->strength, o->denoisers ? o->denoisers : ~0u, e));
-        *info = (sg_lora_info){.strength = o->strength, .denoisers = o->denoisers, .figures = sg_lora_describe(*lora)};
+        *info = sg_lora_describe(*lora);
+        info->size = sizeof *info;
+        info->strength = o->strength;
+        info->denoisers = o->denoisers;
         snprintf(info->name, sizeof info->name, "%s", sg_path_name(o->path));
     }
     return SG_OK;

@@ -1,5 +1,6 @@
 /* render.c - the owner of a render: the request is checked and planned, then its phases run in turn. */
 #include "render.h"
+#include "sized.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,17 @@ static sg_status run_phases(sg_render *render)
     return SG_OK;
 }
 
+/* Of what a caller may not expect. */
+static void warn(const sg_engine *engine, const sg_plan *p)
+{
+    static const char *const name[] = {"prompt", "negative prompt"};
+    for (int i = 0; i < 2; i++)
+        if (p->cut[i])
+            sg_engine_log(engine, SG_LOG_WARNING, "%s: the text encoder reads %d tokens; the last %d are cut off",
+                          name[i], p->text_tokens[i], p->cut[i]);
+    if (p->untiled) sg_engine_log(engine, SG_LOG_WARNING, "decoding: in tiles, since whole it does not fit");
+}
+
 /* What the keeper keeps by this plan may be less than what an earlier render left; and a render that fails leaves what
  * it was at work with. */
 static sg_status render_all(sg_render *render)
@@ -59,6 +71,7 @@ static sg_status render_all(sg_render *render)
             return sg_error_set(render->e, SG_E_ARG, "%s: this model needs a picture for the clip to %s with",
                                 i ? "last-image" : "image", i ? "end" : "begin");
     SG_TRY(plan(render, &render->report->plan));
+    warn(render->engine, &render->report->plan);
     SG_TRY(sg_plan_fits(&render->report->plan, render->e));
     sg_keeper_drop(&engine->keeper, engine->backend, false);
     sg_backend_limit_packed(engine->backend, render->packed_limit);
@@ -78,36 +91,61 @@ static void close_plan(sg_render *render)
     sg_engine_cancel(render->engine, false);
 }
 
+/* As a caller gives them. */
+static sg_status take(sg_request *own, const sg_request *r, sg_error *e)
+{
+    return sg_sized_take(own, sizeof *own, r, "sg_request", e);
+}
+
 sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, sg_error *e)
 {
-    SG_TRY(sg_engine_check_request(engine, r, e));
-    sg_render       render = {.engine = engine, .request = r, .e = e};
-    const sg_status st = plan(&render, out);
+    sg_request request;
+    sg_plan    own = {.size = sizeof own};
+    SG_TRY(take(&request, r, e));
+    SG_TRY(sg_engine_check_request(engine, &request, e));
+    sg_render       render = {.engine = engine, .request = &request, .e = e};
+    const sg_status st = plan(&render, &own);
     close_plan(&render);
+    sg_sized_give(out, &own, sizeof own);
     return st;
 }
 
-sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_callbacks *cb, sg_report *report,
-                           sg_error *e)
+static sg_status render_request(sg_render *render)
 {
-    const double start = sg_seconds();
-    sg_render    render = {.engine = engine, .request = r, .cb = cb, .report = report, .e = e};
-    *report = (sg_report){.seed = r->seed};
+    sg_engine *const engine = render->engine;
+    sg_report *const report = render->report;
+    const double     start = sg_seconds();
     sg_backend_make_current(engine->backend);
     free(engine->count);
     engine->count = NULL;
     sg_attention_error_free(&engine->error);
     snprintf(report->device, sizeof report->device, "%s", engine->backend->device);
     snprintf(report->dtype, sizeof report->dtype, "%s", engine->act == SG_BF16 ? "bf16" : "f32");
-    const sg_status st = render_all(&render);
+    const sg_status st = render_all(render);
     sg_backend_served(engine->backend, report->served, sizeof report->served);
-    close_plan(&render);
-    sg_capture_free(&render.capture);
-    free(render.order);
-    free(render.host_latents);
-    free(render.shadow);
-    free(render.non_finite);
-    free(render.preview.host);
+    if (*report->served) sg_engine_log(engine, SG_LOG_INFO, "%s", report->served);
+    close_plan(render);
+    sg_capture_free(&render->capture);
+    free(render->order);
+    free(render->host_latents);
+    free(render->shadow);
+    free(render->non_finite);
+    free(render->preview.host);
     report->total_seconds = sg_seconds() - start;
+    return st;
+}
+
+sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_callbacks *cb, sg_report *report,
+                           sg_error *e)
+{
+    sg_request   request;
+    sg_callbacks callbacks = {0};
+    sg_report    own = {.size = sizeof own, .plan.size = sizeof own.plan};
+    SG_TRY(take(&request, r, e));
+    if (cb) SG_TRY(sg_sized_take(&callbacks, sizeof callbacks, cb, "sg_callbacks", e));
+    own.seed = request.seed;
+    const sg_status st =
+        render_request(&(sg_render){.engine = engine, .request = &request, .cb = &callbacks, .report = &own, .e = e});
+    if (report) sg_sized_give(report, &own, sizeof own);
     return st;
 }

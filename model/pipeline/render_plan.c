@@ -306,7 +306,7 @@ sg_status sg_render_sampler(sg_sampler *out, const sg_engine *engine, const sg_r
     sg_sampler_config config = engine->components->sampler;
     config.kind = r->sampler;
     config.flow_shift = r->flow_shift;
-    config.sigmas = r->sigmas;
+    memcpy(&config.sigmas, &r->sigmas, sizeof config.sigmas);
     config.sigmas_old = r->sigmas_old;
     const int64_t *const grid = geometry.grid;
     config.tokens = grid[0] * grid[1] * grid[2];

@@ -10,7 +10,7 @@ sg_status sg_stage_check(const sg_render *render)
 sg_status sg_stage_progress(sg_render *render, sg_stage stage, int done, int total)
 {
     SG_TRY(sg_stage_check(render));
-    if (render->cb && render->cb->progress && render->cb->progress(render->cb->context, stage, done, total))
+    if (render->cb->progress && render->cb->progress(render->cb->context, stage, done, total))
         return sg_error_set(render->e, SG_E_CANCELLED, "cancelled");
     return SG_OK;
 }
@@ -35,6 +35,7 @@ sg_status sg_stage_load(sg_render *render, sg_component *component)
     SG_TRY(sg_stage_progress(render, SG_STAGE_LOAD, 0, 1));
     SG_TRY(sg_keeper_load(&engine->keeper, engine->backend, component, load_progress, render, render->e));
     sg_stage_end(render, SG_STAGE_LOAD, start);
+    sg_engine_log(engine, SG_LOG_INFO, "%s: loaded in %.3g s", component->name, sg_seconds() - start);
     return SG_OK;
 }
 

@@ -19,9 +19,8 @@ sg_status sg_sigmas_check(const sg_sigmas *s, sg_error *e)
     return SG_OK;
 }
 
-sg_status sg_sigmas_read(sg_sigmas *out, const char *list, sg_error *e)
+static sg_status read_list(sg_sigmas *out, const char *list, sg_error *e)
 {
-    *out = (sg_sigmas){0};
     for (const char *at = list;; at++) {
         const size_t n = strcspn(at, ",");
         double       v;
@@ -37,6 +36,21 @@ sg_status sg_sigmas_read(sg_sigmas *out, const char *list, sg_error *e)
         at += n;
     }
     return sg_sigmas_check(out, e);
+}
+
+static void set_sigmas(sg_request *r, const sg_sigmas *s)
+{
+    _Static_assert(sizeof r->sigmas == sizeof *s, "a request has the same members");
+    memcpy(&r->sigmas, s, sizeof *s);
+    r->steps = s->count;
+}
+
+sg_status sg_sigmas_read(sg_request *r, const char *list, sg_error *e)
+{
+    sg_sigmas s = {0};
+    SG_TRY(read_list(&s, list, e));
+    set_sigmas(r, &s);
+    return SG_OK;
 }
 
 /* ---- presets ---- */
@@ -61,8 +75,7 @@ static const struct {
 void sg_step_preset_apply(sg_request *r, int preset)
 {
     r->sampler = presets[preset].sampler;
-    r->sigmas = presets[preset].sigmas;
-    r->steps = r->sigmas.count;
+    set_sigmas(r, &presets[preset].sigmas);
     r->cfg_scale = 1;
     r->cfg_scale_2 = -1;
 }

@@ -33,6 +33,12 @@ typedef struct sg_token_shift {
     double mu[2];     /* base_shift, max_shift */
 } sg_token_shift;
 
+/* A request's sigmas. */
+typedef struct sg_sigmas {
+    int    count; /* 0: the sampler's schedule */
+    double at[SG_SIGMAS_MAX];
+} sg_sigmas;
+
 /* Holds what scheduler/scheduler_config.json says. A caller may change kind, flow_shift, sigmas and sigmas_old, and
  * sets tokens, before sg_sampler_init. */
 typedef struct sg_sampler_config {

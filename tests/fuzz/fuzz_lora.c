@@ -110,8 +110,8 @@ static void expect_message(const sg_error *e)
 
 static void check_figures(const sg_lora *l)
 {
-    const sg_lora_figures f = sg_lora_describe(l);
-    int                   unused = 0;
+    const sg_lora_info f = sg_lora_describe(l);
+    int                unused = 0;
     for (size_t at = 0; sg_lora_unused(l, &at);) unused++;
     if (unused != f.unused || f.unused > f.keys || f.text > f.unused || f.tensors < 0 || f.tensors > TENSORS ||
         f.rank[0] > f.rank[1])

@@ -103,18 +103,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(lines, data + 2, size - 2);
     lines[size - 2] = '\0';
     write_file(lines);
-    sg_engine_options o = {.model_dir = models[model], .backend = "ref", .dtype = "f32"};
-    const char      **to[] = {&o.model_dir,         &o.parts.diffusion_model, &o.parts.text_encoder, &o.parts.vae,
-                              &o.parts.clip_vision, &o.preview_decoder,       &o.parts.clip_l,       &o.parts.clip_g};
+    sg_engine_options o = {
+        .size = sizeof(sg_engine_options), .model_dir = models[model], .backend = "ref", .dtype = "f32"};
+    const char **to[] = {&o.model_dir,         &o.parts.diffusion_model, &o.parts.text_encoder, &o.parts.vae,
+                         &o.parts.clip_vision, &o.preview_decoder,       &o.parts.clip_l,       &o.parts.clip_g};
     *to[part] = path;
     sg_engine *engine = NULL;
     sg_error   e = {0};
     if ((sg_engine_open(&engine, &o, &e) != SG_OK) != (e.text[0] != '\0') || (!e.text[0]) != (engine != NULL)) abort();
     if (engine) {
-        sg_request r = sg_engine_defaults(engine);
-        int        preview[3];
-        sg_plan    plan;
-        sg_error   why = {0};
+        sg_request r = {.size = sizeof r};
+        sg_engine_defaults(engine, &r);
+        int      preview[3];
+        sg_plan  plan = {.size = sizeof plan};
+        sg_error why = {0};
         r.prompt = "a";
         if (sg_engine_plan(engine, &r, &plan, &why) != SG_OK && !why.text[0]) abort();
         if (sg_engine_preview_size(engine, &r, preview, &why) != SG_OK && !why.text[0]) abort();

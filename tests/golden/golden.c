@@ -258,7 +258,7 @@ static bool text_to_render(golden_case *c)
                                            "clip_g_u.", "vision.", "noise", "image",   "video",
                                            "dit.",      "dit_u.",  "step.", "render.", NULL};
     recorder                 rec = {.fixture = c->taps};
-    sg_report                rep;
+    sg_report                rep = {.size = sizeof rep};
     sg_error                 e = {0};
     c->g->tap = record;
     c->g->tap_context = &rec;
@@ -325,7 +325,7 @@ static bool decode(golden_case *c)
 {
     static const char *const prefixes[] = {"vae.", NULL};
     recorder                 rec = {.fixture = c->taps};
-    sg_report                rep;
+    sg_report                rep = {.size = sizeof rep};
     sg_error                 e = {0};
     char                     path[] = "/tmp/golden-XXXXXX.safetensors";
     const int                fd = mkstemps(path, 12);
@@ -437,7 +437,7 @@ static void make_pictures(golden_case *c)
     if (!strength) return;
     c->r.strength = atof(strength);
     c->video = make_frames(c, "video", c->r.frames);
-    *(sg_engine_info(c->g).frames.step ? &c->r.start_video : &c->r.start_image) = c->video;
+    *(sg_engine_info(c->g)->frame_step ? &c->r.start_video : &c->r.start_image) = c->video;
 }
 
 static bool open_case(golden_case *c)
@@ -445,9 +445,11 @@ static bool open_case(golden_case *c)
     sg_error e = {0};
     if (!report("taps", sg_source_open_stem(&c->taps, c->dir, "taps", &e), &e)) return false;
     c->about = json_loads(meta(c, "taps"), 0, NULL);
-    const sg_engine_options o = {.model_dir = c->dir, .backend = c->backend, .dtype = c->dtype};
+    const sg_engine_options o = {
+        .size = sizeof(sg_engine_options), .model_dir = c->dir, .backend = c->backend, .dtype = c->dtype};
     if (!report("open", sg_engine_open(&c->g, &o, &e), &e)) return false;
-    c->r = sg_engine_defaults(c->g);
+    c->r.size = sizeof c->r;
+    sg_engine_defaults(c->g, &c->r);
     c->r.prompt = meta(c, "prompt");
     c->r.negative_prompt = meta(c, "negative_prompt");
     c->r.width = atoi(meta(c, "width"));

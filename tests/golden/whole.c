@@ -40,19 +40,22 @@ static sg_engine *open_engine(const char *backend, const char *model, const char
 {
     sg_engine              *g = NULL;
     sg_error                e = {0};
-    const sg_engine_options o = {.model_dir = model, .backend = backend, .dtype = dtype};
+    const sg_engine_options o = {
+        .size = sizeof(sg_engine_options), .model_dir = model, .backend = backend, .dtype = dtype};
     if (sg_engine_open(&g, &o, &e)) die(e.text);
     return g;
 }
 
 static clip render(sg_engine *g, sg_request r)
 {
-    sg_report report;
+    sg_report report = {.size = sizeof report};
     sg_error  e = {0};
     clip      c = {.frame_bytes = (size_t)r.width * (size_t)r.height * 3, .frames = r.frames};
     c.pixels = calloc((size_t)c.frames, c.frame_bytes);
     if (!c.pixels) die("out of memory");
-    if (sg_engine_render(g, &r, &(sg_callbacks){.context = &c, .frame = take}, &report, &e)) die(e.text);
+    if (sg_engine_render(g, &r, &(sg_callbacks){.size = sizeof(sg_callbacks), .context = &c, .frame = take}, &report,
+                         &e))
+        die(e.text);
     printf("%dx%d, %d frames, %s: %.1f s, of them %.1f denoising and %.1f decoding, on %s\n", r.width, r.height,
            r.frames, report.dtype, report.total_seconds, report.seconds[SG_STAGE_DENOISE],
            report.seconds[SG_STAGE_DECODE], report.device);
@@ -107,7 +110,8 @@ static bool check_clip(sg_engine *g, sg_request r, const sg_source *fixture, con
 
 static sg_request small(const sg_engine *g, const sg_source *fixture)
 {
-    sg_request r = sg_engine_defaults(g);
+    sg_request r = {.size = sizeof r};
+    sg_engine_defaults(g, &r);
     r.prompt = text(fixture, "prompt");
     r.width = atoi(text(fixture, "width"));
     r.height = atoi(text(fixture, "height"));
@@ -159,9 +163,11 @@ int main(int argc, char **argv)
     sg_source *fixture = open_fixture(argv[3]);
     sg_engine *f32 = open_engine(argv[1], argv[2], "f32"), *bf16 = NULL;
     bool       ok;
-    if (whole)
-        ok = check_clip(f32, sg_engine_defaults(f32), fixture, "pixels");
-    else {
+    if (whole) {
+        sg_request r = {.size = sizeof r};
+        sg_engine_defaults(f32, &r);
+        ok = check_clip(f32, r, fixture, "pixels");
+    } else {
         bf16 = open_engine(argv[1], argv[2], "bf16");
         ok = check_clip(f32, small(f32, fixture), fixture, "small_pixels");
         ok = check_picture(f32, fixture) && ok;

@@ -17,7 +17,8 @@ static inline sg_engine *open_engine(const sg_engine_options *o)
 
 static inline sg_engine *open_model(const char *dir, size_t limit)
 {
-    return open_engine(&(sg_engine_options){.model_dir = dir, .backend = "ref", .memory_limit = limit});
+    return open_engine(&(sg_engine_options){
+        .size = sizeof(sg_engine_options), .model_dir = dir, .backend = "ref", .memory_limit = limit});
 }
 
 static inline void engine_refused(const sg_engine_options *o, sg_status code, const char *names)
@@ -36,7 +37,8 @@ static inline void request_refused(const sg_engine *g, const sg_request *r, cons
 
 static inline sg_request small(const sg_engine *g)
 {
-    sg_request r = sg_engine_defaults(g);
+    sg_request r = {.size = sizeof r};
+    sg_engine_defaults(g, &r);
     r.prompt = "a cat";
     r.negative_prompt = "";
     r.width = 32;
@@ -67,7 +69,8 @@ static inline sg_status film_frame(void *context, int index, const uint8_t *rgb,
 static inline sg_status render_film(sg_engine *g, const sg_request *r, film *f, sg_report *report, sg_error *e)
 {
     *f = (film){.bytes = (size_t)r->width * (size_t)r->height * 3};
-    return sg_engine_render(g, r, &(sg_callbacks){.context = f, .frame = film_frame}, report, e);
+    return sg_engine_render(g, r, &(sg_callbacks){.size = sizeof(sg_callbacks), .context = f, .frame = film_frame},
+                            report, e);
 }
 
 /* Setup of a group: as enter_folder, with a copy of the checkpoint in it. */

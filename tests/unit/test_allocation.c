@@ -70,15 +70,18 @@ static const char mini[] = SG_FIXTURES "/wan21_hd12", two_experts[] = SG_FIXTURE
 
 static sg_status open_at(const char *dir, const char *backend, sg_engine **g, sg_error *e)
 {
-    return sg_engine_open(g, &(sg_engine_options){.model_dir = dir, .backend = backend, .threads = 1}, e);
+    return sg_engine_open(
+        g, &(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = dir, .backend = backend, .threads = 1},
+        e);
 }
 
 static sg_status open_and_plan(const char *dir, sg_error *e)
 {
     sg_engine *g = NULL;
-    sg_plan    plan;
+    sg_plan    plan = {.size = sizeof plan};
     SG_TRY(open_at(dir, "cpu", &g, e));
-    sg_request r = sg_engine_defaults(g);
+    sg_request r = {.size = sizeof r};
+    sg_engine_defaults(g, &r);
     r.width = r.height = 32;
     r.frames = 5;
     const sg_status status = sg_engine_plan(g, &r, &plan, e);
@@ -93,7 +96,8 @@ static sg_status open_tiny(sg_error *e) { return open_and_plan(tiny, e); }
 static sg_status open_parts(sg_error *e)
 {
     sg_engine              *g = NULL;
-    const sg_engine_options o = {.model_dir = SG_TINY_WAN "/transformer/diffusion_pytorch_model.safetensors.index.json",
+    const sg_engine_options o = {.size = sizeof(sg_engine_options),
+                                 .model_dir = SG_TINY_WAN "/transformer/diffusion_pytorch_model.safetensors.index.json",
                                  .parts = {.vae = SG_TINY_WAN "/vae/diffusion_pytorch_model.safetensors",
                                            .text_encoder = SG_TINY_WAN "/text_encoder",
                                            .tokenizer = SG_TINY_WAN "/tokenizer/spiece.model"},
@@ -197,7 +201,8 @@ static sg_status take_frame(void *context, int index, const uint8_t *rgb, sg_err
 
 static sg_request small_request(void)
 {
-    sg_request r = sg_engine_defaults(engine);
+    sg_request r = {.size = sizeof r};
+    sg_engine_defaults(engine, &r);
     r.prompt = "a cat";
     r.negative_prompt = "";
     r.width = r.height = 32;
@@ -210,14 +215,14 @@ static sg_request small_request(void)
 static sg_status render(sg_error *e)
 {
     sg_request    r = small_request();
-    sg_report     report;
+    sg_report     report = {.size = sizeof report};
     sg_writer    *writer = NULL;
     const sg_clip clip = {.path = "a.y4m", .width = r.width, .height = r.height, .frames = r.frames, .fps = 16};
     r.latents_out = "a.safetensors";
     r.latents_note = "{}";
     SG_TRY(sg_writer_open(&writer, &clip, e));
-    sg_status status =
-        sg_engine_render(engine, &r, &(sg_callbacks){.context = writer, .frame = take_frame}, &report, e);
+    sg_status status = sg_engine_render(
+        engine, &r, &(sg_callbacks){.size = sizeof(sg_callbacks), .context = writer, .frame = take_frame}, &report, e);
     if (status == SG_OK) status = sg_writer_finish(writer, e);
     sg_writer_close(&writer);
     unlink("a.safetensors"); /* complete, it stays when decoding fails */
@@ -228,7 +233,7 @@ static sg_status render(sg_error *e)
 static sg_status decode(sg_error *e)
 {
     sg_request r = small_request();
-    sg_report  report;
+    sg_report  report = {.size = sizeof report};
     char      *note = NULL;
     r.prompt = NULL;
     r.latents_in = "latents.safetensors";
@@ -468,7 +473,7 @@ static void renders(void **state)
         assert_int_equal(open_at(of[i].dir, of[i].backend, &engine, &e), SG_OK);
         exhaust(of[i].name, i == 2 ? sparse_step : 1, render);
         sg_request r = small_request();
-        sg_report  report;
+        sg_report  report = {.size = sizeof report};
         r.latents_out = "latents.safetensors";
         r.latents_note = "{}";
         assert_int_equal(sg_engine_render(engine, &r, NULL, &report, &e), SG_OK);

@@ -59,9 +59,9 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 static sg_status render(scene *s, int stage, int at, sg_error *e)
 {
     static uint8_t     video[5 * 48 * 32 * 3];
-    const sg_callbacks cb = {.context = s, .progress = on_progress, .frame = on_frame};
+    const sg_callbacks cb = {.size = sizeof(sg_callbacks), .context = s, .progress = on_progress, .frame = on_frame};
     sg_request         r = small(s->g);
-    sg_report          report;
+    sg_report          report = {.size = sizeof report};
     for (size_t i = 0; i < sizeof video; i++) video[i] = (uint8_t)(i * 7);
     r.start_video = video;
     r.strength = 0.9;
@@ -119,8 +119,8 @@ static void the_next_call_is_cancelled(void **state)
     static film f;
     sg_engine  *g = open_model(model, 0);
     sg_request  r = small(g);
-    sg_report   report;
-    sg_plan     plan;
+    sg_report   report = {.size = sizeof report};
+    sg_plan     plan = {.size = sizeof plan};
     sg_error    e = {0};
     sg_engine_cancel(g, true);
     sg_engine_cancel(g, false);
@@ -145,9 +145,9 @@ typedef struct job {
 static void *open_and_render(void *context)
 {
     job *const              j = context;
-    const sg_engine_options o = {.model_dir = model, .backend = "cpu", .threads = 1};
+    const sg_engine_options o = {.size = sizeof(sg_engine_options), .model_dir = model, .backend = "cpu", .threads = 1};
     sg_engine              *g = NULL;
-    sg_report               report;
+    sg_report               report = {.size = sizeof report};
     j->status = sg_engine_open(&g, &o, &j->e);
     if (j->status) return NULL;
     const sg_request r = small(g);

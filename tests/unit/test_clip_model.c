@@ -13,7 +13,8 @@ static sg_clip_model *open_clip(const char *backend)
 {
     sg_clip_model *m = NULL;
     sg_error       e = {0};
-    if (sg_clip_model_open(&m, FOLDER, &(sg_engine_options){.backend = backend, .threads = 1}, &e))
+    if (sg_clip_model_open(
+            &m, FOLDER, &(sg_engine_options){.size = sizeof(sg_engine_options), .backend = backend, .threads = 1}, &e))
         fail_msg("%s", e.text);
     return m;
 }
@@ -116,7 +117,8 @@ static void memory_is_refused_with_figures(void **state)
 {
     sg_clip_model          *m = NULL;
     sg_error                e = {0};
-    const sg_engine_options o = {.backend = "cpu", .threads = 1, .memory_limit = 1000};
+    const sg_engine_options o = {
+        .size = sizeof(sg_engine_options), .backend = "cpu", .threads = 1, .memory_limit = 1000};
     assert_refused(sg_clip_model_open(&m, FOLDER, &o, &e), SG_E_MEMORY, &e, "CLIP needs");
     assert_null(m);
 }
@@ -136,7 +138,8 @@ static uint64_t open_with(const char *file, const char *contents, sg_status stat
         if (strcmp(names[i], file) != 0 && access(from, F_OK) == 0) assert_int_equal(symlink(from, names[i]), 0);
     }
     if (contents) write_text(file, contents);
-    const sg_status got = sg_clip_model_open(&m, ".", &(sg_engine_options){.backend = "cpu", .threads = 1}, &e);
+    const sg_status got = sg_clip_model_open(
+        &m, ".", &(sg_engine_options){.size = sizeof(sg_engine_options), .backend = "cpu", .threads = 1}, &e);
     if (status == SG_OK)
         assert_done(got, &e);
     else

@@ -1,7 +1,7 @@
 /* test_cogvideox.c - what CogVideoX asks of a request and of its folder. Golden tests hold the numbers. */
-#include "vae.h"
 #include "engine_fixture.h"
 #include "tensor_source.h"
+#include "vae.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -41,9 +41,9 @@ static sg_status take_latents(void *context, int step, const float *latents, con
 static seen render(sg_engine *g, const sg_request *r)
 {
     static seen        s;
-    sg_report          report;
+    sg_report          report = {.size = sizeof report};
     sg_error           e = {0};
-    const sg_callbacks cb = {.context = &s, .latents = take_latents, .frame = film_frame};
+    const sg_callbacks cb = {.size = sizeof(sg_callbacks), .context = &s, .latents = take_latents, .frame = film_frame};
     s = (seen){.film.bytes = (size_t)r->width * (size_t)r->height * 3};
     if (sg_engine_render(g, r, &cb, &report, &e)) fail_msg("%s", e.text);
     return s;
@@ -67,7 +67,8 @@ static void pads_in_front_are_dropped(void **state)
     assert_int_equal(sg_source_find(source, "latents").dim[1], 3);
     sg_source_close(&source);
 
-    sg_request again = sg_engine_defaults(g);
+    sg_request again = {.size = sizeof again};
+    sg_engine_defaults(g, &again);
     again.latents_in = path;
     assert_int_equal(sg_engine_fit_latents(g, path, &again, &note, &e), SG_OK);
     assert_int_equal(again.frames, 9);
@@ -87,7 +88,7 @@ static void pads_in_front_are_dropped(void **state)
 static void plan_has_the_real_tokens(void **state)
 {
     sg_error   e = {0};
-    sg_plan    plan;
+    sg_plan    plan = {.size = sizeof plan};
     sg_engine *g = open_model(of_2b, 0);
     sg_request r = small(g);
     r.frames = 9;
@@ -128,7 +129,9 @@ static void sizes_beyond_known_positions_are_refused(void **state)
     char       text[128];
     sg_error   e = {0};
     sg_engine *g = open_model(of_15, 0), *any = open_model(SG_FIXTURES "/cogvideox_5b", 0);
-    sg_request r = sg_engine_defaults(g), large = sg_engine_defaults(any);
+    sg_request r = {.size = sizeof r}, large = r;
+    sg_engine_defaults(g, &r);
+    sg_engine_defaults(any, &large);
     assert_int_equal(sg_engine_check_request(g, &r, &e), SG_OK);
     snprintf(text, sizeof text, "size: %dx%d|%dx%d", r.width, r.height + 16, r.width, r.height);
     r.height += 16;
@@ -145,7 +148,8 @@ static void sizes_beside_the_learned_are_refused(void **state)
 {
     sg_error   e = {0};
     sg_engine *g = open_model(SG_FIXTURES "/cogvideox_i2v", 0);
-    sg_request r = sg_engine_defaults(g);
+    sg_request r = {.size = sizeof r};
+    sg_engine_defaults(g, &r);
     r.frames = 17;
     assert_int_equal(sg_engine_check_request(g, &r, &e), SG_OK);
     r.width -= 8;
@@ -220,7 +224,8 @@ static void other_models_are_refused_by_field(void **state)
         char names[160];
         snprintf(names, sizeof names, "transformer/|%s", cases[i].what);
         write_changed(COPY "/transformer/config.json", config, cases[i].field, cases[i].value);
-        engine_refused(&(sg_engine_options){.model_dir = COPY, .backend = "ref"}, SG_E_FORMAT, names);
+        engine_refused(&(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = COPY, .backend = "ref"},
+                       SG_E_FORMAT, names);
     }
 }
 

@@ -41,8 +41,10 @@ static sg_status render(sg_engine *g, const sg_request *r, watch *w, sg_report *
     sg_error  e = {0};
     const int cancel_at = w->cancel_at;
     *w = (watch){.cancel_at = cancel_at};
-    return sg_engine_render(g, r, &(sg_callbacks){.context = w, .progress = take_progress, .frame = take_frame}, rep,
-                            &e);
+    return sg_engine_render(
+        g, r,
+        &(sg_callbacks){.size = sizeof(sg_callbacks), .context = w, .progress = take_progress, .frame = take_frame},
+        rep, &e);
 }
 
 static sg_request request(const sg_engine *g)
@@ -60,7 +62,7 @@ static void encode_once(sg_engine *g, sg_request *r, int units)
 {
     watch     w = {.cancel_at = 1};
     uint8_t   first[PIXELS];
-    sg_report rep;
+    sg_report rep = {.size = sizeof rep};
     assert_int_equal(render(g, r, &w, &rep), SG_E_CANCELLED);
     assert_int_equal(w.done, 1);
     w.cancel_at = 0;
@@ -113,8 +115,8 @@ static void some_steps_are_done(void **state)
     sg_engine *g = open_model(model, 0);
     sg_request r = request(g);
     watch      w = {0};
-    sg_plan    noise, plan;
-    sg_report  rep;
+    sg_plan    noise = {.size = sizeof noise}, plan = {.size = sizeof plan};
+    sg_report  rep = {.size = sizeof rep};
     sg_error   e = {0};
     assert_int_equal(sg_engine_plan(g, &r, &noise, &e), SG_OK);
     r.start_video = clip;
@@ -152,6 +154,7 @@ static sg_engine *open_images(void)
     c->frames = (sg_frame_rule){0};
     c->image[SG_IMAGE_FIRST] = SG_IMAGE_NONE;
     g->defaults.frames = 1;
+    sg_engine_describe(g);
     return g;
 }
 
@@ -162,12 +165,12 @@ static void an_image_starts_from_another(void **state)
     sg_request  r = request(g), of_image = r;
     sg_pictures p = {.path = {"a.png"}, .fit = "crop", .whole = {{SIDE, SIDE, clip}}};
     watch       w[2] = {0};
-    sg_report   rep;
+    sg_report   rep = {.size = sizeof rep};
     sg_error    e = {0};
     r.frames = of_image.frames = 1;
     r.steps = of_image.steps = 4;
     r.strength = of_image.strength = 0.6;
-    assert_int_equal(sg_engine_info(g).image[SG_IMAGE_FIRST], SG_IMAGE_START);
+    assert_int_equal(sg_engine_info(g)->image[SG_IMAGE_FIRST], SG_IMAGE_START);
     if (sg_pictures_check(&p, g, &r, &e) || sg_pictures_fit(&p, g, &r, &e)) fail_msg("%s", e.text);
     assert_ptr_equal(r.start_image, p.fitted[0].rgb);
     assert_null(r.image[SG_IMAGE_FIRST].rgb);
@@ -178,7 +181,7 @@ static void an_image_starts_from_another(void **state)
     assert_memory_equal(w[0].last, w[1].last, sizeof w[0].last);
     /* r has a start already */
     assert_refused(sg_pictures_check(&p, g, &r, &e), SG_E_ARG, &e, "--image|video");
-    sg_plan plan;
+    sg_plan plan = {.size = sizeof plan};
     assert_int_equal(sg_engine_plan(g, &of_image, &plan, &e), SG_OK);
     assert_string_equal(plan.phase[1].name, "image");
     of_image.start_video = clip;
@@ -288,7 +291,7 @@ static void latents_are_drawn(void **state)
     sg_request         r = request(g);
     sg_vae_ops         ops = sg_wan_vae_ops;
     watch              w = {0};
-    sg_report          rep;
+    sg_report          rep = {.size = sizeof rep};
     sg_rng             rng;
     g->tap = take_tap;
     r.start_video = clip;
@@ -360,7 +363,7 @@ static sg_tensor encode_wide(void *run, sg_stream *s, sg_tensor frames)
 
 static sg_plan planned(sg_engine *g, sg_request *r, sg_tiling tiling)
 {
-    sg_plan  p;
+    sg_plan  p = {.size = sizeof p};
     sg_error e = {0};
     r->vae_tiling = tiling;
     if (sg_engine_plan(g, r, &p, &e)) fail_msg("%s", e.text);
@@ -375,7 +378,7 @@ static void encoders_have_tiles(void **state)
     sg_request r = request(g);
     sg_vae_ops ops = sg_wan_vae_ops;
     watch      w = {0};
-    sg_report  rep;
+    sg_report  rep = {.size = sizeof rep};
     ops.set_tiles = set_tiles;
     ops.encode_next = encode_wide;
     ((sg_components *)g->components)->vae.ops = &ops;

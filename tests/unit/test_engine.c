@@ -25,8 +25,10 @@ static int take_progress(void *context, sg_stage stage, int done, int total)
 static sg_status render(sg_engine *g, const sg_request *r, seen *s, sg_report *rep, sg_error *e)
 {
     s->film.bytes = (size_t)r->width * (size_t)r->height * 3;
-    return sg_engine_render(g, r, &(sg_callbacks){.context = s, .frame = film_frame, .progress = take_progress}, rep,
-                            e);
+    return sg_engine_render(
+        g, r,
+        &(sg_callbacks){.size = sizeof(sg_callbacks), .context = s, .frame = film_frame, .progress = take_progress},
+        rep, e);
 }
 
 static void renders_frames_in_order(void **state)
@@ -34,7 +36,7 @@ static void renders_frames_in_order(void **state)
     static seen a, b;
     sg_engine  *g = open_model(model, 0);
     sg_request  r = small(g);
-    sg_report   rep;
+    sg_report   rep = {.size = sizeof rep};
     sg_error    e = {0};
     memset(&a, 0, sizeof a);
     memset(&b, 0, sizeof b);
@@ -110,7 +112,7 @@ static void devices_decode_ahead(void **state)
     static seen a, b;
     sg_engine  *g = open_model(model, 0);
     sg_request  r = small(g);
-    sg_report   rep;
+    sg_report   rep = {.size = sizeof rep};
     sg_error    e = {0};
     r.frames = 13;
     assert_int_equal(render(g, &r, &a, &rep, &e), SG_OK);
@@ -159,10 +161,10 @@ static void latents_are_shown(void **state)
     static const char  path[] = "latents.safetensors";
     sg_engine         *g = open_model(model, 0);
     sg_request         r = small(g);
-    const sg_callbacks cb = {.context = &w, .latents = take_latents};
+    const sg_callbacks cb = {.size = sizeof(sg_callbacks), .context = &w, .latents = take_latents};
     sg_source         *file = NULL;
     sg_tensor          t;
-    sg_report          rep;
+    sg_report          rep = {.size = sizeof rep};
     sg_error           e = {0};
     w = (watch){0};
     r.latents_out = path;
@@ -194,9 +196,9 @@ static void texts_are_encoded_once(void **state)
     static watch       w;
     sg_engine         *g = open_model(model, 0);
     sg_request         r = small(g);
-    const sg_callbacks cb = {.context = &w, .progress = count_texts};
-    sg_plan            plan;
-    sg_report          rep;
+    const sg_callbacks cb = {.size = sizeof(sg_callbacks), .context = &w, .progress = count_texts};
+    sg_plan            plan = {.size = sizeof plan};
+    sg_report          rep = {.size = sizeof rep};
     sg_error           e = {0};
     memset(&a, 0, sizeof a);
     memset(&b, 0, sizeof b);
@@ -235,8 +237,8 @@ static void memory_is_as_planned(void **state)
     static seen s;
     sg_engine  *g = open_model(model, 0);
     sg_request  r = small(g);
-    sg_plan     plan;
-    sg_report   rep;
+    sg_plan     plan = {.size = sizeof plan};
+    sg_report   rep = {.size = sizeof rep};
     sg_error    e = {0};
     assert_int_equal(sg_engine_plan(g, &r, &plan, &e), SG_OK);
     assert_int_equal(plan.tokens, 2 * 3 * 2);
@@ -304,12 +306,54 @@ static void nearest_sizes_are_rendered(void **state)
     sg_engine_close(&g);
 }
 
+typedef struct lines {
+    int  count[2];
+    char last[2][512];
+} lines;
+
+static void take_line(void *context, int level, const char *text)
+{
+    lines *const l = context;
+    assert_true(level == SG_LOG_INFO || level == SG_LOG_WARNING);
+    assert_null(strchr(text, '\n'));
+    l->count[level]++;
+    snprintf(l->last[level], sizeof l->last[level], "%s", text);
+}
+
+/* The log tells what is open and what is loaded, which is not done twice, and what of a prompt is not read. */
+static void the_log_tells_what_is_done(void **state)
+{
+    static seen             s;
+    static char             long_prompt[1 << 14];
+    lines                   l = {.count = {0}};
+    const sg_engine_options o = {
+        .size = sizeof o, .model_dir = model, .backend = "ref", .log = take_line, .log_context = &l};
+    sg_engine *g = open_engine(&o);
+    sg_request r = small(g);
+    sg_report  rep = {.size = sizeof rep};
+    sg_error   e = {0};
+    assert_int_equal(l.count[SG_LOG_INFO], 1);
+    assert_non_null(strstr(l.last[SG_LOG_INFO], sg_engine_info(g)->device));
+    assert_int_equal(render(g, &r, &s, &rep, &e), SG_OK);
+    assert_int_equal(l.count[SG_LOG_INFO], 1 + 3); /* text encoder, denoiser, VAE */
+    assert_int_equal(l.count[SG_LOG_WARNING], 0);
+    memset(&s, 0, sizeof s);
+    for (size_t i = 0; i + 1 < sizeof long_prompt; i++) long_prompt[i] = i % 4 == 3 ? ' ' : 'a';
+    r.prompt = long_prompt;
+    assert_int_equal(render(g, &r, &s, &rep, &e), SG_OK);
+    assert_int_equal(l.count[SG_LOG_WARNING], 1);
+    assert_non_null(strstr(l.last[SG_LOG_WARNING], "prompt: "));
+    sg_engine_close(&g);
+}
+
+static void the_version_is_the_projects(void **state) { assert_string_equal(sg_version(), SG_PROJECT_VERSION); }
+
 static void cancelling_stops_at_the_step(void **state)
 {
     static seen s = {.cancel_at = 1};
     sg_engine  *g = open_model(model, 0);
     sg_request  r = small(g);
-    sg_report   rep;
+    sg_report   rep = {.size = sizeof rep};
     sg_error    e = {0};
     r.steps = 5;
     assert_int_equal(render(g, &r, &s, &rep, &e), SG_E_CANCELLED);
@@ -324,7 +368,7 @@ static void latents_decode_again(void **state)
     static const char path[] = "latents.safetensors";
     sg_engine        *g = open_model(model, 0);
     sg_request        r = small(g), again = small(g);
-    sg_report         rep;
+    sg_report         rep = {.size = sizeof rep};
     sg_error          e = {0};
     char             *note = NULL;
     memset(&a, 0, sizeof a);
@@ -360,7 +404,7 @@ static void large_latents_have_a_size(void **state)
     static const char path[] = "latents.safetensors";
     sg_engine        *g = open_model(model, 0);
     sg_request        r = small(g), fitted = r;
-    sg_report         rep;
+    sg_report         rep = {.size = sizeof rep};
     sg_error          e = {0};
     char             *note = NULL;
     sg_components     large = *g->components;
@@ -382,8 +426,8 @@ static void encoders_follow_one_another(void **state)
     static seen   one, two;
     sg_engine    *g = open_model(model, 0);
     sg_request    r = small(g);
-    sg_plan       alone, both;
-    sg_report     rep;
+    sg_plan       alone = {.size = sizeof alone}, both = {.size = sizeof both};
+    sg_report     rep = {.size = sizeof rep};
     sg_error      e = {0};
     json_t       *json = NULL;
     sg_components components = *g->components;
@@ -429,7 +473,7 @@ static void guidance_is_data_of_the_family(void **state)
     static seen   once, twice, b;
     sg_engine    *g = open_model(model, 0);
     sg_request    r = small(g);
-    sg_report     rep;
+    sg_report     rep = {.size = sizeof rep};
     sg_error      e = {0};
     sg_components components = *g->components;
     assert_int_equal(render(g, &r, &twice, &rep, &e), SG_OK);
@@ -486,7 +530,7 @@ static void expect_numeric(const char *file, const char *tensor, float value, co
     const float before = poke(file, tensor, 0, value);
     sg_engine  *g = open_model(COPY, 0);
     sg_request  r = small(g);
-    sg_report   rep;
+    sg_report   rep = {.size = sizeof rep};
     sg_error    e = {0};
     memset(&s, 0, sizeof s);
     assert_refused(render(g, &r, &s, &rep, &e), SG_E_NUMERIC, &e, says);
@@ -517,7 +561,8 @@ static void other_pipelines_are_refused(void **state)
     write_text(COPY "/model_index.json", "{\"_class_name\": \"StableDiffusionPipeline\"}");
     for (int i = 0; sg_families[i]; i++)
         for (const char *const *one = sg_families[i]->class_names; *one; one++)
-            engine_refused(&(sg_engine_options){.model_dir = COPY}, SG_E_UNSUPPORTED, *one);
+            engine_refused(&(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = COPY}, SG_E_UNSUPPORTED,
+                           *one);
 }
 
 /* ---- a LoRA: bit for bit a checkpoint whose weights were merged before ---- */
@@ -533,7 +578,7 @@ static const char experts[] = SG_FIXTURES "/wan22_a14b";
 static sg_status render_on(sg_engine *g, film *f, bool picture, sg_error *e)
 {
     static uint8_t grey[FRAME];
-    sg_report      report;
+    sg_report      report = {.size = sizeof report};
     sg_request     r = small(g);
     r.steps = 4;
     memset(grey, 100, sizeof grey);
@@ -562,7 +607,7 @@ static void a_render_is_that_of_merged_weights(void **state)
     sg_error                 e = {0};
     snprintf(from, sizeof from, "%s/transformer/" WEIGHTS, experts);
     lora_save_for(from, lora, NULL);
-    sg_engine_options o = {.model_dir = experts, .backend = "ref", .dtype = "f32"};
+    sg_engine_options o = {.size = sizeof(sg_engine_options), .model_dir = experts, .backend = "ref", .dtype = "f32"};
     film_of(&plain, &o);
     for (int i = 0; i < 3; i++) {
         shell("rm -rf %s && cp -r '%s' %s", dir, experts, dir);
@@ -572,7 +617,8 @@ static void a_render_is_that_of_merged_weights(void **state)
             unlink(to); /* a link, perhaps */
             if (lora_merge(from, lora, of[i].strength[k], to, &e)) fail_msg("%s", e.text);
         }
-        film_of(&merged, &(sg_engine_options){.model_dir = dir, .backend = "ref", .dtype = "f32"});
+        film_of(&merged, &(sg_engine_options){
+                             .size = sizeof(sg_engine_options), .model_dir = dir, .backend = "ref", .dtype = "f32"});
         o.lora[0] =
             (sg_lora_option){lora, of[i].strength[0] != 0 ? of[i].strength[0] : of[i].strength[1], of[i].denoisers};
         o.loras = 1;
@@ -587,22 +633,22 @@ static void a_render_is_that_of_merged_weights(void **state)
 static void several_add_up_and_are_planned(void **state)
 {
     char     from[256];
-    sg_plan  p[2];
+    sg_plan  p[2] = {{.size = sizeof *p}, {.size = sizeof *p}};
     sg_error e = {0};
     snprintf(from, sizeof from, "%s/transformer/" WEIGHTS, model);
     lora_save_for(from, lora, NULL);
-    sg_engine_options o = {.model_dir = model, .backend = "ref", .dtype = "f32"};
+    sg_engine_options o = {.size = sizeof(sg_engine_options), .model_dir = model, .backend = "ref", .dtype = "f32"};
     for (int i = 0; i < 2; i++) {
         sg_engine       *g = open_engine(&o);
         const sg_request r = small(g);
         assert_int_equal(sg_engine_plan(g, &r, &p[i], &e), SG_OK);
-        const sg_model_info info = sg_engine_info(g);
+        const sg_model_info info = *sg_engine_info(g);
         assert_int_equal(info.loras, 2 * i);
         for (int k = 0; k < info.loras; k++) {
-            assert_string_equal(info.lora[k].name, "l.safetensors");
-            assert_int_equal(info.lora[k].figures.rank[1], 2);
-            assert_int_equal(info.lora[k].figures.unused, 0);
-            assert_true(info.lora[k].figures.tensors > 10 && info.lora[k].figures.hash);
+            assert_string_equal(info.lora[k]->name, "l.safetensors");
+            assert_int_equal(info.lora[k]->rank[1], 2);
+            assert_int_equal(info.lora[k]->unused, 0);
+            assert_true(info.lora[k]->tensors > 10 && info.lora[k]->hash);
         }
         sg_engine_close(&g);
         o.lora[0] = o.lora[1] = (sg_lora_option){lora, 0.5, 0};
@@ -627,18 +673,20 @@ static void components_that_do_not_fit_are_told(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         shell("rm -rf %s && cp -rL " SG_FIXTURES "/%s %s && rm -r %s/%s && cp -rL " SG_FIXTURES "/%s %s/%s", dir,
               cases[i].model, dir, dir, cases[i].part, cases[i].from, dir, cases[i].part);
-        engine_refused(&(sg_engine_options){.model_dir = dir, .backend = "ref"}, SG_E_FORMAT, cases[i].what);
+        engine_refused(&(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = dir, .backend = "ref"},
+                       SG_E_FORMAT, cases[i].what);
     }
     shell("rm -rf %s && cp -rL " SG_FIXTURES "/wan22_i2v %s", dir, dir);
     snprintf(index, sizeof index, "%s/model_index.json", dir);
     write_changed(index, SG_FIXTURES "/wan22_i2v/model_index.json", "expand_timesteps", "true");
-    engine_refused(&(sg_engine_options){.model_dir = dir, .backend = "ref"}, SG_E_FORMAT,
-                   "in_channels is 36|out_channels|expand_timesteps");
+    engine_refused(&(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = dir, .backend = "ref"},
+                   SG_E_FORMAT, "in_channels is 36|out_channels|expand_timesteps");
 }
 
 static void an_expert_that_is_not_there_is_told(void **state)
 {
-    const sg_engine_options o = {.model_dir = model, .backend = "ref", .lora = {{lora, 1, 1}}, .loras = 1};
+    const sg_engine_options o = {
+        .size = sizeof(sg_engine_options), .model_dir = model, .backend = "ref", .lora = {{lora, 1, 1}}, .loras = 1};
     engine_refused(&o, SG_E_ARG, "two experts|one denoiser");
 }
 
@@ -651,7 +699,8 @@ static void the_model_of_a_lora_is_named(void **state)
     lora_put(&f, "blocks.0.self_attn.q.lora_A.weight", "F32", 2, (int64_t[]){1, D}, x, sizeof x);
     lora_put(&f, "blocks.0.self_attn.q.lora_B.weight", "F32", 2, (int64_t[]){D, 1}, x, sizeof x);
     lora_save(&f, lora, NULL);
-    const sg_engine_options o = {.model_dir = model, .backend = "ref", .lora = {{lora, 1, 0}}, .loras = 1};
+    const sg_engine_options o = {
+        .size = sizeof(sg_engine_options), .model_dir = model, .backend = "ref", .lora = {{lora, 1, 0}}, .loras = 1};
     engine_refused(&o, SG_E_FORMAT, "[5120, 1]|[1, 5120]|[24, 24]|Wan 2.1 14B|Wan 2.2 A14B");
 }
 
@@ -669,11 +718,11 @@ static void a_picture_brings_the_model_s_own(void **state)
 {
     static film plain[2], want, got;
     char        from[256];
-    sg_plan     p[2];
+    sg_plan     p[2] = {{.size = sizeof *p}, {.size = sizeof *p}};
     sg_error    e = {0};
     snprintf(from, sizeof from, "%s/transformer/" WEIGHTS, model);
     lora_save_for(from, lora, NULL);
-    sg_engine_options o = {.model_dir = dir, .backend = "ref", .dtype = "f32"};
+    sg_engine_options o = {.size = sizeof(sg_engine_options), .model_dir = dir, .backend = "ref", .dtype = "f32"};
 
     model_with("{}");
     sg_engine *g = open_engine(&o);
@@ -706,7 +755,7 @@ static void a_missing_lora_for_pictures_is_told(void **state)
     static film             got;
     sg_error                e = {0};
     sg_engine              *g = NULL;
-    const sg_engine_options o = {.model_dir = dir, .backend = "ref"};
+    const sg_engine_options o = {.size = sizeof(sg_engine_options), .model_dir = dir, .backend = "ref"};
     model_with("{\"image_lora\": \"none.safetensors\"}");
     g = open_engine(&o);
     for (int k = 0; k < 2; k++) {
@@ -733,6 +782,8 @@ int main(void)
         cmocka_unit_test(memory_is_as_planned),
         cmocka_unit_test(nearest_sizes_are_rendered),
         cmocka_unit_test(wishes_are_checked),
+        cmocka_unit_test(the_log_tells_what_is_done),
+        cmocka_unit_test(the_version_is_the_projects),
         cmocka_unit_test(cancelling_stops_at_the_step),
         cmocka_unit_test(latents_decode_again),
         cmocka_unit_test(poison_is_named),

@@ -33,9 +33,9 @@ static float *read_tensor(const char *path, const char *name, size_t count)
 static float *latents_of(sg_engine *g, sg_request r)
 {
     static const char path[] = "out.safetensors";
-    sg_report         rep;
+    sg_report         rep = {.size = sizeof rep};
     sg_error          e = {0};
-    sg_callbacks      none = {0};
+    sg_callbacks      none = {.size = sizeof(sg_callbacks)};
     r.latents_out = path;
     if (sg_engine_render(g, &r, &none, &rep, &e)) fail_msg("%s", e.text);
     return read_tensor(path, "latents", 16 * 4 * 32 * 32);
@@ -53,7 +53,8 @@ static double distance(const float *a, const float *b, size_t n)
 
 static sg_engine *open_fast(void)
 {
-    return open_engine(&(sg_engine_options){.model_dir = model, .backend = "cpu", .dtype = "f32", .threads = 2});
+    return open_engine(&(sg_engine_options){
+        .size = sizeof(sg_engine_options), .model_dir = model, .backend = "cpu", .dtype = "f32", .threads = 2});
 }
 
 static void sparse_renders_are_near_dense(void **state)
@@ -103,8 +104,8 @@ static void sparse_memory_is_as_planned(void **state)
 {
     sg_engine *g = open_model(model, 0);
     sg_request r = small(g);
-    sg_plan    dense, plan;
-    sg_report  rep;
+    sg_plan    dense = {.size = sizeof dense}, plan = {.size = sizeof plan};
+    sg_report  rep = {.size = sizeof rep};
     sg_error   e = {0};
     r.width = r.height = 512; /* too large for the oracle, and only planned */
     r.attention.named = true;
@@ -129,7 +130,7 @@ static void attention_is_captured(void **state)
     float            *captured[2][3];
     sg_engine        *g = open_fast();
     sg_request        r = sparse(g);
-    sg_report         rep;
+    sg_report         rep = {.size = sizeof rep};
     sg_error          e = {0};
     r.capture_out = path;
     r.attention.dense_steps = 0.5; /* what is captured comes before anything is skipped */
@@ -197,7 +198,7 @@ static void errors_have_their_places(void **state)
     sg_request         r = sparse(g);
     watch             *w = calloc(1, sizeof *w);
     sg_attention_error e = {0};
-    sg_report          rep;
+    sg_report          rep = {.size = sizeof rep};
     sg_error           why = {0};
     assert_non_null(w);
     for (int i = 0; i < 4; i++) assert_non_null(w->of[i] = malloc(sizeof(float) * TOKENS * HEADS * HEAD_DIM));
@@ -263,10 +264,11 @@ static void attention_is_checked(void **state)
 static void experts_take_turns(void **state)
 {
     sg_engine *g = NULL;
-    sg_report  rep;
+    sg_report  rep = {.size = sizeof rep};
     sg_error   e = {0};
     int        steps, passes, layers;
-    g = open_engine(&(sg_engine_options){.model_dir = SG_FIXTURES "/wan22_a14b", .backend = "cpu"});
+    g = open_engine(&(sg_engine_options){
+        .size = sizeof(sg_engine_options), .model_dir = SG_FIXTURES "/wan22_a14b", .backend = "cpu"});
     sg_request r = sparse(g);
     r.attention.dense_layers = "0";
     r.attention.dense_steps = 0;
@@ -297,7 +299,7 @@ static void thresholds_are_found(void **state)
             " \"buckets\": [0], \"amount\": [[[0.25, 1], [1, 0.75]]], \"theta\": [[[-1, -1], [-1, -1]]],"
             " \"lambda\": [[[0, 0], [0, 0]%s]]}",
             broken ? ", []" : "");
-        const sg_engine_options o = {.model_dir = COPY, .backend = "cpu"};
+        const sg_engine_options o = {.size = sizeof(sg_engine_options), .model_dir = COPY, .backend = "cpu"};
         if (broken) {
             engine_refused(&o, SG_E_FORMAT, SG_THRESHOLDS_NAME);
             continue;
@@ -305,7 +307,7 @@ static void thresholds_are_found(void **state)
         sg_engine *g = open_engine(&o);
         sg_error   e = {0};
         sg_request r = sparse(g);
-        sg_report  rep;
+        sg_report  rep = {.size = sizeof rep};
         int        steps, passes, layers;
         assert_non_null(r.attention.thresholds);
         r.attention.dense_steps = 0;

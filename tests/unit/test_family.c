@@ -244,8 +244,9 @@ static sg_engine *open_family(made_up **opened, const char *backend)
                     C);
     write_component("out", (const char *const[]){"out"}, (const float *const[]){out}, 1, 3);
     write_component("story", (const char *const[]){"story"}, (const float *const[]){story}, 1, C);
-    sg_engine *const g = open_engine(&(sg_engine_options){.model_dir = COPY, .backend = backend, .dtype = "f32"});
-    sg_config       *index = NULL;
+    sg_engine *const g = open_engine(
+        &(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = COPY, .backend = backend, .dtype = "f32"});
+    sg_config *index = NULL;
     assert_done(sg_checkpoint_index(g->checkpoint, &index, &e), &e);
     sg_model_close(&g->model, g->family);
     g->family = &family; /* which registers it */
@@ -334,7 +335,8 @@ static void expect(const made_up *m, double *x, int frames, uint64_t seed, doubl
 
 static sg_request request(int height, int frames)
 {
-    return (sg_request){.width = X,
+    return (sg_request){.size = sizeof(sg_request),
+                        .width = X,
                         .height = height,
                         .frames = frames,
                         .steps = STEPS,
@@ -393,8 +395,8 @@ static void render(const char *backend, const texts *text, int frames, int chunk
     static double x[CELLS];
     static seen   s;
     made_up      *m;
-    sg_plan       plan;
-    sg_report     rep;
+    sg_plan       plan = {.size = sizeof plan};
+    sg_report     rep = {.size = sizeof rep};
     sg_error      e = {0};
     sg_engine    *g = open_family(&m, backend);
     sg_request    r = request(Y, frames);
@@ -410,7 +412,11 @@ static void render(const char *backend, const texts *text, int frames, int chunk
     assert_string_equal(plan.phase[0].name, "story");
     assert_int_equal(plan.phase[0].weights + plan.phase[0].mapped, sizeof story);
     g->memory_limit = plan.need;
-    const sg_callbacks cb = {.context = &s, .progress = count_chunks, .frame = take_frame, .latents = take_latents};
+    const sg_callbacks cb = {.size = sizeof(sg_callbacks),
+                             .context = &s,
+                             .progress = count_chunks,
+                             .frame = take_frame,
+                             .latents = take_latents};
     if (sg_engine_render(g, &r, &cb, &rep, &e)) fail_msg("%s", e.text);
     assert_int_equal(s.chunks, plan.chunks);
     if (strcmp(backend, "ref") == 0) /* libraries hold what they like beside it */
@@ -506,9 +512,9 @@ static void render_long(seen *s, const char *backend, sg_attention_kind kind)
 {
     made_up   *m;
     keeps      c = {0};
-    sg_report  rep;
+    sg_report  rep = {.size = sizeof rep};
     sg_error   e = {0};
-    sg_plan    plan;
+    sg_plan    plan = {.size = sizeof plan};
     sg_engine *g = open_family(&m, backend);
     sg_request r = request(HIGH, FRAMES);
     add_text(m, &r, text);
@@ -523,7 +529,7 @@ static void render_long(seen *s, const char *backend, sg_attention_kind kind)
     assert_int_equal(plan.tokens, tokens_of(1, 0));
     g->memory_limit = plan.need;
     *s = (seen){.height = HIGH};
-    const sg_callbacks cb = {.context = s, .frame = take_frame, .latents = take_latents};
+    const sg_callbacks cb = {.size = sizeof(sg_callbacks), .context = s, .frame = take_frame, .latents = take_latents};
     if (sg_engine_render(g, &r, &cb, &rep, &e)) fail_msg("%s", e.text);
     assert_int_equal(c.calls, kind == SG_ATTENTION_SPARGE ? (STEPS - 1) * 2 * 2 : 0);
     expect_counts(g);
@@ -564,7 +570,7 @@ static void a_mask_is_for_the_longest_sequence(void **state)
     static uint8_t  numbers[10 * 19];
     const sg_tensor fits = {numbers, SG_U8, 3, {1, 10, 19}}, misfits = {numbers, SG_U8, 3, {1, 9, 17}};
     made_up        *m;
-    sg_plan         plan;
+    sg_plan         plan = {.size = sizeof plan};
     sg_error        e = {0};
     sg_engine      *g = open_family(&m, "ref");
     sg_request      r = request(HIGH, FRAMES);

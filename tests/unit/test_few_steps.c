@@ -26,11 +26,11 @@ static void presets_step_as_their_makers(void **state)
     sg_engine *g = open_model(model, 0);
     for (size_t i = 0; i < sizeof few_steps_table / sizeof *few_steps_table; i++) {
         sg_request r = small(g);
-        sg_report  rep;
+        sg_report  rep = {.size = sizeof rep};
         sg_error   e = {0};
         seen       s = {.wanted = few_steps_table[i].after};
         sg_step_preset_apply(&r, few_steps_table[i].preset);
-        const sg_callbacks cb = {.context = &s, .latents = take_latents};
+        const sg_callbacks cb = {.size = sizeof(sg_callbacks), .context = &s, .latents = take_latents};
         if (sg_engine_render(g, &r, &cb, &rep, &e)) fail_msg("%s", e.text);
         assert_int_equal(s.steps, 4);
         assert_int_equal(rep.negative_tokens, 0); /* no negative pass */

@@ -64,8 +64,9 @@ static void dev_and_schnell_differ(void **state)
         double      guidance, flow_shift;
     } of[] = {{SG_FIXTURES "/flux_dev", 28, 512, 3.5, 0}, {SG_FIXTURES "/flux_schnell", 4, 256, 0, 1}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        sg_engine       *g = open_model(of[i].dir, 0);
-        const sg_request r = sg_engine_defaults(g);
+        sg_engine *g = open_model(of[i].dir, 0);
+        sg_request r = {.size = sizeof r};
+        sg_engine_defaults(g, &r);
         assert_true(r.width == 1024 && r.height == 1024 && r.frames == 1 && r.cfg_scale == 1);
         assert_int_equal(r.steps, of[i].steps);
         assert_true(r.guidance == of[i].guidance && r.flow_shift == of[i].flow_shift);
@@ -76,10 +77,11 @@ static void dev_and_schnell_differ(void **state)
 
 static void plan_tells_the_shift(void **state)
 {
-    sg_plan    p;
+    sg_plan    p = {.size = sizeof p};
     sg_error   e = {0};
     sg_engine *g = open_model(SG_FIXTURES "/flux_dev", 0);
-    sg_request r = sg_engine_defaults(g);
+    sg_request r = {.size = sizeof r};
+    sg_engine_defaults(g, &r);
     r.prompt = "a cat";
     r.width = r.height = 128; /* 256 tokens, where mu is 0.5 */
     assert_int_equal(sg_engine_plan(g, &r, &p, &e), SG_OK);
@@ -90,7 +92,8 @@ static void plan_tells_the_shift(void **state)
     assert_true(p.flow_shift == 2);
     sg_engine_close(&g);
     g = open_model(SG_FIXTURES "/flux_schnell", 0);
-    r = sg_engine_defaults(g);
+    r.size = sizeof r;
+    sg_engine_defaults(g, &r);
     r.prompt = "a cat";
     r.flow_shift = 0;
     request_refused(g, &r, "flow-shift: 0|0.001|1000");

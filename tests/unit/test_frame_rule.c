@@ -37,7 +37,7 @@ static void a_model_of_images_makes_one_frame(void **state)
     sg_engine        *g = open_model(model, 0);
     sg_components     images = *g->components;
     sg_request        r = small(g);
-    sg_report         rep;
+    sg_report         rep = {.size = sizeof rep};
     sg_error          e = {0};
     images.frames = (sg_frame_rule){0};
     g->components = &images;

@@ -315,7 +315,7 @@ static size_t planned(sg_engine *g, sg_request r, sg_tiling tiling, sg_plan *p)
 
 static void tiles_come_where_memory_wants_them(void **state)
 {
-    sg_plan    p;
+    sg_plan    p = {.size = sizeof p};
     sg_error   e = {0};
     sg_engine *g = open_model(mini, (size_t)1 << 40);
     sg_request r = small(g);
@@ -339,7 +339,7 @@ static void tiles_come_where_memory_wants_them(void **state)
 
 static void other_decoders_have_no_tiles(void **state)
 {
-    sg_plan    p;
+    sg_plan    p = {.size = sizeof p};
     sg_error   e = {0};
     sg_engine *g = open_model(model, 0);
     sg_request r = small(g);
@@ -360,7 +360,8 @@ static sg_status open_changed(const char *file, const char *key, const char *val
     shell("rm -rf mochi && cp -rL '%s' mochi", mini);
     write_changed(to, source, key, value);
     *e = (sg_error){0};
-    const sg_status st = sg_engine_open(&g, &(sg_engine_options){.model_dir = "mochi", .backend = "ref"}, e);
+    const sg_status st = sg_engine_open(
+        &g, &(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = "mochi", .backend = "ref"}, e);
     sg_engine_close(&g);
     return st;
 }

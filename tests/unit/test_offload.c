@@ -129,7 +129,8 @@ enum { SIDE = 32 }; /* of frames */
 
 static sg_engine *open_on_device(const char *dir, const char *dtype)
 {
-    sg_engine *g = open_engine(&(sg_engine_options){.model_dir = dir, .backend = "ref", .dtype = dtype});
+    sg_engine *g = open_engine(
+        &(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = dir, .backend = "ref", .dtype = dtype});
     use_device(g);
     return g;
 }
@@ -168,7 +169,7 @@ static void bits_are_the_same(void **state)
         for (int k = 0; k < 3; k++) {
             sg_engine *g = open_on_device(models[i / 2], dtypes[i % 2]);
             sg_request r = square(g);
-            sg_report  report;
+            sg_report  report = {.size = sizeof report};
             sg_error   e = {0};
             g->offload = ways[k];
             render_as_planned(g, &r, k ? &f : &first, &report);
@@ -192,10 +193,14 @@ static void bits_are_the_same_with_a_lora(void **state)
     lora_save_for(SG_FIXTURES "/wan21_hd12/transformer/diffusion_pytorch_model.safetensors", lora, NULL);
     for (int i = 0; i < 2; i++) {
         for (int k = 0; k < 3; k++) { /* without, on the device, on the host */
-            sg_report               report;
-            const sg_engine_options o = {
-                .model_dir = model, .backend = "ref", .dtype = dtypes[i], .lora = {{lora, 1, 0}}, .loras = k > 0};
-            sg_engine *g = open_engine(&o);
+            sg_report               report = {.size = sizeof report};
+            const sg_engine_options o = {.size = sizeof(sg_engine_options),
+                                         .model_dir = model,
+                                         .backend = "ref",
+                                         .dtype = dtypes[i],
+                                         .lora = {{lora, 1, 0}},
+                                         .loras = k > 0};
+            sg_engine              *g = open_engine(&o);
             use_device(g);
             const sg_request r = square(g);
             g->offload = k == 2 ? SG_OFFLOAD_ON : SG_OFFLOAD_OFF;
@@ -248,14 +253,18 @@ static void early_ends_leave_what_stays(void **state)
         const bool little = i >= ENDINGS; /* as little memory as the render can do with */
         sg_engine *g = open_on_device(SG_FIXTURES "/wan22_a14b", "f32");
         sg_request r = square(g);
-        sg_report  report;
+        sg_report  report = {.size = sizeof report};
         sg_error   e = {0};
         r.steps = 4;
         ending end = {.how = how, .steps = r.steps};
         if (i == 0) render_as_planned(g, &r, &first, &report);
         if (i == 0) need = report.plan.need;
         if (little) g->memory_limit = need;
-        const sg_callbacks cb = {.context = &end, .progress = end_progress, .latents = end_latents, .frame = end_frame};
+        const sg_callbacks cb = {.size = sizeof(sg_callbacks),
+                                 .context = &end,
+                                 .progress = end_progress,
+                                 .latents = end_latents,
+                                 .frame = end_frame};
         assert_int_equal(sg_engine_render(g, &r, &cb, &report, &e), how == CANCELLED_STEP ? SG_E_CANCELLED : SG_E_FILE);
         assert_int_equal(report.steps_done, r.steps);
         only_what_stays_is_there(g);
@@ -273,8 +282,8 @@ static void auto_takes_what_fits(void **state)
     static film first, f;
     sg_engine  *g = open_on_device(SG_TINY_WAN, "bf16");
     sg_request  r = square(g);
-    sg_plan     off, on, p;
-    sg_report   report;
+    sg_plan     off = {.size = sizeof off}, on = {.size = sizeof on}, p = {.size = sizeof p};
+    sg_report   report = {.size = sizeof report};
     sg_error    e = {0};
     r.steps = r.frames = 1;
     r.cfg_scale = 1;
@@ -344,8 +353,8 @@ static void text_encoders_take_what_fits(void **state)
     for (size_t i = 0; i + 5 < sizeof prompt; i += 4) memcpy(prompt + i, "fox ", 5);
     for (int i = 0; i < 2; i++) {
         char       dir[128];
-        sg_plan    off;
-        sg_report  report;
+        sg_plan    off = {.size = sizeof off};
+        sg_report  report = {.size = sizeof report};
         sg_error   e = {0};
         const bool last = i == 1;
         snprintf(dir, sizeof dir, "deep.%d", i);
@@ -394,7 +403,7 @@ static void render_prompt(sg_engine *g, const char *prompt, watched *w, sg_repor
 {
     sg_request         r = square(g);
     sg_error           e = {0};
-    const sg_callbacks cb = {.context = w, .progress = count_loads, .frame = film_frame};
+    const sg_callbacks cb = {.size = sizeof(sg_callbacks), .context = w, .progress = count_loads, .frame = film_frame};
     r.prompt = prompt;
     r.steps = 4;
     *w = (watched){.film = {.bytes = SIDE * SIDE * 3}};
@@ -413,10 +422,10 @@ static void weights_stay_while_they_fit(void **state)
                                          SG_FIXTURES "/hunyuan_hd16", SG_FIXTURES "/wan22_a14b"};
     static watched           fresh, w;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        sg_report  report;
+        sg_report  report = {.size = sizeof report};
         sg_engine *g = open_on_device(models[i], "f32");
         render_prompt(g, "a dog", &fresh, &report);
-        assert_int_equal(fresh.loads, sg_engine_info(g).components);
+        assert_int_equal(fresh.loads, sg_engine_info(g)->components);
         close_engine(&g);
         g = open_on_device(models[i], "f32");
         render_prompt(g, "a cat", &w, &report);
@@ -441,7 +450,7 @@ static const sg_kept *cheapest(const sg_engine *g)
 static void what_costs_least_goes_first(void **state)
 {
     static watched fresh, w;
-    sg_report      report;
+    sg_report      report = {.size = sizeof report};
     sg_engine     *g = open_on_device(SG_FIXTURES "/sd35_medium", "f32");
     size_t         all = 0, work = 0;
     render_prompt(g, "a dog", &fresh, &report);
@@ -474,7 +483,7 @@ static void what_costs_least_goes_first(void **state)
 static void less_memory_drops_what_is_loaded(void **state)
 {
     static watched w;
-    sg_report      report;
+    sg_report      report = {.size = sizeof report};
     sg_engine     *g = open_on_device(SG_FIXTURES "/wan22_a14b", "f32");
     render_prompt(g, "a cat", &w, &report);
     const size_t held = device.held;
@@ -494,7 +503,7 @@ static void a_host_without_memory_is_told(void **state)
     static film f;
     sg_engine  *g = open_on_device(model, "f32");
     sg_request  r = square(g);
-    sg_report   report;
+    sg_report   report = {.size = sizeof report};
     sg_error    e = {0};
     g->offload = SG_OFFLOAD_ON;
     device.no_pin = true;
@@ -504,7 +513,8 @@ static void a_host_without_memory_is_told(void **state)
 
 static void hosts_do_not_offload(void **state)
 {
-    const sg_engine_options o = {.model_dir = model, .backend = "ref", .offload = SG_OFFLOAD_ON};
+    const sg_engine_options o = {
+        .size = sizeof(sg_engine_options), .model_dir = model, .backend = "ref", .offload = SG_OFFLOAD_ON};
     engine_refused(&o, SG_E_ARG, "offload|backend ref");
 }
 

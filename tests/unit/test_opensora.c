@@ -34,10 +34,11 @@ static void see_tap(void *context, const char *name, sg_stream *s, sg_tensor t)
 static void render(seen *to, bool looked_at, sg_order order)
 {
     sg_engine *g = open_model(mini, 0);
-    sg_request r = sg_engine_defaults(g);
-    sg_plan    plan;
-    sg_report  report;
-    sg_error   e = {0};
+    sg_request r = {.size = sizeof r};
+    sg_engine_defaults(g, &r);
+    sg_plan   plan = {.size = sizeof plan};
+    sg_report report = {.size = sizeof report};
+    sg_error  e = {0};
     *to = (seen){.taps = 0};
     r.prompt = "a cat";
     r.width = 80;
@@ -115,7 +116,8 @@ static void what_of_a_config_is_refused(void **state)
         char from[300];
         snprintf(from, sizeof from, "%s/transformer/config.json", mini);
         write_changed(config, from, cases[i][0], cases[i][1]);
-        engine_refused(&(sg_engine_options){.model_dir = COPY, .backend = "ref"}, SG_E_FORMAT, cases[i][2]);
+        engine_refused(&(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = COPY, .backend = "ref"},
+                       SG_E_FORMAT, cases[i][2]);
     }
 }
 
@@ -123,13 +125,14 @@ static void what_of_a_config_is_refused(void **state)
 static void without_groups(void **state)
 {
     char     from[300];
-    sg_plan  plan;
+    sg_plan  plan = {.size = sizeof plan};
     sg_error e = {0};
     shell("rm -rf " COPY " && cp -rL '%s' " COPY, mini);
     snprintf(from, sizeof from, "%s/transformer/config.json", mini);
     write_changed(COPY "/transformer/config.json", from, "sparse1d", "false");
     sg_engine *g = open_model(COPY, 0);
-    sg_request r = sg_engine_defaults(g);
+    sg_request r = {.size = sizeof r};
+    sg_engine_defaults(g, &r);
     r.prompt = "";
     r.width = r.height = 64;
     r.frames = 5;

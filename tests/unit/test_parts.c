@@ -220,8 +220,9 @@ static void render(film *f, const char *path, const sg_model_parts *parts)
 {
     sg_error                e = {0};
     sg_engine              *g = NULL;
-    sg_report               report;
-    const sg_engine_options o = {.model_dir = path,
+    sg_report               report = {.size = sizeof report};
+    const sg_engine_options o = {.size = sizeof(sg_engine_options),
+                                 .model_dir = path,
                                  .parts = parts ? *parts : (sg_model_parts){0},
                                  .backend = "cpu",
                                  .dtype = "f32",
@@ -232,7 +233,7 @@ static void render(film *f, const char *path, const sg_model_parts *parts)
     sg_request r = small(g);
     sg_engine_nearest_size(g, &r.width, &r.height, &r.frames);
     for (int i = 0; i < SG_IMAGES; i++)
-        if (sg_engine_info(g).image[i] == SG_IMAGE_NEEDED) put_picture(&r, i);
+        if (sg_engine_info(g)->image[i] == SG_IMAGE_NEEDED) put_picture(&r, i);
     assert_done(render_film(g, &r, f, &report, &e), &e);
     sg_engine_close(&g);
 }
@@ -259,7 +260,9 @@ static void refused(const char *path, const sg_model_parts *parts, sg_status cod
 
 static void refused_by_the_engine(const char *dir, sg_model_parts parts, sg_status code, const char *names)
 {
-    engine_refused(&(sg_engine_options){.model_dir = dir, .parts = parts, .backend = "cpu"}, code, names);
+    engine_refused(
+        &(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = dir, .parts = parts, .backend = "cpu"},
+        code, names);
 }
 
 /* ---- Wan from words ---- */
@@ -344,7 +347,8 @@ static void an_original_repository_of_two_experts_renders(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         parts.diffusion_model = wrong[i].low;
         parts.high_noise_diffusion_model = wrong[i].high;
-        engine_refused(&(sg_engine_options){.parts = parts, .backend = "cpu"}, wrong[i].code, wrong[i].says);
+        engine_refused(&(sg_engine_options){.size = sizeof(sg_engine_options), .parts = parts, .backend = "cpu"},
+                       wrong[i].code, wrong[i].says);
     }
 }
 
@@ -458,7 +462,8 @@ static void two_experts_take_the_place_of_the_denoiser_of_a_folder(void **state)
     write_own("one", dir, "");
     renders_as(dir, "one",
                &(sg_model_parts){.high_noise_diffusion_model = "A14B/HighNoise.safetensors", .diffusion_model = LOW});
-    const sg_engine_options folders = {.model_dir = "one",
+    const sg_engine_options folders = {.size = sizeof(sg_engine_options),
+                                       .model_dir = "one",
                                        .parts = {.high_noise_diffusion_model = SG_FIXTURES "/wan22_a14b/transformer",
                                                  .diffusion_model = SG_FIXTURES "/wan22_a14b/transformer_2"},
                                        .backend = "cpu"};
@@ -494,7 +499,8 @@ static void names_beyond_the_model_are_extra(void **state)
         put(&now, names[i], (sg_tensor){.data = (void *)(uintptr_t)&x, .dtype = SG_F32, .rank = 1, .dim = {1}});
         write_out(&now, "more.safetensors");
         write_own(".", model, "");
-        const sg_engine_options o = {.parts = {.diffusion_model = "more.safetensors",
+        const sg_engine_options o = {.size = sizeof(sg_engine_options),
+                                     .parts = {.diffusion_model = "more.safetensors",
                                                .vae = SG_FIXTURES "/wan21_hd12/vae",
                                                .text_encoder = SG_FIXTURES "/wan21_hd12/text_encoder",
                                                .tokenizer = SG_FIXTURES "/wan21_hd12/tokenizer"},
@@ -512,7 +518,8 @@ static void tokenizers_inside_a_file_are_bytes(void **state)
         put(&now, "spiece_model",
             (sg_tensor){.data = memset(x, i ? 0xff : 0, sizeof x), .dtype = i ? SG_U8 : SG_F32, .rank = 1, .dim = {4}});
         write_out(&now, "t5.safetensors");
-        const sg_engine_options o = {.model_dir = "dit.safetensors",
+        const sg_engine_options o = {.size = sizeof(sg_engine_options),
+                                     .model_dir = "dit.safetensors",
                                      .parts = {.vae = "vae.safetensors", .text_encoder = "t5.safetensors"},
                                      .backend = "cpu"};
         engine_refused(&o, SG_E_FORMAT, says[i]);

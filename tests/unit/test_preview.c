@@ -5,13 +5,13 @@
 enum { STEPS = 3, ROOM = 1 << 16 };
 
 typedef struct seen {
-    int        previews, steps[STEPS];
-    sg_preview last;
-    uint8_t    rgb[ROOM];
-    float      latents[ROOM]; /* after the last step */
-    int64_t    shape[4];
-    uint32_t   frames; /* a sum over all bytes */
-    sg_status  answer;
+    int       previews, steps[STEPS];
+    int       size[3]; /* of the last: frames, height, width */
+    uint8_t   rgb[ROOM];
+    float     latents[ROOM]; /* after the last step */
+    int64_t   shape[4];
+    uint32_t  frames; /* a sum over all bytes */
+    sg_status answer;
 } seen;
 
 static sg_status on_latents(void *context, int step, const float *latents, const int64_t shape[4], sg_error *e)
@@ -24,14 +24,14 @@ static sg_status on_latents(void *context, int step, const float *latents, const
     return SG_OK;
 }
 
-static sg_status on_preview(void *context, const sg_preview *p, sg_error *e)
+static sg_status on_preview(void *context, int step, const uint8_t *rgb, const int size[3], sg_error *e)
 {
     seen *const  o = context;
-    const size_t n = 3 * (size_t)p->frames * (size_t)p->height * (size_t)p->width;
+    const size_t n = 3 * (size_t)size[0] * (size_t)size[1] * (size_t)size[2];
     assert_true(n <= ROOM && o->previews < STEPS);
-    o->steps[o->previews++] = p->step;
-    o->last = *p;
-    memcpy(o->rgb, p->rgb, n);
+    o->steps[o->previews++] = step;
+    memcpy(o->size, size, sizeof o->size);
+    memcpy(o->rgb, rgb, n);
     return o->answer ? sg_error_set(e, o->answer, "enough") : SG_OK;
 }
 
@@ -43,9 +43,10 @@ static sg_status on_frame(void *context, int index, const uint8_t *rgb, sg_error
 
 static sg_status render(sg_engine *g, int every, sg_sampler_kind sampler, seen *o, sg_error *e)
 {
-    static sg_report   report;
+    static sg_report   report = {.size = sizeof report};
     sg_request         r = small(g);
-    const sg_callbacks cb = {.context = o, .latents = on_latents, .preview = on_preview, .frame = on_frame};
+    const sg_callbacks cb = {
+        .size = sizeof(sg_callbacks), .context = o, .latents = on_latents, .preview = on_preview, .frame = on_frame};
     r.steps = STEPS;
     r.preview_every = every;
     r.sampler = sampler;
@@ -74,7 +75,7 @@ static void colours_follow_from_the_clean_sample(void **state)
         assert_int_equal(o.previews, STEPS);
         const int64_t *const n = o.shape;
         const int64_t        places = n[1] * n[2] * n[3];
-        assert_true(o.last.frames == n[1] && o.last.height == n[2] && o.last.width == n[3]);
+        assert_true(o.size[0] == n[1] && o.size[1] == n[2] && o.size[2] == n[3]);
         int middle = 0;
         for (int64_t at = 0; at < places; at++)
             for (int k = 0; k < 3; k++) {
@@ -123,7 +124,7 @@ static void the_caller_may_end_the_render(void **state)
 
 static void the_plan_has_them(void **state)
 {
-    static sg_plan without, with;
+    static sg_plan without = {.size = sizeof without}, with = {.size = sizeof with};
     sg_engine     *g = open_model(model, 0);
     sg_request     r = small(g);
     set_colours(g);
@@ -142,7 +143,7 @@ static void the_plan_has_them(void **state)
 /* Work of a render with a preview after so many steps, less that of one without. */
 static double work_of_previews(sg_engine *g, int every)
 {
-    static sg_plan p;
+    static sg_plan p = {.size = sizeof p};
     sg_request     r = small(g);
     double         flops = 0;
     r.steps = STEPS;
@@ -170,7 +171,8 @@ static void what_cannot_be_previewed_is_refused(void **state)
     const char *const dir[] = {model, foreign}, *const word[] = {"preview-every: -1", "family cogvideox"};
     for (int i = 0; i < 2; i++) {
         sg_engine *g = open_model(dir[i], 0);
-        sg_request r = sg_engine_defaults(g);
+        sg_request r = {.size = sizeof r};
+        sg_engine_defaults(g, &r);
         r.preview_every = i ? 1 : -1;
         request_refused(g, &r, word[i]);
         sg_engine_close(&g);
@@ -181,7 +183,8 @@ static void what_cannot_be_previewed_is_refused(void **state)
 static sg_status open_with(const char *json, sg_engine **g, sg_error *e)
 {
     write_text(COPY "/sparge-gen.json", json);
-    return sg_engine_open(g, &(sg_engine_options){.model_dir = COPY, .backend = "ref"}, e);
+    return sg_engine_open(
+        g, &(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = COPY, .backend = "ref"}, e);
 }
 
 static void the_owner_may_set_colours(void **state)

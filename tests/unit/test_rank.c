@@ -171,7 +171,7 @@ static void ranks_take_gpus_in_turn(void **state)
 static sg_engine_options options(const char *device, const char *backend)
 {
     sg_settings       s = sg_options_empty(SG_COMMAND_RENDER);
-    sg_engine_options o = {0};
+    sg_engine_options o = {.size = sizeof(sg_engine_options)};
     sg_error          e = {0};
     if (device) assert_int_equal(sg_options_set(&s, "device", device, &e), SG_OK);
     if (backend) assert_int_equal(sg_options_set(&s, "backend", backend, &e), SG_OK);

@@ -344,7 +344,7 @@ static void test_lcm_knows(void **state)
     float             v;
     sg_step_preset_apply(&r, 2); /* rcm */
     assert_true(r.cfg_scale == 1 && r.cfg_scale_2 < 0 && r.sampler == SG_SAMPLER_LCM && r.steps == 4);
-    c.sigmas = r.sigmas;
+    memcpy(&c.sigmas, &r.sigmas, sizeof c.sigmas);
     assert_int_equal(sg_sampler_init(&p, &c, r.steps, &e), SG_OK);
     sg_sampler_state st = sg_sampler_state_new(&p, &s, (int64_t[4]){1, 1, 1, 1});
     float *const     x = st.x.data;
@@ -369,7 +369,7 @@ static void test_presets(void **state)
         sg_error          e = {0};
         sg_step_preset_apply(&r, i);
         c.kind = r.sampler;
-        c.sigmas = r.sigmas;
+        memcpy(&c.sigmas, &r.sigmas, sizeof c.sigmas);
         assert_int_equal(sg_sampler_init(&p, &c, r.steps, &e), SG_OK);
     }
 }
@@ -394,19 +394,20 @@ static void test_lists_read(void **state)
               {"0.5,0.6", "0.6|place 2|0.5"},
               {"1,0.99999999999", "place 2|below"}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        sg_sigmas s;
-        sg_error  e = {0};
+        sg_request s;
+        sg_error   e = {0};
         if (of[i].words)
             assert_refused(sg_sigmas_read(&s, of[i].list, &e), SG_E_ARG, &e, of[i].words);
         else
             assert_done(sg_sigmas_read(&s, of[i].list, &e), &e);
     }
-    sg_sigmas s;
-    sg_error  e = {0};
-    char      many[4 * (SG_SIGMAS_MAX + 1) + 1] = "";
+    sg_request s;
+    sg_error   e = {0};
+    char       many[4 * (SG_SIGMAS_MAX + 1) + 1] = "";
     for (int i = 0; i <= SG_SIGMAS_MAX; i++) snprintf(many + 4 * i, 5, ",.%02d", 99 - i);
     assert_int_equal(sg_sigmas_read(&s, many + 5, &e), SG_OK);
-    assert_int_equal(s.count, SG_SIGMAS_MAX);
+    assert_int_equal(s.sigmas.count, SG_SIGMAS_MAX);
+    assert_int_equal(s.steps, SG_SIGMAS_MAX);
     assert_refused(sg_sigmas_read(&s, many + 1, &e), SG_E_ARG, &e, "more than 64");
 }
 

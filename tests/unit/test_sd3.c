@@ -9,12 +9,14 @@ enum { STEPS = 4, BLOCKS = 3, DUALS = 2, LAYERS = BLOCKS + DUALS, TEXT = 77 + 25
 
 static sg_engine *open_medium(void)
 {
-    return open_engine(&(sg_engine_options){.model_dir = medium, .backend = "cpu", .dtype = "f32"});
+    return open_engine(
+        &(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = medium, .backend = "cpu", .dtype = "f32"});
 }
 
 static sg_request skipping(const sg_engine *g)
 {
-    sg_request r = sg_engine_defaults(g);
+    sg_request r = {.size = sizeof r};
+    sg_engine_defaults(g, &r);
     r.prompt = "a ball";
     r.width = 32;
     r.height = 24;
@@ -47,7 +49,7 @@ static void layers_are_left_out_of_the_third_pass(void **state)
     static seen s;
     sg_engine  *g = open_medium();
     sg_request  r = skipping(g);
-    sg_report   rep;
+    sg_report   rep = {.size = sizeof rep};
     sg_error    e = {0};
     sg_engine_watch(g, &(sg_attention_watch){.on_begin = see, .on_begin_context = &s});
     if (sg_engine_render(g, &r, NULL, &rep, &e)) fail_msg("%s", e.text);
@@ -65,7 +67,7 @@ static void layers_are_left_out_of_the_third_pass(void **state)
 static double planned(sg_engine *g, double scale, double end)
 {
     sg_request r = skipping(g);
-    sg_plan    plan;
+    sg_plan    plan = {.size = sizeof plan};
     sg_error   e = {0};
     r.slg_scale = scale;
     r.skip_layer_end = end;
@@ -139,7 +141,7 @@ static void a_third_pass_has_the_prompt(void **state)
         snprintf(path, sizeof path, SG_FIXTURES "/%s", models[i]);
         sg_engine *g = open_model(path, 0);
         sg_request r = small(g);
-        sg_report  report;
+        sg_report  report = {.size = sizeof report};
         sg_error   e = {0};
         ((sg_components *)(uintptr_t)g->components)->skip_blocks = 1000;
         r.negative_prompt = "a dog that runs";

@@ -189,10 +189,11 @@ static void test_rules(void **state)
 /* Which steps of a model's render are skipped, as the table writes them; and the first step of the second denoiser. */
 static void render(char *out, int *change, const char *dir, const sg_request *of)
 {
-    sg_engine *g = open_engine(&(sg_engine_options){.model_dir = dir, .backend = "cpu"});
-    sg_report  rep = {0};
-    sg_error   e = {0};
-    int        steps, passes, layers;
+    sg_engine *g =
+        open_engine(&(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = dir, .backend = "cpu"});
+    sg_report rep = {.size = sizeof rep};
+    sg_error  e = {0};
+    int       steps, passes, layers;
 
     sg_request r = small(g);
     r.height = 32;

@@ -375,7 +375,11 @@ static void tiny_wan_is_known(void **state)
 {
     sg_engine *g = NULL;
     char       hash[17];
-    assert_done(sg_engine_open(&g, &(sg_engine_options){.model_dir = SG_TINY_WAN, .backend = "ref"}, &e), &e);
+    assert_done(sg_engine_open(
+                    &g,
+                    &(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = SG_TINY_WAN, .backend = "ref"},
+                    &e),
+                &e);
     sg_engine_denoiser_hash(g, hash);
     assert_string_equal(hash, "7e4fe2659a30a9a5");
     sg_engine_close(&g);

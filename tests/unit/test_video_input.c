@@ -91,9 +91,11 @@ static int clean(void **state)
 
 static int open_model(void **state)
 {
-    return enter_folder(state) ||
-           sg_engine_open(&engine, &(sg_engine_options){.model_dir = SG_FIXTURES "/wan21_hd12", .backend = "cpu"},
-                          NULL) != SG_OK;
+    return enter_folder(state) || sg_engine_open(&engine,
+                                                 &(sg_engine_options){.size = sizeof(sg_engine_options),
+                                                                      .model_dir = SG_FIXTURES "/wan21_hd12",
+                                                                      .backend = "cpu"},
+                                                 NULL) != SG_OK;
 }
 
 int main(void)

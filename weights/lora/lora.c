@@ -190,7 +190,7 @@ sg_status sg_lora_scale(const sg_lora *l, const char *component, const sg_lora_k
 
 sg_status sg_lora_check(const sg_lora *l, sg_error *e)
 {
-    const sg_lora_figures f = sg_lora_describe(l);
+    const sg_lora_info f = sg_lora_describe(l);
     if (f.unused < f.keys) return SG_OK;
     return sg_error_set(e, SG_E_FORMAT, "%s: none of its %d tensors fits this model, the first is \"%s\"%s",
                         sg_source_path(l->source), f.keys, sg_show(sg_source_at(l->source, 0)->name),
@@ -212,10 +212,10 @@ static bool is_for_few_steps(const sg_lora *l)
     return false;
 }
 
-sg_lora_figures sg_lora_describe(const sg_lora *l)
+sg_lora_info sg_lora_describe(const sg_lora *l)
 {
-    sg_lora_figures f = l->so_far;
-    const char     *name;
+    sg_lora_info f = l->so_far;
+    const char  *name;
     f.keys = (int)sg_source_count(l->source);
     f.few_steps = is_for_few_steps(l);
     for (size_t at = 0; (name = sg_lora_unused(l, &at)) != NULL; f.unused++) f.text += sg_lora_is_of_text(name);

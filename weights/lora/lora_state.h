@@ -70,11 +70,11 @@ const sg_lora_name *sg_lora_names_of(const sg_lora_names *n, const sg_lora_key *
 struct json_t;
 
 struct sg_lora {
-    sg_source      *source;
-    struct json_t  *peft; /* the adapter's config of the metadata; NULL: none */
-    bool           *used; /* by key */
-    bool            by_component;
-    sg_lora_figures so_far; /* but for what is counted at the end: keys, unused, text, few_steps */
+    sg_source     *source;
+    struct json_t *peft; /* the adapter's config of the metadata; NULL: none */
+    bool          *used; /* by key */
+    bool           by_component;
+    sg_lora_info   so_far; /* but for what is counted at the end: keys, unused, text, few_steps */
 };
 
 /* Tells whether key number i is for this component. */

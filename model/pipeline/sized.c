@@ -1,0 +1,27 @@
+/* sized.c - see sized.h. */
+#include "sized.h"
+
+#include <string.h>
+
+sg_status sg_sized_take(void *own, size_t size, const void *given, const char *name, sg_error *e)
+{
+    size_t has;
+    memcpy(&has, given, sizeof has);
+    if (has < sizeof has) return sg_error_set(e, SG_E_ARG, "%s: its size is not set", name);
+    for (size_t i = size; i < has; i++)
+        if (((const char *)given)[i])
+            return sg_error_set(e, SG_E_UNSUPPORTED, "%s: something is set that this version does not know", name);
+    memset(own, 0, size);
+    memcpy(own, given, has < size ? has : size);
+    memcpy(own, &size, sizeof size);
+    return SG_OK;
+}
+
+void sg_sized_give(void *out, const void *own, size_t size)
+{
+    size_t has;
+    memcpy(&has, out, sizeof has);
+    if (has < sizeof has) return;
+    memset((char *)out + sizeof has, 0, has - sizeof has);
+    memcpy((char *)out + sizeof has, (const char *)own + sizeof has, (has < size ? has : size) - sizeof has);
+}

@@ -1,0 +1,44 @@
+/* model_parts.h - the files of a model that are given one by one, and its LoRAs. */
+#ifndef SG_MODEL_PARTS_H
+#define SG_MODEL_PARTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Names parts that take the place of the path's, or make up a model without one: each is a file or a Diffusers
+ * component's folder, a tokenizer its folder or spiece.model. NULL means that it is not given. */
+typedef struct sg_model_parts {
+    const char *diffusion_model;            /* of a model with two experts the one for low noise */
+    const char *high_noise_diffusion_model; /* the other one */
+    const char *vae, *text_encoder, *clip_vision, *tokenizer;
+    /* Models with text encoders of CLIP have these, and one tokenizer for both. */
+    const char *clip_l, *clip_g, *clip_tokenizer;
+    const char *reserved[3]; /* NULL */
+} sg_model_parts;
+
+/* Names a LoRA file, and says how much of it is added to the denoisers' weights. */
+typedef struct sg_lora_option {
+    const char *path;
+    double      strength;
+    unsigned    denoisers; /* bit 0: the first, for the noisy steps; 0: all */
+} sg_lora_option;
+
+/* Tells what came of a LoRA. */
+typedef struct sg_lora_info {
+    size_t   size;
+    char     name[256]; /* of its file */
+    double   strength;
+    unsigned denoisers; /* as it was asked for */
+    bool     fast;      /* the model's own: sg_engine_options' */
+    bool     few_steps; /* by its name, made for few steps without guidance */
+    uint64_t hash;      /* of names, shapes, numbers and config, in whatever order the file has them */
+    int      keys;      /* tensors of the file */
+    int      unused;    /* that fit nothing */
+    int      text;      /* of these, for a text encoder */
+    int      tensors;   /* of the model, patched */
+    int      rank[2];   /* least and greatest; 0: whole differences only */
+    int64_t  width;     /* of the rows of the first tensor that did not fit; 0: all fitted */
+} sg_lora_info;
+
+#endif
