@@ -40,16 +40,16 @@ typedef struct sg_error {
 
 /* Fills e (which may be NULL) unless it already holds a failure: the first cause is kept. Control characters but newlines
  * become question marks. Returns code. */
-sg_status sg_error_set(sg_error *e, sg_status code, const char *fmt, ...) SG_PRINTF(3, 4);
+SG_PUBLIC sg_status sg_error_set(sg_error *e, sg_status code, const char *fmt, ...) SG_PRINTF(3, 4);
 
 /* Puts WHERE and a colon before e's text, which a failure has just filled. Returns status. */
-sg_status sg_error_in(sg_error *e, sg_status status, const char *where);
+SG_PUBLIC sg_status sg_error_in(sg_error *e, sg_status status, const char *where);
 
 /* Puts the failure of `from`, if it has one, into e in the same way. Returns its code. */
-sg_status sg_error_copy(sg_error *e, const sg_error *from);
+SG_PUBLIC sg_status sg_error_copy(sg_error *e, const sg_error *from);
 
 /* Puts SG_E_MEMORY into e: "WHAT: out of memory". */
-sg_status sg_error_memory(sg_error *e, const char *what);
+SG_PUBLIC sg_status sg_error_memory(sg_error *e, const char *what);
 
 /* Forwards a failure of `call`, whose error has been filled already. */
 #define SG_TRY(call)                                                                                                   \

@@ -354,7 +354,8 @@ static sg_status summarise(model_summary *t, const sg_settings *s, sg_error *e)
     SG_TRY(sg_session_resolve(x, &t->now, e));
     if (*x->info.passed) sg_progress_say(&x->progress, "%s", x->info.passed);
     sg_notice_size(x, &t->now.settings);
-    const sg_clip clip = sg_clip_of(r, sg_writer_default_name(r->frames));
+    sg_clip clip = {.size = sizeof clip};
+    sg_clip_of(&clip, r, sg_writer_default_name(r->frames));
     r->output_bytes = sg_writer_bytes(&clip);
     SG_TRY(sg_rendering_plan(&t->now, x->engine, e));
     sg_doubt_thresholds(t->doubt, &t->now, x->engine);

@@ -195,7 +195,7 @@ static sg_status open_engine(job *j, sg_error *e)
 static sg_status open_grid(job *j, size_t *bytes, sg_error *e)
 {
     const sg_request *const r = &j->now.request;
-    sg_clip                 clip = {.path = j->settings->grid, .frames = 1, .fps = 1};
+    sg_clip                 clip = {.size = sizeof(sg_clip), .path = j->settings->grid, .frames = 1, .fps = 1};
     *bytes = 0;
     if (!clip.path) return SG_OK;
     if (r->frames > 1)
@@ -210,7 +210,8 @@ static sg_status open_grid(job *j, size_t *bytes, sg_error *e)
 
 static sg_clip clip_of(const job *j, const char *path)
 {
-    sg_clip clip = sg_clip_of(&j->now.request, path);
+    sg_clip clip = {.size = sizeof clip};
+    sg_clip_of(&clip, &j->now.request, path);
     clip.crf = j->settings->crf;
     clip.has_crf = !isnan(clip.crf);
     clip.png_level = j->settings->png_level;

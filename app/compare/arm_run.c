@@ -367,7 +367,8 @@ sg_settings sg_arm_kept(const sg_arm_result *r)
 
 sg_clip sg_arm_clip(const sg_arm_result *r, const char *path, const char *settings)
 {
-    sg_clip clip = sg_clip_of(&r->now.request, path);
+    sg_clip clip = {.size = sizeof clip};
+    sg_clip_of(&clip, &r->now.request, path);
     clip.settings = settings;
     return clip;
 }

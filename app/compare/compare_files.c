@@ -34,8 +34,12 @@ static sg_compare_file *add_file(sg_comparison *c, const char *stem, const char 
     snprintf(name, sizeof name, "%s%s", stem, ending);
     memcpy(f->name, name, sizeof name);
     report_path(f->path, c, name);
-    f->clip = (sg_clip){
-        .path = f->path, .width = size[0], .height = size[1], .frames = frames, .fps = c->run.shared.request.fps};
+    f->clip = (sg_clip){.size = sizeof(sg_clip),
+                        .path = f->path,
+                        .width = size[0],
+                        .height = size[1],
+                        .frames = frames,
+                        .fps = c->run.shared.request.fps};
     return f;
 }
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const sg_clip an_mp4 = {.path = "a.mp4"}; /* its encoder is printed */
+static const sg_clip an_mp4 = {.size = sizeof(sg_clip), .path = "a.mp4"}; /* its encoder is printed */
 
 /* From CMake's names of architectures: "80" is machine code and PTX, "80-real" and "80-virtual" are one of them. */
 static json_t *cuda_json(const sg_build *build)

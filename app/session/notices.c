@@ -213,8 +213,9 @@ void sg_notice_file(const sg_session *x, const char *path)
 
 void sg_notice_encoder(sg_session *x, const sg_request *r, const char *path, bool always)
 {
-    const char       *what;
-    const sg_clip     clip = sg_clip_of(r, path ? path : sg_writer_default_name(r->frames));
+    const char *what;
+    sg_clip     clip = {.size = sizeof clip};
+    sg_clip_of(&clip, r, path ? path : sg_writer_default_name(r->frames));
     const char *const encoder = sg_writer_encoder(&clip, &what);
     const bool        usual = encoder && strcmp(what, "H.264") == 0;
     if (encoder && !usual)

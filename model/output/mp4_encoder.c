@@ -155,7 +155,7 @@ const AVCodec *sg_mp4_encoder_find(const sg_clip *clip)
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static sg_clip         of; /* these are of the last answer */
     static const AVCodec  *found;
-    sg_clip                sized = clip->width ? *clip : (sg_clip){.width = 640, .height = 480, .fps = 16};
+    sg_clip sized = clip->width ? *clip : (sg_clip){.size = sizeof(sg_clip), .width = 640, .height = 480, .fps = 16};
     sized.encoders = clip->encoders ? clip->encoders : usual;
     pthread_mutex_lock(&mutex);
     if (of.encoders != sized.encoders || of.width != sized.width || of.height != sized.height || of.fps != sized.fps) {

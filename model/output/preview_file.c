@@ -47,7 +47,12 @@ static int strip_frames(const sg_preview *p)
 /* What is written of p: one picture, or a clip that lasts as long as the whole one. */
 static sg_clip clip_of(const char *path, const sg_request *r, const sg_preview *p)
 {
-    sg_clip clip = {.path = path, .width = p->width, .height = p->height, .frames = p->frames, .literal = true};
+    sg_clip clip = {.size = sizeof(sg_clip),
+                    .path = path,
+                    .width = p->width,
+                    .height = p->height,
+                    .frames = p->frames,
+                    .literal = true};
     clip.fps = (int)fmax(1, round((double)r->fps * p->frames / r->frames));
     if (!is_strip(path)) return clip;
     clip.width = strip_frames(p) * p->width;

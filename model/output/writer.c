@@ -2,6 +2,7 @@
 #include "writer.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "sized.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -39,9 +40,13 @@ struct sg_writer {
     sg_error              error; /* the threads' first */
 };
 
-sg_clip sg_clip_of(const sg_request *r, const char *path)
+void sg_clip_of(sg_clip *clip, const sg_request *r, const char *path)
 {
-    return (sg_clip){.path = path, .width = r->width, .height = r->height, .frames = r->frames, .fps = r->fps};
+    clip->path = path;
+    clip->width = r->width;
+    clip->height = r->height;
+    clip->frames = r->frames;
+    clip->fps = r->fps;
 }
 
 const char *sg_writer_default_name(int frames) { return frames == 1 ? "out.png" : SG_FFMPEG ? "out.mp4" : "out.y4m"; }
@@ -199,10 +204,13 @@ static sg_status start(sg_writer *s, sg_error *e)
     return sg_error_set(e, SG_E_MEMORY, "%s: no thread for writing: %s", s->clip.path, strerror(failure));
 }
 
-sg_status sg_writer_open(sg_writer **out, const sg_clip *clip, sg_error *e)
+sg_status sg_writer_open(sg_writer **out, const sg_clip *given, sg_error *e)
 {
     *out = NULL;
     const sg_writer_type *type;
+    sg_clip               own;
+    const sg_clip *const  clip = &own;
+    SG_TRY(sg_sized_take(&own, sizeof own, given, "sg_clip", e));
     SG_TRY(check_type(&type, clip, e));
     sg_writer *s = calloc(1, sizeof *s);
     if (!s) return sg_error_memory(e, clip->path);
@@ -316,7 +324,8 @@ sg_status sg_writer_save(const sg_clip *clip, const uint8_t *rgb, sg_error *e)
 
 sg_status sg_writer_save_picture(const char *path, const sg_image *picture, const char *settings, sg_error *e)
 {
-    const sg_clip clip = {.path = path,
+    const sg_clip clip = {.size = sizeof(sg_clip),
+                          .path = path,
                           .width = picture->width,
                           .height = picture->height,
                           .frames = 1,

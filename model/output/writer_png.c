@@ -96,7 +96,8 @@ static char *png_file_name(const sg_clip *clip, int index)
 
 char *sg_writer_numbered(const char *path, int index, int frames)
 {
-    const sg_clip     clip = {.path = path, .literal = strcasecmp(sg_path_extension(path), ".png") != 0};
+    const sg_clip clip = {
+        .size = sizeof(sg_clip), .path = path, .literal = strcasecmp(sg_path_extension(path), ".png") != 0};
     const pattern     p = find_pattern(&clip);
     const char *const at = p.found ? path + p.before : sg_path_extension(path);
     char             *name;

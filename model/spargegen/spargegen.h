@@ -412,6 +412,83 @@ SG_PUBLIC void sg_engine_cancel(sg_engine *engine, bool on);
  * other. It is NULL when there was none, and valid until the next call of a render. */
 SG_PUBLIC const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *steps, int *passes, int *layers);
 
+/* ---- clips and pictures in files ---- */
+
+/* A file of frames. The ending of its name selects the format. */
+typedef struct sg_clip {
+    size_t      size;
+    const char *path; /* "-": Y4M on stdout */
+    int         width, height, frames, fps;
+    const char *settings; /* JSON, kept in the file where the format can; NULL: none */
+    bool        literal;  /* path's name is not a pattern (f-%04d.png), even if it looks like one */
+    /* No file is replaced: the clip gets the first free of the names that come of this; NULL: it is path. */
+    const char *beside;
+    bool        has_crf; /* the next was asked for */
+    double      crf;     /* of H.264 or AV1: 0 to 51, the lower the better */
+    bool        has_png_level;
+    int         png_level; /* 0, not compressed, to 9, the smallest file */
+    /* An MP4 is written by the first of these that opens: FFmpeg's names, NULL at the end. NULL: the usual ones. */
+    const char *const *encoders;
+} sg_clip;
+
+typedef struct sg_writer sg_writer;
+
+/* Sets path to this, and size and rate to those of what r renders. */
+SG_PUBLIC void sg_clip_of(sg_clip *clip, const sg_request *r, const char *path);
+
+/* Returns the file of a clip that was given none: a clip of one frame is an image. */
+SG_PUBLIC const char *sg_writer_default_name(int frames);
+
+/* Returns the name of one of several clips, index from 0, in numbers from 1: ball-0002.mp4. Where the name of a PNG has a
+ * place for the frame's number, that of an image is the clip's, and else the clip's comes before it: f-0002-%04d.png. The
+ * caller frees; NULL: no memory. */
+SG_PUBLIC char *sg_writer_numbered(const char *path, int index, int frames);
+
+/* Lists what this build writes: ".mp4, .mkv, .webp, .png, .jpg, .y4m". Returns text. */
+SG_PUBLIC const char *sg_writer_endings(char *text, size_t size);
+
+/* Checks the clip: a known ending, a format that can hold it, a writable folder. SG_E_ARG, SG_E_FILE, or
+ * SG_E_UNSUPPORTED where a library lacks the format. */
+SG_PUBLIC sg_status sg_writer_check(const sg_clip *clip, sg_error *e) SG_MUST_USE;
+
+/* Does the same without the folder, which may not be there yet. */
+SG_PUBLIC sg_status sg_writer_check_format(const sg_clip *clip, sg_error *e) SG_MUST_USE;
+
+/* Returns the memory, in bytes, that a writer for this clip takes: a request's output_bytes. */
+SG_PUBLIC size_t sg_writer_bytes(const sg_clip *clip);
+
+/* Returns the encoder that the clip will be written by, where its format has several: FFmpeg's name, and in *what
+ * "H.264" or "AV1". NULL: the format has but one, or none opens. A clip without a size is tried at a usual one. */
+SG_PUBLIC const char *sg_writer_encoder(const sg_clip *clip, const char **what);
+
+/* Starts a thread, or two where each frame is a file of its own, which write from a short queue while the next frames are
+ * computed. No file has its final name before sg_writer_finish. clip is copied but for its strings. Fails as
+ * sg_writer_check, and SG_E_MEMORY. */
+SG_PUBLIC sg_status sg_writer_open(sg_writer **out, const sg_clip *clip, sg_error *e) SG_MUST_USE;
+
+/* Takes the next frame, rgb [height][width][3], which is copied; index counts from 0. An error of an earlier frame may be
+ * returned by a later call: SG_E_FILE, SG_E_DEVICE of an encoder, SG_E_MEMORY. */
+SG_PUBLIC sg_status sg_writer_write(sg_writer *w, int index, const uint8_t *rgb, sg_error *e) SG_MUST_USE;
+
+/* Waits for the last frame: the file is whole, but has no name yet, so that several can appear together. Fewer frames
+ * than announced are a failure. */
+SG_PUBLIC sg_status sg_writer_complete(sg_writer *w, sg_error *e) SG_MUST_USE;
+
+/* Completes, unless that was done, and gives the file its name. */
+SG_PUBLIC sg_status sg_writer_finish(sg_writer *w, sg_error *e) SG_MUST_USE;
+
+/* Returns the i-th of the files that have been finished, from 0; NULL: there are no more. It is w's until close. */
+SG_PUBLIC const char *sg_writer_file(const sg_writer *w, int i);
+
+/* Closes *w, which becomes NULL and may be it already. Unless it was finished, nothing remains. */
+SG_PUBLIC void sg_writer_close(sg_writer **w);
+
+/* Writes a whole clip, rgb [frames][height][width][3]. It has its name when it is whole. */
+SG_PUBLIC sg_status sg_writer_save(const sg_clip *clip, const uint8_t *rgb, sg_error *e) SG_MUST_USE;
+
+/* Reads the settings kept in a clip or picture of ours; *out is the caller's to free. SG_E_FORMAT if there are none. */
+SG_PUBLIC sg_status sg_writer_read_settings(const char *path, char **out, sg_error *e) SG_MUST_USE;
+
 #ifdef __cplusplus
 }
 #endif

@@ -217,7 +217,8 @@ static sg_status render(sg_error *e)
     sg_request    r = small_request();
     sg_report     report = {.size = sizeof report};
     sg_writer    *writer = NULL;
-    const sg_clip clip = {.path = "a.y4m", .width = r.width, .height = r.height, .frames = r.frames, .fps = 16};
+    const sg_clip clip = {
+        .size = sizeof(sg_clip), .path = "a.y4m", .width = r.width, .height = r.height, .frames = r.frames, .fps = 16};
     r.latents_out = "a.safetensors";
     r.latents_note = "{}";
     SG_TRY(sg_writer_open(&writer, &clip, e));
@@ -249,7 +250,8 @@ static sg_status write_clip(sg_error *e)
 {
     enum { SIDE = 32, FRAMES = 3 };
     static const uint8_t rgb[SIDE * SIDE * 3];
-    const sg_clip        clip = {.path = written,
+    const sg_clip        clip = {.size = sizeof(sg_clip),
+                                 .path = written,
                                  .beside = strchr(written, '%') ? NULL : written,
                                  .width = SIDE,
                                  .height = SIDE,
@@ -567,8 +569,9 @@ static void comparisons(void **state)
     char                *path[] = {"c.png", "c.y4m", "c.mp4"};
     sg_error             e = {0};
     for (int i = 0; i < 2 + mp4; i++) {
-        const sg_clip clip = {.path = path[i], .width = SIDE, .height = SIDE, .frames = 1, .fps = 1};
-        sg_writer    *s = NULL;
+        const sg_clip clip = {
+            .size = sizeof(sg_clip), .path = path[i], .width = SIDE, .height = SIDE, .frames = 1, .fps = 1};
+        sg_writer *s = NULL;
         assert_int_equal(sg_writer_open(&s, &clip, &e), SG_OK);
         assert_int_equal(sg_writer_write(s, 0, rgb, &e), SG_OK);
         assert_int_equal(sg_writer_finish(s, &e), SG_OK);

@@ -39,10 +39,11 @@ static void waves(uint8_t *rgb, int frame)
 static void write_clip(const char *path, void (*draw)(uint8_t *rgb, int frame))
 {
     static uint8_t rgb[BYTES];
-    const sg_clip  clip = {.path = path, .width = WIDTH, .height = HEIGHT, .frames = FRAMES, .fps = 8};
-    sg_writer     *s = NULL;
-    sg_error       e = {0};
-    sg_status      status = sg_writer_open(&s, &clip, &e);
+    const sg_clip  clip = {
+         .size = sizeof(sg_clip), .path = path, .width = WIDTH, .height = HEIGHT, .frames = FRAMES, .fps = 8};
+    sg_writer *s = NULL;
+    sg_error   e = {0};
+    sg_status  status = sg_writer_open(&s, &clip, &e);
     for (int i = 0; i < FRAMES && status == SG_OK; i++) {
         draw(rgb, i);
         status = sg_writer_write(s, i, rgb, &e);
@@ -115,7 +116,11 @@ static void y4m_has_a_matrix(void **state)
         sg_map         map;
         for (int i = 0; i < 3 * COUNT; i++) rgb[i] = pure[k][i % 3];
         assert_int_equal(
-            sg_writer_open(&w, &(sg_clip){.path = "c.y4m", .width = SIDE, .height = SIDE, .frames = 1, .fps = 8}, &e),
+            sg_writer_open(
+                &w,
+                &(sg_clip){
+                    .size = sizeof(sg_clip), .path = "c.y4m", .width = SIDE, .height = SIDE, .frames = 1, .fps = 8},
+                &e),
             SG_OK);
         assert_int_equal(sg_writer_write(w, 0, rgb, &e), SG_OK);
         assert_int_equal(sg_writer_finish(w, &e), SG_OK);
@@ -164,7 +169,8 @@ enum { PICTURES = 23 };
 static sg_status write_pictures(sg_writer **s, const char *name, int level, int count, sg_error *e)
 {
     static uint8_t rgb[BYTES];
-    const sg_clip  clip = {.path = name,
+    const sg_clip  clip = {.size = sizeof(sg_clip),
+                           .path = name,
                            .width = WIDTH,
                            .height = HEIGHT,
                            .frames = PICTURES,

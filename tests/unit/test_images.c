@@ -35,10 +35,14 @@ static void a_jpeg_keeps_colours_and_settings(void **state)
 static void a_jpeg_is_one_picture(void **state)
 {
     sg_error e = {0};
-    assert_refused(sg_writer_check(&(sg_clip){.path = "a.jpeg", .width = 8, .height = 8, .frames = 2, .fps = 1}, &e),
-                   SG_E_ARG, &e, "--output: a.jpeg|2 frames|--frames 1");
-    assert_int_equal(sg_writer_check(&(sg_clip){.path = "a.jpg", .width = 65501, .height = 8, .frames = 1}, &e),
-                     SG_E_ARG);
+    assert_refused(
+        sg_writer_check(
+            &(sg_clip){.size = sizeof(sg_clip), .path = "a.jpeg", .width = 8, .height = 8, .frames = 2, .fps = 1}, &e),
+        SG_E_ARG, &e, "--output: a.jpeg|2 frames|--frames 1");
+    assert_int_equal(
+        sg_writer_check(&(sg_clip){.size = sizeof(sg_clip), .path = "a.jpg", .width = 65501, .height = 8, .frames = 1},
+                        &e),
+        SG_E_ARG);
     assert_string_equal(sg_writer_default_name(1), "out.png");
     assert_string_not_equal(sg_writer_default_name(2), "out.png");
 }

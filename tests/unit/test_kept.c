@@ -388,7 +388,14 @@ static bool can_be_written(const row *r)
     const bool crf = strncmp(r->set, "--crf ", 6) == 0;
     char       path[16];
     snprintf(path, sizeof path, "a%s", r->ending ? r->ending : ".png");
-    const sg_clip clip = {.path = path, .width = 32, .height = 32, .frames = 1, .fps = 16, .has_crf = crf, .crf = 45};
+    const sg_clip clip = {.size = sizeof(sg_clip),
+                          .path = path,
+                          .width = 32,
+                          .height = 32,
+                          .frames = 1,
+                          .fps = 16,
+                          .has_crf = crf,
+                          .crf = 45};
     if (sg_writer_check_format(&clip, &e) == SG_OK) return true;
     print_message("%s is not tried: %s\n", r->set, e.text);
     return false;

@@ -18,7 +18,8 @@ static uint8_t sample(int frame, int y, int x, int c)
 
 static sg_clip clip_by(const char *const *encoders)
 {
-    return (sg_clip){.path = path,
+    return (sg_clip){.size = sizeof(sg_clip),
+                     .path = path,
                      .width = SIDE,
                      .height = SIDE,
                      .frames = FRAMES,
@@ -111,7 +112,7 @@ static void one_that_does_not_open_is_passed_over(void **state)
     write_clip(&clip);
     expect_frames(found(all));
     assert_non_null(sg_writer_encoder(&unsized, &what));
-    assert_null(sg_writer_encoder(&(sg_clip){.path = "a.mkv"}, &what));
+    assert_null(sg_writer_encoder(&(sg_clip){.size = sizeof(sg_clip), .path = "a.mkv"}, &what));
     if (strcmp(found(good), "libx264") == 0) assert_non_null(found(others));
 }
 

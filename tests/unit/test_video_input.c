@@ -10,11 +10,12 @@ static sg_engine *engine;
 
 static void write_video(const char *path, int frames, int fps)
 {
-    const sg_clip clip = {.path = path, .width = SIDE, .height = SIDE, .frames = frames, .fps = fps};
-    uint8_t       rgb[SIDE * SIDE * 3];
-    sg_writer    *s = NULL;
-    sg_error      e = {0};
-    sg_status     status = sg_writer_open(&s, &clip, &e);
+    const sg_clip clip = {
+        .size = sizeof(sg_clip), .path = path, .width = SIDE, .height = SIDE, .frames = frames, .fps = fps};
+    uint8_t    rgb[SIDE * SIDE * 3];
+    sg_writer *s = NULL;
+    sg_error   e = {0};
+    sg_status  status = sg_writer_open(&s, &clip, &e);
     for (int i = 0; i < frames && status == SG_OK; i++) {
         memset(rgb, GREY * i, sizeof rgb);
         status = sg_writer_write(s, i, rgb, &e);
