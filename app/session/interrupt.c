@@ -1,12 +1,13 @@
 /* interrupt.c - see interrupt.h. */
 #include "interrupt.h"
-#include "base/file.h"
 #include "base/output_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -33,15 +34,62 @@ static void on_signal(int number)
     errno = before;
 }
 
-/* A file that shrank while it was mapped; path is NULL where none is known. Calls only what a signal handler may. */
-static void on_lost_page(const char *path)
+/* ---- files that shrink while they are mapped ---- */
+
+static uintptr_t hexadecimal(const char **s)
+{
+    uintptr_t v = 0;
+    for (;; (*s)++) {
+        if (**s >= '0' && **s <= '9')
+            v = 16 * v + (uintptr_t)(**s - '0');
+        else if (**s >= 'a' && **s <= 'f')
+            v = 16 * v + (uintptr_t)(**s - 'a' + 10);
+        else
+            return v;
+    }
+}
+
+/* The file mapped at that address, in line; NULL: none is. Calls only what a signal handler may. */
+static const char *file_at(uintptr_t address, char *line, size_t size)
+{
+    const char *found = NULL;
+    const int   fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    size_t      n = 0;
+    while (fd >= 0 && read(fd, line + n, 1) == 1) {
+        if (line[n] != '\n') {
+            n += n + 1 < size;
+            continue;
+        }
+        line[n] = '\0';
+        n = 0;
+        const char     *at = line;
+        const uintptr_t from = hexadecimal(&at), to = *at == '-' ? (at++, hexadecimal(&at)) : 0;
+        if (address < from || address >= to) continue;
+        found = strchr(line, '/');
+        break;
+    }
+    if (fd >= 0) close(fd);
+    return found;
+}
+
+/* A page of a mapped file that cannot be read. Calls only what a signal handler may. */
+static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     static const char begin[] = "sparge-gen: ", end[] = ": became shorter or unreadable while it was in use\n";
+    static char       line[PATH_MAX + 128];
+    (void)context;
+    const char *const path = file_at((uintptr_t)info->si_addr, line, sizeof line);
+    for (char *c = line; *c; c++)
+        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c; /* a terminal would obey them */
     sg_output_file_unlink_all();
     if (path && write(STDERR_FILENO, begin, sizeof begin - 1) > 0 && write(STDERR_FILENO, path, strlen(path)) > 0 &&
         write(STDERR_FILENO, end, sizeof end - 1) > 0)
         _exit(1);
+    signal(number, SIG_DFL);
+    raise(number);
 }
+
+/* ---- what is caught ---- */
 
 void sg_interrupt_answer(bool terminal) { answer = terminal ? 2 : 1; }
 
@@ -55,7 +103,9 @@ void sg_interrupt_catch(void)
         if (sigaction(caught[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN) continue;
         sigaction(caught[i], &action, NULL);
     }
-    sg_map_watch(on_lost_page);
+    struct sigaction lost = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
+    sigemptyset(&lost.sa_mask);
+    sigaction(SIGBUS, &lost, NULL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files fails the write, not the process */
 }

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -60,64 +59,4 @@ sg_status sg_file_hash(uint64_t *hash, const char *path, sg_error *e)
     *hash = sg_hash(*hash, map.data, map.size);
     sg_map_close(&map);
     return SG_OK;
-}
-
-/* ---- files that shrink while they are mapped ---- */
-
-static uintptr_t hexadecimal(const char **s)
-{
-    uintptr_t v = 0;
-    for (;; (*s)++) {
-        if (**s >= '0' && **s <= '9')
-            v = 16 * v + (uintptr_t)(**s - '0');
-        else if (**s >= 'a' && **s <= 'f')
-            v = 16 * v + (uintptr_t)(**s - 'a' + 10);
-        else
-            return v;
-    }
-}
-
-/* The file mapped at that address, in line; NULL: none is. Calls only what a signal handler may. */
-static const char *file_at(uintptr_t address, char *line, size_t size)
-{
-    const char *found = NULL;
-    const int   fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    size_t      n = 0;
-    while (fd >= 0 && read(fd, line + n, 1) == 1) {
-        if (line[n] != '\n') {
-            n += n + 1 < size;
-            continue;
-        }
-        line[n] = '\0';
-        n = 0;
-        const char     *at = line;
-        const uintptr_t from = hexadecimal(&at), to = *at == '-' ? (at++, hexadecimal(&at)) : 0;
-        if (address < from || address >= to) continue;
-        found = strchr(line, '/');
-        break;
-    }
-    if (fd >= 0) close(fd);
-    return found;
-}
-
-static void (*lost_page)(const char *path);
-
-static void on_bus_error(int number, siginfo_t *info, void *context)
-{
-    static char line[PATH_MAX + 128];
-    (void)context;
-    const char *const path = file_at((uintptr_t)info->si_addr, line, sizeof line);
-    for (char *c = line; *c; c++)
-        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c; /* a terminal would obey them */
-    lost_page(path);
-    signal(number, SIG_DFL);
-    raise(number);
-}
-
-void sg_map_watch(void (*lost)(const char *path))
-{
-    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
-    sigemptyset(&action.sa_mask);
-    lost_page = lost;
-    sigaction(SIGBUS, &action, NULL);
 }

@@ -15,7 +15,7 @@ typedef struct sg_map {
 
 /* Maps a file that is not empty, read-only. Zero is a closed map; the caller closes. Messages name path and reason.
  * Returns SG_E_FILE if the file cannot be opened or is no regular one, SG_E_FORMAT if it is empty or larger than `most`
- * bytes, or SG_E_MEMORY. Touching the pages of a file that was cut short since raises SIGBUS: sg_map_watch. */
+ * bytes, or SG_E_MEMORY. Touching the pages of a file that was cut short since raises SIGBUS. */
 sg_status sg_map_open(sg_map *m, const char *path, sg_error *e) SG_MUST_USE;
 sg_status sg_map_open_most(sg_map *m, const char *path, size_t most, sg_error *e) SG_MUST_USE;
 void      sg_map_close(sg_map *m);
@@ -26,10 +26,5 @@ void sg_map_drop(const void *data, size_t bytes);
 
 /* *hash goes on (hash.h) with the bytes of a file. Fails as sg_map_open. */
 sg_status sg_file_hash(uint64_t *hash, const char *path, sg_error *e) SG_MUST_USE;
-
-/* From now on SIGBUS calls lost, which may call only what a signal handler may, with the path of the mapped file whose
- * page could not be read, its control characters as "?", or NULL where no file is mapped there. If lost returns, the
- * process ends by the signal. */
-void sg_map_watch(void (*lost)(const char *path));
 
 #endif

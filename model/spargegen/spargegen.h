@@ -20,7 +20,8 @@
  * is handed out lives as long as the engine, or as its line says; what the caller frees says so. Strings are UTF-8.
  *
  * Errors. A call that can fail returns a status and fills e, which may be NULL, unless it holds a failure already; out
- * parameters are then NULL or as they were. No call ends the process, prints, or catches a signal.
+ * parameters are then NULL or as they were. No call ends the process, prints, or catches a signal. The files of a model are
+ * mapped: where another program makes one shorter while the engine is open, the system raises SIGBUS.
  *
  * Threads. An engine, and a writer, serve one thread at a time, which may be another one for each call; several engines work
  * at once. sg_engine_cancel alone may be called at any time. Callbacks come in the thread that called; of their engine they

@@ -22,6 +22,10 @@ hits=$(grep -nE '(^|[^a-z_])(printf|fprintf|puts|exit|abort|perror)\(' $below | 
     complain "printing or exiting below app/:
 $hits"
 
+# Only app/ catches signals.
+hits=$(grep -nE '(^|[^a-z_])(sigaction|signal)\(|[^a-z_]sigaction ' $below) && complain "signals caught below app/:
+$hits"
+
 # A model names no backend; #if SG_ stands only where a table is chosen.
 hits=$(grep -nE '#[ ]*if(def)? .*SG_(CUDA|ONEDNN|FFMPEG)' $below | grep -vE '^(kernels/(backend|cpu/cpu)|model/output/writer)\.c:') &&
     complain "a build switch outside its place:
