@@ -7,15 +7,13 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define SG_PUBLIC __attribute__((visibility("default"))) /* a symbol of the library */
+#define SG_PUBLIC __attribute__((visibility("default"))) /* what libspargegen exports; tests/example/symbols lists it */
 #define SG_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define SG_MUST_USE __attribute__((warn_unused_result))
-#define SG_PUBLIC __attribute__((visibility("default"))) /* what libspargegen exports; tests/example/symbols lists it */
 #else
 #define SG_PUBLIC
 #define SG_PRINTF(fmt, args)
 #define SG_MUST_USE
-#define SG_PUBLIC
 #endif
 
 typedef enum sg_status {

@@ -21,7 +21,8 @@ typedef struct sg_model_parts {
 typedef struct sg_lora_option {
     const char *path;
     double      strength;
-    unsigned    denoisers; /* bit 0: the first, for the noisy steps; 0: all */
+    unsigned    denoisers;   /* bit 0: the first, for the noisy steps; 0: all */
+    unsigned    reserved[3]; /* 0 */
 } sg_lora_option;
 
 /* Tells what came of a LoRA. */

@@ -142,7 +142,8 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .preview_decoder = s->preview_decoder};
     for (out->loras = 0; model && out->loras < model->loras; out->loras++) {
         const sg_lora_path *const lora = &model->lora[out->loras];
-        out->lora[out->loras] = (sg_lora_option){lora->path, lora->strength, lora->denoisers};
+        out->lora[out->loras] =
+            (sg_lora_option){.path = lora->path, .strength = lora->strength, .denoisers = lora->denoisers};
     }
     return SG_OK;
 }
