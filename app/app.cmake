@@ -15,13 +15,13 @@ target_sources(sparge-gen PRIVATE
   app/session/frame_list.c app/session/image_reader.c app/session/image_stb.c app/session/image_webp.c
   app/session/interrupt.c app/session/notices.c
   app/session/picture.c app/session/progress.c app/session/rank.c app/session/resolve.c app/session/session.c
-  app/session/setup.c app/session/video_input.c app/session/vocabulary.c app/session/wait_policy.c
+  app/session/setup.c app/session/video_input.c app/session/wait_policy.c
   app/report/build_facts.c app/report/interval.c app/report/json_build.c app/report/report.c
   app/report/report_attention.c app/report/report_page.c app/report/report_result.c app/report/report_settings.c
   app/command/command_check.c app/command/command_info.c app/command/command_render.c app/command/command_tune.c
   app/command/render_names.c
   app/bench/bench.c app/bench/bench_attention.c app/bench/bench_cold.c app/bench/bench_input.c app/bench/bench_rule.c
-  app/bench/bench_step.c
+  app/bench/bench_shapes.c app/bench/bench_step.c
   app/compare/arm_run.c app/compare/arm_same.c app/compare/command_compare.c app/compare/compare_arms.c
   app/compare/compare_files.c app/compare/compare_state.c app/compare/report_arms.c app/compare/run_folder.c
   app/compare/speedup.c

@@ -18,11 +18,6 @@ typedef struct sg_trace sg_trace;
 /* The choices of spargegen.h. */
 typedef int sg_offload, sg_cache, sg_sampler_kind, sg_tiling, sg_image_use, sg_stage;
 
-extern const char *const sg_cache_names[];       /* "off" .. "shadow", NULL: by sg_cache */
-extern const char *const sg_sampler_names[];     /* "unipc", ..., NULL: by sg_sampler_kind */
-extern const char *const sg_tiling_names[];      /* "auto", "off", "on", NULL: by sg_tiling */
-extern const char *const sg_step_preset_names[]; /* "lightx2v", ..., NULL: their makers' names */
-
 enum { SG_CACHE_RUN = 2 }; /* as many steps in a row with SG_CACHE_USUAL */
 
 /* From now on t takes the time of every op of engine's renders (meta.h), unless it checks; NULL: nothing does. It is

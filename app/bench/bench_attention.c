@@ -59,7 +59,7 @@ static const kernel *first_of(const work *w, sg_attention_kind kind)
 
 static sg_status add(work *w, const sg_policy *usual, sg_attention_kind kind, double amount, sg_error *e)
 {
-    const char *const name = sg_attention_names[kind];
+    const char *const name = sg_names("attention")[kind];
     if (w->kernels == KERNELS)
         return sg_error_set(e, SG_E_ARG, "--topk: more than %d kernels at once are too many", KERNELS);
     kernel *const k = &w->kernel[w->kernels++];
@@ -104,7 +104,7 @@ static sg_status list_kernels(work *w, sg_error *e)
         int         kind = 0;
         const char *name;
         n = strcspn(at, ",");
-        while ((name = sg_attention_names[kind]) != NULL && (strncmp(at, name, n) != 0 || name[n])) kind++;
+        while ((name = sg_names("attention")[kind]) != NULL && (strncmp(at, name, n) != 0 || name[n])) kind++;
         if (!name)
             return sg_error_set(e, SG_E_ARG, "--attention: '%.*s' is not one of dense, sage, sparge", (int)n, at);
         SG_TRY(kind == SG_ATTENTION_SPARGE ? add_sparge(w, usual, s->topk_list, e)
@@ -447,7 +447,7 @@ static void print_stages(const work *w)
     printf("before: what is done before attending; copies: q, k, v in and 8 bits of each out, %.3f ms\n",
            floor_of(w) * 1e3);
     if (!first_of(w, SG_ATTENTION_SPARGE)) return;
-    printf("order %s: %.3f ms to put the tokens in order and back, once a forward", sg_order_names[w->in.order],
+    printf("order %s: %.3f ms to put the tokens in order and back, once a forward", sg_names("order")[w->in.order],
            order_of(w) * 1e3);
     if (w->in.layers)
         printf("; over %d layer%s %.3f ms each, which is in before", w->in.layers, sg_plural(w->in.layers),
@@ -482,7 +482,7 @@ static json_t *kernel_json(const work *w, const kernel *k)
     const double seconds = median_of(w, k), rate = flops_of(&w->in) / seconds;
     for (int i = 0; i < STAGES; i++) sg_json_set(&stage, stages[i], json_real(stages_of(w, k)[i]));
     return json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:f}", "kernel", k->name, "ran",
-                     sg_attention_names[k->count.kind], "median_seconds", seconds, "spread",
+                     sg_names("attention")[k->count.kind], "median_seconds", seconds, "spread",
                      sg_rule_spread(&w->rule, (int)(k - w->kernel)), "flops_per_second", rate, "of_ceiling",
                      rate / sg_bench_ceiling(w->base, w->in.dtype), "density", density_of(k), "mass", k->count.mass,
                      "relative_l1", k->l1, "relative_l2", k->l2, "cosine", k->cosine, "stage_seconds", stage,
@@ -500,8 +500,8 @@ static json_t *all_json(const work *w)
         "all_heads", in->all_heads, "grid", (json_int_t)in->grid[0], (json_int_t)in->grid[1], (json_int_t)in->grid[2],
         "text_prefix", (json_int_t)in->text_prefix, "text_suffix", (json_int_t)in->text_suffix, "device",
         w->base->backend->device, "dtype", in->dtype == SG_BF16 ? "bf16" : "f32", "threads", w->base->backend->threads,
-        "flops", flops_of(in), "order", sg_order_names[in->order], "order_seconds", order_of(w), "layers", in->layers,
-        "copy_seconds", floor_of(w), "ceilings", sg_bench_ceilings_json(w->base), "measured",
+        "flops", flops_of(in), "order", sg_names("order")[in->order], "order_seconds", order_of(w), "layers",
+        in->layers, "copy_seconds", floor_of(w), "ceilings", sg_bench_ceilings_json(w->base), "measured",
         sg_bench_rule_json(w->base, &w->rule), "kernels", rows);
 }
 

@@ -192,8 +192,8 @@ static sg_status read_grid(sg_bench_input *in, sg_error *e)
 static sg_status read_order(sg_bench_input *in, sg_error *e)
 {
     const char *const text = sg_source_metadata(in->file, "order");
-    const int         order = text ? sg_text_place(text, sg_order_names) : SG_ORDER_ROW;
-    if (!sg_order_names[order])
+    const int         order = text ? sg_text_place(text, sg_names("order")) : SG_ORDER_ROW;
+    if (!sg_names("order")[order])
         return sg_error_set(e, SG_E_FORMAT, "--qkv: %s: order: there is none '%.40s'", in->name, text);
     in->file_order = (sg_order)order;
     return SG_OK;

@@ -227,7 +227,7 @@ static const char *attention_of(const step_bench *t, double *density)
     *density = blocks ? (double)kept / (double)blocks : 1;
     for (int i = 1; i <= SG_ATTENTION_SPARGE; i++)
         if (ran[i] > ran[most]) most = i;
-    return sg_attention_names[most];
+    return sg_names("attention")[most];
 }
 
 static void print_all(const step_bench *t)

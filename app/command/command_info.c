@@ -251,7 +251,7 @@ static void print_render(const model_summary *t)
                sg_frame_rule_text((char[48]){0}, 48,
                                   (sg_frame_rule){t->session.info.frame_step, t->session.info.frame_pairs}));
     putchar('\n');
-    printf("           %d step%s of %s, guidance %s", r->steps, sg_plural(r->steps), sg_sampler_names[r->sampler],
+    printf("           %d step%s of %s, guidance %s", r->steps, sg_plural(r->steps), sg_names("sampler")[r->sampler],
            sg_guidance_text((char[SG_GUIDANCE_TEXT]){0}, r));
     if (r->sigmas.count)
         printf(", sigmas %s", t->now.settings.sigmas);
@@ -260,7 +260,7 @@ static void print_render(const model_summary *t)
     putchar('\n');
     if (r->cache)
         printf("           cache %s: it extrapolates some of the steps; the work below is that of all\n",
-               sg_cache_names[r->cache]);
+               sg_names("cache")[r->cache]);
     if (r->negative_prompt && *r->negative_prompt) {
         fputs("           negative prompt: ", stdout);
         sg_print_escaped(stdout, r->negative_prompt, "");
@@ -279,9 +279,10 @@ static void print_model(const model_summary *t)
     const sg_plan *const    p = &t->now.plan;
     const sg_session *const x = &t->session;
     sg_print(stdout, "%s: %s\n%s\n", x->model.name, x->info.family, x->model.dir);
-    if (x->vocabulary.world) sg_print(stdout, "%s\n", x->vocabulary.world);
-    const size_t words = json_object_size(x->vocabulary.words);
-    if (words) printf("its vocabulary has %zu word%s; info --json - lists them\n", words, sg_plural((int64_t)words));
+    if (x->info.world) sg_print(stdout, "%s\n", x->info.world);
+    int words = 0;
+    while (x->info.words && x->info.words[words]) words++;
+    if (words) printf("its vocabulary has %d word%s; info --json - lists them\n", words, sg_plural(words));
     putchar('\n');
     print_components(&x->info);
     print_files(&x->info, &x->model);
@@ -322,8 +323,7 @@ static sg_status save_model(const model_summary *t, sg_error *e)
     const sg_session *const    x = &t->session;
     const sg_model_info *const info = &x->info;
     const sg_settings          kept = sg_rendering_kept(&t->now);
-    const char                *word;
-    json_t                    *components = json_array(), *words = x->vocabulary.words ? json_array() : NULL, *null;
+    json_t                    *components = json_array(), *words = info->words ? json_array() : NULL;
     for (int i = 0; i < info->components; i++) {
         const sg_component_info *const c = info->component[i];
         sg_json_append(&components,
@@ -332,7 +332,7 @@ static sg_status save_model(const model_summary *t, sg_error *e)
                                  sg_report_name(c->place), "parameters", (json_int_t)c->parameters, "bytes",
                                  (json_int_t)c->bytes, "files", c->files));
     }
-    json_object_foreach(x->vocabulary.words, word, null) sg_json_append(&words, json_string(word));
+    for (const char *const *word = info->words; word && *word; word++) sg_json_append(&words, json_string(*word));
     json_t *j = json_pack(
         "{s:o, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s*, s:o*}", "model",
         sg_report_name(x->model.name), "folder", sg_report_name(x->model.dir), "family", info->family, "device",
@@ -340,8 +340,7 @@ static sg_status save_model(const model_summary *t, sg_error *e)
         "frame_multiple", info->frame_step, "frame_pairs", info->frame_pairs, sg_picture_keys[SG_IMAGE_FIRST],
         use[info->image[SG_IMAGE_FIRST]], sg_picture_keys[SG_IMAGE_LAST], use[info->image[SG_IMAGE_LAST]], "components",
         components, "defaults", sg_report_settings(&kept, &t->now.request, info, true), "attention", attention_json(t),
-        "loras", loras_json(x), "plan", sg_report_plan(&t->now.plan), "world", x->vocabulary.world, "vocabulary",
-        words);
+        "loras", loras_json(x), "plan", sg_report_plan(&t->now.plan), "world", x->info.world, "vocabulary", words);
     return sg_report_take(x->asked->json, sg_report_envelope(SG_COMMAND_INFO, j), e);
 }
 

@@ -3,7 +3,6 @@
 #include "base/text.h"
 #include "option_rules.h"
 #include "prompt_set.h"
-#include "run.h"
 #include "settings.h"
 
 #include <ctype.h>
@@ -47,7 +46,7 @@ static void start(sg_arm *a, const char *kind, const sg_settings *base)
     if (!s->cache) s->cache = "off";
     for (const char *const *of = sg_options_of_slg; *of; of++) sg_settings_unset(s, sg_settings_option(s, *of));
     sg_settings_drop_idle(s, SG_OPTION_ATTENTION);
-    if (strcmp(kind, sg_attention_names[SG_ATTENTION_SPARGE]) != 0) s->preset = NULL;
+    if (strcmp(kind, sg_names("attention")[SG_ATTENTION_SPARGE]) != 0) s->preset = NULL;
 }
 
 /* Which blocks are kept: the first of these that an arm says, which *ruled tells, replaces what the command says. */
@@ -111,8 +110,8 @@ static sg_status parse_arm(sg_arm *a, char *text, const sg_settings *base, sg_er
     bool              ruled = false;
     char             *at = text, *piece = at, hint[SG_HINT_TEXT];
     char              end = cut(&at, ":");
-    const char *const kind = sg_attention_names[sg_text_place(piece, sg_attention_names)];
-    sg_options_hint(hint, piece, sg_attention_names, "");
+    const char *const kind = sg_names("attention")[sg_text_place(piece, sg_names("attention"))];
+    sg_options_hint(hint, piece, sg_names("attention"), "");
     if (!kind)
         return sg_error_set(e, SG_E_ARG, "'%.40s' is not one of dense, sage, sparge%s", piece,
                             *hint ? hint : "; a comma in a value is written \\,");

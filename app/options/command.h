@@ -10,4 +10,8 @@ sg_command_run sg_command_render, sg_command_info, sg_command_check, sg_command_
     sg_command_eval;
 sg_command_run sg_command_bench_step, sg_command_bench_attention, sg_command_bench_cold;
 
+/* Lists the shapes that bench attention knows by name, and what the first of them, the default, is, for help. Returns
+ * text. */
+const char *sg_bench_shapes(char *text, size_t size);
+
 #endif

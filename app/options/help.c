@@ -13,12 +13,13 @@ enum { USAGE_COLUMN = 51, OPTION_COLUMN = 30 };
 /* "-m, --model DIR". Returns its length. */
 static int synopsis(char *out, size_t size, const sg_option *o)
 {
-    char letter[] = "-x, ";
+    const char *const *const choices = sg_option_choices(o);
+    char                     letter[] = "-x, ";
     letter[1] = o->letter;
     snprintf(out, size, "%s--%s", o->letter ? letter : "    ", o->name);
-    for (const char *const *c = o->choices; c && *c; c++)
-        sg_text_append(out, size, "%s%s%s", c == o->choices ? " {" : ",", *c, c[1] ? "" : "}");
-    if (!o->choices && o->value) sg_text_append(out, size, " %s", o->value);
+    for (const char *const *c = choices; c && *c; c++)
+        sg_text_append(out, size, "%s%s%s", c == choices ? " {" : ",", *c, c[1] ? "" : "}");
+    if (!choices && o->value) sg_text_append(out, size, " %s", o->value);
     return (int)strlen(out);
 }
 

@@ -3,9 +3,7 @@
 #include "base/number.h"
 #include "base/output_file.h"
 #include "base/text.h"
-#include "engine.h"
 #include "option_table.h"
-#include "policy.h"
 #include "settings.h"
 
 #include <limits.h>

@@ -1,10 +1,8 @@
 /* option_table.c - the options. A new one is a row here, a member of sg_settings, and the code that uses it. */
 #include "option_table.h"
-#include "backend.h"
-#include "base/text.h"
-#include "engine.h"
-#include "policy.h"
+#include "command.h"
 
+#include <spargegen/spargegen.h>
 #include <string.h>
 
 #define OPTION(kind_, name_, of, phase_, member, help_)                                                                \
@@ -19,6 +17,8 @@
 #define LIST(name_, of, phase_, member, text, ...) OPTION(LIST, name_, of, phase_, member, __VA_ARGS__), .value = (text)
 #define CHOICE(name_, of, phase_, member, list, text, ...)                                                             \
     OPTION(CHOICE, name_, of, phase_, member, __VA_ARGS__), .choices = (list), .value = (text)
+#define NAMED(name_, of, phase_, member, list, text, ...)                                                              \
+    OPTION(CHOICE, name_, of, phase_, member, __VA_ARGS__), .names = (list), .value = (text)
 #define INT(name_, of, phase_, member, least, most, ...)                                                               \
     OPTION(INT, name_, of, phase_, member, __VA_ARGS__), .lo = (least), .hi = (most), .value = "N"
 #define REAL(name_, of, phase_, member, least, most, ...)                                                              \
@@ -43,24 +43,6 @@
 #define SPARSE (RENDER | INFO | CHECK | COMPARE | EVAL)
 #define BLOCKS (SPARSE | STEP | BENCH_ATTENTION) /* commands that choose blocks */
 
-/* The names of known shapes, and what the first of them, the default, is. */
-static const char *list_shapes(char *text, size_t size)
-{
-    enum { COLUMNS = 80 };
-    const sg_known_shape *s, *const first = sg_known_shape_at(0);
-    const char *line = text;
-    *text = '\0';
-    for (int i = 0; (s = sg_known_shape_at(i)) != NULL; i++) {
-        const bool fits = strlen(line) + strlen(s->name) + 3 <= COLUMNS;
-        sg_text_append(text, size, "%s", i == 0 ? "" : fits ? ", " : ",\n");
-        if (!fits) line = text + strlen(text);
-        sg_text_append(text, size, "%s", s->name);
-    }
-    sg_text_append(text, size, "\n(default: %s, which is 1,%d,%lldx%lldx%lld,%d)", first->name, first->heads,
-                   (long long)first->grid[0], (long long)first->grid[1], (long long)first->grid[2], first->head_dim);
-    return text;
-}
-
 /* clang-format off */
 #define HEADING(which, text) {.kind = SG_OPTION_HEADING, .commands = (which), .help = (text)}
 
@@ -74,7 +56,6 @@ static const char *const unskipped[] = {"dense", "sage", NULL};
 static const char *const rules[] = {"topk", "tau", NULL};
 
 const char *const sg_cold_parts[] = {"context", "backend", "clip", NULL};
-const char *const sg_offload_names[] = {"auto", "off", "on", NULL};
 const char *const sg_picture_fits[] = {"crop", "pad", "stretch", NULL};
 
 const sg_option sg_option_table[] = {
@@ -163,7 +144,7 @@ const sg_option sg_option_table[] = {
     HEADING(BENCH_ATTENTION, "What to measure"),
     {TEXT("shape", BENCH_ATTENTION, RUN, shape, "SHAPE",
           "B,H,N,D (batch, heads, tokens or TxYxX, head size), or that of a model:"),
-     .more = list_shapes},
+     .more = sg_bench_shapes},
     {INT("heads", BENCH_ATTENTION, RUN, heads, 1, 256, "only the first N heads of the shape")},
     {TEXT("qkv", BENCH_ATTENTION, RUN, qkv, "FILE",
           "queries, keys and values saved by --capture-qkv, instead of a shape"),
@@ -202,23 +183,23 @@ const sg_option sg_option_table[] = {
           "shift of the noise schedule; larger spends more steps at high noise. Of FLUX.1-dev it goes\n"
           "by the size of the picture unless this names one"),
      .alias = {"sample-shift"}, TO(flow_shift)},
-    {CHOICE("sampler", SAMPLER, SAMPLING, sampler, sg_sampler_names, "NAME",
-            "of Wan and SD3 UniPC, Euler, or LCM, which draws new noise after each step; of Mochi,\n"
-            "HunyuanVideo and Flux.1 Euler; of CogVideoX DDIM, or DPM, which draws too; of\n"
-            "Open-Sora-Plan ancestral Euler (euler_a), which draws too"),
+    {NAMED("sampler", SAMPLER, SAMPLING, sampler, "sampler", "NAME",
+           "of Wan and SD3 UniPC, Euler, or LCM, which draws new noise after each step; of Mochi,\n"
+           "HunyuanVideo and Flux.1 Euler; of CogVideoX DDIM, or DPM, which draws too; of\n"
+           "Open-Sora-Plan ancestral Euler (euler_a), which draws too"),
      TO(sampler)},
-    {CHOICE("preset-steps", SAMPLER, SAMPLING, preset_steps, sg_step_preset_names, "NAME",
-            "sampler, sigmas and guidance 1 for weights or LoRAs that this maker distilled to few steps")},
+    {NAMED("preset-steps", SAMPLER, SAMPLING, preset_steps, "step_preset", "NAME",
+           "sampler, sigmas and guidance 1 for weights or LoRAs that this maker distilled to few steps")},
     {TEXT("sigmas", SAMPLER, SAMPLING, sigmas, "LIST",
           "noise levels of the steps, instead of --steps and a shift: falling, at most 1, as in\n"
           "1,0.9375,0.8333,0.625; with euler unless --sampler is lcm")},
     {CHOICE("sched-compat", SAMPLER, SAMPLING, sched_compat, compats, "WHICH",
             "sigmas of unipc: as in diffusers from 0.37 on (new, default), or as before (old)"),
      TO(sigmas_old)},
-    {CHOICE("cache", SAMPLER, SAMPLING, cache, sg_cache_names, "LEVEL",
-            "with 16 steps or more, extrapolate steps in which the latents change little: fine few of\n"
-            "them, usual the usual number (by the threshold of tune --cache, if any), fast more; shadow\n"
-            "computes them too and reports the error (default: usual from 30 steps on, else off)"),
+    {NAMED("cache", SAMPLER, SAMPLING, cache, "cache", "LEVEL",
+           "with 16 steps or more, extrapolate steps in which the latents change little: fine few of\n"
+           "them, usual the usual number (by the threshold of tune --cache, if any), fast more; shadow\n"
+           "computes them too and reports the error (default: usual from 30 steps on, else off)"),
      TO(cache)},
     {OPTION(INT64, "seed", SAMPLER | TUNE, INPUT, seed,
             "seed of the noise, which is torch's CPU generator's (default: 0; negative: random)"),
@@ -237,9 +218,9 @@ const sg_option sg_option_table[] = {
      .alias = {"repeats"}},
 
     HEADING(BLOCKS | TUNE, "Self-attention"),
-    {CHOICE("attention", RENDER | INFO | CHECK | STEP, ATTENTION, attention, sg_attention_names, "KIND",
-            "dense: exact; sage: quantised; sparge: quantised and block-sparse, the default from 8192\n"
-            "tokens on, and from 1024 on if this option or a threshold is given"),
+    {NAMED("attention", RENDER | INFO | CHECK | STEP, ATTENTION, attention, "attention", "KIND",
+           "dense: exact; sage: quantised; sparge: quantised and block-sparse, the default from 8192\n"
+           "tokens on, and from 1024 on if this option or a threshold is given"),
      USUAL, TO(attention.kind)},
     {TEXT("arms", COMPARE | EVAL, INPUT, arms, "LIST",
           "what to compare with the first of them: dense, sage, sparge, each with its own options\n"
@@ -268,26 +249,26 @@ const sg_option sg_option_table[] = {
      TO(attention.pv_threshold)},
     {INT("sink", BLOCKS | TUNE, ATTENTION, sink, 0, 1e6, "always keep the first N blocks of keys (default: 0)"),
      TO(attention.sink)},
-    {CHOICE("score", BLOCKS | TUNE, ATTENTION, score, sg_score_names, "BY",
-            "score of a block: attention between means of blocks, between means of 16 tokens, or\n"
-            "the error that replacing the block by its mean would make"),
+    {NAMED("score", BLOCKS | TUNE, ATTENTION, score, "score", "BY",
+           "score of a block: attention between means of blocks, between means of 16 tokens, or\n"
+           "the error that replacing the block by its mean would make"),
      TO(attention.score)},
     {CHOICE("tail", BLOCKS | TUNE, ATTENTION, tail, switches, "SWITCH",
             "on: the mean key and the mean value of a skipped block stand in for it"),
      TO(attention.tail)},
-    {CHOICE("tail-bias", BLOCKS | TUNE, ATTENTION, tail_bias, sg_tail_bias_names, "BY",
-            "correction of a mean key's logit for the spread of its block"),
+    {NAMED("tail-bias", BLOCKS | TUNE, ATTENTION, tail_bias, "tail_bias", "BY",
+           "correction of a mean key's logit for the spread of its block"),
      TO(attention.tail_bias)},
-    {CHOICE("pv-dtype", BLOCKS, ATTENTION, pv_dtype, sg_pv_dtype_names, "TYPE",
-            "type of weights and values in their product; auto takes the fastest here that is as good,\n"
-            "int8 is faster on a CPU without AMX, fp8 needs an NVIDIA GPU of compute capability 8.9\n"
-            "or newer, or --backend ref"),
+    {NAMED("pv-dtype", BLOCKS, ATTENTION, pv_dtype, "pv_dtype", "TYPE",
+           "type of weights and values in their product; auto takes the fastest here that is as good,\n"
+           "int8 is faster on a CPU without AMX, fp8 needs an NVIDIA GPU of compute capability 8.9\n"
+           "or newer, or --backend ref"),
      TO(attention.pv_dtype)},
     {CHOICE("budget", BLOCKS, ATTENTION, budget, budgets, "OF",
             "top-k of each row, or of all rows and heads of a layer together"),
      TO(attention.heads)},
-    {CHOICE("order", BLOCKS | TUNE, ATTENTION, order, sg_order_names, "NAME",
-            "order of the video's tokens in the sequence"),
+    {NAMED("order", BLOCKS | TUNE, ATTENTION, order, "order", "NAME",
+           "order of the video's tokens in the sequence"),
      TO(attention.order)},
     {REAL("dense-steps", SPARSE, ATTENTION, dense_steps, 0, 1,
           "share of the steps, from the first on, with dense attention (default: 0.2)"),
@@ -407,22 +388,22 @@ const sg_option sg_option_table[] = {
     {CHOICE("dtype", ALL, LOAD, dtype, dtypes, "TYPE",
             "type of the matrix products; auto takes the faster on this machine")},
     {INT("threads", ALL, LOAD, threads, 1, 4096, "CPU threads (default: one a core)"), .letter = 't', USUAL},
-    {CHOICE("cpumask", ALL, LOAD, cpumask, sg_cpu_mask_names, "LEVEL",
-            "highest CPU instruction set to use (or SPARGE_GEN_CPUMASK)")},
-    {CHOICE("gpumask", ALL, LOAD, gpumask, sg_gpu_level_names, "LEVEL",
-            "use only the GPU features of this level, and no cuDNN below the GPU's own level (default)")},
+    {NAMED("cpumask", ALL, LOAD, cpumask, "cpu_mask", "LEVEL",
+           "highest CPU instruction set to use (or SPARGE_GEN_CPUMASK)")},
+    {NAMED("gpumask", ALL, LOAD, gpumask, "gpu_mask", "LEVEL",
+           "use only the GPU features of this level, and no cuDNN below the GPU's own level (default)")},
     {OPTION(BYTES, "memory-limit", MODEL, RUN, memory_limit,
             "refuse a render that needs more, as in 8G or 512M (default: what the machine has free);\n"
             "info --backend cuda plans by it for a GPU of that size, without one too"),
      .value = "SIZE"},
-    {CHOICE("vae-tiling", (SAMPLER & ~CHECK) | INFO, SAMPLING, vae_tiling, sg_tiling_names, "WHEN",
-            "decode in blended tiles: of 256x256 pixels, as Mochi, HunyuanVideo and Open-Sora-Plan can,\n"
-            "or of the VAE's sample_size, as models of images can, which then encode in tiles too; less\n"
-            "memory, and the frames differ a little; auto: if whole frames would not fit"),
+    {NAMED("vae-tiling", (SAMPLER & ~CHECK) | INFO, SAMPLING, vae_tiling, "vae_tiling", "WHEN",
+           "decode in blended tiles: of 256x256 pixels, as Mochi, HunyuanVideo and Open-Sora-Plan can,\n"
+           "or of the VAE's sample_size, as models of images can, which then encode in tiles too; less\n"
+           "memory, and the frames differ a little; auto: if whole frames would not fit"),
      TO(vae_tiling)},
-    {CHOICE("offload", MODEL & ~(CHECK | TUNE), RUN, offload, sg_offload_names, "WHEN",
-            "keep blocks of layers in host memory and copy each to the GPU when it is needed; auto: if\n"
-            "a denoiser or text encoder does not fit on the GPU; on: also if the denoiser does")},
+    {NAMED("offload", MODEL & ~(CHECK | TUNE), RUN, offload, "offload", "WHEN",
+           "keep blocks of layers in host memory and copy each to the GPU when it is needed; auto: if\n"
+           "a denoiser or text encoder does not fit on the GPU; on: also if the denoiser does")},
 
     HEADING(ALL, "Messages"),
     {FLAG("quiet", (SAMPLER & ~CHECK) | TUNE, RUN, quiet,
@@ -436,6 +417,8 @@ const sg_option sg_option_table[] = {
     {FLAG("help", ALL, RUN, help, "print this help; --help all: every option"), .letter = 'h'},
 };
 /* clang-format on */
+
+const char *const *sg_option_choices(const sg_option *o) { return o->names ? sg_names(o->names) : o->choices; }
 
 const int sg_option_count = (int)(sizeof sg_option_table / sizeof *sg_option_table);
 

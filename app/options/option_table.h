@@ -56,7 +56,8 @@ typedef struct sg_option {
     sg_option_phase phase;
     /* An int of 0, or of -1 where lo is 0, and a NAN are not given. */
     double             lo, hi;
-    const char *const *choices;
+    const char *const *choices; /* or, of the library's: */
+    const char        *names;   /* of sg_names */
     unsigned           files;
     /* Help shows value in the place of the value, and help in lines parted by \n of at most 90 characters. */
     const char *value, *help;
@@ -66,6 +67,9 @@ typedef struct sg_option {
 
 extern const sg_option sg_option_table[];
 extern const int       sg_option_count;
+
+/* Returns what a CHOICE takes, NULL behind the last; of others NULL. */
+const char *const *sg_option_choices(const sg_option *o);
 
 /* Returns the next option of command c from row *i on and puts *i behind it; NULL: there are no more. */
 const sg_option *sg_option_next(sg_command c, int *i);

@@ -86,12 +86,13 @@ static bool read_bytes(const char *text, size_t *out)
 
 static sg_status set_choice(const sg_option *o, const char *text, const char **out, sg_error *e)
 {
-    char list[160] = "", hint[SG_HINT_TEXT];
-    for (const char *const *c = o->choices; *c; c++) {
+    char                     list[160] = "", hint[SG_HINT_TEXT];
+    const char *const *const choices = sg_option_choices(o);
+    for (const char *const *c = choices; *c; c++) {
         if (strcmp(*c, text) == 0) return *out = *c, SG_OK;
         sg_text_append(list, sizeof list, "%s%s", *list ? ", " : "", *c);
     }
-    return refuse(o, text, e, "one of %s%s", list, sg_options_hint(hint, text, o->choices, ""));
+    return refuse(o, text, e, "one of %s%s", list, sg_options_hint(hint, text, choices, ""));
 }
 
 /* text is NULL for flags only. */

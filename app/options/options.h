@@ -2,9 +2,7 @@
 #ifndef SG_OPTIONS_H
 #define SG_OPTIONS_H
 
-#include "checkpoint.h"
-#include "status.h"
-
+#include <spargegen/spargegen.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,8 +24,8 @@ typedef enum sg_command {
 
 enum { SG_REPEAT_MAX = 400 };
 
-/* These lists of choices end with NULL: parts of bench cold, the places of sg_offload, and how a picture is fitted. */
-extern const char *const sg_cold_parts[], *const sg_offload_names[], *const sg_picture_fits[];
+/* These lists of choices end with NULL: parts of bench cold, and how a picture is fitted. */
+extern const char *const sg_cold_parts[], *const sg_picture_fits[];
 
 /* A list has the values of an option that may be given several times. */
 typedef struct sg_text_list {

@@ -33,8 +33,8 @@ static void bash_value(FILE *out, const char *command, const sg_option *o)
     fprintf(out, "    '%s --%s'", command, o->name);
     for (const char *const *a = o->alias; *a; a++) fprintf(out, "|'%s --%s'", command, *a);
     if (o->letter) fprintf(out, "|'%s -%c'", command, o->letter);
-    if (o->choices)
-        words(out, ") _sparge_gen_of \"", o->choices, "\"; return ;;\n");
+    if (sg_option_choices(o))
+        words(out, ") _sparge_gen_of \"", sg_option_choices(o), "\"; return ;;\n");
     else
         fprintf(out, ") mapfile -t COMPREPLY < <(compgen -%c -- \"$cur\") ; return ;;\n",
                 o->value[0] == 'D' ? 'd' : 'f');
@@ -61,7 +61,7 @@ void sg_completion_bash(FILE *out)
     words(out, "    'help help') _sparge_gen_of \"all man bash zsh ", sg_command_words, "\"; return ;;\n");
     for (int c = 0; c < sg_command_count; c++)
         for (int i = 0; (o = sg_option_next(sg_command_table[c].command, &i)) != NULL;)
-            if (o->choices || is_path(o)) bash_value(out, sg_command_table[c].name, o);
+            if (sg_option_choices(o) || is_path(o)) bash_value(out, sg_command_table[c].name, o);
     fputs("    esac\n    case $command in\n", out);
     for (int c = 0; c < sg_command_count; c++) {
         fprintf(out, "    '%s') _sparge_gen_of \"", sg_command_table[c].name);
@@ -94,8 +94,8 @@ static void zsh_option(FILE *out, const sg_option *o, const char *name)
     zsh_text(out, o->help);
     fputc(']', out);
     if (o->kind != SG_OPTION_FLAG) fprintf(out, ":%s:", o->value);
-    if (o->choices)
-        words(out, "(", o->choices, ")");
+    if (sg_option_choices(o))
+        words(out, "(", sg_option_choices(o), ")");
     else if (is_path(o))
         fputs(o->value[0] == 'D' ? "_files -/" : "_files", out);
     fputs("' \\\n", out);

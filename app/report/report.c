@@ -121,7 +121,7 @@ json_t *sg_report_skipped_steps(const sg_report *r)
 static void add_cache(json_t **j, const char *name, const sg_report *r)
 {
     json_t *cache = json_pack("{s:o}", "skipped_steps", sg_report_skipped_steps(r));
-    if (strcmp(name, sg_cache_names[SG_CACHE_SHADOW]) == 0) {
+    if (strcmp(name, sg_names("cache")[SG_CACHE_SHADOW]) == 0) {
         json_t *errors = json_array();
         for (int i = 0; i < r->steps_done; i++)
             if (r->skipped[i]) sg_json_append(&errors, json_real((double)r->skip_error[i]));
@@ -144,6 +144,6 @@ json_t *sg_report_render(json_t *settings, const char *clip, const sg_report *r)
     /* tokens that the text encoder did not read */
     if (r->plan.cut[0]) sg_json_set(&j, "prompt_tokens_cut", json_integer(r->plan.cut[0]));
     if (r->plan.cut[1]) sg_json_set(&j, "negative_tokens_cut", json_integer(r->plan.cut[1]));
-    if (cache && strcmp(cache, sg_cache_names[SG_CACHE_OFF]) != 0) add_cache(&j, cache, r);
+    if (cache && strcmp(cache, sg_names("cache")[SG_CACHE_OFF]) != 0) add_cache(&j, cache, r);
     return sg_report_envelope(SG_COMMAND_RENDER, j);
 }

@@ -116,7 +116,7 @@ const char *sg_attention_step_text(char *text, size_t size, const sg_attention_r
     const sum                t = sum_of(r, step, -1);
     const sg_attention_kind  kind = kind_of(&t);
     const sg_attention_why   reason = why_of(&t);
-    snprintf(text, size, "step %*d  %-6s", r->steps > 99 ? 3 : 2, step + 1, sg_attention_names[kind]);
+    snprintf(text, size, "step %*d  %-6s", r->steps > 99 ? 3 : 2, step + 1, sg_names("attention")[kind]);
     if (kind == SG_ATTENTION_SPARGE) {
         sg_text_append(text, size, "  %3s %% of blocks kept", PERCENT(share(t.kept, t.blocks)));
         if (t.most - t.least >= 0.01)
@@ -143,12 +143,12 @@ json_t *sg_report_policy(const sg_policy *p, const sg_thresholds *tuned)
 {
     static const char *const rules[] = {"topk", "tau", "mask"};
     return json_pack("{s:s, s:b, s:s, s:f, s:f, s:f, s:i, s:b, s:s, s:b, s:s, s:s, s:s, s:s*, s:f, s:s, s:s?, s:o}",
-                     "attention", sg_attention_names[p->kind], "named", p->named, "rule", rules[p->rule], "amount",
+                     "attention", sg_names("attention")[p->kind], "named", p->named, "rule", rules[p->rule], "amount",
                      sg_decimal(p->amount), "sim", sg_decimal(p->theta), "pv", sg_decimal(p->pv_threshold), "sink",
-                     p->sink, "causal", false, "score", sg_score_names[p->score], "tail", p->tail, "tail_bias",
-                     sg_tail_bias_names[p->tail_bias], "budget", p->heads ? "heads" : "row", "order",
-                     sg_order_names[p->order], "pv_dtype", p->pv_dtype ? sg_pv_dtype_names[p->pv_dtype] : NULL,
-                     "dense_steps", p->dense_steps, "dense_steps_kind", sg_attention_names[p->dense_steps_kind],
+                     p->sink, "causal", false, "score", sg_names("score")[p->score], "tail", p->tail, "tail_bias",
+                     sg_names("tail_bias")[p->tail_bias], "budget", p->heads ? "heads" : "row", "order",
+                     sg_names("order")[p->order], "pv_dtype", p->pv_dtype ? sg_names("pv_dtype")[p->pv_dtype] : NULL,
+                     "dense_steps", p->dense_steps, "dense_steps_kind", sg_names("attention")[p->dense_steps_kind],
                      "dense_layers", p->dense_layers, "tuned", tuned_json(p->thresholds ? tuned : NULL));
 }
 
@@ -162,8 +162,8 @@ static json_t *counts(const sum *t)
 
 static json_t *entry(int step, int layer, const sum *t)
 {
-    json_t *j = json_pack("{s:i, s:i, s:s, s:s}", "step", step, "layer", layer, "kind", sg_attention_names[kind_of(t)],
-                          "why", why_names[why_of(t)]);
+    json_t *j = json_pack("{s:i, s:i, s:s, s:s}", "step", step, "layer", layer, "kind",
+                          sg_names("attention")[kind_of(t)], "why", why_names[why_of(t)]);
     if (kind_of(t) == SG_ATTENTION_SPARGE) sg_json_join(&j, counts(t));
     return j;
 }
@@ -215,7 +215,7 @@ json_t *sg_report_attention(const sg_policy *p, const sg_thresholds *tuned, cons
             if (t.entries) sg_json_append(&entries, entry(i, l, &t));
         }
     for (int k = 0; k < 3; k++) /* layers, of each pass */
-        sg_json_set(&totals, sg_attention_names[k], json_integer(all.of_kind[k]));
+        sg_json_set(&totals, sg_names("attention")[k], json_integer(all.of_kind[k]));
     return json_pack("{s:o, s:o, s:o, s:o*}", "policy", sg_report_policy(p, tuned), "totals", totals, "layers", entries,
                      "seconds", seconds ? sg_report_attention_seconds(seconds) : NULL);
 }

@@ -54,7 +54,7 @@ static void append_rule(char text[SG_FORECAST_TEXT], const sg_policy *p)
         sg_text_append(text, SG_FORECAST_TEXT, "a given mask");
     else
         sg_text_append(text, SG_FORECAST_TEXT, "%s %g", p->rule == SG_SELECT_TOPK ? "top-k" : "tau", (double)p->amount);
-    if (p->rule != SG_SELECT_GIVEN) sg_text_append(text, SG_FORECAST_TEXT, " by %s", sg_score_names[p->score]);
+    if (p->rule != SG_SELECT_GIVEN) sg_text_append(text, SG_FORECAST_TEXT, " by %s", sg_names("score")[p->score]);
     if (p->heads) sg_text_append(text, SG_FORECAST_TEXT, " over all heads");
     if (!p->thresholds && p->theta >= 0) sg_text_append(text, SG_FORECAST_TEXT, ", sim %g", (double)p->theta);
     if (!p->thresholds && p->pv_threshold > 0)
@@ -62,7 +62,7 @@ static void append_rule(char text[SG_FORECAST_TEXT], const sg_policy *p)
     if (p->sink) sg_text_append(text, SG_FORECAST_TEXT, ", sink %d", p->sink);
     sg_text_append(text, SG_FORECAST_TEXT, ", tail %s",
                    !p->tail       ? "off"
-                   : p->tail_bias ? sg_tail_bias_names[p->tail_bias]
+                   : p->tail_bias ? sg_names("tail_bias")[p->tail_bias]
                                   : "on");
 }
 
@@ -70,7 +70,7 @@ const char *sg_attention_forecast_text(char text[SG_FORECAST_TEXT], const sg_pol
                                        int64_t tokens)
 {
     const sg_attention_kind without = o->why == SG_WHY_STEP ? p->dense_steps_kind : SG_ATTENTION_DENSE;
-    snprintf(text, SG_FORECAST_TEXT, "%s", sg_attention_names[o->last ? p->kind : without]);
+    snprintf(text, SG_FORECAST_TEXT, "%s", sg_names("attention")[o->last ? p->kind : without]);
     if (o->why == SG_WHY_SHORT)
         sg_text_append(text, SG_FORECAST_TEXT, ": %lld token%s fewer than %d%s", (long long)tokens,
                        tokens == 1 ? " is" : "s are", least_tokens(p),
@@ -79,18 +79,19 @@ const char *sg_attention_forecast_text(char text[SG_FORECAST_TEXT], const sg_pol
         sg_text_append(text, SG_FORECAST_TEXT, ": this backend has no other");
     else if (o->why == SG_WHY_STEP)
         sg_text_append(text, SG_FORECAST_TEXT, ": all steps are among the first %s %% that are %s",
-                       sg_percent((char[16]){0}, p->dense_steps), sg_attention_names[p->dense_steps_kind]);
+                       sg_percent((char[16]){0}, p->dense_steps), sg_names("attention")[p->dense_steps_kind]);
     if (o->last == 0) return text;
     sg_text_append(text, SG_FORECAST_TEXT, " in the last %d of %d step%s", o->last, o->steps, sg_plural(o->steps));
     if (p->kind == SG_ATTENTION_SPARGE) {
         sg_text_append(text, SG_FORECAST_TEXT, ": ");
         append_rule(text, p);
-        sg_text_append(text, SG_FORECAST_TEXT, ", order %s", sg_order_names[p->order]);
+        sg_text_append(text, SG_FORECAST_TEXT, ", order %s", sg_names("order")[p->order]);
     }
-    if (p->pv_dtype) sg_text_append(text, SG_FORECAST_TEXT, ", weights and values %s", sg_pv_dtype_names[p->pv_dtype]);
+    if (p->pv_dtype)
+        sg_text_append(text, SG_FORECAST_TEXT, ", weights and values %s", sg_names("pv_dtype")[p->pv_dtype]);
     if (p->dense_steps_kind && o->last < o->steps)
         sg_text_append(text, SG_FORECAST_TEXT, ", the first %d by %s", o->steps - o->last,
-                       sg_attention_names[p->dense_steps_kind]);
+                       sg_names("attention")[p->dense_steps_kind]);
     if (p->dense_layers) sg_text_append(text, SG_FORECAST_TEXT, ", layers %s dense", p->dense_layers);
     if (o->short_layers)
         sg_text_append(text, SG_FORECAST_TEXT, ", %d of %d layers dense: groups of %lld tokens are short",

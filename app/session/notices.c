@@ -104,7 +104,7 @@ void sg_notice_request(sg_session *x, const sg_rendering *r)
 }
 
 /* Who has never seen the words that follow. */
-static const char *who(const sg_session *x) { return x->vocabulary.world ? x->vocabulary.world : x->model.name; }
+static const char *who(const sg_session *x) { return x->info.world ? x->info.world : x->model.name; }
 
 void sg_notice_prompt(sg_session *x, const char *prompt)
 {
@@ -112,8 +112,8 @@ void sg_notice_prompt(sg_session *x, const char *prompt)
     if (!prompt) return;
     if (!prompt[strspn(prompt, " \t\v\f\r\n")])
         sg_progress_warn(&x->progress, "--prompt is empty: nothing tells the model what to draw");
-    if (sg_vocabulary_unknown(&x->vocabulary, prompt, list, sizeof list))
-        sg_progress_warn(&x->progress, "%s%s has never seen %s", who(x), x->vocabulary.world ? "; it" : "", list);
+    if (sg_engine_unknown_words(x->engine, prompt, list, sizeof list))
+        sg_progress_warn(&x->progress, "%s%s has never seen %s", who(x), x->info.world ? "; it" : "", list);
 }
 
 void sg_notice_prompts(sg_session *x, const sg_prompt_set *set)
@@ -130,7 +130,7 @@ void sg_notice_prompts(sg_session *x, const sg_prompt_set *set)
         return;
     }
     for (int i = 0; i < set->count; i++) {
-        if (!sg_vocabulary_unknown(&x->vocabulary, set->prompt[i].text, list, sizeof list)) continue;
+        if (!sg_engine_unknown_words(x->engine, set->prompt[i].text, list, sizeof list)) continue;
         if (count++ == 0) memcpy(first, list, sizeof first);
     }
     if (!count) return;

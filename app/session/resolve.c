@@ -34,7 +34,7 @@ static void to_request(sg_request *r, const sg_settings *s, const sg_option *o)
 {
     void *const       to = (char *)r + o->request;
     const void *const from = sg_settings_value(s, o);
-    const int         place = o->kind == SG_OPTION_CHOICE ? sg_text_place(*(const char *const *)from, o->choices) : 0;
+    const int place = o->kind == SG_OPTION_CHOICE ? sg_text_place(*(const char *const *)from, sg_option_choices(o)) : 0;
     if (is_float(o))
         *(float *)to = (float)*(const double *)from;
     else
@@ -50,7 +50,7 @@ static void from_request(sg_settings *s, const sg_request *r, const sg_option *o
     if (is_float(o))
         *(double *)to = sg_decimal(*(const float *)from);
     else if (o->kind == SG_OPTION_CHOICE)
-        *(const char **)to = o->choices[place];
+        *(const char **)to = sg_option_choices(o)[place];
     else
         memcpy(to, from, o->request_size);
     if (!sg_settings_has(s, o)) sg_settings_unset(s, o);
@@ -92,7 +92,7 @@ static sg_status settle_seed(sg_rendering *x, sg_error *e)
 /* A preset comes first: guidance may be given besides. */
 static sg_status settle_sampler(sg_request *r, const sg_settings *s, sg_error *e)
 {
-    if (s->preset_steps) sg_step_preset_apply(r, sg_text_place(s->preset_steps, sg_step_preset_names));
+    if (s->preset_steps) sg_step_preset_apply(r, sg_text_place(s->preset_steps, sg_names("step_preset")));
     if (!s->sigmas) return SG_OK;
     SG_TRY(sg_sigmas_read(r, s->sigmas, e));
     if (!s->sampler) r->sampler = SG_SAMPLER_EULER;
@@ -121,7 +121,7 @@ static void settle_cache(sg_rendering *x, const sg_model_info *info)
                                  : r->steps;
     const bool        one_clip = x->settings.command & (SG_COMMAND_RENDER | SG_COMMAND_INFO);
     if (done >= SG_CACHE_USUAL_FROM && one_clip) r->cache = SG_CACHE_USUAL;
-    x->settings.cache = sg_cache_names[r->cache];
+    x->settings.cache = sg_names("cache")[r->cache];
 }
 
 /* What computes it: of a CPU also what holds its level down. */
@@ -193,7 +193,7 @@ static sg_status settle_attention(sg_rendering *x, const sg_settings *asked, sg_
     if (!isnan(asked->sim) || !isnan(asked->pv)) p->thresholds = NULL;
     x->settings.attention = asked->attention;
     SG_TRY(settle_rule(x, e));
-    x->settings.attention = sg_attention_names[p->kind];
+    x->settings.attention = sg_names("attention")[p->kind];
     if (p->kind != SG_ATTENTION_SPARGE) p->thresholds = NULL;
     if (!asked->budget && (p->thresholds ? x->by->values.rule : p->rule) != SG_SELECT_TOPK) p->heads = false;
     if (!p->heads) x->settings.budget = "row";
@@ -285,7 +285,7 @@ sg_status sg_resolve(sg_rendering *x, const sg_engine *engine, sg_error *e)
     x->by = sg_engine_thresholds(engine);
     if (!s->sampler && !sg_sampler_flows(r->sampler)) { /* a list of sigmas would take another sampler */
         sg_settings usual = asked;
-        usual.sampler = sg_sampler_names[r->sampler];
+        usual.sampler = sg_names("sampler")[r->sampler];
         SG_TRY(sg_options_check_effects(&asked, &usual, e));
     }
     SG_TRY(settle_sampler(r, s, e));
@@ -316,11 +316,11 @@ sg_status sg_rendering_plan(sg_rendering *r, sg_engine *engine, sg_error *e)
 sg_settings sg_rendering_kept(const sg_rendering *r)
 {
     sg_settings s = r->settings;
-    s.attention = sg_attention_names[r->forecast.kind];
+    s.attention = sg_names("attention")[r->forecast.kind];
     if (r->forecast.kind != SG_ATTENTION_SPARGE) s.hash.tuned = 0;
     s.vae_tiling =
-        sg_tiling_names[r->plan.untiled || r->request.vae_tiling == SG_TILING_ON ? SG_TILING_ON : SG_TILING_OFF];
-    if (s.cache && s.steps < SG_CACHE_STEPS_MIN) s.cache = sg_cache_names[SG_CACHE_OFF];
+        sg_names("vae_tiling")[r->plan.untiled || r->request.vae_tiling == SG_TILING_ON ? SG_TILING_ON : SG_TILING_OFF];
+    if (s.cache && s.steps < SG_CACHE_STEPS_MIN) s.cache = sg_names("cache")[SG_CACHE_OFF];
     sg_settings_drop_idle(&s, SG_OPTION_INPUT | SG_OPTION_ATTENTION);
     return s;
 }

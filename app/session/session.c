@@ -41,7 +41,7 @@ sg_status sg_session_open(sg_session *x, sg_error *e)
     if (x->threads) engine.threads = x->threads;
     engine.check = x->check;
     engine.given_bytes = sg_pictures_bytes(&x->pictures);
-    if (sg_setup_engine(&x->engine, &x->vocabulary, &x->model, &engine, &why) != SG_OK) {
+    if (sg_setup_engine(&x->engine, &x->model, &engine, &why) != SG_OK) {
         SG_TRY(check_clip(x, e));
         return sg_error_copy(e, &why);
     }
@@ -76,7 +76,6 @@ void sg_session_close(sg_session *x)
 {
     sg_progress_end(&x->progress);
     sg_engine_close(&x->engine);
-    sg_vocabulary_free(&x->vocabulary);
     sg_pictures_close(&x->pictures);
     sg_video_input_close(&x->video);
     sg_trace_free(&x->trace);

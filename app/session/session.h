@@ -8,7 +8,6 @@
 #include "resolve.h"
 #include "setup.h"
 #include "video_input.h"
-#include "vocabulary.h"
 
 /* A session that is zero is closed. Before it is opened: a traced one takes the time of every op, and one with check
  * has every op computed by the oracle, too; threads stands in place of --threads, unless it is 0. */
@@ -22,8 +21,7 @@ typedef struct sg_session {
     sg_model_path      model;
     sg_engine         *engine;
     sg_model_info      info;
-    sg_vocabulary      vocabulary; /* of the model */
-    sg_trace           trace;      /* the engine's, if it has one */
+    sg_trace           trace; /* the engine's, if it has one */
 } sg_session;
 
 /* Checks prompts, and reads the pictures of s and its video's first frame. Fails in the option's name. The caller

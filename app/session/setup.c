@@ -138,7 +138,7 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .memory_limit = s->memory_limit,
                                .plan_only = s->command == SG_COMMAND_INFO && s->memory_limit > 0,
                                .fast = s->fast,
-                               .offload = s->offload ? (sg_offload)sg_text_place(s->offload, sg_offload_names) : 0,
+                               .offload = s->offload ? (sg_offload)sg_text_place(s->offload, sg_names("offload")) : 0,
                                .preview_decoder = s->preview_decoder};
     for (out->loras = 0; model && out->loras < model->loras; out->loras++) {
         const sg_lora_path *const lora = &model->lora[out->loras];
@@ -149,15 +149,10 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
 }
 
 /* Of a model that the environment names, who reads of a wrong path would else look for it on the command line. */
-sg_status sg_setup_engine(sg_engine **out, sg_vocabulary *words, const sg_model_path *model, const sg_engine_options *o,
-                          sg_error *e)
+sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_engine_options *o, sg_error *e)
 {
-    char      own[PATH_MAX];
-    sg_status status = sg_engine_open(out, o, e);
-    if (status == SG_OK && sg_checkpoint_beside(model->dir, "sparge-gen.json", own, sizeof own) &&
-        access(own, F_OK) == 0)
-        status = sg_vocabulary_read(words, own, e);
-    const bool named = model->from == SG_MODEL_OF_ENVIRONMENT;
+    const sg_status status = sg_engine_open(out, o, e);
+    const bool      named = model->from == SG_MODEL_OF_ENVIRONMENT;
     if (status == SG_OK || !named || strncmp(e->text, model->dir, strlen(model->dir)) != 0) return status;
     return sg_error_in(e, status, who_named(model));
 }

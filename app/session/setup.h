@@ -8,7 +8,6 @@
 #include "options.h"
 #include "prompt_set.h"
 #include "tensor_source.h"
-#include "vocabulary.h"
 
 #include <limits.h>
 
@@ -46,9 +45,8 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
 /* Tells whether the model makes images: its clips have one frame. */
 bool sg_setup_makes_images(const sg_model_info *info);
 
-/* Opens the engine by options that sg_setup_options made of model, and reads the model's words. The caller closes and
- * frees, after a failure too. */
-sg_status sg_setup_engine(sg_engine **out, sg_vocabulary *words, const sg_model_path *model, const sg_engine_options *o,
+/* Opens the engine by options that sg_setup_options made of model. The caller closes. */
+sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_engine_options *o,
                           sg_error *e) SG_MUST_USE;
 
 /* Opens the model of --clip, on the device that s asks for; threads 0: all cores. The caller closes. */

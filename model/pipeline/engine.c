@@ -71,7 +71,8 @@ static sg_status read_own_defaults(sg_engine *engine, sg_error *e)
     d->negative_prompt = sg_config_string(c, "negative_prompt", d->negative_prompt);
     sg_preview_read_rgb(engine, c);
     if (sg_config_has(c, "image_lora")) engine->image_file = file_beside(c, "image_lora", NULL);
-    return sg_config_status(c);
+    SG_TRY(sg_config_status(c));
+    return sg_vocabulary_read(&engine->vocabulary, c, e);
 }
 
 /* Attention and cache as they are without a word about them: by thresholds beside the model where there are some. */
@@ -112,14 +113,13 @@ static sg_status take_fast(sg_engine *engine, sg_error *e)
 {
     sg_config *const c = engine->own;
     char             path[PATH_MAX];
-    int              preset = 0;
     if (!c || !sg_config_has(c, "fast_preset"))
         return sg_error_set(e, SG_E_ARG,
                             "fast: %s has no LoRA for few steps: its sparge-gen.json has no \"fast_preset\"",
                             sg_checkpoint_path(engine->checkpoint));
     const char *const name = sg_config_string(c, "fast_preset", NULL), *const file = file_beside(c, "fast_lora", "");
     SG_TRY(sg_config_status(c));
-    while (sg_step_preset_names[preset] && strcmp(sg_step_preset_names[preset], name) != 0) preset++;
+    const int preset = sg_text_place(name, sg_step_preset_names);
     if (!sg_step_preset_names[preset]) sg_config_fail(c, "fast_preset", "\"%s\" is unknown", name);
     SG_TRY(sg_config_status(c));
     sg_step_preset_apply(&engine->defaults, preset);
@@ -208,6 +208,7 @@ void sg_engine_close(sg_engine **engine)
     sg_lora_close(&(*engine)->image_lora);
     sg_checkpoint_close(&(*engine)->checkpoint);
     sg_conditioning_free(&(*engine)->texts);
+    sg_vocabulary_free(&(*engine)->vocabulary);
     sg_config_close(&(*engine)->own);
     sg_thresholds_free(&(*engine)->tuned);
     free((*engine)->tuned_path);

@@ -16,6 +16,11 @@ const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *step
     return engine->count;
 }
 
+int sg_engine_unknown_words(const sg_engine *engine, const char *text, char *list, size_t size)
+{
+    return sg_vocabulary_unknown(&engine->vocabulary, text, list, size);
+}
+
 enum { TYPES_MAX = 24 }; /* of one component that are counted one by one */
 
 typedef struct type_share {
@@ -104,7 +109,9 @@ void sg_engine_describe(sg_engine *engine)
                             .skips = engine->backend->values != SG_F32,
                             .synchronous = engine->backend->synchronous,
                             .loras = engine->loras,
-                            .thresholds = engine->tuned.hash};
+                            .thresholds = engine->tuned.hash,
+                            .world = engine->vocabulary.world,
+                            .words = engine->vocabulary.list};
     if (components->frames.step == 0 && !info->image[SG_IMAGE_FIRST] && components->vae.ops->encode_open)
         info->image[SG_IMAGE_FIRST] = SG_IMAGE_START;
     _Static_assert((int)SG_COMPONENTS_MAX >= (int)COMPONENTS_MAX, "there is room for every one");

@@ -6,6 +6,7 @@
 #include "engine.h"
 #include "family.h"
 #include "lora.h"
+#include "vocabulary.h"
 #include "weight_keeper.h"
 
 struct sg_engine {
@@ -30,6 +31,7 @@ struct sg_engine {
     sg_dtype             act;
     sg_request           defaults;
     sg_config           *own;        /* sparge-gen.json, which holds strings of defaults; or NULL */
+    sg_vocabulary        vocabulary; /* of it */
     sg_latent_rgb        own_rgb;    /* of sparge-gen.json; z 0: none */
     sg_vae               preview;    /* the decoder of previews; no ops: none */
     char                *tuned_path; /* of sparge-attention.json where that has thresholds, for defaults; or NULL */

@@ -5,8 +5,6 @@
 #include <limits.h>
 #include <stdio.h>
 
-const char *const sg_tiling_names[] = {"auto", "off", "on", NULL};
-
 /* The number nearest to v of m, 2 m, ... */
 static int nearest(int v, int m)
 {

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-const char *const sg_cache_names[] = {"off", "fine", "usual", "fast", "shadow", NULL};
-
 sg_step_rule sg_step_rule_of(sg_cache cache, int steps, int dense_steps)
 {
     static const double thresholds[] = {

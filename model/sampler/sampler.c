@@ -11,7 +11,6 @@
 /* By sg_sampler_kind. */
 static const sg_solver *const solvers[] = {&sg_solver_unipc,    &sg_solver_flow_euler, &sg_solver_flow_lcm,
                                            &sg_solver_cog_ddim, &sg_solver_cog_dpm,    &sg_solver_euler_ancestral};
-const char *const             sg_sampler_names[] = {"unipc", "euler", "lcm", "ddim", "dpm", "euler_a", NULL};
 enum { SOLVERS = sizeof solvers / sizeof *solvers, NAMES = 256 };
 
 static const sg_solver *solver_of(const sg_sampler_config *c) { return c->solver ? c->solver : solvers[c->kind]; }
@@ -29,7 +28,7 @@ static void read_common(sg_config *c, sg_sampler_config *out)
 }
 
 static const char *class_of(int kind) { return solvers[kind]->class_name; }
-static const char *name_of(int kind) { return sg_sampler_names[kind]; }
+static const char *name_of(int kind) { return sg_names("sampler")[kind]; }
 
 /* "a, b and c are": these kinds by their names. */
 static const char *list_kinds(char *out, size_t size, unsigned kinds, const char *(*name)(int))

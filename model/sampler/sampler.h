@@ -65,6 +65,8 @@ sg_status sg_sampler_config_read(sg_sampler_config *out, const sg_checkpoint *ch
 sg_status sg_sampler_config_read_own(sg_sampler_config *out, const sg_checkpoint *checkpoint,
                                      const struct sg_solver *own, sg_error *e) SG_MUST_USE;
 
+extern const char *const sg_step_preset_names[]; /* "lightx2v", ..., NULL: their makers' names */
+
 /* Checks a list of sigmas. SG_E_ARG tells which one is not what a list wants. An empty list will do. */
 sg_status sg_sigmas_check(const sg_sigmas *s, sg_error *e) SG_MUST_USE;
 

@@ -53,6 +53,21 @@ extern "C" {
 /* Returns the version of the library that runs, "0.1.0"; the macros are that of this header. */
 SG_PUBLIC const char *sg_version(void);
 
+/* Returns the names of a choice, by value, and NULL behind the last: sg_names("sampler")[SG_SAMPLER_EULER] is "euler".
+ *   "sampler"      SG_SAMPLER_UNIPC ..
+ *   "step_preset"  what sg_step_preset_apply takes
+ *   "cache"        SG_CACHE_OFF ..
+ *   "vae_tiling"   SG_TILING_AUTO ..
+ *   "offload"      SG_OFFLOAD_AUTO ..
+ *   "attention"    SG_ATTENTION_DENSE ..
+ *   "score"        SG_SCORE_MEAN ..
+ *   "tail_bias"    SG_TAIL_BIAS_NONE ..
+ *   "pv_dtype"     SG_PV_AUTO ..
+ *   "order"        SG_ORDER_ROW ..
+ *   "cpu_mask", "gpu_mask"  what sg_cpu_mask_of and sg_gpu_mask_of know
+ * NULL: there is no such choice. */
+SG_PUBLIC const char *const *sg_names(const char *what);
+
 /* ---- a model ---- */
 
 typedef struct sg_engine sg_engine;
@@ -149,10 +164,17 @@ typedef struct sg_model_info {
     int                 loras;
     const sg_lora_info *lora[SG_LORAS_MAX];
     uint64_t            thresholds; /* hash of the sparge-attention.json beside it; 0: there is none */
+    const char         *world;      /* what it draws, a sentence of its sparge-gen.json; or NULL */
+    const char *const *words; /* that it was trained with, as that has them, folded; NULL is behind the last. Or NULL */
 } sg_model_info;
 
 /* Returns what was found at opening; it lives as long as engine. */
 SG_PUBLIC const sg_model_info *sg_engine_info(const sg_engine *engine);
+
+/* Returns how many different words of text the model was not trained with; 0 where it does not tell its words, and where
+ * memory is out. The first three are put into list, each with the nearest that it knows, if one is near: "'cat'", "'rde'
+ * and 'balls' (ball?)". */
+SG_PUBLIC int sg_engine_unknown_words(const sg_engine *engine, const char *text, char *list, size_t size);
 
 /* Returns the next key from number *at on of that LoRA that fits nothing, and moves *at behind it; NULL where there are
  * no more. */

@@ -53,15 +53,18 @@ static void read_config(const char *path, int first, int last)
 static void read_vocabulary(const char *path)
 {
     sg_vocabulary v = {0};
+    sg_config    *c = NULL;
     sg_error      e = {0};
     char          list[64] = "";
-    sg_status     status = sg_vocabulary_read(&v, path, &e);
+    sg_status     status = sg_config_open(&c, path, &e);
+    if (status == SG_OK) status = sg_vocabulary_read(&v, c, &e);
     if ((status == SG_OK) != (e.text[0] == '\0')) abort();
     for (const char *w = v.world; status == SG_OK && w && *w; w++)
         if ((unsigned char)*w < 0x20) abort();
     if (status == SG_OK && v.world) sg_vocabulary_unknown(&v, v.world, list, sizeof list);
     if (status == SG_OK && strlen(list) >= sizeof list) abort();
     sg_vocabulary_free(&v);
+    sg_config_close(&c);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -348,6 +348,57 @@ static void the_log_tells_what_is_done(void **state)
 
 static void the_version_is_the_projects(void **state) { assert_string_equal(sg_version(), SG_PROJECT_VERSION); }
 
+static void names_are_in_the_order_of_values(void **state)
+{
+    static const struct {
+        const char *what, *name[9]; /* by value; NULL-ended */
+    } want[] = {
+        {"sampler",
+         {[SG_SAMPLER_UNIPC] = "unipc",
+          [SG_SAMPLER_EULER] = "euler",
+          [SG_SAMPLER_LCM] = "lcm",
+          [SG_SAMPLER_DDIM] = "ddim",
+          [SG_SAMPLER_DPM] = "dpm",
+          [SG_SAMPLER_EULER_A] = "euler_a"}},
+        {"step_preset", {"lightx2v", "fastwan", "rcm"}},
+        {"cache",
+         {[SG_CACHE_OFF] = "off",
+          [SG_CACHE_FINE] = "fine",
+          [SG_CACHE_USUAL] = "usual",
+          [SG_CACHE_FAST] = "fast",
+          [SG_CACHE_SHADOW] = "shadow"}},
+        {"vae_tiling", {[SG_TILING_AUTO] = "auto", [SG_TILING_OFF] = "off", [SG_TILING_ON] = "on"}},
+        {"offload", {[SG_OFFLOAD_AUTO] = "auto", [SG_OFFLOAD_OFF] = "off", [SG_OFFLOAD_ON] = "on"}},
+        {"attention", {[SG_ATTENTION_DENSE] = "dense", [SG_ATTENTION_SAGE] = "sage", [SG_ATTENTION_SPARGE] = "sparge"}},
+        {"score", {[SG_SCORE_MEAN] = "mean", [SG_SCORE_SUB16] = "sub16", [SG_SCORE_ERROR] = "error"}},
+        {"tail_bias", {[SG_TAIL_BIAS_NONE] = "0", [SG_TAIL_BIAS_HALF] = "half", [SG_TAIL_BIAS_RANK1] = "rank1"}},
+        {"pv_dtype", {[SG_PV_AUTO] = "auto", [SG_PV_BF16] = "bf16", [SG_PV_FP8] = "fp8", [SG_PV_INT8] = "int8"}},
+        {"order",
+         {[SG_ORDER_ROW] = "row",
+          [SG_ORDER_COLUMN] = "column",
+          [SG_ORDER_TIME] = "time",
+          [SG_ORDER_HILBERT] = "hilbert",
+          [SG_ORDER_HILBERT_CUBE] = "hilbert-cube",
+          [SG_ORDER_HILBERT_FRAME] = "hilbert-frame",
+          [SG_ORDER_MORTON] = "morton",
+          [SG_ORDER_RANDOM] = "random",
+          [SG_ORDERS] = NULL}},
+        {"gpu_mask", {"sm80", "sm89", "sm90"}}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const char *const *got = sg_names(want[i].what);
+        assert_non_null(got);
+        for (const char *const *name = want[i].name; *name; name++, got++) assert_string_equal(*got, *name);
+        assert_null(*got);
+    }
+    int levels = 0;
+    for (const char *const *name = sg_names("cpu_mask"); *name; name++, levels++)
+        assert_int_not_equal(sg_cpu_mask_of(*name), 0);
+    assert_true(levels > 1);
+    for (const char *const *name = sg_names("gpu_mask"); *name; name++) assert_int_not_equal(sg_gpu_mask_of(*name), 0);
+    assert_null(sg_names("samplers"));
+    assert_null(sg_names(""));
+}
+
 static void cancelling_stops_at_the_step(void **state)
 {
     static seen s = {.cancel_at = 1};
@@ -619,8 +670,9 @@ static void a_render_is_that_of_merged_weights(void **state)
         }
         film_of(&merged, &(sg_engine_options){
                              .size = sizeof(sg_engine_options), .model_dir = dir, .backend = "ref", .dtype = "f32"});
-        o.lora[0] =
-            (sg_lora_option){lora, of[i].strength[0] != 0 ? of[i].strength[0] : of[i].strength[1], of[i].denoisers};
+        o.lora[0] = (sg_lora_option){.path = lora,
+                                     .strength = of[i].strength[0] != 0 ? of[i].strength[0] : of[i].strength[1],
+                                     .denoisers = of[i].denoisers};
         o.loras = 1;
         film_of(&with, &o);
         assert_memory_equal(&with, &merged, sizeof with);
@@ -651,7 +703,7 @@ static void several_add_up_and_are_planned(void **state)
             assert_true(info.lora[k]->tensors > 10 && info.lora[k]->hash);
         }
         sg_engine_close(&g);
-        o.lora[0] = o.lora[1] = (sg_lora_option){lora, 0.5, 0};
+        o.lora[0] = o.lora[1] = (sg_lora_option){.path = lora, .strength = 0.5};
         o.loras = 2;
     }
     assert_true(p[1].phase[1].weights > p[0].phase[1].weights);
@@ -731,7 +783,7 @@ static void a_picture_brings_the_model_s_own(void **state)
     sg_request r = small(g);
     assert_int_equal(sg_engine_plan(g, &r, &p[0], &e), SG_OK);
     sg_engine_close(&g);
-    o.lora[0] = (sg_lora_option){lora, 1, 0};
+    o.lora[0] = (sg_lora_option){.path = lora, .strength = 1};
     o.loras = 1;
     g = open_engine(&o);
     if (render_on(g, &want, true, &e)) fail_msg("%s", e.text);
@@ -784,6 +836,7 @@ int main(void)
         cmocka_unit_test(wishes_are_checked),
         cmocka_unit_test(the_log_tells_what_is_done),
         cmocka_unit_test(the_version_is_the_projects),
+        cmocka_unit_test(names_are_in_the_order_of_values),
         cmocka_unit_test(cancelling_stops_at_the_step),
         cmocka_unit_test(latents_decode_again),
         cmocka_unit_test(poison_is_named),

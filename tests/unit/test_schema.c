@@ -29,7 +29,7 @@ static json_t *schema_of(const sg_option *o)
     case SG_OPTION_LIST: return json_pack("{s:s}", "$ref", "common.json#/$defs/loras");
     case SG_OPTION_CHOICE:
         names = json_array();
-        for (const char *const *name = o->choices; *name; name++) sg_json_append(&names, json_string(*name));
+        for (const char *const *name = sg_option_choices(o); *name; name++) sg_json_append(&names, json_string(*name));
         return json_pack("{s:o}", "enum", names);
     default:
         return o->files ? json_pack("{s:s}", "$ref", "common.json#/$defs/file_or_name")

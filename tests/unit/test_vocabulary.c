@@ -4,11 +4,13 @@
 
 static sg_error      e;
 static sg_vocabulary v;
+static sg_config    *own;
 
 static int open_text(const char *text)
 {
     write_text("own.json", text);
-    return (int)sg_vocabulary_read(&v, "own.json", &e);
+    const sg_status status = sg_config_open(&own, "own.json", &e);
+    return (int)(status == SG_OK ? sg_vocabulary_read(&v, own, &e) : status);
 }
 
 static int open_sound(void **state)
@@ -23,6 +25,7 @@ static int open_empty(void **state) { return open_text("{}"); }
 static int close_it(void **state)
 {
     sg_vocabulary_free(&v);
+    sg_config_close(&own);
     return 0;
 }
 
@@ -35,6 +38,9 @@ static void expect(const char *text, int count, const char *list)
 
 static void known_words_are_compared_folded(void **state)
 {
+    static const char *const list[] = {"red", "ball", "a", "don't", "strasse", "caf\xc3\xa9"}; /* in the file's order */
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) assert_string_equal(v.list[i], list[i]);
+    assert_null(v.list[sizeof list / sizeof *list]);
     assert_string_equal(v.world, "draws balls");
     expect("", 0, "");
     expect(" ,.!? - \xe2\x80\xa6", 0, "");
@@ -87,7 +93,7 @@ static void long_and_odd_text_is_bounded(void **state)
 
 static void without_a_vocabulary_every_word_is_fine(void **state)
 {
-    assert_null(v.world);
+    assert_true(!v.world && !v.list);
     expect("a cat", 0, "");
 }
 

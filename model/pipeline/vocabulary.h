@@ -12,15 +12,15 @@
 #include <stddef.h>
 
 typedef struct sg_vocabulary {
-    sg_config  *own;   /* of which world is; or NULL */
-    const char *world; /* or NULL */
-    json_t     *words; /* the keys of this object, folded, in the file's order; NULL: every word is fine */
+    const char  *world; /* or NULL; c's, of which it was read */
+    json_t      *words; /* the keys of this object, folded, in the file's order; NULL: every word is fine */
+    const char **list;  /* these keys, and NULL; or NULL */
 } sg_vocabulary;
 
-/* Reads both from the file at path. Returns SG_E_FORMAT for a sentence that is blank, longer than 300 bytes or has
+/* Reads both from c, whose error is e. Returns SG_E_FORMAT for a sentence that is blank, longer than 300 bytes or has
  * characters that steer a terminal, for more than 10000 words, and for an entry that is not one word of at most 64
  * bytes. The caller frees, after a failure too. */
-sg_status sg_vocabulary_read(sg_vocabulary *out, const char *path, sg_error *e) SG_MUST_USE;
+sg_status sg_vocabulary_read(sg_vocabulary *out, sg_config *c, sg_error *e) SG_MUST_USE;
 void      sg_vocabulary_free(sg_vocabulary *v);
 
 /* Returns how many different words of text, UTF-8, v does not have; 0 without a vocabulary, and where memory is out.

@@ -113,45 +113,47 @@ static void check_world(sg_config *c, const char *world)
     if (blank) sg_config_fail(c, "world", "should not be blank");
 }
 
-static sg_status take_words(sg_vocabulary *v, sg_config *c, const char **entry, int count, sg_error *e)
+/* Puts the words of the list, folded and each once, into v, and their number of keys with NULL into the list. */
+static sg_status take_words(sg_vocabulary *v, sg_config *c, int count, sg_error *e)
 {
     v->words = json_object();
-    for (int i = 0; i < count; i++) {
-        const size_t n = strlen(entry[i]);
-        if (n == 0 || n > WORD_BYTES || word_length(entry[i]) != n) {
+    bool enough = v->words != NULL;
+    for (int i = 0; i < count && enough; i++) {
+        const size_t n = strlen(v->list[i]);
+        if (n == 0 || n > WORD_BYTES || word_length(v->list[i]) != n) {
             sg_config_fail(c, "vocabulary", "entry %d should be one word of at most %d bytes", i, WORD_BYTES);
             return sg_config_status(c);
         }
-        char *const word = folded(entry[i], n);
-        const bool  enough = word && add(v->words, word);
+        char *const word = folded(v->list[i], n);
+        enough = word && add(v->words, word);
         free(word);
-        if (!enough) return sg_error_memory(e, "vocabulary");
     }
-    return v->words ? SG_OK : sg_error_memory(e, "vocabulary");
+    if (!enough) return sg_error_memory(e, "vocabulary");
+    const char *word;
+    json_t     *null;
+    count = 0;
+    json_object_foreach(v->words, word, null) v->list[count++] = word;
+    v->list[count] = NULL;
+    return SG_OK;
 }
 
-sg_status sg_vocabulary_read(sg_vocabulary *out, const char *path, sg_error *e)
+sg_status sg_vocabulary_read(sg_vocabulary *out, sg_config *c, sg_error *e)
 {
-    *out = (sg_vocabulary){0};
-    SG_TRY(sg_config_open(&out->own, path, e));
-    sg_config *const  c = out->own;
     const char *const world = sg_config_string(c, "world", "");
     if (sg_config_has(c, "world")) check_world(c, world);
     SG_TRY(sg_config_status(c));
     out->world = *world ? world : NULL;
     if (!sg_config_has(c, "vocabulary")) return SG_OK;
-    const char **const entry = calloc(MOST_WORDS, sizeof *entry);
-    if (!entry) return sg_error_memory(e, "vocabulary");
-    const int count = sg_config_strings(c, "vocabulary", entry, 1, MOST_WORDS);
-    sg_status status = sg_config_status(c);
-    if (status == SG_OK) status = take_words(out, c, entry, count, e);
-    free(entry);
-    return status;
+    out->list = calloc(MOST_WORDS + 1, sizeof *out->list);
+    if (!out->list) return sg_error_memory(e, "vocabulary");
+    const int count = sg_config_strings(c, "vocabulary", out->list, 1, MOST_WORDS);
+    SG_TRY(sg_config_status(c));
+    return take_words(out, c, count, e);
 }
 
 void sg_vocabulary_free(sg_vocabulary *v)
 {
-    sg_config_close(&v->own);
+    free(v->list);
     json_decref(v->words);
     *v = (sg_vocabulary){0};
 }
