@@ -2,7 +2,7 @@
 # Its private include folders; tests, which have the program without its main, have them too. tests/lint/run.sh has the
 # table of which of them may include from which.
 set(app_folders)
-foreach(folder bench command compare eval options report session)
+foreach(folder bench command compare eval metric options output report session)
   list(APPEND app_folders ${PROJECT_SOURCE_DIR}/app/${folder})
 endforeach()
 target_include_directories(sparge-gen PRIVATE ${app_folders})
@@ -15,7 +15,9 @@ target_sources(sparge-gen PRIVATE
   app/session/frame_list.c app/session/image_reader.c app/session/image_stb.c app/session/image_webp.c
   app/session/interrupt.c app/session/notices.c
   app/session/picture.c app/session/progress.c app/session/rank.c app/session/resolve.c app/session/session.c
-  app/session/setup.c app/session/video_input.c app/session/wait_policy.c
+  app/session/setup.c app/session/video_input.c app/session/vocabulary.c app/session/wait_policy.c
+  app/metric/clip_figures.c app/metric/clip_scores.c app/metric/clip_similarity.c app/metric/metrics.c
+  app/output/caption.c app/output/collage.c app/output/preview_file.c
   app/report/build_facts.c app/report/interval.c app/report/json_build.c app/report/report.c
   app/report/report_attention.c app/report/report_page.c app/report/report_result.c app/report/report_settings.c
   app/command/command_check.c app/command/command_info.c app/command/command_render.c app/command/command_tune.c
@@ -34,7 +36,7 @@ endif()
 target_compile_definitions(sparge-gen PRIVATE
   SG_FFMPEG=$<BOOL:${SG_FFMPEG}> SG_STB_IMAGE=$<BOOL:${SG_STB_IMAGE}> SG_VERSION="${PROJECT_VERSION}"
   SG_MODEL_DIR="${PROJECT_SOURCE_DIR}/weights/tiny-wan")
-target_include_directories(sparge-gen SYSTEM PRIVATE $<$<BOOL:${SG_STB_IMAGE}>:${STB_IMAGE_INCLUDE}>)
+target_include_directories(sparge-gen SYSTEM PRIVATE ${STB_INCLUDE} $<$<BOOL:${SG_STB_IMAGE}>:${STB_IMAGE_INCLUDE}>)
 target_link_libraries(sparge-gen PRIVATE sg_model sg_prompts sg_flags PkgConfig::UTF8PROC PNG::PNG JPEG::JPEG PkgConfig::JANSSON Threads::Threads
   $<$<BOOL:${SG_FFMPEG}>:PkgConfig::FFMPEG>)
 

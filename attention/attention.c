@@ -1,6 +1,7 @@
 /* attention.c - see attention.h. Turns bare pointers into tensors and options into a policy, and calls run.h. */
 #include "attention.h"
 #include "backend.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "meta.h"
 #include "run.h"

@@ -2,6 +2,7 @@
 #include "attention_error.h"
 
 #include "backend.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <stdlib.h>

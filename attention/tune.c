@@ -2,6 +2,7 @@
 #include "tune.h"
 
 #include "backend.h"
+#include "base/clock.h"
 #include "meta.h"
 
 #include <math.h>

@@ -4,7 +4,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* The one number in a line of a small system file that begins with `key`; SIZE_MAX when it is not there. */
 static size_t number_in(const char *path, const char *key)
@@ -51,10 +50,3 @@ static size_t status_bytes(const char *key)
 size_t sg_resident_bytes(void) { return status_bytes("VmRSS:"); }
 
 size_t sg_resident_peak(void) { return status_bytes("VmHWM:"); }
-
-double sg_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}

@@ -1,4 +1,4 @@
-/* system.h - what the system says of memory and time. */
+/* system.h - what the system says of memory. */
 #ifndef SG_SYSTEM_H
 #define SG_SYSTEM_H
 
@@ -16,9 +16,6 @@ size_t sg_free_bytes(void);
  * system does not tell. */
 size_t sg_resident_bytes(void);
 size_t sg_resident_peak(void);
-
-/* Returns the seconds on a clock that only goes forward. */
-double sg_seconds(void);
 
 #ifdef __cplusplus
 }

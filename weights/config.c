@@ -1,7 +1,7 @@
 /* config.c - see config.h. */
 #include "config.h"
+#include "base/json_input.h"
 #include "base/text.h"
-#include "json_input.h"
 
 #include <jansson.h>
 #include <math.h>

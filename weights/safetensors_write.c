@@ -1,7 +1,7 @@
 /* safetensors_write.c - see safetensors_write.h: tensors to a file that appears complete or not at all. */
 #include "safetensors_write.h"
+#include "base/json_input.h"
 #include "base/output_file.h"
-#include "json_input.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* bench.c - see bench.h. */
 #include "bench.h"
+#include "base/clock.h"
 #include "interrupt.h"
 #include "progress.h"
 #include "rng.h"

@@ -1,6 +1,7 @@
 /* bench_attention.c - `sparge-gen bench attention`: dense, quantised and sparse attention on inputs like those of a
  * video model: time, that of each stage, and how far the results are from those of F32. */
 #include "attention.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "bench.h"
 #include "bench_input.h"

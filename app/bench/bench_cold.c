@@ -2,6 +2,7 @@
  * its device. They take turns by bench_rule.h: each turn starts this program again for one of sg_cold_parts; such a
  * process does its part and prints when each piece of it was over, by the clock that all processes of a machine
  * share. */
+#include "base/clock.h"
 #include "base/path.h"
 #include "bench.h"
 #include "command.h"

@@ -1,6 +1,7 @@
 /* bench_step.c - `sparge-gen bench step`: renders of a few steps. The first ones warm up, by bench_rule.h; the next one's
  * steps count; in the last one every op of a step and of every other decoded chunk is timed, which on a GPU means that
  * each op is waited for. */
+#include "base/clock.h"
 #include "bench.h"
 #include "command.h"
 #include "interrupt.h"

@@ -1,5 +1,6 @@
 /* arm_run.c - see arm_run.h. */
 #include "arm_run.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "interrupt.h"
 #include "json_build.h"

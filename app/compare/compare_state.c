@@ -5,10 +5,11 @@
  *   .unfinished/times           seconds of all renders so far
  *
  * They come with the first render that is over, and go when all files of the comparison are there. */
+#include "base/clock.h"
+#include "base/json_input.h"
 #include "base/output_file.h"
 #include "compare.h"
 #include "json_build.h"
-#include "json_input.h"
 #include "run_folder.h"
 
 #include <dirent.h>

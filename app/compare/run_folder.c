@@ -1,9 +1,9 @@
 /* run_folder.c - see run_folder.h. */
 #include "run_folder.h"
 #include "base/hash.h"
+#include "base/json_input.h"
 #include "base/output_file.h"
 #include "base/text.h"
-#include "json_input.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* command_eval.c - `sparge-gen eval`: a set of prompts by several arms, in parts or at once, until all clips are
  * there. */
 #include "base/array.h"
+#include "base/clock.h"
 #include "command.h"
 #include "eval.h"
 #include "eval_report.h"

@@ -1,8 +1,8 @@
 /* eval_log.c - see eval_log.h. */
 #include "eval_log.h"
+#include "base/json_input.h"
 #include "base/output_file.h"
 #include "eval_results.h"
-#include "json_input.h"
 #include "report.h"
 
 #include <errno.h>

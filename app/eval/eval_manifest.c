@@ -1,10 +1,10 @@
 /* eval_manifest.c - see eval_manifest.h. */
 #include "eval_manifest.h"
 #include "base/hash.h"
+#include "base/json_input.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "json_build.h"
-#include "json_input.h"
 #include "option_rules.h"
 #include "report.h"
 #include "report_settings.h"

@@ -1,9 +1,9 @@
 /* eval_results.c - see eval_results.h. */
 #include "eval_results.h"
 #include "base/array.h"
+#include "base/json_input.h"
 #include "base/path.h"
 #include "base/text.h"
-#include "json_input.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -3,6 +3,8 @@
  * lines are written. So two clips are in memory, however many arms there are, each arm finds the machine as the one
  * before it left it, and a run that goes on renders only what is missing. Where the file of a first arm whose line is
  * there is missing or damaged, it is rendered once more, which changes neither its clip nor its line. */
+#include "base/clock.h"
+#include "base/json_input.h"
 #include "base/text.h"
 #include "collage.h"
 #include "eval.h"
@@ -10,7 +12,6 @@
 #include "eval_order.h"
 #include "eval_pictures.h"
 #include "json_build.h"
-#include "json_input.h"
 #include "notices.h"
 #include "report_settings.h"
 #include "settings.h"

@@ -1,10 +1,10 @@
 /* report.c - see report.h. */
 #include "report.h"
+#include "base/json_input.h"
 #include "base/output_file.h"
 #include "base/utf8.h"
 #include "command_table.h"
 #include "json_build.h"
-#include "json_input.h"
 #include "progress.h"
 
 #include <inttypes.h>

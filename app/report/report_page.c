@@ -1,7 +1,7 @@
 /* report_page.c - see report_page.h. */
 #include "report_page.h"
+#include "base/json_input.h"
 #include "base/text.h"
-#include "json_input.h"
 #include "report.h"
 
 #include <stdlib.h>

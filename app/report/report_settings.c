@@ -1,10 +1,10 @@
 /* report_settings.c - see report_settings.h. */
 #include "report_settings.h"
+#include "base/json_input.h"
 #include "base/path.h"
 #include "base/utf8.h"
 #include "command_table.h"
 #include "json_build.h"
-#include "json_input.h"
 #include "option_rules.h"
 #include "report.h"
 #include "settings.h"

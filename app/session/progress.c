@@ -1,10 +1,10 @@
 /* progress.c - see progress.h. */
 #include "progress.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "base/utf8.h"
 #include "interrupt.h"
-#include "system.h"
 
 #include <limits.h>
 #include <math.h>

@@ -2,8 +2,8 @@
 #include "thresholds.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json_input.h"
 #include "base/text.h"
-#include "json_input.h"
 #include "thresholds_spargeattn.h"
 
 #include <jansson.h>

@@ -1,5 +1,6 @@
 /* trace.c - the backend that takes the time of another. */
 #include "base/array.h"
+#include "base/clock.h"
 #include "meta.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* decoding.c - the last phase: latents to frames, chunk by chunk. */
+#include "base/clock.h"
 #include "render.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* denoising.c - the loop of a render: its steps, the denoiser of each, its passes and their guidance, what was not
  * finite. */
+#include "base/clock.h"
 #include "render.h"
 
 #include <math.h>

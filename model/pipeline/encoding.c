@@ -1,4 +1,5 @@
 /* encoding.c - the phases before denoising: each text encoder, the encoder of the start, what the family adds. */
+#include "base/clock.h"
 #include "base/hash.h"
 #include "render.h"
 

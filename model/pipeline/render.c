@@ -1,5 +1,6 @@
 /* render.c - the owner of a render: the request is checked and planned, then its phases run in turn. */
 #include "render.h"
+#include "base/clock.h"
 #include "sized.h"
 
 #include <stdio.h>

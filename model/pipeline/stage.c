@@ -1,4 +1,5 @@
 /* stage.c - a phase at work: its progress, its time, its weights and its memory. */
+#include "base/clock.h"
 #include "render.h"
 
 sg_status sg_stage_check(const sg_render *render)

@@ -1,9 +1,9 @@
 /* t5_tokenizer_config.c - see t5_tokenizer_config.h. */
 #include "t5_tokenizer_config.h"
+#include "base/json_input.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "base/utf8.h"
-#include "json_input.h"
 
 #include <math.h>
 #include <stdio.h>

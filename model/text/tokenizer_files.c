@@ -1,7 +1,7 @@
 /* tokenizer_files.c - see tokenizer_files.h. */
 #include "tokenizer_files.h"
+#include "base/json_input.h"
 #include "base/path.h"
-#include "json_input.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* prompt_json.c - prompts of JSON files: an object a line, a list of objects, or COCO's captions. One object at a time is
  * decoded, so that memory goes with the file's size. */
+#include "base/json_input.h"
 #include "base/text.h"
-#include "json_input.h"
 #include "prompt_reader.h"
 
 #include <jansson.h>

@@ -118,12 +118,14 @@ fi
 
 # Arrows between app's folders run one way: this says from which of them, beside itself, each may include.
 declare -A below=([options]=
+    [metric]=
+    [output]=
     [session]="options"
-    [report]="session options"
-    [command]="report session options"
-    [compare]="report session options"
-    [bench]="report session options"
-    [eval]="compare report session options")
+    [report]="metric session options"
+    [command]="metric output report session options"
+    [compare]="metric output report session options"
+    [bench]="metric report session options"
+    [eval]="compare metric output report session options")
 hits=$(sources 'app/*/*.[ch]' | while IFS=/ read -r _ folder name; do
     [ -v "below[$folder]" ] || { echo "app/$folder is not in the table of this script"; continue; }
     grep -noP '^#\s*include "\K[^"]+' "app/$folder/$name" | while IFS=: read -r line header; do
@@ -151,8 +153,8 @@ if [ -f "$build/build.ninja" ]; then
     sees attention 'CMakeFiles/sg_thresholds.dir' weights kernels kernels/meta
     sees weights 'CMakeFiles/sg_weights.dir' kernels kernels/meta
     sees model 'CMakeFiles/sg_model.dir' weights attention kernels kernels/meta
-    sees prompts 'CMakeFiles/sg_prompts.dir' weights kernels kernels/meta
-    sees app 'CMakeFiles/sparge-gen.dir' model model/metric model/output prompts weights attention kernels kernels/meta
+    sees prompts 'CMakeFiles/sg_prompts.dir' kernels kernels/meta
+    sees app 'CMakeFiles/sparge-gen.dir' model model/output prompts weights attention kernels kernels/meta
 fi
 [ $fail = 0 ] && echo "lint: clean"
 exit $fail

@@ -3,9 +3,9 @@
  * render without the option shows that it had an effect. An option that is not in the table here fails the test. */
 #include "backend.h"
 #include "base/hash.h"
+#include "base/json_input.h"
 #include "clip_reader.h"
 #include "command.h"
-#include "json_input.h"
 #include "report_settings.h"
 #include "settings.h"
 #include "writer.h"

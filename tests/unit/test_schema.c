@@ -1,9 +1,9 @@
 /* test_schema.c - the schemas of reports beside the tables: each command with --json has one, and what settings may hold
  * is the option table. UPDATE=1 in the environment writes options.json anew. */
+#include "base/json_input.h"
 #include "base/text.h"
 #include "command_table.h"
 #include "json_build.h"
-#include "json_input.h"
 #include "option_table.h"
 #include "unit.h"
 

@@ -1,9 +1,9 @@
 /* lora.c - see lora.h: the file as a whole, its alphas and its metadata. */
 #include "base/hash.h"
+#include "base/json_input.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "convert.h"
-#include "json_input.h"
 #include "lora_state.h"
 
 #include <jansson.h>

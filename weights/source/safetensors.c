@@ -1,9 +1,9 @@
 /* safetensors.c - one safetensors file, or many by an index, as source_state.h has them. */
 #include "base/array.h"
 #include "base/bytes.h"
+#include "base/json_input.h"
 #include "base/path.h"
 #include "base/text.h"
-#include "json_input.h"
 #include "source_state.h"
 
 #include <errno.h>

@@ -5,8 +5,8 @@
  * (scale_weight, and a marker scaled_fp8); its mixed files (weight_scale, and the format as JSON in X.comfy_quant or
  * in the metadata _quantization_metadata); LightX2V's FP8 and INT8 (weight_scale by row). Scales of activations
  * (X.scale_input, X.input_scale) are not used. */
+#include "base/json_input.h"
 #include "base/text.h"
-#include "json_input.h"
 #include "source_state.h"
 
 #include <jansson.h>

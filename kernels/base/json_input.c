@@ -1,5 +1,5 @@
 /* json_input.c - see json_input.h. */
-#include "json_input.h"
+#include "base/json_input.h"
 #include "base/array.h"
 #include "base/file.h"
 #include "base/text.h"
