@@ -80,6 +80,9 @@ typedef struct sg_policy {
     int64_t     reserved[4]; /* 0 */
 } sg_policy;
 
+/* The file of tuned thresholds that is beside a model, by which it is rendered where a policy names no other. */
+#define SG_THRESHOLDS_NAME "sparge-attention.json"
+
 /* Returns sparge with top-k 0.5, 20 % of the steps dense, and the score, tail and budget that did best. */
 SG_PUBLIC sg_policy sg_policy_default(void);
 /* Returns SpargeAttn to the letter: scores are of block means, skipped blocks are dropped, top-k is 0.5, theta and

@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define INDEX "model_index.json"
@@ -114,15 +113,6 @@ sg_status sg_checkpoint_open_clip(sg_checkpoint **out, const char *folder, sg_er
 }
 
 const char *sg_checkpoint_path(const sg_checkpoint *c) { return c->path; }
-
-bool sg_checkpoint_beside(const char *path, const char *name, char *out, size_t size)
-{
-    struct stat st;
-    const bool  file = stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
-    const int   folder = (int)(file ? sg_path_name(path) - path : (ptrdiff_t)strlen(path));
-    const int   n = snprintf(out, size, "%.*s%s%s", folder, path, file ? "" : "/", name);
-    return n >= 0 && (size_t)n < size;
-}
 
 bool sg_checkpoint_is(const char *path)
 {

@@ -31,15 +31,6 @@ const char *sg_checkpoint_path(const sg_checkpoint *c); /* as it was given; with
 /* Tells whether there is a Diffusers folder at this path. */
 bool sg_checkpoint_is(const char *path);
 
-/* Writes the path of a file that people put beside the checkpoint at `path`: in the folder, or in that of the file.
- * Returns false if it is too long. The file need not be there. */
-bool sg_checkpoint_beside(const char *path, const char *name, char *out, size_t size);
-
-/* From now on no output takes the place of a file that may be the checkpoint's at `path`, which `what` reads: the file
- * and its config and tokenizer beside it, or in a folder and those within it what has a name by which a checkpoint is
- * read. */
-sg_status sg_checkpoint_protect(const char *path, const char *what, sg_error *e) SG_MUST_USE;
-
 /* What the checkpoint says of itself: which class, which components. The caller closes it. */
 sg_status sg_checkpoint_index(const sg_checkpoint *c, sg_config **out, sg_error *e) SG_MUST_USE;
 

@@ -1,4 +1,5 @@
 /* checkpoint_files.c - see checkpoint_files.h: which part a file holds, and the config that follows from it. */
+#include "base/file.h"
 #include "checkpoint_state.h"
 
 #include <stdarg.h>
@@ -116,7 +117,7 @@ sg_status sg_checkpoint_open_beside(sg_config **out, const char *path, const cha
 {
     char beside[SG_PATH_BYTES + 32];
     *out = NULL;
-    if (!sg_checkpoint_beside(path, name, beside, sizeof beside) || access(beside, F_OK) != 0) return SG_OK;
+    if (!sg_file_beside(path, name, beside, sizeof beside) || access(beside, F_OK) != 0) return SG_OK;
     return sg_config_open(out, beside, e);
 }
 

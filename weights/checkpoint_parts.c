@@ -1,4 +1,5 @@
 /* checkpoint_parts.c - see checkpoint.h: from a path and the options of the parts to where every component is. */
+#include "base/file.h"
 #include "base/path.h"
 #include "base/text.h"
 #include "checkpoint_state.h"
@@ -388,7 +389,7 @@ static sg_status put_tokenizer(opening *o, int i, const char *asked)
     if (inside) memcpy(p.path, from->path, sizeof p.path);
     if (inside) return put(o, &p);
     for (size_t k = 0; k < sizeof beside / sizeof *beside; k++)
-        if (sg_checkpoint_beside(from->path, beside[k], p.path, sizeof p.path) && access(p.path, R_OK) == 0)
+        if (sg_file_beside(from->path, beside[k], p.path, sizeof p.path) && access(p.path, R_OK) == 0)
             return put(o, &p);
     return SG_OK;
 }

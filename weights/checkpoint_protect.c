@@ -1,4 +1,5 @@
 /* checkpoint_protect.c - the files of a model, kept from outputs. */
+#include "base/file.h"
 #include "base/output_file.h"
 #include "base/path.h"
 #include "base/text.h"
@@ -47,12 +48,12 @@ static sg_status protect(const char *path, int depth, const char *what, sg_error
     return status;
 }
 
-sg_status sg_checkpoint_protect(const char *path, const char *what, sg_error *e)
+sg_status sg_model_protect(const char *path, const char *what, sg_error *e)
 {
     static const char *const names[] = {"config.json", "sparge-gen.json", "spiece.model", "tokenizer"};
     char                     beside[PATH_MAX];
     SG_TRY(sg_output_file_protect(path, what, e));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (sg_checkpoint_beside(path, names[i], beside, sizeof beside)) SG_TRY(protect(beside, 1, what, e));
+        if (sg_file_beside(path, names[i], beside, sizeof beside)) SG_TRY(protect(beside, 1, what, e));
     return protect(path, FOLDERS, what, e);
 }

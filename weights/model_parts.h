@@ -1,6 +1,8 @@
-/* model_parts.h - the files of a model that are given one by one, and its LoRAs. */
+/* model_parts.h - the files of a model: those that are given one by one, its LoRAs, and what keeps them. */
 #ifndef SG_MODEL_PARTS_H
 #define SG_MODEL_PARTS_H
+
+#include "status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,6 +18,11 @@ typedef struct sg_model_parts {
     const char *clip_l, *clip_g, *clip_tokenizer;
     const char *reserved[3]; /* NULL */
 } sg_model_parts;
+
+/* From now on no writer of this process takes the place of a file that may be the model's at `path`, which `what` reads:
+ * the file and its config and tokenizer beside it, or in a folder and those within it what has a name by which a model
+ * is read. SG_E_MEMORY. */
+SG_PUBLIC sg_status sg_model_protect(const char *path, const char *what, sg_error *e) SG_MUST_USE;
 
 /* Names a LoRA file, and says how much of it is added to the denoisers' weights. */
 typedef struct sg_lora_option {

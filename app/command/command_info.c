@@ -66,7 +66,7 @@ static void doubt_thresholds(char *text, size_t size, const json_t *settings, co
     const char *const name = json_string_value(json_object_get(json_object_get(settings, "model"), "file"));
     const char *const was = json_string_value(json_object_get(json_object_get(settings, key), "hash"));
     if (!name || !was || sg_setup_model(&model, s, &why) != SG_OK || strcmp(name, model.name) != 0 ||
-        !sg_checkpoint_beside(model.dir, SG_THRESHOLDS_NAME, path, sizeof path))
+        !sg_file_beside(model.dir, SG_THRESHOLDS_NAME, path, sizeof path))
         return;
     const bool there = sg_file_hash(&hash, path, &why) == SG_OK;
     snprintf(now, sizeof now, "%016" PRIx64, hash);

@@ -1,4 +1,5 @@
 /* command_tune.c - `sparge-gen tune`: renders that are looked at, thresholds that come of it. */
+#include "base/file.h"
 #include "base/output_file.h"
 #include "checkpoint.h"
 #include "command.h"
@@ -554,7 +555,7 @@ static sg_status choose_output(job *j, sg_settings *s, char *path, size_t size, 
         return sg_error_set(e, SG_E_ARG,
                             "tune needs -m PATH, a model that gets thresholds beside it, or -o FILE for those of the "
                             "embedded one, which keeps its own");
-    if (!sg_checkpoint_beside(j->session.model.dir, SG_THRESHOLDS_NAME, path, size))
+    if (!sg_file_beside(j->session.model.dir, SG_THRESHOLDS_NAME, path, size))
         return sg_error_set(e, SG_E_ARG, "model: the path is too long");
     if (!s->force && access(path, F_OK) == 0 && !sg_thresholds_is_ours(path))
         return sg_error_set(

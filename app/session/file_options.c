@@ -1,13 +1,12 @@
 /* file_options.c - see file_options.h. */
 #include "file_options.h"
 #include "arms.h"
+#include "base/file.h"
 #include "base/output_file.h"
-#include "checkpoint.h"
 #include "frame_list.h"
 #include "option_rules.h"
 #include "settings.h"
 #include "setup.h"
-#include "thresholds/thresholds.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -30,7 +29,7 @@ static sg_status protect_option(const sg_settings *s, const sg_option *o, const 
     const char *const path = *(const char *const *)sg_settings_value(s, o);
     if (!path) return SG_OK;
     if (o->files & SG_READS_FRAMES) return sg_file_options_protect_frames(path, what, e);
-    if (o->files & SG_READS_MODEL) return sg_checkpoint_protect(path, what, e);
+    if (o->files & SG_READS_MODEL) return sg_model_protect(path, what, e);
     return sg_output_file_protect(path, what, e);
 }
 
@@ -41,10 +40,9 @@ static sg_status protect_model(const sg_settings *s, sg_error *e)
     char          path[PATH_MAX];
     if (s->operand || !sg_settings_option(s, "model")) return SG_OK;
     if (sg_setup_model(&m, s, &(sg_error){0}) != SG_OK) return SG_OK;
-    SG_TRY(sg_checkpoint_protect(m.dir, "the model", e));
+    SG_TRY(sg_model_protect(m.dir, "the model", e));
     for (int i = 0; i < m.loras; i++) SG_TRY(sg_output_file_protect(m.lora[i].path, "the model", e));
-    if (s->command == SG_COMMAND_TUNE || !sg_checkpoint_beside(m.dir, SG_THRESHOLDS_NAME, path, sizeof path))
-        return SG_OK;
+    if (s->command == SG_COMMAND_TUNE || !sg_file_beside(m.dir, SG_THRESHOLDS_NAME, path, sizeof path)) return SG_OK;
     return sg_output_file_protect(path, "the model", e);
 }
 
@@ -88,7 +86,7 @@ sg_status sg_file_options_check(const sg_settings *s, sg_error *e)
     SG_TRY(protect_arms(s, e));
     for (int i = 0; i < 2 && s->command == SG_COMMAND_COMPARE; i++)
         if (operand[i]) SG_TRY(sg_file_options_protect_frames(operand[i], "compare", e));
-    if (s->command == SG_COMMAND_INFO && s->operand) SG_TRY(sg_checkpoint_protect(s->operand, "info", e));
+    if (s->command == SG_COMMAND_INFO && s->operand) SG_TRY(sg_model_protect(s->operand, "info", e));
     SG_TRY(protect_model(s, e));
     for (int i = 0; (o = sg_option_next(s->command, &i)) != NULL;) {
         if (!(o->files & (SG_WRITES | SG_WRITES_CAPTURE)) || !sg_settings_has(s, o)) continue;

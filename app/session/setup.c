@@ -1,6 +1,6 @@
 /* setup.c - see setup.h. */
 #include "setup.h"
-#include "backend.h"
+#include "base/file.h"
 #include "base/number.h"
 #include "base/path.h"
 #include "base/text.h"
@@ -17,6 +17,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static bool is_model(const char *folder)
+{
+    char index[PATH_MAX];
+    return sg_file_beside(folder, "model_index.json", index, sizeof index) && access(index, R_OK) == 0;
+}
+
 /* The model that was installed or unpacked along with the program. */
 static bool beside_program(char *out, size_t size)
 {
@@ -27,7 +33,7 @@ static bool beside_program(char *out, size_t size)
     if (!realpath((const char *)getauxval(AT_EXECFN), program)) return false;
     program[sg_path_name(program) - program] = '\0';
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (sg_path_join(out, size, program, places[i], NULL) == SG_OK && sg_checkpoint_is(out)) return true;
+        if (sg_path_join(out, size, program, places[i], NULL) == SG_OK && is_model(out)) return true;
     return false;
 }
 
@@ -45,7 +51,7 @@ static sg_status find_model(sg_model_path *out, const char *asked, sg_error *e)
     const char       *dir = asked ? asked : variable && *variable ? variable : NULL;
     out->from = asked ? SG_MODEL_OF_OPTION : dir ? SG_MODEL_OF_ENVIRONMENT : SG_MODEL_BUNDLED;
     if (!dir && beside_program(out->dir, sizeof out->dir)) return SG_OK;
-    if (!dir && !sg_checkpoint_is(SG_MODEL_DIR))
+    if (!dir && !is_model(SG_MODEL_DIR))
         return sg_error_set(e, SG_E_FILE,
                             "no model: neither --model nor $" VARIABLE " names one, and the embedded "
                             "one is not at %s",

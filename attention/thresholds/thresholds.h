@@ -36,8 +36,7 @@
 extern "C" {
 #endif
 
-enum { SG_THRESHOLDS_TIME = 40 };                  /* bytes of a time */
-#define SG_THRESHOLDS_NAME "sparge-attention.json" /* how the file is called beside model_index.json */
+enum { SG_THRESHOLDS_TIME = 40 }; /* bytes of a time */
 
 #define SG_CACHE_THRESHOLD_MIN 1e-6
 #define SG_CACHE_THRESHOLD_MAX 1e6

@@ -1,10 +1,12 @@
 /* file.c - see file.h. */
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/path.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -59,4 +61,13 @@ sg_status sg_file_hash(uint64_t *hash, const char *path, sg_error *e)
     *hash = sg_hash(*hash, map.data, map.size);
     sg_map_close(&map);
     return SG_OK;
+}
+
+bool sg_file_beside(const char *path, const char *name, char *out, size_t size)
+{
+    struct stat st;
+    const bool  file = stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+    const int   folder = (int)(file ? sg_path_name(path) - path : (ptrdiff_t)strlen(path));
+    const int   n = snprintf(out, size, "%.*s%s%s", folder, path, file ? "" : "/", name);
+    return n >= 0 && (size_t)n < size;
 }

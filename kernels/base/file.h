@@ -5,6 +5,7 @@
 
 #include "status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,5 +27,9 @@ void sg_map_drop(const void *data, size_t bytes);
 
 /* *hash goes on (hash.h) with the bytes of a file. Fails as sg_map_open. */
 sg_status sg_file_hash(uint64_t *hash, const char *path, sg_error *e) SG_MUST_USE;
+
+/* Writes the path of what people put beside `path` under this name: in the folder that it is, or in that of the file.
+ * Returns false if it is too long. Neither need be there. */
+bool sg_file_beside(const char *path, const char *name, char *out, size_t size);
 
 #endif

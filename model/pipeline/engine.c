@@ -1,4 +1,5 @@
 /* engine.c - opening and closing an engine: its checkpoint, its family, its LoRAs and its defaults. */
+#include "base/file.h"
 #include "base/text.h"
 #include "dit.h"
 #include "render.h"
@@ -39,7 +40,7 @@ static sg_status check_used(const sg_engine *engine, const sg_engine_options *o,
 
 static bool is_beside(const sg_engine *engine, const char *name, char *path, size_t size)
 {
-    return sg_checkpoint_beside(sg_checkpoint_path(engine->checkpoint), name, path, size) && access(path, F_OK) == 0;
+    return sg_file_beside(sg_checkpoint_path(engine->checkpoint), name, path, size) && access(path, F_OK) == 0;
 }
 
 /* A file's name in sparge-gen.json; otherwise may be NULL. */
@@ -124,7 +125,7 @@ static sg_status take_fast(sg_engine *engine, sg_error *e)
     SG_TRY(sg_config_status(c));
     sg_step_preset_apply(&engine->defaults, preset);
     if (!*file) return SG_OK; /* the model's own weights are for few steps */
-    if (!sg_checkpoint_beside(sg_checkpoint_path(engine->checkpoint), file, path, sizeof path))
+    if (!sg_file_beside(sg_checkpoint_path(engine->checkpoint), file, path, sizeof path))
         return sg_error_set(e, SG_E_ARG, "%s: the path is too long", file);
     SG_TRY(sg_engine_add_loras(engine, &(sg_lora_option){.path = path, .strength = 1}, 1, e));
     engine->lora_info[engine->loras - 1].fast = true;

@@ -1,4 +1,5 @@
 /* loras.c - the LoRAs that are added to the denoisers: those asked for, the model's own for renders with a picture. */
+#include "base/file.h"
 #include "base/path.h"
 #include "engine_state.h"
 
@@ -73,7 +74,7 @@ sg_status sg_engine_set_image(sg_engine *engine, bool on, sg_error *e)
         take_back(engine);
         return SG_OK;
     }
-    if (!sg_checkpoint_beside(sg_checkpoint_path(engine->checkpoint), engine->image_file, path, sizeof path))
+    if (!sg_file_beside(sg_checkpoint_path(engine->checkpoint), engine->image_file, path, sizeof path))
         return sg_error_set(e, SG_E_ARG, "%s: the path is too long", engine->image_file);
     for (int i = 0; i < c->denoisers; i++) engine->patches[i] = sg_bind_patches(c->denoiser[i].component->bind);
     const sg_status st = add(&engine->image_lora, engine, path, 1, ~0u, e);

@@ -1,4 +1,5 @@
 /* test_checkpoint.c - a checkpoint's components; names through a map and rows of fused matrices. */
+#include "base/file.h"
 #include "checkpoint.h"
 #include "memory_source.h"
 
@@ -259,7 +260,7 @@ static void components_have_their_files(void **state)
     const sg_name_map *names;
     assert_int_equal(mkdir(dir, 0700), 0);
     assert_false(sg_checkpoint_is(dir));
-    assert_true(sg_checkpoint_beside(dir, "model_index.json", path, sizeof path));
+    assert_true(sg_file_beside(dir, "model_index.json", path, sizeof path));
     write_text(path, "{\"_class_name\": \"X\"}");
     assert_true(sg_checkpoint_is(dir));
     assert_int_equal(sg_checkpoint_open(&c, dir, &e), SG_OK);
@@ -306,7 +307,7 @@ static void long_paths_are_refused(void **state)
     assert_refused(sg_checkpoint_open(&c, path, &e), SG_E_ARG, &e, "longer|1023 bytes");
     assert_null(c);
     assert_false(sg_checkpoint_is(path));
-    assert_false(sg_checkpoint_beside("folder", "name", small, sizeof small));
+    assert_false(sg_file_beside("folder", "name", small, sizeof small));
     path[1000] = '\0';
     assert_int_equal(sg_checkpoint_open(&c, path, &e), SG_OK);
     assert_int_equal(sg_checkpoint_place(c, "transformer", small, sizeof small, NULL), SG_E_ARG);
