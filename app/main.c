@@ -6,10 +6,10 @@
 #include "help.h"
 #include "interrupt.h"
 #include "progress.h"
-#include "writer.h"
 
 #include <malloc.h>
 #include <poll.h>
+#include <spargegen/spargegen.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

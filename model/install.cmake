@@ -72,5 +72,5 @@ install(TARGETS spargegen EXPORT spargegen ARCHIVE COMPONENT development
 install(EXPORT spargegen NAMESPACE spargegen:: FILE spargegen-config.cmake DESTINATION ${package_dir} COMPONENT development)
 write_basic_package_version_file(spargegen-config-version.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/spargegen-config-version.cmake DESTINATION ${package_dir} COMPONENT development)
-install(FILES attention/attention.h attention/policy.h kernels/block_rule.h kernels/status.h weights/model_parts.h
-  model/spargegen/spargegen.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spargegen COMPONENT development)
+install(FILES attention/attention.h attention/policy.h kernels/block_rule.h kernels/status.h model/spargegen/clip_model.h
+  model/spargegen/spargegen.h weights/model_parts.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spargegen COMPONENT development)

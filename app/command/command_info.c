@@ -15,7 +15,6 @@
 #include "report_settings.h"
 #include "session.h"
 #include "tensor_source.h"
-#include "writer.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -17,7 +17,6 @@
 #include "report_settings.h"
 #include "session.h"
 #include "settings.h"
-#include "writer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -464,7 +463,7 @@ static sg_status render_all(job *j, const sg_prompt_set *prompts, sg_error *e)
         status = render_clip(j, i, e);
     }
     if (status != SG_OK || !j->grid.rgb) return status;
-    SG_TRY(sg_writer_save_picture(j->settings->grid, &j->grid, j->grid_settings, e));
+    SG_TRY(sg_writer_save_picture(j->settings->grid, j->grid.rgb, j->grid.width, j->grid.height, j->grid_settings, e));
     sg_notice_file(&j->session, j->settings->grid);
     sg_progress_say(j->progress, "%s: all %d images", j->settings->grid, j->names.clips);
     return SG_OK;

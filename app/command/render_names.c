@@ -1,8 +1,8 @@
 /* render_names.c - see render_names.h. */
 #include "render_names.h"
 #include "base/output_file.h"
-#include "writer.h"
 
+#include <spargegen/spargegen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

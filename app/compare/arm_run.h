@@ -11,7 +11,6 @@
 #include "report_attention.h"
 #include "session.h"
 #include "speedup.h"
-#include "writer.h"
 
 /* An arm has settings and a clip, which is at work or was done last: they are in now. count is
  * [steps][passes][layers] of that clip, and report is what the engine says of it. rgb is [frames, height, width, 3]

@@ -71,16 +71,16 @@ static sg_status open_judge(pair *p, const sg_settings *s, sg_error *e)
     int cut = 0;
     if (!s->clip) return SG_OK;
     SG_TRY(sg_setup_clip(&p->judge, s, s->threads, e));
-    const sg_clip_model_info info = sg_clip_model_describe(p->judge);
-    if (*info.passed && !s->quiet) sg_print(stderr, "%s\n", info.passed);
+    const char *const passed = sg_clip_model_passed(p->judge);
+    if (*passed && !s->quiet) sg_print(stderr, "%s\n", passed);
     if (s->prompt) {
-        p->text = malloc((size_t)info.pooled * sizeof *p->text);
+        p->text = malloc((size_t)sg_clip_model_size(p->judge) * sizeof *p->text);
         if (!p->text) return sg_error_set(e, SG_E_MEMORY, "out of memory");
         SG_TRY(sg_clip_model_text(p->judge, s->prompt, p->text, &cut, e));
     }
     if (cut)
         sg_print(stderr, "--clip: the prompt has more tokens than the %d that CLIP reads: not the last %d\n",
-                 info.tokens, cut);
+                 sg_clip_model_tokens(p->judge), cut);
     for (int i = 0; i < 2; i++) p->similarity[i] = (sg_clip_similarity){.model = p->judge, .text = p->text};
     return SG_OK;
 }

@@ -3,9 +3,8 @@
 #ifndef SG_RUN_FOLDER_H
 #define SG_RUN_FOLDER_H
 
-#include "status.h"
-
 #include <jansson.h>
+#include <spargegen/spargegen.h>
 #include <stdbool.h>
 #include <stddef.h>
 

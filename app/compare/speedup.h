@@ -37,7 +37,6 @@
 
 #include "interval.h"
 #include "report_attention.h"
-#include "status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "eval_results.h"
 #include "run_folder.h"
-#include "writer.h"
 
 #include <dirent.h>
 #include <inttypes.h>

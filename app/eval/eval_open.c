@@ -9,7 +9,6 @@
 #include "eval_report.h"
 #include "eval_similarity.h"
 #include "run_folder.h"
-#include "writer.h"
 
 #include <errno.h>
 #include <math.h>

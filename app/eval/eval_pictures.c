@@ -5,7 +5,6 @@
 #include "eval_files.h"
 #include "file_options.h"
 #include "json_build.h"
-#include "writer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -136,7 +135,9 @@ static sg_status take(sg_eval *v, int prompt, sg_request *r, sg_error *e)
                                 i == SG_EVAL_VIDEO ? "video" : sg_picture_keys[i], at->path[i]);
         if (i == SG_EVAL_VIDEO) break;
         sg_eval_image_path(path, v, prompt, i);
-        if (access(path, F_OK) != 0) SG_TRY(sg_writer_save_picture(path, &at->now.fitted[i], NULL, e));
+        const sg_image *const fitted = &at->now.fitted[i];
+        if (access(path, F_OK) != 0)
+            SG_TRY(sg_writer_save_picture(path, fitted->rgb, fitted->width, fitted->height, NULL, e));
     }
     return read_video(v, r, e);
 }

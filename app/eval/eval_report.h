@@ -9,7 +9,6 @@
 #define SG_EVAL_REPORT_H
 
 #include "progress.h"
-#include "status.h"
 
 /* Checks whether DIR/summary.csv, DIR/summary.json and DIR/report.html may be written. Returns SG_E_FILE, or SG_E_ARG
  * where one of them is an input. */

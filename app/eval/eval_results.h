@@ -31,7 +31,6 @@
 #define SG_EVAL_RESULTS_H
 
 #include "picture.h"
-#include "status.h"
 
 #include <dirent.h>
 #include <jansson.h>

@@ -105,18 +105,17 @@ static void say_long(const work *k)
             k->v->progress,
             "--clip: %d prompt%s more tokens than the %d that CLIP reads; of prompt %d it does not read the "
             "last %d",
-            k->long_texts, k->long_texts == 1 ? " has" : "s have", sg_clip_model_describe(k->model).tokens,
-            k->first_long[0] + 1, k->first_long[1]);
+            k->long_texts, k->long_texts == 1 ? " has" : "s have", sg_clip_model_tokens(k->model), k->first_long[0] + 1,
+            k->first_long[1]);
 }
 
 static sg_status score_all(work *k, const sg_eval_results *r, sg_error *e)
 {
     sg_progress *const p = k->v->progress;
     SG_TRY(sg_setup_clip(&k->model, k->v->settings, k->v->session->threads, e));
-    const sg_clip_model_info info = sg_clip_model_describe(k->model);
-    k->text = malloc((size_t)info.pooled * sizeof *k->text);
+    k->text = malloc((size_t)sg_clip_model_size(k->model) * sizeof *k->text);
     if (!k->text) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    sg_progress_say(p, "CLIP scores %d clip%s on %s (%s)", k->due, sg_plural(k->due), info.device, info.text);
+    sg_progress_say(p, "CLIP scores %d clip%s on %s", k->due, sg_plural(k->due), sg_clip_model_describe(k->model));
     sg_status status = SG_OK;
     for (const sg_eval_clip *c = r->clip; status == SG_OK && c < r->clip + r->count; c++)
         if (is_due(c) && sg_eval_takes(k->v, c->prompt, c->clip)) status = score(k, c, e);
@@ -156,7 +155,7 @@ sg_status sg_eval_similarity_check(json_t **out, const sg_settings *s, sg_error 
     sg_clip_model *m = NULL;
     SG_TRY(sg_setup_clip(&m, s, s->threads, e));
     *out = json_pack("{s:o, s:o}", "name", sg_report_name(sg_setup_own_name(room, s->clip)), "hash",
-                     sg_report_hash(sg_clip_model_describe(m).hash));
+                     sg_report_hash(sg_clip_model_hash(m)));
     sg_clip_model_close(&m);
     return *out ? SG_OK : sg_error_memory(e, "--clip");
 }

@@ -15,7 +15,6 @@
 #include "notices.h"
 #include "report_settings.h"
 #include "settings.h"
-#include "writer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -128,7 +127,7 @@ static sg_status write_picture(work *w, sg_error *e)
     on.rgb = malloc(sg_image_bytes(on.width, on.height));
     if (!on.rgb) return sg_error_memory(e, w->picture);
     sg_collage_strip(&on, &collage);
-    const sg_status status = sg_writer_save_picture(w->picture, &on, NULL, e);
+    const sg_status status = sg_writer_save_picture(w->picture, on.rgb, on.width, on.height, NULL, e);
     free(on.rgb);
     return status;
 }

@@ -13,7 +13,7 @@ static double cosine(const float *a, const float *b, int n)
 
 sg_status sg_clip_similarity_add(sg_clip_similarity *s, const sg_image *frame, sg_error *e)
 {
-    const int     n = sg_clip_model_describe(s->model).pooled;
+    const int     n = sg_clip_model_size(s->model);
     float **const row = &s->row[s->frames % 2];
     if (!*row && !(*row = malloc((size_t)n * sizeof **row))) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     SG_TRY(sg_clip_model_picture(s->model, frame->rgb, frame->width, frame->height, *row, e));

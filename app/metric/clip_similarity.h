@@ -1,4 +1,4 @@
-/* clip_similarity.h - how well a clip follows its text and how steady it is, as CLIP sees it (clip_model.h), frame by frame.
+/* clip_similarity.h - how well a clip follows its text and how steady it is, as CLIP sees it, frame by frame.
  *
  *   CLIPSIM = mean over the frames of cos(frame, text)
  *   CLIP-T  = mean over neighbours of cos(this, next)
@@ -13,7 +13,8 @@
 #define SG_CLIP_SIMILARITY_H
 
 #include "base/image.h"
-#include "clip_model.h"
+
+#include <spargegen/spargegen.h>
 
 typedef struct sg_similarity_totals {
     double clipsim, clip_t, clip_score; /* NAN: not of such a clip, or without a text */

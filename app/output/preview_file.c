@@ -1,9 +1,9 @@
 /* preview_file.c - see preview_file.h. */
 #include "preview_file.h"
+#include "base/image.h"
 #include "base/path.h"
 #include "base/thread.h"
 #include "collage.h"
-#include "writer.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -86,7 +86,7 @@ static sg_status write_strip(const sg_preview_file *f, sg_error *e)
         const uint8_t *const from = p->rgb + (size_t)sg_collage_frame(i, count, p->frames) * frame;
         sg_image_put(&strip, i * p->width, 0, p->width, p->height, from);
     }
-    const sg_status status = sg_writer_save_picture(f->path, &strip, NULL, e);
+    const sg_status status = sg_writer_save_picture(f->path, strip.rgb, strip.width, strip.height, NULL, e);
     free(strip.rgb);
     return status;
 }

@@ -4,7 +4,7 @@
 #ifndef SG_PREVIEW_FILE_H
 #define SG_PREVIEW_FILE_H
 
-#include "engine.h"
+#include <spargegen/spargegen.h>
 
 typedef struct sg_preview_file sg_preview_file;
 

@@ -1,7 +1,7 @@
 /* notices.c - see notices.h. */
 #include "notices.h"
+#include "base/output_file.h"
 #include "base/text.h"
-#include "writer.h"
 
 #include <stdio.h>
 #include <string.h>

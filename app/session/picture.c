@@ -3,7 +3,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "image_reader.h"
-#include "vision/resample.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -91,10 +90,8 @@ static sg_status resize(sg_image *out, const sg_image *from, int width, int heig
         return sg_error_set(e, SG_E_FORMAT, "scaled to the clip it is %dx%d pixels; at most %d in all are taken", width,
                             height, SG_IMAGE_MAX_PIXELS);
     *out = (sg_image){width, height, malloc(sg_image_bytes(width, height))};
-    if (out->rgb &&
-        sg_resample_rgb8(out->rgb, width, height, from->rgb, from->width, from->height, SG_RESAMPLE_LANCZOS))
-        return SG_OK;
-    return sg_error_set(e, SG_E_MEMORY, "out of memory for %dx%d pixels", width, height);
+    if (!out->rgb) return sg_error_set(e, SG_E_MEMORY, "out of memory for %dx%d pixels", width, height);
+    return sg_picture_resize(out->rgb, width, height, from->rgb, from->width, from->height, e);
 }
 
 sg_status sg_picture_fit(sg_image *out, const sg_image *from, const char *fit, int width, int height, sg_error *e)

@@ -3,7 +3,6 @@
 #define SG_SETUP_H
 
 #include "checkpoint.h"
-#include "clip_model.h"
 #include "engine.h"
 #include "options.h"
 #include "prompt_set.h"

@@ -322,17 +322,18 @@ sg_status sg_writer_save(const sg_clip *clip, const uint8_t *rgb, sg_error *e)
     return status;
 }
 
-sg_status sg_writer_save_picture(const char *path, const sg_image *picture, const char *settings, sg_error *e)
+sg_status sg_writer_save_picture(const char *path, const uint8_t *rgb, int width, int height, const char *settings,
+                                 sg_error *e)
 {
     const sg_clip clip = {.size = sizeof(sg_clip),
                           .path = path,
-                          .width = picture->width,
-                          .height = picture->height,
+                          .width = width,
+                          .height = height,
                           .frames = 1,
                           .fps = 1,
                           .settings = settings,
                           .literal = true};
-    return sg_writer_save(&clip, picture->rgb, e);
+    return sg_writer_save(&clip, rgb, e);
 }
 
 static sg_status read_settings(const char *path, const sg_map *file, char **out, sg_error *e)

@@ -58,15 +58,7 @@ typedef struct sg_writer_type {
 
 extern const sg_writer_type sg_writer_mp4, sg_writer_mkv, sg_writer_webp, sg_writer_png, sg_writer_jpeg, sg_writer_y4m;
 
-/* Checks what is seen of a file without a clip: its ending is one of these, parted by blanks, that this build writes,
- * and its folder is writable. what names the option in messages. SG_E_ARG, SG_E_FILE. */
-sg_status sg_writer_check_ending(const char *path, const char *what, const char *endings, sg_error *e) SG_MUST_USE;
-
 /* Returns FFmpeg's version; NULL: this build has none. */
 const char *sg_writer_ffmpeg(void);
-
-/* Writes one picture, as sg_writer_save writes a clip. settings are as sg_clip's. */
-sg_status sg_writer_save_picture(const char *path, const sg_image *picture, const char *settings,
-                                 sg_error *e) SG_MUST_USE;
 
 #endif

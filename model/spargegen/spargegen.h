@@ -34,6 +34,7 @@
 #define SG_SPARGEGEN_H
 
 #include "attention.h"
+#include "clip_model.h"
 #include "model_parts.h"
 #include "policy.h"
 #include "status.h"
@@ -477,6 +478,11 @@ SG_PUBLIC sg_status sg_writer_check(const sg_clip *clip, sg_error *e) SG_MUST_US
 /* Does the same without the folder, which may not be there yet. */
 SG_PUBLIC sg_status sg_writer_check_format(const sg_clip *clip, sg_error *e) SG_MUST_USE;
 
+/* Checks what is seen of a file without a clip: its ending is one of these, parted by blanks, that this build writes,
+ * and its folder is writable. what is what messages call it. SG_E_ARG, SG_E_FILE. */
+SG_PUBLIC sg_status sg_writer_check_ending(const char *path, const char *what, const char *endings,
+                                           sg_error *e) SG_MUST_USE;
+
 /* Returns the memory, in bytes, that a writer for this clip takes: a request's output_bytes. */
 SG_PUBLIC size_t sg_writer_bytes(const sg_clip *clip);
 
@@ -509,8 +515,17 @@ SG_PUBLIC void sg_writer_close(sg_writer **w);
 /* Writes a whole clip, rgb [frames][height][width][3]. It has its name when it is whole. */
 SG_PUBLIC sg_status sg_writer_save(const sg_clip *clip, const uint8_t *rgb, sg_error *e) SG_MUST_USE;
 
+/* Writes one picture, rgb [height][width][3], in the same way; settings are as sg_clip's. */
+SG_PUBLIC sg_status sg_writer_save_picture(const char *path, const uint8_t *rgb, int width, int height,
+                                           const char *settings, sg_error *e) SG_MUST_USE;
+
 /* Reads the settings kept in a clip or picture of ours; *out is the caller's to free. SG_E_FORMAT if there are none. */
 SG_PUBLIC sg_status sg_writer_read_settings(const char *path, char **out, sg_error *e) SG_MUST_USE;
+
+/* Makes out [out_height][out_width][3] of rgb [height][width][3] by Lanczos, in the bits of Pillow 13's Image.resize.
+ * SG_E_ARG for a side that is not 1 to 2^24 pixels, SG_E_MEMORY. */
+SG_PUBLIC sg_status sg_picture_resize(uint8_t *out, int out_width, int out_height, const uint8_t *rgb, int width,
+                                      int height, sg_error *e) SG_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -1,11 +1,11 @@
 /* clip_model.c - see clip_model.h. */
-#include "clip_model.h"
-
 #include "base/hash.h"
 #include "bpe_tokenizer.h"
 #include "clip_text.h"
 #include "clip_vision.h"
 #include "meta.h"
+#include "sized.h"
+#include "spargegen/spargegen.h"
 
 #include <limits.h>
 #include <math.h>
@@ -22,6 +22,7 @@ struct sg_clip_model {
     uint64_t          hash;
     size_t            scratch; /* bytes that the larger pass takes */
     sg_stream         stream;  /* its scratch is owned; without one nothing is loaded */
+    char              about[400];
 };
 
 /* ---- opening ---- */
@@ -91,15 +92,19 @@ static sg_status open_all(sg_clip_model *m, const char *folder, const sg_engine_
     m->hash = sg_source_hash(sg_clip_text_component(m->text)->source, SG_HASH); /* of all of the file's tensors */
     m->hash = sg_clip_vision_hash(m->vision, m->hash);
     SG_TRY(sg_backend_open(&m->backend, &b, e));
+    snprintf(m->about, sizeof m->about, "%s (pictures: %.90s; texts: %.90s)", m->backend->device,
+             sg_clip_vision_component(m->vision)->summary, sg_clip_text_component(m->text)->summary);
     return check_memory(m, o->memory_limit, e);
 }
 
 sg_status sg_clip_model_open(sg_clip_model **out, const char *folder, const sg_engine_options *o, sg_error *e)
 {
+    sg_engine_options own;
     *out = NULL;
+    SG_TRY(sg_sized_take(&own, sizeof own, o, "sg_engine_options", e));
     sg_clip_model *m = calloc(1, sizeof *m);
     if (!m) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    const sg_status status = open_all(m, folder, o, e);
+    const sg_status status = open_all(m, folder, &own, e);
     if (status) sg_clip_model_close(&m);
     *out = m;
     return status;
@@ -120,19 +125,15 @@ void sg_clip_model_close(sg_clip_model **m)
     *m = NULL;
 }
 
-sg_clip_model_info sg_clip_model_describe(const sg_clip_model *m)
-{
-    const sg_clip_text_info text = sg_clip_text_describe(m->text);
-    sg_clip_model_info      info = {.pooled = text.pooled,
-                                    .tokens = text.tokens,
-                                    .image = sg_clip_vision_describe(m->vision).image,
-                                    .hash = m->hash};
-    snprintf(info.text, sizeof info.text, "pictures: %.90s; texts: %.90s", sg_clip_vision_component(m->vision)->summary,
-             sg_clip_text_component(m->text)->summary);
-    snprintf(info.device, sizeof info.device, "%s", m->backend->device);
-    snprintf(info.passed, sizeof info.passed, "%s", m->backend->passed);
-    return info;
-}
+int sg_clip_model_size(const sg_clip_model *m) { return sg_clip_text_describe(m->text).pooled; }
+
+int sg_clip_model_tokens(const sg_clip_model *m) { return sg_clip_text_describe(m->text).tokens; }
+
+uint64_t sg_clip_model_hash(const sg_clip_model *m) { return m->hash; }
+
+const char *sg_clip_model_describe(const sg_clip_model *m) { return m->about; }
+
+const char *sg_clip_model_passed(const sg_clip_model *m) { return m->backend->passed; }
 
 /* ---- rows ---- */
 
@@ -170,12 +171,12 @@ static sg_status fetch(sg_clip_model *m, float *row, sg_tensor from, const char 
     if (status) sg_error_set(e, status, "CLIP: a %s: %s", what, s->why);
     s->scratch.used = 0;
     s->status = SG_OK;
-    return status ? status : to_length_1(row, sg_clip_text_describe(m->text).pooled, what, e);
+    return status ? status : to_length_1(row, sg_clip_model_size(m), what, e);
 }
 
 static sg_status tokenize(const sg_clip_model *m, const char *text, int32_t **ids, int *count, int *cut, sg_error *e)
 {
-    const int    most = sg_clip_text_describe(m->text).tokens;
+    const int    most = sg_clip_model_tokens(m);
     const size_t size = strlen(text);
     int32_t     *whole = NULL;
     int          all = 0;
@@ -202,8 +203,10 @@ sg_status sg_clip_model_text(sg_clip_model *m, const char *text, float *row, int
 sg_status sg_clip_model_picture(sg_clip_model *m, const uint8_t *rgb, int width, int height, float *row, sg_error *e)
 {
     sg_stream *const s = &m->stream;
+    if (width < 1 || height < 1)
+        return sg_error_set(e, SG_E_ARG, "CLIP: a picture of %dx%d has no pixels", width, height);
     SG_TRY(start(m, e));
-    const sg_tensor y = sg_new(s, SG_F32, 1, sg_clip_text_describe(m->text).pooled);
+    const sg_tensor y = sg_new(s, SG_F32, 1, sg_clip_model_size(m));
     sg_clip_vision_row(m->vision, s, y, rgb, width, height);
     return fetch(m, row, y, "picture", e);
 }

@@ -2,6 +2,7 @@
  * made first unless the height shrinks by more than twice what the width does, and a pass that would change no size is left
  * out. */
 #include "resample.h"
+#include "spargegen/spargegen.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -125,4 +126,15 @@ bool sg_resample_rgb8(uint8_t *out, int out_width, int out_height, const uint8_t
     weights_free(&x);
     weights_free(&y);
     return enough;
+}
+
+sg_status sg_picture_resize(uint8_t *out, int out_width, int out_height, const uint8_t *rgb, int width, int height,
+                            sg_error *e)
+{
+    const int side[] = {out_width, out_height, width, height};
+    for (int i = 0; i < 4; i++)
+        if (side[i] < 1 || side[i] > 1 << 24)
+            return sg_error_set(e, SG_E_ARG, "a picture has sides of 1 to %d pixels, not %d", 1 << 24, side[i]);
+    if (sg_resample_rgb8(out, out_width, out_height, rgb, width, height, SG_RESAMPLE_LANCZOS)) return SG_OK;
+    return sg_error_set(e, SG_E_MEMORY, "out of memory for %dx%d pixels", out_width, out_height);
 }

@@ -513,8 +513,7 @@ static void writers(void **state)
 static sg_status write_picture(sg_error *e)
 {
     static uint8_t rgb[4 * 4 * 3];
-    const sg_image picture = {4, 4, rgb};
-    return sg_writer_save_picture(written, &picture, "{}", e);
+    return sg_writer_save_picture(written, rgb, 4, 4, "{}", e);
 }
 
 static void settings(void **state)

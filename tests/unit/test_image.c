@@ -285,6 +285,20 @@ static void resampled(void **state)
     }
 }
 
+static void sides_of_no_picture_are_refused(void **state)
+{
+    static const int bad[][4] = {{0, 1, 1, 1}, {1, -1, 1, 1}, {1, 1, (1 << 24) + 1, 1}, {1, 1, 1, -7}};
+    const uint8_t    in[3] = {1, 2, 3};
+    uint8_t          out[3] = {0};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        sg_error e = {0};
+        assert_refused(sg_picture_resize(out, bad[i][0], bad[i][1], in, bad[i][2], bad[i][3], &e), SG_E_ARG, &e,
+                       "side");
+    }
+    assert_int_equal(sg_picture_resize(out, 1, 1, in, 1, 1, NULL), SG_OK);
+    assert_memory_equal(out, in, 3);
+}
+
 /* Cut out of a panorama that in the height of the clip is 26,214 pixels long; one that would take more memory is refused. */
 static void panoramas_are_cropped(void **state)
 {
@@ -307,8 +321,13 @@ static void panoramas_are_cropped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sound_pictures),   cmocka_unit_test(broken_pictures), cmocka_unit_test(too_large),
-        cmocka_unit_test(upright_pictures), cmocka_unit_test(resampled),       cmocka_unit_test(panoramas_are_cropped),
+        cmocka_unit_test(sound_pictures),
+        cmocka_unit_test(broken_pictures),
+        cmocka_unit_test(too_large),
+        cmocka_unit_test(upright_pictures),
+        cmocka_unit_test(resampled),
+        cmocka_unit_test(sides_of_no_picture_are_refused),
+        cmocka_unit_test(panoramas_are_cropped),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

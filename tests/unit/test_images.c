@@ -14,14 +14,13 @@ static void a_jpeg_keeps_colours_and_settings(void **state)
 {
     static uint8_t rgb[WIDTH * HEIGHT * 3];
     static char    settings[LONG + 1];
-    const sg_image picture = {WIDTH, HEIGHT, rgb};
     sg_image       again = {0};
     char          *kept = NULL;
     sg_error       e = {0};
     double         sum = 0;
     for (int i = 0; i < WIDTH * HEIGHT; i++) rgb[3 * i + 2 * (i % 2)] = 200;
     for (int i = 0; i < LONG; i++) settings[i] = (char)('a' + i % 23);
-    if (sg_writer_save_picture("a.jpg", &picture, settings, &e)) fail_msg("%s", e.text);
+    if (sg_writer_save_picture("a.jpg", rgb, WIDTH, HEIGHT, settings, &e)) fail_msg("%s", e.text);
     if (sg_writer_read_settings("a.jpg", &kept, &e)) fail_msg("%s", e.text);
     assert_string_equal(kept, settings);
     free(kept);

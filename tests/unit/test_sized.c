@@ -45,12 +45,16 @@ static void as_much_is_given_as_there_is_room_for(void **state)
 /* Every call that takes a struct looks at its size. */
 static void sizes_are_asked_for(void **state)
 {
-    sg_engine   *g = NULL;
-    sg_error     e = {0};
-    sg_request   r;
-    sg_plan      plan = {.size = sizeof plan};
-    sg_callbacks cb = {0};
+    sg_engine     *g = NULL;
+    sg_error       e = {0};
+    sg_request     r;
+    sg_plan        plan = {.size = sizeof plan};
+    sg_callbacks   cb = {0};
+    sg_clip_model *clip = NULL;
     assert_refused(sg_engine_open(&g, &(sg_engine_options){.model_dir = model}, &e), SG_E_ARG, &e, "sg_engine_options");
+    e = (sg_error){0};
+    assert_refused(sg_clip_model_open(&clip, SG_FIXTURES "/judge/clip", &(sg_engine_options){.threads = 1}, &e),
+                   SG_E_ARG, &e, "sg_engine_options");
     g = open_model(model, 0);
     r = small(g);
     e = (sg_error){0};
