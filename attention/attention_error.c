@@ -43,14 +43,20 @@ static bool prepare(sg_attention_error *e, sg_stream *s, const sg_attention_shap
 {
     if (!e->sum) {
         e->steps = shape->steps;
+        e->passes = shape->passes;
         e->layers = shape->layers;
-        e->sum = calloc((size_t)e->steps * (size_t)e->layers, 2 * sizeof *e->sum);
+        e->sum = calloc((size_t)e->steps * (size_t)e->passes * (size_t)e->layers, 2 * sizeof *e->sum);
     }
     if (!e->sum)
         sg_fail(s, SG_E_MEMORY, "no memory for errors of %d layers in %d steps", shape->layers, shape->steps);
-    else if (e->steps != shape->steps || e->layers != shape->layers)
+    else if (e->steps != shape->steps || e->passes != shape->passes || e->layers != shape->layers)
         sg_fail(s, SG_E_ARG, "errors are those of one render");
     return !s->status;
+}
+
+static double *sums_of(const sg_attention_error *e, int step, int pass, int layer)
+{
+    return e->sum + 2 * (((size_t)step * (size_t)e->passes + (size_t)pass) * (size_t)e->layers + (size_t)layer);
 }
 
 /* Adds the distance of y and dense, which are on the device. */
@@ -78,7 +84,7 @@ static void measure(sg_attention_error *e, sg_stream *s, const sg_attention_shap
     sg_embed(s, .y = y, .ids = ids, .w = sg_reshape(x->y, n * h, d));
     sg_attend(s, .y = dense, .q = sg_reshape(q, rows / hk, hk, d), .k = x->k, .v = x->v, .scale = x->scale);
     if (s->memory->alloc && prepare(e, s, shape)) /* a plan has no data */
-        compare(e->sum + 2 * ((size_t)step * (size_t)e->layers + (size_t)layer), s, y, dense);
+        compare(sums_of(e, step, pass, layer), s, y, dense);
 }
 
 void sg_attention_error_hook(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step,
@@ -98,14 +104,15 @@ void sg_attention_error_hook(void *context, sg_stream *s, const sg_attention_sha
     if (s->memory->alloc) e->seconds += sg_seconds() - start;
 }
 
-double sg_attention_error_of(const sg_attention_error *e, int step, int layer)
+void sg_attention_error_add(const sg_attention_error *e, int step, int passes, sg_attention_count *out)
 {
-    double sum[2] = {0};
-    for (int i = 0; e->sum && i < e->steps; i++)
-        for (int l = 0; l < e->layers; l++)
-            for (int k = 0; k < 2 && (step < 0 || i == step) && (layer < 0 || l == layer); k++)
-                sum[k] += e->sum[2 * (i * e->layers + l) + k];
-    return sum[1] > 0 ? sum[0] / sum[1] : (double)NAN;
+    for (int pass = 0; e->sum && pass < e->passes; pass++)
+        for (int l = 0; l < e->layers; l++) {
+            const double *const       sum = sums_of(e, step, pass, l);
+            sg_attention_count *const to = &out[pass / (e->passes / passes) * e->layers + l];
+            to->difference += sum[0];
+            to->dense += sum[1];
+        }
 }
 
 void sg_attention_error_free(sg_attention_error *e)

@@ -120,6 +120,10 @@ typedef struct sg_attention_count {
     int64_t groups;       /* groups of 32 queries times kept blocks: the candidates of the PV filter */
     int64_t skipped;      /* how many of them the PV filter skipped */
     double  skipped_mass; /* share of the sums that it skipped; mean */
+    /* With a request's attention_error, of a sample of the queries where attention was not dense: sum |y - dense y| and
+     * sum |dense y|. Their quotient, of as many entries as are added up, is the relative L1. Else both are 0. */
+    double  difference, dense;
+    int64_t reserved[4]; /* 0 */
 } sg_attention_count;
 
 #ifdef __cplusplus

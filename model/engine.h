@@ -1,5 +1,5 @@
-/* engine.h - what the tools of this repository see of an engine beside spargegen.h: traces, hooks, hashes of thresholds,
- * shapes for measurements. It is not installed. */
+/* engine.h - what the tools of this repository see of an engine beside spargegen.h: traces, hooks, shapes for
+ * measurements. It is not installed. */
 #ifndef SG_ENGINE_H
 #define SG_ENGINE_H
 
@@ -21,18 +21,12 @@ typedef int sg_offload, sg_cache, sg_sampler_kind, sg_tiling, sg_image_use, sg_s
 enum { SG_CACHE_RUN = 2 }; /* as many steps in a row with SG_CACHE_USUAL */
 
 /* From now on t takes the time of every op of engine's renders (meta.h), unless it checks; NULL: nothing does. It is
- * borrowed. */
+ * borrowed, and nothing else is timed. */
 void sg_engine_trace(sg_engine *engine, sg_trace *t);
 
 /* From now on w looks at the self-attention of the denoisers in renders and plans of engine, until another does; zero:
  * nobody does. Tokens are in order for on_begin also where all attention is dense. */
 void sg_engine_watch(sg_engine *engine, const sg_attention_watch *w);
-
-/* Returns the errors of the last render with attention_error. They are the caller's: he frees them. */
-sg_attention_error sg_engine_take_error(sg_engine *engine);
-
-/* Returns what the model's sparge-attention.json has, which lives as long as engine. It is empty without one. */
-const sg_thresholds_file *sg_engine_thresholds(const sg_engine *engine);
 
 /* Self-attention of a well-known model, for measurements. */
 typedef struct sg_known_shape {

@@ -521,7 +521,6 @@ static sg_status bench_attention(sg_bench *b, sg_error *e)
     for (int i = 0; i < w->kernels; i++) sg_attention_close(&w->kernel[i].bound);
     sg_rule_close(&w->rule);
     sg_trace_free(&w->trace);
-    sg_rendering_close(&w->now);
     sg_bench_input_close(&w->in);
     free(w);
     return status;

@@ -203,7 +203,8 @@ static sg_status open_file(sg_bench_input *in, const char *path, sg_error *e)
 {
     sg_tensor t[3];
     in->name = path;
-    SG_TRY(sg_setup_safetensors(&in->file, path, "--qkv", e));
+    SG_TRY(sg_setup_safetensors(path, "--qkv", e));
+    SG_TRY(sg_source_open(&in->file, path, e));
     for (int i = 0; i < 3; i++) {
         t[i] = sg_source_find(in->file, names[i]);
         const bool real = t[i].dtype == SG_F32 || t[i].dtype == SG_F16 || t[i].dtype == SG_BF16;

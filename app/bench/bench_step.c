@@ -33,6 +33,7 @@ typedef struct traced {
 typedef struct step_bench {
     sg_bench    *base;
     sg_session   session;
+    sg_trace     trace; /* of its engine */
     sg_rendering now;
     step_phase   phase;
     sg_rule      rule; /* of steps */
@@ -56,7 +57,7 @@ static bool is_traced(const step_bench *t, sg_stage stage, int unit)
 
 static void keep_trace(step_bench *t, traced *p, double seconds)
 {
-    sg_trace *const now = &t->session.trace;
+    sg_trace *const now = &t->trace;
     p->rows[p->count] = *now;
     p->seconds[p->count++] = seconds;
     *now = (sg_trace){.synchronous = now->synchronous};
@@ -90,8 +91,8 @@ static int on_progress(void *context, sg_stage stage, int done, int total)
     if (t->phase == WARM && sg_rule_counts(&t->rule)) return 1;
     if (t->phase == PLAIN && sg_rule_next(&t->rule) < 0) return 1;
     if (unit) {
-        sg_trace_clear(&t->session.trace);
-        t->session.trace.paused = !is_traced(t, stage, done);
+        sg_trace_clear(&t->trace);
+        t->trace.paused = !is_traced(t, stage, done);
     }
     t->frames[0] = t->frames[1];
     t->since = sg_seconds();
@@ -308,7 +309,7 @@ static sg_status render(step_bench *t, step_phase phase, sg_error *e)
     r->steps = WARM_STEPS;
     if (phase == PLAIN) r->steps = FIRST_STEPS + t->rule.repeat;
     if (phase == TRACE) r->steps = FIRST_STEPS + (t->rule.repeat < TRACED ? t->rule.repeat : TRACED);
-    x->trace.paused = true;
+    t->trace.paused = true;
     t->report.size = sizeof t->report;
     sg_progress_render(&x->progress, 0, 0, NULL);
     const sg_status status = sg_engine_render(x->engine, r, &cb, &t->report, &end);
@@ -323,6 +324,7 @@ static sg_status measure(step_bench *t, sg_error *e)
     SG_TRY(sg_session_inputs(x, t->base->settings, e));
     SG_TRY(sg_rule_open(&t->rule, 1, t->base->settings->repeat, SG_BENCH_SLACK, e));
     SG_TRY(sg_session_open(x, e));
+    sg_engine_trace(x->engine, &t->trace);
     SG_TRY(sg_session_resolve(x, &t->now, e));
     sg_notice_request(x, &t->now);
     r->sigmas.count = 0;          /* --fast has fewer; a step costs the same at any */
@@ -352,14 +354,12 @@ static sg_status show(step_bench *t, sg_error *e)
 
 static sg_status bench_step(sg_bench *b, sg_error *e)
 {
-    step_bench t = {.base = b,
-                    .session.traced = true,
-                    .session.trace = {.paused = true, .synchronous = !b->backend->synchronous},
-                    .now.settings = *b->settings};
-    sg_status  status = measure(&t, e);
+    step_bench t = {
+        .base = b, .trace = {.paused = true, .synchronous = !b->backend->synchronous}, .now.settings = *b->settings};
+    sg_status status = measure(&t, e);
     if (!status) status = show(&t, e);
-    sg_rendering_close(&t.now);
     sg_session_close(&t.session);
+    sg_trace_free(&t.trace);
     sg_rule_close(&t.rule);
     for (int i = 0; i < TRACED; i++) {
         sg_trace_free(&t.step.rows[i]);

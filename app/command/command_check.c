@@ -52,7 +52,6 @@ sg_status sg_command_check(const sg_settings *s, sg_error *e)
     sg_session      x = {.check = true};
     sg_rendering    now = {.settings = *s};
     const sg_status status = render(&x, &now, s, e);
-    sg_rendering_close(&now);
     sg_session_close(&x);
     return status;
 }

@@ -268,8 +268,7 @@ static void print_render(const model_summary *t)
     printf("           latents %lld x %lld x %lld x %lld, %lld token%s\n", (long long)p->latent[0],
            (long long)p->latent[1], (long long)p->latent[2], (long long)p->latent[3], (long long)p->tokens,
            sg_plural(p->tokens));
-    sg_print(stdout, "attention  %s\n",
-             sg_attention_forecast_text((char[SG_FORECAST_TEXT]){0}, &r->attention, &t->now.forecast, p->tokens));
+    sg_print(stdout, "attention  %s\n", sg_attention_forecast_text((char[SG_FORECAST_TEXT]){0}, &r->attention, p));
     if (*t->doubt) sg_print(stdout, "           %s\n", t->doubt);
 }
 
@@ -305,11 +304,9 @@ static void print_model(const model_summary *t)
 
 static json_t *attention_json(const model_summary *t)
 {
-    return json_pack("{s:o, s:i, s:i, s:s, s:s?}", "policy",
-                     sg_report_policy(&t->now.request.attention, &t->now.by->values), "steps", t->now.forecast.last,
-                     "of", t->now.forecast.steps, "text",
-                     sg_attention_forecast_text((char[SG_FORECAST_TEXT]){0}, &t->now.request.attention,
-                                                &t->now.forecast, t->now.plan.tokens),
+    return json_pack("{s:o, s:i, s:i, s:s, s:s?}", "policy", sg_report_policy(&t->now.request.attention, &t->now.plan),
+                     "steps", t->now.plan.attention_steps, "of", t->now.plan.steps, "text",
+                     sg_attention_forecast_text((char[SG_FORECAST_TEXT]){0}, &t->now.request.attention, &t->now.plan),
                      "doubt", *t->doubt ? t->doubt : NULL);
 }
 
@@ -392,7 +389,6 @@ sg_status sg_command_info(const sg_settings *s, sg_error *e)
     model_summary t = {.now.settings = with};
     t.now.settings.command = SG_COMMAND_RENDER; /* what a render would have */
     const sg_status status = summarise(&t, &with, e);
-    sg_rendering_close(&t.now);
     sg_session_close(&t.session);
     return status;
 }

@@ -247,9 +247,8 @@ static void say_plan(job *j)
                     (long long)p->tokens, sg_plural(p->tokens), (double)p->peak * gib, (double)p->need * gib,
                     (double)p->available * gib, flops * 1e-12);
     if (!j->decode_only)
-        sg_progress_say(
-            j->progress, "attention: %s",
-            sg_attention_forecast_text((char[SG_FORECAST_TEXT]){0}, &r->attention, &j->now.forecast, p->tokens));
+        sg_progress_say(j->progress, "attention: %s",
+                        sg_attention_forecast_text((char[SG_FORECAST_TEXT]){0}, &r->attention, p));
 }
 
 /* Warns of what was asked for by name and will have no effect. */
@@ -259,9 +258,8 @@ static void say_doubts(job *j)
     const sg_policy *const p = &j->now.request.attention;
     if (j->decode_only) return;
     if (*sg_doubt_thresholds(text, &j->now, j->session.engine)) sg_progress_warn(j->progress, "attention: %s", text);
-    if (p->named && p->kind != SG_ATTENTION_DENSE && j->now.forecast.last == 0 && !j->settings->verbose)
-        sg_progress_warn(j->progress, "attention: %s",
-                         sg_attention_forecast_text(text, p, &j->now.forecast, j->now.plan.tokens));
+    if (p->named && p->kind != SG_ATTENTION_DENSE && j->now.plan.attention_steps == 0 && !j->settings->verbose)
+        sg_progress_warn(j->progress, "attention: %s", sg_attention_forecast_text(text, p, &j->now.plan));
     sg_notice_cache(&j->session, &j->now.request, NULL);
 }
 
@@ -342,13 +340,12 @@ static sg_status finish_report(job *j, const char *path, const char *report_path
     sg_attention_record a = {0};
     a.count = sg_engine_attention(j->session.engine, &a.steps, &a.passes, &a.layers);
     if (report_path) {
-        json_t *all = sg_report_render(make_settings(j, true), path, report);
-        double  seconds[SG_ATTENTION_STAGES];
-        sg_attention_seconds(seconds, &j->session.trace);
+        json_t    *all = sg_report_render(make_settings(j, true), path, report);
+        double     seconds[SG_ATTENTION_STAGES];
+        const bool timed = sg_engine_attention_seconds(j->session.engine, seconds);
         if (a.count)
             sg_json_set(&all, "attention",
-                        sg_report_attention(&j->now.request.attention, &j->now.by->values, &a,
-                                            j->session.trace.rows ? seconds : NULL));
+                        sg_report_attention(&j->now.request.attention, &j->now.plan, &a, timed ? seconds : NULL));
         SG_TRY(sg_report_take(report_path, all, e));
     }
     if (a.count) say_attention(j, &a, report);
@@ -380,7 +377,6 @@ static sg_status write_clip(job *j, clip_paths *path, const char *settings, sg_r
     sg_clip clip = clip_of(j, path->output);
     clip.settings = j->now.request.latents_note = settings;
     if (j->names.usual) clip.beside = j->names.numbered ? path->output : j->names.usual;
-    sg_trace_clear(&j->session.trace);
     SG_TRY(sg_plan_fits(&j->now.plan, e)); /* before an encoder takes its memory */
     mark(j, "plan");
     SG_TRY(sg_writer_open(&j->writer, &clip, e));
@@ -513,11 +509,10 @@ static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
 
 sg_status sg_command_render(const sg_settings *s, sg_error *e)
 {
-    job j = {.settings = s, .session.traced = s->verbose, .now.settings = *s, .progress = &j.session.progress};
-    sg_prompt_set   prompts = {0};
+    job           j = {.settings = s, .session.timed = s->verbose, .now.settings = *s, .progress = &j.session.progress};
+    sg_prompt_set prompts = {0};
     const sg_status status = run(&j, &prompts, e);
     sg_prompt_set_close(&prompts);
-    sg_rendering_close(&j.now);
     sg_session_close(&j.session);
     mark(&j, "closing");
     sg_image_close(&j.grid);

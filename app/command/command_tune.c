@@ -580,7 +580,6 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     sg_tune_close(&j.tune);
     free(j.latents);
     free(j.first);
-    sg_rendering_close(&j.now);
     sg_session_close(&j.session);
     sg_prompt_set_close(&prompts);
     return status;

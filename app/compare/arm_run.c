@@ -54,7 +54,7 @@ static sg_status setup_arm(sg_arm_run *x, sg_arm_result *r, sg_error *e)
     sg_rendering_request(&now->request, &x->shared.request, now);
     SG_TRY(sg_engine_check_request(x->session.engine, &now->request, e));
     SG_TRY(sg_rendering_plan(now, x->session.engine, e));
-    r->steps = now->forecast.steps;
+    r->steps = now->plan.steps;
     return SG_OK;
 }
 
@@ -80,10 +80,9 @@ sg_status sg_arm_run_open(sg_arm_run *x, sg_error *e)
 void sg_arm_run_close(sg_arm_run *x)
 {
     for (sg_arm_result *r = x->arm; r < x->arm + SG_ARMS_MAX; r++) {
-        sg_rendering_close(&r->now);
         free(r->count);
         sg_clip_scores_close(&r->scores);
-        sg_attention_error_free(&r->error);
+        free(r->error);
         sg_arm_times_free(&r->times);
         free(r->latents);
         free(r->relative_l2);
@@ -91,7 +90,6 @@ void sg_arm_run_close(sg_arm_run *x)
     }
     free(x->frames);
     free(x->latents);
-    sg_rendering_close(&x->shared);
     sg_session_close(&x->session);
     sg_arms_close(&x->arms);
 }
@@ -99,7 +97,7 @@ void sg_arm_run_close(sg_arm_run *x)
 const char *sg_arms_why_same(char why[SG_FORECAST_TEXT], const sg_arm_result *a, const sg_arm_result *b)
 {
     const sg_rendering *const more = b->now.request.attention.kind >= a->now.request.attention.kind ? &b->now : &a->now;
-    return sg_attention_forecast_text(why, &more->request.attention, &more->forecast, more->plan.tokens);
+    return sg_attention_forecast_text(why, &more->request.attention, &more->plan);
 }
 
 const char *sg_arms_would_be_same(char why[SG_FORECAST_TEXT], const sg_arm_result *a, const sg_arm_result *b)
@@ -109,7 +107,7 @@ const char *sg_arms_would_be_same(char why[SG_FORECAST_TEXT], const sg_arm_resul
     for (int i = 0; i < 2; i++) {
         kept[i] = sg_rendering_kept(of[i]);
         if (!isnan(kept[i].dense_steps))
-            kept[i].dense_steps = sg_policy_dense_steps(&of[i]->request.attention, of[i]->forecast.steps);
+            kept[i].dense_steps = sg_policy_dense_steps(&of[i]->request.attention, of[i]->plan.steps);
         sg_settings_drop_idle(&kept[i], SG_OPTION_RENDER);
     }
     *why = '\0';
@@ -128,7 +126,7 @@ void sg_arm_run_say(sg_arm_run *x, const sg_plan *plan)
     sg_notice_encoder(s, r, NULL, false);
     for (const sg_arm_result *a = x->arm; a < x->arm + x->arms.count; a++) {
         char text[SG_FORECAST_TEXT];
-        sg_attention_forecast_text(text, &a->now.request.attention, &a->now.forecast, a->now.plan.tokens);
+        sg_attention_forecast_text(text, &a->now.request.attention, &a->now.plan);
         sg_progress_say(&s->progress, "%s: %s", a->arm->name, text);
         if (*sg_doubt_thresholds(text, &a->now, s->engine))
             sg_progress_warn(&s->progress, "%s: %s", a->arm->name, text);
@@ -165,7 +163,7 @@ static void note_unit(sg_arm_run *x, sg_stage stage, size_t unit, double seconds
     if (stage != SG_STAGE_DENOISE) return;
     const size_t at = x->round * (size_t)t->steps + unit;
     t->step[at] = seconds;
-    sg_attention_seconds(now, &x->session.trace);
+    sg_engine_attention_seconds(x->session.engine, now);
     t->attention[at] = x->session.info.synchronous ? 0 : (double)NAN;
     for (size_t i = 0; i < SG_ATTENTION_STAGES; i++) {
         t->attention[at] += now[i] - x->attention[i];
@@ -232,7 +230,6 @@ static sg_status render_part(sg_arm_run *x, const sg_request *r, sg_arm_part par
                                     .latents = whole && x->latents ? on_latents : NULL,
                                     .frame = whole ? on_frame : NULL};
     sg_error           why = {0};
-    sg_trace_clear(&x->session.trace);
     x->aside = 0;
     memset(x->attention, 0, sizeof x->attention);
     x->part = part;
@@ -281,17 +278,29 @@ static sg_status warm_replay(sg_arm_run *x, sg_request r, sg_error *e)
     return warm(x, &r, SG_ARM_STEPS, steps < 3 ? steps : 3, e);
 }
 
+/* Copies what attention did in the last render of r, in place of what *to has of another. */
+static sg_status keep_counts(sg_attention_count **to, sg_arm_result *r, const sg_engine *engine, sg_error *e)
+{
+    const sg_attention_count *const from = sg_engine_attention(engine, &r->steps, &r->passes, &r->layers);
+    const size_t                    count = (size_t)r->steps * (size_t)r->passes * (size_t)r->layers;
+    free(*to);
+    *to = malloc(count * sizeof **to);
+    if (!*to) return sg_error_set(e, SG_E_MEMORY, "out of memory");
+    memcpy(*to, from, count * sizeof **to);
+    return SG_OK;
+}
+
 static sg_status warm_arm(sg_arm_run *x, sg_arm_result *arm, const sg_request *shared, sg_error *e)
 {
     const bool synchronous = x->session.info.synchronous;
     sg_request r;
     x->now = arm;
     sg_rendering_request(&r, shared, &arm->now);
-    if (r.attention_error && arm->now.forecast.last > 0) {
+    if (r.attention_error && arm->now.plan.attention_steps > 0) {
         sg_progress_say(&x->session.progress, "%s, for the error of its attention", arm->arm->name);
         SG_TRY(warm(x, &r, synchronous ? SG_ARM_CHUNK : SG_ARM_STEPS, 0, e));
-        sg_attention_error_free(&arm->error); /* of a run that was interrupted */
-        arm->error = sg_engine_take_error(x->session.engine);
+        SG_TRY(keep_counts(&arm->error, arm, x->session.engine, e));
+        arm->error_seconds = x->warm_up.attention_error_seconds;
         if (synchronous) return SG_OK;
     }
     r.attention_error = false; /* to look is to wait for the device, which keeps it from replaying steps */
@@ -307,17 +316,6 @@ sg_status sg_arm_run_warm_up(sg_arm_run *x, const sg_request *r, sg_error *e)
     return SG_OK;
 }
 
-static sg_status keep_counts(sg_arm_result *r, const sg_engine *engine, sg_error *e)
-{
-    const sg_attention_count *const from = sg_engine_attention(engine, &r->steps, &r->passes, &r->layers);
-    const size_t                    count = (size_t)r->steps * (size_t)r->passes * (size_t)r->layers;
-    free(r->count);
-    r->count = malloc(count * sizeof *r->count);
-    if (!r->count) return sg_error_set(e, SG_E_MEMORY, "out of memory");
-    memcpy(r->count, from, count * sizeof *r->count);
-    return SG_OK;
-}
-
 sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e)
 {
     sg_request request = r->now.request;
@@ -329,7 +327,7 @@ sg_status sg_arm_run_render(sg_arm_run *x, sg_arm_result *r, sg_error *e)
     if (x->rounds) r->times.total[x->round] = report.total_seconds - x->aside;
     if (x->round > 0) return SG_OK;
     r->report = report;
-    return keep_counts(r, x->session.engine, e);
+    return keep_counts(&r->count, r, x->session.engine, e);
 }
 
 /* ---- what came of it ---- */

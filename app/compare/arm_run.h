@@ -5,7 +5,6 @@
 #define SG_ARM_RUN_H
 
 #include "arms.h"
-#include "attention_error.h"
 #include "clip_scores.h"
 #include "report.h"
 #include "report_attention.h"
@@ -14,8 +13,8 @@
 
 /* An arm has settings and a clip, which is at work or was done last: they are in now. count is
  * [steps][passes][layers] of that clip, and report is what the engine says of it. rgb is [frames, height, width, 3]
- * and borrowed; other arrays are owned. error is how far attention was from dense attention in a render that is not
- * timed. speed compares the arm with the first. latents are those of the last step, or NULL where none are kept.
+ * and borrowed; other arrays are owned. error, with the error of attention, is as count of a render that is not timed, and
+ * took so many seconds to measure; NULL: there is none. speed compares the arm with the first. latents are those of the last step, or NULL where none are kept.
  * relative_l2 and cosine, [steps], compare latents with the first arm's; NAN means that there is nothing to compare
  * with. */
 typedef struct sg_arm_result {
@@ -27,7 +26,8 @@ typedef struct sg_arm_result {
     uint8_t            *rgb;
     sg_clip_scores      scores;
     sg_clip_totals      total;
-    sg_attention_error  error;
+    sg_attention_count *error;
+    double              error_seconds;
     sg_arm_times        times;
     sg_arm_speed        speed;
     float              *latents;

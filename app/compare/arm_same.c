@@ -31,7 +31,7 @@ static void name_size(char why[SG_FORECAST_TEXT], const sg_arm_run *x, int a, in
     int64_t                   tokens = 0;
     for (int i = 0; i < 2; i++) {
         const int64_t own = of[i]->request.attention.named ? SG_NAMED_TOKENS : SG_TOKENS;
-        if (of[i]->forecast.why == SG_WHY_SHORT && (!tokens || own < tokens)) tokens = own;
+        if (of[i]->plan.attention_why == SG_WHY_SHORT && (!tokens || own < tokens)) tokens = own;
     }
     sg_request r = x->shared.request;
     if (tokens && enlarge(x, &r, tokens, x->arm[b].now.plan.tokens))

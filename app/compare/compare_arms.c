@@ -72,7 +72,7 @@ static sg_status open_all(sg_comparison *c, const sg_settings *s, sg_error *e)
     SG_TRY(sg_arms_open(&x->arms, list, s, e));
     if (x->arms.count < 2) return sg_error_set(e, SG_E_ARG, "--arms: '%s' is one arm; it takes two to compare", list);
     SG_TRY(sg_session_inputs(&x->session, s, e));
-    x->session.traced = true;
+    x->session.timed = true;
     SG_TRY(sg_arm_run_open(x, e));
     x->rounds = SG_REPEAT_MAX;
     c->repeat = s->repeat;
@@ -80,7 +80,6 @@ static sg_status open_all(sg_comparison *c, const sg_settings *s, sg_error *e)
     SG_TRY(sg_compare_files_name(c, s->output, e));
     SG_TRY(plan_arms(c, e));
     SG_TRY(sg_arms_refuse_same(x, e));
-    x->session.trace.paused = !x->session.info.synchronous; /* a device's steps run as in any render */
     make_settings(c, list);
     return sg_compare_state_open(c, e);
 }

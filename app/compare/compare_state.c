@@ -19,13 +19,14 @@
 #include <unistd.h>
 
 #define STATE ".unfinished"
-enum { VERSION = 1, MAX_BYTES = 1 << 28, MAX_VALUES = 1 << 24, PARTS = 7, MOST_PASSES = 16, MOST_LAYERS = 1024 };
+enum { VERSION = 2, MAX_BYTES = 1 << 28, MAX_VALUES = 1 << 24, PARTS = 7, MOST_PASSES = 16, MOST_LAYERS = 1024 };
 
-/* What is as large for every arm; error is without its sums. */
+/* What is as large for every arm. */
 typedef struct kept_arm {
-    sg_report          report, warm_up;
-    int                passes, layers;
-    sg_attention_error error;
+    sg_report report, warm_up;
+    int       passes, layers;
+    int       has_error;
+    double    error_seconds;
 } kept_arm;
 
 static void name_file(char path[PATH_MAX], const char *folder, const char *name)
@@ -135,10 +136,9 @@ static int arrays_of(sg_kept part[PARTS], sg_comparison *c, int arm)
     sg_arm_result *const r = &c->run.arm[arm];
     const size_t         steps = (size_t)r->steps, n = sg_latents_count(c->plan.latent) * sizeof(float);
     const size_t         entries = steps * (size_t)r->passes * (size_t)r->layers;
-    const size_t         errors = 2 * (size_t)r->error.steps * (size_t)r->error.layers;
     int                  parts = 0;
     part[parts++] = (sg_kept){r->count, entries * sizeof *r->count};
-    if (r->error.sum) part[parts++] = (sg_kept){r->error.sum, errors * sizeof(double)};
+    if (r->error) part[parts++] = (sg_kept){r->error, entries * sizeof *r->error};
     part[parts++] = (sg_kept){r->latents, n};
     if (arm == 0) part[parts++] = (sg_kept){c->run.latents, steps * n};
     part[parts++] = (sg_kept){r->relative_l2, steps * sizeof(double)};
@@ -150,12 +150,15 @@ static int arrays_of(sg_kept part[PARTS], sg_comparison *c, int arm)
 static sg_status save_arm(sg_comparison *c, int arm, sg_error *e)
 {
     sg_arm_result *const r = &c->run.arm[arm];
-    kept_arm             fixed = {
-                    .report = r->report, .warm_up = c->run.warm_up, .passes = r->passes, .layers = r->layers, .error = r->error};
-    char      path[PATH_MAX], what[80];
-    sg_kept   part[PARTS];
-    const int parts = arrays_of(part, c, arm);
-    fixed.error.sum = NULL;
+    kept_arm             fixed = {.report = r->report,
+                                  .warm_up = c->run.warm_up,
+                                  .passes = r->passes,
+                                  .layers = r->layers,
+                                  .has_error = r->error != NULL,
+                                  .error_seconds = r->error_seconds};
+    char                 path[PATH_MAX], what[80];
+    sg_kept              part[PARTS];
+    const int            parts = arrays_of(part, c, arm);
     name_arm(path, c, arm, "data");
     SG_TRY(sg_kept_save(path, describe(what, c, arm), part, parts, e));
     name_arm(path, c, arm, "arm");
@@ -163,11 +166,9 @@ static sg_status save_arm(sg_comparison *c, int arm, sg_error *e)
 }
 
 /* Whether its arrays have sizes that a render may have: before there is memory for them. */
-static bool is_sound(const kept_arm *a, const sg_arm_result *r)
+static bool is_sound(const kept_arm *a)
 {
-    const bool counts = a->passes > 0 && a->passes <= MOST_PASSES && a->layers > 0 && a->layers <= MOST_LAYERS;
-    const bool none = a->error.steps == 0 && a->error.layers == 0;
-    return counts && (none || (a->error.steps == r->steps && a->error.layers > 0 && a->error.layers <= MOST_LAYERS));
+    return a->passes > 0 && a->passes <= MOST_PASSES && a->layers > 0 && a->layers <= MOST_LAYERS;
 }
 
 /* Fills r's members, whose arrays need memory first. */
@@ -179,15 +180,14 @@ static sg_status load_arm(sg_comparison *c, int arm, sg_error *e)
     sg_kept              part[PARTS];
     name_arm(path, c, arm, "arm");
     SG_TRY(sg_kept_load(path, describe(what, c, arm), &(sg_kept){&fixed, sizeof fixed}, 1, e));
-    if (!is_sound(&fixed, r)) return sg_error_set(e, SG_E_FORMAT, "%s: is damaged", path);
+    if (!is_sound(&fixed)) return sg_error_set(e, SG_E_FORMAT, "%s: is damaged", path);
     const size_t entries = (size_t)r->steps * (size_t)fixed.passes * (size_t)fixed.layers;
-    const size_t errors = 2 * (size_t)fixed.error.steps * (size_t)fixed.error.layers;
     r->passes = fixed.passes;
     r->layers = fixed.layers;
-    r->error = fixed.error;
+    r->error_seconds = fixed.error_seconds;
     r->count = calloc(entries, sizeof *r->count);
-    r->error.sum = errors ? calloc(errors, sizeof(double)) : NULL;
-    if (!r->count || (errors && !r->error.sum)) return sg_error_memory(e, path);
+    r->error = fixed.has_error ? calloc(entries, sizeof *r->error) : NULL;
+    if (!r->count || (fixed.has_error && !r->error)) return sg_error_memory(e, path);
     name_arm(path, c, arm, "data");
     SG_TRY(sg_kept_load(path, what, part, arrays_of(part, c, arm), e));
     r->report = fixed.report;
@@ -242,7 +242,9 @@ void sg_compare_state_load(sg_comparison *c)
     for (int i = 0; i < c->run.arms.count; i++) {
         sg_error why = {0};
         there[i] = load_arm(c, i, &why) == SG_OK;
-        if (!there[i]) sg_attention_error_free(&c->run.arm[i].error);
+        if (there[i]) continue;
+        free(c->run.arm[i].error);
+        c->run.arm[i].error = NULL;
     }
     load_times(c, there);
     for (int i = 0; i < c->run.arms.count; i++) arms += c->run.arm[i].times.total[0] > 0;

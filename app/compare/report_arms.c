@@ -180,18 +180,25 @@ static json_t *by_layer(const sg_arm_result *r, double (*of)(const sg_arm_result
     return steps;
 }
 
-/* What ran and was not looked at was dense. */
+/* Of a layer of a step; -1 stands for all. What ran and was not looked at was dense. */
 static double error_of(const sg_arm_result *r, int step, int layer)
 {
-    const double v = sg_attention_error_of(&r->error, step, layer);
-    return isnan(v) && !isnan(sg_arm_density(r, step, layer)) ? 0 : v;
+    const int n = r->passes * r->layers, end = (step < 0 ? r->steps : step + 1) * n;
+    double    difference = 0, dense = 0;
+    for (int i = step < 0 ? 0 : step * n; i < end; i++) {
+        if (layer >= 0 && i % r->layers != layer) continue;
+        difference += r->error[i].difference;
+        dense += r->error[i].dense;
+    }
+    if (dense > 0) return difference / dense;
+    return step >= 0 && !isnan(sg_arm_density(r, step, layer)) ? 0 : (double)NAN;
 }
 
 static json_t *attention_error(const sg_arm_result *r)
 {
-    if (!r->error.sum) return json_null();
-    return json_pack("{s:o, s:o, s:f}", "relative_l1", sg_report_number(sg_attention_error_of(&r->error, -1, -1)),
-                     "layers", by_layer(r, error_of), "seconds", r->error.seconds);
+    if (!r->error) return json_null();
+    return json_pack("{s:o, s:o, s:f}", "relative_l1", sg_report_number(error_of(r, -1, -1)), "layers",
+                     by_layer(r, error_of), "seconds", r->error_seconds);
 }
 
 /* Adds to an arm's scores those of each frame. */
@@ -223,7 +230,7 @@ static json_t *attention_json(const sg_comparison *c, const sg_arm_result *r)
     const sg_attention_record record = {r->count, r->steps, r->passes, r->layers};
     double                    seconds[SG_ATTENTION_STAGES];
     stage_seconds(seconds, &r->times);
-    return sg_report_attention(&r->now.request.attention, &r->now.by->values, &record,
+    return sg_report_attention(&r->now.request.attention, &r->now.plan, &record,
                                c->run.session.info.synchronous ? seconds : NULL);
 }
 

@@ -51,7 +51,7 @@ static sum sum_of(const sg_attention_record *r, int step, int layer)
 
 static double share(int64_t part, int64_t whole) { return whole ? (double)part / (double)whole : 0; }
 
-static sg_attention_kind kind_of(const sum *t)
+static int kind_of(const sum *t)
 {
     return t->of_kind[SG_ATTENTION_SPARGE] ? SG_ATTENTION_SPARGE
            : t->of_kind[SG_ATTENTION_SAGE] ? SG_ATTENTION_SAGE
@@ -59,10 +59,10 @@ static sg_attention_kind kind_of(const sum *t)
 }
 
 /* Why what is dense is. */
-static sg_attention_why why_of(const sum *t)
+static int why_of(const sum *t)
 {
     for (int w = SG_WHY_BACKEND; w > SG_WHY_POLICY; w--)
-        if (t->of_why[w]) return (sg_attention_why)w;
+        if (t->of_why[w]) return w;
     return SG_WHY_POLICY;
 }
 
@@ -74,7 +74,7 @@ static int layers_of(int entries, const sg_attention_record *r) { return (entrie
 /* The layers of a step that were named to be dense, or were it beside others since their tokens are few. */
 static void append_layers(char *text, size_t size, const sum *t, const sg_attention_record *r)
 {
-    static const sg_attention_why reasons[] = {SG_WHY_LAYER, SG_WHY_SHORT};
+    static const int reasons[] = {SG_WHY_LAYER, SG_WHY_SHORT};
     const int                     all = layers_of(t->entries, r);
     for (int i = 0; i < 2; i++) {
         const int dense = layers_of(t->of_why[reasons[i]], r);
@@ -94,7 +94,7 @@ const char *sg_attention_summary(char *text, size_t size, const sg_attention_rec
         last = sum_of(r, i, -1);
         steps[kind_of(&last)]++;
     }
-    const sg_attention_kind kind = kind_of(&all);
+    const int kind = kind_of(&all);
     if (kind == SG_ATTENTION_DENSE) return text;
     if (kind == SG_ATTENTION_SPARGE)
         sg_text_append(text, size, "%s %% of blocks skipped", PERCENT(share(all.blocks - all.kept, all.blocks)));
@@ -114,8 +114,8 @@ const char *sg_attention_step_text(char *text, size_t size, const sg_attention_r
     static const char *const why[] = {"", "the sequence is short", "one of the first steps", "",
                                       "the backend knows no other"};
     const sum                t = sum_of(r, step, -1);
-    const sg_attention_kind  kind = kind_of(&t);
-    const sg_attention_why   reason = why_of(&t);
+    const int  kind = kind_of(&t);
+    const int   reason = why_of(&t);
     snprintf(text, size, "step %*d  %-6s", r->steps > 99 ? 3 : 2, step + 1, sg_names("attention")[kind]);
     if (kind == SG_ATTENTION_SPARGE) {
         sg_text_append(text, size, "  %3s %% of blocks kept", PERCENT(share(t.kept, t.blocks)));
@@ -132,14 +132,15 @@ const char *sg_attention_step_text(char *text, size_t size, const sg_attention_r
 
 /* ---- for machines ---- */
 
-static json_t *tuned_json(const sg_thresholds *t)
+static json_t *tuned_json(const sg_plan *plan)
 {
-    if (!t) return json_null();
-    return json_pack("{s:s, s:i, s:i, s:i}", "rule", t->rule == SG_SELECT_TOPK ? "topk" : "tau", "buckets", t->buckets,
-                     "layers", t->layers, "heads", t->heads);
+    if (!plan->thresholds.layers) return json_null();
+    return json_pack("{s:s, s:i, s:i, s:i}", "rule", plan->thresholds.rule == SG_SELECT_TOPK ? "topk" : "tau",
+                     "buckets", plan->thresholds.buckets, "layers", plan->thresholds.layers, "heads",
+                     plan->thresholds.heads);
 }
 
-json_t *sg_report_policy(const sg_policy *p, const sg_thresholds *tuned)
+json_t *sg_report_policy(const sg_policy *p, const sg_plan *plan)
 {
     static const char *const rules[] = {"topk", "tau", "mask"};
     return json_pack("{s:s, s:b, s:s, s:f, s:f, s:f, s:i, s:b, s:s, s:b, s:s, s:s, s:s, s:s*, s:f, s:s, s:s?, s:o}",
@@ -149,7 +150,7 @@ json_t *sg_report_policy(const sg_policy *p, const sg_thresholds *tuned)
                      sg_names("tail_bias")[p->tail_bias], "budget", p->heads ? "heads" : "row", "order",
                      sg_names("order")[p->order], "pv_dtype", p->pv_dtype ? sg_names("pv_dtype")[p->pv_dtype] : NULL,
                      "dense_steps", p->dense_steps, "dense_steps_kind", sg_names("attention")[p->dense_steps_kind],
-                     "dense_layers", p->dense_layers, "tuned", tuned_json(p->thresholds ? tuned : NULL));
+                     "dense_layers", p->dense_layers, "tuned", tuned_json(plan));
 }
 
 /* What was counted of sparse attention. */
@@ -168,34 +169,9 @@ static json_t *entry(int step, int layer, const sum *t)
     return j;
 }
 
-enum { PREDICT, SELECT, QUANTISE, ATTEND, DENSE, CROSS };
-
-const char *const sg_attention_stage_names[] = {[PREDICT] = "predict", [SELECT] = "select", [QUANTISE] = "quantise",
-                                                [ATTEND] = "attend",   [DENSE] = "dense",   [CROSS] = "cross"};
-
-static const struct {
-    const char *op;
-    int         stage;
-} ops[] = {{"pool", PREDICT},  {"self_similarity", PREDICT}, {"score", PREDICT},        {"tail_bias", PREDICT},
-           {"select", SELECT}, {"quantise", QUANTISE},       {"attend_blocks", ATTEND}, {"attend", DENSE}};
-
-/* The stage that a row is of; -1: none. Queries and keys are [n, h, d]. */
-static int stage_of(const sg_trace_row *r)
-{
-    int stage = -1;
-    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        if (strcmp(r->op, ops[i].op) == 0) stage = ops[i].stage;
-    return stage == DENSE && r->t[1].dim[0] != r->t[2].dim[0] ? CROSS : stage;
-}
-
-void sg_attention_seconds(double out[SG_ATTENTION_STAGES], const sg_trace *trace)
-{
-    memset(out, 0, SG_ATTENTION_STAGES * sizeof *out);
-    for (size_t k = 0; k < trace->rows; k++) {
-        const int stage = stage_of(&trace->row[k]);
-        if (stage >= 0) out[stage] += trace->row[k].seconds;
-    }
-}
+const char *const sg_attention_stage_names[] = {
+    [SG_TIMED_PREDICT] = "predict", [SG_TIMED_SELECT] = "select", [SG_TIMED_QUANTISE] = "quantise",
+    [SG_TIMED_ATTEND] = "attend",   [SG_TIMED_DENSE] = "dense",   [SG_TIMED_CROSS] = "cross"};
 
 json_t *sg_report_attention_seconds(const double seconds[SG_ATTENTION_STAGES])
 {
@@ -204,7 +180,7 @@ json_t *sg_report_attention_seconds(const double seconds[SG_ATTENTION_STAGES])
     return j;
 }
 
-json_t *sg_report_attention(const sg_policy *p, const sg_thresholds *tuned, const sg_attention_record *r,
+json_t *sg_report_attention(const sg_policy *p, const sg_plan *plan, const sg_attention_record *r,
                             const double *seconds)
 {
     const sum all = sum_of(r, -1, -1);
@@ -216,6 +192,6 @@ json_t *sg_report_attention(const sg_policy *p, const sg_thresholds *tuned, cons
         }
     for (int k = 0; k < 3; k++) /* layers, of each pass */
         sg_json_set(&totals, sg_names("attention")[k], json_integer(all.of_kind[k]));
-    return json_pack("{s:o, s:o, s:o, s:o*}", "policy", sg_report_policy(p, tuned), "totals", totals, "layers", entries,
+    return json_pack("{s:o, s:o, s:o, s:o*}", "policy", sg_report_policy(p, plan), "totals", totals, "layers", entries,
                      "seconds", seconds ? sg_report_attention_seconds(seconds) : NULL);
 }

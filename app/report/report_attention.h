@@ -2,9 +2,7 @@
 #ifndef SG_REPORT_ATTENTION_H
 #define SG_REPORT_ATTENTION_H
 
-#include "engine.h"
 #include "forecast.h"
-#include "meta.h"
 
 #include <jansson.h>
 
@@ -20,19 +18,14 @@ const char *sg_attention_summary(char *text, size_t size, const sg_attention_rec
 /* Writes what ran how in one step, how much of it, and why. Returns text. */
 const char *sg_attention_step_text(char *text, size_t size, const sg_attention_record *r, int step);
 
-/* These are the stages of attention: the four of blocks, which leave something out or are quantised, attention without
- * blocks, and cross-attention, which in these models is to the prompt or to a picture. */
-enum { SG_ATTENTION_STAGES = 6 };
+/* By SG_TIMED_PREDICT .. */
 extern const char *const sg_attention_stage_names[SG_ATTENTION_STAGES];
 
-/* Adds up the seconds of each stage so far, of whatever ran: encoders of text and the VAE have dense attention, too. */
-void sg_attention_seconds(double out[SG_ATTENTION_STAGES], const sg_trace *trace);
-
-/* Returns every member of the policy, whose file of thresholds, if it names one, has those of tuned; each layer of each step, totals, and the seconds of the stages unless they are
- * NULL; NULL when memory runs out. */
-json_t *sg_report_attention(const sg_policy *p, const sg_thresholds *tuned, const sg_attention_record *r,
+/* Returns every member of the policy, whose thresholds are as its plan has them; each layer of each step, totals, and the
+ * seconds of the stages unless they are NULL. NULL: no memory. */
+json_t *sg_report_attention(const sg_policy *p, const sg_plan *plan, const sg_attention_record *r,
                             const double *seconds);
-json_t *sg_report_policy(const sg_policy *p, const sg_thresholds *tuned);
+json_t *sg_report_policy(const sg_policy *p, const sg_plan *plan);
 
 /* Returns {name: seconds} of the stages. */
 json_t *sg_report_attention_seconds(const double seconds[SG_ATTENTION_STAGES]);

@@ -13,39 +13,6 @@ const char *sg_percent(char text[16], double share)
 
 static int least_tokens(const sg_policy *p) { return p->named ? SG_NAMED_TOKENS : SG_TOKENS; }
 
-sg_status sg_attention_predict(sg_attention_forecast *out, const sg_policy *p, const sg_model_info *info,
-                               const sg_plan *plan, int steps, sg_error *e)
-{
-    const sg_policy          any = {.kind = p->kind,
-                                    .named = p->named,
-                                    .dense_steps = p->dense_steps,
-                                    .dense_steps_kind = p->dense_steps_kind,
-                                    .dense_layers = p->dense_layers};
-    const sg_attention_shape shape = {.n = plan->tokens,
-                                      .h = 1, /* a head stands for all */
-                                      .hk = 1,
-                                      .d = 64,
-                                      .layers = plan->layers,
-                                      .steps = steps,
-                                      .passes = 1,
-                                      .values = info->skips ? SG_I8 : SG_F32};
-    sg_attention            *a = NULL;
-    *out = (sg_attention_forecast){.steps = steps, .layers = plan->layers, .group = plan->group};
-    if (plan->group < least_tokens(p)) out->short_layers = plan->grouped;
-    SG_TRY(sg_attention_open(&a, &any, &shape, e));
-    for (int i = 0; i < steps; i++) {
-        out->why = SG_WHY_POLICY;
-        for (int l = 0; l < plan->layers; l++) {
-            sg_attention_why why;
-            if (sg_attention_kind_of(a, l, i, &why) != SG_ATTENTION_DENSE) out->kind = p->kind;
-            if (why != SG_WHY_LAYER) out->why = why;
-        }
-        out->last += out->why == SG_WHY_POLICY && p->kind != SG_ATTENTION_DENSE;
-    }
-    sg_attention_close(&a);
-    return SG_OK;
-}
-
 static void append_rule(char text[SG_FORECAST_TEXT], const sg_policy *p)
 {
     if (p->thresholds)
@@ -66,22 +33,23 @@ static void append_rule(char text[SG_FORECAST_TEXT], const sg_policy *p)
                                   : "on");
 }
 
-const char *sg_attention_forecast_text(char text[SG_FORECAST_TEXT], const sg_policy *p, const sg_attention_forecast *o,
-                                       int64_t tokens)
+const char *sg_attention_forecast_text(char text[SG_FORECAST_TEXT], const sg_policy *p, const sg_plan *plan)
 {
-    const sg_attention_kind without = o->why == SG_WHY_STEP ? p->dense_steps_kind : SG_ATTENTION_DENSE;
-    snprintf(text, SG_FORECAST_TEXT, "%s", sg_names("attention")[o->last ? p->kind : without]);
-    if (o->why == SG_WHY_SHORT)
+    const int     last = plan->attention_steps, why = plan->attention_why;
+    const int     without = why == SG_WHY_STEP ? p->dense_steps_kind : SG_ATTENTION_DENSE;
+    const int64_t tokens = plan->tokens;
+    snprintf(text, SG_FORECAST_TEXT, "%s", sg_names("attention")[last ? p->kind : without]);
+    if (why == SG_WHY_SHORT)
         sg_text_append(text, SG_FORECAST_TEXT, ": %lld token%s fewer than %d%s", (long long)tokens,
                        tokens == 1 ? " is" : "s are", least_tokens(p),
                        !p->named && tokens >= SG_NAMED_TOKENS ? "; --attention sparge takes them" : "");
-    else if (o->why == SG_WHY_BACKEND)
+    else if (why == SG_WHY_BACKEND)
         sg_text_append(text, SG_FORECAST_TEXT, ": this backend has no other");
-    else if (o->why == SG_WHY_STEP)
+    else if (why == SG_WHY_STEP)
         sg_text_append(text, SG_FORECAST_TEXT, ": all steps are among the first %s %% that are %s",
                        sg_percent((char[16]){0}, p->dense_steps), sg_names("attention")[p->dense_steps_kind]);
-    if (o->last == 0) return text;
-    sg_text_append(text, SG_FORECAST_TEXT, " in the last %d of %d step%s", o->last, o->steps, sg_plural(o->steps));
+    if (last == 0) return text;
+    sg_text_append(text, SG_FORECAST_TEXT, " in the last %d of %d step%s", last, plan->steps, sg_plural(plan->steps));
     if (p->kind == SG_ATTENTION_SPARGE) {
         sg_text_append(text, SG_FORECAST_TEXT, ": ");
         append_rule(text, p);
@@ -89,12 +57,12 @@ const char *sg_attention_forecast_text(char text[SG_FORECAST_TEXT], const sg_pol
     }
     if (p->pv_dtype)
         sg_text_append(text, SG_FORECAST_TEXT, ", weights and values %s", sg_names("pv_dtype")[p->pv_dtype]);
-    if (p->dense_steps_kind && o->last < o->steps)
-        sg_text_append(text, SG_FORECAST_TEXT, ", the first %d by %s", o->steps - o->last,
+    if (p->dense_steps_kind && last < plan->steps)
+        sg_text_append(text, SG_FORECAST_TEXT, ", the first %d by %s", plan->steps - last,
                        sg_names("attention")[p->dense_steps_kind]);
     if (p->dense_layers) sg_text_append(text, SG_FORECAST_TEXT, ", layers %s dense", p->dense_layers);
-    if (o->short_layers)
+    if (plan->short_layers)
         sg_text_append(text, SG_FORECAST_TEXT, ", %d of %d layers dense: groups of %lld tokens are short",
-                       o->short_layers, o->layers, (long long)o->group);
+                       plan->short_layers, plan->layers, (long long)plan->group);
     return text;
 }

@@ -150,22 +150,21 @@ void sg_notice_cut(sg_session *x, const sg_plan *plan, const char *which)
 
 /* ---- thresholds ---- */
 
-static const char *differs(const sg_policy *a, const sg_policy *b)
+static const char *differs(const sg_policy *p, const sg_plan *plan)
 {
-    if (a->score != b->score) return "score";
-    if (a->tail != b->tail) return "tail";
-    if (a->tail && a->tail_bias != b->tail_bias) return "tail-bias";
-    return a->order != b->order ? "order" : NULL;
+    if (p->score != plan->thresholds.score) return "score";
+    if (p->tail != plan->thresholds.tail) return "tail";
+    if (p->tail && p->tail_bias != plan->thresholds.tail_bias) return "tail-bias";
+    return p->order != plan->thresholds.order ? "order" : NULL;
 }
 
-/* "another checkpoint (its hash; this is HASH)", or "" if t is of this model or does not say. */
-static const char *another(char text[80], const sg_thresholds_file *t, const sg_engine *engine)
+/* "another checkpoint (its hash; this is HASH)", or "" if thresholds for `model` are for this one or do not say. */
+static const char *another(char text[80], const char *model, const sg_engine *engine)
 {
     char hash[17];
     *text = '\0';
-    if (*t->model) sg_engine_denoiser_hash(engine, hash);
-    if (*t->model && strcmp(hash, t->model) != 0)
-        snprintf(text, 80, "another checkpoint (%s; this is %s)", t->model, hash);
+    if (*model) sg_engine_denoiser_hash(engine, hash);
+    if (*model && strcmp(hash, model) != 0) snprintf(text, 80, "another checkpoint (%s; this is %s)", model, hash);
     return text;
 }
 
@@ -175,15 +174,14 @@ const char *sg_doubt_thresholds(char text[SG_FORECAST_TEXT], const sg_rendering 
     const sg_policy *const p = &r->request.attention;
     *text = '\0';
     if (p->thresholds) {
-        const sg_thresholds_file *const t = r->by;
-        const char *const               other = t->has_policy ? differs(p, &t->policy) : NULL;
-        if (t->spargeattn)
+        const char *const other = r->plan.thresholds.has_policy ? differs(p, &r->plan) : NULL;
+        if (r->plan.thresholds.spargeattn)
             snprintf(
                 text, SG_FORECAST_TEXT,
                 "the thresholds are SpargeAttn's own, found with --preset paper --order row; in blocks of %d queries "
                 "and %d keys, as here, or on Hopper of %d and %d",
                 SG_BLOCK_Q, SG_BLOCK_K, SG_BLOCK_K, SG_BLOCK_Q);
-        else if (*another(of, t, engine))
+        else if (*another(of, r->plan.thresholds.model, engine))
             snprintf(text, SG_FORECAST_TEXT, "the thresholds were tuned for %s", of);
         else if (other)
             snprintf(text, SG_FORECAST_TEXT, "the thresholds were tuned with another --%s", other);
@@ -196,7 +194,7 @@ void sg_notice_cache(sg_session *x, const sg_request *r, const char *arm)
     char         of[80];
     const double threshold = sg_request_cache_threshold(r);
     if (!(threshold > 0)) return;
-    const bool doubt = *another(of, sg_engine_thresholds(x->engine), x->engine);
+    const bool doubt = *another(of, x->info.thresholds_model, x->engine);
     (doubt ? sg_progress_warn : sg_progress_say)(
         &x->progress, "%s%scache: threshold %.4g, as " SG_THRESHOLDS_NAME " beside the model has it%s%s",
         arm ? arm : "", arm ? ": " : "", threshold, doubt ? "; it was tuned for " : "", doubt ? of : "");

@@ -146,24 +146,17 @@ static void start_from(sg_policy *p, const char *preset)
 
 static sg_status note_mask(sg_rendering *x, sg_error *e)
 {
-    sg_source *file = NULL;
-    SG_TRY(sg_setup_safetensors(&file, x->settings.block_mask, "--block-mask", e));
-    sg_source_close(&file);
+    SG_TRY(sg_setup_safetensors(x->settings.block_mask, "--block-mask", e));
     x->request.attention.mask = x->settings.block_mask;
     x->settings.hash.block_mask = SG_HASH;
     return sg_file_hash(&x->settings.hash.block_mask, x->settings.block_mask, e);
 }
 
-static sg_status open_thresholds(sg_rendering *x, sg_error *e)
+static sg_status note_thresholds(sg_rendering *x, sg_error *e)
 {
-    const char *const path = x->settings.sparse_config;
-    SG_TRY(sg_thresholds_read(&x->tuned, path, e));
-    if (!x->tuned.values.layers)
-        return sg_error_set(e, SG_E_FORMAT, "--sparse-config: %s: has no thresholds of attention", path);
-    x->request.attention.thresholds = path;
-    x->by = &x->tuned;
-    x->settings.hash.sparse_config = x->tuned.hash;
-    return SG_OK;
+    x->request.attention.thresholds = x->settings.sparse_config;
+    x->settings.hash.sparse_config = SG_HASH;
+    return sg_file_hash(&x->settings.hash.sparse_config, x->settings.sparse_config, e);
 }
 
 /* Which blocks are kept: by top-k or by mass, by a mask, or as thresholds say. */
@@ -174,7 +167,7 @@ static sg_status settle_rule(sg_rendering *x, sg_error *e)
     const bool         thresholds = s->sparse_config && !is(s->sparse_config, "none");
     const bool         number = !isnan(s->topk) || !isnan(s->tau);
     if (number || s->block_mask || s->sparse_config) p->thresholds = NULL;
-    if (thresholds) SG_TRY(open_thresholds(x, e));
+    if (thresholds) SG_TRY(note_thresholds(x, e));
     if (number) p->amount = (float)(isnan(s->tau) ? s->topk : s->tau);
     if (number) p->rule = isnan(s->tau) ? SG_SELECT_TOPK : SG_SELECT_MASS;
     if (s->block_mask) p->rule = SG_SELECT_GIVEN;
@@ -195,7 +188,6 @@ static sg_status settle_attention(sg_rendering *x, const sg_settings *asked, sg_
     SG_TRY(settle_rule(x, e));
     x->settings.attention = sg_names("attention")[p->kind];
     if (p->kind != SG_ATTENTION_SPARGE) p->thresholds = NULL;
-    if (!asked->budget && (p->thresholds ? x->by->values.rule : p->rule) != SG_SELECT_TOPK) p->heads = false;
     if (!p->heads) x->settings.budget = "row";
     return sg_policy_check(p, e);
 }
@@ -282,7 +274,6 @@ sg_status sg_resolve(sg_rendering *x, const sg_engine *engine, sg_error *e)
     const sg_model_info info = *sg_engine_info(engine);
     r->size = sizeof *r;
     sg_engine_defaults(engine, r);
-    x->by = sg_engine_thresholds(engine);
     if (!s->sampler && !sg_sampler_flows(r->sampler)) { /* a list of sigmas would take another sampler */
         sg_settings usual = asked;
         usual.sampler = sg_names("sampler")[r->sampler];
@@ -296,28 +287,24 @@ sg_status sg_resolve(sg_rendering *x, const sg_engine *engine, sg_error *e)
     SG_TRY(settle_seed(x, e));
     const bool arms = s->command & SG_COMMAND_ARMS;
     SG_TRY(arms ? note_files(s, e) : sg_resolve_attention(x, e));
-    if (!arms && r->attention.thresholds && x->by != &x->tuned) s->hash.tuned = info.thresholds;
+    if (!arms && r->attention.thresholds && !s->sparse_config) s->hash.tuned = info.thresholds;
     SG_TRY(check_effects(x, &asked, &info, e));
     settle_machine(s, &info);
     forget_consumed(s, &asked, &info);
     return SG_OK;
 }
 
-void sg_rendering_close(sg_rendering *r) { sg_thresholds_free(&r->tuned); }
-
 sg_status sg_rendering_plan(sg_rendering *r, sg_engine *engine, sg_error *e)
 {
-    const sg_model_info info = *sg_engine_info(engine);
     r->plan.size = sizeof r->plan;
-    SG_TRY(sg_engine_plan(engine, &r->request, &r->plan, e));
-    return sg_attention_predict(&r->forecast, &r->request.attention, &info, &r->plan, sg_request_steps(&r->request), e);
+    return sg_engine_plan(engine, &r->request, &r->plan, e);
 }
 
 sg_settings sg_rendering_kept(const sg_rendering *r)
 {
     sg_settings s = r->settings;
-    s.attention = sg_names("attention")[r->forecast.kind];
-    if (r->forecast.kind != SG_ATTENTION_SPARGE) s.hash.tuned = 0;
+    s.attention = sg_names("attention")[r->plan.attention_kind];
+    if (r->plan.attention_kind != SG_ATTENTION_SPARGE) s.hash.tuned = 0;
     s.vae_tiling =
         sg_names("vae_tiling")[r->plan.untiled || r->request.vae_tiling == SG_TILING_ON ? SG_TILING_ON : SG_TILING_OFF];
     if (s.cache && s.steps < SG_CACHE_STEPS_MIN) s.cache = sg_names("cache")[SG_CACHE_OFF];

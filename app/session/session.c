@@ -40,12 +40,12 @@ sg_status sg_session_open(sg_session *x, sg_error *e)
     SG_TRY(sg_setup_options(&engine, &x->model, x->asked, e));
     if (x->threads) engine.threads = x->threads;
     engine.check = x->check;
+    engine.timed = x->timed;
     engine.given_bytes = sg_pictures_bytes(&x->pictures);
     if (sg_setup_engine(&x->engine, &x->model, &engine, &why) != SG_OK) {
         SG_TRY(check_clip(x, e));
         return sg_error_copy(e, &why);
     }
-    if (x->traced) sg_engine_trace(x->engine, &x->trace);
     x->info = *sg_engine_info(x->engine);
     return SG_OK;
 }
@@ -78,5 +78,4 @@ void sg_session_close(sg_session *x)
     sg_engine_close(&x->engine);
     sg_pictures_close(&x->pictures);
     sg_video_input_close(&x->video);
-    sg_trace_free(&x->trace);
 }

@@ -2,18 +2,17 @@
 #ifndef SG_SESSION_H
 #define SG_SESSION_H
 
-#include "meta.h"
 #include "picture.h"
 #include "progress.h"
 #include "resolve.h"
 #include "setup.h"
 #include "video_input.h"
 
-/* A session that is zero is closed. Before it is opened: a traced one takes the time of every op, and one with check
+/* A session that is zero is closed. Before it is opened: a timed one takes the time of attention, and one with check
  * has every op computed by the oracle, too; threads stands in place of --threads, unless it is 0. */
 typedef struct sg_session {
     const sg_settings *asked;
-    bool               traced, check;
+    bool               timed, check;
     int                threads;
     sg_progress        progress;
     sg_pictures        pictures;
@@ -21,7 +20,7 @@ typedef struct sg_session {
     sg_model_path      model;
     sg_engine         *engine;
     sg_model_info      info;
-    sg_trace           trace; /* the engine's, if it has one */
+    sg_vocabulary      vocabulary; /* of the model */
 } sg_session;
 
 /* Checks prompts, and reads the pictures of s and its video's first frame. Fails in the option's name. The caller

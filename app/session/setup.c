@@ -173,13 +173,13 @@ sg_status sg_setup_clip(sg_clip_model **out, const sg_settings *s, int threads, 
 
 bool sg_setup_makes_images(const sg_model_info *info) { return info->frame_step == 0; }
 
-sg_status sg_setup_safetensors(sg_source **out, const char *path, const char *option, sg_error *e)
+sg_status sg_setup_safetensors(const char *path, const char *option, sg_error *e)
 {
     if (!sg_text_ends(sg_path_name(path), SG_SAFETENSORS))
         return sg_error_set(e, SG_E_ARG, "%s: %s: the name must end in " SG_SAFETENSORS, option, path);
     if (access(path, R_OK) != 0)
         return sg_error_set(e, SG_E_FILE, "%s: %s: cannot be opened: %s", option, path, strerror(errno));
-    return sg_source_open(out, path, e);
+    return SG_OK;
 }
 
 sg_status sg_setup_prompts(sg_prompt_set *out, const sg_settings *s, sg_error *e)

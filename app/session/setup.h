@@ -6,7 +6,7 @@
 #include "engine.h"
 #include "options.h"
 #include "prompt_set.h"
-#include "tensor_source.h"
+#include "vocabulary.h"
 
 #include <limits.h>
 
@@ -51,8 +51,8 @@ sg_status sg_setup_engine(sg_engine **out, const sg_model_path *model, const sg_
 /* Opens the model of --clip, on the device that s asks for; threads 0: all cores. The caller closes. */
 sg_status sg_setup_clip(sg_clip_model **out, const sg_settings *s, int threads, sg_error *e) SG_MUST_USE;
 
-/* Opens one safetensors file, which option names. SG_E_ARG for a name with another ending, SG_E_FILE, SG_E_FORMAT. */
-sg_status sg_setup_safetensors(sg_source **out, const char *path, const char *option, sg_error *e) SG_MUST_USE;
+/* Checks one safetensors file, which option names. SG_E_ARG for a name with another ending, SG_E_FILE. */
+sg_status sg_setup_safetensors(const char *path, const char *option, sg_error *e) SG_MUST_USE;
 
 /* Reads the prompt of --prompt, or those of --prompt-file, one a line; one of the two is given. The caller closes. */
 sg_status sg_setup_prompts(sg_prompt_set *out, const sg_settings *s, sg_error *e) SG_MUST_USE;

@@ -288,6 +288,7 @@ static sg_status run_step(sg_render *render, sg_stream *s, denoising *d, int ste
     sg_stage_end(render, SG_STAGE_DENOISE, start);
     if (!r->skipped[step] && sg_self_attention_counts(&render->self, s, step, counts))
         return sg_stage_status(s, "denoising", render->e);
+    sg_attention_error_add(&render->error, step, render->self.passes, counts);
     r->steps_done = step + 1;
     SG_TRY(show_latents(render, s, step, d->state.x));
     return sg_stage_progress(render, SG_STAGE_DENOISE, step + 1, render->sampler.steps);

@@ -154,6 +154,8 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
                                   .local_rank = o->local_rank,
                                   .plan_only = o->plan_only};
     SG_TRY(sg_backend_open(&engine->backend, &b, e));
+    engine->times.paused = !engine->backend->synchronous;
+    if (o->timed) engine->trace = &engine->times;
     if (o->check && !engine->backend->host_memory)
         return sg_error_set(e, SG_E_UNSUPPORTED, "backend %s cannot be checked: the oracle reads host memory", name);
     if (o->offload == SG_OFFLOAD_ON && !engine->backend->memory->pin)
@@ -213,7 +215,7 @@ void sg_engine_close(sg_engine **engine)
     sg_config_close(&(*engine)->own);
     sg_thresholds_free(&(*engine)->tuned);
     free((*engine)->tuned_path);
-    sg_attention_error_free(&(*engine)->error);
+    sg_trace_free(&(*engine)->times);
     free((*engine)->count);
     free((*engine)->start);
     sg_backend_close(&(*engine)->backend);

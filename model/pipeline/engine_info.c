@@ -110,8 +110,7 @@ void sg_engine_describe(sg_engine *engine)
                             .synchronous = engine->backend->synchronous,
                             .loras = engine->loras,
                             .thresholds = engine->tuned.hash,
-                            .world = engine->vocabulary.world,
-                            .words = engine->vocabulary.list};
+                            .thresholds_model = engine->tuned.model};
     if (components->frames.step == 0 && !info->image[SG_IMAGE_FIRST] && components->vae.ops->encode_open)
         info->image[SG_IMAGE_FIRST] = SG_IMAGE_START;
     _Static_assert((int)SG_COMPONENTS_MAX >= (int)COMPONENTS_MAX, "there is room for every one");
@@ -162,11 +161,31 @@ void sg_engine_denoiser_hash(const sg_engine *engine, char out[17])
 
 void sg_engine_watch(sg_engine *engine, const sg_attention_watch *w) { engine->watch = *w; }
 
-sg_attention_error sg_engine_take_error(sg_engine *engine)
+/* ---- the time of attention ---- */
+
+static const struct {
+    const char *op;
+    int         stage;
+} timed[] = {{"pool", SG_TIMED_PREDICT},         {"self_similarity", SG_TIMED_PREDICT},
+             {"score", SG_TIMED_PREDICT},        {"tail_bias", SG_TIMED_PREDICT},
+             {"select", SG_TIMED_SELECT},        {"quantise", SG_TIMED_QUANTISE},
+             {"attend_blocks", SG_TIMED_ATTEND}, {"attend", SG_TIMED_DENSE}};
+
+/* The stage that a row is of; -1: none. Queries and keys are [n, h, d]. */
+static int stage_of(const sg_trace_row *r)
 {
-    const sg_attention_error taken = engine->error;
-    engine->error = (sg_attention_error){0};
-    return taken;
+    int stage = -1;
+    for (size_t i = 0; i < sizeof timed / sizeof *timed; i++)
+        if (strcmp(r->op, timed[i].op) == 0) stage = timed[i].stage;
+    return stage == SG_TIMED_DENSE && r->t[1].dim[0] != r->t[2].dim[0] ? SG_TIMED_CROSS : stage;
 }
 
-const sg_thresholds_file *sg_engine_thresholds(const sg_engine *engine) { return &engine->tuned; }
+bool sg_engine_attention_seconds(const sg_engine *engine, double out[SG_ATTENTION_STAGES])
+{
+    memset(out, 0, SG_ATTENTION_STAGES * sizeof *out);
+    for (size_t k = 0; k < engine->times.rows; k++) {
+        const int stage = stage_of(&engine->times.row[k]);
+        if (stage >= 0) out[stage] += engine->times.row[k].seconds;
+    }
+    return engine->times.rows > 0;
+}

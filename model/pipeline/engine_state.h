@@ -6,7 +6,7 @@
 #include "engine.h"
 #include "family.h"
 #include "lora.h"
-#include "vocabulary.h"
+#include "meta.h"
 #include "weight_keeper.h"
 
 struct sg_engine {
@@ -37,12 +37,12 @@ struct sg_engine {
     char                *tuned_path; /* of sparge-attention.json where that has thresholds, for defaults; or NULL */
     sg_thresholds_file   tuned;      /* what it has; or empty */
     sg_attention_watch   watch;
-    sg_attention_error   error;        /* of the last render, where it was asked for */
     size_t               memory_limit; /* 0: none given */
     size_t               base_bytes; /* before any render: of this process, resident; of a device, what its ops hold */
     sg_offload           offload;
     bool                 check;
-    sg_trace            *trace;
+    sg_trace            *trace; /* times, another, or NULL */
+    sg_trace             times; /* of the last render, where the options say timed */
     void (*log)(void *context, int level, const char *text);
     void               *log_context;
     sg_tap_fn          *tap; /* given to every stream of a render */

@@ -119,13 +119,15 @@ static sg_status render_request(sg_render *render)
     sg_backend_make_current(engine->backend);
     free(engine->count);
     engine->count = NULL;
-    sg_attention_error_free(&engine->error);
+    sg_trace_clear(&engine->times);
     snprintf(report->device, sizeof report->device, "%s", engine->backend->device);
     snprintf(report->dtype, sizeof report->dtype, "%s", engine->act == SG_BF16 ? "bf16" : "f32");
     const sg_status st = render_all(render);
     sg_backend_served(engine->backend, report->served, sizeof report->served);
     if (*report->served) sg_engine_log(engine, SG_LOG_INFO, "%s", report->served);
+    report->attention_error_seconds = render->error.seconds;
     close_plan(render);
+    sg_attention_error_free(&render->error);
     sg_capture_free(&render->capture);
     free(render->order);
     free(render->host_latents);

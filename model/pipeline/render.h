@@ -7,7 +7,6 @@
 #define SG_RENDER_H
 
 #include "engine_state.h"
-#include "meta.h"
 #include "rng.h"
 #include "step_cache.h"
 
@@ -36,6 +35,7 @@ typedef struct sg_render {
     sg_source          *mask;  /* of the request; or NULL */
     int32_t            *order;
     sg_capture          capture;
+    sg_attention_error  error; /* where it is asked for */
     sg_step_cache       cache;
     sg_rng              rng;          /* of all noise */
     float              *host_latents; /* between denoising and decoding */
@@ -62,6 +62,10 @@ sg_status sg_render_sampler(sg_sampler *out, const sg_engine *engine, const sg_r
  * tokenizes as well, since the length of the prompt is part of the plan. Leaves render->self open, after a failure
  * too. */
 sg_status sg_render_plan(sg_render *render, sg_plan *out);
+
+/* Tells what attention will do by p, as it is bound to the longest sequence, in out, whose steps, layers and groups are
+ * there. */
+void sg_plan_attention(sg_plan *out, const sg_policy *p, const sg_attention *longest);
 
 /* ---- stage.c: a phase at work ---- */
 

@@ -73,13 +73,27 @@ static sg_status read_mask(sg_render *render, sg_tensor *out)
         "block-mask: %s: should hold one tensor, U8 or BOOL [heads or 1, blocks of queries, blocks of keys]", path);
 }
 
-static sg_status read_thresholds(sg_render *render, const sg_thresholds **out)
+/* Those of the file that the policy names, and for the plan what it has. */
+static sg_status read_thresholds(sg_render *render, const sg_thresholds **out, sg_plan *plan)
 {
-    const sg_engine *const engine = render->engine;
-    const char *const      path = render->request->attention.thresholds;
-    const bool             own = !engine->tuned_path || strcmp(path, engine->tuned_path) != 0;
+    const sg_engine *const          engine = render->engine;
+    const char *const               path = render->request->attention.thresholds;
+    const bool                      own = !engine->tuned_path || strcmp(path, engine->tuned_path) != 0;
+    const sg_thresholds_file *const f = own ? &render->tuned : &engine->tuned;
     if (own) SG_TRY(sg_thresholds_read(&render->tuned, path, render->e));
-    *out = own ? &render->tuned.values : &engine->tuned.values;
+    *out = &f->values;
+    plan->thresholds.rule = f->values.rule;
+    plan->thresholds.buckets = f->values.buckets;
+    plan->thresholds.layers = f->values.layers;
+    plan->thresholds.heads = f->values.heads;
+    plan->thresholds.hash = f->hash;
+    memcpy(plan->thresholds.model, f->model, sizeof f->model);
+    plan->thresholds.spargeattn = f->spargeattn;
+    plan->thresholds.has_policy = f->has_policy;
+    plan->thresholds.tail = f->policy.tail;
+    plan->thresholds.score = f->policy.score;
+    plan->thresholds.tail_bias = f->policy.tail_bias;
+    plan->thresholds.order = f->policy.order;
     return (*out)->layers ? SG_OK : sg_error_set(render->e, SG_E_FORMAT, "thresholds: %s: has none of attention", path);
 }
 
@@ -97,7 +111,7 @@ static void watch(sg_render *render, sg_attention_watch *w)
     }
     if (!render->request->attention_error) return;
     w->on_end = sg_attention_error_hook;
-    w->on_end_context = &render->engine->error;
+    w->on_end_context = &render->error;
 }
 
 /* Asks the family for the shape [passes][layers] of every self-attention; the rest is as in `all`. */
@@ -115,6 +129,20 @@ static void read_layout(const sg_render *render, sg_attention_shape *shape, cons
             if (same_places(&shape[k], &shape[i]) && shape[k].n > shape[i].masked) shape[i].masked = shape[k].n;
 }
 
+void sg_plan_attention(sg_plan *out, const sg_policy *p, const sg_attention *longest)
+{
+    if (out->group < (p->named ? SG_NAMED_TOKENS : SG_TOKENS)) out->short_layers = out->grouped;
+    for (int i = 0; i < out->steps; i++) {
+        out->attention_why = SG_WHY_POLICY;
+        for (int l = 0; l < out->layers; l++) {
+            sg_attention_why why;
+            if (sg_attention_kind_of(longest, l, i, &why) != SG_ATTENTION_DENSE) out->attention_kind = p->kind;
+            if (why != SG_WHY_LAYER) out->attention_why = why;
+        }
+        out->attention_steps += out->attention_why == SG_WHY_POLICY && p->kind != SG_ATTENTION_DENSE;
+    }
+}
+
 /* The policy of the request and the shapes of the model, made one. */
 static sg_status bind_attention(sg_render *render, sg_plan *out)
 {
@@ -130,7 +158,7 @@ static sg_status bind_attention(sg_render *render, sg_plan *out)
                               .timesteps = timesteps};
     for (int i = 0; i < render->sampler.steps; i++) timesteps[i] = sg_sampler_of_1000(&render->sampler, i);
     SG_TRY(check_capture(render));
-    if (policy->thresholds) SG_TRY(read_thresholds(render, &all.tuned));
+    if (policy->thresholds) SG_TRY(read_thresholds(render, &all.tuned, out));
     if (policy->mask) SG_TRY(read_mask(render, &all.mask));
     watch(render, &all.watch);
     sg_attention_shape *const shape = malloc((size_t)(passes * layers) * sizeof *shape);
@@ -142,14 +170,18 @@ static sg_status bind_attention(sg_render *render, sg_plan *out)
     render->self.ordered =
         (sg_self_attention_skips(&render->self) || render->engine->watch.on_begin) && policy->order != SG_ORDER_ROW;
     out->layers = layers;
+    out->steps = all.steps;
+    int longest = 0;
     for (int k = 0; k < render->self.shapes; k++)
-        if (render->self.shape[k].n > out->tokens) out->tokens = render->self.shape[k].n;
+        if (render->self.shape[k].n > render->self.shape[longest].n) longest = k;
+    out->tokens = render->self.shape[longest].n;
     for (int i = 0; i < layers; i++) {
         const sg_attention_shape *const x = sg_self_attention_shape(&render->self, 0, i);
         if (x->groups.count < 2) continue;
         if (x->n > out->group) out->group = x->n;
         out->grouped++;
     }
+    sg_plan_attention(out, policy, render->self.bound[longest]);
     return SG_OK;
 }
 
@@ -322,7 +354,7 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     sg_conditioning *const  texts = &engine->texts;
     const size_t            preview = sg_preview_bytes(render);
     sg_plan_totals          t[SG_PHASES_MAX];
-    *out = (sg_plan){0};
+    *out = (sg_plan){.size = sizeof *out};
 
     SG_TRY(sg_render_sampler(&render->sampler, engine, r, render->e));
     render->geometry = sg_geometry_of(engine->components, r);

@@ -25,9 +25,10 @@
  *
  * Threads. An engine, and a writer, serve one thread at a time, which may be another one for each call; several engines work
  * at once. sg_engine_cancel alone may be called at any time. Callbacks come in the thread that called; of their engine they
- * may call sg_engine_cancel and sg_engine_info. On a GPU a call leaves the engine's as the calling thread's current CUDA
- * device. The threads of the CPU are OpenMP's. How long these spin between two operations is the program's to decide, before
- * it loads the library: GOMP_SPINCOUNT=1500 in its environment where it shares its processors with others.
+ * may call sg_engine_cancel, sg_engine_info and sg_engine_attention_seconds. On a GPU a call leaves the engine's as the
+ * calling thread's current CUDA device. The threads of the CPU are OpenMP's. How long these spin between two operations is
+ * the program's to decide, before it loads the library: GOMP_SPINCOUNT=1500 in its environment where it shares its
+ * processors with others.
  *
  * FFmpeg, which writes videos, has one log for the whole process: a writer of a video turns it off. */
 #ifndef SG_SPARGEGEN_H
@@ -104,6 +105,7 @@ typedef struct sg_engine_options {
     bool           fast;    /* the few steps, and the LoRA for them, that the model's sparge-gen.json names */
     int            offload; /* SG_OFFLOAD_AUTO ..; ON is SG_E_ARG where the device computes in the host's memory */
     bool           check;   /* run every op against the oracle as well (slow), fail at the first that differs */
+    bool           timed;   /* take the time of each stage of attention: sg_engine_attention_seconds */
 
     const char *preview_decoder; /* TAEHV's file, which decodes previews; NULL: colours follow from the latents */
 
@@ -164,9 +166,8 @@ typedef struct sg_model_info {
     bool                synchronous;      /* an op is over when its call is, so that a trace has the time of the work */
     int                 loras;
     const sg_lora_info *lora[SG_LORAS_MAX];
-    uint64_t            thresholds; /* hash of the sparge-attention.json beside it; 0: there is none */
-    const char         *world;      /* what it draws, a sentence of its sparge-gen.json; or NULL */
-    const char *const *words; /* that it was trained with, as that has them, folded; NULL is behind the last. Or NULL */
+    uint64_t            thresholds;       /* hash of the sparge-attention.json beside it; 0: there is none */
+    const char         *thresholds_model; /* the sg_engine_denoiser_hash that it was tuned for; "": not known */
 } sg_model_info;
 
 /* Returns what was found at opening; it lives as long as engine. */
@@ -360,10 +361,27 @@ typedef struct sg_plan {
     int           grouped;    /* layers that do */
     double        flow_shift; /* of the schedule */
     int           layers;     /* of the denoiser's self-attention, of all experts */
-    int           chunks;     /* of latent frames, as they are decoded */
-    int           text_tokens[2]; /* of prompt and negative prompt, that are read, without pads */
-    int           cut[2];         /* those after them, which are not */
-    int64_t       reserved[8];
+    int           steps;      /* that are done */
+    /* What attention will do, as far as it is known before. The last attention_steps of the steps run as the policy says,
+     * but for dense layers; where that is 0, attention_why (SG_WHY_POLICY ..) is why none does. */
+    int attention_steps, attention_why;
+    int attention_kind; /* the policy's, or DENSE where no layer of any step runs otherwise */
+    int short_layers;   /* those that are dense because the groups that they attend by are short */
+    /* What the policy's file of thresholds has. layers 0: it names none. */
+    struct {
+        int      rule; /* SG_SELECT_TOPK or SG_SELECT_MASS, in place of the policy's */
+        int      buckets, layers, heads;
+        uint64_t hash;       /* of the file */
+        char     model[24];  /* the sg_engine_denoiser_hash that it was tuned for; "": not known */
+        bool     spargeattn; /* saved by SpargeAttn's own tuning */
+        bool     has_policy; /* the next are what it was tuned with, of the policy's members of these names */
+        bool     tail;
+        int      score, tail_bias, order;
+    } thresholds;
+    int     chunks;         /* of latent frames, as they are decoded */
+    int     text_tokens[2]; /* of prompt and negative prompt, that are read, without pads */
+    int     cut[2];         /* those after them, which are not */
+    int64_t reserved[8];
 } sg_plan;
 
 /* Finds out what r would need by running the model without computing. Touches no weights. Without a prompt it is for the
@@ -406,7 +424,8 @@ typedef struct sg_report {
     int     steps_skipped;
     float   skip_error[SG_STEPS_MAX];
     double  latent_error;
-    size_t  held_bytes; /* weights, activations and what the backend keeps at once, at most */
+    double  attention_error_seconds; /* spent on measuring what the request's attention_error asks for */
+    size_t  held_bytes;              /* weights, activations and what the backend keeps at once, at most */
     /* This many bytes were resident at most from the start of the process to the end of the stage. The system tells it;
      * on a device it is held_bytes. It is 0 for a stage that was not reached. */
     size_t   stage_peak[SG_STAGES];
@@ -435,6 +454,23 @@ SG_PUBLIC void sg_engine_cancel(sg_engine *engine, bool on);
 /* Returns what attention did in the last render of engine: [steps][passes][layers], those of experts one after the
  * other. It is NULL when there was none, and valid until the next call of a render. */
 SG_PUBLIC const sg_attention_count *sg_engine_attention(const sg_engine *engine, int *steps, int *passes, int *layers);
+
+/* The stages of attention: the four of blocks, which leave something out or are quantised; attention without blocks; and
+ * cross-attention, which in these models is to the prompt or to a picture. */
+enum {
+    SG_TIMED_PREDICT,
+    SG_TIMED_SELECT,
+    SG_TIMED_QUANTISE,
+    SG_TIMED_ATTEND,
+    SG_TIMED_DENSE,
+    SG_TIMED_CROSS,
+    SG_ATTENTION_STAGES
+};
+
+/* Adds up the seconds of each stage in the last render of engine, so far, of whatever ran: text encoders and the VAE have
+ * dense attention, too. Returns false, and out is 0, where no time was taken: without the option `timed`, with `check`,
+ * and on a device that is not synchronous, whose steps run as in any render. */
+SG_PUBLIC bool sg_engine_attention_seconds(const sg_engine *engine, double out[SG_ATTENTION_STAGES]);
 
 /* ---- clips and pictures in files ---- */
 

@@ -3,6 +3,7 @@
 #include "arms.h"
 #include "caption.h"
 #include "collage.h"
+#include "render.h"
 #include "unit.h"
 
 static sg_settings nothing(void) { return sg_options_empty(SG_COMMAND_COMPARE); }
@@ -302,12 +303,11 @@ static void contact_sheets_shrink(void **state)
 /* Why two arms of a model of four layers would, or "". */
 static const char *same(const char *list, int64_t tokens, int steps)
 {
-    static char         why[512];
-    const sg_settings   base = nothing();
-    const sg_model_info info = {.skips = true};
-    sg_arm_result       r[2] = {0};
-    sg_arms             a;
-    sg_error            e = {0};
+    static char       why[512];
+    const sg_settings base = nothing();
+    sg_arm_result     r[2] = {0};
+    sg_arms           a;
+    sg_error          e = {0};
     open_arms(&a, list, &base);
     for (int i = 0; i < 2; i++) {
         sg_rendering *const now = &r[i].now;
@@ -316,12 +316,22 @@ static const char *same(const char *list, int64_t tokens, int steps)
                               .plan = {.tokens = tokens, .layers = 4}};
         if (!now->settings.steps) now->settings.steps = steps;
         assert_int_equal(sg_resolve_attention(now, &e), SG_OK);
-        assert_int_equal(
-            sg_attention_predict(&now->forecast, &now->request.attention, &info, &now->plan, now->settings.steps, &e),
-            SG_OK);
+        now->plan.steps = now->settings.steps;
+        const sg_attention_shape shape = {.n = tokens,
+                                          .h = 1,
+                                          .hk = 1,
+                                          .d = 64,
+                                          .layers = 4,
+                                          .steps = now->settings.steps,
+                                          .passes = 1,
+                                          .values = SG_I8,
+                                          .f8 = true};
+        sg_attention            *bound;
+        assert_done(sg_attention_open(&bound, &now->request.attention, &shape, &e), &e);
+        sg_plan_attention(&now->plan, &now->request.attention, bound);
+        sg_attention_close(&bound);
     }
     sg_arms_would_be_same(why, &r[0], &r[1]);
-    for (int i = 0; i < 2; i++) sg_rendering_close(&r[i].now);
     sg_arms_close(&a);
     return why;
 }

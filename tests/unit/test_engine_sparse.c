@@ -193,13 +193,12 @@ static void errors_have_their_places(void **state)
         pv_threshold[BLOCK_STEPS * BLOCK_LAYERS * HEADS];
     static const float share[BLOCK_STEPS][BLOCK_LAYERS] = {
         {0.1f, 0.6f}, {0.75f, 0.1f}, {0.2f, 0.9f}, {0.8f, 0.15f}, {0.3f, 0.8f}};
-    float              from[BLOCK_STEPS] = {0};
-    sg_engine         *g = open_fast();
-    sg_request         r = sparse(g);
-    watch             *w = calloc(1, sizeof *w);
-    sg_attention_error e = {0};
-    sg_report          rep = {.size = sizeof rep};
-    sg_error           why = {0};
+    float      from[BLOCK_STEPS] = {0};
+    sg_engine *g = open_fast();
+    sg_request r = sparse(g);
+    watch     *w = calloc(1, sizeof *w);
+    sg_report  rep = {.size = sizeof rep};
+    sg_error   why = {0};
     assert_non_null(w);
     for (int i = 0; i < 4; i++) assert_non_null(w->of[i] = malloc(sizeof(float) * TOKENS * HEADS * HEAD_DIM));
     for (int i = 0; i < BLOCK_STEPS * BLOCK_LAYERS * HEADS; i++) {
@@ -226,11 +225,19 @@ static void errors_have_their_places(void **state)
     g->tap_context = w;
     r.steps = BLOCK_STEPS;
     if (sg_engine_render(g, &r, NULL, &rep, &why)) fail_msg("%s", why.text);
-    e = sg_engine_take_error(g);
+    int                             steps, passes, layers;
+    const sg_attention_count *const count = sg_engine_attention(g, &steps, &passes, &layers);
+    assert_true(steps == BLOCK_STEPS && layers == BLOCK_LAYERS);
+    assert_true(rep.attention_error_seconds > 0);
     for (int step = 0; step < BLOCK_STEPS; step++)
         for (int layer = 0; layer < BLOCK_LAYERS; layer++) {
             const double *const sum = w->sum[step][layer], *const other = w->sum[step][!layer];
-            const double got = sg_attention_error_of(&e, step, layer) / (sum[0] / sum[1]);
+            double error[2] = {0};
+            for (int i = 0; i < passes; i++) {
+                error[0] += count[(step * passes + i) * layers + layer].difference;
+                error[1] += count[(step * passes + i) * layers + layer].dense;
+            }
+            const double got = error[0] / error[1] / (sum[0] / sum[1]);
             const double apart = sum[0] / sum[1] / (other[0] / other[1]);
             if (fabs(got - 1) > 0.08 || fabs(log(apart)) < log(2))
                 fail_msg("step %d, layer %d: %g times the error of all, which is %g times that of the other layer",
@@ -238,7 +245,6 @@ static void errors_have_their_places(void **state)
         }
     for (int i = 0; i < 4; i++) free(w->of[i]);
     free(w);
-    sg_attention_error_free(&e);
     sg_engine_close(&g);
 }
 
@@ -289,16 +295,22 @@ static void experts_take_turns(void **state)
     sg_engine_close(&g);
 }
 
+static void write_thresholds(const char *rule, const char *more)
+{
+    write_format(
+        COPY "/" SG_THRESHOLDS_NAME,
+        "{\"format\": \"sparge-gen thresholds\", \"version\": 1, \"rule\": \"%s\", \"layers\": 2, \"heads\": 2,"
+        " \"buckets\": [0], \"amount\": [[[0.25, 1], [1, 0.75]]], \"theta\": [[[-1, -1], [-1, -1]]],"
+        " \"lambda\": [[[0, 0], [0, 0]%s]], \"model\": \"0123456789abcdef\","
+        " \"policy\": {\"score\": \"sub16\", \"tail\": false, \"tail_bias\": \"rank1\", \"order\": \"morton\"}}",
+        rule, more);
+}
+
 /* Thresholds beside the model are its defaults. */
 static void thresholds_are_found(void **state)
 {
     for (int broken = 0; broken < 2; broken++) {
-        write_format(
-            COPY "/" SG_THRESHOLDS_NAME,
-            "{\"format\": \"sparge-gen thresholds\", \"version\": 1, \"rule\": \"topk\", \"layers\": 2, \"heads\": 2,"
-            " \"buckets\": [0], \"amount\": [[[0.25, 1], [1, 0.75]]], \"theta\": [[[-1, -1], [-1, -1]]],"
-            " \"lambda\": [[[0, 0], [0, 0]%s]]}",
-            broken ? ", []" : "");
+        write_thresholds("topk", broken ? ", []" : "");
         const sg_engine_options o = {.size = sizeof(sg_engine_options), .model_dir = COPY, .backend = "cpu"};
         if (broken) {
             engine_refused(&o, SG_E_FORMAT, SG_THRESHOLDS_NAME);
@@ -310,6 +322,7 @@ static void thresholds_are_found(void **state)
         sg_report  rep = {.size = sizeof rep};
         int        steps, passes, layers;
         assert_non_null(r.attention.thresholds);
+        assert_string_equal(sg_engine_info(g)->thresholds_model, "0123456789abcdef");
         r.attention.dense_steps = 0;
         r.steps = 1;
         if (sg_engine_render(g, &r, NULL, &rep, &e)) fail_msg("%s", e.text);
@@ -320,12 +333,89 @@ static void thresholds_are_found(void **state)
     }
 }
 
+static void plans_tell_of_thresholds(void **state)
+{
+    static const char *const rule[] = {[SG_SELECT_TOPK] = "topk", [SG_SELECT_MASS] = "tau"};
+    for (int i = 0; i < 2; i++) {
+        sg_error e = {0};
+        sg_plan  p = {.size = sizeof p};
+        write_thresholds(rule[i], "");
+        sg_engine *g = open_model(COPY, 0);
+        sg_request r = sparse(g);
+        assert_done(sg_engine_plan(g, &r, &p, &e), &e);
+        assert_int_equal(p.thresholds.rule, i);
+        assert_int_equal(p.thresholds.buckets, 1);
+        assert_int_equal(p.thresholds.layers, 2);
+        assert_int_equal(p.thresholds.heads, 2);
+        assert_int_equal(p.thresholds.hash, sg_engine_info(g)->thresholds);
+        assert_string_equal(p.thresholds.model, "0123456789abcdef");
+        assert_true(p.thresholds.has_policy && !p.thresholds.tail && !p.thresholds.spargeattn);
+        assert_int_equal(p.thresholds.score, SG_SCORE_SUB16);
+        assert_int_equal(p.thresholds.tail_bias, SG_TAIL_BIAS_RANK1);
+        assert_int_equal(p.thresholds.order, SG_ORDER_MORTON);
+        r.attention.thresholds = NULL;
+        assert_done(sg_engine_plan(g, &r, &p, &e), &e);
+        assert_int_equal(p.thresholds.layers, 0);
+        sg_engine_close(&g);
+    }
+}
+
+/* A plan predicts which steps skip blocks, and where the options ask for it, attention is timed, once for each render. */
+static void attention_is_predicted_and_timed(void **state)
+{
+    for (int timed = 0; timed < 2; timed++) {
+        double     seconds[SG_ATTENTION_STAGES];
+        int64_t    calls = 0;
+        sg_error   e = {0};
+        sg_plan    p = {.size = sizeof p};
+        sg_engine *g = open_engine(&(sg_engine_options){.size = sizeof(sg_engine_options),
+                                                        .model_dir = model,
+                                                        .backend = "cpu",
+                                                        .dtype = "f32",
+                                                        .threads = 2,
+                                                        .timed = timed});
+        sg_request r = sparse(g);
+        r.steps = 3;
+        assert_false(sg_engine_attention_seconds(g, seconds));
+        assert_done(sg_engine_plan(g, &r, &p, &e), &e);
+        assert_int_equal(p.steps, 3);
+        assert_int_equal(p.attention_steps, 2);
+        assert_int_equal(p.attention_kind, SG_ATTENTION_SPARGE);
+        assert_int_equal(p.attention_why, SG_WHY_POLICY);
+        for (int i = 0; i < 2; i++) {
+            int steps, passes, layers;
+            assert_done(sg_engine_render(g, &r, NULL, NULL, &e), &e);
+            const sg_attention_count *const c = sg_engine_attention(g, &steps, &passes, &layers);
+            for (int k = 0; k < steps * passes * layers; k++)
+                assert_true((c[k].kind == SG_ATTENTION_SPARGE) == (k / (passes * layers) > 0));
+            assert_int_equal(sg_engine_attention_seconds(g, seconds), timed);
+            for (int k = 0; k < SG_ATTENTION_STAGES; k++) assert_true(timed ? seconds[k] > 0 : seconds[k] == 0);
+            for (size_t k = 0; k < g->times.rows; k++) {
+                if (strcmp(g->times.row[k].op, "attend_blocks") != 0) continue;
+                assert_true(i == 0 || g->times.row[k].calls == calls); /* those of the first render have gone */
+                calls = g->times.row[k].calls;
+            }
+        }
+        r.attention.dense_layers = "0-1";
+        assert_done(sg_engine_plan(g, &r, &p, &e), &e);
+        assert_true(p.attention_kind == SG_ATTENTION_DENSE && p.attention_steps == 2);
+        r.attention = sg_policy_default();
+        assert_done(sg_engine_plan(g, &r, &p, &e), &e);
+        assert_true(p.attention_why == SG_WHY_SHORT && p.attention_steps == 0);
+        sg_engine_close(&g);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sparse_renders_are_near_dense), cmocka_unit_test(sparse_memory_is_as_planned),
-        cmocka_unit_test(attention_is_captured),         cmocka_unit_test(experts_take_turns),
-        cmocka_unit_test(errors_have_their_places),      cmocka_unit_test(attention_is_checked),
-        cmocka_unit_test(thresholds_are_found)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sparse_renders_are_near_dense),
+                                       cmocka_unit_test(sparse_memory_is_as_planned),
+                                       cmocka_unit_test(attention_is_captured),
+                                       cmocka_unit_test(experts_take_turns),
+                                       cmocka_unit_test(errors_have_their_places),
+                                       cmocka_unit_test(attention_is_checked),
+                                       cmocka_unit_test(thresholds_are_found),
+                                       cmocka_unit_test(plans_tell_of_thresholds),
+                                       cmocka_unit_test(attention_is_predicted_and_timed)};
     return cmocka_run_group_tests(tests, make_copy, leave_folder);
 }

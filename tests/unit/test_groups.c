@@ -3,6 +3,7 @@
 #include "dit.h"
 #include "forecast.h"
 #include "op.h"
+#include "render.h"
 #include "report_attention.h"
 #include "unit.h"
 
@@ -296,16 +297,12 @@ static void rows_move_between_orders(void **state)
 /* A sequence may be long where its groups are short. These layers are dense then, and the forecast says so. */
 static void short_groups_are_dense(void **state)
 {
-    static const int64_t  grid[3] = {8, 32, 40};
-    const sg_model_info   info = {.skips = true};
-    const sg_plan         plan = {.tokens = 10240, .layers = LAYERS, .grouped = 2, .group = 2560};
-    bench                 b;
-    sg_attention_count    count[PASSES * LAYERS];
-    sg_attention_record   record = {count, 1, PASSES, LAYERS};
-    sg_attention_forecast forecast;
-    char                  text[SG_FORECAST_TEXT];
-    sg_error              e = {0};
-    sg_policy             p = sg_policy_default();
+    static const int64_t grid[3] = {8, 32, 40};
+    bench                b;
+    sg_attention_count   count[PASSES * LAYERS];
+    sg_attention_record  record = {count, 1, PASSES, LAYERS};
+    char                 text[SG_FORECAST_TEXT];
+    sg_policy            p = sg_policy_default();
     p.dense_steps = 0;
     open_bench(&b, "ref", grid, true, p);
     assert_int_equal(sg_self_attention_counts(&b.self, &b.s, 0, count), SG_OK);
@@ -319,9 +316,10 @@ static void short_groups_are_dense(void **state)
     assert_null(strstr(text, "the sequence is short"));
     assert_non_null(strstr(sg_attention_summary(text, sizeof text, &record), ", 2 of 3 layers dense: their sequ"));
     for (int named = 0; named < 2; named++) {
+        sg_plan plan = {.tokens = 10240, .layers = LAYERS, .steps = 1, .grouped = 2, .group = 2560};
         p.named = named;
-        assert_done(sg_attention_predict(&forecast, &p, &info, &plan, 1, &e), &e);
-        sg_attention_forecast_text(text, &p, &forecast, plan.tokens);
+        sg_plan_attention(&plan, &p, b.self.bound[0]);
+        sg_attention_forecast_text(text, &p, &plan);
         assert_int_equal(strstr(text, ", 2 of 3 layers dense: groups of 2560 tokens are short") != NULL, !named);
     }
     close_bench(&b);
