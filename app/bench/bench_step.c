@@ -48,7 +48,7 @@ typedef struct step_bench {
 } step_bench;
 
 /* Whether ops of this unit are timed. */
-static bool is_traced(const step_bench *t, sg_stage stage, int unit)
+static bool is_traced(const step_bench *t, int stage, int unit)
 {
     if (t->phase != TRACE) return false;
     if (stage == SG_STAGE_DENOISE) return unit >= FIRST_STEPS;
@@ -63,7 +63,7 @@ static void keep_trace(step_bench *t, traced *p, double seconds)
     *now = (sg_trace){.synchronous = now->synchronous};
 }
 
-static void unit_ends(step_bench *t, sg_stage stage, int unit, double seconds)
+static void unit_ends(step_bench *t, int stage, int unit, double seconds)
 {
     if (is_traced(t, stage, unit))
         keep_trace(t, stage == SG_STAGE_DENOISE ? &t->step : &t->chunk, seconds);
@@ -76,7 +76,7 @@ static void unit_ends(step_bench *t, sg_stage stage, int unit, double seconds)
 }
 
 /* Non-zero ends the render: after Ctrl-C, or when enough was measured. */
-static int on_progress(void *context, sg_stage stage, int done, int total)
+static int on_progress(void *context, int stage, int done, int total)
 {
     step_bench *const t = context;
     const double      seconds = sg_seconds() - t->since;

@@ -10,7 +10,7 @@
  * decoder's first and later chunks both occur. */
 enum { SIDE = 64, STEPS = 2, CHUNKS = 2 };
 
-static int on_progress(void *context, sg_stage stage, int done, int total)
+static int on_progress(void *context, int stage, int done, int total)
 {
     sg_progress_update(context, stage, done, total);
     return sg_interrupt_asked();

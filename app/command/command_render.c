@@ -50,7 +50,7 @@ static void mark(const job *j, const char *piece)
 
 static const char *const stage_names[SG_STAGES] = {"loading", "prompt", "encoding", "denoising", "decoding"};
 
-static void mark_stage(const job *j, sg_stage stage, int done, int total)
+static void mark_stage(const job *j, int stage, int done, int total)
 {
     static const char *const step[] = {"loading", "first step", "second step"}; /* ends when so many are done */
     if (stage == SG_STAGE_DENOISE)
@@ -59,7 +59,7 @@ static void mark_stage(const job *j, sg_stage stage, int done, int total)
         mark(j, stage_names[stage]);
 }
 
-static int on_progress(void *context, sg_stage stage, int done, int total)
+static int on_progress(void *context, int stage, int done, int total)
 {
     job *j = context;
     sg_progress_update(j->progress, stage, done, total);

@@ -1,8 +1,8 @@
 /* command_tune.c - `sparge-gen tune`: renders that are looked at, thresholds that come of it. */
 #include "base/file.h"
 #include "base/output_file.h"
-#include "checkpoint.h"
 #include "command.h"
+#include "engine.h"
 #include "interrupt.h"
 #include "json_build.h"
 #include "metrics.h"
@@ -57,7 +57,7 @@ typedef struct job {
 
 /* ---- the renders ---- */
 
-static int on_progress(void *context, sg_stage stage, int done, int total)
+static int on_progress(void *context, int stage, int done, int total)
 {
     job *const j = context;
     sg_progress_update(j->progress, stage, done, total);

@@ -155,7 +155,7 @@ sg_status sg_arm_run_reserve(sg_arm_run *x, int clips, const sg_request *r, sg_e
 }
 
 /* The seconds of a step or chunk of latent frames, which is over. */
-static void note_unit(sg_arm_run *x, sg_stage stage, size_t unit, double seconds)
+static void note_unit(sg_arm_run *x, int stage, size_t unit, double seconds)
 {
     sg_arm_times *const t = &x->now->times;
     double              now[SG_ATTENTION_STAGES];
@@ -172,7 +172,7 @@ static void note_unit(sg_arm_run *x, sg_stage stage, size_t unit, double seconds
     memcpy(x->attention, now, sizeof now);
 }
 
-static int on_progress(void *context, sg_stage stage, int done, int total)
+static int on_progress(void *context, int stage, int done, int total)
 {
     sg_arm_run *const x = context;
     const double      start = sg_seconds(), time = start - x->aside;

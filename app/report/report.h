@@ -3,7 +3,6 @@
 #define SG_REPORT_H
 
 #include "clip_similarity.h"
-#include "engine.h"
 #include "interval.h"
 #include "metrics.h"
 #include "options.h"

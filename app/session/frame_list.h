@@ -3,7 +3,7 @@
 #ifndef SG_FRAME_LIST_H
 #define SG_FRAME_LIST_H
 
-#include "status.h"
+#include <spargegen/spargegen.h>
 
 typedef struct sg_frame_list {
     int    count;

@@ -4,8 +4,7 @@
 #ifndef SG_INTERRUPT_H
 #define SG_INTERRUPT_H
 
-#include "status.h"
-
+#include <spargegen/spargegen.h>
 #include <stdbool.h>
 
 /* Catches SIGINT, SIGTERM, SIGHUP, and SIGBUS of mapped files. Makes writes to closed pipes, and beyond the limit of

@@ -4,7 +4,6 @@
 #define SG_PICTURE_H
 
 #include "base/image.h"
-#include "engine.h"
 #include "options.h"
 
 /* The pictures of a clip: paths of files, NULL where there is none, and hashes of them. of_entry tells messages that

@@ -164,7 +164,7 @@ static double unit_seconds(const sg_progress *p)
     return p->done > p->base ? (p->last_time - p->start) / (p->done - p->base) : 0;
 }
 
-static double sum(const double seconds[SG_STAGES], sg_stage from)
+static double sum(const double seconds[SG_STAGES], int from)
 {
     double s = 0;
     for (int i = (int)from; i < SG_STAGES; i++) s += seconds[i];
@@ -385,7 +385,7 @@ static void end_stage(sg_progress *p, double now)
     if (p->stage == SG_STAGE_DENOISE) p->steps = p->done;
 }
 
-static double stage_flops(const sg_plan *plan, sg_stage stage)
+static double stage_flops(const sg_plan *plan, int stage)
 {
     double flops = 0;
     for (int i = 0; i < plan->phases; i++)
@@ -411,7 +411,7 @@ void sg_progress_render(sg_progress *p, int index, int count, const sg_plan *pla
     if (!p->quiet) sg_interrupt_answer(p->terminal);
 }
 
-static void begin_stage(sg_progress *p, sg_stage stage, int done, double now)
+static void begin_stage(sg_progress *p, int stage, int done, double now)
 {
     end_stage(p, now);
     p->begun = true;
@@ -423,7 +423,7 @@ static void begin_stage(sg_progress *p, sg_stage stage, int done, double now)
     p->first = INT_MAX;
 }
 
-static void take(sg_progress *p, sg_stage stage, int done, int total)
+static void take(sg_progress *p, int stage, int done, int total)
 {
     const double now = p->clock();
     const bool   begins = !p->begun || p->over || stage != p->stage || done < p->done;
@@ -435,7 +435,7 @@ static void take(sg_progress *p, sg_stage stage, int done, int total)
     if (done >= total) end_stage(p, now);
 }
 
-void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total)
+void sg_progress_update(sg_progress *p, int stage, int done, int total)
 {
     if (p->quiet || total < 1) return;
     if (!p->terminal) {

@@ -4,9 +4,9 @@
 #define SG_PROGRESS_H
 
 #include "base/text.h"
-#include "engine.h"
 
 #include <pthread.h>
+#include <spargegen/spargegen.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -28,9 +28,9 @@ typedef struct sg_progress {
     char row[256];
 
     /* The stage at work has begun if `begun`, and all of its units are over if `over`. */
-    sg_stage stage;
-    bool     begun, over;
-    int      done, total;
+    int  stage;
+    bool begun, over;
+    int  done, total;
     /* base units were over when the stage began, at start; first when the first was seen to end, at first_time. The
      * last unit was over at last_time, or else the stage began then. */
     int    base, first;
@@ -68,7 +68,7 @@ void sg_progress_init(sg_progress *p, bool quiet);
 void sg_progress_render(sg_progress *p, int index, int count, const sg_plan *plan);
 
 /* done of total units of this stage are over. */
-void sg_progress_update(sg_progress *p, sg_stage stage, int done, int total);
+void sg_progress_update(sg_progress *p, int stage, int done, int total);
 
 /* Sets the text before the stage, where there are many renders. Without a terminal it prints a line at most every few
  * seconds, and no stages. */

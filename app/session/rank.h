@@ -10,8 +10,7 @@
 #ifndef SG_RANK_H
 #define SG_RANK_H
 
-#include "status.h"
-
+#include <spargegen/spargegen.h>
 #include <stdbool.h>
 #include <stdint.h>
 

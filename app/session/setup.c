@@ -144,7 +144,7 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .memory_limit = s->memory_limit,
                                .plan_only = s->command == SG_COMMAND_INFO && s->memory_limit > 0,
                                .fast = s->fast,
-                               .offload = s->offload ? (sg_offload)sg_text_place(s->offload, sg_names("offload")) : 0,
+                               .offload = s->offload ? sg_text_place(s->offload, sg_names("offload")) : 0,
                                .preview_decoder = s->preview_decoder};
     for (out->loras = 0; model && out->loras < model->loras; out->loras++) {
         const sg_lora_path *const lora = &model->lora[out->loras];

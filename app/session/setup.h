@@ -2,8 +2,6 @@
 #ifndef SG_SETUP_H
 #define SG_SETUP_H
 
-#include "checkpoint.h"
-#include "engine.h"
 #include "options.h"
 #include "prompt_set.h"
 #include "vocabulary.h"

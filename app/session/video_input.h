@@ -4,7 +4,8 @@
 #define SG_VIDEO_INPUT_H
 
 #include "clip_reader.h"
-#include "engine.h"
+
+#include <spargegen/spargegen.h>
 
 typedef struct sg_video_input {
     /* path is NULL where there is no video. what is the option or the field that named it, for messages. */

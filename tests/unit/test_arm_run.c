@@ -1,5 +1,6 @@
 /* test_arm_run.c - what runs before arms are timed: each arm's own kernels, and all that looks at attention. */
 #include "arm_run.h"
+#include "engine.h"
 #include "unit.h"
 
 enum { ARMS = 2, STEPS = 5 };

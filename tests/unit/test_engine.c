@@ -802,6 +802,30 @@ static void a_picture_brings_the_model_s_own(void **state)
     sg_engine_close(&g);
 }
 
+/* As its owner has them; test_vocabulary.c has how words are compared. */
+static void a_model_tells_its_words(void **state)
+{
+    const sg_engine_options o = {.size = sizeof(sg_engine_options), .model_dir = dir, .backend = "ref"};
+    char                    list[32];
+    model_with("{\"world\": \"draws balls\", \"vocabulary\": [\"Red\", \"ball\"]}");
+    sg_engine                 *g = open_engine(&o);
+    const sg_model_info *const info = sg_engine_info(g);
+    assert_string_equal(info->world, "draws balls");
+    assert_string_equal(info->words[0], "red");
+    assert_string_equal(info->words[1], "ball");
+    assert_null(info->words[2]);
+    assert_int_equal(sg_engine_unknown_words(g, "RED cat", list, sizeof list), 1);
+    assert_string_equal(list, "'cat'");
+    sg_engine_close(&g);
+    model_with("{}");
+    g = open_engine(&o);
+    assert_true(!sg_engine_info(g)->world && !sg_engine_info(g)->words);
+    assert_int_equal(sg_engine_unknown_words(g, "RED cat", list, sizeof list), 0);
+    sg_engine_close(&g);
+    model_with("{\"vocabulary\": [\"two words\"]}");
+    engine_refused(&o, SG_E_FORMAT, "sparge-gen.json|vocabulary|one word");
+}
+
 static void a_missing_lora_for_pictures_is_told(void **state)
 {
     static film             got;
@@ -851,6 +875,7 @@ int main(void)
         cmocka_unit_test(an_expert_that_is_not_there_is_told),
         cmocka_unit_test(the_model_of_a_lora_is_named),
         cmocka_unit_test(a_picture_brings_the_model_s_own),
+        cmocka_unit_test(a_model_tells_its_words),
         cmocka_unit_test(a_missing_lora_for_pictures_is_told),
     };
     return cmocka_run_group_tests(tests, make_copy, leave_folder);

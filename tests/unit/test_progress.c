@@ -74,7 +74,7 @@ static const char *written(void)
 }
 
 /* The line as it is left after these units. */
-static void expect(sg_stage stage, int done, int total, const char *line)
+static void expect(int stage, int done, int total, const char *line)
 {
     char whole[300];
     written();
@@ -83,7 +83,7 @@ static void expect(sg_stage stage, int done, int total, const char *line)
     assert_string_equal(written(), whole);
 }
 
-static void expect_sum(sg_stage stage, int total, bool again, const char *line)
+static void expect_sum(int stage, int total, bool again, const char *line)
 {
     char whole[300];
     written();
@@ -189,7 +189,7 @@ static void render_all(int columns)
     sg_progress_render(&p, 0, 2, NULL);
     for (int stage = 0; stage < SG_STAGES; stage++)
         for (int i = 0; i <= 3; i++) {
-            sg_progress_update(&p, (sg_stage)stage, i, 3);
+            sg_progress_update(&p, stage, i, 3);
             pass(10);
             expect_narrow(columns);
         }
