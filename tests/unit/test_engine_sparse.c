@@ -228,7 +228,7 @@ static void errors_have_their_places(void **state)
     int                             steps, passes, layers;
     const sg_attention_count *const count = sg_engine_attention(g, &steps, &passes, &layers);
     assert_true(steps == BLOCK_STEPS && layers == BLOCK_LAYERS);
-    assert_true(rep.attention_error_seconds > 0);
+    assert_true(rep.attention_error_seconds > 0 && rep.plan.size == sizeof rep.plan);
     for (int step = 0; step < BLOCK_STEPS; step++)
         for (int layer = 0; layer < BLOCK_LAYERS; layer++) {
             const double *const sum = w->sum[step][layer], *const other = w->sum[step][!layer];
