@@ -2,6 +2,7 @@
  * 130 interrupted. */
 #include "build_facts.h"
 #include "command.h"
+#include "environment.h"
 #include "file_options.h"
 #include "help.h"
 #include "interrupt.h"
@@ -67,6 +68,7 @@ int main(int argc, char **argv)
 #endif
     sg_settings s;
     sg_error    e = {0};
+    sg_environment_settle();
     sg_interrupt_catch();
     sg_interrupt_fill_streams();
     if (argc < 2) {

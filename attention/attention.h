@@ -35,8 +35,7 @@ extern "C" {
 typedef struct sg_attention_options {
     const char *backend; /* "cpu" (NULL), "cuda", or "ref", the slow oracle */
     int         threads; /* 0: one a core */
-    /* Bit i of cpu_mask allows level i: SSE2, AVX2, AVX-512, its VNNI, its BF16, AMX. 0 allows all that there is, or
-     * those up to the one that the environment variable SPARGE_GEN_CPUMASK names: base, avx2 .. amx. */
+    /* Bit i of cpu_mask allows level i: SSE2, AVX2, AVX-512, its VNNI, its BF16, AMX. 0 allows all that there is. */
     unsigned cpu_mask;
     int      device; /* of cuda: which GPU, as CUDA counts them */
     int64_t  reserved[8];

@@ -80,8 +80,8 @@ sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_erro
     sg_backend *b = calloc(1, sizeof *b);
     if (!b) return sg_error_set(e, SG_E_MEMORY, "no memory for a backend");
     b->total_bytes = b->host_bytes = sg_free_bytes();
-    sg_status status = sg_cpu_features_of(&b->features, o->cpu_mask, e);
-    if (!status) status = open_named(b, o->name ? o->name : "auto", o, e);
+    b->features = sg_cpu_features_of(o->cpu_mask);
+    const sg_status status = open_named(b, o->name ? o->name : "auto", o, e);
     if (status) {
         sg_backend_close(&b);
         return status;

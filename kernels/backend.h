@@ -36,10 +36,14 @@ extern const char *const sg_gpu_level_names[]; /* "sm80", "sm89", "sm90", NULL *
 /* Returns the features of the level of that name, and of those that it stands on; 0 where there is no such name. */
 SG_PUBLIC unsigned sg_cpu_mask_of(const char *name);
 
-/* Finds the CPU features that this machine has and a mask, as sg_backend_options.cpu_mask, allows. Returns SG_E_ARG if
- * the variable SPARGE_GEN_CPUMASK names no level. */
-sg_status          sg_cpu_features_of(unsigned *features, unsigned mask, sg_error *e) SG_MUST_USE;
+/* Returns the CPU features that this machine has and a mask, as sg_backend_options.cpu_mask, allows. */
+unsigned           sg_cpu_features_of(unsigned mask);
 SG_PUBLIC unsigned sg_gpu_mask_of(const char *name);
+
+/* A mask of the CPU's features does not raise oneDNN above the instructions of this name, "AVX2" for example; NULL: above
+ * any. oneDNN cannot be asked what its own variable ONEDNN_MAX_CPU_ISA holds it to before a mask does: a program that
+ * keeps to that puts its value here, before it opens the first backend. */
+extern const char *sg_onednn_most;
 
 unsigned sg_gpu_features(int capability); /* 90 is compute capability 9.0; 0 below 8.0 */
 
@@ -50,7 +54,7 @@ bool sg_gpu_runs(int capability, const char *architectures);
 typedef struct sg_backend_options {
     const char *name;     /* "auto", "cuda", "cpu" or "ref" */
     int         threads;  /* 0: as many as the machine has */
-    unsigned    cpu_mask; /* allowed features; 0: those that the variable SPARGE_GEN_CPUMASK names, all without it */
+    unsigned    cpu_mask; /* allowed features; 0: all */
     unsigned    gpu_mask; /* what cuda may use, all of which must be there; auto then takes no other backend. 0: all */
     int         device;   /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int         local_rank; /* device 0: this process's number among those of its host, which take the GPUs in turn */
@@ -119,9 +123,9 @@ typedef struct sg_build {
 
 sg_build sg_backend_build(void);
 
-/* Opens the device that o names. The caller closes it. SG_E_ARG for an unknown name, here or in SPARGE_GEN_CPUMASK, and
- * for a GPU that is not there, or for one but the first with cpu and ref; SG_E_UNSUPPORTED for what this build or
- * machine lacks, and for features in gpu_mask that the device lacks. */
+/* Opens the device that o names. The caller closes it. SG_E_ARG for an unknown name, for a GPU that is not there, and
+ * for one but the first with cpu and ref; SG_E_UNSUPPORTED for what this build or machine lacks, and for features in
+ * gpu_mask that the device lacks. */
 sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_error *e) SG_MUST_USE;
 void      sg_backend_close(sg_backend **b);
 
@@ -133,8 +137,7 @@ sg_status sg_backend_touch(const sg_backend_options *o, sg_error *e) SG_MUST_USE
 sg_status sg_backend_choose_gpu(int *out, const sg_backend_options *o, int gpus, sg_error *e) SG_MUST_USE;
 
 /* Tells whether the machine has an NVIDIA card, by what is in the folder that stands for / (NULL: /): NVIDIA's driver,
- * its device, or a card on the bus. driver gets the driver's version, or stays empty. A card that CUDA_VISIBLE_DEVICES
- * hides is not there. */
+ * its device, or a card on the bus. driver gets the driver's version, or stays empty. */
 bool sg_gpu_is_there(const char *root, char *driver, size_t size);
 
 /* Makes b's GPU the calling thread's current device, which CUDA keeps for each thread: streams of b may be used by this

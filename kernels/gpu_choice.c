@@ -89,18 +89,11 @@ static bool on_the_bus(const char *root)
     return found;
 }
 
-static bool is_hidden(void)
-{
-    const char *const shown = getenv("CUDA_VISIBLE_DEVICES");
-    return shown && (!*shown || strcmp(shown, "-1") == 0);
-}
-
 bool sg_gpu_is_there(const char *root, char *driver, size_t size)
 {
     char line[256], device[PATH_MAX];
     *driver = '\0';
     if (!root) root = "";
-    if (is_hidden()) return false;
     if (first_line(line, sizeof line, root, "proc/driver/nvidia/version")) {
         take_version(driver, size, line);
         return true;

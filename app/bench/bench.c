@@ -1,6 +1,7 @@
 /* bench.c - see bench.h. */
 #include "bench.h"
 #include "base/clock.h"
+#include "environment.h"
 #include "interrupt.h"
 #include "progress.h"
 #include "rng.h"
@@ -36,7 +37,8 @@ sg_status sg_bench_run(const sg_settings *s, sg_status (*work)(sg_bench *b, sg_e
     b.silent = s->json && strcmp(s->json, "-") == 0;
     SG_TRY(sg_backend_open(&b.backend, &backend, e));
     sg_progress_init(&progress, s->quiet);
-    if (*b.backend->passed) sg_progress_say(&progress, "%s", b.backend->passed);
+    const char *const passed = sg_environment_passed(b.backend->passed);
+    if (*passed) sg_progress_say(&progress, "%s", passed);
     const sg_status status = work(&b, e);
     sg_backend_close(&b.backend);
     return status;

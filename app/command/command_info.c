@@ -8,7 +8,7 @@
 #include "build_facts.h"
 #include "checkpoint.h"
 #include "command.h"
-#include "frame_rule.h"
+#include "environment.h"
 #include "json_build.h"
 #include "notices.h"
 #include "option_rules.h"
@@ -349,7 +349,8 @@ static sg_status summarise(model_summary *t, const sg_settings *s, sg_error *e)
     SG_TRY(sg_session_inputs(x, s, e));
     SG_TRY(sg_session_open(x, e));
     SG_TRY(sg_session_resolve(x, &t->now, e));
-    if (*x->info.passed) sg_progress_say(&x->progress, "%s", x->info.passed);
+    const char *const passed = sg_environment_passed(x->info.passed);
+    if (*passed) sg_progress_say(&x->progress, "%s", passed);
     sg_notice_size(x, &t->now.settings);
     sg_clip clip = {.size = sizeof clip};
     sg_clip_of(&clip, r, sg_writer_default_name(r->frames));

@@ -7,6 +7,7 @@
 #include "clip_similarity.h"
 #include "command.h"
 #include "compare.h"
+#include "environment.h"
 #include "interrupt.h"
 #include "json_build.h"
 #include "progress.h"
@@ -71,7 +72,7 @@ static sg_status open_judge(pair *p, const sg_settings *s, sg_error *e)
     int cut = 0;
     if (!s->clip) return SG_OK;
     SG_TRY(sg_setup_clip(&p->judge, s, s->threads, e));
-    const char *const passed = sg_clip_model_passed(p->judge);
+    const char *const passed = sg_environment_passed(sg_clip_model_passed(p->judge));
     if (*passed && !s->quiet) sg_print(stderr, "%s\n", passed);
     if (s->prompt) {
         p->text = malloc((size_t)sg_clip_model_size(p->judge) * sizeof *p->text);

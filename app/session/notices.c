@@ -2,14 +2,16 @@
 #include "notices.h"
 #include "base/output_file.h"
 #include "base/text.h"
+#include "environment.h"
 
 #include <stdio.h>
 #include <string.h>
 
 void sg_notice_device(sg_session *x)
 {
+    const char *const passed = sg_environment_passed(x->info.passed);
     sg_progress_say(&x->progress, "%s in %s on %s", x->model.name, x->info.dtype, x->info.device);
-    if (*x->info.passed) sg_progress_warn(&x->progress, "%s", x->info.passed);
+    if (*passed) sg_progress_warn(&x->progress, "%s", passed);
 }
 
 void sg_notice_start(sg_session *x, const sg_request *r, int64_t tokens)

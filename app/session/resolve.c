@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "environment.h"
 #include "option_rules.h"
 #include "settings.h"
 #include "setup.h"
@@ -130,7 +131,7 @@ static void settle_machine(sg_settings *s, const sg_model_info *info)
     s->dtype = strcmp(info->dtype, "bf16") == 0 ? "bf16" : "f32";
     s->backend = info->backend;
     if (info->synchronous) s->threads = info->threads;
-    if (!s->cpumask && is(s->backend, "cpu")) s->cpumask = getenv("SPARGE_GEN_CPUMASK");
+    if (!s->cpumask && is(s->backend, "cpu")) s->cpumask = sg_environment_cpumask();
 }
 
 /* ---- attention ---- */

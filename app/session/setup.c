@@ -4,6 +4,7 @@
 #include "base/number.h"
 #include "base/path.h"
 #include "base/text.h"
+#include "environment.h"
 #include "option_rules.h"
 #include "rank.h"
 
@@ -129,6 +130,8 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
 {
     const char *name = s->backend ? s->backend : "auto";
     sg_rank     rank = {0};
+    unsigned    cpu_mask;
+    SG_TRY(sg_environment_cpu_mask(&cpu_mask, s->cpumask, e));
     if (s->device >= 0 && strcmp(name, "auto") == 0) name = "cuda"; /* what asks for a GPU by number asks for a GPU */
     if (s->device < 0 && (strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0)) SG_TRY(sg_rank_find(&rank, NULL, e));
     *out = (sg_engine_options){.size = sizeof(sg_engine_options),
@@ -137,7 +140,7 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .backend = name,
                                .dtype = s->dtype ? s->dtype : "auto",
                                .threads = s->threads,
-                               .cpu_mask = s->cpumask ? sg_cpu_mask_of(s->cpumask) : 0,
+                               .cpu_mask = cpu_mask,
                                .gpu_mask = s->gpumask ? sg_gpu_mask_of(s->gpumask) : 0,
                                .device = s->device > 0 ? s->device : 0,
                                .local_rank = rank.local_rank,

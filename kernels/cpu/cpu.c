@@ -28,10 +28,9 @@ sg_cpu *sg_cpu_open(int threads, unsigned mask, size_t pack_limit)
 {
     sg_cpu *const c = calloc(1, sizeof *c);
     if (!c) return NULL;
-    if (mask == 0) mask = ~0u;
     c->threads = threads > 0 ? threads : omp_get_max_threads();
     c->pack_limit = pack_limit;
-    c->features = sg_cpu_usable(sg_cpu_found() & mask);
+    c->features = sg_cpu_features_of(mask);
     sg_cpu_fill(&c->ops, c->features);
     if (sg_cpu_use_library(c, c->features, multiplies_bf16(c->features)) != SG_E_MEMORY) return c;
     sg_cpu_close(c); /* without oneDNN for want of memory the bits would be others, in silence */
@@ -122,11 +121,9 @@ static void count(const sg_backend *b, sg_plan_totals *t, const char *op, const 
 
 sg_status sg_cpu_backend_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
-    unsigned mask = o->cpu_mask;
-    char     brand[64];
+    char brand[64];
     SG_TRY(sg_host_open(b, "cpu", o, e));
-    SG_TRY(sg_cpu_mask_resolve(&mask, e));
-    sg_cpu *const c = sg_cpu_open(o->threads, mask, b->total_bytes / 8);
+    sg_cpu *const c = sg_cpu_open(o->threads, o->cpu_mask, b->total_bytes / 8);
     if (!c) return sg_error_set(e, SG_E_MEMORY, "no memory for the cpu backend");
     sg_cpu_brand(brand, sizeof brand);
     b->ops = &c->ops;

@@ -88,10 +88,6 @@ unsigned sg_cpu_usable(unsigned features);
 /* Returns the last level that needs no more than these. */
 const sg_cpu_level *sg_cpu_level_of(unsigned features);
 
-/* A mask of 0 becomes what the variable SPARGE_GEN_CPUMASK names, one of sg_cpu_mask_names, and all features without
- * it. Returns SG_E_ARG if it names none. Other masks stay. */
-sg_status sg_cpu_mask_resolve(unsigned *mask, sg_error *e) SG_MUST_USE;
-
 /* Fills t with the entries of all levels that need no more than these features, without oneDNN. */
 void sg_cpu_fill(sg_ops *t, unsigned features);
 
@@ -157,8 +153,8 @@ sg_status sg_vec_attend_avx512(sg_stream *s, const sg_attend_args *a);
     X(elem, level)                                                                                                     \
     X(norm, level)                                                                                                     \
     X(matmul, level)                                                                                                   \
-    X(winograd, level) X(attend, level) X(pool, level) X(quantise, level) X(score, level) X(select, level)             \
-        X(blocks, level)
+    X(winograd, level)                                                                                                 \
+    X(attend, level) X(pool, level) X(quantise, level) X(score, level) X(select, level) X(blocks, level)
 #define X(file, level) void sg_vec_##file##_init_##level(sg_ops *t);
 SG_VEC_FILES(X, base)
 SG_VEC_FILES(X, avx2)
@@ -171,7 +167,7 @@ void sg_amx_blocks_init(sg_ops *t);
 void sg_amx_score_init(sg_ops *t);
 
 /* Puts oneDNN's linear (with AVX-512) into c->ops and its convolution (with AVX2) into c; its generated code uses these
- * features, or fewer where its own variable ONEDNN_MAX_CPU_ISA says so. With native_bf16 products of BF16 by BF16 run
+ * features, or fewer where sg_onednn_hold has them. With native_bf16 products of BF16 by BF16 run
  * as such, with AVX-512, else all are F32. Returns SG_E_UNSUPPORTED, with c->ops as it was, when the build lacks the
  * library, the features are too few for it, it fails, or it has been held to more than these already in this process;
  * or SG_E_MEMORY. */
@@ -181,7 +177,7 @@ sg_status sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16) SG_MUST
 void      sg_onednn_close(sg_cpu *c);
 void      sg_onednn_version(char *text, size_t size); /* of the library that is loaded: "2.6.3" */
 
-/* Holds oneDNN to these features and to its own variable, whichever is less, unless it is too late. *used gets those
+/* Holds oneDNN to these features and to sg_onednn_most, whichever is less, unless it is too late or these are all. *used gets those
  * that its instructions make up, SG_CPU_BASE below AVX2. Returns false if it has been held to more than these. */
 bool sg_onednn_hold(unsigned features, unsigned *used);
 

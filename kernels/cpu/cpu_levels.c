@@ -1,7 +1,7 @@
 /* cpu_levels.c - the table of levels. */
 #include "cpu.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 #define X(file, isa) sg_vec_##file##_init_##isa(t);
 static void fill_base(sg_ops *t) { SG_VEC_FILES(X, base) }
@@ -41,6 +41,8 @@ const sg_cpu_level sg_cpu_levels[SG_CPU_LEVELS] = {
 const char *const sg_cpu_mask_names[] = {"base",       "avx2f32",    "avx2", "avxvnni", "avx512",
                                          "avx512vnni", "avx512bf16", "amx",  "all",     NULL};
 
+const char *sg_onednn_most;
+
 unsigned sg_cpu_mask_of(const char *name)
 {
     for (int i = 0; i < SG_CPU_LEVELS; i++)
@@ -64,19 +66,6 @@ const sg_cpu_level *sg_cpu_level_of(unsigned features)
     return &sg_cpu_levels[top];
 }
 
-sg_status sg_cpu_mask_resolve(unsigned *mask, sg_error *e)
-{
-    static const char variable[] = "SPARGE_GEN_CPUMASK";
-    const char *const name = getenv(variable);
-    if (*mask != 0) return SG_OK;
-    *mask = name && *name ? sg_cpu_mask_of(name) : ~0u;
-    if (*mask != 0) return SG_OK;
-    return sg_error_set(e, SG_E_ARG,
-                        "%s: '%s' is not one of base, avx2f32, avx2, avxvnni, avx512, avx512vnni, "
-                        "avx512bf16, amx, all",
-                        variable, name);
-}
-
 void sg_cpu_fill(sg_ops *t, unsigned features)
 {
     sg_data_movement_init(t);
@@ -84,9 +73,4 @@ void sg_cpu_fill(sg_ops *t, unsigned features)
         if ((sg_cpu_levels[i].needs & ~(features | SG_CPU_BASE)) == 0) sg_cpu_levels[i].fill(t);
 }
 
-sg_status sg_cpu_features_of(unsigned *features, unsigned mask, sg_error *e)
-{
-    SG_TRY(sg_cpu_mask_resolve(&mask, e));
-    *features = sg_cpu_usable(sg_cpu_found() & mask);
-    return SG_OK;
-}
+unsigned sg_cpu_features_of(unsigned mask) { return sg_cpu_usable(sg_cpu_found() & (mask ? mask : ~0u)); }

@@ -3,11 +3,9 @@
 
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <strings.h>
 
-/* What oneDNN's own variable allows it, all without one. */
-static unsigned allowed_isa(void)
+static unsigned isa_of(const char *name)
 {
     static const struct {
         const char    *name;
@@ -27,8 +25,6 @@ static unsigned allowed_isa(void)
 #endif
         {"AVX512_CORE_AMX", dnnl_cpu_isa_avx512_core_amx}
     };
-    const char *name = getenv("ONEDNN_MAX_CPU_ISA");
-    if (!name) name = getenv("DNNL_MAX_CPU_ISA");
     for (size_t i = 0; name && i < sizeof known / sizeof known[0]; i++)
         if (strcasecmp(name, known[i].name) == 0) return known[i].isa;
     return ~0u;
@@ -48,7 +44,7 @@ bool sg_onednn_hold(unsigned features, unsigned *used)
     unsigned   most = dnnl_cpu_isa_sse41;
     for (int i = 0; i < KNOWN; i++)
         if (features & known[i].feature) most |= known[i].isa;
-    if (lowered) (void)dnnl_set_max_cpu_isa((dnnl_cpu_isa_t)(most & allowed_isa()));
+    if (lowered) (void)dnnl_set_max_cpu_isa((dnnl_cpu_isa_t)(most & isa_of(sg_onednn_most)));
     const unsigned isa = dnnl_get_effective_cpu_isa();
     *used = SG_CPU_BASE;
     for (int i = 0; i < KNOWN; i++)

@@ -126,12 +126,10 @@ int sg_mp4_encoder_open(AVCodecContext **out, const AVCodec *encoder, const sg_c
     return avcodec_open2(c, encoder, NULL);
 }
 
-/* SVT-AV1 writes to stderr by itself, unless it is told not to. */
 static bool takes_a_frame(const AVCodec *encoder, const sg_clip *clip)
 {
     AVCodecContext *c = NULL;
-    setenv("SVT_LOG", "0", 0);
-    const bool taken = sg_mp4_encoder_open(&c, encoder, clip) >= 0 && feed_blank(c) >= 0;
+    const bool      taken = sg_mp4_encoder_open(&c, encoder, clip) >= 0 && feed_blank(c) >= 0;
     sg_video_encoder_close(&c, taken);
     return taken;
 }

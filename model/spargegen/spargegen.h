@@ -30,7 +30,8 @@
  * the program's to decide, before it loads the library: GOMP_SPINCOUNT=1500 in its environment where it shares its
  * processors with others.
  *
- * FFmpeg, which writes videos, has one log for the whole process: a writer of a video turns it off. */
+ * FFmpeg, which writes videos, has one log for the whole process: a writer of a video turns it off. Where it has no encoder
+ * of H.264, its SVT-AV1 writes to stderr, unless the program's environment has SVT_LOG=0. */
 #ifndef SG_SPARGEGEN_H
 #define SG_SPARGEGEN_H
 
@@ -93,7 +94,7 @@ typedef struct sg_engine_options {
     const char    *backend;            /* "auto" (NULL), "cuda", "cpu", "ref" */
     const char    *dtype;              /* "auto" (NULL), "f32", "bf16": of the products; auto takes the faster here */
     int            threads;            /* 0: all cores */
-    unsigned       cpu_mask;           /* sg_cpu_mask_of; 0: all, or as SPARGE_GEN_CPUMASK says */
+    unsigned       cpu_mask;           /* sg_cpu_mask_of; 0: all */
     unsigned       gpu_mask;           /* sg_gpu_mask_of: all of which it must have; 0: all that it has */
     int            device;             /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int            local_rank;         /* with device 0: of this host's processes, which take its GPUs in turn */

@@ -14,6 +14,7 @@
  * --large tries attention on tensors of more than 2^31 elements, which takes 7 GB of the device's memory and of the host's.
  * One line an op; exit 1 when anything failed. */
 #include "checkkern.h"
+#include "../held.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -249,19 +250,11 @@ static int gpu_top_of(const char *name)
     return 0;
 }
 
-/* The features that a mask leaves of the machine's; of 0 those that the environment leaves. Ends the run where that names
- * none. */
-static unsigned features_held(unsigned mask)
-{
-    sg_error e = {0};
-    if (sg_cpu_mask_resolve(&mask, &e)) stop(&e);
-    return sg_cpu_usable(sg_cpu_found() & mask);
-}
-
 static bool parse(options *o, int argc, char **argv)
 {
-    unsigned mask = 0;
-    bool     named = false;
+    const unsigned held = held_mask();
+    unsigned       mask = 0;
+    bool           named = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0)
             o->quick = true;
@@ -287,7 +280,7 @@ static bool parse(options *o, int argc, char **argv)
             return false;
     }
     if (o->backend && strcmp(o->backend, "cpu") == 0) o->backend = NULL;
-    o->features = features_held(mask);
+    o->features = sg_cpu_features_of(mask ? mask : held);
     return (mask || !named) && o->gpu_top > 0 && !(o->backend && o->bench);
 }
 

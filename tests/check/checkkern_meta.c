@@ -72,36 +72,6 @@ static void check_names(void)
     expect(!b, "close left its pointer");
 }
 
-/* What the environment says of levels holds where no mask is given. */
-static void check_environment(void)
-{
-    static const char variable[] = "SPARGE_GEN_CPUMASK";
-    const bool        more = sg_cpu_usable(sg_cpu_found()) != SG_CPU_BASE;
-    const char *const was = getenv(variable);
-    char              kept[32] = "";
-    sg_backend       *b = NULL;
-    sg_error          e = {0};
-    if (was) snprintf(kept, sizeof kept, "%s", was);
-    setenv(variable, "base", 1);
-    expect(sg_backend_open(&b, &(sg_backend_options){.name = "cpu"}, &e) == SG_OK && strstr(b->device, "SSE2"),
-           "SPARGE_GEN_CPUMASK=base: another level was opened");
-    sg_backend_close(&b);
-    expect(sg_backend_open(&b, &(sg_backend_options){.name = "cpu", .cpu_mask = 3}, &e) == SG_OK &&
-               !strstr(b->device, "SSE2") == more,
-           "SPARGE_GEN_CPUMASK came before a mask that was given");
-    sg_backend_close(&b);
-    setenv(variable, "avx3", 1);
-    e = (sg_error){0};
-    expect(sg_backend_open(&b, &(sg_backend_options){.name = "cpu"}, &e) == SG_E_ARG && !b &&
-               strstr(e.text, variable) && strstr(e.text, "avx3"),
-           "a level that SPARGE_GEN_CPUMASK misspells was accepted");
-    sg_backend_close(&b);
-    if (was)
-        setenv(variable, kept, 1);
-    else
-        unsetenv(variable);
-}
-
 /* Features are bits: none implies another, and a level counts where all that it needs is there. */
 static void check_levels(void)
 {
@@ -178,7 +148,6 @@ int ck_meta(unsigned cpu_mask)
     }
     sg_backend_close(&b);
     check_names();
-    check_environment();
     check_levels();
     return faults;
 }

@@ -9,6 +9,7 @@
  * Gate of a tap: f32, the smaller of 2e-5 and 4 times the error that diffusers' own f32 run has (but at least 2.5e-6,
  * what checkkern allows one convolution of 72 channels, whose sums may be taken in any order, and as the root of the channels
  * where a case has more: metadata "channels"); bf16, twice the error of diffusers' own bf16 run plus one unit of BF16's last place. */
+#include "../held.h"
 #include "base/array.h"
 #include "counter.h"
 #include "engine_state.h"
@@ -445,8 +446,11 @@ static bool open_case(golden_case *c)
     sg_error e = {0};
     if (!report("taps", sg_source_open_stem(&c->taps, c->dir, "taps", &e), &e)) return false;
     c->about = json_loads(meta(c, "taps"), 0, NULL);
-    const sg_engine_options o = {
-        .size = sizeof(sg_engine_options), .model_dir = c->dir, .backend = c->backend, .dtype = c->dtype};
+    const sg_engine_options o = {.size = sizeof(sg_engine_options),
+                                 .model_dir = c->dir,
+                                 .backend = c->backend,
+                                 .dtype = c->dtype,
+                                 .cpu_mask = held_mask()};
     if (!report("open", sg_engine_open(&c->g, &o, &e), &e)) return false;
     c->r.size = sizeof c->r;
     sg_engine_defaults(c->g, &c->r);

@@ -1,5 +1,6 @@
 /* test_attention_call.c - the plain C call of attention.h: shapes, strides, order, what it refuses. Truth is the
  * formula in double. */
+#include "../held.h"
 #include "attention.h"
 #include "backend.h"
 #include "tensor.h"
@@ -411,7 +412,8 @@ static void test_room(void **state)
 {
     tensors               t = make(2 * N, 2 * N, H, H, D);
     sg_attention_context *own;
-    assert_int_equal(sg_attention_context_open(&own, &(sg_attention_options){.threads = 2}, &error), SG_OK);
+    assert_int_equal(
+        sg_attention_context_open(&own, &(sg_attention_options){.threads = 2, .cpu_mask = held_mask()}, &error), SG_OK);
     sg_backend *const      backend = *(sg_backend **)own; /* what a context begins with */
     sg_memory              counted = *(device_memory = backend->memory);
     sg_attention_call_args a = args_of(&t);
@@ -497,7 +499,8 @@ static void test_refusals(void **state)
 
 static int open_context(void **state)
 {
-    return sg_attention_context_open(&context, &(sg_attention_options){.threads = 2}, &error) != SG_OK;
+    return sg_attention_context_open(&context, &(sg_attention_options){.threads = 2, .cpu_mask = held_mask()},
+                                     &error) != SG_OK;
 }
 
 static int close_context(void **state)

@@ -1,4 +1,5 @@
 /* test_blocks.c - how sparse attention predicts and chooses, whatever computes it. */
+#include "../held.h"
 #include "backend.h"
 #include "block_lists.h"
 #include "blocks_fixture.h"
@@ -416,7 +417,8 @@ static void no_heads_are_copied(void **state)
     sg_error    e = {0};
     sg_backend *cpu;
     float       memory[8] = {0};
-    assert_int_equal(sg_backend_open(&cpu, &(sg_backend_options){.name = "cpu", .threads = 1}, &e), SG_OK);
+    assert_int_equal(
+        sg_backend_open(&cpu, &(sg_backend_options){.name = "cpu", .threads = 1, .cpu_mask = held_mask()}, &e), SG_OK);
     sg_stream s = sg_stream_of(cpu);
     sg_strided_copy(&s, .y = {memory, SG_F32, 3, {3, 0, 4}}, .x = {memory + 4, SG_F32, 1, {4}}, .token = 1, .head = 2);
     assert_int_equal(s.status, SG_OK);

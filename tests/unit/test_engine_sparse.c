@@ -1,4 +1,5 @@
 /* test_engine_sparse.c - renders with sparse attention as a caller sees them. */
+#include "../held.h"
 #include "attention_error.h"
 #include "engine_fixture.h"
 
@@ -53,8 +54,12 @@ static double distance(const float *a, const float *b, size_t n)
 
 static sg_engine *open_fast(void)
 {
-    return open_engine(&(sg_engine_options){
-        .size = sizeof(sg_engine_options), .model_dir = model, .backend = "cpu", .dtype = "f32", .threads = 2});
+    return open_engine(&(sg_engine_options){.size = sizeof(sg_engine_options),
+                                            .model_dir = model,
+                                            .backend = "cpu",
+                                            .dtype = "f32",
+                                            .threads = 2,
+                                            .cpu_mask = held_mask()});
 }
 
 static void sparse_renders_are_near_dense(void **state)
@@ -273,8 +278,10 @@ static void experts_take_turns(void **state)
     sg_report  rep = {.size = sizeof rep};
     sg_error   e = {0};
     int        steps, passes, layers;
-    g = open_engine(&(sg_engine_options){
-        .size = sizeof(sg_engine_options), .model_dir = SG_FIXTURES "/wan22_a14b", .backend = "cpu"});
+    g = open_engine(&(sg_engine_options){.size = sizeof(sg_engine_options),
+                                         .model_dir = SG_FIXTURES "/wan22_a14b",
+                                         .backend = "cpu",
+                                         .cpu_mask = held_mask()});
     sg_request r = sparse(g);
     r.attention.dense_layers = "0";
     r.attention.dense_steps = 0;
@@ -310,8 +317,14 @@ static void write_thresholds(const char *rule, const char *more)
 static void thresholds_are_found(void **state)
 {
     for (int broken = 0; broken < 2; broken++) {
-        write_thresholds("topk", broken ? ", []" : "");
-        const sg_engine_options o = {.size = sizeof(sg_engine_options), .model_dir = COPY, .backend = "cpu"};
+        write_format(
+            COPY "/" SG_THRESHOLDS_NAME,
+            "{\"format\": \"sparge-gen thresholds\", \"version\": 1, \"rule\": \"topk\", \"layers\": 2, \"heads\": 2,"
+            " \"buckets\": [0], \"amount\": [[[0.25, 1], [1, 0.75]]], \"theta\": [[[-1, -1], [-1, -1]]],"
+            " \"lambda\": [[[0, 0], [0, 0]%s]]}",
+            broken ? ", []" : "");
+        const sg_engine_options o = {
+            .size = sizeof(sg_engine_options), .model_dir = COPY, .backend = "cpu", .cpu_mask = held_mask()};
         if (broken) {
             engine_refused(&o, SG_E_FORMAT, SG_THRESHOLDS_NAME);
             continue;

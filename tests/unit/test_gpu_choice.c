@@ -7,12 +7,6 @@
     "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
 #define OPEN "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (nixbld@)\n"
 
-static int enter(void **state)
-{
-    unsetenv("CUDA_VISIBLE_DEVICES");
-    return enter_folder(state);
-}
-
 static void expect(bool there, const char *version)
 {
     char driver[32] = "?";
@@ -50,18 +44,6 @@ static void the_bus_tells_of_a_card_without_a_driver(void **state)
     expect(true, "");
 }
 
-static void a_hidden_card_is_not_there(void **state)
-{
-    write_text("proc/driver/nvidia/version", PROPRIETARY);
-    setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    expect(false, "");
-    setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
-    expect(false, "");
-    setenv("CUDA_VISIBLE_DEVICES", "1", 1);
-    expect(true, "550.54.14");
-    unsetenv("CUDA_VISIBLE_DEVICES");
-}
-
 /* Opens a backend of that name with our root. What auto says is empty where a GPU of this machine serves. */
 static void open_and_expect(const char *name, const char *passed)
 {
@@ -91,11 +73,10 @@ static void auto_says_which_card_it_passed_over_and_why(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_driver_tells_of_a_card, enter, leave_folder),
-        cmocka_unit_test_setup_teardown(a_device_tells_of_a_card, enter, leave_folder),
-        cmocka_unit_test_setup_teardown(the_bus_tells_of_a_card_without_a_driver, enter, leave_folder),
-        cmocka_unit_test_setup_teardown(a_hidden_card_is_not_there, enter, leave_folder),
-        cmocka_unit_test_setup_teardown(auto_says_which_card_it_passed_over_and_why, enter, leave_folder),
+        cmocka_unit_test_setup_teardown(the_driver_tells_of_a_card, enter_folder, leave_folder),
+        cmocka_unit_test_setup_teardown(a_device_tells_of_a_card, enter_folder, leave_folder),
+        cmocka_unit_test_setup_teardown(the_bus_tells_of_a_card_without_a_driver, enter_folder, leave_folder),
+        cmocka_unit_test_setup_teardown(auto_says_which_card_it_passed_over_and_why, enter_folder, leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* test_groups.c - layers whose tokens attend by groups: rows of x in the order of each, attention within them, what is
  * counted, and what the forecast says of short groups. */
+#include "../held.h"
 #include "dit.h"
 #include "forecast.h"
 #include "op.h"
@@ -76,7 +77,7 @@ static void open_bench(bench *b, const char *backend, const int64_t grid[3], boo
     sg_error           e = {0};
     *b = (bench){.g.grid = {grid[0], grid[1], grid[2]}, .n = grid[0] * grid[1] * grid[2]};
     b->dit = (sg_dit){.heads = HEADS, .head_dim = WIDE, .width = ROW};
-    assert_done(sg_backend_open(&b->backend, &(sg_backend_options){.name = backend}, &e), &e);
+    assert_done(sg_backend_open(&b->backend, &(sg_backend_options){.name = backend, .cpu_mask = held_mask()}, &e), &e);
     for (int i = 0; i < PASSES * LAYERS; i++) {
         shape[i] = (sg_attention_shape){.layers = LAYERS,
                                         .steps = 1,

@@ -1,6 +1,7 @@
 /* test_step.c - steps: what op.c and the trace do with them, and that a device which puts ops off gives the bits that it
  * gives without, whatever comes between. Runs on what "auto" finds; where that is no GPU, a backend of this test puts the
  * CPU's ops off. */
+#include "../held.h"
 #include "backend.h"
 #include "meta.h"
 #include "unit.h"
@@ -187,7 +188,8 @@ static bench make(void)
 {
     sg_backend *b = NULL;
     sg_error    e = {0};
-    if (sg_backend_open(&b, &(sg_backend_options){.name = "auto", .threads = 1}, &e)) fail_msg("%s", e.text);
+    if (sg_backend_open(&b, &(sg_backend_options){.name = "auto", .threads = 1, .cpu_mask = held_mask()}, &e))
+        fail_msg("%s", e.text);
     return make_on(b);
 }
 
@@ -271,7 +273,9 @@ static void backends_serve_other_threads(void **state)
     sg_error     e = {0};
     sg_backend  *b[2] = {NULL};
     int          device = 0;
-    for (; !sg_backend_open(&b[device > 0], &(sg_backend_options){.name = "auto", .threads = 1, .device = device}, &e);
+    for (; !sg_backend_open(
+             &b[device > 0],
+             &(sg_backend_options){.name = "auto", .threads = 1, .cpu_mask = held_mask(), .device = device}, &e);
          device++) {
         pthread_t thread;
         for (int i = 0; i < 3; i++) v[i] = (visit){.backend = b[device > 0]};

@@ -1,4 +1,5 @@
 /* test_tune.c - thresholds where they are known, and the errors that tune tells against those of whole attentions. */
+#include "../held.h"
 #include "backend.h"
 #include "meta.h"
 #include "run_fixture.h"
@@ -12,7 +13,7 @@ static int open_backends(void **state)
 {
     sg_error e = {0};
     return sg_backend_open(&oracle, &(sg_backend_options){.name = "ref"}, &e) != SG_OK ||
-           sg_backend_open(&cpu, &(sg_backend_options){.name = "cpu"}, &e) != SG_OK;
+           sg_backend_open(&cpu, &(sg_backend_options){.name = "cpu", .cpu_mask = held_mask()}, &e) != SG_OK;
 }
 
 static int close_backends(void **state)
