@@ -61,7 +61,16 @@ typedef struct sg_onednn {
     uint64_t      hash[SG_KEPT]; /* of their keys */
     size_t        code_bytes;    /* that came to be resident while plans were made */
     int           count, next;
+    int           threads; /* of the products: blocks are chosen by it */
 } sg_onednn;
+
+/* oneDNN works with as many threads as the calling thread has set for itself. Returns what that was, to be put back. */
+static int lend_threads(const sg_onednn *o)
+{
+    const int own = omp_get_max_threads();
+    omp_set_num_threads(o->threads);
+    return own;
+}
 
 #define GATE (DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1)
 #define TRY(call)                                                                                                      \
@@ -241,10 +250,12 @@ static bool plan_make(const sg_onednn *o, plan *p)
 /* What oneDNN cannot do keeps no primitive. */
 static void make(const sg_onednn *o, plan *p)
 {
+    const int own = lend_threads(o);
     if (!plan_make(o, p) && p->run) {
         dnnl_primitive_destroy(p->run);
         p->run = NULL;
     }
+    omp_set_num_threads(own);
     p->made = true;
 }
 
@@ -267,28 +278,26 @@ static plan *keep(sg_onednn *o, const plan_key *key)
 /* Those whose code is to be generated, and who does it. */
 typedef struct making {
     sg_onednn *o;
-    int        threads; /* of the products: blocks are chosen by it */
     atomic_int next;
 } making;
 
 static void *make_kept(void *context)
 {
     making *const m = context;
-    omp_set_num_threads(m->threads);
     for (int i; (i = atomic_fetch_add(&m->next, 1)) < m->o->count;)
         if (!m->o->kept[i]->made) make(m->o, m->o->kept[i]);
     return NULL;
 }
 
-/* Makes all kept plans, by so many threads, the calling one among them. */
-static void make_all(sg_onednn *o, int threads)
+/* Makes all kept plans, by as many threads as it has, the calling one among them. */
+static void make_all(sg_onednn *o)
 {
     pthread_t    helper[SG_MAKERS];
     int          helpers = 0, unmade = 0;
-    making       m = {.o = o, .threads = threads};
+    making       m = {.o = o};
     const size_t before = sg_resident_bytes();
     for (int i = 0; i < o->count; i++) unmade += !o->kept[i]->made;
-    while (helpers < SG_MAKERS && helpers + 1 < threads && helpers + 1 < unmade &&
+    while (helpers < SG_MAKERS && helpers + 1 < o->threads && helpers + 1 < unmade &&
            pthread_create(&helper[helpers], NULL, make_kept, &m) == 0)
         helpers++;
     make_kept(&m);
@@ -311,12 +320,14 @@ static bool pack(const sg_onednn *o, const plan *p, const void *from, void *to)
     dnnl_primitive_desc_t d = NULL;
     dnnl_primitive_t      run = NULL;
     dnnl_memory_t         a = NULL, b = NULL;
+    const int             own = lend_threads(o);
     bool                  ok = dnnl_memory_create(&a, p->plain, o->engine, (void *)(uintptr_t)from) == dnnl_success &&
               dnnl_memory_create(&b, p->w, o->engine, to) == dnnl_success &&
               dnnl_reorder_primitive_desc_create(&d, p->plain, o->engine, p->w, o->engine, NULL) == dnnl_success &&
               dnnl_primitive_create(&run, d) == dnnl_success;
     const dnnl_exec_arg_t arg[] = {{DNNL_ARG_FROM, a}, {DNNL_ARG_TO, b}};
     ok = ok && dnnl_primitive_execute(run, o->stream, 2, arg) == dnnl_success;
+    omp_set_num_threads(own);
     if (run) dnnl_primitive_destroy(run);
     if (d) dnnl_primitive_desc_destroy(d);
     if (a) dnnl_memory_destroy(a);
@@ -393,7 +404,10 @@ static sg_status plan_run(sg_stream *s, const plan *p, const sg_linear_args *a)
         if (dnnl_memory_set_data_handle(p->memory[i], data[i]) != dnnl_success) return SG_E_DEVICE;
         arg[args++] = (dnnl_exec_arg_t){name[i], p->memory[i]};
     }
-    if (dnnl_primitive_execute(p->run, o->stream, args, arg) != dnnl_success) return SG_E_DEVICE;
+    const int  own = lend_threads(o);
+    const bool done = dnnl_primitive_execute(p->run, o->stream, args, arg) == dnnl_success;
+    omp_set_num_threads(own);
+    if (!done) return SG_E_DEVICE;
     return finish(s, &p->key, a, y);
 }
 
@@ -422,7 +436,6 @@ static plan *plan_for(const sg_cpu *c, plan_key *k, const sg_linear_args *a)
 {
     sg_onednn *const o = c->library;
     complete(c, k, a);
-    omp_set_num_threads(c->threads);
     plan *const p = plan_of(o, k);
     if (p || !k->add) return p;
     k->add = k->gate = false;
@@ -529,7 +542,7 @@ void sg_onednn_note_conv(const sg_cpu *c, const sg_conv_args *a)
 size_t sg_onednn_code_bytes(const sg_backend *b)
 {
     const sg_cpu *const c = b->impl;
-    make_all(c->library, c->threads);
+    make_all(c->library);
     return CODE_BYTES + c->library->code_bytes;
 }
 
@@ -555,7 +568,6 @@ void sg_onednn_pack(const sg_backend *b, const sg_tensor *w)
         only = p;
     }
     if (!only || c->pack_bytes + only->packed_bytes > c->pack_limit) return;
-    omp_set_num_threads(c->threads);
     (void)packed_for(c, only, w, &status); /* a failure comes back with the product */
 }
 
@@ -568,6 +580,7 @@ sg_status sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16)
     if (!o) return SG_E_MEMORY;
     c->library = o;
     o->plain = c->ops;
+    o->threads = c->threads;
     dnnl_status_t status = dnnl_engine_create(&o->engine, dnnl_cpu, 0);
     if (status == dnnl_success) status = dnnl_stream_create(&o->stream, o->engine, dnnl_stream_default_flags);
     if (status != dnnl_success) {
