@@ -13,7 +13,7 @@ target_sources(sparge-gen PRIVATE
   app/options/option_table.c app/options/options.c app/options/settings.c app/options/shell_completion.c
   app/session/clip_reader.c app/session/clip_y4m.c app/session/environment.c app/session/file_options.c app/session/forecast.c
   app/session/frame_list.c app/session/image_reader.c app/session/image_stb.c app/session/image_webp.c
-  app/session/interrupt.c app/session/notices.c
+  app/session/interrupt.c app/session/notices.c app/session/output_options.c
   app/session/picture.c app/session/progress.c app/session/rank.c app/session/resolve.c app/session/session.c
   app/session/setup.c app/session/video_input.c app/session/vocabulary.c app/session/wait_policy.c
   app/metric/clip_figures.c app/metric/clip_scores.c app/metric/clip_similarity.c app/metric/metrics.c

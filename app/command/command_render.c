@@ -9,6 +9,7 @@
 #include "json_build.h"
 #include "notices.h"
 #include "option_rules.h"
+#include "output_options.h"
 #include "preview_file.h"
 #include "prompt_set.h"
 #include "render_names.h"
@@ -210,7 +211,7 @@ static sg_status open_grid(job *j, size_t *bytes, sg_error *e)
 static sg_clip clip_of(const job *j, const char *path)
 {
     sg_clip clip = {.size = sizeof clip};
-    sg_clip_of(&clip, &j->now.request, path);
+    sg_output_options_clip(&clip, &j->now.request, path);
     clip.crf = j->settings->crf;
     clip.has_crf = !isnan(clip.crf);
     clip.png_level = j->settings->png_level;
@@ -379,7 +380,7 @@ static sg_status write_clip(job *j, clip_paths *path, const char *settings, sg_r
     if (j->names.usual) clip.beside = j->names.numbered ? path->output : j->names.usual;
     SG_TRY(sg_plan_fits(&j->now.plan, e)); /* before an encoder takes its memory */
     mark(j, "plan");
-    SG_TRY(sg_writer_open(&j->writer, &clip, e));
+    SG_TRY(sg_output_options_name(e, sg_writer_open(&j->writer, &clip, e)));
     if (path->preview) SG_TRY(sg_preview_file_open(&j->preview, path->preview, &j->now.request, e));
     SG_TRY(sg_engine_render(j->session.engine, &j->now.request, &callbacks, report, e));
     close_preview(j, true, &(sg_error){0});
@@ -470,7 +471,7 @@ static sg_status choose_names(job *j, int frames, sg_error *e)
 {
     SG_TRY(sg_render_names_choose(&j->names, j->settings, frames, e));
     const sg_clip clip = clip_of(j, j->names.output);
-    SG_TRY(sg_writer_check(&clip, e));
+    SG_TRY(sg_output_options_name(e, sg_writer_check(&clip, e)));
     return sg_render_names_check(&j->names, j->settings, j->decode_only, e);
 }
 

@@ -1,12 +1,12 @@
 /* command_tune.c - `sparge-gen tune`: renders that are looked at, thresholds that come of it. */
-#include "base/file.h"
-#include "base/output_file.h"
+#include "checkpoint.h"
 #include "command.h"
 #include "engine.h"
 #include "interrupt.h"
 #include "json_build.h"
 #include "metrics.h"
 #include "notices.h"
+#include "output_options.h"
 #include "report.h"
 #include "session.h"
 #include "tune.h"
@@ -406,7 +406,7 @@ static sg_status write_text(const job *j, sg_thresholds_file *f, const char *pat
     clock_gettime(CLOCK_REALTIME, &now);
     if (j->beside_model) sg_thresholds_date(f, now);
     SG_TRY(sg_thresholds_text(&text, f, e));
-    sg_status status = sg_output_file_open(&file, path, e);
+    sg_status status = sg_output_options_open(&file, path, e);
     if (status == SG_OK) status = sg_output_file_write(file, text, strlen(text), e);
     if (status == SG_OK && j->beside_model) sg_output_file_set_time(file, now);
     if (status == SG_OK) status = sg_output_file_publish(&file, e);

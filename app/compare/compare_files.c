@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "compare.h"
 #include "interrupt.h"
+#include "output_options.h"
 #include "report_arms.h"
 #include "report_page.h"
 #include "report_settings.h"
@@ -54,7 +55,7 @@ static sg_status check_files(const sg_comparison *c, sg_error *e)
             return sg_error_set(e, SG_E_ARG, "--arms: %d of %dx%d make %s %dx%d, and %d is the most a side",
                                 c->run.arms.count, r->width, r->height, f->name, f->clip.width, f->clip.height,
                                 SG_IMAGE_MAX_SIDE);
-        SG_TRY(there ? sg_writer_check(&f->clip, e) : sg_writer_check_format(&f->clip, e));
+        SG_TRY(sg_output_options_name(e, there ? sg_writer_check(&f->clip, e) : sg_writer_check_format(&f->clip, e)));
     }
     for (size_t i = 0; there && i < sizeof report / sizeof *report; i++) {
         report_path(path, c, report[i]);
@@ -189,7 +190,7 @@ static sg_status write_file(const sg_comparison *c, sg_compare_file *f, sg_error
     const ptrdiff_t k = f - c->file;
     SG_TRY(sg_report_text(&f->settings, k < c->run.arms.count ? c->arm_settings[k] : c->settings, e));
     f->clip.settings = f->settings;
-    SG_TRY(sg_writer_open(&f->writer, &f->clip, e));
+    SG_TRY(sg_output_options_name(e, sg_writer_open(&f->writer, &f->clip, e)));
     SG_TRY(write_frames(c, f, e));
     return sg_writer_complete(f->writer, e);
 }

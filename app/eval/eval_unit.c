@@ -13,6 +13,7 @@
 #include "eval_pictures.h"
 #include "json_build.h"
 #include "notices.h"
+#include "output_options.h"
 #include "report_settings.h"
 #include "settings.h"
 
@@ -171,7 +172,7 @@ static sg_status make_clip(work *w, sg_error *e)
     if (w->arm == 0 && w->clip == 0) say_cut(v, w->prompt, &w->r->now.plan);
     SG_TRY(make_settings(w, &settings, e));
     const sg_clip clip = sg_arm_clip(w->r, w->path, settings);
-    sg_status     status = sg_writer_open(&v->run.writer, &clip, e);
+    sg_status     status = sg_output_options_name(e, sg_writer_open(&v->run.writer, &clip, e));
     if (status == SG_OK) status = render(w, e);
     if (status == SG_OK) status = sg_writer_finish(v->run.writer, e);
     sg_writer_close(&v->run.writer);

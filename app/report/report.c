@@ -1,10 +1,10 @@
 /* report.c - see report.h. */
 #include "report.h"
 #include "base/json_input.h"
-#include "base/output_file.h"
 #include "base/utf8.h"
 #include "command_table.h"
 #include "json_build.h"
+#include "output_options.h"
 #include "progress.h"
 
 #include <inttypes.h>
@@ -97,7 +97,11 @@ sg_status sg_report_save(const char *path, const json_t *j, sg_error *e)
     const size_t n = text ? strlen(text) : 0;
     if (!text) return sg_error_memory(e, path);
     text[n] = '\n'; /* in place of its NUL */
-    const sg_status status = sg_output_file_save(path, text, n + 1, e);
+    sg_output_file *f = NULL;
+    sg_status       status = sg_output_options_open(&f, path, e);
+    if (status == SG_OK) status = sg_output_file_write(f, text, n + 1, e);
+    if (status == SG_OK) status = sg_output_file_publish(&f, e);
+    sg_output_file_discard(&f);
     free(text);
     return status;
 }

@@ -32,32 +32,35 @@ struct sg_output_file {
 
 static _Atomic(sg_output_file *) all;
 
-/* Files that no output may replace. */
-static struct input {
-    dev_t device;
-    ino_t number;
-    char  what[48];
-} * inputs;
-static size_t input_count;
+/* A file that no output may replace. */
+typedef struct input {
+    struct input *next;
+    dev_t         device;
+    ino_t         number;
+    char          what[48];
+} input;
+
+static _Atomic(input *) inputs; /* all of them; none is taken out, so that engines of several threads may use it */
 
 /* What reads the file; NULL: nothing does. */
 static const char *reader_of(const struct stat *st)
 {
-    for (size_t i = 0; i < input_count; i++)
-        if (st->st_dev == inputs[i].device && st->st_ino == inputs[i].number) return inputs[i].what;
-    return NULL;
+    const input *i = atomic_load(&inputs);
+    while (i && (st->st_dev != i->device || st->st_ino != i->number)) i = i->next;
+    return i ? i->what : NULL;
 }
 
 sg_status sg_output_file_protect(const char *path, const char *what, sg_error *e)
 {
     struct stat st;
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || reader_of(&st)) return SG_OK;
-    struct input *const more = realloc(inputs, (input_count + 1) * sizeof *more);
-    if (!more) return sg_error_memory(e, what);
-    inputs = more;
-    struct input *const one = &inputs[input_count++];
-    *one = (struct input){.device = st.st_dev, .number = st.st_ino};
+    input *const one = malloc(sizeof *one);
+    if (!one) return sg_error_memory(e, what);
+    *one = (input){.device = st.st_dev, .number = st.st_ino};
     snprintf(one->what, sizeof one->what, "%s", what);
+    one->next = atomic_load(&inputs);
+    while (!atomic_compare_exchange_weak(&inputs, &one->next, one)) {
+    }
     return SG_OK;
 }
 
@@ -257,29 +260,40 @@ static sg_status open_named(sg_output_file *f, const char *path, sg_error *e)
     return open_neighbour(f, e);
 }
 
-static sg_status open_stdout(sg_output_file *f, sg_error *e)
+static sg_status open_descriptor(sg_output_file *f, int descriptor, const char *name, sg_error *e)
 {
     f->in_place = true;
-    if (!(f->name = strdup("stdout"))) return sg_error_memory(e, "stdout");
-    const int mode = fcntl(STDOUT_FILENO, F_GETFL);
+    if (!(f->name = strdup(name))) return sg_error_memory(e, name);
+    const int mode = fcntl(descriptor, F_GETFL);
     if (mode >= 0 && (mode & O_ACCMODE) == O_RDONLY) /* what stands in for a closed one */
         errno = EBADF;
     else
-        f->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
-    return f->fd >= 0 ? SG_OK : sg_error_set(e, SG_E_FILE, "stdout: %s", strerror(errno));
+        f->fd = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    return f->fd >= 0 ? SG_OK : sg_error_set(e, SG_E_FILE, "%s: %s", name, strerror(errno));
 }
 
-sg_status sg_output_file_open(sg_output_file **out, const char *path, sg_error *e)
+/* A file of that name, or of the descriptor where path is NULL. */
+static sg_status open_file(sg_output_file **out, const char *path, int descriptor, const char *name, sg_error *e)
 {
     *out = NULL;
     sg_output_file *f = node();
-    if (!f) return sg_error_memory(e, path);
-    const sg_status status = sg_output_is_stdout(path) ? open_stdout(f, e) : open_named(f, path, e);
+    if (!f) return sg_error_memory(e, name);
+    const sg_status status = path ? open_named(f, path, e) : open_descriptor(f, descriptor, name, e);
     if (status != SG_OK)
         sg_output_file_discard(&f);
     else
         *out = f;
     return status;
+}
+
+sg_status sg_output_file_open(sg_output_file **out, const char *path, sg_error *e)
+{
+    return open_file(out, path, -1, path, e);
+}
+
+sg_status sg_output_file_open_descriptor(sg_output_file **out, int descriptor, const char *name, sg_error *e)
+{
+    return open_file(out, NULL, descriptor, name, e);
 }
 
 sg_status sg_output_file_write(sg_output_file *f, const void *data, size_t bytes, sg_error *e)

@@ -38,8 +38,12 @@ bool sg_output_file_same(const char *a, const char *b);
  * file that is not there, or is no regular one, is let be. */
 sg_status sg_output_file_protect(const char *path, const char *what, sg_error *e) SG_MUST_USE;
 
-/* "-" is stdout. The caller publishes or discards. */
+/* The caller publishes or discards. */
 sg_status sg_output_file_open(sg_output_file **out, const char *path, sg_error *e) SG_MUST_USE;
+
+/* Writes in place to an open descriptor, which stays the caller's; name is for messages. */
+sg_status sg_output_file_open_descriptor(sg_output_file **out, int descriptor, const char *name,
+                                         sg_error *e) SG_MUST_USE;
 sg_status sg_output_file_write(sg_output_file *f, const void *data, size_t bytes, sg_error *e) SG_MUST_USE;
 
 /* Sets the time of its last change, as others will see it. Call it after the last write. Does nothing for devices and

@@ -64,10 +64,14 @@ static bool has_one_of(const char *path, const char *endings)
 
 static const sg_writer_type *find_type(const char *path)
 {
-    if (sg_output_is_stdout(path)) return &sg_writer_y4m;
     for (int i = 0; i < TYPES; i++)
         if (has_one_of(path, types[i]->endings)) return types[i];
     return NULL;
+}
+
+static const sg_writer_type *type_of(const sg_clip *clip)
+{
+    return clip->has_descriptor ? &sg_writer_y4m : clip->path ? find_type(clip->path) : NULL;
 }
 
 /* Those of `among`, or all where it is NULL. */
@@ -101,22 +105,23 @@ sg_status sg_writer_check_ending(const char *path, const char *what, const char 
 static sg_status check_type(const sg_writer_type **type, const sg_clip *clip, sg_error *e)
 {
     const char *const           path = clip->path;
-    const sg_writer_type *const t = *type = find_type(path);
+    const sg_writer_type *const t = *type = type_of(clip);
+    if (!t && !path) return sg_error_set(e, SG_E_ARG, "path: no file is named");
     if (!t && !SG_FFMPEG && has_one_of(path, ".mp4 .m4v .mkv .webp"))
-        return sg_error_set(e, SG_E_ARG,
-                            "--output: '%s': this build has no FFmpeg; use .y4m, .png or, for one frame, .jpg", path);
+        return sg_error_set(e, SG_E_ARG, "path: '%s': this build has no FFmpeg; use .y4m, .png or, for one frame, .jpg",
+                            path);
     if (!t && has_one_of(path, ".gif")) /* good palettes are libavfilter's, which nothing else here needs */
-        return sg_error_set(e, SG_E_ARG, "--output: '%s': GIF, of 256 colours a frame, is not written; %s", path,
+        return sg_error_set(e, SG_E_ARG, "path: '%s': GIF, of 256 colours a frame, is not written; %s", path,
                             SG_FFMPEG ? ".webp is an animation in full colour, and ffmpeg makes a GIF of an .mkv"
                                       : "a build with FFmpeg writes .webp; use .y4m or .png");
-    if (!t) return no_ending(path, "--output", NULL, e);
+    if (!t) return no_ending(path, "path", NULL, e);
     if (clip->has_crf && !t->has_crf)
-        return sg_error_set(e, SG_E_ARG, "--crf has no effect on %s: it is for .mp4", t->name);
+        return sg_error_set(e, SG_E_ARG, "crf has no effect on %s: it is for .mp4", t->name);
     if (clip->has_png_level && !t->has_png_level)
-        return sg_error_set(e, SG_E_ARG, "--png-level has no effect on %s: it is for .png", t->name);
+        return sg_error_set(e, SG_E_ARG, "png_level has no effect on %s: it is for .png", t->name);
     if (t->check) SG_TRY(t->check(clip, e));
     if (!t->max_side || (clip->width <= t->max_side && clip->height <= t->max_side)) return SG_OK;
-    return sg_error_set(e, SG_E_ARG, "--output: %s: %s holds at most %d pixels a side, not %dx%d", clip->path, t->name,
+    return sg_error_set(e, SG_E_ARG, "path: %s: %s holds at most %d pixels a side, not %dx%d", clip->path, t->name,
                         t->max_side, clip->width, clip->height);
 }
 
@@ -129,12 +134,12 @@ sg_status sg_writer_check_format(const sg_clip *clip, sg_error *e)
 sg_status sg_writer_check(const sg_clip *clip, sg_error *e)
 {
     SG_TRY(sg_writer_check_format(clip, e));
-    return sg_output_file_check(clip->path, "--output", e);
+    return clip->has_descriptor ? SG_OK : sg_output_file_check(clip->path, "path", e);
 }
 
 size_t sg_writer_bytes(const sg_clip *clip)
 {
-    const sg_writer_type *type = find_type(clip->path);
+    const sg_writer_type *type = type_of(clip);
     const size_t          pixels = (size_t)clip->width * (size_t)clip->height;
     const size_t          slots = clip->frames < SLOTS ? (size_t)clip->frames : SLOTS; /* others are never written */
     if (!type) return 0;
@@ -143,17 +148,18 @@ size_t sg_writer_bytes(const sg_clip *clip)
 
 const char *sg_writer_encoder(const sg_clip *clip, const char **what)
 {
-    const sg_writer_type *const type = find_type(clip->path);
+    const sg_writer_type *const type = type_of(clip);
     return type && type->encoder ? type->encoder(clip, what) : NULL;
 }
 
 /* Opens the file of a frame, or only checks that it may be written. */
 static sg_status open_file(sg_writer *s, int index, bool only_check, sg_error *e)
 {
+    if (s->clip.has_descriptor) return sg_output_file_open_descriptor(&s->file[0], s->clip.descriptor, s->clip.path, e);
     char *const name = s->type->file_name ? s->type->file_name(&s->clip, index) : strdup(s->clip.path);
     if (!name) return sg_error_memory(e, s->clip.path);
     const sg_status status =
-        only_check ? sg_output_file_check(name, "--output", e) : sg_output_file_open(&s->file[index], name, e);
+        only_check ? sg_output_file_check(name, "path", e) : sg_output_file_open(&s->file[index], name, e);
     if (only_check)
         free(name);
     else
@@ -212,6 +218,8 @@ sg_status sg_writer_open(sg_writer **out, const sg_clip *given, sg_error *e)
     const sg_clip *const  clip = &own;
     SG_TRY(sg_sized_take(&own, sizeof own, given, "sg_clip", e));
     SG_TRY(check_type(&type, clip, e));
+    if (own.has_descriptor) own.beside = NULL;
+    if (!own.path) own.path = "descriptor";
     sg_writer *s = calloc(1, sizeof *s);
     if (!s) return sg_error_memory(e, clip->path);
     s->type = type;

@@ -40,7 +40,7 @@ typedef struct state {
 static sg_status jpeg_check(const sg_clip *clip, sg_error *e)
 {
     if (clip->frames > 1)
-        return sg_error_set(e, SG_E_ARG, "--output: %s is one picture, but the clip has %d frames; add --frames 1",
+        return sg_error_set(e, SG_E_ARG, "path: %s is one picture, but the clip has %d frames; set frames to 1",
                             clip->path, clip->frames);
     return SG_OK;
 }

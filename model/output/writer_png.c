@@ -72,14 +72,14 @@ static sg_status png_check(const sg_clip *clip, sg_error *e)
 {
     const pattern p = find_pattern(clip);
     if (p.twice)
-        return sg_error_set(e, SG_E_ARG, "--output: %s: the frame's number can stand in one place only", clip->path);
+        return sg_error_set(e, SG_E_ARG, "path: %s: the frame's number can stand in one place only", clip->path);
     if (p.found && strchr(clip->path + p.after, '/'))
-        return sg_error_set(e, SG_E_ARG, "--output: %s: the frame's number belongs in the name, not in the folder",
+        return sg_error_set(e, SG_E_ARG, "path: %s: the frame's number belongs in the name, not in the folder",
                             clip->path);
     if (!p.found && clip->frames > 1)
         return sg_error_set(e, SG_E_ARG,
-                            "--output: %s is one picture, but the clip has %d frames; write %.*s-%%04d.png, or add "
-                            "--frames 1",
+                            "path: %s is one picture, but the clip has %d frames; write %.*s-%%04d.png, or set "
+                            "frames to 1",
                             clip->path, clip->frames, (int)strlen(clip->path) - 4, clip->path);
     return SG_OK;
 }

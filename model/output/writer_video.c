@@ -58,7 +58,7 @@ static sg_status open_container(video *v, const sg_writer_type *type, const sg_c
     v->file = file;
     av_log_set_level(AV_LOG_QUIET);
     if (!now)
-        return sg_error_set(e, SG_E_ARG, "--output: %s: %s needs a file that can be rewound; .y4m does not", clip->path,
+        return sg_error_set(e, SG_E_ARG, "path: %s: %s needs a file that can be rewound; .y4m does not", clip->path,
                             type->name);
     char *const url = url_of(now);
     if (!url) return sg_error_memory(e, clip->path);
@@ -235,16 +235,15 @@ const char *sg_writer_ffmpeg(void) { return av_version_info(); }
 static sg_status mp4_check(const sg_clip *clip, sg_error *e)
 {
     if (clip->width % 2 || clip->height % 2)
-        return sg_error_set(e, SG_E_ARG,
-                            "--output: %s: MP4 needs even sizes, not %dx%d; .mkv, .y4m and .png do without", clip->path,
-                            clip->width, clip->height);
+        return sg_error_set(e, SG_E_ARG, "path: %s: MP4 needs even sizes, not %dx%d; .mkv, .y4m and .png do without",
+                            clip->path, clip->width, clip->height);
     const AVCodec *const codec = sg_mp4_encoder_find(clip);
     if (!codec)
         return sg_error_set(e, SG_E_UNSUPPORTED,
                             "MP4: this FFmpeg has no encoder of H.264 or AV1 that opens%s; use .mkv, .y4m or .png",
                             clip->width ? " at this size" : "");
     if (clip->has_crf && !sg_mp4_encoder_has_crf(codec))
-        return sg_error_set(e, SG_E_UNSUPPORTED, "--crf: this FFmpeg's encoder of MP4, %s, has no such thing",
+        return sg_error_set(e, SG_E_UNSUPPORTED, "crf: this FFmpeg's encoder of MP4, %s, has no such thing",
                             codec->name);
     return SG_OK;
 }

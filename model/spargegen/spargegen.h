@@ -478,7 +478,7 @@ SG_PUBLIC bool sg_engine_attention_seconds(const sg_engine *engine, double out[S
 /* A file of frames. The ending of its name selects the format. */
 typedef struct sg_clip {
     size_t      size;
-    const char *path; /* "-": Y4M on stdout */
+    const char *path;
     int         width, height, frames, fps;
     const char *settings; /* JSON, kept in the file where the format can; NULL: none */
     bool        literal;  /* path's name is not a pattern (f-%04d.png), even if it looks like one */
@@ -488,6 +488,10 @@ typedef struct sg_clip {
     double      crf;     /* of H.264 or AV1: 0 to 51, the lower the better */
     bool        has_png_level;
     int         png_level; /* 0, not compressed, to 9, the smallest file */
+    /* In place of a file frames go as Y4M to this open descriptor, as they come, another program's pipe for example. It
+     * stays the caller's, and path is but its name in messages. A pipe that nobody reads any more raises SIGPIPE. */
+    bool has_descriptor;
+    int  descriptor;
     /* An MP4 is written by the first of these that opens: FFmpeg's names, NULL at the end. NULL: the usual ones. */
     const char *const *encoders;
 } sg_clip;

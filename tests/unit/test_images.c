@@ -1,9 +1,11 @@
-/* test_images.c - images out: JPEG and what it keeps, the grid of a batch, outputs that would be one file. */
+/* test_images.c - images out: JPEG and what it keeps, the grid of a batch, clips to a descriptor, outputs that would be one file. */
 #include "base/output_file.h"
 #include "collage.h"
 #include "picture_file.h"
 #include "unit.h"
 #include "writer.h"
+
+#include <pthread.h>
 
 /* ---- JPEG ---- */
 
@@ -37,7 +39,7 @@ static void a_jpeg_is_one_picture(void **state)
     assert_refused(
         sg_writer_check(
             &(sg_clip){.size = sizeof(sg_clip), .path = "a.jpeg", .width = 8, .height = 8, .frames = 2, .fps = 1}, &e),
-        SG_E_ARG, &e, "--output: a.jpeg|2 frames|--frames 1");
+        SG_E_ARG, &e, "path: a.jpeg|2 frames|frames to 1");
     assert_int_equal(
         sg_writer_check(&(sg_clip){.size = sizeof(sg_clip), .path = "a.jpg", .width = 65501, .height = 8, .frames = 1},
                         &e),
@@ -128,6 +130,42 @@ static void pictures_stand_in_order(void **state)
         }
 }
 
+/* ---- a descriptor ---- */
+
+/* A pipe gets what a file would, and is open afterwards; no name stands for stdout. */
+static void a_descriptor_gets_a_clip(void **state)
+{
+    static const uint8_t rgb[2 * 2 * 2 * 3] = {1, 2, 3, 200};
+    sg_error             e = {0};
+    int                  end[2];
+    char                 got[256] = "";
+    size_t               n;
+    sg_clip              clip = {.size = sizeof clip, .path = "a.y4m", .width = 2, .height = 2, .frames = 2, .fps = 8};
+    assert_done(sg_writer_save(&clip, rgb, &e), &e);
+    char *const want = read_file("a.y4m", &n);
+    assert_int_equal(pipe(end), 0);
+    clip.path = NULL;
+    clip.beside = "b.y4m";
+    clip.has_descriptor = true;
+    clip.descriptor = end[1];
+    assert_done(sg_writer_check(&clip, &e), &e);
+    assert_int_equal(sg_writer_bytes(&clip),
+                     sg_writer_bytes(&(sg_clip){.path = "a.y4m", .width = 2, .height = 2, .frames = 2}));
+    assert_done(sg_writer_save(&clip, rgb, &e), &e);
+    assert_int_equal(write(end[1], ".", 1), 1);
+    assert_int_equal(read(end[0], got, sizeof got), n + 1);
+    assert_memory_equal(got, want, n);
+    free(want);
+    clip.descriptor = end[0];
+    assert_refused(sg_writer_save(&clip, rgb, &e), SG_E_FILE, &e, "descriptor: ");
+    close(end[0]);
+    close(end[1]);
+    clip.has_descriptor = false;
+    assert_refused(sg_writer_save(&clip, rgb, &e), SG_E_ARG, &e, "path: ");
+    clip.path = "-";
+    assert_refused(sg_writer_save(&clip, rgb, &e), SG_E_ARG, &e, "path: '-'|ending");
+}
+
 /* ---- names ---- */
 
 static void outputs_may_be_one_file(void **state)
@@ -200,17 +238,55 @@ static void a_file_beside_others_replaces_none(void **state)
     assert_int_equal(access("nowhere", F_OK), -1);
 }
 
+enum { PROTECTING = 4, PROTECTED = 200 };
+
+/* Protects files, each of which is refused at once. *context becomes the number of those that were not. */
+static void *protect_files(void *context)
+{
+    int *const at = context, first = *at;
+    for (int i = *at = 0; i < PROTECTED; i++) {
+        char        path[16];
+        sg_error    e = {0};
+        FILE *const f = (snprintf(path, sizeof path, "in-%d", first + i), fopen(path, "w"));
+        if (f) fclose(f);
+        if (!f || sg_output_file_protect(path, "a test", &e) || sg_output_file_check(path, "x", &e) != SG_E_ARG) ++*at;
+    }
+    return NULL;
+}
+
+static void engines_of_several_threads_protect_their_files(void **state)
+{
+    pthread_t thread[PROTECTING];
+    int       at[PROTECTING];
+    for (int i = 0; i < PROTECTING; i++) {
+        at[i] = i * PROTECTED;
+        assert_int_equal(pthread_create(&thread[i], NULL, protect_files, &at[i]), 0);
+    }
+    for (int i = 0; i < PROTECTING; i++) {
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+        assert_int_equal(at[i], 0);
+    }
+    for (int i = 0; i < PROTECTING * PROTECTED; i++) {
+        char     path[16];
+        sg_error e = {0};
+        snprintf(path, sizeof path, "in-%d", i);
+        assert_refused(sg_output_file_check(path, "x", &e), SG_E_ARG, &e, "a test");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_jpeg_keeps_colours_and_settings),
         cmocka_unit_test(a_jpeg_is_one_picture),
         cmocka_unit_test(comments_are_found),
+        cmocka_unit_test(a_descriptor_gets_a_clip),
         cmocka_unit_test(a_grid_is_nearly_square),
         cmocka_unit_test(pictures_stand_in_order),
         cmocka_unit_test(outputs_may_be_one_file),
         cmocka_unit_test(clips_are_numbered),
         cmocka_unit_test(a_file_beside_others_replaces_none),
+        cmocka_unit_test(engines_of_several_threads_protect_their_files),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

@@ -130,7 +130,7 @@ static void crf_is_refused_where_the_encoder_has_none(void **state)
         const sg_status status = sg_writer_check(&clip, &e);
         if (i < 3 && status) fail_msg("%s", e.text);
         if (i < 3) continue;
-        assert_refused(status, SG_E_UNSUPPORTED, &e, "--crf: ", clip.encoders[0]);
+        assert_refused(status, SG_E_UNSUPPORTED, &e, "crf: ", clip.encoders[0]);
     }
 }
 
