@@ -40,9 +40,9 @@ SG_PUBLIC unsigned sg_cpu_mask_of(const char *name);
 unsigned           sg_cpu_features_of(unsigned mask);
 SG_PUBLIC unsigned sg_gpu_mask_of(const char *name);
 
-/* A mask of the CPU's features does not raise oneDNN above the instructions of this name, "AVX2" for example; NULL: above
- * any. oneDNN cannot be asked what its own variable ONEDNN_MAX_CPU_ISA holds it to before a mask does: a program that
- * keeps to that puts its value here, before it opens the first backend. */
+/* A mask of the CPU's features does not raise oneDNN above the instructions of this name, "AVX2" for example; NULL: any.
+ * oneDNN cannot be asked what its own variable ONEDNN_MAX_CPU_ISA holds it to before a mask does: a program that keeps to
+ * that puts its value here, before it opens the first backend. */
 extern const char *sg_onednn_most;
 
 unsigned sg_gpu_features(int capability); /* 90 is compute capability 9.0; 0 below 8.0 */

@@ -4,17 +4,17 @@
 
 #include "status.h"
 
-/* Gives the libraries below what they would read of the environment, and they nothing else. Call it first. */
+/* Gives the libraries below what they do not read of the environment themselves. Call it first. */
 void sg_environment_settle(void);
 
 /* Returns the level of the CPU that SPARGE_GEN_CPUMASK names, NULL without one. */
 const char *sg_environment_cpumask(void);
 
-/* Finds the mask of this level of the CPU, an option's; where that is NULL, of the variable's; 0 without either. Returns
- * SG_E_ARG if the variable names none. */
+/* Finds the mask of this level of the CPU, an option's; where that is NULL, of the variable's; 0 without either.
+ * Returns SG_E_ARG if the variable names none. */
 sg_status sg_environment_cpu_mask(unsigned *mask, const char *level, sg_error *e) SG_MUST_USE;
 
-/* Returns what a backend says of the NVIDIA card that auto passed, and nothing of one that CUDA_VISIBLE_DEVICES hides. */
+/* Returns what a backend says of the NVIDIA card that auto passed, "" where CUDA_VISIBLE_DEVICES hides it. */
 const char *sg_environment_passed(const char *passed);
 
 #endif

@@ -11,8 +11,8 @@ sg_status sg_output_options_open(sg_output_file **out, const char *path, sg_erro
 /* Does what sg_clip_of does; "-" is stdout. */
 void sg_output_options_clip(sg_clip *clip, const sg_request *r, const char *path);
 
-/* Names the option in a failure that a writer has just filled e with, where that begins with a member of its clip. Returns
- * status. */
+/* Names the option in a failure that a writer has just filled e with, where that begins with a member of its clip.
+ * Returns status. */
 sg_status sg_output_options_name(sg_error *e, sg_status status);
 
 #endif

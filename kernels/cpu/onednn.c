@@ -58,10 +58,10 @@ typedef struct sg_onednn {
     dnnl_stream_t stream;
     sg_ops        plain; /* the table without oneDNN */
     plan         *kept[SG_KEPT];
-    uint64_t      hash[SG_KEPT]; /* of their keys */
-    size_t        code_bytes;    /* that came to be resident while plans were made */
-    int           count, next;
-    int           threads; /* of the products: blocks are chosen by it */
+    uint64_t      hash[SG_KEPT];        /* of their keys */
+    size_t        code_bytes;           /* that came to be resident while plans were made */
+    atomic_int    making;               /* the first that no thread makes yet */
+    int           count, next, threads; /* the last of the products: blocks are chosen by it */
 } sg_onednn;
 
 /* oneDNN works with as many threads as the calling thread has set for itself. Returns what that was, to be put back. */
@@ -275,17 +275,11 @@ static plan *keep(sg_onednn *o, const plan_key *key)
     return p;
 }
 
-/* Those whose code is to be generated, and who does it. */
-typedef struct making {
-    sg_onednn *o;
-    atomic_int next;
-} making;
-
 static void *make_kept(void *context)
 {
-    making *const m = context;
-    for (int i; (i = atomic_fetch_add(&m->next, 1)) < m->o->count;)
-        if (!m->o->kept[i]->made) make(m->o, m->o->kept[i]);
+    sg_onednn *const o = context;
+    for (int i; (i = atomic_fetch_add(&o->making, 1)) < o->count;)
+        if (!o->kept[i]->made) make(o, o->kept[i]);
     return NULL;
 }
 
@@ -294,13 +288,13 @@ static void make_all(sg_onednn *o)
 {
     pthread_t    helper[SG_MAKERS];
     int          helpers = 0, unmade = 0;
-    making       m = {.o = o};
     const size_t before = sg_resident_bytes();
+    atomic_store(&o->making, 0);
     for (int i = 0; i < o->count; i++) unmade += !o->kept[i]->made;
     while (helpers < SG_MAKERS && helpers + 1 < o->threads && helpers + 1 < unmade &&
-           pthread_create(&helper[helpers], NULL, make_kept, &m) == 0)
+           pthread_create(&helper[helpers], NULL, make_kept, o) == 0)
         helpers++;
-    make_kept(&m);
+    make_kept(o);
     while (helpers > 0) pthread_join(helper[--helpers], NULL);
     const size_t after = sg_resident_bytes();
     o->code_bytes += unmade && after > before ? after - before : 0;
@@ -407,8 +401,7 @@ static sg_status plan_run(sg_stream *s, const plan *p, const sg_linear_args *a)
     const int  own = lend_threads(o);
     const bool done = dnnl_primitive_execute(p->run, o->stream, args, arg) == dnnl_success;
     omp_set_num_threads(own);
-    if (!done) return SG_E_DEVICE;
-    return finish(s, &p->key, a, y);
+    return done ? finish(s, &p->key, a, y) : SG_E_DEVICE;
 }
 
 /* Is the product of k and a multiplied as BF16? See the top of the file. */
@@ -434,12 +427,11 @@ static void complete(const sg_cpu *c, plan_key *k, const sg_linear_args *a)
 /* The plan of k, with which y may be added to at once, or else afterwards. */
 static plan *plan_for(const sg_cpu *c, plan_key *k, const sg_linear_args *a)
 {
-    sg_onednn *const o = c->library;
     complete(c, k, a);
-    plan *const p = plan_of(o, k);
+    plan *const p = plan_of(c->library, k);
     if (p || !k->add) return p;
     k->add = k->gate = false;
-    return plan_of(o, k);
+    return plan_of(c->library, k);
 }
 
 /* The shapes of a product. False: the plain one shall do it. */
@@ -579,8 +571,7 @@ sg_status sg_onednn_open(sg_cpu *c, unsigned features, bool native_bf16)
     sg_onednn *const o = calloc(1, sizeof *o);
     if (!o) return SG_E_MEMORY;
     c->library = o;
-    o->plain = c->ops;
-    o->threads = c->threads;
+    *o = (sg_onednn){.plain = c->ops, .threads = c->threads};
     dnnl_status_t status = dnnl_engine_create(&o->engine, dnnl_cpu, 0);
     if (status == dnnl_success) status = dnnl_stream_create(&o->stream, o->engine, dnnl_stream_default_flags);
     if (status != dnnl_success) {

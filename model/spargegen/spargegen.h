@@ -20,8 +20,9 @@
  * is handed out lives as long as the engine, or as its line says; what the caller frees says so. Strings are UTF-8.
  *
  * Errors. A call that can fail returns a status and fills e, which may be NULL, unless it holds a failure already; out
- * parameters are then NULL or as they were. No call ends the process, prints, or catches a signal. The files of a model are
- * mapped: where another program makes one shorter while the engine is open, the system raises SIGBUS.
+ * parameters are then NULL or as they were. No call ends the process, prints, catches a signal, or reads or changes the
+ * environment. The files of a model are mapped: where another program makes one shorter while the engine is open, the
+ * system raises SIGBUS.
  *
  * Threads. An engine, and a writer, serve one thread at a time, which may be another one for each call; several engines work
  * at once. sg_engine_cancel alone may be called at any time. Callbacks come in the thread that called; of their engine they
@@ -30,8 +31,8 @@
  * the program's to decide, before it loads the library: GOMP_SPINCOUNT=1500 in its environment where it shares its
  * processors with others.
  *
- * FFmpeg, which writes videos, has one log for the whole process: a writer of a video turns it off. Where it has no encoder
- * of H.264, its SVT-AV1 writes to stderr, unless the program's environment has SVT_LOG=0. */
+ * FFmpeg, which writes videos, has one log for the whole process: a writer of a video turns it off. Where it has no
+ * encoder of H.264, its SVT-AV1 writes to stderr, unless the program's environment has SVT_LOG=0. */
 #ifndef SG_SPARGEGEN_H
 #define SG_SPARGEGEN_H
 
@@ -94,7 +95,7 @@ typedef struct sg_engine_options {
     const char    *backend;            /* "auto" (NULL), "cuda", "cpu", "ref" */
     const char    *dtype;              /* "auto" (NULL), "f32", "bf16": of the products; auto takes the faster here */
     int            threads;            /* 0: all cores */
-    unsigned       cpu_mask;           /* sg_cpu_mask_of; 0: all */
+    unsigned       cpu_mask;           /* sg_cpu_mask_of; 0: all; others overrule ONEDNN_MAX_CPU_ISA */
     unsigned       gpu_mask;           /* sg_gpu_mask_of: all of which it must have; 0: all that it has */
     int            device;             /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
     int            local_rank;         /* with device 0: of this host's processes, which take its GPUs in turn */

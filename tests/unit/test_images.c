@@ -1,4 +1,5 @@
-/* test_images.c - images out: JPEG and what it keeps, the grid of a batch, clips to a descriptor, outputs that would be one file. */
+/* test_images.c - images out: JPEG and what it keeps, the grid of a batch, clips to a descriptor, outputs that would be
+ * one file or replace an input. */
 #include "base/output_file.h"
 #include "collage.h"
 #include "picture_file.h"
