@@ -37,8 +37,6 @@ enum { SG_GRID_MAX = 64 };
 /* Bytes that the packed keys and values of a chunk stay below. */
 enum { SG_CHUNK_BYTES = 256 << 10 };
 
-static sg_status (*other)(sg_stream *, const sg_attend_blocks_args *); /* for what is not served here */
-
 static const int32_t __attribute__((aligned(64))) zero_tile[256] = {
 #define X4 SG_ZERO_BITS, SG_ZERO_BITS, SG_ZERO_BITS, SG_ZERO_BITS
 #define X16 X4, X4, X4, X4
@@ -569,7 +567,7 @@ static blocks_job shape(const sg_attend_blocks_args *a, int threads)
 static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
 {
     sg_cpu *const cpu = sg_cpu_of(s);
-    if (!serves(a)) return other(s, a); /* which counts what it does not serve either */
+    if (!serves(a)) return sg_int8_blocks_avx512_vnni(s, a); /* which counts what it does not serve either */
     blocks_job    b = shape(a, cpu->threads);
     const int64_t scales = b.s.tiles * 4 * SG_COLS * (int64_t)sizeof(float);
     const int64_t workspace_bytes = workspace_at(&b, &(blocks_workspace){0}, NULL),
@@ -584,8 +582,4 @@ static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
     return SG_OK;
 }
 
-void sg_amx_blocks_init(sg_ops *t)
-{
-    other = t->attend_blocks;
-    t->attend_blocks = attend_blocks;
-}
+void sg_amx_blocks_init(sg_ops *t) { t->attend_blocks = attend_blocks; }

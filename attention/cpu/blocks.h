@@ -10,6 +10,9 @@
 sg_status sg_vec_blocks_base(sg_stream *s, const sg_attend_blocks_args *a);
 sg_status sg_vec_blocks_avx2(sg_stream *s, const sg_attend_blocks_args *a);
 sg_status sg_vec_blocks_avx512(sg_stream *s, const sg_attend_blocks_args *a);
+sg_status sg_int8_blocks_avx2(sg_stream *s, const sg_attend_blocks_args *a);
+sg_status sg_int8_blocks_avx_vnni(sg_stream *s, const sg_attend_blocks_args *a);
+sg_status sg_int8_blocks_avx512_vnni(sg_stream *s, const sg_attend_blocks_args *a);
 
 /* Heads of keys are packed in groups into a ring of two groups. A group is packed when the one before it is nearly
  * done, so it overwrites lines that are still in a cache, and scratch does not grow with the number of heads. The ring

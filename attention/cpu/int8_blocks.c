@@ -397,7 +397,7 @@ static void attend_heads(const int8_job *b, int threads, char *workspaces)
     }
 }
 
-static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
+sg_status SG_PASTE4(sg_int8_blocks_, SG_LEVEL, , )(sg_stream *s, const sg_attend_blocks_args *a)
 {
     sg_cpu *const     cpu = sg_cpu_of(s);
     const char *const refusal =
@@ -429,4 +429,7 @@ static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
     return SG_OK;
 }
 
-void SG_PASTE4(sg_int8_blocks_init_, SG_LEVEL, , )(sg_ops *t) { t->attend_blocks = attend_blocks; }
+void SG_PASTE4(sg_int8_blocks_init_, SG_LEVEL, , )(sg_ops *t)
+{
+    t->attend_blocks = SG_PASTE4(sg_int8_blocks_, SG_LEVEL, , );
+}
