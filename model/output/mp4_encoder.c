@@ -151,14 +151,13 @@ static const AVCodec *find(const char *const *name, const sg_clip *clip)
 const AVCodec *sg_mp4_encoder_find(const sg_clip *clip)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    static sg_clip         of; /* these are of the last answer */
+    static sg_clip         of; /* these are of the last answer by the usual list */
     static const AVCodec  *found;
     sg_clip sized = clip->width ? *clip : (sg_clip){.size = sizeof(sg_clip), .width = 640, .height = 480, .fps = 16};
-    sized.encoders = clip->encoders ? clip->encoders : usual;
     pthread_mutex_lock(&mutex);
-    if (of.encoders != sized.encoders || of.width != sized.width || of.height != sized.height || of.fps != sized.fps) {
-        found = find(sized.encoders, &sized);
-        of = sized;
+    if (clip->encoders || of.width != sized.width || of.height != sized.height || of.fps != sized.fps) {
+        found = find(clip->encoders ? clip->encoders : usual, &sized);
+        of = clip->encoders ? (sg_clip){0} : sized;
     }
     const AVCodec *const answer = found;
     pthread_mutex_unlock(&mutex);

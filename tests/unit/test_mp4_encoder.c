@@ -116,6 +116,19 @@ static void one_that_does_not_open_is_passed_over(void **state)
     if (strcmp(found(good), "libx264") == 0) assert_non_null(found(others));
 }
 
+/* A program may keep its lists in one array. */
+static void a_list_is_what_it_says_now(void **state)
+{
+    const char *list[] = {"no such", NULL};
+    if (!has_mp4()) skip();
+    assert_null(found(list));
+    list[0] = "libx264";
+    const bool there = found(list) != NULL;
+    list[0] = "no such";
+    assert_null(found(list));
+    if (!there) skip();
+}
+
 static void crf_is_refused_where_the_encoder_has_none(void **state)
 {
     static const char *const with[][2] = {{"libx264"}, {"libsvtav1"}, {"libaom-av1"}};
@@ -159,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_opens_writes_frames_that_come_back),
         cmocka_unit_test(one_that_does_not_open_is_passed_over),
+        cmocka_unit_test(a_list_is_what_it_says_now),
         cmocka_unit_test(crf_is_refused_where_the_encoder_has_none),
         cmocka_unit_test(a_clip_without_a_frame_can_be_given_up),
     };
