@@ -2,6 +2,7 @@
 #include "cuda_state.cuh"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,19 @@ void *sg_cuda_library(const char *name)
         folder += length + (folder[length] == ':');
     }
     return found;
+}
+
+/* A kernel's limit is that of all threads. It is never lowered, since another thread may be about to launch with more. */
+cudaError_t sg_cuda_allow_shared(const void *kernel, size_t bytes)
+{
+    static pthread_mutex_t    mutex = PTHREAD_MUTEX_INITIALIZER;
+    struct cudaFuncAttributes now;
+    pthread_mutex_lock(&mutex);
+    cudaError_t e = cudaFuncGetAttributes(&now, kernel);
+    if (!e && (size_t)now.maxDynamicSharedSizeBytes < bytes)
+        e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    pthread_mutex_unlock(&mutex);
+    return e;
 }
 
 sg_status sg_cuda_check(sg_stream *s, const char *op, cudaError_t e)

@@ -165,8 +165,7 @@ static sg_status sg_cuda_launch(sg_stream *s, const char *op, K kernel, dim3 gri
                                 const A &...args)
 {
     if (bytes > (32 << 10)) /* any kernel may have so much and its own */
-        SG_TRY(sg_cuda_check(s, op,
-                             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes)));
+        SG_TRY(sg_cuda_check(s, op, sg_cuda_allow_shared((const void *)kernel, bytes)));
     kernel<<<grid, threads, bytes, sg_cuda_of(s)->queue>>>(args...);
     return sg_cuda_launched(s, op);
 }

@@ -111,6 +111,9 @@ void *sg_cuda_library(const char *name);
 /* Latches a failure of CUDA under the op's name; SG_OK for cudaSuccess. */
 sg_status sg_cuda_check(sg_stream *s, const char *op, cudaError_t e);
 
+/* Lets a kernel have so many bytes of dynamic shared memory on the calling thread's device. */
+cudaError_t sg_cuda_allow_shared(const void *kernel, size_t bytes);
+
 /* To be returned after launches: failures of the launch itself, and those that earlier work has left. */
 static inline sg_status sg_cuda_launched(sg_stream *s, const char *op)
 {
