@@ -97,7 +97,7 @@ static sg_status emit_frames(sg_render *render, sg_stream *s, const chunk *c)
     const uint8_t *frame = c->host + SG_ALIGN;
     for (int i = 0; render->cb->frame && i < c->frames; i++, frame += c->bytes / (size_t)c->frames) {
         SG_TRY(sg_stage_check(render));
-        SG_TRY(render->cb->frame(render->cb->context, c->first + i, frame, render->e));
+        SG_TRY(sg_stage_called(render, render->cb->frame(render->cb->context, c->first + i, frame, render->e)));
     }
     return sg_stage_progress(render, SG_STAGE_DECODE, c->number, render->chunks);
 }

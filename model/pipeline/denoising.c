@@ -236,7 +236,8 @@ static sg_status show_latents(sg_render *render, sg_stream *s, int step, sg_tens
     if (!render->cb->latents) return SG_OK;
     sg_download(s, render->host_latents, x);
     SG_TRY(sg_stage_status(s, "denoising", render->e));
-    return render->cb->latents(render->cb->context, step, render->host_latents, render->geometry.latent, render->e);
+    return sg_stage_called(render, render->cb->latents(render->cb->context, step, render->host_latents,
+                                                       render->geometry.latent, render->e));
 }
 
 /* For a caller who wants them, if one is due. */
@@ -247,7 +248,8 @@ static sg_status show_preview(const sg_render *render, sg_stream *s, const denoi
     SG_TRY(sg_preview_make(render, s, d->state.x, d->v, step));
     SG_TRY(sg_stage_status(s, "preview", render->e));
     SG_TRY(sg_engine_preview_size(render->engine, render->request, size, render->e));
-    return render->cb->preview(render->cb->context, step, render->preview.host, size, render->e);
+    return sg_stage_called(render,
+                           render->cb->preview(render->cb->context, step, render->preview.host, size, render->e));
 }
 
 /* What skipped steps change, so far an absolute error, becomes a share of the latents' norm. */

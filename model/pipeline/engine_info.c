@@ -135,6 +135,7 @@ void sg_engine_log(const sg_engine *engine, int level, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     engine->log(engine->log_context, level, text);
+    sg_backend_make_current(engine->backend);
 }
 
 const sg_model_info *sg_engine_info(const sg_engine *engine) { return &engine->info; }

@@ -72,6 +72,10 @@ void sg_plan_attention(sg_plan *out, const sg_policy *p, const sg_attention *lon
 /* Returns SG_E_CANCELLED after sg_engine_cancel. */
 sg_status sg_stage_check(const sg_render *render);
 
+/* To be called with what a callback returned. A failure gets a text where the callback left none, and the device becomes
+ * the thread's again: the callback may have used another one. */
+sg_status sg_stage_called(const sg_render *render, sg_status status);
+
 /* Tells the caller's progress. Returns SG_E_CANCELLED where that, or sg_engine_cancel, cancels. */
 sg_status sg_stage_progress(sg_render *render, sg_stage stage, int done, int total);
 

@@ -8,12 +8,19 @@ sg_status sg_stage_check(const sg_render *render)
     return cancelled ? sg_error_set(render->e, SG_E_CANCELLED, "cancelled") : SG_OK;
 }
 
+sg_status sg_stage_called(const sg_render *render, sg_status status)
+{
+    sg_backend_make_current(render->engine->backend);
+    return status ? sg_error_set(render->e, status, status == SG_E_CANCELLED ? "cancelled" : "a callback failed")
+                  : SG_OK;
+}
+
 sg_status sg_stage_progress(sg_render *render, sg_stage stage, int done, int total)
 {
     SG_TRY(sg_stage_check(render));
-    if (render->cb->progress && render->cb->progress(render->cb->context, stage, done, total))
-        return sg_error_set(render->e, SG_E_CANCELLED, "cancelled");
-    return SG_OK;
+    if (!render->cb->progress) return SG_OK;
+    const int cancels = render->cb->progress(render->cb->context, stage, done, total);
+    return sg_stage_called(render, cancels ? SG_E_CANCELLED : SG_OK);
 }
 
 void sg_stage_end(sg_render *render, sg_stage stage, double start)
