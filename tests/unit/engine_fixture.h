@@ -7,6 +7,14 @@
 
 static const char model[] = SG_FIXTURES "/wan21_hd12";
 
+/* The backend that SG_TEST_BACKEND names for tests that run on others, too; NULL: it does not. */
+static inline const char *test_device(void) { return getenv("SG_TEST_BACKEND"); }
+
+static inline bool test_device_is_missing(void)
+{
+    return test_device() && sg_backend_touch(&(sg_backend_options){.name = test_device()}, NULL) == SG_E_UNSUPPORTED;
+}
+
 static inline sg_engine *open_engine(const sg_engine_options *o)
 {
     sg_engine *g = NULL;

@@ -24,9 +24,6 @@ typedef struct scene {
     film        film;
 } scene;
 
-/* What renders here; NULL: the oracle. */
-static const char *device(void) { return getenv("SG_TEST_BACKEND"); }
-
 static void *cancel_when_asked(void *context)
 {
     scene *const s = context;
@@ -96,7 +93,7 @@ static sg_status render(scene *s, sg_error *e)
     r.start_video = video;
     r.strength = 0.9;
     r.preview_every = 1;
-    r.steps = device() ? 24 : 3; /* a GPU replays so many */
+    r.steps = test_device() ? 24 : 3; /* a GPU replays so many */
     s->moments = s->late = 0;
     s->ended = false;
     memset(s->calls, 0, sizeof s->calls);
@@ -119,8 +116,8 @@ static sg_status render_whole(scene *s, sg_error *e) { return render_until(s, -1
 static void open_scene(scene *s)
 {
     s->g = open_engine(&(sg_engine_options){
-        .size = sizeof(sg_engine_options), .model_dir = model, .backend = device() ? device() : "ref"});
-    if (!device()) s->g->tap = on_tap;
+        .size = sizeof(sg_engine_options), .model_dir = model, .backend = test_device() ? test_device() : "ref"});
+    if (!test_device()) s->g->tap = on_tap;
     s->g->tap_context = s;
 }
 
@@ -254,5 +251,6 @@ int main(void)
         cmocka_unit_test(a_callback_that_fails_ends_it),
         cmocka_unit_test(cancels_come_at_any_time),
     };
+    if (test_device_is_missing()) return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
  * writers, contexts of attention. Engines render on the CPU; with SG_TEST_BACKEND=cuda on a GPU. */
 #include "engine_fixture.h"
 
+#include <omp.h>
 #include <pthread.h>
 
 enum { AT_ONCE = 2 };
@@ -25,6 +26,7 @@ static const kind kinds[KINDS] = {
 /* One thread's work and what came of it. Nothing is asserted but in the main thread. */
 typedef struct job {
     const kind *of;
+    int         threads;     /* of the engine; 0: 2 */
     pthread_t   thread, own; /* which it is, and what it says it is */
     sg_engine  *g;
     sg_status   status;
@@ -35,8 +37,6 @@ typedef struct job {
     bool        foreign; /* a callback came in another thread */
     char        log[2048];
 } job;
-
-static const char *device(void) { return getenv("SG_TEST_BACKEND"); }
 
 static void check_thread(job *j) { j->foreign = j->foreign || !pthread_equal(j->own, pthread_self()); }
 
@@ -64,8 +64,8 @@ static void open_job(job *j)
 {
     const sg_engine_options o = {.size = sizeof(sg_engine_options),
                                  .model_dir = j->of->model,
-                                 .backend = device() ? device() : "cpu",
-                                 .threads = 2,
+                                 .backend = test_device() ? test_device() : "cpu",
+                                 .threads = j->threads ? j->threads : 2,
                                  .log = take_line,
                                  .log_context = j};
     j->own = pthread_self();
@@ -141,7 +141,7 @@ static void engines_render_at_once(void **state)
         {DENSE, DENSE}, {SPARSE, SPARSE}, {DENSE, OTHER}, {OTHER, SPARSE}, {LARGE, LARGE}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         job at_once[AT_ONCE] = {0};
-        if (pairs[i][0] == LARGE && !device()) continue;
+        if (pairs[i][0] == LARGE && !test_device()) continue;
         for (int k = 0; k < AT_ONCE; k++) alone(pairs[i][k]);
         for (int k = 0; k < AT_ONCE; k++) {
             at_once[k].of = &kinds[pairs[i][k]];
@@ -171,6 +171,42 @@ static void an_engine_goes_from_thread_to_thread(void **state)
         assert_done(j.status, &j.e);
     }
     expect_same(&j, alone(SPARSE));
+    free(j.rgb);
+}
+
+/* Threads of a team of the program are threads as others are, but that there may be no team in a team: what was made ready
+ * for two threads then has one. */
+static void engines_render_in_a_parallel_region(void **state)
+{
+    job at_once[AT_ONCE] = {{.of = &kinds[SPARSE]}, {.of = &kinds[DENSE]}};
+    for (int k = 0; k < AT_ONCE; k++) {
+        alone(k ? DENSE : SPARSE);
+        open_job(&at_once[k]);
+        assert_done(at_once[k].status, &at_once[k].e);
+        render_job(&at_once[k]);
+    }
+#pragma omp parallel for num_threads(AT_ONCE) schedule(static, 1)
+    for (int k = 0; k < AT_ONCE; k++) render_job(&at_once[k]);
+    for (int k = 0; k < AT_ONCE; k++) {
+        expect_same(&at_once[k], alone(k ? DENSE : SPARSE));
+        sg_engine_close(&at_once[k].g);
+        free(at_once[k].rgb);
+    }
+}
+
+/* Where the program lets OpenMP have fewer threads than it asks for, an engine gets fewer. What it had set stays. */
+static void an_engine_gets_fewer_threads(void **state)
+{
+    job       j = {.of = &kinds[SPARSE], .threads = omp_get_num_procs() + 2};
+    const int had = omp_get_max_threads();
+    alone(SPARSE);
+    omp_set_dynamic(1);
+    render_twice(&j);
+    assert_true(omp_get_dynamic());
+    omp_set_dynamic(0);
+    assert_int_equal(omp_get_max_threads(), had);
+    assert_done(j.status, &j.e);
+    assert_memory_equal(j.rgb, alone(SPARSE)->rgb, j.bytes);
     free(j.rgb);
 }
 
@@ -327,9 +363,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(engines_open_and_close_at_once), /* first: what is opened once is opened at once */
         cmocka_unit_test(engines_render_at_once),
+        cmocka_unit_test(engines_render_in_a_parallel_region),
+        cmocka_unit_test(an_engine_gets_fewer_threads),
         cmocka_unit_test(an_engine_goes_from_thread_to_thread),
         cmocka_unit_test_teardown(writers_write_at_once, free_alone),
         cmocka_unit_test(contexts_attend_at_once),
     };
+    if (test_device_is_missing()) return 77;
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
