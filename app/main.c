@@ -1,5 +1,6 @@
 /* main.c - sparge-gen: reads the command line, runs one command, tells how it ended: 0 done, 1 failed, 2 misused,
  * 130 interrupted. */
+#include "backend.h"
 #include "build_facts.h"
 #include "command.h"
 #include "environment.h"
@@ -68,7 +69,7 @@ int main(int argc, char **argv)
 #endif
     sg_settings s;
     sg_error    e = {0};
-    sg_environment_settle();
+    sg_onednn_most = sg_environment_settle();
     sg_interrupt_catch();
     sg_interrupt_fill_streams();
     if (argc < 2) {

@@ -1,6 +1,5 @@
 /* environment.c - see environment.h. */
 #include "environment.h"
-#include "backend.h"
 #include "base/text.h"
 
 #include <spargegen/spargegen.h>
@@ -9,11 +8,11 @@
 
 #define CPUMASK "SPARGE_GEN_CPUMASK"
 
-void sg_environment_settle(void)
+const char *sg_environment_settle(void)
 {
-    sg_onednn_most = getenv("ONEDNN_MAX_CPU_ISA");
-    if (!sg_onednn_most) sg_onednn_most = getenv("DNNL_MAX_CPU_ISA");
+    const char *const most = getenv("ONEDNN_MAX_CPU_ISA");
     setenv("SVT_LOG", "0", 0); /* FFmpeg's SVT-AV1 writes to stderr by itself, unless it is told not to */
+    return most ? most : getenv("DNNL_MAX_CPU_ISA");
 }
 
 const char *sg_environment_cpumask(void)

@@ -2,10 +2,11 @@
 #ifndef SG_ENVIRONMENT_H
 #define SG_ENVIRONMENT_H
 
-#include "status.h"
+#include <spargegen/spargegen.h>
 
-/* Gives the libraries below what they do not read of the environment themselves. Call it first. */
-void sg_environment_settle(void);
+/* Sets what a library below reads of the environment, and returns what oneDNN's own variable says: sg_onednn_most. Call it
+ * first. */
+const char *sg_environment_settle(void);
 
 /* Returns the level of the CPU that SPARGE_GEN_CPUMASK names, NULL without one. */
 const char *sg_environment_cpumask(void);
