@@ -140,6 +140,16 @@ done)
 [ -z "$hits" ] || complain "arrows between app's folders that run the wrong way:
 $hits"
 
+# render, compare and eval, and what they stand on, see of the library what any program sees, and base/. build_facts.c tells
+# how the program was built.
+seen=$(sources 'app/*/*.[ch]' | grep -vE '^app/(bench/|command/command_(check|info|tune)\.c|report/build_facts\.c)')
+hits=$(grep -noHP '^#\s*include [<"]\K[^>"]+' $seen | grep -vE ':(base/.*|prompt_set\.h|spargegen/spargegen\.h)$' |
+    while IFS=: read -r file line header; do
+        grep -qE "^(kernels|attention|weights|model|prompts)/(.*/)?${header//./\\.}$" <<<"$code" && echo "$file:$line: includes $header"
+    done)
+[ -z "$hits" ] || complain "what is behind render, compare and eval includes more of the library than spargegen.h:
+$hits"
+
 # A library sees its own folders and the public ones, which hold no header of its insides, of the libraries below it.
 sees() { # LIBRARY OBJECT-PATTERN FOLDER...
     local lib=$1 objects=$2 extra
