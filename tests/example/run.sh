@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Installs into a folder of its own and uses what was installed. usage: run.sh CMAKE BUILD_FOLDER CC MOST: see use.sh.
+# Installs into a folder of its own and uses what was installed. usage: run.sh CMAKE BUILD_FOLDER CC MOST: see use.sh. Exits
+# with 77 where WATCH is set, but its command is missing.
 set -euo pipefail
+[[ ! ${WATCH-} ]] || type -P "${WATCH%% *}" >/dev/null || exit 77
 cmake=$1 build=$2 cc=$3 most=$4
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 prefix=$(mktemp -d)
@@ -26,7 +28,7 @@ while read -r file; do
 done < <(sed -n "s|.* FILES \"$build/\([^\"]*\)\".*|\1|p" "$build/cmake_install.cmake")
 
 "$cmake" --install "$build" --prefix "$prefix/installed" >/dev/null
-for file in bin/sparge-gen share/sparge-gen/tiny-wan/model_index.json include/spargegen/attention.h; do
+for file in bin/sparge-gen share/sparge-gen/tiny-wan/model_index.json include/spargegen/spargegen.h; do
     [[ -e $prefix/installed/$file ]] || { echo "not installed: $file" >&2; exit 1; }
 done
 mv "$prefix/installed" "$prefix/moved"

@@ -1,5 +1,5 @@
-/* example.c - how much do sparse attention's results differ from exact ones, and in what time?
- *     cc example.c $(pkg-config --cflags --libs spargegen) -lm */
+/* attention.c - how much do sparse attention's results differ from exact ones, and in what time?
+ *     cc attention.c $(pkg-config --cflags --libs spargegen) -lm */
 #include <spargegen/attention.h>
 
 #include <math.h>
