@@ -73,20 +73,26 @@ done < <(dpkg -L libc6)
 cp -L /bin/sh /bin/readlink bare/bin
 quietly "$here/bare" bare package/*.tar.gz
 "$here/../example/use.sh" bare/srv/moved "$cmake" "$cc" "$most"
-# With what a compiler needs, it is a system for which the example is built, and where it runs, on the archive alone.
+# With what a compiler needs, it is a system for which the example is built, and where it renders, by the archive alone.
 while read -r file; do
     [[ $file != /usr/@(include|lib)/* || ! -f $file ]] || cp --parents "$file" bare
 done < <(dpkg -L libc6-dev)
 if [[ -e bare/srv/moved/lib/libspargegen.so ]]; then
     export LDFLAGS=--sysroot=$root/bare
     read -ra flags <<<"$(PKG_CONFIG_LIBDIR=$root/bare/srv/moved/lib/pkgconfig pkg-config --cflags --libs spargegen)"
-    "$cc" "$LDFLAGS" -o bare/tmp/by_pc "$here/../example/example.c" "${flags[@]}" -lm
+    "$cc" "$LDFLAGS" -o bare/tmp/by_pc "$here/../example/render.c" "${flags[@]}"
     quietly "$cmake" -S "$here/../example" -B by_cmake -G Ninja -DCMAKE_C_COMPILER="$cc" -Dspargegen_ROOT="$root/bare/srv/moved"
     quietly "$cmake" --build by_cmake
-    cp by_cmake/example bare/tmp/by_cmake
+    cp by_cmake/render bare/tmp/by_cmake
+    . "$here/../example/small_model.sh"
+    small_model bare/srv/moved/share/sparge-gen/tiny-wan bare/tmp/model
+    in_bare() { quietly env -i LD_LIBRARY_PATH=/srv/moved/lib "$(type -P chroot)" bare "$@"; }
+    in_bare /srv/moved/bin/sparge-gen -m /tmp/model -p "a red ball" --seed 0 -o /tmp/command.y4m
     for program in by_pc by_cmake; do
-        said=$(env -i LD_LIBRARY_PATH=/srv/moved/lib "$(type -P chroot)" bare /tmp/$program)
-        [[ $said == "sparge: "* ]] || fail "the example does not run on the archive alone: $said"
+        in_bare /tmp/$program /tmp/model "a red ball" "/tmp/$program.$FORMAT"
+        in_bare /tmp/$program /tmp/model "a red ball" /tmp/$program.raw.y4m
+        [[ -s bare/tmp/$program.$FORMAT ]] || fail "$program made no clip"
+        cmp bare/tmp/$program.raw.y4m bare/tmp/command.y4m || fail "$program makes other frames than the command"
     done
 fi
 libraries=bare/srv/moved/lib/sparge-gen notices=bare/srv/moved/share/doc/sparge-gen/libraries
