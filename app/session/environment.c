@@ -3,6 +3,7 @@
 #include "base/text.h"
 
 #include <spargegen/spargegen.h>
+
 #include <stdlib.h>
 #include <string.h>
 
