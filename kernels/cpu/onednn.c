@@ -22,7 +22,7 @@
  * Primitives are kept by shape. oneDNN chooses the layout of the weights; that layout is part of a packed weight's key.
  * A few rows, and what oneDNN does not do, go to the product that was in the table before. */
 #include "cpu.h"
-#include "lent_threads.h"
+#include "onednn_threads.h"
 #include "onednn_version.h"
 
 #include <pthread.h>
@@ -243,12 +243,12 @@ static bool plan_make(const sg_onednn *o, plan *p)
 /* What oneDNN cannot do keeps no primitive. */
 static void make(const sg_onednn *o, plan *p)
 {
-    const sg_lent_threads own = sg_threads_lend((int)p->key.threads);
+    const sg_own_threads own = sg_lend_threads((int)p->key.threads);
     if (!plan_make(o, p) && p->run) {
         dnnl_primitive_destroy(p->run);
         p->run = NULL;
     }
-    sg_threads_put_back(own);
+    sg_threads_back(own);
     p->made = true;
 }
 
@@ -307,14 +307,14 @@ static bool pack(const sg_onednn *o, const plan *p, const void *from, void *to)
     dnnl_primitive_desc_t d = NULL;
     dnnl_primitive_t      run = NULL;
     dnnl_memory_t         a = NULL, b = NULL;
-    const sg_lent_threads own = sg_threads_lend(sg_team_of(o->threads));
+    const sg_own_threads  own = sg_lend_threads(sg_team_of(o->threads));
     bool                  ok = dnnl_memory_create(&a, p->plain, o->engine, (void *)(uintptr_t)from) == dnnl_success &&
               dnnl_memory_create(&b, p->w, o->engine, to) == dnnl_success &&
               dnnl_reorder_primitive_desc_create(&d, p->plain, o->engine, p->w, o->engine, NULL) == dnnl_success &&
               dnnl_primitive_create(&run, d) == dnnl_success;
     const dnnl_exec_arg_t arg[] = {{DNNL_ARG_FROM, a}, {DNNL_ARG_TO, b}};
     ok = ok && dnnl_primitive_execute(run, o->stream, 2, arg) == dnnl_success;
-    sg_threads_put_back(own);
+    sg_threads_back(own);
     if (run) dnnl_primitive_destroy(run);
     if (d) dnnl_primitive_desc_destroy(d);
     if (a) dnnl_memory_destroy(a);
@@ -391,9 +391,9 @@ static sg_status plan_run(sg_stream *s, const plan *p, const sg_linear_args *a)
         if (dnnl_memory_set_data_handle(p->memory[i], data[i]) != dnnl_success) return SG_E_DEVICE;
         arg[args++] = (dnnl_exec_arg_t){name[i], p->memory[i]};
     }
-    const sg_lent_threads own = sg_threads_lend((int)p->key.threads);
-    const bool            done = dnnl_primitive_execute(p->run, o->stream, args, arg) == dnnl_success;
-    sg_threads_put_back(own);
+    const sg_own_threads own = sg_lend_threads((int)p->key.threads);
+    const bool           done = dnnl_primitive_execute(p->run, o->stream, args, arg) == dnnl_success;
+    sg_threads_back(own);
     return done ? finish(s, &p->key, a, y) : SG_E_DEVICE;
 }
 
@@ -408,7 +408,7 @@ static bool runs_bf16(const sg_cpu *c, const plan_key *k, const sg_linear_args *
 static void complete(const sg_cpu *c, plan_key *k, const sg_linear_args *a)
 {
     const bool bf16 = runs_bf16(c, k, a);
-    k->threads = sg_team_of(((const sg_onednn *)c->library)->threads);
+    k->threads = sg_team_of(c->library->threads);
     k->w = a->w.dtype;
     k->x = bf16 ? SG_BF16 : SG_F32;
     k->y = bf16 ? a->y.dtype : SG_F32;

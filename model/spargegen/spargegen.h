@@ -24,12 +24,21 @@
  * environment. The files of a model are mapped: where another program makes one shorter while the engine is open, the
  * system raises SIGBUS.
  *
- * Threads. An engine, and a writer, serve one thread at a time, which may be another one for each call; several engines work
- * at once. sg_engine_cancel alone may be called at any time. Callbacks come in the thread that called; of their engine they
- * may call sg_engine_cancel, sg_engine_info and sg_engine_attention_seconds. On a GPU a call leaves the engine's as the
- * calling thread's current CUDA device. The threads of the CPU are OpenMP's. How long these spin between two operations is
- * the program's to decide, before it loads the library: GOMP_SPINCOUNT=1500 in its environment where it shares its
- * processors with others.
+ * Threads. An engine, a writer, a CLIP model and a context of attention.h serve one thread at a time, which may be
+ * another one for each call. Several of them work at once, on the same files too, and so do calls that have none of
+ * them. Nobody needs a lock but to hand one of them on. sg_engine_cancel alone may be called beside another call of its
+ * engine, which must be open. Callbacks and lines of the log come in the thread that called; of their engine they may
+ * call sg_engine_cancel, sg_engine_info and sg_engine_attention_seconds, and all of other engines. On a GPU a call leaves
+ * the engine's as the calling thread's current CUDA device; a callback may leave another one.
+ *
+ * The threads of the CPU are OpenMP's: each thread that calls has a team of its own, of `threads`, so those that render
+ * at once should share the processors by it. In a parallel region of the program it is a team of one, unless the
+ * program allows more. How long these spin between two operations is the program's to decide, before it loads the
+ * library: GOMP_SPINCOUNT=1500 in its environment where it shares its processors with others.
+ *
+ * One process. What may be taken is what was free when an engine was opened: of engines that render at once each wants
+ * a memory_limit. oneDNN is held to cpu_mask once, by the first engine on the CPU; later ones have it as it is, or none
+ * where they allow less.
  *
  * FFmpeg, which writes videos, has one log for the whole process: a writer of a video turns it off. Where it has no
  * encoder of H.264, its SVT-AV1 writes to stderr, unless the program's environment has SVT_LOG=0. */
@@ -125,7 +134,8 @@ SG_PUBLIC unsigned sg_gpu_mask_of(const char *name);
 /* Reads configs and headers, binds every tensor; loads no weights yet. SG_E_FILE, SG_E_FORMAT, SG_E_SHAPE of the model's
  * files, SG_E_UNSUPPORTED of what is not rendered here, SG_E_DEVICE, SG_E_MEMORY, SG_E_ARG. */
 SG_PUBLIC sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *e) SG_MUST_USE;
-/* Frees all of *engine, which becomes NULL and may be it already. No call may be at work in it. */
+/* Frees all of *engine, which becomes NULL and may be it already. No call may be at work in it, and none may come, not
+ * even sg_engine_cancel. */
 SG_PUBLIC void sg_engine_close(sg_engine **engine);
 
 /* Tells people what is in this checkpoint. */
@@ -397,7 +407,7 @@ SG_PUBLIC sg_status sg_plan_fits(const sg_plan *p, sg_error *e) SG_MUST_USE;
 /* ---- the render ---- */
 
 /* Each may be NULL. What they get is valid during the call. Anything but SG_OK ends the render, with this status and with
- * the text that the callback leaves in e (sg_error_set). */
+ * the text that the callback leaves in e (sg_error_set), if it does. */
 typedef struct sg_callbacks {
     size_t size;
     void  *context;

@@ -124,7 +124,7 @@ static void open_scene(scene *s)
 /* After it nothing is called, and the engine renders the same as before, whatever it was at. */
 static void every_moment_can_be_the_last(void **state)
 {
-    enum { MOMENTS = 24 };
+    enum { MOMENTS = 16 };
     static scene s;
     static film  whole;
     pthread_t    other;

@@ -737,8 +737,11 @@ static void components_that_do_not_fit_are_told(void **state)
 
 static void an_expert_that_is_not_there_is_told(void **state)
 {
-    const sg_engine_options o = {
-        .size = sizeof(sg_engine_options), .model_dir = model, .backend = "ref", .lora = {{lora, 1, 1}}, .loras = 1};
+    const sg_engine_options o = {.size = sizeof(sg_engine_options),
+                                 .model_dir = model,
+                                 .backend = "ref",
+                                 .lora = {{.path = lora, .strength = 1, .denoisers = 1}},
+                                 .loras = 1};
     engine_refused(&o, SG_E_ARG, "two experts|one denoiser");
 }
 
@@ -751,8 +754,11 @@ static void the_model_of_a_lora_is_named(void **state)
     lora_put(&f, "blocks.0.self_attn.q.lora_A.weight", "F32", 2, (int64_t[]){1, D}, x, sizeof x);
     lora_put(&f, "blocks.0.self_attn.q.lora_B.weight", "F32", 2, (int64_t[]){D, 1}, x, sizeof x);
     lora_save(&f, lora, NULL);
-    const sg_engine_options o = {
-        .size = sizeof(sg_engine_options), .model_dir = model, .backend = "ref", .lora = {{lora, 1, 0}}, .loras = 1};
+    const sg_engine_options o = {.size = sizeof(sg_engine_options),
+                                 .model_dir = model,
+                                 .backend = "ref",
+                                 .lora = {{.path = lora, .strength = 1}},
+                                 .loras = 1};
     engine_refused(&o, SG_E_FORMAT, "[5120, 1]|[1, 5120]|[24, 24]|Wan 2.1 14B|Wan 2.2 A14B");
 }
 
