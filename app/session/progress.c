@@ -27,7 +27,6 @@ enum { TICK_MS = 500, COLUMNS_USUAL = 80, BAR = 24 };
 
 static const char *const stage_names[SG_STAGES] = {"loading", "reading the prompt", "encoding", "denoising",
                                                    "decoding"};
-const char *const        sg_stage_keys[SG_STAGES] = {"load", "text", "encode", "denoise", "decode"};
 
 const char *sg_duration(char text[32], double seconds)
 {
@@ -300,7 +299,7 @@ static void draw_sum(sg_progress *p)
     snprintf(units, sizeof units, " %d step%s", p->steps, sg_plural(p->steps));
     for (int i = 0; i < SG_STAGES; i++)
         if (p->seconds[i] >= (i == SG_STAGE_LOAD ? 0.05 : 1e-9))
-            sg_textbuf_printf(&line, "%s%s%s %s", line.len ? ", " : "", sg_stage_keys[i],
+            sg_textbuf_printf(&line, "%s%s%s %s", line.len ? ", " : "", sg_names("stage")[i],
                               i == SG_STAGE_DENOISE ? units : "", DURATION(p->seconds[i]));
     if (line.data) put_line(p, &line, true);
 }

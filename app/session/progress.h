@@ -57,9 +57,6 @@ typedef struct sg_progress {
 /* Tells whether stderr is a terminal that takes control sequences. */
 bool sg_progress_terminal(void);
 
-/* "load", "text", ... : as reports have them. */
-extern const char *const sg_stage_keys[SG_STAGES];
-
 void sg_progress_init(sg_progress *p, bool quiet);
 
 /* The next render begins: the index-th of a job of count, from 0, whose renders are much the same; or, with count 0,

@@ -6,6 +6,7 @@
 
 /* By value, as spargegen.h has them. */
 static const char *const samplers[] = {"unipc", "euler", "lcm", "ddim", "dpm", "euler_a", NULL};
+static const char *const stages[] = {"load", "text", "encode", "denoise", "decode", NULL};
 static const char *const caches[] = {"off", "fine", "usual", "fast", "shadow", NULL};
 static const char *const when[] = {"auto", "off", "on", NULL}; /* of vae_tiling, and of offload */
 
@@ -14,6 +15,7 @@ static const struct {
     const char *const *names;
 } lists[] = {{"sampler", samplers},
              {"step_preset", sg_step_preset_names},
+             {"stage", stages},
              {"cache", caches},
              {"vae_tiling", when},
              {"offload", when},

@@ -71,6 +71,7 @@ SG_PUBLIC const char *sg_version(void);
  *   "step_preset"  what sg_step_preset_apply takes
  *   "cache"        SG_CACHE_OFF ..
  *   "vae_tiling"   SG_TILING_AUTO ..
+ *   "stage"        SG_STAGE_LOAD ..
  *   "offload"      SG_OFFLOAD_AUTO ..
  *   "attention"    SG_ATTENTION_DENSE ..
  *   "score"        SG_SCORE_MEAN ..

@@ -10,8 +10,8 @@ static void on_interrupt(int number) { (void)number, sg_engine_cancel(engine, tr
 
 static int on_progress(void *writer, int stage, int done, int total)
 {
-    static const char *const names[SG_STAGES] = {"load", "text", "encode", "denoise", "decode"};
-    return (void)writer, fprintf(stderr, "\r%-7s %3d of %3d", names[stage], done, total), 0;
+    (void)writer;
+    return fprintf(stderr, "\r%-7s %3d of %3d", sg_names("stage")[stage], done, total) < 0;
 }
 static sg_status on_frame(void *w, int i, const uint8_t *rgb, sg_error *e) { return sg_writer_write(w, i, rgb, e); }
 
@@ -27,7 +27,7 @@ int main(int argc, char **argv)
     r.prompt = argv[2];
     sg_clip clip = {.size = sizeof clip};
     sg_clip_of(&clip, &r, argv[3]);
-    sg_writer   *writer;
+    sg_writer   *writer = NULL;
     sg_status    status = sg_writer_open(&writer, &clip, &e);
     sg_callbacks cb = {.size = sizeof cb, .context = writer, .progress = on_progress, .frame = on_frame};
     if (!status) status = sg_engine_render(engine, &r, &cb, NULL, &e);
