@@ -9,7 +9,7 @@ target_include_directories(sparge-gen PRIVATE ${app_folders})
 
 target_sources(sparge-gen PRIVATE
   app/main.c
-  app/options/arms.c app/options/command_table.c app/options/help.c app/options/option_rules.c
+  app/options/arms.c app/options/command_table.c app/options/help.c app/options/option_names.c app/options/option_rules.c
   app/options/option_table.c app/options/options.c app/options/settings.c app/options/shell_completion.c
   app/session/clip_reader.c app/session/clip_y4m.c app/session/environment.c app/session/file_options.c app/session/forecast.c
   app/session/frame_list.c app/session/image_reader.c app/session/image_stb.c app/session/image_webp.c

@@ -7,6 +7,7 @@
 #include "file_options.h"
 #include "help.h"
 #include "interrupt.h"
+#include "option_names.h"
 #include "progress.h"
 
 #include <malloc.h>
@@ -82,8 +83,8 @@ int main(int argc, char **argv)
     else if (status == SG_OK && s.version)
         printf("sparge-gen " SG_VERSION ", writes %s\n%s\nLicense: Apache-2.0\n", sg_writer_endings((char[80]){0}, 80),
                sg_build_facts_text((char[SG_BUILD_TEXT]){0}, ""));
-    else if (status == SG_OK)
-        status = run(&s, &e);
+    else if (status == SG_OK && (status = run(&s, &e)) != SG_OK)
+        sg_option_names(&e, s.command);
     if (status == SG_OK) status = flush_stdout(&e);
     if (status == SG_E_CANCELLED)
         fputs("sparge-gen: interrupted\n", stderr);

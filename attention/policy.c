@@ -91,15 +91,15 @@ bool sg_layers_have(const char *list, int layer)
     return false;
 }
 
-sg_status sg_layers_check(const char *option, const char *list, int layers, sg_error *e)
+sg_status sg_layers_check(const char *member, const char *list, int layers, sg_error *e)
 {
     const char *at = list;
     int         first, last;
     do {
         if (!next_range(&at, &first, &last))
-            return sg_error_set(e, SG_E_ARG, "%s: '%.80s' is not a list of layers, as in 0,28-29", option, list);
+            return sg_error_set(e, SG_E_ARG, "%s: '%.80s' is not a list of layers, as in 0,28-29", member, list);
         if (last >= layers)
-            return sg_error_set(e, SG_E_ARG, "%s: '%.80s' names layer %d, but this model has 0 to %d", option, list,
+            return sg_error_set(e, SG_E_ARG, "%s: '%.80s' names layer %d, but this model has 0 to %d", member, list,
                                 last, layers - 1);
     } while (*at);
     return SG_OK;
@@ -118,9 +118,9 @@ static sg_status check_rule(const sg_policy *p, sg_error *e)
     if (p->rule < SG_SELECT_TOPK || p->rule > SG_SELECT_GIVEN)
         return sg_error_set(e, SG_E_ARG, "rule: there is no number %d", p->rule);
     if (p->rule != SG_SELECT_GIVEN && p->mask)
-        return sg_error_set(e, SG_E_ARG, "block-mask: a mask goes with no other rule to choose blocks");
+        return sg_error_set(e, SG_E_ARG, "mask: a mask goes with no other rule to choose blocks");
     if (p->rule == SG_SELECT_GIVEN && p->thresholds)
-        return sg_error_set(e, SG_E_ARG, "block-mask: tuned thresholds have no say beside a mask");
+        return sg_error_set(e, SG_E_ARG, "mask: tuned thresholds have no say beside a mask");
     if (p->heads && p->rule != SG_SELECT_TOPK && !p->thresholds) /* which have a rule of their own */
         return sg_error_set(e, SG_E_ARG, "budget: heads share a number of blocks, so the rule must be topk");
     if (p->rule == SG_SELECT_GIVEN) return SG_OK;
@@ -136,9 +136,9 @@ sg_status sg_policy_check(const sg_policy *p, sg_error *e)
         int         value, count;
     } choice[] = {{"attention", p->kind, SG_ATTENTION_SPARGE + 1},
                   {"score", p->score, SG_SCORE_ERROR + 1},
-                  {"tail-bias", p->tail_bias, SG_TAIL_BIAS_RANK1 + 1},
-                  {"pv-dtype", p->pv_dtype, SG_PV_INT8 + 1},
-                  {"dense-steps-kind", p->dense_steps_kind, SG_ATTENTION_SAGE + 1},
+                  {"tail_bias", p->tail_bias, SG_TAIL_BIAS_RANK1 + 1},
+                  {"pv_dtype", p->pv_dtype, SG_PV_INT8 + 1},
+                  {"dense_steps_kind", p->dense_steps_kind, SG_ATTENTION_SAGE + 1},
                   {"order", p->order, SG_ORDERS}};
     for (size_t i = 0; i < sizeof choice / sizeof *choice; i++)
         if (choice[i].value < 0 || choice[i].value >= choice[i].count)
@@ -146,7 +146,7 @@ sg_status sg_policy_check(const sg_policy *p, sg_error *e)
     SG_TRY(check_rule(p, e));
     SG_TRY(check_real("sim", p->theta, -1, 1, e));
     SG_TRY(check_real("pv", p->pv_threshold, 0, 1000, e));
-    SG_TRY(check_real("dense-steps", p->dense_steps, 0, 1, e));
+    SG_TRY(check_real("dense_steps", p->dense_steps, 0, 1, e));
     if (p->sink < 0) return sg_error_set(e, SG_E_ARG, "sink: %d is below 0", p->sink);
-    return p->dense_layers ? sg_layers_check("dense-layers", p->dense_layers, INT_MAX, e) : SG_OK;
+    return p->dense_layers ? sg_layers_check("dense_layers", p->dense_layers, INT_MAX, e) : SG_OK;
 }

@@ -97,8 +97,8 @@ SG_PUBLIC int sg_policy_dense_steps(const sg_policy *p, int steps);
 SG_PUBLIC sg_status sg_policy_check(const sg_policy *p, sg_error *e) SG_MUST_USE;
 
 /* Returns SG_E_ARG for a list such as dense_layers that is malformed or names a layer from `layers` on; its message
- * begins with `option`. */
-SG_PUBLIC sg_status sg_layers_check(const char *option, const char *list, int layers, sg_error *e) SG_MUST_USE;
+ * begins with `member`. */
+SG_PUBLIC sg_status sg_layers_check(const char *member, const char *list, int layers, sg_error *e) SG_MUST_USE;
 
 /* Why a layer of a step ran the kind that it ran. */
 enum {

@@ -41,8 +41,8 @@ static sg_status check_mask(const sg_attention_shape *x, sg_error *e)
         return SG_OK;
     char shape[96];
     sg_shape_text(shape, sizeof shape, m->rank, m->dim);
-    return sg_error_set(e, SG_E_ARG, "block-mask: %s %s is not U8 [1 or %lld, %lld, %lld]", sg_dtype_name(m->dtype),
-                        shape, (long long)x->h, (long long)nq, (long long)nk);
+    return sg_error_set(e, SG_E_ARG, "mask: %s %s is not U8 [1 or %lld, %lld, %lld]", sg_dtype_name(m->dtype), shape,
+                        (long long)x->h, (long long)nq, (long long)nk);
 }
 
 static sg_status check_sparge(const sg_attention *a, sg_error *e)
@@ -72,11 +72,12 @@ static sg_status bind(sg_attention *a, sg_error *e)
 {
     const sg_attention_shape *const x = &a->shape;
     const char *const               name = sg_attention_names[a->p.kind];
-    if (a->p.dense_layers) SG_TRY(sg_layers_check("dense-layers", a->p.dense_layers, x->layers, e));
+    if (a->p.dense_layers) SG_TRY(sg_layers_check("dense_layers", a->p.dense_layers, x->layers, e));
     if (a->p.named && a->p.kind != SG_ATTENTION_DENSE && x->values == SG_F32)
         return sg_error_set(e, SG_E_UNSUPPORTED, "attention %s: this backend has only dense attention", name);
     if (a->p.kind != SG_ATTENTION_DENSE && a->p.pv_dtype == SG_PV_FP8 && !x->f8)
-        return sg_error_set(e, SG_E_UNSUPPORTED, "pv-dtype fp8: only backend cuda has it, from level sm89 up, and ref");
+        return sg_error_set(e, SG_E_UNSUPPORTED,
+                            "pv_dtype=TYPE: only backend cuda, from level sm89 up, and ref have fp8");
     if (a->p.kind == SG_ATTENTION_SPARGE) SG_TRY(check_sparge(a, e));
     a->dense_steps = sg_policy_dense_steps(&a->p, x->steps);
     for (int layer = 0; layer < x->layers && !a->skips; layer++)

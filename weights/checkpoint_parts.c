@@ -1,4 +1,4 @@
-/* checkpoint_parts.c - see checkpoint.h: from a path and the options of the parts to where every component is. */
+/* checkpoint_parts.c - see checkpoint.h: from a path and the parts that are given to where every component is. */
 #include "base/file.h"
 #include "base/path.h"
 #include "base/text.h"
@@ -20,19 +20,19 @@
 
 #define GIVES(member) offsetof(sg_model_parts, member)
 
-/* What a model is made of, and the option that gives each part. */
+/* What a model is made of, and the member of sg_model_parts that gives each part. */
 static const struct {
-    const char *component, *what, *option;
-    size_t      gives;     /* which of sg_model_parts the option is */
-    const char *tokenizer; /* of a text encoder: the option that gives its tokenizer */
+    const char *component, *what, *member;
+    size_t      gives;     /* where the member is */
+    const char *tokenizer; /* of a text encoder: the member that gives its tokenizer */
     bool        asked;     /* only of models whose denoiser goes with it */
 } needed[] = {
-    {HIGH, "denoiser", "--diffusion-model", GIVES(diffusion_model), NULL, false},
-    {TEXT, "text encoder", "--text-encoder", GIVES(text_encoder), "--tokenizer", false},
-    {SG_CLIP_L, "CLIP-L text encoder", "--clip-l", GIVES(clip_l), "--clip-tokenizer", true},
-    {SG_CLIP_G, "CLIP-G text encoder", "--clip-g", GIVES(clip_g), "--clip-tokenizer", true},
-    {IMAGE, "image encoder", "--clip-vision", GIVES(clip_vision), NULL, true},
-    {"vae", "VAE", "--vae", GIVES(vae), NULL, false},
+    {HIGH, "denoiser", "diffusion_model", GIVES(diffusion_model), NULL, false},
+    {TEXT, "text encoder", "text_encoder", GIVES(text_encoder), "tokenizer=PATH", false},
+    {SG_CLIP_L, "CLIP-L text encoder", "clip_l", GIVES(clip_l), "clip_tokenizer=FOLDER", true},
+    {SG_CLIP_G, "CLIP-G text encoder", "clip_g", GIVES(clip_g), "clip_tokenizer=FOLDER", true},
+    {IMAGE, "image encoder", "clip_vision", GIVES(clip_vision), NULL, true},
+    {"vae", "VAE", "vae", GIVES(vae), NULL, false},
 };
 enum { OTHERS = 1 /* than the denoiser */, NEEDED = sizeof needed / sizeof *needed };
 
@@ -223,7 +223,7 @@ static expert expert_of(const char *path)
     return EITHER;
 }
 
-/* Tells which expert a component is that an option or a repository gives. */
+/* Tells which expert a component is that is given or that a repository has. */
 static expert expert_at(const opening *o, const char *component)
 {
     const sg_place *const p = sg_place_find(o->c, component);
@@ -249,13 +249,13 @@ static sg_status check_experts(const opening *o)
     const bool is_high = high == FOR_HIGH;
     return sg_error_set(o->e, SG_E_FILE,
                         "%s: is by its name the expert for %s noise, one of two; the one for %s noise is missing: give "
-                        "both, --high-noise-diffusion-model FILE --diffusion-model FILE",
+                        "both, high_noise_diffusion_model=FILE and diffusion_model=FILE",
                         one->path, is_high ? "high" : "low", is_high ? "low" : "high");
 }
 
-/* ---- the options ---- */
+/* ---- parts that are given ---- */
 
-/* What the option of needed[i] gives; NULL: nothing. */
+/* What the member of needed[i] gives; NULL: nothing. */
 static const char *given(const opening *o, int i)
 {
     const char *path;
@@ -263,10 +263,10 @@ static const char *given(const opening *o, int i)
     return path;
 }
 
-static sg_status put_options(opening *o)
+static sg_status put_parts(opening *o)
 {
     const char *const high = o->parts->high_noise_diffusion_model, *const other = o->parts->diffusion_model;
-    /* beside a file for high noise the option gives the other expert */
+    /* beside a file for high noise the member gives the other expert */
     const bool beside = expert_at(o, HIGH) == FOR_HIGH && other && expert_of(other) != FOR_HIGH;
     const bool two = high || sg_checkpoint_has(o->c, LOW) || beside;
     if (high) {
@@ -282,7 +282,7 @@ static sg_status put_options(opening *o)
     if (high && !sg_checkpoint_has(o->c, LOW))
         return sg_error_set(
             o->e, SG_E_ARG,
-            "--high-noise-diffusion-model gives one of two experts; --diffusion-model FILE gives the other");
+            "high_noise_diffusion_model: it is one of two experts; diffusion_model=FILE gives the other");
     for (int i = OTHERS; i < NEEDED; i++)
         if (given(o, i)) SG_TRY(put_given(o, needed[i].component, needed[i].component, given(o, i)));
     return SG_OK;
@@ -328,7 +328,7 @@ static const sg_file_part *usual(const opening *o, int i)
 }
 
 /* Kinds of text encoders become the components that they are with this denoiser. A file with all parts may have one of
- * which the denoiser makes no use, but no option may give one. "text_encoder" is a kind and a component: each place is
+ * which the denoiser makes no use, but none may be given. "text_encoder" is a kind and a component: each place is
  * renamed once. */
 static sg_status name_encoders(opening *o)
 {
@@ -337,7 +337,7 @@ static sg_status name_encoders(opening *o)
     if (!sg_checkpoint_has(c, HIGH)) return SG_OK; /* which will be missed */
     for (int i = OTHERS; i < NEEDED; i++)
         if (needed[i].tokenizer && o->encoder[i] < 0 && given(o, i))
-            return sg_error_set(o->e, SG_E_ARG, "%s: %s: this model has no %s", needed[i].option, given(o, i),
+            return sg_error_set(o->e, SG_E_ARG, "%s: %s: this model has no %s", needed[i].member, given(o, i),
                                 needed[i].what);
     for (int k = 0; k < c->places; k++) {
         sg_place *const p = &c->place[k];
@@ -381,8 +381,7 @@ static sg_status put_tokenizer(opening *o, int i, const char *asked)
     sg_place                  p = {.component = encoder_names[n][1], .pad = part ? part->pad : NULL};
     bool                      inside = false;
     if (asked) SG_TRY(set_path(o, &p, asked));
-    if (asked && access(asked, R_OK) != 0)
-        return sg_error_set(o->e, SG_E_FILE, "%s: %s: %s", needed[i].tokenizer, asked, strerror(errno));
+    if (asked && access(asked, R_OK) != 0) return sg_error_set(o->e, SG_E_FILE, "%s: %s", asked, strerror(errno));
     if (asked) return put(o, &p);
     if (sg_checkpoint_has(o->c, p.component) || !from) return SG_OK;
     if (from->part) SG_TRY(holds_tokenizer(&inside, from->path, o->e));
@@ -398,7 +397,7 @@ static sg_status put_tokenizers(opening *o)
 {
     const sg_model_parts *const parts = o->parts;
     if (parts->clip_tokenizer && o->encoder[needed_of(SG_CLIP_L)] < 0 && sg_checkpoint_has(o->c, HIGH))
-        return sg_error_set(o->e, SG_E_ARG, "--clip-tokenizer: %s: this model has no text encoder of CLIP",
+        return sg_error_set(o->e, SG_E_ARG, "clip_tokenizer: %s: this model has no text encoder of CLIP",
                             parts->clip_tokenizer);
     for (int i = 0; i < NEEDED; i++)
         if (o->encoder[i] >= 0) SG_TRY(put_tokenizer(o, i, needed[i].asked ? parts->clip_tokenizer : parts->tokenizer));
@@ -411,7 +410,7 @@ enum { MISSING = 1600 }; /* bytes of a list of what is missing */
 
 static void miss(char list[MISSING], int i, const sg_file_part *part)
 {
-    sg_text_append(list, MISSING, "\n  the %s: give it by %s (%s)", needed[i].what, needed[i].option,
+    sg_text_append(list, MISSING, "\n  the %s: give it by %s=FILE (%s)", needed[i].what, needed[i].member,
                    part ? part->usual : "a file");
 }
 
@@ -447,7 +446,7 @@ static sg_status open_into(opening *o, const char *path)
 {
     sg_checkpoint *const c = o->c;
     if (path && !c->diffusers) SG_TRY(is_folder(path) ? put_repository(o, path) : put_file(o, NULL, NULL, path));
-    SG_TRY(put_options(o));
+    SG_TRY(put_parts(o));
     SG_TRY(check_experts(o));
     find_denoiser(o);
     SG_TRY(name_encoders(o));
@@ -482,7 +481,8 @@ sg_status sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const 
     struct stat       st;
     for (size_t i = 0; !name && i < sizeof any / sizeof *any; i++) name = any[i];
     *out = NULL;
-    if (!name) return sg_error_set(e, SG_E_ARG, "the denoiser is missing: --model PATH or --diffusion-model FILE");
+    if (!name)
+        return sg_error_set(e, SG_E_ARG, "the denoiser is missing: give the path of a model, or diffusion_model=FILE");
     SG_TRY(sg_checkpoint_open(out, name, e));
     (*out)->diffusers = path && is_diffusers(path, known);
     sg_status status = SG_OK;

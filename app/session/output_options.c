@@ -1,8 +1,7 @@
 /* output_options.c - see output_options.h. */
 #include "output_options.h"
+#include "option_names.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #define STDOUT "stdout" /* in messages */
@@ -24,13 +23,6 @@ void sg_output_options_clip(sg_clip *clip, const sg_request *r, const char *path
 
 sg_status sg_output_options_name(sg_error *e, sg_status status)
 {
-    static const char *const names[][2] = {{"path", "--output"}, {"crf", "--crf"}, {"png_level", "--png-level"}};
-    for (size_t i = 0; status != SG_OK && i < sizeof names / sizeof *names; i++) {
-        const size_t n = strlen(names[i][0]);
-        if (strncmp(e->text, names[i][0], n) != 0 || (e->text[n] != ':' && e->text[n] != ' ')) continue;
-        const sg_error member = *e;
-        snprintf(e->text, sizeof e->text, "%s%.4000s", names[i][1], member.text + n);
-        break;
-    }
+    if (status != SG_OK) sg_option_names_first(e, SG_COMMAND_RENDER);
     return status;
 }

@@ -288,7 +288,7 @@ static sg_status add_pictures(wan *m, sg_component *encoder, const sg_checkpoint
     if (!sg_checkpoint_has(from, "image_encoder"))
         return sg_error_set(e, SG_E_FILE,
                             "%s: the denoiser sees pictures through an image encoder, and there is none: give it by "
-                            "--clip-vision (clip_vision_h.safetensors)",
+                            "clip_vision=FILE (clip_vision_h.safetensors)",
                             sg_checkpoint_path(from));
     SG_TRY(sg_clip_vision_open(&m->clip, from, "image_encoder", false, act, e));
     c->image[SG_IMAGE_LAST] = d->image_places ? SG_IMAGE_NEEDED : SG_IMAGE_NONE;

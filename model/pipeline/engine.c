@@ -35,7 +35,7 @@ static sg_status check_used(const sg_engine *engine, const sg_engine_options *o,
     for (int i = 0; i < engine->components->addeds; i++)
         any = any || strcmp(engine->components->added[i].component->name, "image_encoder") == 0;
     return any ? SG_OK
-               : sg_error_set(e, SG_E_ARG, "--clip-vision: %s: this model has no image encoder", o->parts.clip_vision);
+               : sg_error_set(e, SG_E_ARG, "clip_vision: %s: this model has no image encoder", o->parts.clip_vision);
 }
 
 static bool is_beside(const sg_engine *engine, const char *name, char *path, size_t size)

@@ -40,7 +40,7 @@ sg_status sg_preview_check(const sg_engine *engine, const sg_request *r, sg_erro
 {
     int size[3];
     if (r->preview_every < 0 || r->preview_every > SG_STEPS_MAX)
-        return sg_error_set(e, SG_E_ARG, "preview-every: %d is not between 1 and %d", r->preview_every, SG_STEPS_MAX);
+        return sg_error_set(e, SG_E_ARG, "preview_every: %d is not between 1 and %d", r->preview_every, SG_STEPS_MAX);
     return r->preview_every ? sg_engine_preview_size(engine, r, size, e) : SG_OK;
 }
 
@@ -54,7 +54,7 @@ sg_status sg_engine_preview_size(const sg_engine *engine, const sg_request *r, i
         return sg_error_set(
             e, SG_E_ARG,
             "preview: nothing is known of the colours of this model's latents, which are of family %s: its "
-            "sparge-gen.json may have \"latent_rgb_factors\", or give --preview-decoder",
+            "sparge-gen.json may have \"latent_rgb_factors\", or give preview_decoder=FILE",
             engine->family->name);
     size[0] = decodes ? (frames - 1) * v.scale_time + 1 : frames;
     size[1] = (int)g.latent[2] * (decodes ? v.scale_space : 1);

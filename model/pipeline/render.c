@@ -70,7 +70,7 @@ static sg_status render_all(sg_render *render)
     for (int i = 0; i < SG_IMAGES && !r->latents_in; i++)
         if (engine->components->image[i] == SG_IMAGE_NEEDED && !r->image[i].rgb)
             return sg_error_set(render->e, SG_E_ARG, "%s: this model needs a picture for the clip to %s with",
-                                i ? "last-image" : "image", i ? "end" : "begin");
+                                i ? "last_image" : "image", i ? "end" : "begin");
     SG_TRY(plan(render, &render->report->plan));
     warn(render->engine, &render->report->plan);
     SG_TRY(sg_plan_fits(&render->report->plan, render->e));

@@ -50,7 +50,7 @@ static sg_status check_capture(const sg_render *render)
     const int at = sg_denoiser_at(components, render->sampler.timestep[render->request->capture_step]);
     const int first = sg_first_layer(components, at), end = first + components->denoiser[at].layers;
     if (render->request->capture_layer >= first && render->request->capture_layer < end) return SG_OK;
-    return sg_error_set(render->e, SG_E_ARG, "capture-qkv: layer %d does not run at step %d, but %d to %d do",
+    return sg_error_set(render->e, SG_E_ARG, "capture_out: layer %d does not run at step %d, but %d to %d do",
                         render->request->capture_layer, render->request->capture_step, first, end - 1);
 }
 
@@ -70,7 +70,7 @@ static sg_status read_mask(sg_render *render, sg_tensor *out)
     if (out->rank == 3 && out->dtype == SG_U8 && sg_count(*out) > 0) return SG_OK;
     return sg_error_set(
         render->e, SG_E_FORMAT,
-        "block-mask: %s: should hold one tensor, U8 or BOOL [heads or 1, blocks of queries, blocks of keys]", path);
+        "%s: a mask of blocks should be one tensor, U8 or BOOL [heads or 1, blocks of queries, blocks of keys]", path);
 }
 
 /* Those of the file that the policy names, and for the plan what it has. */
@@ -310,7 +310,7 @@ static sg_status plan_tiles(sg_render *render, sg_plan *p, sg_plan_totals *t)
     const sg_vae *const v = &render->engine->components->vae;
     const size_t        whole = work_of_vae(render, p, false);
     if (render->request->vae_tiling == SG_TILING_ON && !render->tiled)
-        return sg_error_set(render->e, SG_E_ARG, "vae-tiling: the decoder of this model, %s, does not work in tiles",
+        return sg_error_set(render->e, SG_E_ARG, "vae_tiling: the decoder of this model, %s, does not work in tiles",
                             v->ops->component(v->of)->class_name);
     if (render->request->vae_tiling != SG_TILING_AUTO || !v->ops->set_tiles) return SG_OK;
     if (work_of_vae(render, p, true) + beside(p) <= p->available) return SG_OK;

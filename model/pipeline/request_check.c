@@ -16,13 +16,13 @@ static sg_status check_attention(const sg_engine *engine, const sg_request *r, s
 {
     const int layers = sg_first_layer(engine->components, engine->components->denoisers);
     SG_TRY(sg_policy_check(&r->attention, e));
-    if (r->attention.dense_layers) SG_TRY(sg_layers_check("dense-layers", r->attention.dense_layers, layers, e));
+    if (r->attention.dense_layers) SG_TRY(sg_layers_check("dense_layers", r->attention.dense_layers, layers, e));
     if (!r->capture_out) return SG_OK;
-    if (r->latents_in) return sg_error_set(e, SG_E_ARG, "capture-qkv: latents that are only decoded have no attention");
+    if (r->latents_in) return sg_error_set(e, SG_E_ARG, "capture_out: latents that are only decoded have no attention");
     if (r->capture_layer < 0 || r->capture_layer >= layers)
-        return sg_error_set(e, SG_E_ARG, "capture-qkv: layer %d: this model has 0 to %d", r->capture_layer, layers - 1);
+        return sg_error_set(e, SG_E_ARG, "capture_out: layer %d: this model has 0 to %d", r->capture_layer, layers - 1);
     if (r->capture_step < 0 || r->capture_step >= sg_request_steps(r))
-        return sg_error_set(e, SG_E_ARG, "capture-qkv: step %d: this render has 0 to %d", r->capture_step,
+        return sg_error_set(e, SG_E_ARG, "capture_out: step %d: this render has 0 to %d", r->capture_step,
                             sg_request_steps(r) - 1);
     return SG_OK;
 }
@@ -30,15 +30,15 @@ static sg_status check_attention(const sg_engine *engine, const sg_request *r, s
 /* Pictures that the model does not take, and pictures of no frame. */
 static sg_status check_images(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
-    static const char *const name[SG_IMAGES] = {"image", "last-image"}, *const edge[SG_IMAGES] = {"begin", "end"};
+    static const char *const name[SG_IMAGES] = {"image", "last_image"}, *const edge[SG_IMAGES] = {"begin", "end"};
     for (int i = 0; i < SG_IMAGES; i++)
         if (r->image[i].rgb && !engine->components->image[i])
             return sg_error_set(e, SG_E_ARG, "%s: this model does not take a picture for the clip to %s with", name[i],
                                 edge[i]);
     if (r->image[SG_IMAGE_LAST].rgb && !r->image[SG_IMAGE_FIRST].rgb)
-        return sg_error_set(e, SG_E_ARG, "last-image: it needs image too, the first frame");
+        return sg_error_set(e, SG_E_ARG, "last_image: it needs image too, the first frame");
     if (r->image[SG_IMAGE_LAST].rgb && r->frames < 2)
-        return sg_error_set(e, SG_E_ARG, "last-image: a clip of one frame begins and ends with the same");
+        return sg_error_set(e, SG_E_ARG, "last_image: a clip of one frame begins and ends with the same");
     return SG_OK;
 }
 
@@ -87,20 +87,20 @@ static sg_status check_skipping(const sg_engine *engine, const sg_request *r, sg
     const int steps = sg_request_steps(r), blocks = engine->components->skip_blocks;
     int       step = 0;
     if (!(r->slg_scale >= 0 && r->slg_scale <= 1000))
-        return sg_error_set(e, SG_E_ARG, "slg-scale: %g is not between 0 and 1000", r->slg_scale);
+        return sg_error_set(e, SG_E_ARG, "slg_scale: %g is not between 0 and 1000", r->slg_scale);
     if (r->slg_scale == 0) return SG_OK;
     if (!blocks)
-        return sg_error_set(e, SG_E_ARG, "slg-scale: models of family %s have no skip-layer guidance",
+        return sg_error_set(e, SG_E_ARG, "slg_scale: models of family %s have no skip-layer guidance",
                             engine->family->name);
     if (!(r->cfg_scale > 1))
-        return sg_error_set(e, SG_E_ARG, "slg-scale: skip-layer guidance goes with a cfg-scale above 1, which is %g",
+        return sg_error_set(e, SG_E_ARG, "slg_scale: skip-layer guidance goes with cfg_scale=X above 1, which is %g",
                             r->cfg_scale);
-    SG_TRY(sg_layers_check("skip-layers", r->skip_layers ? r->skip_layers : "", blocks, e));
+    SG_TRY(sg_layers_check("skip_layers", r->skip_layers ? r->skip_layers : "", blocks, e));
     while (step < steps && !sg_skips_layers(r, steps, step)) step++;
     if (step < steps) return SG_OK;
     return sg_error_set(e, SG_E_ARG,
-                        "slg-scale: of %d step%s, counted from 0, none is above %g (skip-layer-start) and below %g "
-                        "(skip-layer-end) of them",
+                        "slg_scale: of %d step%s, counted from 0, none is above %g (skip_layer_start=X) and below %g "
+                        "(skip_layer_end=X) of them",
                         steps, sg_plural(steps), r->skip_layer_start, r->skip_layer_end);
 }
 
@@ -124,19 +124,19 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
     if (r->steps < 1 || r->steps > SG_STEPS_MAX)
         return sg_error_set(e, SG_E_ARG, "steps: %d is not between 1 and %d", r->steps, SG_STEPS_MAX);
     if (!(r->cfg_scale >= 0 && r->cfg_scale <= 1000))
-        return sg_error_set(e, SG_E_ARG, "cfg-scale: %g is not between 0 and 1000", r->cfg_scale);
-    if (!(r->cfg_scale_2 <= 1000)) return sg_error_set(e, SG_E_ARG, "cfg-scale-2: %g is above 1000", r->cfg_scale_2);
+        return sg_error_set(e, SG_E_ARG, "cfg_scale: %g is not between 0 and 1000", r->cfg_scale);
+    if (!(r->cfg_scale_2 <= 1000)) return sg_error_set(e, SG_E_ARG, "cfg_scale_2: %g is above 1000", r->cfg_scale_2);
     if (engine->components->guidance != SG_GUIDANCE_EMBEDDED && r->guidance != 0)
-        return sg_error_set(e, SG_E_ARG, "guidance: this model has no embedded guidance; cfg-scale guides it");
+        return sg_error_set(e, SG_E_ARG, "guidance: this model has no embedded guidance; cfg_scale=X guides it");
     if (engine->components->guidance == SG_GUIDANCE_EMBEDDED && !(r->guidance > 0 && r->guidance <= 1000))
         return sg_error_set(e, SG_E_ARG, "guidance: %g is not above 0 and up to 1000", r->guidance);
     if (r->dynamic_cfg && !engine->family->dynamic_guidance)
-        return sg_error_set(e, SG_E_ARG, "dynamic-cfg: guidance of a model of family %s is the same in all steps",
+        return sg_error_set(e, SG_E_ARG, "dynamic_cfg: guidance of a model of family %s is the same in all steps",
                             engine->family->name);
     SG_TRY(check_skipping(engine, r, e));
     const bool by_tokens = r->flow_shift == 0 && engine->components->sampler.by_tokens.on;
     if (!by_tokens && !(r->flow_shift >= 0.001 && r->flow_shift <= 1000))
-        return sg_error_set(e, SG_E_ARG, "flow-shift: %g is not between 0.001 and 1000", r->flow_shift);
+        return sg_error_set(e, SG_E_ARG, "flow_shift: %g is not between 0.001 and 1000", r->flow_shift);
     if (!(r->cache_threshold >= 0 && r->cache_threshold <= SG_CACHE_THRESHOLD_MAX))
         return sg_error_set(e, SG_E_ARG, "cache: the threshold %g is not between 0 and %g", r->cache_threshold,
                             SG_CACHE_THRESHOLD_MAX);

@@ -73,8 +73,8 @@ WISH("skipped layers without a scale", 2, "--skip-layers has no effect without -
 WISH("skipped layers that are not there", 2, "skip-layers: '7-9' names layer 9, but this model has 0 to 2",
     SD3 " --steps 8 --slg-scale 2")
 WISH("skipped layers that are no list", 2, "--skip-layers: '1x2' is not a list of layers", SD3 " --slg-scale 2 --skip-layers 1x2")
-WISH("skipped layers without guidance", 2, "slg-scale: skip-layer guidance goes with a cfg-scale above 1, which is 1",
+WISH("skipped layers without guidance", 2, "slg-scale: skip-layer guidance goes with --cfg-scale X above 1, which is 1",
     SD3 " --steps 8 --slg-scale 2 --skip-layers 1 --cfg-scale 1")
-WISH("skipped layers in no step", 2, "slg-scale: of 2 steps, counted from 0, none is above 0.01 (skip-layer-start) and below 0.2",
+WISH("skipped layers in no step", 2, "slg-scale: of 2 steps, counted from 0, none is above 0.01 (--skip-layer-start X) and below 0.2",
     SD3 " --steps 2 --slg-scale 2 --skip-layers 1")
 WISH("too large to hold", 1, "this render needs|GiB may be used", SD3 " --size 64x64 --memory-limit 1M")

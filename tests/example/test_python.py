@@ -86,7 +86,7 @@ class Declarations(unittest.TestCase):
             self.check(kind.__name__, kind)
             self.say(f"sizeof({kind.__name__}) == {c.sizeof(kind)}")
         numbers = {name: value for name, value in vars(l).items() if name.startswith("SG_")}
-        numbers.update({f"SG_STAGE_{stage.upper()}": i for i, stage in enumerate(l.STAGES)}, SG_STAGES=len(l.STAGES))
+        numbers.update({f"SG_STAGE_{stage.upper()}": i for i, stage in enumerate(l.STAGES)})
         numbers.update({f"SG_TIMED_{stage.upper()}": i for i, stage in enumerate(l.TIMED)})
         numbers.update({error.__doc__.split(":")[0]: error.status for error in l.ERRORS}, SG_E_CANCELLED=len(l.ERRORS),
                        SG_ATTENTION_STAGES=len(l.TIMED))
@@ -304,6 +304,18 @@ class Programs(Folder):
             self.assertEqual(said.stdout.strip(), expected)
             if "GOMP_SPINCOUNT" in said.stderr:  # GNU's OpenMP, which reads it
                 self.assertEqual("GOMP_SPINCOUNT = '1500'" in said.stderr, not policy, said.stderr)
+
+    def test_av1_is_silent(self):
+        for given, expected in (("", "0"), ("3", "3")):
+            said = self.run_python("-c", "import os, sparge_gen; print(os.environ['SVT_LOG'])", SVT_LOG=given)
+            self.assertEqual(said.stdout.strip(), expected)
+
+    def test_failures_name_keywords(self):
+        for settings, said in ((dict(cfg_scale=2000), "^cfg_scale: 2000 "), (dict(vae_tiling="on"), "^vae_tiling: ")):
+            with sparge_gen.Engine() as engine, self.assertRaisesRegex(sparge_gen.ArgumentError, said):
+                engine.plan(**settings)
+        with self.assertRaisesRegex(sparge_gen.ArgumentError, "diffusion_model=FILE"):
+            sparge_gen.Engine(None)
 
     def test_libraries_are_the_wheels(self):
         self.run_python("-c", """

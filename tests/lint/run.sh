@@ -27,6 +27,12 @@ hits=$(nm -A "$build"/libsg_{kernels,attention,thresholds,weights,model}.a 2>/de
     grep -E " U (__)?($owned|stdout|stderr|environ|__assert_fail)(_chk)?(@.*)?$") && complain "objects of the library that print, exit, or use the environment or signals:
 $hits"
 
+# Nor does what is below app/ name an option: a program and a Python user have members. app/options/option_names.c makes the
+# command's options of these.
+hits=$(grep -nE '"[^"]*--[a-z]' $below | grep -v gguf-split) &&
+    complain "an option of the command below app/:
+$hits"
+
 # A model names no backend; #if SG_ stands only where a table is chosen.
 hits=$(grep -nE '#[ ]*if(def)? .*SG_(CUDA|ONEDNN|FFMPEG)' $below | grep -vE '^(kernels/(backend|cpu/cpu)|model/output/writer)\.c:') &&
     complain "a build switch outside its place:

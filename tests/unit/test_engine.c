@@ -269,8 +269,8 @@ static void wishes_are_checked(void **state)
     } bad[] = {{33, 48, 5, 2, 1, 3, "nearest is 32x48"}, {32, 0, 5, 2, 1, 3, "not between"},
                {8, 48, 5, 2, 1, 3, "nearest is 16x48"},  {32, 48, 7, 2, 1, 3, "nearest is 9"},
                {32, 48, 6, 2, 1, 3, "nearest is 5"},     {32, 48, 0, 2, 1, 3, "frames"},
-               {32, 48, 5, 0, 1, 3, "steps: 0"},         {32, 48, 5, 2, NAN, 3, "cfg-scale"},
-               {32, 48, 5, 2, -1, 3, "cfg-scale"},       {32, 48, 5, 2, 1, 0, "flow-shift"},
+               {32, 48, 5, 0, 1, 3, "steps: 0"},         {32, 48, 5, 2, NAN, 3, "cfg_scale"},
+               {32, 48, 5, 2, -1, 3, "cfg_scale"},       {32, 48, 5, 2, 1, 0, "flow_shift"},
                {1 << 16, 48, 5, 2, 1, 3, "positions"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         sg_request r = small(g);

@@ -257,7 +257,7 @@ static void attention_is_checked(void **state)
 {
     sg_engine *g = open_model(model, 0);
     for (int i = 0; i < 6; i++) {
-        static const char *const says[] = {"topk", "dense-layers", "layer 2", "step 2", "only decoded", "dense-steps"};
+        static const char *const says[] = {"topk", "dense_layers", "layer 2", "step 2", "only decoded", "dense_steps"};
         sg_request               r = small(g);
         if (i == 0) r.attention.amount = 1.5f;
         if (i == 1) r.attention.dense_layers = "0,2";

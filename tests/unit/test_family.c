@@ -580,7 +580,7 @@ static void a_mask_is_for_the_longest_sequence(void **state)
     r.attention.heads = false;
     r.attention.mask = "mask.safetensors";
     assert_done(sg_safetensors_write(r.attention.mask, "mask", misfits, NULL, &e), &e);
-    assert_refused(sg_engine_plan(g, &r, &plan, &e), SG_E_ARG, &e, "block-mask|U8|[1, 9, 17]|[1 or 1, 10, 19]");
+    assert_refused(sg_engine_plan(g, &r, &plan, &e), SG_E_ARG, &e, "mask|U8|[1, 9, 17]|[1 or 1, 10, 19]");
     e = (sg_error){0};
     assert_done(sg_safetensors_write(r.attention.mask, "mask", fits, NULL, &e), &e);
     if (sg_engine_plan(g, &r, &plan, &e)) fail_msg("%s", e.text);

@@ -96,7 +96,7 @@ static void plan_tells_the_shift(void **state)
     sg_engine_defaults(g, &r);
     r.prompt = "a cat";
     r.flow_shift = 0;
-    request_refused(g, &r, "flow-shift: 0|0.001|1000");
+    request_refused(g, &r, "flow_shift: 0|0.001|1000");
     sg_engine_close(&g);
 }
 

@@ -344,7 +344,7 @@ static void other_decoders_have_no_tiles(void **state)
     sg_engine *g = open_model(model, 0);
     sg_request r = small(g);
     r.vae_tiling = SG_TILING_ON;
-    assert_refused(sg_engine_plan(g, &r, &p, &e), SG_E_ARG, &e, "vae-tiling|AutoencoderKLWan");
+    assert_refused(sg_engine_plan(g, &r, &p, &e), SG_E_ARG, &e, "vae_tiling|AutoencoderKLWan");
     sg_engine_close(&g);
 }
 

@@ -229,7 +229,7 @@ static void other_models_are_refused(void **state)
             "before|denoiser OpenSoraT2V;|OpenSoraT2V_v1_3");
     save_denoiser("plain/any93x640x640/" DIT, "", false);
     save_vae("plain/vae/" DIT, "", true, true);
-    refused("plain", NULL, SG_E_FILE, "--text-encoder|google/mt5-xxl|--tokenizer");
+    refused("plain", NULL, SG_E_FILE, "text_encoder=FILE|google/mt5-xxl|tokenizer=PATH");
     refused("plain", &(sg_model_parts){.vae = "plain/any93x640x640/" DIT}, SG_E_UNSUPPORTED,
             "denoiser of Open-Sora-Plan|WF-VAE of Open-Sora-Plan");
     shell("mkdir empty");

@@ -1,4 +1,5 @@
 /* test_options.c - values of options: what is a number, a size, an amount of memory, a place to capture, and what is not. */
+#include "option_names.h"
 #include "option_rules.h"
 #include "setup.h"
 #include "unit.h"
@@ -129,12 +130,38 @@ static void models_keep_their_loras(void **state)
     }
 }
 
+static void failures_name_options(void **state)
+{
+    static const struct {
+        sg_status   status;
+        const char *members, *options;
+    } rows[] = {{SG_E_ARG, "clip_vision: a.pth: no such part", "--clip-vision: a.pth: no such part"},
+                {SG_E_ARG, "mask: U8 [1]", "--block-mask: U8 [1]"},
+                {SG_E_ARG, "rule: there is no number 9", "rule: there is no number 9"},
+                {SG_E_ARG, "video of 3 frames", "video of 3 frames"},
+                {SG_E_FILE, "a/b: missing:\n  give it by vae=FILE (v.pth)\n  give it by clip_tokenizer=FOLDER (c/)",
+                 "a/b: missing:\n  give it by --vae FILE (v.pth)\n  give it by --clip-tokenizer FOLDER (c/)"},
+                {SG_E_FILE, "vae: cannot be opened", "vae: cannot be opened"}, /* a file of this name */
+                {SG_E_FILE, "cfg_scale=3/vae=a.pth: cannot be opened", "cfg_scale=3/vae=a.pth: cannot be opened"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sg_error e = {0};
+        (void)sg_error_set(&e, rows[i].status, "%s", rows[i].members);
+        sg_option_names(&e, SG_COMMAND_RENDER);
+        assert_string_equal(e.text, rows[i].options);
+    }
+    sg_error whole = {.code = SG_E_FILE};
+    memset(whole.text, ' ', sizeof whole.text - 1);
+    memcpy(whole.text + sizeof whole.text - 9, "vae=FILE", 8);
+    sg_option_names(&whole, SG_COMMAND_RENDER);
+    assert_string_equal(whole.text + sizeof whole.text - 9, "--vae FI");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_read),         cmocka_unit_test(amounts_of_memory_have_units),
         cmocka_unit_test(other_values_are_refused), cmocka_unit_test(captures_are_split),
-        cmocka_unit_test(models_keep_their_loras),
+        cmocka_unit_test(models_keep_their_loras),  cmocka_unit_test(failures_name_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -342,7 +342,7 @@ static void an_original_repository_of_two_experts_renders(void **state)
         {parts.high_noise_diffusion_model, parts.diffusion_model, SG_E_ARG, "way round"},
         {parts.diffusion_model, NULL, SG_E_FILE, "expert for low noise|high noise is missing"},
         {parts.high_noise_diffusion_model, NULL, SG_E_FILE, "expert for high noise|low noise is missing"},
-        {NULL, parts.high_noise_diffusion_model, SG_E_ARG, "--high-noise-diffusion-model|--diffusion-model FILE"},
+        {NULL, parts.high_noise_diffusion_model, SG_E_ARG, "high_noise_diffusion_model: |diffusion_model=FILE"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         parts.diffusion_model = wrong[i].low;
@@ -417,19 +417,19 @@ static void what_is_missing_is_named_with_its_option(void **state)
     unlink("sparge-gen.json");
     write_component("dit.safetensors", model, "transformer", &wan_dit_names, 0, "");
     write_component("vae.safetensors", model, "vae", &wan_vae_names, 3, "");
-    refused("dit.safetensors", NULL, SG_E_FILE, "--text-encoder (umt5_xxl_|--vae (wan_2.1_vae.safetensors");
-    refused("vae.safetensors", NULL, SG_E_FILE, "--diffusion-model (wan2.1_t2v_1.3B");
-    refused(NULL, &(sg_model_parts){.vae = "vae.safetensors"}, SG_E_ARG, "--model PATH|--diffusion-model FILE");
+    refused("dit.safetensors", NULL, SG_E_FILE, "text_encoder=FILE (umt5_xxl_|vae=FILE (wan_2.1_vae.safetensors");
+    refused("vae.safetensors", NULL, SG_E_FILE, "diffusion_model=FILE (wan2.1_t2v_1.3B");
+    refused(NULL, &(sg_model_parts){.vae = "vae.safetensors"}, SG_E_ARG, "path of a model|diffusion_model=FILE");
     refused(NULL,
             &(sg_model_parts){.diffusion_model = "dit.safetensors",
                               .vae = "vae.safetensors",
                               .text_encoder = SG_FIXTURES "/wan21_hd12/text_encoder"},
-            SG_E_FILE, "--tokenizer (spiece.model");
+            SG_E_FILE, "tokenizer=PATH (spiece.model");
     refused("dit.safetensors", &(sg_model_parts){.vae = "dit.safetensors"}, SG_E_UNSUPPORTED,
             "VAE of Wan|VAE of CogVideoX|VAE of Mochi|VAE of HunyuanVideo|VAE of Flux.1|Stable Diffusion 3|denoiser of "
             "Wan");
     refused("nowhere", NULL, SG_E_FILE, "nowhere");
-    refused("dit.safetensors", &(sg_model_parts){.tokenizer = "nowhere"}, SG_E_FILE, "--tokenizer: nowhere");
+    refused("dit.safetensors", &(sg_model_parts){.tokenizer = "nowhere"}, SG_E_FILE, "nowhere: ");
     shell("mkdir -p empty");
     refused("empty", NULL, SG_E_FILE, "empty|model_index.json");
 }
@@ -1152,12 +1152,12 @@ static void what_goes_with_the_denoiser_is_asked_for(void **state)
     write_sd3("alone/sd3.safetensors", &(sd3_sizes){1536, 2, 8, 0, true});
     write_component("alone/clip.safetensors", HUNYUAN, "text_encoder_2", NULL, 0, "");
     refused("alone/flux.safetensors", NULL, SG_E_FILE,
-            "--text-encoder (t5xxl_fp16.safetensors|--clip-l (clip_l.safetensors)|--tokenizer (spiece.model|"
-            "google/t5-v1_1-xxl/|--clip-tokenizer (clip-vit-large-patch14/|--vae (ae.safetensors");
+            "text_encoder=FILE (t5xxl_fp16.safetensors|clip_l=FILE (clip_l.safetensors)|tokenizer=PATH (spiece.model|"
+            "google/t5-v1_1-xxl/|clip_tokenizer=FOLDER (clip-vit-large-patch14/|vae=FILE (ae.safetensors");
     refused("alone/flux.safetensors", &(sg_model_parts){.clip_g = "alone/clip.safetensors"}, SG_E_ARG,
-            "--clip-g: alone/clip.safetensors|no CLIP-G");
+            "clip_g: alone/clip.safetensors|no CLIP-G");
     refused("alone/sd3.safetensors", NULL, SG_E_FILE,
-            "--clip-g (clip_g.safetensors)|CLIP-G text encoder|--clip-tokenizer");
+            "clip_g=FILE (clip_g.safetensors)|CLIP-G text encoder|clip_tokenizer");
     /* T5 may be missing */
     sg_error             e = {0};
     sg_checkpoint       *c = NULL;
@@ -1171,7 +1171,7 @@ static void what_goes_with_the_denoiser_is_asked_for(void **state)
     assert_false(sg_checkpoint_has(c, "tokenizer_3"));
     sg_checkpoint_close(&c);
     /* a file of CLIP may be either of the two, and is no model */
-    refused("alone/clip.safetensors", NULL, SG_E_FILE, "denoiser|--diffusion-model");
+    refused("alone/clip.safetensors", NULL, SG_E_FILE, "denoiser|diffusion_model");
 }
 
 static void variants_are_refused_by_name(void **state)
@@ -1562,22 +1562,22 @@ static void what_is_missing_is_named_by_its_family(void **state)
     write_component("alone/cog.safetensors", COG, "transformer", &cogvideox_dit_names, 0, "");
     write_component("alone/mochi.safetensors", MOCHI, "transformer", &mochi_dit_names, 0, "");
     refused("alone/i2v.safetensors", NULL, SG_E_FILE,
-            "--clip-vision (clip_vision_h.safetensors|--text-encoder (umt5_xxl_");
+            "clip_vision=FILE (clip_vision_h.safetensors|text_encoder=FILE (umt5_xxl_");
     refused("alone/cog.safetensors", NULL, SG_E_FILE,
-            "--text-encoder (t5xxl_fp16.safetensors|--tokenizer (spiece.model|google/t5-v1_1-xxl/|"
-            "--vae (cogvideox_vae_bf16.safetensors");
-    refused("alone/mochi.safetensors", NULL, SG_E_FILE, "--vae (mochi_vae.safetensors");
+            "text_encoder=FILE (t5xxl_fp16.safetensors|tokenizer=PATH (spiece.model|google/t5-v1_1-xxl/|"
+            "vae=FILE (cogvideox_vae_bf16.safetensors");
+    refused("alone/mochi.safetensors", NULL, SG_E_FILE, "vae=FILE (mochi_vae.safetensors");
     write_component("alone/hunyuan.safetensors", HUNYUAN, "transformer", &hunyuan_dit_names, 0, "");
     refused("alone/hunyuan.safetensors", NULL, SG_E_FILE,
-            "--text-encoder (llava_llama3_fp8_scaled|--tokenizer (llava-llama-3-8b-text-encoder-tokenizer/|"
-            "--clip-l (clip_l.safetensors)|--clip-tokenizer (clip-vit-large-patch14/|"
-            "--vae (hunyuan_video_vae_bf16.safetensors");
+            "text_encoder=FILE (llava_llama3_fp8_scaled|tokenizer=PATH (llava-llama-3-8b-text-encoder-tokenizer/|"
+            "clip_l=FILE (clip_l.safetensors)|clip_tokenizer=FOLDER (clip-vit-large-patch14/|"
+            "vae=FILE (hunyuan_video_vae_bf16.safetensors");
     refused("alone/hunyuan.safetensors", &(sg_model_parts){.clip_tokenizer = "nowhere"}, SG_E_FILE,
-            "--clip-tokenizer: nowhere");
+            "nowhere: ");
     /* a folder that lost it, and a denoiser in a folder that never had it */
     shell("cp -rL " I2V " lost && rm -r lost/image_encoder");
     refused_by_the_engine("lost", (sg_model_parts){.vae = NULL}, SG_E_FILE,
-                          "--clip-vision (clip_vision_h.safetensors)");
+                          "clip_vision=FILE (clip_vision_h.safetensors)");
 }
 
 /* A component with one tensor of another shape, which has as few numbers as can be; rank 0: without it. */
@@ -1726,7 +1726,7 @@ static void parts_of_another_family_are_refused(void **state)
                           "alone/cog.safetensors|_class_name|\"CogVideoXTransformer3DModel\"");
     refused_by_the_engine(SG_FIXTURES "/wan21_hd12", (sg_model_parts){.clip_vision = I2V "/image_encoder"}, SG_E_ARG,
                           "image_encoder|no image encoder");
-    refused_by_the_engine(COG, (sg_model_parts){.clip_l = HUNYUAN "/text_encoder_2"}, SG_E_ARG, "--clip-l|no CLIP-L");
+    refused_by_the_engine(COG, (sg_model_parts){.clip_l = HUNYUAN "/text_encoder_2"}, SG_E_ARG, "clip_l|no CLIP-L");
     refused_by_the_engine(COG, (sg_model_parts){.tokenizer = SG_FIXTURES "/wan22_a14b/tokenizer"}, SG_E_FORMAT,
                           "wan22_a14b/tokenizer|290 ids");
     refused_by_the_engine(MOCHI, (sg_model_parts){.vae = "alone/wan_vae.safetensors"}, SG_E_FORMAT,

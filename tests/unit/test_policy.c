@@ -59,7 +59,7 @@ static void what_cannot_be_is_refused(void **state)
     expect_refused(&p, "sink: -1");
     p = sg_policy_default();
     p.dense_steps = 1.01;
-    expect_refused(&p, "dense-steps: 1.01");
+    expect_refused(&p, "dense_steps: 1.01");
     p = sg_policy_default();
     p.order = SG_ORDERS;
     expect_refused(&p, "order");
@@ -68,19 +68,19 @@ static void what_cannot_be_is_refused(void **state)
     expect_refused(&p, "attention|number 7");
     p = sg_policy_default();
     p.dense_layers = "1,x";
-    expect_refused(&p, "dense-layers: '1,x'");
+    expect_refused(&p, "dense_layers: '1,x'");
 }
 
 static void a_mask_stands_alone(void **state)
 {
     sg_policy p = sg_policy_default();
     p.mask = "mask.safetensors";
-    expect_refused(&p, "block-mask");
+    expect_refused(&p, "mask");
     p.rule = SG_SELECT_GIVEN;
     p.heads = false;
     expect_fine(&p);
     p.thresholds = "thresholds.json";
-    expect_refused(&p, "block-mask");
+    expect_refused(&p, "mask");
 }
 
 static void a_budget_of_all_heads_is_of_topk(void **state)
@@ -104,8 +104,8 @@ static void lists_of_layers_are_read(void **state)
     assert_true(sg_layers_have("0,28-29", 29));
     assert_false(sg_layers_have("0,28-29", 30));
     assert_true(sg_layers_have("5-5", 5));
-    assert_int_equal(sg_layers_check("dense-layers", "0,28-29", 30, NULL), SG_OK);
-    assert_int_equal(sg_layers_check("dense-layers", "29", 30, NULL), SG_OK);
+    assert_int_equal(sg_layers_check("dense_layers", "0,28-29", 30, NULL), SG_OK);
+    assert_int_equal(sg_layers_check("dense_layers", "29", 30, NULL), SG_OK);
 }
 
 static void malformed_lists_are_refused(void **state)
@@ -114,10 +114,10 @@ static void malformed_lists_are_refused(void **state)
                                         "-1", "2-1", "1 ,2", "1-2-3", "99999999", "0x1", "1;2", "+1"};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         e = (sg_error){0};
-        assert_refused(sg_layers_check("dense-layers", lists[i], INT_MAX, &e), SG_E_ARG, &e, "dense-layers", lists[i]);
+        assert_refused(sg_layers_check("dense_layers", lists[i], INT_MAX, &e), SG_E_ARG, &e, "dense_layers", lists[i]);
     }
     e = (sg_error){0};
-    assert_refused(sg_layers_check("dense-layers", "0,28-30", 30, &e), SG_E_ARG, &e, "layer 30|0 to 29");
+    assert_refused(sg_layers_check("dense_layers", "0,28-30", 30, &e), SG_E_ARG, &e, "layer 30|0 to 29");
 }
 
 enum { LAYERS = 3, STEPS = 5 };
@@ -189,7 +189,7 @@ static void first_steps_are_of_their_kind(void **state)
     }
     sg_policy p = topk_03;
     p.dense_steps_kind = SG_ATTENTION_SPARGE;
-    expect_refused(&p, "dense-steps-kind:");
+    expect_refused(&p, "dense_steps_kind:");
 }
 
 /* A run of the same steps ends where the first steps' density does, or at the last step. */
@@ -263,8 +263,8 @@ static void misfits_are_refused(void **state)
     const sg_thresholds by_mass = {.buckets = 1, .layers = LAYERS, .heads = 2, .rule = SG_SELECT_MASS};
     sg_policy           bad[8] = {topk_03, topk_03, topk_03, topk_03, topk_03, topk_03, topk_03, topk_03};
     sg_attention_shape  shapes[8] = {shape, shape, shape, shape, shape, shape, shape, shape};
-    const char *const   says[8] = {"thresholds", "block-mask", "dense-layers", "backend",
-                                   "causal",     "pv-dtype",   "block-mask",   "budget"};
+    const char *const   says[8] = {"thresholds", "mask", "dense_layers", "backend",
+                                   "causal",     "pv_dtype",   "mask",   "budget"};
     const sg_status     code[8] = {SG_E_ARG, SG_E_ARG,         SG_E_ARG, SG_E_UNSUPPORTED,
                                    SG_E_ARG, SG_E_UNSUPPORTED, SG_E_ARG, SG_E_ARG};
     shapes[0].tuned = &tuned;

@@ -168,7 +168,7 @@ static void the_plan_counts_previews_that_are_made(void **state)
 static void what_cannot_be_previewed_is_refused(void **state)
 {
     static const char foreign[] = SG_FIXTURES "/cogvideox_15";
-    const char *const dir[] = {model, foreign}, *const word[] = {"preview-every: -1", "family cogvideox"};
+    const char *const dir[] = {model, foreign}, *const word[] = {"preview_every: -1", "family cogvideox"};
     for (int i = 0; i < 2; i++) {
         sg_engine *g = open_model(dir[i], 0);
         sg_request r = {.size = sizeof r};

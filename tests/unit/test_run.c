@@ -423,7 +423,7 @@ static void one_mask_serves_passes_of_two_lengths(void **state)
         for (int64_t i = 0; i < HEADS * nq * nk; i++) mask[i] = i % nk % 5 == 1;
         b.shape.masked = b.shape.n + longer;
         b.shape.mask = (sg_tensor){mask, SG_U8, 3, {HEADS, nq, nk + 1}};
-        assert_refused(sg_attention_open(&b.a, &b.policy, &b.shape, &e), SG_E_ARG, &e, "block-mask: U8 [");
+        assert_refused(sg_attention_open(&b.a, &b.policy, &b.shape, &e), SG_E_ARG, &e, "mask: U8 [");
         b.shape.mask.dim[2] = nk;
         expect_text_dense(&b, "mask of the longer pass");
         free(mask);

@@ -98,17 +98,17 @@ static void wishes_that_it_cannot_grant(void **state)
     r.width = 14 * 8;
     request_refused(g, &r, "size|112x24|104x104");
     r = good, r.slg_scale = -1;
-    request_refused(g, &r, "slg-scale: -1|1000");
+    request_refused(g, &r, "slg_scale: -1|1000");
     r = good, r.cfg_scale = 1;
-    request_refused(g, &r, "slg-scale|skip-layer|cfg-scale|is 1");
+    request_refused(g, &r, "slg_scale|skip-layer|cfg_scale=X|is 1");
     r = good, r.skip_layers = "0,3";
-    request_refused(g, &r, "skip-layers: '0,3'|layer 3|0 to 2");
+    request_refused(g, &r, "skip_layers: '0,3'|layer 3|0 to 2");
     r = good, r.skip_layers = NULL;
-    request_refused(g, &r, "skip-layers: ''|layers");
+    request_refused(g, &r, "skip_layers: ''|layers");
     r = good, r.skip_layer_start = 0.25, r.skip_layer_end = 0.5; /* neither step 1 nor 2 */
-    request_refused(g, &r, "slg-scale|4 steps|0.25");
+    request_refused(g, &r, "slg_scale|4 steps|0.25");
     of_wan.slg_scale = 1;
-    request_refused(other, &of_wan, "slg-scale|family wan");
+    request_refused(other, &of_wan, "slg_scale|family wan");
     sg_engine_close(&g);
     sg_engine_close(&other);
 }

@@ -6,9 +6,8 @@ import pathlib
 
 I, U, I64, U64, B, S, D, F, Z, P = (c.c_int, c.c_uint, c.c_int64, c.c_uint64, c.c_bool, c.c_char_p, c.c_double,
                                     c.c_float, c.c_size_t, c.c_void_p)
-STAGES = ("load", "text", "encode", "denoise", "decode")  # SG_STAGE_LOAD ..
 TIMED = ("predict", "select", "quantise", "attend", "dense", "cross")  # SG_TIMED_PREDICT ..
-SG_LORAS_MAX, SG_COMPONENTS_MAX, SG_SIGMAS_MAX, SG_STEPS_MAX, SG_PHASES_MAX = 16, 12, 64, 1000, 8
+SG_LORAS_MAX, SG_COMPONENTS_MAX, SG_SIGMAS_MAX, SG_STEPS_MAX, SG_PHASES_MAX, SG_STAGES = 16, 12, 64, 1000, 8, 5
 SG_ATTENTION_SPARGE, SG_SELECT_TOPK, SG_SELECT_MASS, SG_SELECT_GIVEN = 2, 0, 1, 2
 
 
@@ -74,10 +73,10 @@ sg_plan = struct(
             (B, "spargeattn has_policy tail"), (I, "score tail_bias order")), "thresholds"),
     (I, "chunks"), (I * 2, "text_tokens cut"), (I64 * 8, "reserved"))
 sg_report = struct(
-    "sg_report", (Z, "size"), (D * len(STAGES), "seconds"), (D, "total_seconds"), (I, "steps_done"),
+    "sg_report", (Z, "size"), (D * SG_STAGES, "seconds"), (D, "total_seconds"), (I, "steps_done"),
     (c.c_uint8 * SG_STEPS_MAX, "skipped"), (F * SG_STEPS_MAX, "distance"), (I, "steps_skipped"),
     (F * SG_STEPS_MAX, "skip_error"), (D, "latent_error attention_error_seconds"), (Z, "held_bytes"),
-    (Z * len(STAGES), "stage_peak"), (Z, "peak_bytes"), (sg_plan, "plan"), (I, "prompt_tokens negative_tokens"),
+    (Z * SG_STAGES, "stage_peak"), (Z, "peak_bytes"), (sg_plan, "plan"), (I, "prompt_tokens negative_tokens"),
     (U64, "seed"), (text(160), "device"), (text(8), "dtype"), (text(320), "served"))
 progress_callback = c.CFUNCTYPE(I, P, I, I, I)
 preview_callback = c.CFUNCTYPE(I, P, I, P, c.POINTER(I), c.POINTER(sg_error))
@@ -146,6 +145,7 @@ def load():
     # libgomp reads it when it is loaded. By default its threads spin long, which is slow where others compute too.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1500")
+    os.environ.setdefault("SVT_LOG", "0")  # of FFmpeg's SVT-AV1, which writes to stderr else
     path, = pathlib.Path(__file__).parent.rglob("libspargegen.so.*")
     loaded = c.CDLL(str(path))
     loaded.sg_version.restype = S
@@ -177,6 +177,9 @@ def strings(pointer):
 
 def names(choice):
     return strings(lib.sg_names(choice.encode()))
+
+
+STAGES = names("stage")
 
 
 @log_callback

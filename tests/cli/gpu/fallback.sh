@@ -5,7 +5,7 @@ source "$LIB"
 for pv in 0 20; do
     if ! sparge-gen "${prompt[@]}" --size 256x256 --frames 33 --steps 20 --cfg-scale 1 --dense-steps 0 --backend cuda \
         --gpumask sm90 --attention sparge --pv $pv --verbose -o $pv.y4m 2>$pv.log; then
-        [[ $(<$pv.log) == "sparge-gen: gpumask: "*sm90 ]] && skip "no level sm90"
+        [[ $(<$pv.log) == "sparge-gen: --gpumask LEVEL: "*sm90 ]] && skip "no level sm90"
         fail "$(<$pv.log)"
     fi
 done

@@ -9,7 +9,7 @@ for level in sm80 sm89 sm90; do
         [[ -s $level.y4m ]] || fail "$level: no clip"
     else
         ((code == 1)) && [[ $level != sm80 ]] || fail "$level: exit $code: $(<log)"
-        [[ $(<log) == "sparge-gen: gpumask: "*$level ]] || fail "$level: $(<log)"
+        [[ $(<log) == "sparge-gen: --gpumask LEVEL: "*$level ]] || fail "$level: $(<log)"
         [[ ! -e $level.y4m ]] || fail "$level: a clip all the same"
     fi
     rm -f $level.y4m log

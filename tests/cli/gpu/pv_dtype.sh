@@ -1,7 +1,7 @@
 # FP8 from level sm89 up, near the clip of BF16; below that it is refused before anything is computed.
 source "$LIB"
 
-refused 1 "pv-dtype fp8" "${prompt[@]}" --backend cuda --gpumask sm80 --attention sage --pv-dtype fp8 -o a.y4m
+refused 1 "--pv-dtype TYPE: only backend cuda" "${prompt[@]}" --backend cuda --gpumask sm80 --attention sage --pv-dtype fp8 -o a.y4m
 if sparge-gen "${prompt[@]}" --backend cuda --gpumask sm89 --steps 1 -o a.y4m 2>log; then
     for attention in sage sparge; do
         sparge-gen compare "${prompt[@]}" --repeat 1 --backend cuda --steps 3 --dense-steps 0 --quiet \

@@ -1,7 +1,7 @@
 """The C call of attention.h on PyTorch's tensors, by ctypes alone: on the GPU if there is one.
 
     cmake --preset release && ninja -C build/release spargegen
-    python3 tests/example/example.py build/release/libspargegen.so
+    python3 tests/example/attention.py build/release/libspargegen.so
 
 Needs PyTorch alone; on a GPU one with CUDA, and a library built where CUDA's toolkit is (-DSG_CUDA=ON fails without). Prints
 what of the blocks was computed, the error against torch's own attention, and on a GPU the time of both.
