@@ -230,7 +230,7 @@ static sg_status set_dtype(call *k, sg_error *e)
 
 static sg_status choose_all(call *k, sg_error *e)
 {
-    static const char *const budgets[] = {"row", "heads", NULL}, *const switches[] = {"off", "on", NULL};
+    static const char *const            switches[] = {"off", "on", NULL};
     const sg_attention_call_args *const a = k->args;
     sg_policy *const                    p = &k->policy;
     sg_status                           s = SG_OK;
@@ -238,7 +238,7 @@ static sg_status choose_all(call *k, sg_error *e)
     p->score = choose(&s, "score", a->score, sg_score_names, p->score, e);
     p->tail = choose(&s, "tail", a->tail, switches, p->tail, e);
     p->tail_bias = choose(&s, "tail_bias", a->tail_bias, sg_tail_bias_names, p->tail_bias, e);
-    p->heads = choose(&s, "budget", a->budget, budgets, p->heads, e);
+    p->budget = choose(&s, "budget", a->budget, sg_budget_names, p->budget, e);
     p->pv_dtype = choose(&s, "pv_dtype", a->pv_dtype, sg_pv_dtype_names, p->pv_dtype, e);
     p->order = choose(&s, "order", a->order, sg_order_names, p->order, e);
     return s;
@@ -254,7 +254,7 @@ static sg_status set_rule(call *k, sg_error *e)
     if (a->topk != 0) p->amount = (float)a->topk;
     if (mass || a->mask) {
         p->rule = mass ? SG_SELECT_MASS : SG_SELECT_GIVEN;
-        p->heads = false;
+        p->budget = SG_BUDGET_ROW;
     }
     if (a->tau != 0) p->amount = (float)a->tau;
     if (!a->mask) return SG_OK;
@@ -300,8 +300,8 @@ static sg_status set_policy(call *k, sg_error *e)
     p->named = true;
     p->dense_steps = 0;
     p->sink = a->sink;
-    if (a->similarity != 0) p->theta = (float)a->similarity;
-    if (a->pv != 0) p->pv_threshold = (float)a->pv;
+    if (a->similarity != 0) p->similarity = (float)a->similarity;
+    if (a->pv != 0) p->pv = (float)a->pv;
     SG_TRY(set_rule(k, e));
     SG_TRY(choose_all(k, e));
     SG_TRY(set_thresholds(k, e));
@@ -398,9 +398,9 @@ static bound_to describe(const call *k)
     return (bound_to){
         .shape = {k->batch, k->h, k->hk, k->d, k->n, k->m, a->text_prefix, a->text_suffix, a->grid[0], a->grid[1],
                   a->grid[2], k->given, x[O].placed, x[Q].placed, x[K].placed, x[V].placed},
-        .policy = {p->kind, p->rule, p->sink, a->causal != 0, p->heads, p->score, p->tail, p->tail_bias, p->pv_dtype,
+        .policy = {p->kind, p->rule, p->sink, a->causal != 0, p->budget, p->score, p->tail, p->tail_bias, p->pv_dtype,
                    p->order, borrows(k)},
-        .threshold = {p->amount, p->theta, p->pv_threshold},
+        .threshold = {p->amount, p->similarity, p->pv},
     };
 }
 

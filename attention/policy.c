@@ -10,6 +10,7 @@
 const char *const sg_attention_names[] = {"dense", "sage", "sparge", NULL};
 const char *const sg_score_names[] = {"mean", "sub16", "error", NULL};
 const char *const sg_tail_bias_names[] = {"0", "half", "rank1", NULL};
+const char *const sg_budget_names[] = {"row", "heads", NULL};
 const char *const sg_pv_dtype_names[] = {"auto", "bf16", "fp8", "int8", NULL};
 
 sg_policy sg_policy_default(void)
@@ -17,7 +18,7 @@ sg_policy sg_policy_default(void)
     return (sg_policy){.kind = SG_ATTENTION_SPARGE,
                        .rule = SG_SELECT_TOPK,
                        .amount = 0.5F,
-                       .theta = -1,
+                       .similarity = -1,
                        .score = SG_SCORE_ERROR,
                        .tail = true,
                        .tail_bias = SG_TAIL_BIAS_HALF,
@@ -54,8 +55,8 @@ bool sg_thresholds_of_policy(sg_thresholds *t, const sg_policy *p, int heads)
     const bool made = sg_thresholds_alloc(t, p->rule, 1, 1, heads);
     for (int i = 0; made && i < heads; i++) {
         t->amount[i] = p->amount;
-        t->theta[i] = p->theta;
-        t->pv_threshold[i] = p->pv_threshold;
+        t->theta[i] = p->similarity;
+        t->pv_threshold[i] = p->pv;
     }
     return made;
 }
@@ -121,7 +122,7 @@ static sg_status check_rule(const sg_policy *p, sg_error *e)
         return sg_error_set(e, SG_E_ARG, "mask: a mask goes with no other rule to choose blocks");
     if (p->rule == SG_SELECT_GIVEN && p->thresholds)
         return sg_error_set(e, SG_E_ARG, "mask: tuned thresholds have no say beside a mask");
-    if (p->heads && p->rule != SG_SELECT_TOPK && !p->thresholds) /* which have a rule of their own */
+    if (p->budget && p->rule != SG_SELECT_TOPK && !p->thresholds) /* which have a rule of their own */
         return sg_error_set(e, SG_E_ARG, "budget: heads share a number of blocks, so the rule must be topk");
     if (p->rule == SG_SELECT_GIVEN) return SG_OK;
     return check_real(p->rule == SG_SELECT_TOPK ? "topk" : "tau", p->amount, 0, 1, e);
@@ -144,8 +145,8 @@ sg_status sg_policy_check(const sg_policy *p, sg_error *e)
         if (choice[i].value < 0 || choice[i].value >= choice[i].count)
             return sg_error_set(e, SG_E_ARG, "%s: there is no number %d", choice[i].member, choice[i].value);
     SG_TRY(check_rule(p, e));
-    SG_TRY(check_real("sim", p->theta, -1, 1, e));
-    SG_TRY(check_real("pv", p->pv_threshold, 0, 1000, e));
+    SG_TRY(check_real("similarity", p->similarity, -1, 1, e));
+    SG_TRY(check_real("pv", p->pv, 0, 1000, e));
     SG_TRY(check_real("dense_steps", p->dense_steps, 0, 1, e));
     if (p->sink < 0) return sg_error_set(e, SG_E_ARG, "sink: %d is below 0", p->sink);
     return p->dense_layers ? sg_layers_check("dense_layers", p->dense_layers, INT_MAX, e) : SG_OK;

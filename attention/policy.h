@@ -54,25 +54,25 @@ enum {
 enum { SG_TOKENS = 8192, SG_NAMED_TOKENS = 1024 };
 
 typedef struct sg_policy {
-    int   kind;         /* SG_ATTENTION_DENSE .. */
-    bool  named;        /* the user asked for this kind: sequences from SG_NAMED_TOKENS on, not SG_TOKENS */
-    int   rule;         /* SG_SELECT_TOPK .. */
-    float amount;       /* top-k share, or cumulative mass, in [0, 1] */
-    float theta;        /* self-similarity below which a block is always kept, in [-1, 1]; below 0: none is */
-    float pv_threshold; /* PV filter, powers of two, [0, 1000]; 0: off */
-    int   sink;         /* how many leading blocks of keys are always kept */
-    bool  heads;        /* one budget for all heads of a layer, not one a row; of TOPK, not with thresholds */
-    int   score;        /* SG_SCORE_MEAN .. */
-    bool  tail;         /* skipped blocks enter the softmax as one mean key and value each */
-    int   tail_bias;    /* SG_TAIL_BIAS_NONE .. */
-    int   pv_dtype;     /* SG_PV_AUTO .. */
-    int   order;        /* SG_ORDER_ROW .. */
+    int   kind;       /* SG_ATTENTION_DENSE .. */
+    bool  named;      /* the user asked for this kind: sequences from SG_NAMED_TOKENS on, not SG_TOKENS */
+    int   rule;       /* SG_SELECT_TOPK .. */
+    float amount;     /* top-k share, or cumulative mass, in [0, 1] */
+    float similarity; /* blocks whose self-similarity is below it are always kept, in [-1, 1]; below 0: none is */
+    float pv;         /* the PV filter's threshold, powers of two, [0, 1000]; 0: off */
+    int   sink;       /* how many leading blocks of keys are always kept */
+    int   budget;     /* SG_BUDGET_ROW ..; HEADS goes with TOPK, not with thresholds */
+    int   score;      /* SG_SCORE_MEAN .. */
+    bool  tail;       /* skipped blocks enter the softmax as one mean key and value each */
+    int   tail_bias;  /* SG_TAIL_BIAS_NONE .. */
+    int   pv_dtype;   /* SG_PV_AUTO .. */
+    int   order;      /* SG_ORDER_ROW .. */
     /* This share of the steps, the first ones, rounded up, skips nothing, and is of this kind: DENSE or SAGE. */
     double      dense_steps;
     int         dense_steps_kind;
     const char *dense_layers; /* "0,28-29": these layers are dense; NULL: none. Borrowed, as the next two */
-    /* thresholds is a file of tuned thresholds, `tune`'s or SpargeAttn's own; they take the place of rule, amount, theta and
-     * pv_threshold. NULL: there is none. */
+    /* thresholds is a file of tuned thresholds, `tune`'s or SpargeAttn's own; they take the place of rule, amount, similarity
+     * and pv. NULL: there is none. */
     const char *thresholds;
     /* With SG_SELECT_GIVEN mask is a safetensors file of one tensor, U8 or BOOL [heads or 1, blocks of queries, blocks of
      * keys], not 0 where a block is kept, as blocks of text are in any case. It goes with no other rule. */
@@ -85,8 +85,8 @@ typedef struct sg_policy {
 
 /* Returns sparge with top-k 0.5, 20 % of the steps dense, and the score, tail and budget that did best. */
 SG_PUBLIC sg_policy sg_policy_default(void);
-/* Returns SpargeAttn to the letter: scores are of block means, skipped blocks are dropped, top-k is 0.5, theta and
- * pv_threshold are off. */
+/* Returns SpargeAttn to the letter: scores are of block means, skipped blocks are dropped, top-k is 0.5, similarity and
+ * pv are off. */
 SG_PUBLIC sg_policy sg_policy_paper(void);
 
 /* Returns how many of the first steps skip nothing: the share is rounded up, but not for an error in the last place. */

@@ -55,7 +55,7 @@ static sg_status check_sparge(const sg_attention *a, sg_error *e)
     if (t && (t->layers != a->shape.layers || t->heads != h))
         return sg_error_set(e, SG_E_ARG, "thresholds are for %d layers of %d heads, but this model has %d of %lld",
                             t->layers, t->heads, a->shape.layers, (long long)h);
-    if (t && a->p.heads && t->rule != SG_SELECT_TOPK)
+    if (t && a->p.budget && t->rule != SG_SELECT_TOPK)
         return sg_error_set(e, SG_E_ARG, "budget: heads share a number of blocks, but the thresholds' rule is tau");
     return a->p.rule != SG_SELECT_GIVEN || t ? SG_OK : check_mask(&a->shape, e);
 }
@@ -419,7 +419,7 @@ static void choose(const call *c)
     sg_select(c->s, .list = c->b.list, .count = c->b.count, .kept = heads_at(a->kept, c->slot),
               .mass = heads_at(a->mass, c->slot), .score = c->score, .amount = heads_at(a->amount, place_of(a, c->row)),
               .q_similarity = c->q_similarity, .k_similarity = c->k_similarity, .theta = c->theta, .rule = a->t->rule,
-              .heads = a->p.heads && !a->shape.tuned && a->t->rule == SG_SELECT_TOPK, .ragged = sub,
+              .heads = a->p.budget && !a->shape.tuned && a->t->rule == SG_SELECT_TOPK, .ragged = sub,
               .causal = a->shape.causal, .sink = a->p.sink, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix,
               .text_suffix = x->text_suffix);
 }

@@ -17,6 +17,7 @@ typedef int sg_attention_kind, sg_score_kind, sg_tail_bias, sg_pv_dtype, sg_atte
 extern const char *const sg_attention_names[]; /* "dense", "sage", "sparge", NULL */
 extern const char *const sg_score_names[];     /* "mean", "sub16", "error", NULL */
 extern const char *const sg_tail_bias_names[]; /* "0", "half", "rank1", NULL */
+extern const char *const sg_budget_names[];    /* "row", "heads", NULL */
 extern const char *const sg_pv_dtype_names[];  /* "auto", "bf16", "fp8", "int8", NULL */
 
 /* Tells whether `layer` is in a list such as "0,28-29". */

@@ -113,7 +113,7 @@ static sg_status open_tune(job *j, sg_error *e)
     const sg_settings *const s = j->settings;
     sg_policy *const         p = &j->now.request.attention;
     p->thresholds = NULL;
-    p->heads = false;
+    p->budget = SG_BUDGET_ROW;
     p->rule = s->rule && strcmp(s->rule, "tau") == 0 ? SG_SELECT_MASS : SG_SELECT_TOPK;
     const sg_tune_options o = {.policy = *p,
                                .l1 = j->bound[0],

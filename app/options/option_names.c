@@ -8,8 +8,11 @@
 /* The option of c that sets the member of this name, of n bytes; NULL: there is none. */
 static const sg_option *option_of(const char *member, size_t n, sg_command c)
 {
-    static const char *const other[][2] = {
-        {"path", "output"}, {"mask", "block-mask"}, {"capture_out", "capture-qkv"}, {"gpu_mask", "gpumask"}};
+    static const char *const other[][2] = {{"path", "output"},
+                                           {"mask", "block-mask"},
+                                           {"similarity", "sim"},
+                                           {"capture_out", "capture-qkv"},
+                                           {"gpu_mask", "gpumask"}};
     for (size_t i = 0; i < sizeof other / sizeof *other; i++)
         if (strlen(other[i][0]) == n && memcmp(member, other[i][0], n) == 0)
             return sg_option_find(other[i][1], strlen(other[i][1]), c);

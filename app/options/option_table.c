@@ -51,7 +51,6 @@ static const char *const backends[] = {"auto", "cuda", "cpu", "ref", NULL};
 static const char *const dtypes[] = {"auto", "f32", "bf16", NULL};
 static const char *const presets[] = {"usual", "paper", NULL};
 static const char *const switches[] = {"off", "on", NULL};
-static const char *const budgets[] = {"row", "heads", NULL};
 static const char *const unskipped[] = {"dense", "sage", NULL};
 static const char *const rules[] = {"topk", "tau", NULL};
 
@@ -242,11 +241,11 @@ const sg_option sg_option_table[] = {
      USUAL},
     {REAL("sim", BLOCKS, ATTENTION, sim, -1, 1,
           "keep every block whose self-similarity is below this (default: -1, none)"),
-     TO(attention.theta)},
+     TO(attention.similarity)},
     {REAL("pv", BLOCKS, ATTENTION, pv, 0, 1000,
           "PV filter: skip rows of a kept block whose weights are at most 2^-X of the largest so\n"
           "far (default: 0, off)"),
-     TO(attention.pv_threshold)},
+     TO(attention.pv)},
     {INT("sink", BLOCKS | TUNE, ATTENTION, sink, 0, 1e6, "always keep the first N blocks of keys (default: 0)"),
      TO(attention.sink)},
     {NAMED("score", BLOCKS | TUNE, ATTENTION, score, "score", "BY",
@@ -264,9 +263,9 @@ const sg_option sg_option_table[] = {
            "int8 is faster on a CPU without AMX, fp8 needs an NVIDIA GPU of compute capability 8.9\n"
            "or newer, or --backend ref"),
      TO(attention.pv_dtype)},
-    {CHOICE("budget", BLOCKS, ATTENTION, budget, budgets, "OF",
+    {NAMED("budget", BLOCKS, ATTENTION, budget, "budget", "OF",
             "top-k of each row, or of all rows and heads of a layer together"),
-     TO(attention.heads)},
+     TO(attention.budget)},
     {NAMED("order", BLOCKS | TUNE, ATTENTION, order, "order", "NAME",
            "order of the video's tokens in the sequence"),
      TO(attention.order)},

@@ -145,9 +145,9 @@ json_t *sg_report_policy(const sg_policy *p, const sg_plan *plan)
     static const char *const rules[] = {"topk", "tau", "mask"};
     return json_pack("{s:s, s:b, s:s, s:f, s:f, s:f, s:i, s:b, s:s, s:b, s:s, s:s, s:s, s:s*, s:f, s:s, s:s?, s:o}",
                      "attention", sg_names("attention")[p->kind], "named", p->named, "rule", rules[p->rule], "amount",
-                     sg_decimal(p->amount), "sim", sg_decimal(p->theta), "pv", sg_decimal(p->pv_threshold), "sink",
-                     p->sink, "causal", false, "score", sg_names("score")[p->score], "tail", p->tail, "tail_bias",
-                     sg_names("tail_bias")[p->tail_bias], "budget", p->heads ? "heads" : "row", "order",
+                     sg_decimal(p->amount), "sim", sg_decimal(p->similarity), "pv", sg_decimal(p->pv), "sink", p->sink,
+                     "causal", false, "score", sg_names("score")[p->score], "tail", p->tail, "tail_bias",
+                     sg_names("tail_bias")[p->tail_bias], "budget", sg_names("budget")[p->budget], "order",
                      sg_names("order")[p->order], "pv_dtype", p->pv_dtype ? sg_names("pv_dtype")[p->pv_dtype] : NULL,
                      "dense_steps", p->dense_steps, "dense_steps_kind", sg_names("attention")[p->dense_steps_kind],
                      "dense_layers", p->dense_layers, "tuned", tuned_json(plan));

@@ -22,10 +22,9 @@ static void append_rule(char text[SG_FORECAST_TEXT], const sg_policy *p)
     else
         sg_text_append(text, SG_FORECAST_TEXT, "%s %g", p->rule == SG_SELECT_TOPK ? "top-k" : "tau", (double)p->amount);
     if (p->rule != SG_SELECT_GIVEN) sg_text_append(text, SG_FORECAST_TEXT, " by %s", sg_names("score")[p->score]);
-    if (p->heads) sg_text_append(text, SG_FORECAST_TEXT, " over all heads");
-    if (!p->thresholds && p->theta >= 0) sg_text_append(text, SG_FORECAST_TEXT, ", sim %g", (double)p->theta);
-    if (!p->thresholds && p->pv_threshold > 0)
-        sg_text_append(text, SG_FORECAST_TEXT, ", pv %g", (double)p->pv_threshold);
+    if (p->budget) sg_text_append(text, SG_FORECAST_TEXT, " over all heads");
+    if (!p->thresholds && p->similarity >= 0) sg_text_append(text, SG_FORECAST_TEXT, ", sim %g", (double)p->similarity);
+    if (!p->thresholds && p->pv > 0) sg_text_append(text, SG_FORECAST_TEXT, ", pv %g", (double)p->pv);
     if (p->sink) sg_text_append(text, SG_FORECAST_TEXT, ", sink %d", p->sink);
     sg_text_append(text, SG_FORECAST_TEXT, ", tail %s",
                    !p->tail       ? "off"

@@ -189,7 +189,7 @@ static sg_status settle_attention(sg_rendering *x, const sg_settings *asked, sg_
     SG_TRY(settle_rule(x, e));
     x->settings.attention = sg_names("attention")[p->kind];
     if (p->kind != SG_ATTENTION_SPARGE) p->thresholds = NULL;
-    if (!p->heads) x->settings.budget = "row";
+    if (!p->budget) x->settings.budget = "row";
     return sg_policy_check(p, e);
 }
 

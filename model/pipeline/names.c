@@ -22,6 +22,7 @@ static const struct {
              {"attention", sg_attention_names},
              {"score", sg_score_names},
              {"tail_bias", sg_tail_bias_names},
+             {"budget", sg_budget_names},
              {"pv_dtype", sg_pv_dtype_names},
              {"order", sg_order_names},
              {"cpu_mask", sg_cpu_mask_names},

@@ -76,6 +76,7 @@ SG_PUBLIC const char *sg_version(void);
  *   "attention"    SG_ATTENTION_DENSE ..
  *   "score"        SG_SCORE_MEAN ..
  *   "tail_bias"    SG_TAIL_BIAS_NONE ..
+ *   "budget"       SG_BUDGET_ROW ..
  *   "pv_dtype"     SG_PV_AUTO ..
  *   "order"        SG_ORDER_ROW ..
  *   "cpu_mask", "gpu_mask"  what sg_cpu_mask_of and sg_gpu_mask_of know

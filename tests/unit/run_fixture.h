@@ -259,6 +259,6 @@ static inline int64_t popcount(const bench *b)
     return sum;
 }
 
-static const sg_policy plain = {.kind = SG_ATTENTION_SPARGE, .rule = SG_SELECT_TOPK, .amount = 0.3f, .theta = -1};
+static const sg_policy plain = {.kind = SG_ATTENTION_SPARGE, .rule = SG_SELECT_TOPK, .amount = 0.3f, .similarity = -1};
 
 #endif

@@ -378,6 +378,7 @@ static void names_are_in_the_order_of_values(void **state)
         {"attention", {[SG_ATTENTION_DENSE] = "dense", [SG_ATTENTION_SAGE] = "sage", [SG_ATTENTION_SPARGE] = "sparge"}},
         {"score", {[SG_SCORE_MEAN] = "mean", [SG_SCORE_SUB16] = "sub16", [SG_SCORE_ERROR] = "error"}},
         {"tail_bias", {[SG_TAIL_BIAS_NONE] = "0", [SG_TAIL_BIAS_HALF] = "half", [SG_TAIL_BIAS_RANK1] = "rank1"}},
+        {"budget", {[SG_BUDGET_ROW] = "row", [SG_BUDGET_HEADS] = "heads"}},
         {"pv_dtype", {[SG_PV_AUTO] = "auto", [SG_PV_BF16] = "bf16", [SG_PV_FP8] = "fp8", [SG_PV_INT8] = "int8"}},
         {"order",
          {[SG_ORDER_ROW] = "row",

@@ -577,7 +577,7 @@ static void a_mask_is_for_the_longest_sequence(void **state)
     add_text(m, &r, &(texts){{0, 0}, {3, TEXT}});
     r.attention.named = true;
     r.attention.rule = SG_SELECT_GIVEN;
-    r.attention.heads = false;
+    r.attention.budget = false;
     r.attention.mask = "mask.safetensors";
     assert_done(sg_safetensors_write(r.attention.mask, "mask", misfits, NULL, &e), &e);
     assert_refused(sg_engine_plan(g, &r, &plan, &e), SG_E_ARG, &e, "mask|U8|[1, 9, 17]|[1 or 1, 10, 19]");

@@ -29,8 +29,8 @@ static void presets_are_sound(void **state)
     assert_int_equal(usual.kind, SG_ATTENTION_SPARGE);
     assert_int_equal(paper.kind, SG_ATTENTION_SPARGE);
     assert_false(usual.named || paper.named);
-    assert_true(paper.score == SG_SCORE_MEAN && !paper.tail && !paper.heads);
-    assert_true(paper.rule == SG_SELECT_TOPK && paper.amount == 0.5F && paper.theta < 0 && paper.pv_threshold == 0);
+    assert_true(paper.score == SG_SCORE_MEAN && !paper.tail && !paper.budget);
+    assert_true(paper.rule == SG_SELECT_TOPK && paper.amount == 0.5F && paper.similarity < 0 && paper.pv == 0);
 }
 
 static void what_cannot_be_is_refused(void **state)
@@ -44,15 +44,15 @@ static void what_cannot_be_is_refused(void **state)
     p.amount = -0.5F;
     expect_refused(&p, "tau: -0.5");
     p.amount = 1;
-    p.heads = false;
+    p.budget = false;
     expect_fine(&p);
-    p.heads = true;
+    p.budget = true;
     expect_refused(&p, "budget");
     p = sg_policy_default();
-    p.theta = -2;
-    expect_refused(&p, "sim: -2");
+    p.similarity = -2;
+    expect_refused(&p, "similarity: -2");
     p = sg_policy_default();
-    p.pv_threshold = INFINITY;
+    p.pv = INFINITY;
     expect_refused(&p, "pv: inf");
     p = sg_policy_default();
     p.sink = -1;
@@ -77,7 +77,7 @@ static void a_mask_stands_alone(void **state)
     p.mask = "mask.safetensors";
     expect_refused(&p, "mask");
     p.rule = SG_SELECT_GIVEN;
-    p.heads = false;
+    p.budget = false;
     expect_fine(&p);
     p.thresholds = "thresholds.json";
     expect_refused(&p, "mask");
@@ -86,7 +86,7 @@ static void a_mask_stands_alone(void **state)
 static void a_budget_of_all_heads_is_of_topk(void **state)
 {
     sg_policy p = sg_policy_default();
-    p.heads = true;
+    p.budget = true;
     expect_fine(&p);
     p.rule = SG_SELECT_MASS;
     expect_refused(&p, "budget");
@@ -122,7 +122,8 @@ static void malformed_lists_are_refused(void **state)
 
 enum { LAYERS = 3, STEPS = 5 };
 
-static const sg_policy topk_03 = {.kind = SG_ATTENTION_SPARGE, .rule = SG_SELECT_TOPK, .amount = 0.3f, .theta = -1};
+static const sg_policy topk_03 = {
+    .kind = SG_ATTENTION_SPARGE, .rule = SG_SELECT_TOPK, .amount = 0.3f, .similarity = -1};
 
 static void guards_hold(void **state)
 {
@@ -263,14 +264,14 @@ static void misfits_are_refused(void **state)
     const sg_thresholds by_mass = {.buckets = 1, .layers = LAYERS, .heads = 2, .rule = SG_SELECT_MASS};
     sg_policy           bad[8] = {topk_03, topk_03, topk_03, topk_03, topk_03, topk_03, topk_03, topk_03};
     sg_attention_shape  shapes[8] = {shape, shape, shape, shape, shape, shape, shape, shape};
-    const char *const   says[8] = {"thresholds", "mask", "dense_layers", "backend",
-                                   "causal",     "pv_dtype",   "mask",   "budget"};
+    const char *const   says[8] = {"thresholds", "mask",     "dense_layers", "backend",
+                                   "causal",     "pv_dtype", "mask",         "budget"};
     const sg_status     code[8] = {SG_E_ARG, SG_E_ARG,         SG_E_ARG, SG_E_UNSUPPORTED,
                                    SG_E_ARG, SG_E_UNSUPPORTED, SG_E_ARG, SG_E_ARG};
     shapes[0].tuned = &tuned;
     bad[1].rule = bad[6].rule = SG_SELECT_GIVEN;
     shapes[1].mask = (sg_tensor){(void *)says, SG_U8, 3, {2, 8, 15}};
-    bad[7].heads = true;
+    bad[7].budget = true;
     shapes[7].tuned = &by_mass;
     bad[2].dense_layers = "3";
     bad[3].named = true;

@@ -42,12 +42,12 @@ static void policies_are_followed(void **state)
         {"mean", {.amount = 0.3f}, 0.25, 0.4},
         {"sub16", {.amount = 0.3f, .score = SG_SCORE_SUB16}, 0.25, 0.4},
         {"error", {.amount = 0.3f, .score = SG_SCORE_ERROR}, 0.25, 0.4},
-        {"heads", {.amount = 0.3f, .score = SG_SCORE_ERROR, .heads = true}, 0.25, 0.45},
+        {"heads", {.amount = 0.3f, .score = SG_SCORE_ERROR, .budget = true}, 0.25, 0.45},
         {"tail", {.amount = 0.3f, .score = SG_SCORE_ERROR, .tail = true}, 0.25, 0.4},
         {"half", {.amount = 0.3f, .tail = true, .tail_bias = SG_TAIL_BIAS_HALF}, 0.25, 0.4},
         {"rank1", {.amount = 0.1f, .tail = true, .tail_bias = SG_TAIL_BIAS_RANK1}, 0.05, 0.25},
         {"mass", {.amount = 0.5f, .rule = SG_SELECT_MASS}, 0.03, 0.6},
-        {"judged", {.amount = 0.1f, .theta = 0.5f}, 0.1, 1},
+        {"judged", {.amount = 0.1f, .similarity = 0.5f}, 0.1, 1},
         {"sink", {.amount = 0.1f, .sink = 3}, 0.15, 0.4},
         {"causal", {.amount = 0.3f, .tail = true}, 0.2, 0.9},
     };
@@ -60,7 +60,7 @@ static void policies_are_followed(void **state)
             b.shape.causal = strcmp(want[i].what, "causal") == 0;
             if (way == 2) b.policy.pv_dtype = SG_PV_FP8;
             b.policy.kind = SG_ATTENTION_SPARGE;
-            if (b.policy.theta == 0) b.policy.theta = -1;
+            if (b.policy.similarity == 0) b.policy.similarity = -1;
             if (way == 1) b.shape.values = SG_I8;
             const double density = check(&b, want[i].what, 0.03);
             if (density < want[i].least || density > want[i].most)
@@ -77,7 +77,7 @@ static void masks_are_followed(void **state)
         for (int64_t i = 0; i < heads * b.nq * b.nk; i++) mask[i] = i % 5 == 1 || i % 7 == 3 ? 200 : 0;
         b.policy.rule = SG_SELECT_GIVEN;
         b.shape.mask = (sg_tensor){mask, SG_U8, 3, {heads, b.nq, b.nk}};
-        b.policy.pv_threshold = 3;
+        b.policy.pv = 3;
         bind(&b);
         run_at(&b, 2, 4, 0, 0);
         int64_t groups = 0;
@@ -104,7 +104,7 @@ static void ends_are_ragged(void **state)
     for (int score = SG_SCORE_MEAN; score <= SG_SCORE_ERROR; score++) {
         bench b = make(1100, 2, 2, 16, plain);
         b.policy.score = (sg_score_kind)score;
-        b.policy.pv_threshold = 30;
+        b.policy.pv = 30;
         bind(&b);
         run_at(&b, 0, 0, 0, 0);
         int64_t at_last = 0;
@@ -332,7 +332,7 @@ static bench make_text(int text, const sg_policy *p)
     b.shape.text_prefix = texts[text].prefix;
     b.shape.text_suffix = texts[text].suffix;
     b.policy.kind = SG_ATTENTION_SPARGE;
-    if (b.policy.theta == 0) b.policy.theta = -1;
+    if (b.policy.similarity == 0) b.policy.similarity = -1;
     return b;
 }
 
@@ -383,9 +383,9 @@ static void text_is_dense_whatever_chooses(void **state)
         {"top-k", {.amount = 0.2f}},
         {"top-k by parts", {.amount = 0.2f, .score = SG_SCORE_SUB16}},
         {"tau", {.amount = 0.4f, .rule = SG_SELECT_MASS}},
-        {"budget of all heads", {.amount = 0.2f, .score = SG_SCORE_ERROR, .heads = true}},
-        {"self-similarity", {.amount = 0.1f, .theta = 0.1f}},
-        {"PV filter", {.amount = 0.2f, .pv_threshold = 20}},
+        {"budget of all heads", {.amount = 0.2f, .score = SG_SCORE_ERROR, .budget = true}},
+        {"self-similarity", {.amount = 0.1f, .similarity = 0.1f}},
+        {"PV filter", {.amount = 0.2f, .pv = 20}},
         {"tail", {.amount = 0.1f, .score = SG_SCORE_ERROR, .tail = true, .tail_bias = SG_TAIL_BIAS_HALF}},
         {"thresholds of heads", {.amount = 0}},
         {"sink", {.amount = 0.1f, .sink = 2}},

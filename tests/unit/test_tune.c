@@ -261,9 +261,9 @@ static void add_call(told *t, const bench *some, const bench *all, int64_t head,
 static bench whole(sg_policy p, float amount, float pv_threshold)
 {
     p.kind = SG_ATTENTION_SPARGE;
-    p.theta = -1;
+    p.similarity = -1;
     p.amount = amount;
-    p.pv_threshold = pv_threshold;
+    p.pv = pv_threshold;
     bench b = make(BEFORE + VIDEO + BEHIND, HEADS, HEADS, 16, p);
     b.shape.text_prefix = BEFORE;
     b.shape.text_suffix = BEHIND;

@@ -8,7 +8,7 @@ import numpy as np
 from . import _library as l
 
 # Members that are a choice, and what sg_names calls it.
-CHOICES = {name: name for name in "sampler cache vae_tiling offload score tail_bias pv_dtype order".split()}
+CHOICES = {name: name for name in "sampler cache vae_tiling offload score tail_bias budget pv_dtype order".split()}
 CHOICES.update(dict.fromkeys(["kind", "attention_kind", "dense_steps_kind"], "attention"))
 # How many there are of a member whose array has the most that there can be.
 COUNTS = {"component": "components", "lora": "loras", "phase": "phases", "at": "count", "skipped": "steps_done",
@@ -58,7 +58,7 @@ def fill_policy(p, settings):
     mine = {name: settings.pop(name) for name in POLICY & settings.keys()}
     p.named = not mine.keys().isdisjoint({"attention", "topk", "tau", "mask", "thresholds"})
     # Thresholds, which may lie beside the model, would take the place of these.
-    if not mine.keys().isdisjoint({"topk", "tau", "mask", "theta", "pv_threshold"}):
+    if not mine.keys().isdisjoint({"topk", "tau", "mask", "similarity", "pv"}):
         p.thresholds = None
     for name, rule in (("topk", l.SG_SELECT_TOPK), ("tau", l.SG_SELECT_MASS), ("mask", l.SG_SELECT_GIVEN)):
         if name in mine:
