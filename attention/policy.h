@@ -27,6 +27,9 @@ enum {
     SG_SCORE_ERROR  /* means of 16 tokens, weighted by the error that pooling the block would make */
 };
 
+/* What shares a budget of blocks: each row of blocks has one, or all heads of a layer have one together. */
+enum { SG_BUDGET_ROW, SG_BUDGET_HEADS };
+
 /* What is added to the logit of the mean of a skipped block: nothing, half of the variance of its logits, or a bound of
  * rank 1. */
 enum { SG_TAIL_BIAS_NONE, SG_TAIL_BIAS_HALF, SG_TAIL_BIAS_RANK1 };

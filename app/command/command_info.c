@@ -9,6 +9,7 @@
 #include "checkpoint.h"
 #include "command.h"
 #include "environment.h"
+#include "frame_rule.h"
 #include "json_build.h"
 #include "notices.h"
 #include "option_rules.h"

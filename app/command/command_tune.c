@@ -1,5 +1,6 @@
 /* command_tune.c - `sparge-gen tune`: renders that are looked at, thresholds that come of it. */
-#include "checkpoint.h"
+#include "base/file.h"
+#include "base/output_file.h"
 #include "command.h"
 #include "engine.h"
 #include "interrupt.h"

@@ -75,7 +75,7 @@ static int layers_of(int entries, const sg_attention_record *r) { return (entrie
 static void append_layers(char *text, size_t size, const sum *t, const sg_attention_record *r)
 {
     static const int reasons[] = {SG_WHY_LAYER, SG_WHY_SHORT};
-    const int                     all = layers_of(t->entries, r);
+    const int        all = layers_of(t->entries, r);
     for (int i = 0; i < 2; i++) {
         const int dense = layers_of(t->of_why[reasons[i]], r);
         if (dense && (i == 0 || kind_of(t) != SG_ATTENTION_DENSE))
@@ -114,8 +114,8 @@ const char *sg_attention_step_text(char *text, size_t size, const sg_attention_r
     static const char *const why[] = {"", "the sequence is short", "one of the first steps", "",
                                       "the backend knows no other"};
     const sum                t = sum_of(r, step, -1);
-    const int  kind = kind_of(&t);
-    const int   reason = why_of(&t);
+    const int                kind = kind_of(&t);
+    const int                reason = why_of(&t);
     snprintf(text, size, "step %*d  %-6s", r->steps > 99 ? 3 : 2, step + 1, sg_names("attention")[kind]);
     if (kind == SG_ATTENTION_SPARGE) {
         sg_text_append(text, size, "  %3s %% of blocks kept", PERCENT(share(t.kept, t.blocks)));

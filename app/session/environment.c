@@ -3,7 +3,6 @@
 #include "base/text.h"
 
 #include <spargegen/spargegen.h>
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +27,7 @@ sg_status sg_environment_cpu_mask(unsigned *mask, const char *level, sg_error *e
     if (!level) level = sg_environment_cpumask();
     *mask = level ? sg_cpu_mask_of(level) : 0;
     if (*mask || !level) return SG_OK;
-    for (const char *const *name = sg_cpu_mask_names; *name; name++)
+    for (const char *const *name = sg_names("cpu_mask"); *name; name++)
         sg_text_append(names, sizeof names, "%s%s", *names ? ", " : "", *name);
     return sg_error_set(e, SG_E_ARG, CPUMASK ": '%s' is not one of %s", level, names);
 }

@@ -20,7 +20,6 @@ typedef struct sg_session {
     sg_model_path      model;
     sg_engine         *engine;
     sg_model_info      info;
-    sg_vocabulary      vocabulary; /* of the model */
 } sg_session;
 
 /* Checks prompts, and reads the pictures of s and its video's first frame. Fails in the option's name. The caller

@@ -4,7 +4,6 @@
 
 #include "options.h"
 #include "prompt_set.h"
-#include "vocabulary.h"
 
 #include <limits.h>
 

@@ -110,7 +110,9 @@ void sg_engine_describe(sg_engine *engine)
                             .synchronous = engine->backend->synchronous,
                             .loras = engine->loras,
                             .thresholds = engine->tuned.hash,
-                            .thresholds_model = engine->tuned.model};
+                            .thresholds_model = engine->tuned.model,
+                            .world = engine->vocabulary.world,
+                            .words = engine->vocabulary.list};
     if (components->frames.step == 0 && !info->image[SG_IMAGE_FIRST] && components->vae.ops->encode_open)
         info->image[SG_IMAGE_FIRST] = SG_IMAGE_START;
     _Static_assert((int)SG_COMPONENTS_MAX >= (int)COMPONENTS_MAX, "there is room for every one");

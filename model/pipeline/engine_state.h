@@ -7,6 +7,7 @@
 #include "family.h"
 #include "lora.h"
 #include "meta.h"
+#include "vocabulary.h"
 #include "weight_keeper.h"
 
 struct sg_engine {

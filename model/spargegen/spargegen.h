@@ -182,6 +182,8 @@ typedef struct sg_model_info {
     const sg_lora_info *lora[SG_LORAS_MAX];
     uint64_t            thresholds;       /* hash of the sparge-attention.json beside it; 0: there is none */
     const char         *thresholds_model; /* the sg_engine_denoiser_hash that it was tuned for; "": not known */
+    const char         *world;            /* what it draws, a sentence of its sparge-gen.json; or NULL */
+    const char *const *words; /* that it was trained with, as that has them, folded; NULL is behind the last. Or NULL */
 } sg_model_info;
 
 /* Returns what was found at opening; it lives as long as engine. */

@@ -317,12 +317,7 @@ static void write_thresholds(const char *rule, const char *more)
 static void thresholds_are_found(void **state)
 {
     for (int broken = 0; broken < 2; broken++) {
-        write_format(
-            COPY "/" SG_THRESHOLDS_NAME,
-            "{\"format\": \"sparge-gen thresholds\", \"version\": 1, \"rule\": \"topk\", \"layers\": 2, \"heads\": 2,"
-            " \"buckets\": [0], \"amount\": [[[0.25, 1], [1, 0.75]]], \"theta\": [[[-1, -1], [-1, -1]]],"
-            " \"lambda\": [[[0, 0], [0, 0]%s]]}",
-            broken ? ", []" : "");
+        write_thresholds("topk", broken ? ", []" : "");
         const sg_engine_options o = {
             .size = sizeof(sg_engine_options), .model_dir = COPY, .backend = "cpu", .cpu_mask = held_mask()};
         if (broken) {
