@@ -198,7 +198,7 @@ static void bits_are_the_same_with_a_lora(void **state)
                                          .model_dir = model,
                                          .backend = "ref",
                                          .dtype = dtypes[i],
-                                         .lora = {{lora, 1, 0}},
+                                         .lora = {{.path = lora, .strength = 1}},
                                          .loras = k > 0};
             sg_engine              *g = open_engine(&o);
             use_device(g);
