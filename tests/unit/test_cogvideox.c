@@ -118,7 +118,7 @@ static void guidance_follows_the_timestep(void **state)
                          rows[i].guidance) < 1e-8);
     r = small(wan);
     r.dynamic_cfg = true;
-    request_refused(wan, &r, "dynamic-cfg|family wan");
+    request_refused(wan, &r, "dynamic_cfg|family wan");
     sg_engine_close(&wan);
     sg_engine_close(&g);
 }
