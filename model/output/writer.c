@@ -19,21 +19,22 @@ static const sg_writer_type *const types[] = {
 #endif
     &sg_writer_png, &sg_writer_jpeg, &sg_writer_y4m,
 };
-enum { TYPES = sizeof types / sizeof *types, SLOTS = 4 };
+enum { TYPES = sizeof types / sizeof *types, SLOTS = 4, SIDE = 1 << 20, FRAMES = 1 << 20 };
 
 struct sg_writer {
     const sg_writer_type *type;
     void                 *state;
     sg_clip               clip;
     sg_output_file      **file; /* [files] */
-    char                **name; /* [files] of those that are open or were finished */
+    char                **name; /* [files] of those that are open or have it */
     int                   files;
     size_t                frame_bytes;
     uint8_t              *slot[SLOTS];
     bool                  full[SLOTS];
     int                   written, taken; /* frames put into slots, only by the caller, and given to a thread */
-    bool                  ended, complete;
-    int                   threads; /* that run */
+    bool                  ended, complete, finished;
+    int                   published; /* of files, that have their names */
+    int                   threads;   /* that run */
     pthread_t             thread[SG_WRITER_THREADS];
     pthread_mutex_t       mutex; /* guards full, written, taken, ended, error */
     pthread_cond_t        changed;
@@ -102,8 +103,25 @@ sg_status sg_writer_check_ending(const char *path, const char *what, const char 
     return sg_output_file_check(path, what, e);
 }
 
+/* 0: not known yet. */
+static sg_status check_numbers(const sg_clip *clip, sg_error *e)
+{
+    if (clip->width < 0 || clip->height < 0 || clip->width > SIDE || clip->height > SIDE)
+        return sg_error_set(e, SG_E_ARG, "size: %dx%d is not between 1x1 and %dx%d", clip->width, clip->height, SIDE,
+                            SIDE);
+    if (clip->frames < 0 || clip->frames > FRAMES)
+        return sg_error_set(e, SG_E_ARG, "frames: %d is not between 1 and %d", clip->frames, FRAMES);
+    if (clip->fps < 0) return sg_error_set(e, SG_E_ARG, "fps: %d is below 1", clip->fps);
+    if (clip->has_crf && !(clip->crf >= 0 && clip->crf <= 51))
+        return sg_error_set(e, SG_E_ARG, "crf: %g is not between 0 and 51", clip->crf);
+    if (clip->has_png_level && (clip->png_level < 0 || clip->png_level > 9))
+        return sg_error_set(e, SG_E_ARG, "png_level: %d is not between 0 and 9", clip->png_level);
+    return SG_OK;
+}
+
 static sg_status check_type(const sg_writer_type **type, const sg_clip *clip, sg_error *e)
 {
+    SG_TRY(check_numbers(clip, e));
     const char *const           path = clip->path;
     const sg_writer_type *const t = *type = type_of(clip);
     if (!t && !path) return sg_error_set(e, SG_E_ARG, "path: no file is named");
@@ -125,20 +143,31 @@ static sg_status check_type(const sg_writer_type **type, const sg_clip *clip, sg
                         t->max_side, clip->width, clip->height);
 }
 
+static sg_status take(sg_clip *own, const sg_clip *clip, sg_error *e)
+{
+    return sg_sized_take(own, sizeof *own, clip, "sg_clip", e);
+}
+
 sg_status sg_writer_check_format(const sg_clip *clip, sg_error *e)
 {
+    sg_clip               own;
     const sg_writer_type *type;
-    return check_type(&type, clip, e);
+    SG_TRY(take(&own, clip, e));
+    return check_type(&type, &own, e);
 }
 
 sg_status sg_writer_check(const sg_clip *clip, sg_error *e)
 {
-    SG_TRY(sg_writer_check_format(clip, e));
-    return clip->has_descriptor ? SG_OK : sg_output_file_check(clip->path, "path", e);
+    sg_clip own;
+    SG_TRY(take(&own, clip, e));
+    SG_TRY(sg_writer_check_format(&own, e));
+    return own.has_descriptor ? SG_OK : sg_output_file_check(own.path, "path", e);
 }
 
-size_t sg_writer_bytes(const sg_clip *clip)
+size_t sg_writer_bytes(const sg_clip *given)
 {
+    sg_clip own, *const clip = &own;
+    if (take(&own, given, NULL) || check_numbers(&own, NULL)) return 0;
     const sg_writer_type *type = type_of(clip);
     const size_t          pixels = (size_t)clip->width * (size_t)clip->height;
     const size_t          slots = clip->frames < SLOTS ? (size_t)clip->frames : SLOTS; /* others are never written */
@@ -146,8 +175,10 @@ size_t sg_writer_bytes(const sg_clip *clip)
     return type->code + (slots * 3 + type->pixel) * pixels + (type->bytes ? type->bytes(clip) : 0);
 }
 
-const char *sg_writer_encoder(const sg_clip *clip, const char **what)
+const char *sg_writer_encoder(const sg_clip *given, const char **what)
 {
+    sg_clip own, *const clip = &own;
+    if (take(&own, given, NULL) || check_numbers(&own, NULL)) return NULL;
     const sg_writer_type *const type = type_of(clip);
     return type && type->encoder ? type->encoder(clip, what) : NULL;
 }
@@ -216,8 +247,11 @@ sg_status sg_writer_open(sg_writer **out, const sg_clip *given, sg_error *e)
     const sg_writer_type *type;
     sg_clip               own;
     const sg_clip *const  clip = &own;
-    SG_TRY(sg_sized_take(&own, sizeof own, given, "sg_clip", e));
+    SG_TRY(take(&own, given, e));
     SG_TRY(check_type(&type, clip, e));
+    if (!own.width || !own.height || !own.frames || !own.fps)
+        return sg_error_set(e, SG_E_ARG, "clip: %d frames of %dx%d at %d a second: each must be 1 or more", own.frames,
+                            own.width, own.height, own.fps);
     if (own.has_descriptor) own.beside = NULL;
     if (!own.path) own.path = "descriptor";
     sg_writer *s = calloc(1, sizeof *s);
@@ -245,15 +279,17 @@ sg_status sg_writer_open(sg_writer **out, const sg_clip *given, sg_error *e)
 
 sg_status sg_writer_write(sg_writer *s, int index, const uint8_t *rgb, sg_error *e)
 {
-    if (index != s->written || index >= s->clip.frames)
-        return sg_error_set(e, SG_E_ARG, "%s: frame %d comes where frame %d of %d is due", s->clip.path, index,
-                            s->written, s->clip.frames);
+    if (s->complete) return sg_error_set(e, SG_E_ARG, "%s: frame %d comes after the end", s->clip.path, index);
+    const int slot = s->written % SLOTS;
     pthread_mutex_lock(&s->mutex);
-    while (s->full[index % SLOTS]) pthread_cond_wait(&s->changed, &s->mutex);
-    const sg_status status = sg_error_copy(e, &s->error);
+    while (s->full[slot]) pthread_cond_wait(&s->changed, &s->mutex);
+    sg_status status = sg_error_copy(e, &s->error);
+    if (status == SG_OK && (index != s->written || index >= s->clip.frames))
+        status = sg_error_set(e, SG_E_ARG, "%s: frame %d comes where frame %d of %d is due", s->clip.path, index,
+                              s->written, s->clip.frames);
     if (status == SG_OK) {
-        memcpy(s->slot[index % SLOTS], rgb, s->frame_bytes);
-        s->full[index % SLOTS] = true;
+        memcpy(s->slot[slot], rgb, s->frame_bytes);
+        s->full[slot] = true;
         s->written++;
         pthread_cond_broadcast(&s->changed);
     }
@@ -290,15 +326,18 @@ sg_status sg_writer_complete(sg_writer *s, sg_error *e)
 sg_status sg_writer_finish(sg_writer *s, sg_error *e)
 {
     SG_TRY(sg_writer_complete(s, e));
+    if (s->finished) return sg_error_set(e, SG_E_ARG, "%s: it was finished already", s->clip.path);
+    s->finished = true;
     if (s->clip.beside) {
         free(s->name[0]);
-        return sg_output_file_publish_beside(&s->file[0], s->clip.beside, &s->name[0], e);
+        SG_TRY(sg_output_file_publish_beside(&s->file[0], s->clip.beside, &s->name[0], e));
+        s->published = 1;
     }
-    for (int i = 0; i < s->files; i++) SG_TRY(sg_output_file_publish(&s->file[i], e));
+    for (; s->published < s->files; s->published++) SG_TRY(sg_output_file_publish(&s->file[s->published], e));
     return SG_OK;
 }
 
-const char *sg_writer_file(const sg_writer *s, int i) { return i < s->files ? s->name[i] : NULL; }
+const char *sg_writer_file(const sg_writer *s, int i) { return i >= 0 && i < s->published ? s->name[i] : NULL; }
 
 void sg_writer_close(sg_writer **writer)
 {

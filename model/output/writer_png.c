@@ -102,7 +102,8 @@ char *sg_writer_numbered(const char *path, int index, int frames)
     const char *const at = p.found ? path + p.before : sg_path_extension(path);
     char             *name;
     if (p.found && frames == 1) return png_file_name(&clip, index);
-    const int n = asprintf(&name, p.found ? "%.*s%04d-%s" : "%.*s-%04d%s", (int)(at - path), path, index + 1, at);
+    const int n =
+        asprintf(&name, p.found ? "%.*s%04u-%s" : "%.*s-%04u%s", (int)(at - path), path, (unsigned)index + 1, at);
     return n < 0 ? NULL : name;
 }
 

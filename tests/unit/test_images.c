@@ -6,7 +6,10 @@
 #include "unit.h"
 #include "writer.h"
 
+#include <limits.h>
+#include <math.h>
 #include <pthread.h>
+#include <unistd.h>
 
 /* ---- JPEG ---- */
 
@@ -150,8 +153,9 @@ static void a_descriptor_gets_a_clip(void **state)
     clip.has_descriptor = true;
     clip.descriptor = end[1];
     assert_done(sg_writer_check(&clip, &e), &e);
-    assert_int_equal(sg_writer_bytes(&clip),
-                     sg_writer_bytes(&(sg_clip){.path = "a.y4m", .width = 2, .height = 2, .frames = 2}));
+    assert_int_equal(
+        sg_writer_bytes(&clip),
+        sg_writer_bytes(&(sg_clip){.size = sizeof clip, .path = "a.y4m", .width = 2, .height = 2, .frames = 2}));
     assert_done(sg_writer_save(&clip, rgb, &e), &e);
     assert_int_equal(write(end[1], ".", 1), 1);
     assert_int_equal(read(end[0], got, sizeof got), n + 1);
@@ -275,6 +279,65 @@ static void engines_of_several_threads_protect_their_files(void **state)
     }
 }
 
+/* ---- what is no clip, and calls in no order ---- */
+
+static void clips_that_cannot_be_are_told(void **state)
+{
+    static const struct {
+        sg_clip     clip;
+        const char *names;
+    } cases[] = {
+        {{.path = "c.y4m", .width = -1, .height = 2, .frames = 1, .fps = 1}, "size|-1x2"},
+        {{.path = "c.y4m", .width = 2, .height = INT_MAX, .frames = 1, .fps = 1}, "size|2x2147483647"},
+        {{.path = "c.y4m", .height = 2, .frames = 1, .fps = 1}, "clip|0x2"},
+        {{.path = "c.y4m", .width = 2, .height = 2, .fps = 1}, "clip|0 frames"},
+        {{.path = "c-%d.png", .width = 2, .height = 2, .frames = INT_MAX, .fps = 1}, "frames|2147483647"},
+        {{.path = "c.y4m", .width = 2, .height = 2, .frames = 1}, "clip|0 a second"},
+        {{.path = "c.y4m", .width = 2, .height = 2, .frames = 1, .fps = -1}, "fps|-1"},
+        {{.path = "c.mp4", .width = 2, .height = 2, .frames = 1, .fps = 1, .has_crf = true, .crf = NAN}, "crf|nan"},
+        {{.path = "c.mp4", .width = 2, .height = 2, .frames = 1, .fps = 1, .has_crf = true, .crf = 52}, "crf|52"},
+        {{.path = "c.png", .width = 2, .height = 2, .frames = 1, .fps = 1, .has_png_level = true, .png_level = INT_MAX},
+         "png_level|2147483647"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sg_clip    clip = cases[i].clip;
+        sg_writer *w = NULL;
+        sg_error   e = {0};
+        clip.size = sizeof clip;
+        assert_refused(sg_writer_open(&w, &clip, &e), SG_E_ARG, &e, cases[i].names);
+        assert_null(w);
+    }
+}
+
+/* A clip of two frames that is finished before, in time and again. */
+static void a_writer_ends_once(void **state)
+{
+    enum { FRAMES = 6 };
+    static const uint8_t     rgb[2 * 2 * 3];
+    static const char *const path[] = {"d.y4m", "d-%d.png"};
+    for (int k = 0; k < 4; k++) {
+        const bool whole = k / 2;
+        sg_error   e = {0};
+        sg_writer *w = NULL;
+        sg_clip clip = {.size = sizeof clip, .path = path[k % 2], .width = 2, .height = 2, .frames = FRAMES, .fps = 1};
+        clip.beside = whole && k % 2 == 0 ? "e.y4m" : NULL;
+        assert_done(sg_writer_open(&w, &clip, &e), &e);
+        for (int i = 0; i < (whole ? FRAMES : 1); i++) assert_done(sg_writer_write(w, i, rgb, &e), &e);
+        assert_null(sg_writer_file(w, 0));
+        assert_int_equal(sg_writer_finish(w, &e), whole ? SG_OK : SG_E_SHAPE);
+        assert_true(whole == (sg_writer_file(w, 0) != NULL));
+        for (int i = 1; i < FRAMES; i++) {
+            e = (sg_error){0};
+            assert_refused(sg_writer_write(w, i, rgb, &e), SG_E_ARG, &e, path[k % 2]); /* there is room for four */
+        }
+        e = (sg_error){0};
+        assert_refused(sg_writer_finish(w, &e), whole ? SG_E_ARG : SG_E_SHAPE, &e, path[k % 2]);
+        assert_null(sg_writer_file(w, -1));
+        sg_writer_close(&w);
+        assert_int_equal(access(k % 2 ? "d-1.png" : "e.y4m", F_OK) == 0, whole);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +350,8 @@ int main(void)
         cmocka_unit_test(outputs_may_be_one_file),
         cmocka_unit_test(clips_are_numbered),
         cmocka_unit_test(a_file_beside_others_replaces_none),
+        cmocka_unit_test(clips_that_cannot_be_are_told),
+        cmocka_unit_test(a_writer_ends_once),
         cmocka_unit_test(engines_of_several_threads_protect_their_files),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);

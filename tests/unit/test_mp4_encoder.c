@@ -108,7 +108,7 @@ static void one_that_does_not_open_is_passed_over(void **state)
     assert_null(found(none));
     if (!found(good)) skip();
     assert_string_equal(found(all), found(good));
-    const sg_clip clip = clip_by(all), unsized = {.path = "a.mp4"};
+    const sg_clip clip = clip_by(all), unsized = {.size = sizeof unsized, .path = "a.mp4"};
     write_clip(&clip);
     expect_frames(found(all));
     assert_non_null(sg_writer_encoder(&unsized, &what));

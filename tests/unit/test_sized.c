@@ -64,10 +64,40 @@ static void sizes_are_asked_for(void **state)
     assert_refused(sg_engine_plan(g, &r, &plan, &e), SG_E_ARG, &e, "sg_request");
     e = (sg_error){0};
     assert_refused(sg_engine_render(g, &r, NULL, NULL, &e), SG_E_ARG, &e, "sg_request");
+    e = (sg_error){0};
+    assert_refused(sg_engine_check_request(g, &r, &e), SG_E_ARG, &e, "sg_request");
+    e = (sg_error){0};
+    assert_refused(sg_engine_preview_size(g, &r, (int[3]){0}, &e), SG_E_ARG, &e, "sg_request");
     r.size = sizeof r;
+    e = (sg_error){0};
+    assert_refused(sg_engine_render(g, &r, NULL, &(sg_report){0}, &e), SG_E_ARG, &e, "sg_report");
+    e = (sg_error){0};
+    assert_refused(sg_engine_plan(g, &r, &(sg_plan){0}, &e), SG_E_ARG, &e, "sg_plan");
+    e = (sg_error){0};
+    assert_refused(sg_plan_fits(&(sg_plan){0}, &e), SG_E_ARG, &e, "sg_plan");
     e = (sg_error){0};
     assert_done(sg_engine_render(g, &r, NULL, NULL, &e), &e); /* nobody wants anything */
     sg_engine_close(&g);
+}
+
+/* A clip of a program that knew less of it, and of one that set nothing. */
+static void clips_have_sizes(void **state)
+{
+    static const uint8_t rgb[2 * 2 * 3];
+    sg_error             e = {0};
+    sg_clip              clip = {
+                     .size = offsetof(sg_clip, settings), .path = "a.y4m", .width = 2, .height = 2, .frames = 1, .fps = 1};
+    memset((char *)&clip + clip.size, 0x55, sizeof clip - clip.size);
+    assert_done(sg_writer_check(&clip, &e), &e);
+    assert_true(sg_writer_bytes(&clip) > 0);
+    assert_done(sg_writer_save(&clip, rgb, &e), &e);
+    clip.size = 0;
+    assert_refused(sg_writer_check(&clip, &e), SG_E_ARG, &e, "sg_clip");
+    e = (sg_error){0};
+    assert_refused(sg_writer_check_format(&clip, &e), SG_E_ARG, &e, "sg_clip");
+    e = (sg_error){0};
+    assert_refused(sg_writer_save(&clip, rgb, &e), SG_E_ARG, &e, "sg_clip");
+    assert_int_equal(sg_writer_bytes(&clip), 0);
 }
 
 /* What a program reads of all that is public, in C and in C++, is at most 25 types, and none of ours. */
@@ -88,8 +118,9 @@ static void the_header_stands_alone(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_there_is_zero), cmocka_unit_test(as_much_is_given_as_there_is_room_for),
-        cmocka_unit_test(sizes_are_asked_for), cmocka_unit_test(the_header_stands_alone)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_not_there_is_zero),
+                                       cmocka_unit_test(as_much_is_given_as_there_is_room_for),
+                                       cmocka_unit_test(sizes_are_asked_for), cmocka_unit_test(clips_have_sizes),
+                                       cmocka_unit_test(the_header_stands_alone)};
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
