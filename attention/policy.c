@@ -1,5 +1,6 @@
 /* policy.c - see policy.h. */
 #include "policy.h"
+#include "base/text.h"
 #include "run.h"
 
 #include <ctype.h>
@@ -116,8 +117,6 @@ static sg_status check_real(const char *member, double v, double lo, double hi, 
 
 static sg_status check_rule(const sg_policy *p, sg_error *e)
 {
-    if (p->rule < SG_SELECT_TOPK || p->rule > SG_SELECT_GIVEN)
-        return sg_error_set(e, SG_E_ARG, "rule: there is no number %d", p->rule);
     if (p->rule != SG_SELECT_GIVEN && p->mask)
         return sg_error_set(e, SG_E_ARG, "mask: a mask goes with no other rule to choose blocks");
     if (p->rule == SG_SELECT_GIVEN && p->thresholds)
@@ -136,14 +135,15 @@ sg_status sg_policy_check(const sg_policy *p, sg_error *e)
         const char *member;
         int         value, count;
     } choice[] = {{"attention", p->kind, SG_ATTENTION_SPARGE + 1},
+                  {"rule", p->rule, SG_SELECT_GIVEN + 1},
+                  {"budget", p->budget, SG_BUDGET_HEADS + 1},
                   {"score", p->score, SG_SCORE_ERROR + 1},
                   {"tail_bias", p->tail_bias, SG_TAIL_BIAS_RANK1 + 1},
                   {"pv_dtype", p->pv_dtype, SG_PV_INT8 + 1},
                   {"dense_steps_kind", p->dense_steps_kind, SG_ATTENTION_SAGE + 1},
                   {"order", p->order, SG_ORDERS}};
     for (size_t i = 0; i < sizeof choice / sizeof *choice; i++)
-        if (choice[i].value < 0 || choice[i].value >= choice[i].count)
-            return sg_error_set(e, SG_E_ARG, "%s: there is no number %d", choice[i].member, choice[i].value);
+        SG_TRY(sg_choice_check(choice[i].member, choice[i].value, choice[i].count, e));
     SG_TRY(check_rule(p, e));
     SG_TRY(check_real("similarity", p->similarity, -1, 1, e));
     SG_TRY(check_real("pv", p->pv, 0, 1000, e));

@@ -121,6 +121,12 @@ const char *sg_show_(char *out, size_t size, const char *text)
     return out;
 }
 
+sg_status sg_choice_check(const char *member, int value, int count, sg_error *e)
+{
+    if (value >= 0 && value < count) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "%s: there is no number %d", member, value);
+}
+
 sg_status sg_error_at(sg_error *e, sg_status code, const char *path, const char *kind, const char *name,
                       const char *fmt, ...)
 {

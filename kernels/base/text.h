@@ -46,6 +46,9 @@ const char *sg_show_(char *out, size_t size, const char *text);
 /* Returns what a noun has behind a count: "" for 1, else "s". */
 static inline const char *sg_plural(int64_t n) { return n == 1 ? "" : "s"; }
 
+/* Checks a choice, whose values are 0 to count - 1. SG_E_ARG names the member. */
+sg_status sg_choice_check(const char *member, int value, int count, sg_error *e) SG_MUST_USE;
+
 /* Calls sg_error_set with 'PATH: KIND "NAME": MESSAGE', or 'PATH: MESSAGE' where name is NULL. */
 sg_status sg_error_at(sg_error *e, sg_status code, const char *path, const char *kind, const char *name,
                       const char *fmt, ...) SG_PRINTF(6, 7);

@@ -137,8 +137,13 @@ static sg_status open_preview(sg_engine *engine, const char *path, sg_error *e)
     return path ? sg_taehv_open(&engine->preview, path, &engine->components->vae.info, engine->act, e) : SG_OK;
 }
 
+static size_t less(size_t a, size_t b) { return a > b ? a - b : 0; }
+
 static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_error *e)
 {
+    SG_TRY(sg_choice_check("offload", o->offload, SG_OFFLOAD_ON + 1, e));
+    if (o->loras < 0 || o->loras > SG_LORAS_MAX)
+        return sg_error_set(e, SG_E_ARG, "loras: %d of them: 0 to %d are possible", o->loras, SG_LORAS_MAX);
     SG_TRY(sg_checkpoint_open_parts(&engine->checkpoint, o->model_dir, &o->parts, sg_files_of, e));
     engine->memory_limit = o->memory_limit;
     engine->check = o->check;
@@ -176,7 +181,7 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     engine->defaults = engine->components->defaults;
     engine->defaults.size = sizeof engine->defaults;
     engine->defaults.strength = engine->components->frames.step == 0 ? 0.6 : 0.8; /* diffusers' */
-    engine->base_bytes = engine->backend->process_memory ? sg_resident_bytes() - o->given_bytes
+    engine->base_bytes = engine->backend->process_memory ? less(sg_resident_bytes(), o->given_bytes)
                                                          : sg_backend_packed_bytes(engine->backend);
     SG_TRY(read_attention(engine, e));
     SG_TRY(read_own_defaults(engine, e));

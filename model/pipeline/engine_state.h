@@ -48,8 +48,9 @@ struct sg_engine {
     void               *log_context;
     sg_tap_fn          *tap; /* given to every stream of a render */
     void               *tap_context;
-    int                 cancel; /* 1: another thread has asked the call at work to end; atomic */
-    sg_attention_count *count;  /* [steps][passes][layers], of the last render; NULL: none */
+    bool                at_work; /* a call is, that renders or plans; atomic */
+    int                 cancel;  /* 1: another thread has asked the call at work to end; atomic */
+    sg_attention_count *count;   /* [steps][passes][layers], of the last render; NULL: none */
     int                 steps, passes, layers;
 };
 

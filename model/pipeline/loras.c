@@ -4,6 +4,7 @@
 #include "engine_state.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 
 /* The failure of adding l, with the model that it was probably made for. */
@@ -36,6 +37,8 @@ static sg_status add(sg_lora **lora, const sg_engine *engine, const char *path, 
 sg_status sg_engine_add_loras(sg_engine *engine, const sg_lora_option *o, int count, sg_error *e)
 {
     for (; count > 0; o++, count--) {
+        if (!o->path) return sg_error_set(e, SG_E_ARG, "lora: no file is named");
+        if (!isfinite(o->strength)) return sg_error_set(e, SG_E_ARG, "%s: its strength is %g", o->path, o->strength);
         if (engine->loras == SG_LORAS_MAX)
             return sg_error_set(e, SG_E_ARG, "%s: there are more than %d LoRAs", o->path, SG_LORAS_MAX);
         if (engine->components->denoisers < 2 && o->denoisers)
@@ -54,7 +57,7 @@ sg_status sg_engine_add_loras(sg_engine *engine, const sg_lora_option *o, int co
 
 const char *sg_engine_lora_unused(const sg_engine *engine, int lora, size_t *at)
 {
-    return sg_lora_unused(engine->lora[lora], at);
+    return lora >= 0 && lora < engine->loras ? sg_lora_unused(engine->lora[lora], at) : NULL;
 }
 
 /* ---- for renders with a picture ---- */

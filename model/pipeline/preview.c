@@ -1,6 +1,7 @@
 /* preview.c - what a render looks like after a step. Nothing here changes what the render goes on with: its tensors lie
  * in scratch, or at the top of the keep arena while they are needed. */
 #include "render.h"
+#include "sized.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,8 +45,10 @@ sg_status sg_preview_check(const sg_engine *engine, const sg_request *r, sg_erro
     return r->preview_every ? sg_engine_preview_size(engine, r, size, e) : SG_OK;
 }
 
-sg_status sg_engine_preview_size(const sg_engine *engine, const sg_request *r, int size[3], sg_error *e)
+sg_status sg_engine_preview_size(const sg_engine *engine, const sg_request *given, int size[3], sg_error *e)
 {
+    sg_request own, *const r = &own;
+    SG_TRY(sg_sized_take(&own, sizeof own, given, "sg_request", e));
     const bool        decodes = engine->preview.ops != NULL;
     const sg_vae_info v = engine->components->vae.info;
     const sg_geometry g = sg_geometry_of(engine->components, r);

@@ -83,6 +83,13 @@ static sg_status render_all(sg_render *render)
     return st;
 }
 
+/* One call at a time: from a callback, too, another would take the place of what this one works with. */
+static sg_status begin(sg_engine *engine, sg_error *e)
+{
+    if (!__atomic_exchange_n(&engine->at_work, true, __ATOMIC_ACQUIRE)) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "engine: another render or plan is at work in it");
+}
+
 /* What a plan leaves, and a cancel that came too late. */
 static void close_plan(sg_render *render)
 {
@@ -90,6 +97,7 @@ static void close_plan(sg_render *render)
     sg_thresholds_free(&render->tuned);
     sg_source_close(&render->mask);
     sg_engine_cancel(render->engine, false);
+    __atomic_store_n(&render->engine->at_work, false, __ATOMIC_RELEASE);
 }
 
 /* As a caller gives them. */
@@ -103,9 +111,11 @@ sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, s
     sg_request request;
     sg_plan    own = {.size = sizeof own};
     SG_TRY(take(&request, r, e));
-    SG_TRY(sg_engine_check_request(engine, &request, e));
-    sg_render       render = {.engine = engine, .request = &request, .e = e};
-    const sg_status st = plan(&render, &own);
+    SG_TRY(sg_sized_check(out, "sg_plan", e));
+    SG_TRY(begin(engine, e));
+    sg_render render = {.engine = engine, .request = &request, .e = e};
+    sg_status st = sg_engine_check_request(engine, &request, e);
+    if (!st) st = plan(&render, &own);
     close_plan(&render);
     sg_sized_give(out, &own, sizeof own);
     return st;
@@ -146,6 +156,8 @@ sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_call
     sg_report    own = {.size = sizeof own, .plan.size = sizeof own.plan};
     SG_TRY(take(&request, r, e));
     if (cb) SG_TRY(sg_sized_take(&callbacks, sizeof callbacks, cb, "sg_callbacks", e));
+    if (report) SG_TRY(sg_sized_check(report, "sg_report", e));
+    SG_TRY(begin(engine, e));
     own.seed = request.seed;
     const sg_status st =
         render_request(&(sg_render){.engine = engine, .request = &request, .cb = &callbacks, .report = &own, .e = e});

@@ -1,9 +1,13 @@
 /* render_plan.c - what a render needs, found by running the model on streams that compute nothing. */
 #include "render.h"
+#include "sized.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Of bytes that a caller tells of so many count: more than there are, but sums of them have room. */
+static const size_t TOLD = SIZE_MAX / 8;
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
@@ -368,10 +372,10 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
         render->report->negative_tokens = texts->text[1][0].tokens;
     }
     if (engine->backend->process_memory) {
-        out->output = r->output_bytes + captured_bytes(render);
+        out->output = smaller(r->output_bytes, TOLD) + captured_bytes(render);
         if (r->cache == SG_CACHE_SHADOW) out->output += sg_latents_bytes(render);
         out->input = input_bytes(render);
-        out->preview = preview ? r->preview_bytes + preview : 0;
+        out->preview = preview ? smaller(r->preview_bytes, TOLD) + preview : 0;
     }
     out->available = engine->memory_limit ? engine->memory_limit : engine->backend->total_bytes;
     out->host_free = engine->backend->host_bytes;
@@ -400,9 +404,12 @@ static void phases_text(char *text, size_t size, const sg_plan *p)
     }
 }
 
-sg_status sg_plan_fits(const sg_plan *p, sg_error *e)
+sg_status sg_plan_fits(const sg_plan *given, sg_error *e)
 {
-    const double gib = 1.0 / (1 << 30);
+    const double   gib = 1.0 / (1 << 30);
+    sg_plan        own;
+    const sg_plan *p = &own;
+    SG_TRY(sg_sized_take(&own, sizeof own, given, "sg_plan", e));
     if (p->host > p->host_free)
         return sg_error_set(e, SG_E_MEMORY,
                             "offload: %.2f GiB of weights stay on the host, which has %.2f GiB free. dtype bf16 takes "

@@ -1,6 +1,7 @@
 /* request_check.c - what may be asked of an engine. */
 #include "base/text.h"
 #include "render.h"
+#include "sized.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -16,6 +17,8 @@ static sg_status check_attention(const sg_engine *engine, const sg_request *r, s
 {
     const int layers = sg_first_layer(engine->components, engine->components->denoisers);
     SG_TRY(sg_policy_check(&r->attention, e));
+    if (r->attention.rule == SG_SELECT_GIVEN && !r->attention.mask)
+        return sg_error_set(e, SG_E_ARG, "mask: no file is named, by which the rule chooses blocks");
     if (r->attention.dense_layers) SG_TRY(sg_layers_check("dense_layers", r->attention.dense_layers, layers, e));
     if (!r->capture_out) return SG_OK;
     if (r->latents_in) return sg_error_set(e, SG_E_ARG, "capture_out: latents that are only decoded have no attention");
@@ -27,6 +30,8 @@ static sg_status check_attention(const sg_engine *engine, const sg_request *r, s
     return SG_OK;
 }
 
+enum { SIDE = 1 << 24 }; /* of a picture, pixels */
+
 /* Pictures that the model does not take, and pictures of no frame. */
 static sg_status check_images(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
@@ -35,6 +40,12 @@ static sg_status check_images(const sg_engine *engine, const sg_request *r, sg_e
         if (r->image[i].rgb && !engine->components->image[i])
             return sg_error_set(e, SG_E_ARG, "%s: this model does not take a picture for the clip to %s with", name[i],
                                 edge[i]);
+    for (int i = 0; i < SG_IMAGES; i++) {
+        const sg_request_image *const p = &r->image[i];
+        if (p->whole && (p->whole_width < 1 || p->whole_height < 1 || p->whole_width > SIDE || p->whole_height > SIDE))
+            return sg_error_set(e, SG_E_ARG, "%s: a picture of %dx%d is not between 1x1 and %dx%d", name[i],
+                                p->whole_width, p->whole_height, SIDE, SIDE);
+    }
     if (r->image[SG_IMAGE_LAST].rgb && !r->image[SG_IMAGE_FIRST].rgb)
         return sg_error_set(e, SG_E_ARG, "last_image: it needs image too, the first frame");
     if (r->image[SG_IMAGE_LAST].rgb && r->frames < 2)
@@ -104,7 +115,7 @@ static sg_status check_skipping(const sg_engine *engine, const sg_request *r, sg
                         steps, sg_plural(steps), r->skip_layer_start, r->skip_layer_end);
 }
 
-sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, sg_error *e)
+static sg_status check(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
     const sg_frame_rule frames = engine->components->frames;
     const int           m = engine->components->size_multiple;
@@ -140,6 +151,8 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
     if (!(r->cache_threshold >= 0 && r->cache_threshold <= SG_CACHE_THRESHOLD_MAX))
         return sg_error_set(e, SG_E_ARG, "cache: the threshold %g is not between 0 and %g", r->cache_threshold,
                             SG_CACHE_THRESHOLD_MAX);
+    SG_TRY(sg_choice_check("cache", r->cache, SG_CACHE_SHADOW + 1, e));
+    SG_TRY(sg_choice_check("vae_tiling", r->vae_tiling, SG_TILING_ON + 1, e));
     sg_sampler any;
     SG_TRY(check_start(engine, r, e));
     SG_TRY(sg_render_sampler(&any, engine, r, e));
@@ -147,6 +160,13 @@ sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, 
     SG_TRY(check_images(engine, r, e));
     SG_TRY(sg_preview_check(engine, r, e));
     return engine->family->check ? engine->family->check(engine->model, r, e) : SG_OK;
+}
+
+sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, sg_error *e)
+{
+    sg_request own;
+    SG_TRY(sg_sized_take(&own, sizeof own, r, "sg_request", e));
+    return check(engine, &own, e);
 }
 
 void sg_engine_nearest_size(const sg_engine *engine, int *width, int *height, int *frames)

@@ -3,11 +3,18 @@
 
 #include <string.h>
 
-sg_status sg_sized_take(void *own, size_t size, const void *given, const char *name, sg_error *e)
+sg_status sg_sized_check(const void *given, const char *name, sg_error *e)
 {
     size_t has;
     memcpy(&has, given, sizeof has);
-    if (has < sizeof has) return sg_error_set(e, SG_E_ARG, "%s: its size is not set", name);
+    return has < sizeof has ? sg_error_set(e, SG_E_ARG, "%s: its size is not set", name) : SG_OK;
+}
+
+sg_status sg_sized_take(void *own, size_t size, const void *given, const char *name, sg_error *e)
+{
+    size_t has;
+    SG_TRY(sg_sized_check(given, name, e));
+    memcpy(&has, given, sizeof has);
     for (size_t i = size; i < has; i++)
         if (((const char *)given)[i])
             return sg_error_set(e, SG_E_UNSUPPORTED, "%s: something is set that this version does not know", name);

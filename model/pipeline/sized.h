@@ -6,6 +6,9 @@
 
 #include <stddef.h>
 
+/* Looks whether a caller's struct, of that type, has its size set: SG_E_ARG. */
+sg_status sg_sized_check(const void *given, const char *name, sg_error *e) SG_MUST_USE;
+
 /* Copies a caller's struct to own, of size bytes; what the caller's does not have becomes 0. name is its type's. SG_E_ARG
  * if its size is not set, SG_E_UNSUPPORTED if it has more, which is not 0. */
 sg_status sg_sized_take(void *own, size_t size, const void *given, const char *name, sg_error *e) SG_MUST_USE;

@@ -74,6 +74,7 @@ static const struct {
 
 void sg_step_preset_apply(sg_request *r, int preset)
 {
+    if (preset < 0 || (size_t)preset >= sizeof presets / sizeof *presets) return;
     r->sampler = presets[preset].sampler;
     set_sigmas(r, &presets[preset].sigmas);
     r->cfg_scale = 1;

@@ -117,6 +117,7 @@ sg_status sg_sampler_init(sg_sampler *out, const sg_sampler_config *c, int steps
     *out = (sg_sampler){.config = *c, .steps = steps};
     if (steps < 1 || steps > SG_STEPS_MAX)
         return sg_error_set(e, SG_E_ARG, "%d step%s: 1 to %d are possible", steps, sg_plural(steps), SG_STEPS_MAX);
+    SG_TRY(sg_choice_check("sampler", (int)c->kind, SOLVERS, e));
     if (!(c->kinds >> c->kind & 1))
         return sg_error_set(e, SG_E_ARG, "sampler: %s is not for this model; %s", name_of((int)c->kind),
                             list_kinds((char[NAMES]){0}, NAMES, c->kinds, name_of));

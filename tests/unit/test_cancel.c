@@ -240,6 +240,12 @@ static void the_next_call_is_cancelled(void **state)
     assert_refused(render_film(g, &r, &f, &report, &e), SG_E_CANCELLED, &e, "cancelled");
     e = (sg_error){0};
     assert_done(render_film(g, &r, &f, &report, &e), &e);
+    sg_engine_cancel(g, true);
+    r.width = 7;
+    assert_refused(sg_engine_plan(g, &r, &plan, &e), SG_E_ARG, &e, "size"); /* takes it with it */
+    r = small(g);
+    e = (sg_error){0};
+    assert_done(sg_engine_plan(g, &r, &plan, &e), &e);
     sg_engine_close(&g);
 }
 

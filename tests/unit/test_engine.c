@@ -285,6 +285,102 @@ static void wishes_are_checked(void **state)
     sg_engine_close(&g);
 }
 
+static void options_that_cannot_be_are_told(void **state)
+{
+    static const struct {
+        sg_engine_options o;
+        const char       *names;
+    } cases[] = {
+        {{.offload = 9}, "offload|9"},
+        {{.offload = -1}, "offload|-1"},
+        {{.loras = SG_LORAS_MAX + 1}, "loras|17"},
+        {{.loras = -1}, "loras|-1"},
+        {{.loras = 1}, "lora|no file"},
+        {{.loras = 1, .lora = {{.path = "l.safetensors", .strength = NAN}}}, "l.safetensors|strength|nan"},
+        {{.threads = INT_MAX}, "threads|4096"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sg_engine_options o = cases[i].o;
+        o.size = sizeof o;
+        o.model_dir = model;
+        o.backend = "ref";
+        engine_refused(&o, SG_E_ARG, cases[i].names);
+    }
+}
+
+/* Where a choice is not checked, another is taken in silence, or memory read that is none of it. */
+static void choices_have_numbers(void **state)
+{
+    static const int values[] = {-1, 99, INT_MAX, INT_MIN};
+    sg_engine       *g = open_model(model, 0);
+    size_t           at = 0;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        sg_request r = small(g);
+        int *const choice[] = {&r.sampler, &r.cache, &r.vae_tiling, &r.attention.budget, &r.attention.rule};
+        static const char *const names[] = {"sampler", "cache", "vae_tiling", "budget", "rule"};
+        for (size_t k = 0; k < sizeof choice / sizeof *choice; k++) {
+            const int usual = *choice[k];
+            *choice[k] = values[i];
+            request_refused(g, &r, names[k]);
+            *choice[k] = usual;
+        }
+        const sg_request before = r;
+        sg_step_preset_apply(&r, values[i]);
+        assert_memory_equal(&r, &before, sizeof r);
+        assert_null(sg_engine_lora_unused(g, values[i], &at));
+    }
+    sg_request r = small(g);
+    r.attention.rule = SG_SELECT_GIVEN;
+    request_refused(g, &r, "mask|no file");
+    r = small(g);
+    r.image[SG_IMAGE_FIRST].whole = (const uint8_t *)"";
+    r.image[SG_IMAGE_FIRST].whole_width = -1;
+    request_refused(g, &r, "image|-1x0");
+    sg_engine_close(&g);
+}
+
+/* As much as a caller says that it takes is not there, and no sum goes round. */
+static void any_number_of_bytes_may_be_told(void **state)
+{
+    sg_error   e = {0};
+    sg_plan    plan = {.size = sizeof plan};
+    sg_engine *g = open_engine(&(sg_engine_options){
+        .size = sizeof(sg_engine_options), .model_dir = model, .backend = "ref", .given_bytes = SIZE_MAX});
+    sg_request r = small(g);
+    assert_done(sg_engine_plan(g, &r, &plan, &e), &e);
+    assert_true(plan.peak < SIZE_MAX / 2);
+    r.preview_every = 1;
+    r.preview_bytes = r.output_bytes = SIZE_MAX;
+    assert_done(sg_engine_plan(g, &r, &plan, &e), &e);
+    assert_refused(sg_plan_fits(&plan, &e), SG_E_MEMORY, &e, "GiB");
+    sg_engine_close(&g);
+}
+
+static int call_again(void *context, int stage, int done, int total)
+{
+    sg_engine *const *const g = context;
+    const sg_request        r = small(*g);
+    sg_plan                 plan = {.size = sizeof plan};
+    sg_error                e = {0};
+    assert_refused(sg_engine_render(*g, &r, NULL, NULL, &e), SG_E_ARG, &e, "engine|at work");
+    e = (sg_error){0};
+    assert_refused(sg_engine_plan(*g, &r, &plan, &e), SG_E_ARG, &e, "engine|at work");
+    return 0;
+}
+
+static void a_call_within_a_call_is_refused(void **state)
+{
+    sg_error         e = {0};
+    sg_engine       *g = open_model(model, 0);
+    const sg_request r = small(g);
+    for (int i = 0; i < 2; i++)
+        assert_done(
+            sg_engine_render(
+                g, &r, &(sg_callbacks){.size = sizeof(sg_callbacks), .context = &g, .progress = call_again}, NULL, &e),
+            &e);
+    sg_engine_close(&g);
+}
+
 static void nearest_sizes_are_rendered(void **state)
 {
     sg_engine *g = open_model(model, 0);
@@ -871,6 +967,10 @@ int main(void)
         cmocka_unit_test(memory_is_as_planned),
         cmocka_unit_test(nearest_sizes_are_rendered),
         cmocka_unit_test(wishes_are_checked),
+        cmocka_unit_test(options_that_cannot_be_are_told),
+        cmocka_unit_test(choices_have_numbers),
+        cmocka_unit_test(any_number_of_bytes_may_be_told),
+        cmocka_unit_test(a_call_within_a_call_is_refused),
         cmocka_unit_test(the_log_tells_what_is_done),
         cmocka_unit_test(the_version_is_the_projects),
         cmocka_unit_test(names_are_in_the_order_of_values),
