@@ -3,6 +3,7 @@
 #include "backend.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "meta.h"
 #include "run.h"
 
@@ -571,7 +572,8 @@ static sg_status prepare(call *k, sg_error *e)
 sg_status sg_attention_call(sg_attention_context *c, const sg_attention_call_args *a, sg_attention_report *r,
                             sg_error *e)
 {
-    call      k = {.args = a, .context = c};
+    call k = {.args = a, .context = c};
+    SG_TRY(sg_thread_check_fork(e));
     sg_status status = prepare(&k, e);
     if (!status) status = run(&k, r, e);
     sg_thresholds_release(&k.thresholds);

@@ -2,6 +2,7 @@
 #include "base/thread.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 int sg_thread_start(pthread_t *out, void *(*run)(void *), void *context)
 {
@@ -14,4 +15,14 @@ int sg_thread_start(pthread_t *out, void *(*run)(void *), void *context)
     const int failure = pthread_create(out, NULL, run, context);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failure;
+}
+
+sg_status sg_thread_check_fork(sg_error *e)
+{
+    static _Thread_local pid_t process; /* where this thread worked; 0: nowhere yet */
+    const pid_t                now = getpid();
+    if (process && process != now)
+        return sg_error_set(e, SG_E_UNSUPPORTED, "OpenMP's threads stayed behind in the fork: call from a new thread");
+    process = now;
+    return SG_OK;
 }

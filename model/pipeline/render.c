@@ -1,6 +1,7 @@
 /* render.c - the owner of a render: the request is checked and planned, then its phases run in turn. */
 #include "render.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "sized.h"
 
 #include <stdio.h>
@@ -86,6 +87,7 @@ static sg_status render_all(sg_render *render)
 /* One call at a time: from a callback, too, another would take the place of what this one works with. */
 static sg_status begin(sg_engine *engine, sg_error *e)
 {
+    SG_TRY(sg_thread_check_fork(e));
     if (!__atomic_exchange_n(&engine->at_work, true, __ATOMIC_ACQUIRE)) return SG_OK;
     return sg_error_set(e, SG_E_ARG, "engine: another render or plan is at work in it");
 }

@@ -1,13 +1,17 @@
 /* sized.c - see sized.h. */
 #include "sized.h"
 
+#include <stdbool.h>
 #include <string.h>
+
+/* Of memory that nobody has set, it is small or beyond what any version has. */
+static bool is_set(size_t size) { return size >= sizeof size && size <= 1 << 20; }
 
 sg_status sg_sized_check(const void *given, const char *name, sg_error *e)
 {
     size_t has;
     memcpy(&has, given, sizeof has);
-    return has < sizeof has ? sg_error_set(e, SG_E_ARG, "%s: its size is not set", name) : SG_OK;
+    return !is_set(has) ? sg_error_set(e, SG_E_ARG, "%s: its size is not set", name) : SG_OK;
 }
 
 sg_status sg_sized_take(void *own, size_t size, const void *given, const char *name, sg_error *e)
@@ -28,7 +32,7 @@ void sg_sized_give(void *out, const void *own, size_t size)
 {
     size_t has;
     memcpy(&has, out, sizeof has);
-    if (has < sizeof has) return;
+    if (!is_set(has)) return;
     memset((char *)out + sizeof has, 0, has - sizeof has);
     memcpy((char *)out + sizeof has, (const char *)own + sizeof has, (has < size ? has : size) - sizeof has);
 }

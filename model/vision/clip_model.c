@@ -1,5 +1,6 @@
 /* clip_model.c - see clip_model.h. */
 #include "base/hash.h"
+#include "base/thread.h"
 #include "bpe_tokenizer.h"
 #include "clip_text.h"
 #include "clip_vision.h"
@@ -141,6 +142,7 @@ const char *sg_clip_model_passed(const sg_clip_model *m) { return m->backend->pa
 static sg_status start(sg_clip_model *m, sg_error *e)
 {
     sg_component *const part[] = {sg_clip_text_component(m->text), sg_clip_vision_component(m->vision)};
+    SG_TRY(sg_thread_check_fork(e));
     sg_backend_make_current(m->backend);
     if (m->stream.scratch.base) return SG_OK;
     for (int i = 0; i < 2; i++) SG_TRY(sg_bind_load(part[i]->bind, m->backend, NULL, NULL, e));

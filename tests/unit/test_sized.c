@@ -26,6 +26,9 @@ static void what_is_not_there_is_zero(void **state)
     assert_refused(sg_sized_take(&own, sizeof own, &set, "known", &e), SG_E_UNSUPPORTED, &e, "known");
     e = (sg_error){0};
     assert_refused(sg_sized_take(&own, sizeof own, &(known){.a = 1}, "known", &e), SG_E_ARG, &e, "known|size");
+    e = (sg_error){0};
+    assert_refused(sg_sized_take(&own, sizeof own, &(known){.size = SIZE_MAX}, "known", &e), SG_E_ARG, &e,
+                   "known|size");
 }
 
 static void as_much_is_given_as_there_is_room_for(void **state)

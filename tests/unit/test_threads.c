@@ -4,6 +4,8 @@
 
 #include <omp.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { AT_ONCE = 2 };
 
@@ -210,6 +212,32 @@ static void an_engine_gets_fewer_threads(void **state)
     free(j.rgb);
 }
 
+/* The child of a fork, in the thread that worked in its parent, gets an answer; it would wait for ever. */
+static void a_fork_is_told(void **state)
+{
+    enum { N = 4 };
+    static float           x[N * 8];
+    sg_attention_context  *c = NULL;
+    sg_error               e = {0};
+    int                    status = 0;
+    sg_engine             *g = open_model(model, 0);
+    const sg_request       r = small(g);
+    sg_attention_call_args a = {.o = x, .q = x, .k = x, .v = x, .heads = 1, .head_dim = 8, .n = N, .kind = "dense"};
+    assert_done(sg_attention_context_open(&c, NULL, &e), &e);
+    assert_done(sg_engine_render(g, &r, NULL, NULL, &e), &e);
+    const pid_t child = fork();
+    if (!child) {
+        alarm(60);
+        _exit(sg_engine_render(g, &r, NULL, NULL, NULL) != SG_E_UNSUPPORTED ||
+              sg_attention_call(c, &a, NULL, NULL) != SG_E_UNSUPPORTED);
+    }
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    assert_int_equal(status, 0);
+    assert_done(sg_engine_render(g, &r, NULL, NULL, &e), &e);
+    sg_attention_context_close(&c);
+    sg_engine_close(&g);
+}
+
 static void *open_and_close(void *context)
 {
     job *const j = context;
@@ -368,6 +396,7 @@ int main(void)
         cmocka_unit_test(an_engine_goes_from_thread_to_thread),
         cmocka_unit_test_teardown(writers_write_at_once, free_alone),
         cmocka_unit_test(contexts_attend_at_once),
+        cmocka_unit_test(a_fork_is_told),
     };
     if (test_device_is_missing()) return 77;
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
