@@ -18,7 +18,8 @@
  *
  * The threads are OpenMP's. How long they spin between two calls is the program's to decide: the library does not touch
  * OMP_WAIT_POLICY and GOMP_SPINCOUNT. A program that shares its processors with others sets GOMP_SPINCOUNT to about 1,500,
- * as sparge-gen does for itself (app/session/wait_policy.c). */
+ * as sparge-gen does for itself (app/session/wait_policy.c). They do not come with a fork: in the child a thread that has
+ * called before gets SG_E_UNSUPPORTED, and a new one may call. */
 #ifndef SG_ATTENTION_H
 #define SG_ATTENTION_H
 

@@ -8,6 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Names parts that take the place of the path's, or make up a model without one: each is a file or a Diffusers
  * component's folder, a tokenizer its folder or spiece.model. NULL means that it is not given. */
 typedef struct sg_model_parts {
@@ -49,4 +53,7 @@ typedef struct sg_lora_info {
     int64_t  width;     /* of the rows of the first tensor that did not fit; 0: all fitted */
 } sg_lora_info;
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -17,7 +17,8 @@
  * then how much of it there is. `reserved` is 0. A choice is an int, whose values have names here.
  *
  * Ownership. Strings, pictures and structs that are given are borrowed for the call, those of a writer until it is closed. What
- * is handed out lives as long as the engine, or as its line says; what the caller frees says so. Strings are UTF-8.
+ * is handed out lives as long as the engine, or as its line says; what the caller frees says so. Strings are UTF-8. A
+ * pointer that may be NULL says so.
  *
  * Errors. A call that can fail returns a status and fills e, which may be NULL, unless it holds a failure already; out
  * parameters are then NULL or as they were. No call ends the process, prints, catches a signal, or reads or changes the
@@ -28,20 +29,23 @@
  * another one for each call. Several of them work at once, on the same files too, and so do calls that have none of
  * them. Nobody needs a lock but to hand one of them on. sg_engine_cancel alone may be called beside another call of its
  * engine, which must be open. Callbacks and lines of the log come in the thread that called; of their engine they may
- * call sg_engine_cancel, sg_engine_info and sg_engine_attention_seconds, and all of other engines. On a GPU a call leaves
- * the engine's as the calling thread's current CUDA device; a callback may leave another one.
+ * call sg_engine_cancel, sg_engine_info and sg_engine_attention_seconds, and all of other engines; a render or plan within
+ * another of its engine is SG_E_ARG. On a GPU a call leaves the engine's as the calling thread's current CUDA device; a
+ * callback may leave another one.
  *
  * The threads of the CPU are OpenMP's: each thread that calls has a team of its own, of `threads`, so those that render
  * at once should share the processors by it. In a parallel region of the program it is a team of one, unless the
  * program allows more. How long these spin between two operations is the program's to decide, before it loads the
- * library: GOMP_SPINCOUNT=1500 in its environment where it shares its processors with others.
+ * library: GOMP_SPINCOUNT=1500 in its environment where it shares its processors with others. They do not come with a
+ * fork: in the child a thread that rendered before gets SG_E_UNSUPPORTED, a new one may render on the CPU, and writers and
+ * GPUs are the parent's.
  *
  * One process. What may be taken is what was free when an engine was opened: of engines that render at once each wants
  * a memory_limit. oneDNN is held to cpu_mask once, by the first engine on the CPU; later ones have it as it is, or none
  * where they allow less.
  *
- * FFmpeg, which writes videos, has one log for the whole process: a writer of a video turns it off. Where it has no
- * encoder of H.264, its SVT-AV1 writes to stderr, unless the program's environment has SVT_LOG=0. */
+ * FFmpeg, which writes videos, has one log for the whole process: a writer of a video turns it off. Where none of
+ * its encoders of H.264 opens, its SVT-AV1 writes to stderr, unless the program's environment has SVT_LOG=0. */
 #ifndef SG_SPARGEGEN_H
 #define SG_SPARGEGEN_H
 
@@ -105,7 +109,7 @@ typedef struct sg_engine_options {
     sg_model_parts parts;              /* that take the place of model_dir's */
     const char    *backend;            /* "auto" (NULL), "cuda", "cpu", "ref" */
     const char    *dtype;              /* "auto" (NULL), "f32", "bf16": of the products; auto takes the faster here */
-    int            threads;            /* 0: all cores */
+    int            threads;            /* 0: all cores; 4096 at most */
     unsigned       cpu_mask;           /* sg_cpu_mask_of; 0: all; others overrule ONEDNN_MAX_CPU_ISA */
     unsigned       gpu_mask;           /* sg_gpu_mask_of: all of which it must have; 0: all that it has */
     int            device;             /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */
@@ -195,7 +199,7 @@ SG_PUBLIC const sg_model_info *sg_engine_info(const sg_engine *engine);
 SG_PUBLIC int sg_engine_unknown_words(const sg_engine *engine, const char *text, char *list, size_t size);
 
 /* Returns the next key from number *at on of that LoRA that fits nothing, and moves *at behind it; NULL where there are
- * no more. */
+ * no more, and no such LoRA. */
 SG_PUBLIC const char *sg_engine_lora_unused(const sg_engine *engine, int lora, size_t *at);
 
 /* Tells models apart by the names, shapes and first numbers of the tensors of all components. How the tensors are cut
@@ -301,7 +305,7 @@ SG_PUBLIC void sg_engine_defaults(const sg_engine *engine, sg_request *r);
 SG_PUBLIC sg_status sg_sigmas_read(sg_request *r, const char *list, sg_error *e) SG_MUST_USE;
 
 /* Presets say how weights that are distilled to few steps want to be sampled. Sets sampler, sigmas and steps of r to those
- * of a preset, by its place in their names, and guidance to 1. */
+ * of a preset, by its place in their names, and guidance to 1. Without such a preset r stays as it is. */
 SG_PUBLIC void sg_step_preset_apply(sg_request *r, int preset);
 
 /* Returns start_image or start_video, NULL where r has neither. */
@@ -401,7 +405,8 @@ typedef struct sg_plan {
 } sg_plan;
 
 /* Finds out what r would need by running the model without computing. Touches no weights. Without a prompt it is for the
- * longest. Fails as sg_engine_check_request, and for files of attention's thresholds or mask that do not fit. */
+ * longest. Fails as sg_engine_check_request, and SG_E_FILE, SG_E_FORMAT, SG_E_SHAPE or SG_E_ARG for files of attention's
+ * thresholds or mask that do not fit; SG_E_MEMORY, SG_E_CANCELLED. */
 SG_PUBLIC sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, sg_error *e) SG_MUST_USE;
 
 /* Returns SG_E_MEMORY, with the figures, when p needs more than may be used. A render asks this too, before it
@@ -454,8 +459,9 @@ typedef struct sg_report {
     char     served[320]; /* for people: what served, where that depends on what else the machine has; or empty */
 } sg_report;
 
-/* Renders r. Refuses with figures what cannot fit before anything heavy starts (SG_E_MEMORY); NaN or infinity is
- * SG_E_NUMERIC with the first block and step. Weights stay for the next call as far as they fit, those first that take
+/* Renders r. Fails as sg_engine_plan; SG_E_ARG without a prompt or a picture that the model needs. Refuses with figures
+ * what cannot fit before anything heavy starts (SG_E_MEMORY); NaN or infinity is SG_E_NUMERIC with the first block and
+ * step; SG_E_FILE, SG_E_FORMAT and SG_E_SHAPE are of latents and of weights, SG_E_DEVICE of the GPU. Weights stay for the next call as far as they fit, those first that take
  * the longest to load; and so does what the text encoders made of prompt and negative prompt: with the same ones again
  * they do not run. cb and report may be NULL; report is filled as far as it got. */
 SG_PUBLIC sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_callbacks *cb, sg_report *report,
@@ -490,7 +496,8 @@ SG_PUBLIC bool sg_engine_attention_seconds(const sg_engine *engine, double out[S
 
 /* ---- clips and pictures in files ---- */
 
-/* A file of frames. The ending of its name selects the format. */
+/* A file of frames. The ending of its name selects the format. Sides and frames are 1 to 2^20, fps is 1 or more; while a
+ * clip is only checked, 0 is one that is not known yet. */
 typedef struct sg_clip {
     size_t      size;
     const char *path;
@@ -504,7 +511,8 @@ typedef struct sg_clip {
     bool        has_png_level;
     int         png_level; /* 0, not compressed, to 9, the smallest file */
     /* In place of a file frames go as Y4M to this open descriptor, as they come, another program's pipe for example. It
-     * stays the caller's, and path is but its name in messages. A pipe that nobody reads any more raises SIGPIPE. */
+     * blocks, stays the caller's, and path is but its name in messages. A pipe that nobody reads any more raises SIGPIPE;
+     * where the program ignores that, it is SG_E_FILE. */
     bool has_descriptor;
     int  descriptor;
     /* An MP4 is written by the first of these that opens: FFmpeg's names, NULL at the end. NULL: the usual ones. */
@@ -551,15 +559,15 @@ SG_PUBLIC const char *sg_writer_encoder(const sg_clip *clip, const char **what);
  * sg_writer_check, and SG_E_MEMORY. */
 SG_PUBLIC sg_status sg_writer_open(sg_writer **out, const sg_clip *clip, sg_error *e) SG_MUST_USE;
 
-/* Takes the next frame, rgb [height][width][3], which is copied; index counts from 0. An error of an earlier frame may be
- * returned by a later call: SG_E_FILE, SG_E_DEVICE of an encoder, SG_E_MEMORY. */
+/* Takes the next frame, rgb [height][width][3], which is copied; index counts from 0, and SG_E_ARG is one that is not due.
+ * An error of an earlier frame may be returned by a later call: SG_E_FILE, SG_E_DEVICE of an encoder, SG_E_MEMORY. */
 SG_PUBLIC sg_status sg_writer_write(sg_writer *w, int index, const uint8_t *rgb, sg_error *e) SG_MUST_USE;
 
-/* Waits for the last frame: the file is whole, but has no name yet, so that several can appear together. Fewer frames
- * than announced are a failure. */
+/* Waits for the last frame: the file is whole, but has no name yet, so that several can appear together. No frame may
+ * come any more. SG_E_SHAPE: fewer came than were announced; and the errors of sg_writer_write. */
 SG_PUBLIC sg_status sg_writer_complete(sg_writer *w, sg_error *e) SG_MUST_USE;
 
-/* Completes, unless that was done, and gives the file its name. */
+/* Completes, unless that was done, and gives the file its name. SG_E_FILE, and SG_E_ARG the second time. */
 SG_PUBLIC sg_status sg_writer_finish(sg_writer *w, sg_error *e) SG_MUST_USE;
 
 /* Returns the i-th of the files that have been finished, from 0; NULL: there are no more. It is w's until close. */

@@ -42,8 +42,14 @@ for header in "$prefix"/include/spargegen/*.h; do # each stands alone, in C and 
         "$cc" -std=$standard "${warnings[@]}" -fsyntax-only -x $language "${compile[@]}" header.c
     done
 done
-cat >plus.cc <<'END'
-#include <spargegen/spargegen.h>
+{ # from C++ each symbol is found
+    echo '#include <spargegen/spargegen.h>'
+    echo 'typedef void (*any)();'
+    echo 'extern const any all[] = {'
+    sed 's/.*/    reinterpret_cast<any>(&),/' "$here/symbols"
+    echo '};'
+} >plus.cc
+cat >>plus.cc <<'END'
 int main()
 {
     sg_error          error = {};
@@ -51,7 +57,7 @@ int main()
     sg_engine_options options = {};
     options.size = sizeof options;
     options.model_dir = "no/such/folder";
-    return sg_engine_open(&engine, &options, &error) == SG_E_FILE ? 0 : 1;
+    return all[0] && sg_engine_open(&engine, &options, &error) == SG_E_FILE ? 0 : 1;
 }
 END
 "$cc" -std=c++11 "${warnings[@]}" "${compile[@]}" -o plus -x c++ plus.cc -x none "${link[@]}"
