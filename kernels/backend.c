@@ -52,9 +52,9 @@ static sg_status open_auto(sg_backend *b, const sg_backend_options *o, sg_error 
 
 static sg_status open_gpu(sg_backend *b, const sg_backend_options *o, sg_error *e)
 {
-    const sg_status status = sg_cuda_open(b, o, e);
-    if (status != SG_E_UNSUPPORTED || !o->plan_only) return status;
-    *e = (sg_error){0};
+    sg_error        why = {0};
+    const sg_status status = sg_cuda_open(b, o, &why);
+    if (status != SG_E_UNSUPPORTED || !o->plan_only) return sg_error_copy(e, &why);
     sg_plan_gpu(b, o->threads > 0 ? o->threads : 1);
     return SG_OK;
 }

@@ -75,6 +75,9 @@ static sg_status render_all(sg_render *render)
     SG_TRY(plan(render, &render->report->plan));
     warn(render->engine, &render->report->plan);
     SG_TRY(sg_plan_fits(&render->report->plan, render->e));
+    if (!engine->backend->memory->alloc)
+        return sg_error_set(render->e, SG_E_UNSUPPORTED, "plan_only: this engine only plans: %s",
+                            engine->backend->device);
     sg_keeper_drop(&engine->keeper, engine->backend, false);
     sg_backend_limit_packed(engine->backend, render->packed_limit);
     if (sg_backend_packed_bytes(engine->backend) > render->packed_limit) /* of an earlier render, which had more room */

@@ -116,7 +116,7 @@ typedef struct sg_engine_options {
     int            local_rank;         /* with device 0: of this host's processes, which take its GPUs in turn */
     size_t         memory_limit;       /* bytes a render may take; 0: what the machine has free */
     size_t         given_bytes;        /* of pictures that the caller has read: a plan counts them with its request */
-    bool           plan_only;          /* "cuda" where no GPU opens is one on which nothing but a plan is made */
+    bool           plan_only;          /* "cuda" where no GPU opens plans; a render is SG_E_UNSUPPORTED */
     sg_lora_option lora[SG_LORAS_MAX]; /* SG_E_ARG where there is no such denoiser */
     int            loras;
     bool           fast;    /* the few steps, and the LoRA for them, that the model's sparge-gen.json names */

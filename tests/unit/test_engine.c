@@ -356,6 +356,23 @@ static void any_number_of_bytes_may_be_told(void **state)
     sg_engine_close(&g);
 }
 
+/* Where no GPU opens; there is a plan for one, and no crash behind it. */
+static void an_engine_that_only_plans_renders_nothing(void **state)
+{
+    sg_error                e = {0};
+    sg_engine              *g = NULL;
+    sg_plan                 plan = {.size = sizeof plan};
+    const sg_engine_options o = {
+        .size = sizeof o, .model_dir = model, .backend = "cuda", .memory_limit = (size_t)1 << 40, .plan_only = true};
+    assert_int_equal(sg_engine_open(&g, &o, NULL), SG_OK);
+    const sg_request r = small(g);
+    const bool       only = !g->backend->memory->alloc;
+    assert_done(sg_engine_plan(g, &r, &plan, &e), &e);
+    if (only) assert_refused(sg_engine_render(g, &r, NULL, NULL, &e), SG_E_UNSUPPORTED, &e, "plan_only|only plans");
+    sg_engine_close(&g);
+    if (!only) skip();
+}
+
 static int call_again(void *context, int stage, int done, int total)
 {
     sg_engine *const *const g = context;
@@ -971,6 +988,7 @@ int main(void)
         cmocka_unit_test(choices_have_numbers),
         cmocka_unit_test(any_number_of_bytes_may_be_told),
         cmocka_unit_test(a_call_within_a_call_is_refused),
+        cmocka_unit_test(an_engine_that_only_plans_renders_nothing),
         cmocka_unit_test(the_log_tells_what_is_done),
         cmocka_unit_test(the_version_is_the_projects),
         cmocka_unit_test(names_are_in_the_order_of_values),
