@@ -1,10 +1,12 @@
 /* request_check.c - what may be asked of an engine. */
 #include "base/text.h"
+#include "base/utf8.h"
 #include "render.h"
 #include "sized.h"
 
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 /* The number nearest to v of m, 2 m, ... */
 static int nearest(int v, int m)
@@ -115,11 +117,21 @@ static sg_status check_skipping(const sg_engine *engine, const sg_request *r, sg
                         steps, sg_plural(steps), r->skip_layer_start, r->skip_layer_end);
 }
 
+static sg_status check_text(const char *member, const char *text, sg_error *e)
+{
+    size_t bad;
+    if (!text || sg_utf8_check(text, strlen(text), &bad)) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "%s: not UTF-8 at byte %zu (0x%02x)", member, bad, (unsigned char)text[bad]);
+}
+
 static sg_status check(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
     const sg_frame_rule frames = engine->components->frames;
     const int           m = engine->components->size_multiple;
     char                rule[48];
+    SG_TRY(check_text("prompt", r->prompt, e));
+    SG_TRY(check_text("negative_prompt", r->negative_prompt, e));
+    SG_TRY(check_text("latents_note", r->latents_note, e));
     if (r->width < 1 || r->height < 1 || r->width > 1 << 16 || r->height > 1 << 16)
         return sg_error_set(e, SG_E_ARG, "size: %dx%d is not between 1x1 and 65536x65536", r->width, r->height);
     if (r->width % m || r->height % m)

@@ -333,6 +333,9 @@ static void choices_have_numbers(void **state)
     r.attention.rule = SG_SELECT_GIVEN;
     request_refused(g, &r, "mask|no file");
     r = small(g);
+    r.negative_prompt = "a\xff";
+    request_refused(g, &r, "negative_prompt|UTF-8|byte 1");
+    r = small(g);
     r.image[SG_IMAGE_FIRST].whole = (const uint8_t *)"";
     r.image[SG_IMAGE_FIRST].whole_width = -1;
     request_refused(g, &r, "image|-1x0");
