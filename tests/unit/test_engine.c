@@ -376,6 +376,24 @@ static void an_engine_that_only_plans_renders_nothing(void **state)
     if (!only) skip();
 }
 
+/* A place where nothing can be written is told before the work whose result it was to take. */
+static void files_are_asked_for_first(void **state)
+{
+    sg_engine *g = open_model(model, 0);
+    sg_request r = small(g);
+    sg_report  report = {.size = sizeof report};
+    sg_error   e = {0};
+    r.latents_out = "no/such/folder/l.safetensors";
+    assert_refused(sg_engine_render(g, &r, NULL, &report, &e), SG_E_FILE, &e, "latents_out|no/such/folder");
+    assert_int_equal(report.steps_done, 0);
+    r.latents_out = NULL;
+    r.capture_out = "no/such/folder/c.safetensors";
+    e = (sg_error){0};
+    assert_refused(sg_engine_render(g, &r, NULL, &report, &e), SG_E_FILE, &e, "capture_out|no/such/folder");
+    assert_int_equal(report.steps_done, 0);
+    sg_engine_close(&g);
+}
+
 static int call_again(void *context, int stage, int done, int total)
 {
     sg_engine *const *const g = context;
@@ -990,6 +1008,7 @@ int main(void)
         cmocka_unit_test(options_that_cannot_be_are_told),
         cmocka_unit_test(choices_have_numbers),
         cmocka_unit_test(any_number_of_bytes_may_be_told),
+        cmocka_unit_test(files_are_asked_for_first),
         cmocka_unit_test(a_call_within_a_call_is_refused),
         cmocka_unit_test(an_engine_that_only_plans_renders_nothing),
         cmocka_unit_test(the_log_tells_what_is_done),
