@@ -504,14 +504,15 @@ typedef struct sg_clip {
     int         width, height, frames, fps;
     const char *settings; /* JSON, kept in the file where the format can; NULL: none */
     bool        literal;  /* path's name is not a pattern (f-%04d.png), even if it looks like one */
-    /* No file is replaced: the clip gets the first free of the names that come of this; NULL: it is path. */
+    /* No file is replaced: the clip gets the first free of the names that come of this, which has path's folder and ending:
+     * b.mp4, b-1.mp4. NULL: it is path. */
     const char *beside;
     bool        has_crf; /* the next was asked for */
     double      crf;     /* of H.264 or AV1: 0 to 51, the lower the better */
     bool        has_png_level;
     int         png_level; /* 0, not compressed, to 9, the smallest file */
     /* In place of a file frames go as Y4M to this open descriptor, as they come, another program's pipe for example. It
-     * blocks, stays the caller's, and path is but its name in messages. A pipe that nobody reads any more raises SIGPIPE;
+     * blocks, stays the caller's, and path, or NULL, is but its name in messages. A pipe that nobody reads any more raises SIGPIPE;
      * where the program ignores that, it is SG_E_FILE. */
     bool has_descriptor;
     int  descriptor;
