@@ -208,7 +208,7 @@ sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *
 
 void sg_engine_close(sg_engine **engine)
 {
-    if (!*engine) return;
+    if (!*engine || __atomic_load_n(&(*engine)->at_work, __ATOMIC_ACQUIRE)) return;
     if ((*engine)->backend) sg_backend_make_current((*engine)->backend);
     if ((*engine)->preview.ops) (*engine)->preview.ops->close((*engine)->preview.of);
     sg_model_close(&(*engine)->model, (*engine)->family);

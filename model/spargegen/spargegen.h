@@ -140,8 +140,8 @@ SG_PUBLIC unsigned sg_gpu_mask_of(const char *name);
 /* Reads configs and headers, binds every tensor; loads no weights yet. SG_E_FILE, SG_E_FORMAT, SG_E_SHAPE of the model's
  * files, SG_E_UNSUPPORTED of what is not rendered here, SG_E_DEVICE, SG_E_MEMORY, SG_E_ARG. */
 SG_PUBLIC sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *e) SG_MUST_USE;
-/* Frees all of *engine, which becomes NULL and may be it already. No call may be at work in it, and none may come, not
- * even sg_engine_cancel. */
+/* Frees all of *engine, which becomes NULL and may be it already. While a render or a plan is at work in it, from a
+ * callback for example, nothing is done and *engine stays. No call may come any more, not even sg_engine_cancel. */
 SG_PUBLIC void sg_engine_close(sg_engine **engine);
 
 /* Tells people what is in this checkpoint. */
@@ -512,8 +512,8 @@ typedef struct sg_clip {
     bool        has_png_level;
     int         png_level; /* 0, not compressed, to 9, the smallest file */
     /* In place of a file frames go as Y4M to this open descriptor, as they come, another program's pipe for example. It
-     * blocks, stays the caller's, and path, or NULL, is but its name in messages. A pipe that nobody reads any more raises SIGPIPE;
-     * where the program ignores that, it is SG_E_FILE. */
+     * blocks, stays the caller's, and path, or NULL, is but its name in messages. A pipe that nobody reads any more
+     * raises SIGPIPE; where the program ignores that, it is SG_E_FILE. */
     bool has_descriptor;
     int  descriptor;
     /* An MP4 is written by the first of these that opens: FFmpeg's names, NULL at the end. NULL: the usual ones. */

@@ -396,13 +396,15 @@ static void files_are_asked_for_first(void **state)
 
 static int call_again(void *context, int stage, int done, int total)
 {
-    sg_engine *const *const g = context;
-    const sg_request        r = small(*g);
-    sg_plan                 plan = {.size = sizeof plan};
-    sg_error                e = {0};
+    sg_engine **const g = context;
+    const sg_request  r = small(*g);
+    sg_plan           plan = {.size = sizeof plan};
+    sg_error          e = {0};
     assert_refused(sg_engine_render(*g, &r, NULL, NULL, &e), SG_E_ARG, &e, "engine|at work");
     e = (sg_error){0};
     assert_refused(sg_engine_plan(*g, &r, &plan, &e), SG_E_ARG, &e, "engine|at work");
+    sg_engine_close(g);
+    assert_non_null(*g);
     return 0;
 }
 
