@@ -415,7 +415,7 @@ SG_PUBLIC sg_status sg_plan_fits(const sg_plan *p, sg_error *e) SG_MUST_USE;
 
 /* ---- the render ---- */
 
-/* Each may be NULL. What they get is valid during the call. Anything but SG_OK ends the render, with this status and with
+/* Each may be NULL. What they get is valid during the call, which no exception and no longjmp may leave. Anything but SG_OK ends the render, with this status and with
  * the text that the callback leaves in e (sg_error_set), if it does. */
 typedef struct sg_callbacks {
     size_t size;
