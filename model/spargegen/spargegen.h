@@ -415,8 +415,8 @@ SG_PUBLIC sg_status sg_plan_fits(const sg_plan *p, sg_error *e) SG_MUST_USE;
 
 /* ---- the render ---- */
 
-/* Each may be NULL. What they get is valid during the call, which no exception and no longjmp may leave. Anything but SG_OK ends the render, with this status and with
- * the text that the callback leaves in e (sg_error_set), if it does. */
+/* Each may be NULL. What they get is valid during the call, which no exception and no longjmp may leave. Anything but
+ * SG_OK ends the render, with this status and with the text that the callback leaves in e (sg_error_set), if it does. */
 typedef struct sg_callbacks {
     size_t size;
     void  *context;
@@ -459,11 +459,12 @@ typedef struct sg_report {
     char     served[320]; /* for people: what served, where that depends on what else the machine has; or empty */
 } sg_report;
 
-/* Renders r. Fails as sg_engine_plan; SG_E_ARG without a prompt or a picture that the model needs. Refuses with figures
- * what cannot fit before anything heavy starts (SG_E_MEMORY); NaN or infinity is SG_E_NUMERIC with the first block and
- * step; SG_E_FILE, SG_E_FORMAT and SG_E_SHAPE are of latents and of weights, SG_E_DEVICE of the GPU. Weights stay for the next call as far as they fit, those first that take
- * the longest to load; and so does what the text encoders made of prompt and negative prompt: with the same ones again
- * they do not run. cb and report may be NULL; report is filled as far as it got. */
+/* Renders r. Fails as sg_engine_plan; SG_E_ARG without a prompt or a picture that the model needs. Refuses with
+ * figures what cannot fit before anything heavy starts (SG_E_MEMORY); NaN or infinity is SG_E_NUMERIC with the first
+ * block and step; SG_E_FILE, SG_E_FORMAT and SG_E_SHAPE are of latents and of weights, SG_E_DEVICE of the GPU.
+ * Weights stay for the next call as far as they fit, those first that take the longest to load; and so does what the
+ * text encoders made of prompt and negative prompt: with the same ones again they do not run. cb and report may be
+ * NULL; report is filled as far as it got. */
 SG_PUBLIC sg_status sg_engine_render(sg_engine *engine, const sg_request *r, const sg_callbacks *cb, sg_report *report,
                                      sg_error *e) SG_MUST_USE;
 
