@@ -117,15 +117,20 @@ static sg_status check_skipping(const sg_engine *engine, const sg_request *r, sg
                         steps, sg_plural(steps), r->skip_layer_start, r->skip_layer_end);
 }
 
-static sg_status check_text(const char *member, const char *text, sg_error *e)
+static sg_status check_choice(const char *member, int value, sg_error *e)
 {
-    size_t bad;
-    if (!text || sg_utf8_check(text, strlen(text), &bad)) return SG_OK;
-    return sg_error_set(e, SG_E_ARG, "%s: not UTF-8 at byte %zu (0x%02x)", member, bad, (unsigned char)text[bad]);
+    const char *const *const names = sg_names(member);
+    int                      count = 0;
+    while (names[count]) count++;
+    if (value >= 0 && value < count) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "%s: there is no number %d", member, value);
 }
 
-static sg_status check(const sg_engine *engine, const sg_request *r, sg_error *e)
+sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
+    SG_TRY(check_choice("sampler", r->sampler, e));
+    SG_TRY(check_choice("cache", r->cache, e));
+    SG_TRY(check_choice("vae_tiling", r->vae_tiling, e));
     const sg_frame_rule frames = engine->components->frames;
     const int           m = engine->components->size_multiple;
     char                rule[48];
