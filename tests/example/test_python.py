@@ -235,6 +235,14 @@ class Render(Folder):
                 (ValueError, "seed", dict(seed=-1)), (ValueError, "steps", dict(steps=2**32 + 2)),
                 (ValueError, "unipc", dict(sampler="eular")), (ValueError, "dense", dict(attention="a")),
                 (ValueError, "NUL", dict(negative_prompt="a\0b")),
+                (TypeError, "negative_prompt", dict(negative_prompt=5)),
+                (TypeError, "^topk", dict(topk="0.3")), (TypeError, "^attention", dict(attention=None)),
+                (TypeError, "dynamic_cfg: 'no'", dict(dynamic_cfg="no")),
+                (ValueError, "topk and tau", dict(topk=0.3, tau=0.9)),
+                (ValueError, "topk.* no effect", dict(topk=0.3, attention="dense")),
+                (ValueError, "^image", dict(image=(None, None, None))),
+                *((sparge_gen.ArgumentError, name, {name: number}) for number in (-1, 99, 5000000)
+                  for name in ("sampler", "cache", "vae_tiling", "attention", "score", "order", "budget")),
                 (sparge_gen.FileError, "none.json", dict(thresholds="none.json"))):
             with self.subTest(settings), self.assertRaisesRegex(error, name):
                 self.engine.render("a red ball", **{**SMALL, **settings})
@@ -243,7 +251,11 @@ class Render(Folder):
                 (TypeError, "bakcend", "tiny-wan", dict(bakcend="cpu")),
                 (sparge_gen.ArgumentError, "gpu", "tiny-wan", dict(backend="gpu")),
                 (ValueError, "avx9", "tiny-wan", dict(cpu_mask="avx9")),
-                (sparge_gen.FileError, "x.safetensors", "tiny-wan", dict(lora=["x.safetensors"]))):
+                (ValueError, "threads is 100000", "tiny-wan", dict(threads=100000)),
+                *((sparge_gen.FileError, "x.safetensors", "tiny-wan", dict(lora=lora)) for lora in (
+                    ["x.safetensors"], "x.safetensors", pathlib.Path("x.safetensors"), [("x.safetensors", 0.5)])),
+                (TypeError, "^lora", "tiny-wan", dict(lora=("x.safetensors", 0.5))),
+                (ValueError, "lora: 17", "tiny-wan", dict(lora=["x.safetensors"] * 17))):
             with self.subTest(options), self.assertRaisesRegex(error, name):
                 sparge_gen.Engine(model, **options)
         with sparge_gen.Engine(memory_limit=1 << 20) as engine, self.assertRaises(MemoryError) as raised:
@@ -269,12 +281,66 @@ class Render(Folder):
         self.assertGreater(pathlib.Path("picture.png").stat().st_size, 32 * 48 * 3)
         for error, *arguments in (
                 (sparge_gen.ArgumentError, "clip.gif", clip), (sparge_gen.FileError, "no/c.y4m", clip),
-                (ValueError, "c.y4m", clip.astype(float)), (ValueError, "c.y4m", clip[..., :2])):
+                (ValueError, "c.y4m", clip.astype(float)), (ValueError, "c.y4m", clip[..., :2]),
+                (sparge_gen.ArgumentError, "c.y4m", clip[:0]), (sparge_gen.ArgumentError, "c.y4m", clip[:, :0]),
+                (sparge_gen.ArgumentError, "c.y4m", clip, 0)):
             with self.assertRaises(error):
                 sparge_gen.save(*arguments)
+        for level in (-1, 10):
+            with self.assertRaisesRegex(sparge_gen.ArgumentError, "^png_level"):
+                sparge_gen.save("c.png", clip[0], png_level=level)
+        mixed = np.random.default_rng(1).integers(0, 256, (9, 32, 96, 3), np.uint8)
+        for name, frames in (("strided", mixed[::2, ::-1, ::2]), ("packed", mixed[::2, ::-1, ::2].copy())):
+            sparge_gen.save(f"{name}.y4m", frames)
+        self.assertEqual(pathlib.Path("strided.y4m").read_bytes(), pathlib.Path("packed.y4m").read_bytes())
         with self.assertRaisesRegex(TypeError, "crv"):
             sparge_gen.save("c.y4m", clip, crv=3)
         self.assertFalse(pathlib.Path("c.y4m").exists())
+        if VIDEO == "mp4":
+            for crf in (-1, 52, float("nan")):
+                with self.assertRaisesRegex(sparge_gen.ArgumentError, "^crf"):
+                    sparge_gen.save("c.mp4", clip, crf=crf)
+
+    def test_interrupt_ends_saving(self):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        read, write = os.pipe()
+        frames = np.zeros((1000, 64, 64, 3), np.uint8)
+
+        def interrupt():  # while the pipe is full; then what is on its way is read
+            os.read(read, 1)
+            os.kill(os.getpid(), signal.SIGINT)
+            while os.read(read, 1 << 20):
+                pass
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        try:
+            with self.assertRaises(KeyboardInterrupt):
+                sparge_gen.save("pipe", frames, descriptor=write)
+        finally:
+            os.close(write)
+            thread.join()
+            os.close(read)
+
+    def test_fork(self):
+        engine = sparge_gen.Engine()
+        self.addCleanup(engine.close)
+        steps = iter(engine.stream("a red ball", **SMALL))
+        next(steps)
+        child = os.fork()
+        if not child:
+            try:
+                signal.alarm(60)
+                for use in (lambda: engine.plan("a red ball"), lambda: next(steps)):
+                    with self.assertRaisesRegex(RuntimeError, "forked"):
+                        use()
+                engine.close()
+                with sparge_gen.Engine() as own:
+                    own.render("a red ball", **SMALL)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(list(steps)[-1], ("decode", 2, 2, None))
 
 
 class Programs(Folder):

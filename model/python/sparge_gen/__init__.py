@@ -17,7 +17,7 @@ import numpy as np
 from . import _library as l
 from ._library import (ArgumentError, CancelledError, DeviceError, Error, FileError, FormatError, MismatchError,
                        NumericError, OutOfMemoryError, ShapeError, UnsupportedError)
-from ._settings import choice, fill, fill_pictures, fill_policy, members, plain, refuse_unknown
+from ._settings import choice, fill, fill_loras, fill_pictures, fill_policy, members, plain, refuse_unknown
 from ._worker import Job, Worker
 
 __version__ = l.lib.sg_version().decode()
@@ -40,7 +40,7 @@ class Engine:
     """A model, opened; close it, or use it in `with`. Several engines work at once.
 
     model is its folder or file, or None where parts are named one by one. options are members of sg_engine_options and
-    sg_model_parts; lora is a list of files or of (file, strength). What the engine does is logged by "sparge_gen".
+    sg_model_parts; lora is a file, or a list of files or of (file, strength). Logging is by "sparge_gen".
     """
 
     def __init__(self, model="tiny-wan", **options):
@@ -51,10 +51,7 @@ class Engine:
         fill(o, "model_dir", model)
         for name, value in options.items():
             if name == "lora":
-                o.loras = len(value)
-                for i, lora in enumerate(value):
-                    path, strength, *denoisers = lora if isinstance(lora, tuple) else (lora, 1)
-                    o.lora[i] = l.sg_lora_option(os.fsencode(path), strength, *denoisers)
+                fill_loras(o, value)
             elif name in ("cpu_mask", "gpu_mask") and isinstance(value, str):
                 choice(name, value)
                 setattr(o, name, getattr(l.lib, f"sg_{name}_of")(value.encode()))
@@ -176,16 +173,24 @@ def save(path, frames, fps=16, **options):
     """Writes frames, uint8 (frames, height, width, 3), or a picture (height, width, 3). The ending of path selects the
     format; the file appears when it is whole. options are members of sg_clip; encoders is a list of names."""
     refuse_unknown(options, _CLIP)
-    frames = np.ascontiguousarray(frames)
-    frames = frames[None] if frames.ndim == 3 else frames
-    if frames.dtype != np.uint8 or frames.ndim != 4 or frames.shape[3] != 3:
+    frames = np.asarray(frames)
+    if frames.dtype != np.uint8 or frames.ndim not in (3, 4) or frames.shape[-1] != 3:
         raise ValueError(f"frames: uint8 (frames, height, width, 3) is needed, not {frames.dtype} {frames.shape}")
+    frames = frames[None] if frames.ndim == 3 else frames
     count, height, width, _ = frames.shape
     clip = l.sg_clip(size=c.sizeof(l.sg_clip), frames=count, height=height, width=width)
     for name, value in dict(options, path=path, fps=fps).items():
         if name == "encoders":
+            value = [value] if isinstance(value, str) else value
             value = (c.c_char_p * (len(value) + 1))(*map(os.fsencode, value))
         fill(clip, name, value)
         if name in ("crf", "png_level", "descriptor"):
             setattr(clip, "has_" + name, True)
-    l.call("sg_writer_save", c.byref(clip), c.c_void_p(frames.ctypes.data))
+    writer = c.c_void_p()
+    try:  # frame by frame, so that Ctrl-C is heeded
+        l.call("sg_writer_open", c.byref(writer), c.byref(clip))
+        for i, frame in enumerate(map(np.ascontiguousarray, frames)):
+            l.call("sg_writer_write", writer, i, c.c_void_p(frame.ctypes.data))
+        l.call("sg_writer_finish", writer)
+    finally:
+        l.lib.sg_writer_close(c.byref(writer))

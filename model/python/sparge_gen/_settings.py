@@ -13,6 +13,7 @@ CHOICES.update(dict.fromkeys(["kind", "attention_kind", "dense_steps_kind"], "at
 # How many there are of a member whose array has the most that there can be.
 COUNTS = {"component": "components", "lora": "loras", "phase": "phases", "at": "count", "skipped": "steps_done",
           "distance": "steps_done", "skip_error": "steps_done"}
+RULES = {"topk": l.SG_SELECT_TOPK, "tau": l.SG_SELECT_MASS, "mask": l.SG_SELECT_GIVEN}
 KEYWORDS = {"attention": "kind", "topk": "amount", "tau": "amount"}  # that are other members' of sg_policy
 
 
@@ -31,26 +32,41 @@ def choice(name, value):
     return names.index(value)
 
 
-def fill(struct, name, value):
-    """Sets a member."""
+def fill(struct, name, value, keyword=None):
+    """Sets a member, which is the value of a keyword: by default of the same name."""
+    kind, keyword = dict(struct._fields_)[name], keyword or name
     if name in CHOICES and isinstance(value, str):
         value = choice(CHOICES[name], value)
-    if dict(struct._fields_)[name] is c.c_char_p and value is not None:
-        value = os.fsencode(value)
-        if b"\0" in value:
-            raise ValueError(f"{name}: has a NUL")
     try:
+        if kind is c.c_char_p and value is not None:
+            value = os.fsencode(value)
+            if b"\0" in value:
+                raise ValueError("has a NUL")
+        if kind is c.c_bool and value not in (True, False):
+            raise TypeError(f"{value!r} is neither True nor False")
         setattr(struct, name, value)
-    except TypeError as e:
-        raise TypeError(f"{name}: {e}") from None
+    except (TypeError, ValueError) as e:
+        raise (TypeError if isinstance(e, TypeError) else ValueError)(f"{keyword}: {e}") from None
     if isinstance(value, int) and getattr(struct, name) != value:  # ctypes takes the bits that fit
-        raise ValueError(f"{name}: {value} is out of range")
+        raise ValueError(f"{keyword}: {value} is out of range")
 
 
 def refuse_unknown(names, known):
     for name in names:
         if name not in known:
-            raise TypeError(f"unknown keyword: {name}")
+            raise TypeError(f"unknown keyword: {name}; known are {', '.join(sorted(known))}")
+
+
+def fill_loras(o, loras):
+    """loras is a file, or a list of files or of (file, strength)."""
+    loras = [loras] if isinstance(loras, (str, bytes, os.PathLike)) else loras or ()
+    if len(loras) > l.SG_LORAS_MAX:
+        raise ValueError(f"lora: {len(loras)} are more than {l.SG_LORAS_MAX}")
+    o.loras = len(loras)
+    for slot, lora in zip(o.lora, loras):
+        slot.strength = 1
+        for member, value in zip(("path", "strength", "denoisers"), lora if isinstance(lora, tuple) else (lora,)):
+            fill(slot, member, value, "lora")
 
 
 def fill_policy(p, settings):
@@ -60,11 +76,15 @@ def fill_policy(p, settings):
     # Thresholds, which may lie beside the model, would take the place of these.
     if not mine.keys().isdisjoint({"topk", "tau", "mask", "similarity", "pv"}):
         p.thresholds = None
-    for name, rule in (("topk", l.SG_SELECT_TOPK), ("tau", l.SG_SELECT_MASS), ("mask", l.SG_SELECT_GIVEN)):
-        if name in mine:
-            p.rule = rule
+    rules = {name: rule for name, rule in RULES.items() if mine.get(name) is not None}
+    if len(rules) > 1:
+        raise ValueError(f"{' and '.join(rules)} exclude each other")
+    for p.rule in rules.values():
+        pass
     for name, value in mine.items():
-        fill(p, KEYWORDS.get(name, name), value)
+        fill(p, KEYWORDS.get(name, name), value, name)
+    if p.kind != l.SG_ATTENTION_SPARGE and rules:
+        raise ValueError(f"{', '.join(rules)}: has no effect on attention that is not sparge")
     if p.kind != l.SG_ATTENTION_SPARGE:
         p.thresholds = None
 
@@ -80,7 +100,10 @@ def fill_pictures(r, image=None, start_image=None, start_video=None):
         r.arrays.append(array)
         return array.ctypes.data
     r.arrays, shape = [], (r.height, r.width, 3)
-    for i, picture in enumerate(image if isinstance(image, tuple) else (image,)):
+    image = image if isinstance(image, tuple) else (image,)
+    if len(image) > len(r.image):
+        raise ValueError(f"image: a picture or (first, last) is needed, not {len(image)}")
+    for i, picture in enumerate(image):
         r.image[i].rgb = address("image", picture, shape)
     r.start_image = address("start_image", start_image, shape)
     r.start_video = address("start_video", start_video, (r.frames, *shape))

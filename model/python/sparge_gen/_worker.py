@@ -1,5 +1,6 @@
 """The thread that makes all calls of an engine, and jobs for it."""
 import ctypes as c
+import os
 import queue
 import threading
 
@@ -11,6 +12,7 @@ class Worker:
 
     def __init__(self):
         self.engine = c.c_void_p()
+        self.process = os.getpid()
         self.jobs = queue.SimpleQueue()
         self.lock = threading.RLock()  # the garbage collector may call close inside of it
         self.running = None
@@ -40,6 +42,10 @@ class Worker:
         if self.engine:
             lib.sg_engine_cancel(self.engine, on)
 
+    def is_here(self):
+        """A process that was forked has no thread but the one that forked."""
+        return os.getpid() == self.process
+
     def submit(self, job):
         with self.lock:
             if self.closed:
@@ -53,6 +59,8 @@ class Worker:
                 self.cancel_call(True)
 
     def close(self):
+        if not self.is_here():
+            return
         with self.lock:
             self.closed = True
             if self.running:
@@ -79,11 +87,15 @@ class Job:
         return self.function()
 
     def __iter__(self):
+        self.need_thread()
         self.worker.submit(self)
         try:
             while not isinstance(event := self.events.get(), End):
                 yield event
+                self.need_thread()
         except BaseException:
+            if not self.worker.is_here():
+                raise
             self.worker.cancel(self)
             while not isinstance(self.events.get(), End):
                 pass
@@ -91,6 +103,10 @@ class Job:
         if event.error:
             raise event.error
         self.result = event.result
+
+    def need_thread(self):
+        if not self.worker.is_here():
+            raise RuntimeError("the engine is of the process that forked this one; open another here")
 
     def finish(self):
         for _ in self:
