@@ -1,5 +1,6 @@
 """sparge_gen as it is installed; python.sh runs it."""
 import ctypes as c
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -384,15 +385,26 @@ class Programs(Folder):
             sparge_gen.Engine(None)
 
     def test_libraries_are_the_wheels(self):
+        """They have names that no other library in the process has, of another version maybe."""
         self.run_python("-c", """
-import re, numpy
+import os, re, numpy
 def mapped(): return {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
 before = mapped()
 import sparge_gen
 for path in mapped() - before:
-    libc = re.search(r"/(lib(c|m|mvec|dl|rt|pthread|resolv|util|anl)\.so|ld-linux)|/lib-dynload/", path)
-    assert libc or path.startswith(sparge_gen.__path__[0]), path
+    libc = re.search(r"/(lib(c|m|mvec|dl|rt|pthread|resolv|util|anl|gcc_s|stdc\+\+)\.so|ld-linux)|/lib-dynload/", path)
+    name = os.path.basename(path)
+    assert libc or path.startswith(sparge_gen.__path__[0]) and re.match("sg_|libspargegen", name), path
 """)
+
+    def test_notices(self):
+        package = pathlib.Path(sparge_gen.__path__[0])
+        license = importlib.metadata.metadata("sparge-gen")["License"]
+        self.assertTrue((package.parent / license.split(": ")[1] / "LICENSE").exists())
+        libraries = {path.name for path in (package / "lib/sparge-gen").iterdir()}
+        self.assertEqual("GPL" in license, any("avcodec" in name for name in libraries))
+        listed = (package / "share/doc/sparge-gen/libraries/README").read_text()
+        self.assertEqual(set(re.findall("^(sg_.*?):", listed, re.MULTILINE)), libraries)
 
     def test_an_engine_that_is_not_closed(self):
         self.run_python("-c", """
