@@ -255,9 +255,10 @@ sg_status sg_writer_open(sg_writer **out, const sg_clip *given, sg_error *e)
     if (clip->width < 1 || clip->height < 1 || clip->frames < 1)
         return sg_error_set(e, SG_E_ARG, "size: %d frames of %dx%d are no clip", clip->frames, clip->width,
                             clip->height);
-    SG_TRY(check_type(&type, clip, e));
-    if (!type->file_name && clip->frames > 1 && clip->fps < 1)
+    type = type_of(clip);
+    if (type && !type->file_name && clip->frames > 1 && clip->fps < 1)
         return sg_error_set(e, SG_E_ARG, "fps: %d is not 1 or more", clip->fps);
+    SG_TRY(check_type(&type, clip, e));
     if (own.has_descriptor) own.beside = NULL;
     if (!own.path) own.path = "descriptor";
     sg_writer *s = calloc(1, sizeof *s);

@@ -97,6 +97,11 @@ class Declarations(unittest.TestCase):
         program = subprocess.run(compile, input="\n".join(self.lines), text=True, capture_output=True)
         self.assertEqual(program.returncode, 0, program.stderr)
 
+    def test_a_star_brings_what_is_public(self):
+        names = {}
+        exec("from sparge_gen import *", names)
+        self.assertEqual(set(names) - {"__builtins__", "Engine", "Progress", "save"}, {"Error", *(e.__name__ for e in l.ERRORS)})
+
     def test_choices_have_names(self):
         from sparge_gen import _settings
         for name in {*_settings.CHOICES.values(), "step_preset", "cpu_mask", "gpu_mask"}:
@@ -284,7 +289,7 @@ class Render(Folder):
                 (sparge_gen.ArgumentError, "clip.gif", clip), (sparge_gen.FileError, "no/c.y4m", clip),
                 (ValueError, "c.y4m", clip.astype(float)), (ValueError, "c.y4m", clip[..., :2]),
                 (sparge_gen.ArgumentError, "c.y4m", clip[:0]), (sparge_gen.ArgumentError, "c.y4m", clip[:, :0]),
-                (sparge_gen.ArgumentError, "c.y4m", clip, 0)):
+                (sparge_gen.ArgumentError, "c.y4m", clip, 0), (sparge_gen.ArgumentError, f"c.{VIDEO}", clip, 0)):
             with self.assertRaises(error):
                 sparge_gen.save(*arguments)
         for level in (-1, 10):

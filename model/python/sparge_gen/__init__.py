@@ -20,6 +20,7 @@ from ._library import (ArgumentError, CancelledError, DeviceError, Error, FileEr
 from ._settings import choice, fill, fill_loras, fill_pictures, fill_policy, members, plain, refuse_unknown
 from ._worker import Job, Worker
 
+__all__ = ["Engine", "Progress", "save", "Error", *(error.__name__ for error in l.ERRORS)]
 __version__ = l.lib.sg_version().decode()
 
 _OPTIONS = members(l.sg_engine_options, without="model_dir parts loras log log_context")
