@@ -391,7 +391,7 @@ class Programs(Folder):
 
     def test_libraries_are_the_wheels(self):
         """They have names that no other library in the process has, of another version maybe."""
-        self.run_python("-c", """
+        self.run_python("-c", r"""
 import os, re, numpy
 def mapped(): return {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
 before = mapped()
