@@ -230,6 +230,11 @@ class Render(Folder):
         self.assertEqual([phase.name for phase in plan.phase], ["text", "denoise", "decode"])
         self.assertEqual((plan.latent, plan.tokens, plan.attention_kind), ([16, 2, 8, 8], 32, "dense"))
         self.assertGreater(self.engine.plan("a red ball").need, plan.need)
+        with sparge_gen.Engine(backend="cuda", plan_only=True) as engine:
+            self.assertEqual(engine.plan("a red ball", **SMALL).tokens, 32)
+            if "not here" in engine.info.device:
+                with self.assertRaisesRegex(sparge_gen.UnsupportedError, "a plan alone"):
+                    engine.render("a red ball", **SMALL)
         self.assertEqual(self.engine.render("a red ball", sigmas=[1, 0.5, 0.2], sampler="euler", width=64, height=64,
                                             frames=5).shape, (5, 64, 64, 3))
         self.assertEqual(self.engine.report.steps_done, 3)
