@@ -242,7 +242,7 @@ class Render(Folder):
     def test_errors(self):
         for error, name, settings in (
                 (sparge_gen.ArgumentError, "65", dict(width=65)), (ValueError, "65", dict(width=65)),
-                (TypeError, "stpes", dict(stpes=3)), (TypeError, "steps", dict(steps=2.5)),
+                (TypeError, "stpes; .* steps, .* topk,", dict(stpes=3)), (TypeError, "steps", dict(steps=2.5)),
                 (ValueError, "seed", dict(seed=-1)), (ValueError, "steps", dict(steps=2**32 + 2)),
                 (ValueError, "unipc", dict(sampler="eular")), (ValueError, "dense", dict(attention="a")),
                 (ValueError, "NUL", dict(negative_prompt="a\0b")),

@@ -17,7 +17,7 @@ import numpy as np
 from . import _library as l
 from ._library import (ArgumentError, CancelledError, DeviceError, Error, FileError, FormatError, MismatchError,
                        NumericError, OutOfMemoryError, ShapeError, UnsupportedError)
-from ._settings import choice, fill, fill_loras, fill_pictures, fill_policy, members, plain, refuse_unknown
+from ._settings import POLICY, choice, fill, fill_loras, fill_pictures, fill_policy, members, plain, refuse_unknown
 from ._worker import Job, Worker
 
 __all__ = ["Engine", "Progress", "save", "Error", *(error.__name__ for error in l.ERRORS)]
@@ -121,7 +121,7 @@ class Engine:
         if (sigmas := settings.pop("sigmas", None)) is not None:
             l.call("sg_sigmas_read", c.byref(r), ",".join(map(repr, map(float, sigmas))).encode())
         fill_policy(r.attention, settings)
-        refuse_unknown(settings, _SETTINGS)
+        refuse_unknown(settings, _SETTINGS | POLICY | {"step_preset"})
         pictures = {name: settings.pop(name) for name in ("image", "start_image", "start_video") if name in settings}
         for name, value in settings.items():
             fill(r, name, value)
