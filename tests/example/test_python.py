@@ -382,6 +382,11 @@ class Programs(Folder):
             if "GOMP_SPINCOUNT" in said.stderr:  # GNU's OpenMP, which reads it
                 self.assertEqual("GOMP_SPINCOUNT = '1500'" in said.stderr, not policy, said.stderr)
 
+    def test_sources_alone(self):
+        said = subprocess.run([sys.executable, "-B", "-c", "import sparge_gen"], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": str(HERE / "../../model/python")}).stderr
+        self.assertRegex(said, "ImportError: .* wheel")
+
     def test_av1_is_silent(self):
         for given, expected in (("", "0"), ("3", "3")):
             said = self.run_python("-c", "import os, sparge_gen; print(os.environ['SVT_LOG'])", SVT_LOG=given)

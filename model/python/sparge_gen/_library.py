@@ -145,7 +145,9 @@ def load():
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1500")
     os.environ.setdefault("SVT_LOG", "0")  # of FFmpeg's SVT-AV1, which writes to stderr else
-    path, = pathlib.Path(__file__).parent.rglob("libspargegen.so.*")
+    path = next(pathlib.Path(__file__).parent.rglob("libspargegen.so.*"), None)
+    if not path:
+        raise ImportError("there is no libspargegen in this folder: build the target wheel and install what it makes")
     loaded = c.CDLL(str(path))
     loaded.sg_version.restype = S
     loaded.sg_names.restype = c.POINTER(S)
