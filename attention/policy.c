@@ -135,6 +135,7 @@ sg_status sg_policy_check(const sg_policy *p, sg_error *e)
         const char *member;
         int         value, count;
     } choice[] = {{"attention", p->kind, SG_ATTENTION_SPARGE + 1},
+                  {"rule", p->rule, SG_SELECT_GIVEN + 1},
                   {"budget", p->budget, SG_BUDGET_HEADS + 1},
                   {"score", p->score, SG_SCORE_ERROR + 1},
                   {"tail_bias", p->tail_bias, SG_TAIL_BIAS_RANK1 + 1},

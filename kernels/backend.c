@@ -76,8 +76,8 @@ static sg_status open_named(sg_backend *b, const char *name, const sg_backend_op
 sg_status sg_backend_open(sg_backend **out, const sg_backend_options *o, sg_error *e)
 {
     *out = NULL;
-    if (o->threads < 0 || o->threads > 4096)
-        return sg_error_set(e, SG_E_ARG, "threads is %d; it should be 0 to 4096", o->threads);
+    if (o->threads < 0 || o->threads > THREADS) /* OpenMP ends the process where it cannot start them */
+        return sg_error_set(e, SG_E_ARG, "threads is %d; it should be 0 to %d", o->threads, THREADS);
     if (o->device < 0) return sg_error_set(e, SG_E_ARG, "device is %d; it should be 0 or more", o->device);
     if (o->local_rank < 0) return sg_error_set(e, SG_E_ARG, "local_rank is %d; it should be 0 or more", o->local_rank);
     sg_backend *b = calloc(1, sizeof *b);

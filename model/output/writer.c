@@ -137,10 +137,6 @@ static sg_status check_type(const sg_writer_type **type, const sg_clip *clip, sg
         return sg_error_set(e, SG_E_ARG, "crf has no effect on %s: it is for .mp4", t->name);
     if (clip->has_png_level && !t->has_png_level)
         return sg_error_set(e, SG_E_ARG, "png_level has no effect on %s: it is for .png", t->name);
-    if (clip->has_crf && !(clip->crf >= 0 && clip->crf <= 51))
-        return sg_error_set(e, SG_E_ARG, "crf: %g is not between 0 and 51", clip->crf);
-    if (clip->has_png_level && (clip->png_level < 0 || clip->png_level > 9))
-        return sg_error_set(e, SG_E_ARG, "png_level: %d is not between 0 and 9", clip->png_level);
     if (t->check) SG_TRY(t->check(clip, e));
     if (!t->max_side || (clip->width <= t->max_side && clip->height <= t->max_side)) return SG_OK;
     return sg_error_set(e, SG_E_ARG, "path: %s: %s holds at most %d pixels a side, not %dx%d", clip->path, t->name,
@@ -251,14 +247,11 @@ sg_status sg_writer_open(sg_writer **out, const sg_clip *given, sg_error *e)
     const sg_writer_type *type;
     sg_clip               own;
     const sg_clip *const  clip = &own;
-    SG_TRY(sg_sized_take(&own, sizeof own, given, "sg_clip", e));
-    if (clip->width < 1 || clip->height < 1 || clip->frames < 1)
-        return sg_error_set(e, SG_E_ARG, "size: %d frames of %dx%d are no clip", clip->frames, clip->width,
-                            clip->height);
-    type = type_of(clip);
-    if (type && !type->file_name && clip->frames > 1 && clip->fps < 1)
-        return sg_error_set(e, SG_E_ARG, "fps: %d is not 1 or more", clip->fps);
+    SG_TRY(take(&own, given, e));
     SG_TRY(check_type(&type, clip, e));
+    if (!own.width || !own.height || !own.frames || !own.fps)
+        return sg_error_set(e, SG_E_ARG, "clip: %d frames of %dx%d at %d a second: each must be 1 or more", own.frames,
+                            own.width, own.height, own.fps);
     if (own.has_descriptor) own.beside = NULL;
     if (!own.path) own.path = "descriptor";
     sg_writer *s = calloc(1, sizeof *s);

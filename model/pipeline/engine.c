@@ -198,6 +198,9 @@ sg_status sg_engine_open(sg_engine **out, const sg_engine_options *o, sg_error *
     sg_engine_options own;
     *out = NULL;
     SG_TRY(sg_sized_take(&own, sizeof own, o, "sg_engine_options", e));
+    SG_TRY(sg_reserved_check(own.parts.reserved, sizeof own.parts.reserved, "sg_model_parts", e));
+    for (int i = 0; i < SG_LORAS_MAX; i++)
+        SG_TRY(sg_reserved_check(own.lora[i].reserved, sizeof own.lora[i].reserved, "sg_lora_option", e));
     sg_engine *engine = calloc(1, sizeof *engine);
     if (!engine) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     const sg_status st = open_all(engine, &own, e);

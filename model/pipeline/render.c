@@ -67,8 +67,9 @@ static sg_status render_all(sg_render *render)
     sg_engine *const        engine = render->engine;
     const sg_request *const r = render->request;
     SG_TRY(sg_engine_check_request(engine, r, render->e));
-    if (!engine->backend->memory->alloc) /* opened with plan_only */
-        return sg_error_set(render->e, SG_E_UNSUPPORTED, "backend: %s", engine->backend->device);
+    if (r->latents_out)
+        SG_TRY(sg_output_file_check(r->latents_out, "latents_out", render->e)); /* not after the steps */
+    if (r->capture_out) SG_TRY(sg_output_file_check(r->capture_out, "capture_out", render->e));
     if (!r->prompt && !r->latents_in && engine->components->texts)
         return sg_error_set(render->e, SG_E_ARG, "a render needs a prompt");
     for (int i = 0; i < SG_IMAGES && !r->latents_in; i++)

@@ -117,23 +117,21 @@ static sg_status check_skipping(const sg_engine *engine, const sg_request *r, sg
                         steps, sg_plural(steps), r->skip_layer_start, r->skip_layer_end);
 }
 
-static sg_status check_choice(const char *member, int value, sg_error *e)
+static sg_status check_text(const char *member, const char *text, sg_error *e)
 {
-    const char *const *const names = sg_names(member);
-    int                      count = 0;
-    while (names[count]) count++;
-    if (value >= 0 && value < count) return SG_OK;
-    return sg_error_set(e, SG_E_ARG, "%s: there is no number %d", member, value);
+    size_t bad;
+    if (!text || sg_utf8_check(text, strlen(text), &bad)) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "%s: not UTF-8 at byte %zu (0x%02x)", member, bad, (unsigned char)text[bad]);
 }
 
-sg_status sg_engine_check_request(const sg_engine *engine, const sg_request *r, sg_error *e)
+static sg_status check(const sg_engine *engine, const sg_request *r, sg_error *e)
 {
-    SG_TRY(check_choice("sampler", r->sampler, e));
-    SG_TRY(check_choice("cache", r->cache, e));
-    SG_TRY(check_choice("vae_tiling", r->vae_tiling, e));
     const sg_frame_rule frames = engine->components->frames;
     const int           m = engine->components->size_multiple;
     char                rule[48];
+    SG_TRY(sg_reserved_check(r->attention.reserved, sizeof r->attention.reserved, "sg_policy", e));
+    for (int i = 0; i < SG_IMAGES; i++)
+        SG_TRY(sg_reserved_check(r->image[i].reserved, sizeof r->image[i].reserved, "sg_request_image", e));
     SG_TRY(check_text("prompt", r->prompt, e));
     SG_TRY(check_text("negative_prompt", r->negative_prompt, e));
     SG_TRY(check_text("latents_note", r->latents_note, e));

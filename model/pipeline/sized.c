@@ -14,14 +14,24 @@ sg_status sg_sized_check(const void *given, const char *name, sg_error *e)
     return !is_set(has) ? sg_error_set(e, SG_E_ARG, "%s: its size is not set", name) : SG_OK;
 }
 
+static sg_status check_zero(const char *bytes, size_t from, size_t to, const char *name, sg_error *e)
+{
+    while (from < to && !bytes[from]) from++;
+    if (from >= to) return SG_OK;
+    return sg_error_set(e, SG_E_UNSUPPORTED, "%s: something is set that this version does not know", name);
+}
+
+sg_status sg_reserved_check(const void *reserved, size_t size, const char *name, sg_error *e)
+{
+    return check_zero(reserved, 0, size, name, e);
+}
+
 sg_status sg_sized_take(void *own, size_t size, const void *given, const char *name, sg_error *e)
 {
     size_t has;
     SG_TRY(sg_sized_check(given, name, e));
     memcpy(&has, given, sizeof has);
-    for (size_t i = size; i < has; i++)
-        if (((const char *)given)[i])
-            return sg_error_set(e, SG_E_UNSUPPORTED, "%s: something is set that this version does not know", name);
+    SG_TRY(check_zero(given, size, has, name, e));
     memset(own, 0, size);
     memcpy(own, given, has < size ? has : size);
     memcpy(own, &size, sizeof size);

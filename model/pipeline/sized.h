@@ -13,6 +13,9 @@ sg_status sg_sized_check(const void *given, const char *name, sg_error *e) SG_MU
  * if its size is not set, SG_E_UNSUPPORTED if it has more, which is not 0. */
 sg_status sg_sized_take(void *own, size_t size, const void *given, const char *name, sg_error *e) SG_MUST_USE;
 
+/* Looks whether the reserved members of a struct of that type are 0: SG_E_UNSUPPORTED. */
+sg_status sg_reserved_check(const void *reserved, size_t size, const char *name, sg_error *e) SG_MUST_USE;
+
 /* Copies own, of size bytes, to a caller's struct, as much as that has; what own does not have becomes 0. Its size stays,
  * and nothing is copied where that is not set. */
 void sg_sized_give(void *out, const void *own, size_t size);

@@ -109,7 +109,7 @@ typedef struct sg_engine_options {
     sg_model_parts parts;              /* that take the place of model_dir's */
     const char    *backend;            /* "auto" (NULL), "cuda", "cpu", "ref" */
     const char    *dtype;              /* "auto" (NULL), "f32", "bf16": of the products; auto takes the faster here */
-    int            threads;            /* 0: all cores; at most 4096 */
+    int            threads;            /* 0: all cores; 4096 at most */
     unsigned       cpu_mask;           /* sg_cpu_mask_of; 0: all; others overrule ONEDNN_MAX_CPU_ISA */
     unsigned       gpu_mask;           /* sg_gpu_mask_of: all of which it must have; 0: all that it has */
     int            device;             /* which GPU, as CUDA counts them from 0; above 0, auto takes no other backend */

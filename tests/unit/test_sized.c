@@ -45,6 +45,32 @@ static void as_much_is_given_as_there_is_room_for(void **state)
     assert_int_equal(unset.a, 3);
 }
 
+/* A struct in another has no size: what a later version takes of its reserved members is refused. */
+static void reserved_members_are_zero(void **state)
+{
+    sg_engine        *g = NULL;
+    sg_error          e = {0};
+    sg_request        r;
+    sg_engine_options o = {.size = sizeof o, .model_dir = model, .backend = "ref", .parts.reserved = {NULL, "later"}};
+    assert_refused(sg_engine_open(&g, &o, &e), SG_E_UNSUPPORTED, &e, "sg_model_parts");
+    o.parts.reserved[1] = NULL;
+    o.lora[3].reserved[2] = 1;
+    e = (sg_error){0};
+    assert_refused(sg_engine_open(&g, &o, &e), SG_E_UNSUPPORTED, &e, "sg_lora_option");
+    o.lora[3].reserved[2] = 0;
+    e = (sg_error){0};
+    assert_done(sg_engine_open(&g, &o, &e), &e);
+    r = small(g);
+    assert_done(sg_engine_check_request(g, &r, &e), &e);
+    r.attention.reserved[3] = 1;
+    assert_refused(sg_engine_check_request(g, &r, &e), SG_E_UNSUPPORTED, &e, "sg_policy");
+    r.attention.reserved[3] = 0;
+    r.image[1].reserved[0] = &r;
+    e = (sg_error){0};
+    assert_refused(sg_engine_check_request(g, &r, &e), SG_E_UNSUPPORTED, &e, "sg_request_image");
+    sg_engine_close(&g);
+}
+
 /* Every call that takes a struct looks at its size. */
 static void sizes_are_asked_for(void **state)
 {
@@ -121,9 +147,9 @@ static void the_header_stands_alone(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_not_there_is_zero),
-                                       cmocka_unit_test(as_much_is_given_as_there_is_room_for),
-                                       cmocka_unit_test(sizes_are_asked_for), cmocka_unit_test(clips_have_sizes),
-                                       cmocka_unit_test(the_header_stands_alone)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_there_is_zero), cmocka_unit_test(as_much_is_given_as_there_is_room_for),
+        cmocka_unit_test(reserved_members_are_zero), cmocka_unit_test(sizes_are_asked_for),
+        cmocka_unit_test(clips_have_sizes),          cmocka_unit_test(the_header_stands_alone)};
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
