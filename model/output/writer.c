@@ -248,10 +248,10 @@ sg_status sg_writer_open(sg_writer **out, const sg_clip *given, sg_error *e)
     sg_clip               own;
     const sg_clip *const  clip = &own;
     SG_TRY(take(&own, given, e));
-    SG_TRY(check_type(&type, clip, e));
     if (!own.width || !own.height || !own.frames || !own.fps)
         return sg_error_set(e, SG_E_ARG, "clip: %d frames of %dx%d at %d a second: each must be 1 or more", own.frames,
                             own.width, own.height, own.fps);
+    SG_TRY(check_type(&type, clip, e));
     if (own.has_descriptor) own.beside = NULL;
     if (!own.path) own.path = "descriptor";
     sg_writer *s = calloc(1, sizeof *s);

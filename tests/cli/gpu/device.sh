@@ -10,7 +10,7 @@ while ((count < 64)); do
     count=$((count + 1))
 done
 ((code == 2 && count > 0)) || fail "device $count: exit $code: $(<log)"
-[[ $(<log) == "sparge-gen: device: "*" $count: "* ]] || fail "$(<log)"
+[[ $(<log) == "sparge-gen: --device: "*" $count: "* ]] || fail "$(<log)"
 for ((rank = 0; rank <= count; rank++)); do
     OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_SIZE=$((count + 1)) OMPI_COMM_WORLD_LOCAL_RANK=$rank \
         OMPI_COMM_WORLD_LOCAL_SIZE=$((count + 1)) sparge-gen "${prompt[@]}" --steps 1 -o rank.y4m 2>log || fail "$(<log)"
