@@ -11,7 +11,7 @@
 const char *sg_environment_settle(void)
 {
     const char *const most = getenv("ONEDNN_MAX_CPU_ISA");
-    setenv("SVT_LOG", "0", 0); /* FFmpeg's SVT-AV1 writes to stderr by itself, unless it is told not to */
+    setenv("SVT_LOG", "0", 0); /* FFmpeg's SVT-AV1 writes to stderr by itself, unless this says no */
     return most ? most : getenv("DNNL_MAX_CPU_ISA");
 }
 

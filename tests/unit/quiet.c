@@ -15,12 +15,12 @@ enum { SIDE = 64, FRAMES = 5, THREADS = 3, TOLD = 3 };
 
 extern char **environ;
 
-static FILE *told; /* what was stderr */
+static FILE *err; /* what was stderr */
 static int   faults;
 
 static void expect(bool ok, const char *what)
 {
-    if (!ok) fprintf(told, "quiet: %s\n", what);
+    if (!ok) fprintf(err, "quiet: %s\n", what);
     faults += !ok;
 }
 
@@ -61,7 +61,7 @@ static void expect_empty(const char *path)
     char        text[4096];
     FILE *const f = fopen(path, "r");
     for (size_t n; f && (n = fread(text, 1, sizeof text, f)) > 0; faults++)
-        fprintf(told, "quiet: %s: %.*s\n", path, (int)n, text);
+        fprintf(err, "quiet: %s: %.*s\n", path, (int)n, text);
     expect(f && fclose(f) == 0, path);
 }
 
@@ -220,7 +220,7 @@ int main(int argc, char **argv)
 {
     static process before, after;
     const int      copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, TOLD);
-    if (argc < 2 || !(told = fdopen(copy, "w"))) return 2;
+    if (argc < 2 || !(err = fdopen(copy, "w"))) return 2;
     omp_set_num_threads(THREADS);
     redirect(STDOUT_FILENO, "stdout");
     redirect(STDERR_FILENO, "stderr");

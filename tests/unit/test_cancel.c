@@ -181,7 +181,7 @@ static void a_callback_that_fails_ends_it(void **state)
     sg_engine_close(&s.g);
 }
 
-/* Cancels until it is told that it is over, now and then. */
+/* Cancels now and then, until it is over. */
 static void *cancel_again_and_again(void *context)
 {
     scene *const s = context;

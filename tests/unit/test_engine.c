@@ -285,7 +285,7 @@ static void wishes_are_checked(void **state)
     sg_engine_close(&g);
 }
 
-static void options_that_cannot_be_are_told(void **state)
+static void options_that_cannot_be_are_refused(void **state)
 {
     static const struct {
         sg_engine_options o;
@@ -343,7 +343,7 @@ static void choices_have_numbers(void **state)
 }
 
 /* As much as a caller says that it takes is not there, and no sum goes round. */
-static void any_number_of_bytes_may_be_told(void **state)
+static void any_number_of_bytes_is_taken(void **state)
 {
     sg_error   e = {0};
     sg_plan    plan = {.size = sizeof plan};
@@ -376,7 +376,7 @@ static void an_engine_that_only_plans_renders_nothing(void **state)
     if (!only) skip();
 }
 
-/* A place where nothing can be written is told before the work whose result it was to take. */
+/* A place where nothing can be written is refused before the work whose result it was to take. */
 static void files_are_asked_for_first(void **state)
 {
     sg_engine *g = open_model(model, 0);
@@ -1007,9 +1007,9 @@ int main(void)
         cmocka_unit_test(memory_is_as_planned),
         cmocka_unit_test(nearest_sizes_are_rendered),
         cmocka_unit_test(wishes_are_checked),
-        cmocka_unit_test(options_that_cannot_be_are_told),
+        cmocka_unit_test(options_that_cannot_be_are_refused),
         cmocka_unit_test(choices_have_numbers),
-        cmocka_unit_test(any_number_of_bytes_may_be_told),
+        cmocka_unit_test(any_number_of_bytes_is_taken),
         cmocka_unit_test(files_are_asked_for_first),
         cmocka_unit_test(a_call_within_a_call_is_refused),
         cmocka_unit_test(an_engine_that_only_plans_renders_nothing),

@@ -281,7 +281,7 @@ static void engines_of_several_threads_protect_their_files(void **state)
 
 /* ---- what is no clip, and calls in no order ---- */
 
-static void clips_that_cannot_be_are_told(void **state)
+static void clips_that_cannot_be_are_refused(void **state)
 {
     static const struct {
         sg_clip     clip;
@@ -350,7 +350,7 @@ int main(void)
         cmocka_unit_test(outputs_may_be_one_file),
         cmocka_unit_test(clips_are_numbered),
         cmocka_unit_test(a_file_beside_others_replaces_none),
-        cmocka_unit_test(clips_that_cannot_be_are_told),
+        cmocka_unit_test(clips_that_cannot_be_are_refused),
         cmocka_unit_test(a_writer_ends_once),
         cmocka_unit_test(engines_of_several_threads_protect_their_files),
     };

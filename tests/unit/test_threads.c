@@ -213,7 +213,7 @@ static void an_engine_gets_fewer_threads(void **state)
 }
 
 /* The child of a fork, in the thread that worked in its parent, gets an answer; it would wait for ever. */
-static void a_fork_is_told(void **state)
+static void a_fork_is_refused(void **state)
 {
     enum { N = 4 };
     static float           x[N * 8];
@@ -396,7 +396,7 @@ int main(void)
         cmocka_unit_test(an_engine_goes_from_thread_to_thread),
         cmocka_unit_test_teardown(writers_write_at_once, free_alone),
         cmocka_unit_test(contexts_attend_at_once),
-        cmocka_unit_test(a_fork_is_told),
+        cmocka_unit_test(a_fork_is_refused),
     };
     if (test_device_is_missing()) return 77;
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
