@@ -104,8 +104,7 @@ if ((!${#watch[@]})); then
 fi
 
 # Ctrl-C ends it, and what fails is said; neither leaves a file.
-# A render that is not over before the signal comes, however late that is.
-sed -i -E 's/"steps": 2/"steps": 1000/; s/"(width|height)": 32/"\1": 128/; s/"frames": 5/"frames": 17/' model/sparge-gen.json
+sed -i 's/"steps": 2/"steps": 1000/' model/sparge-gen.json
 rm said # which has the progress of the last render
 LD_LIBRARY_PATH=$lib "${watch[@]}" ./render model "$prompt" never.y4m 2>said & # a function would be a shell with a process of its own
 until grep -qs 'denoise *[1-9]' said; do
