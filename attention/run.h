@@ -82,9 +82,9 @@ typedef struct sg_attention_shape {
 
 typedef struct sg_attention sg_attention;
 
-/* Binds p, and copies p but not what p borrows. Returns SG_E_ARG if thresholds, mask or layers do not fit the shape or each other,
- * and SG_E_UNSUPPORTED if p names sage or sparge and the backend has neither, or p asks for FP8 and the backend has
- * none. */
+/* Binds p, and copies p but not what p borrows. Returns SG_E_ARG if thresholds, mask or layers do not fit the shape or
+ * each other, and SG_E_UNSUPPORTED if p names sage or sparge and the backend has neither, or p asks for FP8 and the
+ * backend has none. */
 sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_attention_shape *shape,
                             sg_error *e) SG_MUST_USE;
 void      sg_attention_close(sg_attention **a);

@@ -30,8 +30,8 @@ typedef struct sg_tune sg_tune;
 sg_status sg_tune_open(sg_tune **out, const sg_tune_options *o, sg_error *e) SG_MUST_USE;
 void      sg_tune_close(sg_tune **t);
 
-/* Serves as sg_attention_watch's `on_begin`, with the sg_tune as context. It samples each attention, in the scratch memory of s;
- * a plan counts that. Results add up over passes, steps and renders, which must be on one backend and have the same
+/* Serves as sg_attention_watch's `on_begin`, with the sg_tune as context. It samples each attention, in the scratch
+ * memory of s; a plan counts that. Results add up over passes, steps and renders, which must be on one backend and have the same
  * number of steps, layers and heads. A failure is latched in s; it is SG_E_UNSUPPORTED where the backend has only dense
  * attention. */
 sg_attention_hook sg_tune_hook;

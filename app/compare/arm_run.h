@@ -13,10 +13,10 @@
 
 /* An arm has settings and a clip, which is at work or was done last: they are in now. count is
  * [steps][passes][layers] of that clip, and report is what the engine says of it. rgb is [frames, height, width, 3]
- * and borrowed; other arrays are owned. error, with the error of attention, is as count of a render that is not timed, and
- * took so many seconds to measure; NULL: there is none. speed compares the arm with the first. latents are those of the last step, or NULL where none are kept.
- * relative_l2 and cosine, [steps], compare latents with the first arm's; NAN means that there is nothing to compare
- * with. */
+ * and borrowed; other arrays are owned. error is as count, with the error of attention, of a render that is not timed,
+ * which took error_seconds to measure; NULL: there is none. speed compares the arm with the first. latents are those of
+ * the last step, or NULL where none are kept. relative_l2 and cosine, [steps], compare latents with the first arm's; NAN
+ * means that there is nothing to compare with. */
 typedef struct sg_arm_result {
     const sg_arm       *arm;
     sg_rendering        now;

@@ -6,8 +6,8 @@
 
 enum { SG_FORECAST_TEXT = 512 };
 
-/* Puts into text, of the plan of a request with this policy: "sparge in the last 9 of 12 steps: top-k 0.5 by error, tail half, order hilbert", or why it is dense.
- * Returns text. */
+/* Puts what the plan of a request with this policy says of attention into text: "sparge in the last 9 of 12 steps: top-k
+ * 0.5 by error, tail half, order hilbert", or why it is dense. Returns text. */
 const char *sg_attention_forecast_text(char text[SG_FORECAST_TEXT], const sg_policy *p, const sg_plan *plan);
 
 /* Puts a share into text in percent, with a digit behind the point where that says something. Returns text. */

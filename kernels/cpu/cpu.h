@@ -178,7 +178,8 @@ void      sg_onednn_close(sg_cpu *c);
 void      sg_onednn_version(char *text, size_t size); /* of the library that is loaded: "2.6.3" */
 
 /* Holds oneDNN to these features, unless they are all, and to sg_onednn_most, whichever is less, unless it is too late.
- * *used gets those that its instructions make up, SG_CPU_BASE below AVX2. Returns false if it has been held to more than these. */
+ * *used gets those that its instructions make up, SG_CPU_BASE below AVX2. Returns false if it has been held to more than
+ * these. */
 bool sg_onednn_hold(unsigned features, unsigned *used);
 
 /* Notes a product that oneDNN is to run, whose code the first run would generate. */

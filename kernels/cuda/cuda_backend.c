@@ -116,8 +116,8 @@ static sg_status take_features(sg_cuda *c, const sg_backend_options *o, const ch
                             cc / 10, cc % 10, levels[0].code);
     if (asked & ~own)
         return sg_error_set(e, SG_E_UNSUPPORTED,
-                            "gpu_mask=LEVEL: %s has compute capability %d.%d, whose level is %s%s; it lacks %s", name, cc / 10,
-                            cc % 10, level_name(own), own == all ? "" : " in this build", level_name(asked));
+                            "gpu_mask=LEVEL: %s has compute capability %d.%d, whose level is %s%s; it lacks %s", name,
+                            cc / 10, cc % 10, level_name(own), own == all ? "" : " in this build", level_name(asked));
     c->features = asked;
     c->dnn_min_macs = held ? SG_DNN_NEVER : o->dnn_min_macs ? o->dnn_min_macs : SG_DNN_MIN_MACS;
     c->lt_min_macs = o->dnn_min_macs ? o->dnn_min_macs : SG_LT_MIN_MACS;

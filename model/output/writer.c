@@ -158,9 +158,10 @@ sg_status sg_writer_check_format(const sg_clip *clip, sg_error *e)
 
 sg_status sg_writer_check(const sg_clip *clip, sg_error *e)
 {
-    sg_clip own;
+    sg_clip               own;
+    const sg_writer_type *type;
     SG_TRY(take(&own, clip, e));
-    SG_TRY(sg_writer_check_format(&own, e));
+    SG_TRY(check_type(&type, &own, e));
     return own.has_descriptor ? SG_OK : sg_output_file_check(own.path, "path", e);
 }
 

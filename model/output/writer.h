@@ -1,6 +1,6 @@
-/* writer.h - what makes the formats of spargegen.h's writers, and what they share. The ending of the file's name selects the format. A thread, or two where each frame is a
- * file of its own, write from a short queue while the next frames are decoded. No file has its final name before
- * sg_writer_finish. */
+/* writer.h - what makes the formats of spargegen.h's writers, and what they share. The ending of the file's name selects
+ * the format. A thread, or two where each frame is a file of its own, write from a short queue while the next frames are
+ * decoded. No file has its final name before sg_writer_finish. */
 #ifndef SG_WRITER_H
 #define SG_WRITER_H
 

@@ -46,7 +46,8 @@ sg_model_info = struct(
     (B, "skips synchronous"), (I, "loras"), (c.POINTER(sg_lora_info) * SG_LORAS_MAX, "lora"), (U64, "thresholds"),
     (S, "thresholds_model world"), (c.POINTER(S), "words"))
 sg_policy = struct(
-    "sg_policy", (I, "kind"), (B, "named"), (I, "rule"), (F, "amount similarity pv"), (I, "sink budget score"), (B, "tail"), (I, "tail_bias pv_dtype order"), (D, "dense_steps"), (I, "dense_steps_kind"),
+    "sg_policy", (I, "kind"), (B, "named"), (I, "rule"), (F, "amount similarity pv"),
+    (I, "sink budget score"), (B, "tail"), (I, "tail_bias pv_dtype order"), (D, "dense_steps"), (I, "dense_steps_kind"),
     (S, "dense_layers thresholds mask"), (I64 * 4, "reserved"))
 sg_attention_count = struct(
     "sg_attention_count", (I, "kind why"), (I64, "blocks kept"), (D, "mass"), (I64, "groups skipped"),
