@@ -14,18 +14,16 @@
 /* A clip may be made from these: the pictures of sg_pictures, and a video. */
 enum { SG_EVAL_VIDEO = SG_IMAGES, SG_EVAL_INPUTS };
 
-/* now and video are inputs of the entry at work, and hash and what follows it tells of all entries (eval_pictures.h).
+/* The session has the inputs of the entry at work; hash and what follows it tells of all entries (eval_pictures.h).
  * path is where they were read, or empty where there is none. read says that all are there. video_size
  * is the width, height and frames that the video was read for. `of` is the entry that took them; -1 means none. hash,
  * [set.count], is of the files, and 0 where there is none; it is owned. any says that an entry has a picture, and
  * any_start that one has a video, or a picture, to start from. */
 typedef struct sg_eval_pictures {
-    sg_pictures    now;
-    sg_video_input video;
-    char           path[SG_EVAL_INPUTS][PATH_MAX];
-    bool           read;
-    int            video_size[3];
-    int            of;
+    char path[SG_EVAL_INPUTS][PATH_MAX];
+    bool read;
+    int  video_size[3];
+    int  of;
     uint64_t (*hash)[SG_EVAL_INPUTS];
     bool any, any_start;
 } sg_eval_pictures;
@@ -35,8 +33,8 @@ typedef struct sg_clip_size {
 } sg_clip_size;
 
 /* folder is that of --output, and clip is what the manifest says of --clip, or NULL where it was not asked for; both
- * are owned, and so is names, [set.count]. list is that of the arms. session is the run's, and has no pictures, which
- * come with entries; the run's shared request is of all entries; progress is the session's. due clips are to be made
+ * are owned, and so is names, [set.count]. list is that of the arms. session is the run's, whose pictures come with
+ * entries; the run's shared request is of all entries; progress is the session's. due clips are to be made
  * when the run begins, there are those that an earlier run made, and done and failed were made since; start is when
  * the first of them began, in seconds. moved counts the entries whose size the model cannot render, so that the
  * nearest is taken, and first_moved tells what became of the first of them. failure is that of the clip that failed

@@ -79,7 +79,7 @@ static sg_settings kept_of(const sg_eval *v)
     const sg_eval_pictures *const at = &v->pictures;
     sg_settings                   s = v->run.shared.settings;
     s.arms = v->list;
-    s.fit = at->any || at->any_start ? at->now.fit : NULL;
+    s.fit = at->any || at->any_start ? v->session->pictures.fit : NULL;
     s.strength = at->any_start ? v->run.shared.request.strength : NAN;
     s.backend = v->settings->backend;
     s.cpumask = v->settings->cpumask;

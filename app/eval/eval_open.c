@@ -21,13 +21,11 @@
 /* Pictures and the video of options are read with each entry that has no other; here they fail in their own name. */
 static sg_status check_usual_inputs(sg_eval *v, sg_error *e)
 {
-    sg_session  usual = {0};
     sg_settings s = *v->settings;
     if (!s.image && !s.last_image && !s.video) s.fit = NULL; /* which is for those of entries */
-    const sg_status status = sg_session_inputs(&usual, &s, e);
+    const sg_status status = sg_session_inputs(v->session, &s, e);
     v->session->asked = v->settings;
-    v->session->progress = usual.progress;
-    sg_session_close(&usual);
+    if (status == SG_OK) SG_TRY(sg_session_read(v->session, &(sg_pictures){0}, NULL, NULL, e));
     return status;
 }
 
@@ -191,7 +189,7 @@ sg_status sg_eval_open(sg_eval *v, sg_error *e)
 void sg_eval_close(sg_eval *v)
 {
     sg_eval_log_close(&v->log);
-    sg_eval_pictures_close(v);
+    free(v->pictures.hash);
     json_decref(v->clip);
     free(v->names);
     free(v->warm);

@@ -45,6 +45,7 @@ static sg_status fetch(sg_eval *v, const sg_prompt *p, const sg_request *r, sg_e
 {
     sg_eval_pictures *const at = &v->pictures;
     const int               size[] = {r->width, r->height, r->frames};
+    sg_pictures             now = {.fit = v->settings->fit ? v->settings->fit : sg_picture_fits[0], .of_entry = true};
     char path[SG_EVAL_INPUTS][PATH_MAX], *const video = at->path[SG_EVAL_VIDEO];
     bool same = at->read && memcmp(size, at->video_size, sizeof size) == 0;
     SG_TRY(find(path, v, p, e));
@@ -52,15 +53,11 @@ static sg_status fetch(sg_eval *v, const sg_prompt *p, const sg_request *r, sg_e
         return sg_error_set(e, SG_E_ARG, "strength has no effect: there is no video of its own and no --video");
     for (int i = 0; i < SG_EVAL_INPUTS; i++) same = same && strcmp(path[i], at->path[i]) == 0;
     if (same) return SG_OK;
-    sg_pictures_close(&at->now);
-    sg_video_input_close(&at->video);
     memcpy(at->path, path, sizeof path);
     memcpy(at->video_size, size, sizeof size);
     at->read = false;
-    at->now = (sg_pictures){.fit = v->settings->fit ? v->settings->fit : sg_picture_fits[0], .of_entry = true};
-    for (int i = 0; i < SG_IMAGES; i++) at->now.path[i] = *path[i] ? at->path[i] : NULL;
-    SG_TRY(sg_pictures_read(&at->now, e));
-    SG_TRY(sg_video_input_open(&at->video, *video ? video : NULL, "video", e));
+    for (int i = 0; i < SG_IMAGES; i++) now.path[i] = *path[i] ? at->path[i] : NULL;
+    SG_TRY(sg_session_read(v->session, &now, *video ? video : NULL, "video", e));
     at->read = true;
     return SG_OK;
 }
@@ -68,7 +65,7 @@ static sg_status fetch(sg_eval *v, const sg_prompt *p, const sg_request *r, sg_e
 /* Reads all of the video, unless it is at hand; before, whether there is memory for the clip. */
 static sg_status read_video(sg_eval *v, sg_request *r, sg_error *e)
 {
-    sg_video_input *const in = &v->pictures.video;
+    sg_video_input *const in = &v->session->video;
     sg_plan               plan = {.size = sizeof plan};
     sg_error              why = {0};
     if (!in->path) return SG_OK;
@@ -77,24 +74,24 @@ static sg_status read_video(sg_eval *v, sg_request *r, sg_error *e)
     SG_TRY(sg_engine_plan(v->session->engine, r, &plan, e));
     if (sg_plan_fits(&plan, &why) != SG_OK) return sg_error_set(e, SG_E_ARG, "video: %s", why.text);
     v->pictures.read = false;
-    SG_TRY(sg_video_input_read(in, v->session->engine, r, v->pictures.now.fit, e));
+    SG_TRY(sg_video_input_read(in, v->session->engine, r, v->session->pictures.fit, e));
     v->pictures.read = true;
     return SG_OK;
 }
 
 /* ---- before the first render ---- */
 
-static uint64_t hash_of(const sg_eval_pictures *at, int i)
+static uint64_t hash_of(const sg_eval *v, int i)
 {
-    return i == SG_EVAL_VIDEO ? at->video.hash : at->now.hash[i];
+    return i == SG_EVAL_VIDEO ? v->session->video.hash : v->session->pictures.hash[i];
 }
 
 /* No output takes the place of what an entry names. */
-static sg_status protect(const sg_eval_pictures *at, sg_error *e)
+static sg_status protect(const sg_session *x, sg_error *e)
 {
     for (int i = 0; i < SG_IMAGES; i++)
-        if (at->now.path[i]) SG_TRY(sg_output_file_protect(at->now.path[i], sg_picture_keys[i], e));
-    return at->video.path ? sg_file_options_protect_frames(at->video.path, "video", e) : SG_OK;
+        if (x->pictures.path[i]) SG_TRY(sg_output_file_protect(x->pictures.path[i], sg_picture_keys[i], e));
+    return x->video.path ? sg_file_options_protect_frames(x->video.path, "video", e) : SG_OK;
 }
 
 sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, const sg_request *r, sg_error *e)
@@ -103,20 +100,20 @@ sg_status sg_eval_pictures_check(sg_eval *v, const sg_prompt *p, int prompt, con
     if (!at->hash && !(at->hash = calloc((size_t)v->set.count, sizeof *at->hash)))
         return sg_error_set(e, SG_E_MEMORY, "out of memory");
     SG_TRY(fetch(v, p, r, e));
-    SG_TRY(protect(at, e));
+    SG_TRY(protect(v->session, e));
     sg_request of = *r;
     for (int i = 0; i < v->run.arms.count; i++) { /* a strength may leave too few steps of an arm's */
         sg_request arm;
         sg_rendering_request(&arm, r, &v->run.arm[i].now);
-        sg_video_input_give(&at->video, &v->session->info, &arm);
-        SG_TRY(sg_pictures_check(&at->now, v->session->engine, &arm, e));
+        sg_video_input_give(&v->session->video, &v->session->info, &arm);
+        SG_TRY(sg_pictures_check(&v->session->pictures, v->session->engine, &arm, e));
     }
     SG_TRY(read_video(v, &of, e));
     for (int i = 0; i < SG_EVAL_INPUTS; i++) {
-        at->hash[prompt][i] = *at->path[i] ? hash_of(at, i) : 0;
+        at->hash[prompt][i] = *at->path[i] ? hash_of(v, i) : 0;
         at->any = at->any || (i < SG_IMAGES && *at->path[i]);
     }
-    at->any_start = at->any_start || at->video.path || starts(v, at->path[SG_IMAGE_FIRST]);
+    at->any_start = at->any_start || v->session->video.path || starts(v, at->path[SG_IMAGE_FIRST]);
     return SG_OK;
 }
 
@@ -126,16 +123,16 @@ static sg_status take(sg_eval *v, int prompt, sg_request *r, sg_error *e)
 {
     sg_eval_pictures *const at = &v->pictures;
     SG_TRY(fetch(v, &v->set.prompt[prompt], r, e));
-    SG_TRY(sg_pictures_fit(&at->now, v->session->engine, r, e));
+    SG_TRY(sg_pictures_fit(&v->session->pictures, v->session->engine, r, e));
     for (int i = 0; i < SG_EVAL_INPUTS; i++) {
         char path[PATH_MAX];
         if (!*at->path[i]) continue;
-        if (hash_of(at, i) != at->hash[prompt][i])
+        if (hash_of(v, i) != at->hash[prompt][i])
             return sg_error_set(e, SG_E_FORMAT, "%s: %s: has changed since this run began",
                                 i == SG_EVAL_VIDEO ? "video" : sg_picture_keys[i], at->path[i]);
         if (i == SG_EVAL_VIDEO) break;
         sg_eval_image_path(path, v, prompt, i);
-        const sg_image *const fitted = &at->now.fitted[i];
+        const sg_image *const fitted = &v->session->pictures.fitted[i];
         if (access(path, F_OK) != 0)
             SG_TRY(sg_writer_save_picture(path, fitted->rgb, fitted->width, fitted->height, NULL, e));
     }
@@ -154,16 +151,17 @@ sg_status sg_eval_pictures_take(sg_eval *v, int prompt, sg_request *r, sg_error 
 
 void sg_eval_pictures_note(const sg_eval *v, int prompt, sg_settings *s)
 {
-    const sg_eval_pictures *const at = &v->pictures;
-    const bool                    taken = at->of == prompt;
-    s->image = taken ? at->now.path[SG_IMAGE_FIRST] : NULL;
-    s->last_image = taken ? at->now.path[SG_IMAGE_LAST] : NULL;
-    s->video = taken ? at->video.path : NULL;
-    s->hash.image = at->now.hash[SG_IMAGE_FIRST];
-    s->hash.last_image = at->now.hash[SG_IMAGE_LAST];
-    s->hash.video = at->video.hash;
-    s->fit = s->image || s->last_image || s->video ? at->now.fit : NULL;
-    if (!s->video && !starts(v, at->path[SG_IMAGE_FIRST])) s->strength = NAN;
+    const sg_pictures *const    now = &v->session->pictures;
+    const sg_video_input *const video = &v->session->video;
+    const bool                  taken = v->pictures.of == prompt;
+    s->image = taken ? now->path[SG_IMAGE_FIRST] : NULL;
+    s->last_image = taken ? now->path[SG_IMAGE_LAST] : NULL;
+    s->video = taken ? video->path : NULL;
+    s->hash.image = now->hash[SG_IMAGE_FIRST];
+    s->hash.last_image = now->hash[SG_IMAGE_LAST];
+    s->hash.video = video->hash;
+    s->fit = s->image || s->last_image || s->video ? now->fit : NULL;
+    if (!s->video && !starts(v, v->pictures.path[SG_IMAGE_FIRST])) s->strength = NAN;
 }
 
 void sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line)
@@ -175,11 +173,4 @@ void sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line)
         if (picture) sg_json_set(&picture, "picture", sg_report_name(sg_eval_image_path(path, v, prompt, i)));
         json_decref(picture);
     }
-}
-
-void sg_eval_pictures_close(sg_eval *v)
-{
-    sg_pictures_close(&v->pictures.now);
-    sg_video_input_close(&v->pictures.video);
-    free(v->pictures.hash);
 }

@@ -25,6 +25,4 @@ void sg_eval_pictures_note(const sg_eval *v, int prompt, sg_settings *s);
 /* Adds to a line of results, which has these pictures, where they are in the folder. */
 void sg_eval_pictures_add(const sg_eval *v, int prompt, json_t *line);
 
-void sg_eval_pictures_close(sg_eval *v);
-
 #endif

@@ -22,9 +22,13 @@ typedef struct sg_session {
     sg_model_info      info;
 } sg_session;
 
-/* Checks prompts, and reads the pictures of s and its video's first frame. Fails in the option's name. The caller
- * closes x, after a failure too. */
+/* Checks prompts, and reads the pictures of s and its video's first frame in the place of those before. Fails in the
+ * option's name. The caller closes x, after a failure too. One engine serves all inputs that come. */
 sg_status sg_session_inputs(sg_session *x, const sg_settings *s, sg_error *e) SG_MUST_USE;
+
+/* Reads the pictures that this one names, and a video's first frame, in the place of those before. */
+sg_status sg_session_read(sg_session *x, const sg_pictures *named, const char *video, const char *what,
+                          sg_error *e) SG_MUST_USE;
 
 /* Returns how many numbers latents of this shape have. */
 static inline size_t sg_latents_count(const int64_t d[4]) { return (size_t)(d[0] * d[1] * d[2] * d[3]); }
