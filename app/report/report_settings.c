@@ -16,8 +16,7 @@
 
 /* ---- as JSON ---- */
 
-/* "cfg_scale" */
-static const char *key_of(char key[48], const sg_option *o)
+const char *sg_settings_key(char key[48], const sg_option *o)
 {
     snprintf(key, 48, "%s", o->name);
     for (char *p = key; *p; p++)
@@ -56,7 +55,7 @@ void sg_settings_put_option(json_t **j, const sg_settings *s, const sg_option *o
 {
     char key[48];
     if (o->kind == SG_OPTION_LIST || (o->kind != SG_OPTION_INT64 && !sg_settings_has(s, o))) return;
-    sg_json_set(j, key_of(key, o), option_json(s, o, paths));
+    sg_json_set(j, sg_settings_key(key, o), option_json(s, o, paths));
 }
 
 void sg_settings_put(json_t **j, const sg_settings *s, unsigned phases, bool paths)
@@ -145,6 +144,31 @@ static void get_loras(sg_settings *s, sg_text_list *list, json_t *j)
     }
 }
 
+/* The option's own reader has its range, and the words for what is out of it. */
+sg_status sg_settings_get_option(sg_settings *s, const sg_option *o, const json_t *v, sg_error *e)
+{
+    const struct {
+        bool        fits;
+        const char *what;
+    } kinds[] = {[SG_OPTION_FLAG] = {json_is_boolean(v), "true or false"},
+                 [SG_OPTION_TEXT] = {json_is_string(v), "a string"},
+                 [SG_OPTION_CHOICE] = {json_is_string(v), "a string"},
+                 [SG_OPTION_INT] = {json_is_integer(v), "a whole number"},
+                 [SG_OPTION_INT64] = {json_is_integer(v), "a whole number"},
+                 [SG_OPTION_REAL] = {json_is_number(v), "a number"},
+                 [SG_OPTION_SIZE] = {json_is_string(v), "a string, as \"832x480\""},
+                 [SG_OPTION_LIST] = {false, "what others read"},
+                 [SG_OPTION_BYTES] = {false, "no value that is kept"}};
+    if (!kinds[o->kind].fits) return sg_error_set(e, SG_E_ARG, "--%s takes %s", o->name, kinds[o->kind].what);
+    if (json_is_false(v)) return SG_OK;
+    char *const number = json_is_number(v) ? sg_json_text(v, JSON_ENCODE_ANY) : NULL;
+    if (json_is_number(v) && !number) return sg_error_memory(e, o->name);
+    const sg_status status = sg_options_set(s, o->name, number ? number : json_string_value(v), e);
+    free(number);
+    return status;
+}
+
+/* What this program does not take is passed over, but for a name that another one knew: the command refuses it. */
 static void get_option(sg_settings *s, const sg_option *o, json_t *v)
 {
     void *const at = sg_settings_at(s, o);
@@ -152,16 +176,13 @@ static void get_option(sg_settings *s, const sg_option *o, json_t *v)
         const char *const hash = json_string_value(json_object_get(v, "hash"));
         if (hash) *(uint64_t *)(void *)((char *)s + o->hash) = strtoull(hash, NULL, 16);
     }
-    if (o->kind == SG_OPTION_LIST) get_loras(s, at, v);
+    if (o->kind == SG_OPTION_LIST) {
+        get_loras(s, at, v);
+        return;
+    }
     if (json_is_object(v)) v = json_object_get(v, json_object_get(v, "path") ? "path" : "file");
-    const char *const text = json_string_value(v);
-    if (o->kind == SG_OPTION_FLAG) *(bool *)at = json_is_true(v);
-    if ((o->kind == SG_OPTION_TEXT || o->kind == SG_OPTION_CHOICE) && text) *(const char **)at = text;
-    if (o->kind == SG_OPTION_REAL && json_is_number(v)) *(double *)at = json_number_value(v);
-    if (!json_is_integer(v)) return;
-    const json_int_t n = json_integer_value(v);
-    if (o->kind == SG_OPTION_INT && (double)n >= o->lo && (double)n <= o->hi) *(int *)at = (int)n;
-    if (o->kind == SG_OPTION_INT64) *(int64_t *)at = n;
+    if (sg_settings_get_option(s, o, v, NULL) != SG_OK && o->kind == SG_OPTION_CHOICE && json_is_string(v))
+        *(const char **)at = json_string_value(v);
 }
 
 /* Reads settings as sg_report_settings has them, or a program before it had them. They may be hostile: what is of
@@ -172,7 +193,7 @@ static void get_settings(sg_settings *s, json_t *j)
     const sg_option *o;
     char             key[48];
     for (int i = 0; (o = sg_settings_next(s, SG_OPTION_KEPT, &i)) != NULL;) {
-        json_t *const v = json_object_get(j, key_of(key, o));
+        json_t *const v = json_object_get(j, sg_settings_key(key, o));
         if (v) get_option(s, o, v);
     }
     if (json_object_get(j, "tuned")) s->hash.tuned = 1; /* "true" before there were hashes */

@@ -22,6 +22,13 @@ void sg_settings_put(json_t **j, const sg_settings *s, unsigned phases, bool pat
 /* Adds this option, if s has it. */
 void sg_settings_put_option(json_t **j, const sg_settings *s, const sg_option *o, bool paths);
 
+/* Returns the key of an option: "cfg_scale". */
+const char *sg_settings_key(char key[48], const sg_option *o);
+
+/* Gives to o the value that v has. Strings are borrowed from v. SG_E_ARG names the option: v is of another type, out of its
+ * range or none of its choices. Lists are left to others. */
+sg_status sg_settings_get_option(sg_settings *s, const sg_option *o, const json_t *v, sg_error *e) SG_MUST_USE;
+
 /* Returns what `kept` has in phases that are kept, and what a clip keeps beside; NULL when memory runs out. */
 json_t *sg_report_settings(const sg_settings *kept, const sg_request *r, const sg_model_info *info, bool paths);
 
