@@ -204,6 +204,8 @@ static double job_left(const sg_progress *p, double now)
     return left + one * (p->count - p->index - 1);
 }
 
+double sg_progress_left(const sg_progress *p) { return job_left(p, p->clock()); }
+
 /* ---- the changing line ---- */
 
 static int columns_of_terminal(void)
@@ -422,7 +424,7 @@ static void begin_stage(sg_progress *p, int stage, int done, double now)
     p->first = INT_MAX;
 }
 
-static void take(sg_progress *p, int stage, int done, int total)
+void sg_progress_take(sg_progress *p, int stage, int done, int total)
 {
     const double now = p->clock();
     const bool   begins = !p->begun || p->over || stage != p->stage || done < p->done;
@@ -438,14 +440,14 @@ void sg_progress_update(sg_progress *p, int stage, int done, int total)
 {
     if (p->quiet || total < 1) return;
     if (!p->terminal) {
-        take(p, stage, done, total);
+        sg_progress_take(p, stage, done, total);
         print_stage(p);
         return;
     }
     pthread_mutex_lock(&p->lock);
     const double before = p->last_time;
     const bool   same = p->shown && p->begun && p->stage == stage && !p->over && done < total;
-    take(p, stage, done, total);
+    sg_progress_take(p, stage, done, total);
     /* the tensors of a model are many */
     const bool due = stage != SG_STAGE_LOAD || !same || p->last_time - before > 0.1;
     if (p->over && !*p->row)

@@ -67,6 +67,12 @@ void sg_progress_render(sg_progress *p, int index, int count, const sg_plan *pla
 /* done of total units of this stage are over. */
 void sg_progress_update(sg_progress *p, int stage, int done, int total);
 
+/* Does the same and shows nothing; total is 1 at least. */
+void sg_progress_take(sg_progress *p, int stage, int done, int total);
+
+/* Returns how many seconds the job still takes; negative: it is not known yet. */
+double sg_progress_left(const sg_progress *p);
+
 /* Sets the text before the stage, where there are many renders. Without a terminal it prints a line at most every few
  * seconds, and no stages. */
 void sg_progress_row(sg_progress *p, const char *fmt, ...) SG_PRINTF(2, 3);
