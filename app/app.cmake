@@ -2,7 +2,7 @@
 # Its private include folders; tests, which have the program without its main, have them too. tests/lint/run.sh has the
 # table of which of them may include from which.
 set(app_folders)
-foreach(folder bench command compare eval metric options output report session)
+foreach(folder bench command compare eval metric options output report serve session)
   list(APPEND app_folders ${PROJECT_SOURCE_DIR}/app/${folder})
 endforeach()
 target_include_directories(sparge-gen PRIVATE ${app_folders})
@@ -29,7 +29,8 @@ target_sources(sparge-gen PRIVATE
   app/compare/speedup.c
   app/eval/clip_names.c app/eval/command_eval.c app/eval/eval_files.c app/eval/eval_log.c app/eval/eval_manifest.c
   app/eval/eval_open.c app/eval/eval_order.c app/eval/eval_pictures.c app/eval/eval_report.c app/eval/eval_request.c app/eval/eval_results.c
-  app/eval/eval_similarity.c app/eval/eval_summary.c app/eval/eval_unit.c)
+  app/eval/eval_similarity.c app/eval/eval_summary.c app/eval/eval_unit.c
+  app/serve/serve_options.c app/serve/served_files.c)
 if(SG_FFMPEG)
   target_sources(sparge-gen PRIVATE app/session/clip_video.c)
 endif()
