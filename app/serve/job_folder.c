@@ -1,0 +1,80 @@
+/* job_folder.c - see job_folder.h. */
+#include "job_folder.h"
+#include "base/path.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+sg_status sg_job_folder_make(const char *path, sg_job *job, const char *const upload[SG_JOB_INPUTS], sg_error *e)
+{
+    if (mkdir(path, 0777) != 0) return sg_error_set(e, SG_E_FILE, "%s: cannot be made: %s", path, strerror(errno));
+    for (int i = 0; i < SG_JOB_INPUTS; i++) {
+        char to[PATH_MAX];
+        if (!upload[i]) continue;
+        SG_TRY(sg_path_join(to, sizeof to, path, sg_job_inputs[i], e));
+        if (rename(upload[i], to) != 0)
+            return sg_error_set(e, SG_E_FILE, "%s: cannot be moved: %s", upload[i], strerror(errno));
+        job->inputs |= 1u << i;
+    }
+    return SG_OK;
+}
+
+/* Of a link no folder is opened: what it leads to is not ours. */
+static DIR *open_folder(const char *path)
+{
+    const int  fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *const d = fd < 0 ? NULL : fdopendir(fd);
+    if (fd >= 0 && !d) close(fd);
+    return d;
+}
+
+int64_t sg_job_folder_bytes(const char *path)
+{
+    DIR *const  d = open_folder(path);
+    struct stat st;
+    int64_t     bytes = 0;
+    for (const struct dirent *entry; d && (entry = readdir(d));)
+        if (fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)) bytes += st.st_size;
+    if (d) closedir(d);
+    return bytes;
+}
+
+static bool names(const sg_job *job, const char *file)
+{
+    const char *own;
+    bool        named = strcmp(file, "job.json") == 0;
+    for (int i = 0; i < SG_JOB_INPUTS; i++)
+        named = named || ((job->inputs >> i & 1) && strcmp(file, sg_job_inputs[i]) == 0);
+    for (size_t i = 0; !named && (own = sg_job_file(job, i)) != NULL; i++) named = strcmp(file, own) == 0;
+    return named;
+}
+
+bool sg_job_folder_clean(const char *path, const sg_job *job)
+{
+    DIR *const  d = open_folder(path);
+    const char *own;
+    bool        whole = d;
+    for (const struct dirent *entry; d && (entry = readdir(d));)
+        if (!names(job, entry->d_name)) unlinkat(dirfd(d), entry->d_name, 0); /* which no folder heeds */
+    for (size_t i = 0; whole && (own = sg_job_file(job, i)) != NULL; i++)
+        whole = faccessat(dirfd(d), own, R_OK, 0) == 0;
+    for (int i = 0; whole && i < SG_JOB_INPUTS; i++)
+        whole = !(job->inputs >> i & 1) || faccessat(dirfd(d), sg_job_inputs[i], R_OK, 0) == 0;
+    if (d) closedir(d);
+    return whole;
+}
+
+void sg_job_folder_remove(const char *path)
+{
+    DIR *const d = open_folder(path);
+    if (!d) return;
+    unlinkat(dirfd(d), "job.json", 0);
+    for (const struct dirent *entry; (entry = readdir(d));) unlinkat(dirfd(d), entry->d_name, 0);
+    closedir(d);
+    rmdir(path);
+}

@@ -1,0 +1,488 @@
+/* job_queue.c - see job_queue.h. */
+#include "job_queue.h"
+#include "base/output_file.h"
+#include "base/path.h"
+#include "base/text.h"
+#include "job_folder.h"
+#include "json_build.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_ATTEMPTS = 2 };
+
+/* bytes are those of its folder. cancelled and doomed are of one at work: it is to end, and to go when it has. */
+typedef struct entry {
+    sg_job  job;
+    int64_t bytes;
+    bool    cancelled, doomed;
+} entry;
+
+struct sg_job_queue {
+    char            dir[PATH_MAX];
+    int             lock;
+    sg_job_limits   limits;
+    sg_job_events  *events;
+    sg_job_log      log;
+    pthread_mutex_t mutex; /* guards what follows */
+    pthread_cond_t  changed;
+    entry         **entry; /* by their numbers */
+    int             count, room;
+    int64_t         bytes, number; /* of all; of the next job */
+    bool            stopped;
+    void (*cancel)(void *context, const char *id);
+    void *cancel_context;
+};
+
+void sg_job_log_say(const sg_job_log *log, const char *fmt, ...)
+{
+    char   *text = NULL;
+    va_list args;
+    va_start(args, fmt);
+    const bool whole = vasprintf(&text, fmt, args) >= 0;
+    va_end(args);
+    if (whole && log->line) log->line(log->context, text);
+    if (whole) free(text);
+}
+
+/* ---- one job; the mutex is held ---- */
+
+static entry *find(const sg_job_queue *q, const char *id)
+{
+    int i = 0;
+    while (i < q->count && strcmp(q->entry[i]->job.id, id) != 0) i++;
+    return i < q->count ? q->entry[i] : NULL;
+}
+
+sg_status sg_job_queue_folder(const sg_job_queue *q, const char *id, char path[PATH_MAX], sg_error *e)
+{
+    return sg_path_join(path, PATH_MAX, q->dir, id, e);
+}
+
+/* What cannot be written is told; the job goes on. */
+static void save(sg_job_queue *q, entry *x)
+{
+    char     path[PATH_MAX];
+    sg_error e = {0};
+    if (sg_job_queue_folder(q, x->job.id, path, &e) != SG_OK || sg_job_save(&x->job, path, &e) != SG_OK)
+        sg_job_log_say(&q->log, "job %s: %s", x->job.id, e.text);
+    q->bytes -= x->bytes;
+    x->bytes = sg_job_folder_bytes(path);
+    q->bytes += x->bytes;
+}
+
+static void settle(sg_job_queue *q, entry *x, sg_job_state state)
+{
+    x->job.state = state;
+    if (sg_job_is_over(&x->job)) x->job.finished = time(NULL);
+    save(q, x);
+    sg_job_events_state(q->events, x->job.id, state);
+    pthread_cond_broadcast(&q->changed);
+}
+
+static void remove_entry(sg_job_queue *q, entry *x)
+{
+    char path[PATH_MAX];
+    int  i = 0;
+    if (sg_job_queue_folder(q, x->job.id, path, NULL) == SG_OK) sg_job_folder_remove(path);
+    q->bytes -= x->bytes;
+    while (q->entry[i] != x) i++;
+    memmove(q->entry + i, q->entry + i + 1, (size_t)(--q->count - i) * sizeof(entry *));
+    sg_job_close(&x->job);
+    free(x);
+}
+
+static int count(const sg_job_queue *q, sg_job_state state)
+{
+    int n = 0;
+    for (int i = 0; i < q->count; i++) n += q->entry[i]->job.state == state;
+    return n;
+}
+
+/* Of those that are over the first go, until no more are kept than may be, and more bytes have room. but stays. */
+static void drop_oldest(sg_job_queue *q, int64_t more, const entry *but)
+{
+    int over = 0;
+    for (int i = 0; i < q->count; i++) over += sg_job_is_over(&q->entry[i]->job);
+    for (int i = 0; i < q->count && (over > q->limits.kept || q->bytes > q->limits.bytes - more);) {
+        if (!sg_job_is_over(&q->entry[i]->job) || q->entry[i] == but) {
+            i++;
+            continue;
+        }
+        remove_entry(q, q->entry[i]);
+        over--;
+    }
+}
+
+static bool grow(sg_job_queue *q)
+{
+    const int     room = q->room ? 2 * q->room : 64;
+    entry **const more = q->count < q->room ? q->entry : realloc(q->entry, (size_t)room * sizeof(entry *));
+    if (!more) return false;
+    if (q->count == q->room) q->room = room;
+    q->entry = more;
+    return true;
+}
+
+/* Takes the job. NULL: no memory, and it is closed. */
+static entry *append(sg_job_queue *q, sg_job *job)
+{
+    entry *const x = grow(q) ? calloc(1, sizeof *x) : NULL;
+    if (!x) {
+        sg_job_close(job);
+        return NULL;
+    }
+    x->job = *job;
+    *job = (sg_job){0};
+    q->entry[q->count++] = x;
+    return x;
+}
+
+/* ---- the start ---- */
+
+static void take_up_state(sg_job_queue *q, entry *x, bool whole)
+{
+    static const char *const causes[] = {"it was interrupted twice", "files of it have gone"};
+    sg_job *const            j = &x->job;
+    const bool               again = j->state == SG_JOB_IN_PROGRESS && whole && j->attempts < MOST_ATTEMPTS;
+    const bool               lost = !whole && (!sg_job_is_over(j) || j->state == SG_JOB_COMPLETED);
+    if (again) {
+        sg_job_log_say(&q->log, "job %s was interrupted and is queued again", j->id);
+        settle(q, x, SG_JOB_QUEUED);
+    } else if (j->state == SG_JOB_IN_PROGRESS || lost) {
+        free(j->error);
+        j->error = strdup(causes[lost]);
+        json_array_clear(j->files);
+        sg_job_log_say(&q->log, "job %s failed: %s", j->id, causes[lost]);
+        settle(q, x, SG_JOB_FAILED);
+    }
+}
+
+static sg_status take_up(sg_job_queue *q, const char *id, sg_error *e)
+{
+    char     path[PATH_MAX];
+    sg_job   job;
+    sg_error why = {0};
+    SG_TRY(sg_job_queue_folder(q, id, path, e));
+    const sg_status status = sg_job_read(&job, path, id, &why);
+    if (status == SG_OK) {
+        const bool   whole = sg_job_folder_clean(path, &job);
+        entry *const x = append(q, &job);
+        if (!x) return sg_error_memory(e, q->dir);
+        x->bytes = sg_job_folder_bytes(path);
+        q->bytes += x->bytes;
+        if (x->job.number >= q->number) q->number = x->job.number + 1;
+        take_up_state(q, x, whole);
+        return SG_OK;
+    }
+    sg_job_close(&job);
+    if (status == SG_E_MEMORY) return sg_error_copy(e, &why);
+    char name[PATH_MAX];
+    SG_TRY(sg_path_join(name, sizeof name, path, "job.json", e));
+    if (access(name, F_OK) != 0 && errno == ENOENT)
+        sg_job_folder_remove(path);
+    else
+        sg_job_log_say(&q->log, "left alone: %s", why.text);
+    return SG_OK;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const sg_job *const x = &(*(entry *const *)a)->job, *const y = &(*(entry *const *)b)->job;
+    return x->number != y->number ? (x->number > y->number) - (x->number < y->number) : strcmp(x->id, y->id);
+}
+
+static sg_status open_folder(sg_job_queue *q, sg_error *e)
+{
+    char path[PATH_MAX];
+    SG_TRY(sg_output_folder_make(q->dir, NULL, "jobs", e));
+    SG_TRY(sg_path_join(path, sizeof path, q->dir, ".lock", e));
+    q->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (q->lock < 0) return sg_error_set(e, SG_E_FILE, "%s: cannot be opened: %s", path, strerror(errno));
+    if (flock(q->lock, LOCK_EX | LOCK_NB) != 0)
+        return sg_error_set(e, SG_E_FILE, "%s: another server has this folder", q->dir);
+    DIR *const d = opendir(q->dir);
+    sg_status  status = SG_OK;
+    if (!d) return sg_error_set(e, SG_E_FILE, "%s: cannot be read: %s", q->dir, strerror(errno));
+    for (const struct dirent *at; status == SG_OK && (at = readdir(d));)
+        if (sg_job_is_id(at->d_name)) status = take_up(q, at->d_name, e);
+    closedir(d);
+    if (q->count) qsort(q->entry, (size_t)q->count, sizeof(entry *), by_number);
+    drop_oldest(q, 0, NULL);
+    return status;
+}
+
+sg_status sg_job_queue_open(sg_job_queue **out, const char *dir, const sg_job_limits *limits, sg_job_events *events,
+                            const sg_job_log *log, sg_error *e)
+{
+    sg_job_queue *const q = *out = calloc(1, sizeof *q);
+    if (!q) return sg_error_memory(e, dir);
+    q->lock = -1;
+    q->limits = *limits;
+    q->events = events;
+    q->log = *log;
+    pthread_mutex_init(&q->mutex, NULL);
+    pthread_cond_init(&q->changed, NULL);
+    sg_status status = sg_path_join(q->dir, sizeof q->dir, dir, "jobs", e);
+    if (status == SG_OK) status = open_folder(q, e);
+    if (status != SG_OK) sg_job_queue_close(out);
+    return status;
+}
+
+void sg_job_queue_close(sg_job_queue **queue)
+{
+    sg_job_queue *const q = *queue;
+    if (!q) return;
+    for (int i = 0; i < q->count; i++) {
+        sg_job_close(&q->entry[i]->job);
+        free(q->entry[i]);
+    }
+    free(q->entry);
+    if (q->lock >= 0) close(q->lock);
+    pthread_cond_destroy(&q->changed);
+    pthread_mutex_destroy(&q->mutex);
+    free(q);
+    *queue = NULL;
+}
+
+/* ---- what comes ---- */
+
+static sg_job_verdict refuse(sg_error *e, sg_job_verdict verdict, sg_status code, const char *text)
+{
+    sg_error_set(e, code, "%s", text);
+    return verdict;
+}
+
+/* Locked. */
+static sg_job_verdict room(sg_job_queue *q, int64_t bytes, sg_error *e)
+{
+    if (q->stopped) return refuse(e, SG_JOB_STOPPED, SG_E_CANCELLED, "the server is about to stop");
+    if (count(q, SG_JOB_QUEUED) >= q->limits.queued)
+        return refuse(e, SG_JOB_QUEUE_FULL, SG_E_MEMORY, "the queue is full; try again later");
+    if (bytes > q->limits.bytes)
+        return refuse(e, SG_JOB_TOO_LARGE, SG_E_MEMORY, "its files are larger than all that the server may keep");
+    drop_oldest(q, bytes, NULL);
+    if (q->bytes <= q->limits.bytes - bytes) return SG_JOB_TAKEN;
+    return refuse(e, SG_JOB_DISK_FULL, SG_E_FILE, "the server's disk is full of jobs that wait; try again later");
+}
+
+sg_job_verdict sg_job_queue_room(sg_job_queue *q, sg_error *e)
+{
+    pthread_mutex_lock(&q->mutex);
+    const sg_job_verdict verdict = room(q, 0, e);
+    pthread_mutex_unlock(&q->mutex);
+    return verdict;
+}
+
+/* Locked. The folder is whole before the job is known. */
+static sg_job_verdict add(sg_job_queue *q, sg_job *job, const char *const *upload, sg_error *e)
+{
+    char        path[PATH_MAX];
+    struct stat st;
+    int64_t     bytes = 0;
+    for (int i = 0; i < SG_JOB_INPUTS; i++)
+        if (upload[i] && stat(upload[i], &st) == 0) bytes += st.st_size;
+    const sg_job_verdict verdict = room(q, bytes, e);
+    if (verdict != SG_JOB_TAKEN) return verdict;
+    job->number = q->number++;
+    sg_status status = sg_job_queue_folder(q, job->id, path, e);
+    if (status == SG_OK) status = sg_job_folder_make(path, job, upload, e);
+    if (status == SG_OK) status = sg_job_save(job, path, e);
+    entry *const x = status == SG_OK ? append(q, job) : NULL;
+    if (!x) {
+        sg_job_folder_remove(path);
+        return refuse(e, SG_JOB_BROKEN, SG_E_MEMORY, "out of memory");
+    }
+    x->bytes = sg_job_folder_bytes(path);
+    q->bytes += x->bytes;
+    sg_job_events_state(q->events, x->job.id, SG_JOB_QUEUED);
+    pthread_cond_broadcast(&q->changed);
+    return SG_JOB_TAKEN;
+}
+
+sg_job_verdict sg_job_queue_add(sg_job_queue *q, sg_job *job, const char *const upload[SG_JOB_INPUTS], sg_error *e)
+{
+    pthread_mutex_lock(&q->mutex);
+    const sg_job_verdict verdict = add(q, job, upload, e);
+    pthread_mutex_unlock(&q->mutex);
+    sg_job_close(job);
+    return verdict;
+}
+
+/* ---- what is asked ---- */
+
+static json_t *entry_json(const sg_job_queue *q, const entry *x)
+{
+    int position = x->job.state == SG_JOB_QUEUED ? 0 : -1;
+    for (int i = 0; position >= 0 && q->entry[i] != x; i++) position += q->entry[i]->job.state == SG_JOB_QUEUED;
+    return sg_job_json(&x->job, position);
+}
+
+json_t *sg_job_queue_get(sg_job_queue *q, const char *id)
+{
+    pthread_mutex_lock(&q->mutex);
+    const entry *const x = find(q, id);
+    json_t *const      j = x ? entry_json(q, x) : NULL;
+    pthread_mutex_unlock(&q->mutex);
+    return j;
+}
+
+json_t *sg_job_queue_list(sg_job_queue *q, const char *after, int most, bool newest_first)
+{
+    json_t *data = json_array();
+    int     at = 0;
+    pthread_mutex_lock(&q->mutex);
+    const int n = q->count;
+    while (after && at < n && strcmp(q->entry[newest_first ? n - 1 - at : at]->job.id, after) != 0) at++;
+    for (at += after != NULL; at < n && most > 0; at++, most--)
+        sg_json_append(&data, entry_json(q, q->entry[newest_first ? n - 1 - at : at]));
+    pthread_mutex_unlock(&q->mutex);
+    const size_t  count = json_array_size(data);
+    json_t *const first = json_object_get(json_array_get(data, 0), "id");
+    json_t *const last = json_object_get(json_array_get(data, count ? count - 1 : 0), "id");
+    return json_pack("{s:s, s:o, s:O?, s:O?, s:b}", "object", "list", "data", data, "first_id", first, "last_id", last,
+                     "has_more", at < n);
+}
+
+int sg_job_queue_count(sg_job_queue *q, sg_job_state state)
+{
+    pthread_mutex_lock(&q->mutex);
+    const int n = count(q, state);
+    pthread_mutex_unlock(&q->mutex);
+    return n;
+}
+
+bool sg_job_queue_file(sg_job_queue *q, const char *id, size_t i, char path[PATH_MAX])
+{
+    char folder[PATH_MAX];
+    pthread_mutex_lock(&q->mutex);
+    const entry *const x = find(q, id);
+    const char *const  name = x && x->job.state == SG_JOB_COMPLETED ? sg_job_file(&x->job, i) : NULL;
+    const bool         there = name && sg_job_queue_folder(q, id, folder, NULL) == SG_OK &&
+                       sg_path_join(path, PATH_MAX, folder, name, NULL) == SG_OK;
+    pthread_mutex_unlock(&q->mutex);
+    return there;
+}
+
+static bool end(sg_job_queue *q, const char *id, bool doomed)
+{
+    pthread_mutex_lock(&q->mutex);
+    entry *const x = find(q, id);
+    const bool   works = x && x->job.state == SG_JOB_IN_PROGRESS, over = x && sg_job_is_over(&x->job);
+    void (*const cancel)(void *, const char *) = works ? q->cancel : NULL;
+    if (works) {
+        x->cancelled = true;
+        x->doomed = x->doomed || doomed;
+    } else if (x && !over) {
+        settle(q, x, SG_JOB_CANCELLED);
+    }
+    if (x && !works && doomed)
+        remove_entry(q, x);
+    else if (x && !works && !over)
+        drop_oldest(q, 0, x);
+    pthread_mutex_unlock(&q->mutex);
+    if (cancel) cancel(q->cancel_context, id);
+    return x && (doomed || !over);
+}
+
+bool sg_job_queue_cancel(sg_job_queue *q, const char *id) { return end(q, id, false); }
+
+bool sg_job_queue_delete(sg_job_queue *q, const char *id) { return end(q, id, true); }
+
+/* ---- for whoever does the jobs ---- */
+
+void sg_job_queue_on_cancel(sg_job_queue *q, void (*cancel)(void *context, const char *id), void *context)
+{
+    pthread_mutex_lock(&q->mutex);
+    q->cancel = cancel;
+    q->cancel_context = context;
+    pthread_mutex_unlock(&q->mutex);
+}
+
+static entry *first_queued(const sg_job_queue *q)
+{
+    int i = 0;
+    while (i < q->count && q->entry[i]->job.state != SG_JOB_QUEUED) i++;
+    return i < q->count ? q->entry[i] : NULL;
+}
+
+bool sg_job_queue_next(sg_job_queue *q, sg_job *out)
+{
+    entry *x = NULL;
+    *out = (sg_job){0};
+    pthread_mutex_lock(&q->mutex);
+    while (!q->stopped && !(x = first_queued(q))) pthread_cond_wait(&q->changed, &q->mutex);
+    const bool any = !q->stopped;
+    if (any) {
+        x->job.attempts++;
+        x->job.started = time(NULL);
+        settle(q, x, SG_JOB_IN_PROGRESS);
+        *out = x->job;
+        out->error = NULL;
+        out->made = NULL;
+        json_incref(out->settings);
+        json_incref(out->files);
+    }
+    pthread_mutex_unlock(&q->mutex);
+    return any;
+}
+
+bool sg_job_queue_cancelled(sg_job_queue *q, const char *id)
+{
+    pthread_mutex_lock(&q->mutex);
+    const entry *const x = find(q, id);
+    const bool         cancelled = !x || x->cancelled;
+    pthread_mutex_unlock(&q->mutex);
+    return cancelled;
+}
+
+void sg_job_queue_progress(sg_job_queue *q, const char *id, const sg_job_progress *progress)
+{
+    pthread_mutex_lock(&q->mutex);
+    entry *const x = find(q, id);
+    if (x) x->job.progress = *progress;
+    if (x) sg_job_events_progress(q->events, id, progress);
+    pthread_mutex_unlock(&q->mutex);
+}
+
+void sg_job_queue_finish(sg_job_queue *q, const char *id, sg_job_state state, json_t *files, json_t *made,
+                         const char *error)
+{
+    pthread_mutex_lock(&q->mutex);
+    entry *const x = find(q, id);
+    char         path[PATH_MAX];
+    if (x) {
+        sg_job *const j = &x->job;
+        json_decref(j->files);
+        j->files = files ? files : json_array();
+        j->made = made;
+        j->error = error ? strdup(error) : NULL;
+        j->progress = (sg_job_progress){0};
+        if (state == SG_JOB_QUEUED) j->attempts--;
+        x->cancelled = false;
+        settle(q, x, state);
+        if (state != SG_JOB_COMPLETED && sg_job_queue_folder(q, id, path, NULL) == SG_OK) sg_job_folder_clean(path, j);
+        if (x->doomed)
+            remove_entry(q, x);
+        else
+            drop_oldest(q, 0, x);
+    }
+    pthread_mutex_unlock(&q->mutex);
+}
+
+void sg_job_queue_stop(sg_job_queue *q)
+{
+    pthread_mutex_lock(&q->mutex);
+    q->stopped = true;
+    pthread_cond_broadcast(&q->changed);
+    pthread_mutex_unlock(&q->mutex);
+}
