@@ -30,8 +30,8 @@ target_sources(sparge-gen PRIVATE
   app/eval/clip_names.c app/eval/command_eval.c app/eval/eval_files.c app/eval/eval_log.c app/eval/eval_manifest.c
   app/eval/eval_open.c app/eval/eval_order.c app/eval/eval_pictures.c app/eval/eval_report.c app/eval/eval_request.c app/eval/eval_results.c
   app/eval/eval_similarity.c app/eval/eval_summary.c app/eval/eval_unit.c
-  app/serve/job.c app/serve/job_events.c app/serve/job_folder.c app/serve/job_queue.c app/serve/serve_options.c
-  app/serve/served_files.c)
+  app/serve/job.c app/serve/job_engine.c app/serve/job_events.c app/serve/job_folder.c app/serve/job_queue.c
+  app/serve/job_runner.c app/serve/serve_options.c app/serve/served_files.c)
 if(SG_FFMPEG)
   target_sources(sparge-gen PRIVATE app/session/clip_video.c)
 endif()

@@ -1,0 +1,383 @@
+/* test_job_runner.c - jobs rendered: on one engine, in the bits of the command, with pictures, by other models; refused before
+ * they wait; cancelled, stopped and taken up again. */
+#include "command.h"
+#include "job_runner.h"
+#include "unit.h"
+
+#include <pthread.h>
+
+static const sg_job_limits usual = {.queued = 100, .kept = 100, .bytes = 1 << 30};
+static const char *const   nothing[SG_JOB_INPUTS] = {NULL};
+
+static sg_job_events  *events;
+static sg_job_queue   *queue;
+static sg_job_runner  *runner;
+static sg_job_setup    setup;
+static sg_settings     base;
+static pthread_mutex_t said_mutex = PTHREAD_MUTEX_INITIALIZER;
+static char            said[8192];
+
+static void note(void *context, const char *text)
+{
+    pthread_mutex_lock(&said_mutex);
+    const size_t n = strlen(said);
+    snprintf(said + n, sizeof said - n, "%s\n", text);
+    pthread_mutex_unlock(&said_mutex);
+}
+
+static int times_opened(void)
+{
+    int count = 0;
+    pthread_mutex_lock(&said_mutex);
+    for (const char *at = said; (at = strstr(at, "was opened")) != NULL; at++) count++;
+    pthread_mutex_unlock(&said_mutex);
+    return count;
+}
+
+static void start(void)
+{
+    sg_error e = {0};
+    *said = '\0';
+    setup = (sg_job_setup){.base = &base, .files = {.models = "models", .loras = "loras"}, .log = {note, NULL}};
+    assert_done(sg_job_queue_open(&queue, ".", &usual, events, &setup.log, &e), &e);
+    assert_done(sg_job_runner_open(&runner, &setup, queue, events, &e), &e);
+}
+
+static void stop(void)
+{
+    sg_job_runner_close(&runner);
+    sg_job_queue_close(&queue);
+}
+
+static int open_all(void **state)
+{
+    static const char *const option[][2] = {
+        {"model", SG_TINY_WAN}, {"backend", "cpu"}, {"threads", "2"}, {"dtype", "f32"}};
+    sg_error e = {0};
+    if (enter_folder(state)) return -1;
+    base = sg_options_empty(SG_COMMAND_RENDER);
+    for (size_t i = 0; i < sizeof option / sizeof *option; i++)
+        assert_done(sg_options_set(&base, option[i][0], option[i][1], &e), &e);
+    make_folders("models/x");
+    make_folders("loras/x");
+    assert_int_equal(symlink(SG_FIXTURES "/wan21_hd12", "models/mini"), 0);
+    assert_int_equal(symlink(SG_FIXTURES "/wan21_i2v", "models/i2v"), 0);
+    events = sg_job_events_open();
+    start();
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    stop();
+    sg_job_events_close(&events);
+    return leave_folder(state);
+}
+
+/* ---- jobs ---- */
+
+typedef struct answered {
+    pthread_mutex_t mutex;
+    pthread_cond_t  changed;
+    bool            there;
+    sg_job_verdict  verdict;
+    char            id[SG_JOB_ID];
+    sg_error        e;
+} answered;
+
+static void take_answer(void *context, sg_job_verdict verdict, const char *id, const char *why)
+{
+    answered *const a = context;
+    pthread_mutex_lock(&a->mutex);
+    a->there = true;
+    a->verdict = verdict;
+    if (id) memcpy(a->id, id, SG_JOB_ID);
+    sg_error_set(&a->e, verdict ? SG_E_ARG : SG_OK, "%s", why);
+    pthread_cond_signal(&a->changed);
+    pthread_mutex_unlock(&a->mutex);
+}
+
+static answered submit_file(const char *settings, const char *const *upload)
+{
+    answered a = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    sg_job_runner_submit(runner, json_loads(settings, 0, NULL), false, upload, take_answer, &a);
+    pthread_mutex_lock(&a.mutex);
+    while (!a.there) pthread_cond_wait(&a.changed, &a.mutex);
+    pthread_mutex_unlock(&a.mutex);
+    return a;
+}
+
+typedef struct job_name {
+    char id[SG_JOB_ID];
+} job_name;
+
+static job_name submit_with(const char *settings, const char *image)
+{
+    const answered a = submit_file(settings, (const char *const[SG_JOB_INPUTS]){image});
+    job_name       n;
+    if (a.verdict != SG_JOB_TAKEN) fail_msg("%s: %s", settings, a.e.text);
+    memcpy(n.id, a.id, sizeof n.id);
+    return n;
+}
+
+static job_name submit(const char *settings) { return submit_with(settings, NULL); }
+
+#define IMAGE "\"prompt\": \"a red ball\", \"size\": \"64x64\", \"frames\": 1, \"steps\": 2"
+#define LONG "{\"prompt\": \"a red ball\", \"size\": \"64x64\", \"frames\": 1, \"steps\": 1000, \"cache\": \"off\"}"
+
+static const char *status_of(const job_name *n)
+{
+    static char   status[16];
+    json_t *const j = sg_job_queue_get(queue, n->id);
+    snprintf(status, sizeof status, "%s", j ? json_string_value(json_object_get(j, "status")) : "none");
+    json_decref(j);
+    return status;
+}
+
+static void wait_for(const job_name *n, const char *status)
+{
+    while (strcmp(status_of(n), "queued") == 0 || strcmp(status_of(n), "in_progress") == 0) usleep(1000);
+    if (strcmp(status_of(n), status) == 0) return;
+    json_t *const j = sg_job_queue_get(queue, n->id);
+    fail_msg("%s", json_dumps(j, 0));
+}
+
+/* Until a step of it is over. */
+static void wait_for_step(const job_name *n)
+{
+    for (bool there = false; !there; usleep(1000)) {
+        json_t *const j = sg_job_queue_get(queue, n->id), *const p = json_object_get(j, "progress");
+        const char *stage = json_string_value(json_object_get(p, "stage"));
+        there = stage && strcmp(stage, "denoise") == 0 && json_integer_value(json_object_get(p, "done")) > 0;
+        json_decref(j);
+    }
+}
+
+/* ---- as the command ---- */
+
+static void expect_file(const job_name *n, size_t i, const char *path)
+{
+    char   own[PATH_MAX];
+    size_t na, nb;
+    assert_true(sg_job_queue_file(queue, n->id, i, own));
+    char *const a = read_file(own, &na), *const b = read_file(path, &nb);
+    assert_int_equal(na, nb);
+    assert_memory_equal(a, b, na);
+    free(a);
+    free(b);
+}
+
+/* Renders by the command what these options say. */
+static void render(const char *output, const char *model, const char *const (*option)[2])
+{
+    sg_settings s = base;
+    sg_error    e = {0};
+    s.quiet = true;
+    if (model) s.model = model;
+    for (; (*option)[0]; option++) assert_done(sg_options_set(&s, (*option)[0], (*option)[1], &e), &e);
+    assert_done(sg_options_set(&s, "output", output, &e), &e);
+    assert_done(sg_command_render(&s, &e), &e);
+}
+
+static void results_are_those_of_the_command(void **state)
+{
+    static const char *const image[][2] = {{"prompt", "a red ball"}, {"size", "64x64"}, {"frames", "1"},
+                                           {"steps", "2"},           {"seed", "5"},     {NULL, NULL}};
+    static const char *const video[][2] = {
+        {"prompt", "a blue box"}, {"size", "48x64"},      {"frames", "5"}, {"steps", "2"},
+        {"cfg-scale", "1"},       {"attention", "dense"}, {NULL, NULL}};
+    const job_name first = submit("{" IMAGE ", \"seed\": 5}");
+    const job_name second =
+        submit("{\"prompt\": \"a blue box\", \"width\": 48, \"height\": 64, \"frames\": 5, \"steps\": 2,"
+               " \"cfg_scale\": 1, \"attention\": \"dense\", \"output_format\": \"y4m\"}");
+    const job_name third = submit("{" IMAGE ", \"seed\": 5}");
+    render("image.png", NULL, image);
+    render("video.y4m", NULL, video);
+    wait_for(&third, "completed");
+    wait_for(&first, "completed");
+    wait_for(&second, "completed");
+    expect_file(&first, 0, "image.png");
+    expect_file(&second, 0, "video.y4m");
+    expect_file(&third, 0, "image.png");
+    assert_int_equal(times_opened(), 0); /* the one that was open served all */
+    json_t *const j = sg_job_queue_get(queue, first.id), *const made = json_object_get(j, "made");
+    assert_int_equal(json_integer_value(json_object_get(made, "seed")), 5);
+    assert_int_equal(json_integer_value(json_object_get(made, "width")), 64);
+    assert_true(json_is_null(json_object_get(j, "error")));
+    json_decref(j);
+}
+
+static void a_batch_has_consecutive_seeds(void **state)
+{
+    static const char *const single[][2] = {{"prompt", "a red ball"}, {"size", "64x64"}, {"frames", "1"},
+                                            {"steps", "2"},           {"seed", "8"},     {NULL, NULL}};
+    const job_name           n = submit("{" IMAGE ", \"seed\": 7, \"batch\": 2}");
+    char                     path[PATH_MAX];
+    render("single.png", NULL, single);
+    wait_for(&n, "completed");
+    expect_file(&n, 1, "single.png");
+    assert_true(sg_job_queue_file(queue, n.id, 0, path));
+    assert_false(sg_job_queue_file(queue, n.id, 2, path));
+    assert_non_null(strstr(path, "/content-0001.png"));
+}
+
+/* A seed is drawn before the job waits: whenever it runs, it makes the same. */
+static void a_drawn_seed_is_kept(void **state)
+{
+    const job_name n = submit("{" IMAGE ", \"seed\": -1}");
+    wait_for(&n, "completed");
+    json_t *const    j = sg_job_queue_get(queue, n.id);
+    const json_int_t asked = json_integer_value(json_object_get(json_object_get(j, "settings"), "seed"));
+    assert_true(asked >= 0);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(j, "made"), "seed")), asked);
+    json_decref(j);
+}
+
+/* ---- pictures, models ---- */
+
+#define I2V                                                                                                            \
+    "{\"model\": \"i2v\", \"prompt\": \"a cat\", \"size\": \"64x64\", \"frames\": 5, \"steps\": 1, \"cfg_scale\": 1, " \
+    "\"output_format\": \"y4m\"}"
+
+static void pictures_come_with_their_job(void **state)
+{
+    static const char *const pictures[] = {SG_PICTURES "/scene.png", SG_CORPUS "/image/base.jpg"};
+    job_name                 n[2];
+    for (int i = 0; i < 2; i++) {
+        shell("cp %s upload", pictures[i]);
+        n[i] = submit_with(I2V, "upload");
+        assert_int_not_equal(access("upload", F_OK), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        const char *const option[][2] = {{"prompt", "a cat"}, {"size", "64x64"},      {"frames", "5"}, {"steps", "1"},
+                                         {"cfg-scale", "1"},  {"image", pictures[i]}, {NULL, NULL}};
+        render("clip.y4m", SG_FIXTURES "/wan21_i2v", option);
+        wait_for(&n[i], "completed");
+        expect_file(&n[i], 0, "clip.y4m");
+        unlink("clip.y4m");
+    }
+    assert_int_equal(times_opened(), 1);
+}
+
+static void an_engine_is_opened_for_another_model_alone(void **state)
+{
+    static const char *const settings[] = {"{" IMAGE "}", "{" IMAGE ", \"model\": \"mini\"}",
+                                           "{" IMAGE ", \"model\": \"mini\", \"seed\": 3}",
+                                           "{" IMAGE ", \"model\": \"tiny-wan\"}", "{" IMAGE "}"};
+    static const int         opened[] = {0, 1, 1, 2, 2};
+    for (int i = 0; i < 5; i++) {
+        const job_name n = submit(settings[i]);
+        wait_for(&n, "completed");
+        assert_int_equal(times_opened(), opened[i]);
+    }
+    json_t *const names = sg_job_runner_files(runner);
+    assert_int_equal(json_array_size(json_object_get(names, "models")), 3);
+    json_decref(names);
+}
+
+/* ---- refusals ---- */
+
+static void what_cannot_be_done_does_not_wait(void **state)
+{
+    static const struct {
+        const char    *settings;
+        bool           upload;
+        sg_job_verdict verdict;
+        const char    *names;
+    } refused[] = {
+        {"{}", false, SG_JOB_INVALID, "prompt"},
+        {"{\"prompt\": \"a\", \"size\": \"16384x16384\", \"frames\": 100001}", false, SG_JOB_INVALID, "frames"},
+        {"{\"prompt\": \"a\", \"size\": \"65x65\", \"strict\": true}", false, SG_JOB_INVALID, "width"},
+        {"{\"prompt\": \"a\", \"frames\": 9, \"seconds\": 1}", false, SG_JOB_INVALID, "frames|seconds"},
+        {"{\"prompt\": \"a\", \"attention\": \"dense\", \"topk\": 0.5}", false, SG_JOB_INVALID, "topk|attention"},
+        {"{\"prompt\": \"a\", \"fit\": \"pad\"}", false, SG_JOB_INVALID, "fit|image|video"},
+        {"{\"prompt\": \"a\", \"output_format\": \"jpeg\"}", false, SG_JOB_INVALID, "output_format: .jpg"},
+        {"{\"prompt\": \"a\", \"model\": \"none\"}", false, SG_JOB_INVALID, "model|none"},
+        {"{\"prompt\": \"a\", \"lora\": [\"none\"]}", false, SG_JOB_INVALID, "lora|none"},
+        {"{\"prompt\": \"a\", \"cfg_scale_2\": 3}", false, SG_JOB_INVALID, "cfg_scale_2"},
+        {"{\"prompt\": \"a\", \"model\": \"i2v\"}", false, SG_JOB_INVALID, "image"},
+        {"{\"prompt\": \"a\", \"model\": \"i2v\"}", true, SG_JOB_INVALID, "image|neither PNG"}};
+    write_text("upload", "no picture");
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        answered a = submit_file(refused[i].settings,
+                                 refused[i].upload ? (const char *const[SG_JOB_INPUTS]){"upload"} : nothing);
+        if (a.verdict != refused[i].verdict || strstr(a.e.text, "--") || strstr(a.e.text, "upload"))
+            fail_msg("%s: %d, %s", refused[i].settings, a.verdict, a.e.text);
+        assert_refused(a.e.code, SG_E_ARG, &a.e, refused[i].names);
+        assert_string_equal(a.id, "");
+    }
+    assert_int_equal(access("upload", F_OK), 0);
+    assert_int_equal(files_in("jobs"), 1);
+    const job_name n = submit("{" IMAGE "}"); /* the engine is as usable as before */
+    wait_for(&n, "completed");
+}
+
+static void what_does_not_fit_does_not_wait(void **state)
+{
+    stop();
+    base.memory_limit = (size_t)1 << 28;
+    start();
+    answered a = submit_file("{\"prompt\": \"a\", \"size\": \"2048x2048\", \"frames\": 81, \"output_format\": \"y4m\"}",
+                             nothing);
+    assert_int_equal(a.verdict, SG_JOB_TOO_LARGE);
+    assert_refused(a.e.code, SG_E_ARG, &a.e, "GiB");
+    assert_int_equal(files_in("jobs"), 1);
+}
+
+/* ---- ends ---- */
+
+static void a_cancel_ends_the_render(void **state)
+{
+    char           folder[64];
+    const job_name works = submit(LONG), waits = submit(LONG), next = submit("{" IMAGE "}");
+    wait_for_step(&works);
+    assert_true(sg_job_queue_cancel(queue, waits.id));
+    assert_true(sg_job_queue_cancel(queue, works.id));
+    wait_for(&works, "cancelled");
+    wait_for(&waits, "cancelled");
+    wait_for(&next, "completed");
+    snprintf(folder, sizeof folder, "jobs/%s", works.id);
+    assert_int_equal(files_in(folder), 1);
+    assert_int_equal(times_opened(), 0);
+}
+
+static void a_stop_keeps_the_queue(void **state)
+{
+    const job_name works = submit(LONG), next = submit("{" IMAGE "}");
+    wait_for_step(&works);
+    stop();
+    start();
+    wait_for_step(&works); /* which comes first again */
+    json_t *const j = sg_job_queue_get(queue, works.id);
+    assert_int_equal(json_integer_value(json_object_get(j, "attempts")), 1);
+    json_decref(j);
+    assert_string_equal(status_of(&next), "queued");
+    assert_true(sg_job_queue_delete(queue, works.id));
+    wait_for(&next, "completed");
+    assert_string_equal(status_of(&works), "none");
+}
+
+static void what_comes_after_a_stop_is_refused(void **state)
+{
+    answered a;
+    sg_job_queue_stop(queue);
+    a = submit_file("{" IMAGE "}", nothing);
+    assert_int_equal(a.verdict, SG_JOB_STOPPED);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_all, close_all)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {TEST(results_are_those_of_the_command),
+                                       TEST(a_batch_has_consecutive_seeds),
+                                       TEST(a_drawn_seed_is_kept),
+                                       TEST(pictures_come_with_their_job),
+                                       TEST(an_engine_is_opened_for_another_model_alone),
+                                       TEST(what_cannot_be_done_does_not_wait),
+                                       TEST(what_does_not_fit_does_not_wait),
+                                       TEST(a_cancel_ends_the_render),
+                                       TEST(a_stop_keeps_the_queue),
+                                       TEST(what_comes_after_a_stop_is_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
