@@ -80,13 +80,17 @@ json_t *sg_job_json(const sg_job *j, int position)
                      "files", j->files, "made", j->made, "error", j->error ? sg_report_name(j->error) : json_null());
 }
 
+/* With all digits: a job that is read again renders the same. */
 sg_status sg_job_save(const sg_job *j, const char *folder, sg_error *e)
 {
-    char          path[PATH_MAX];
-    sg_job        bare = *j;
-    json_t *const all = (bare.progress = (sg_job_progress){0}, sg_job_json(&bare, -1));
+    char   path[PATH_MAX];
+    sg_job bare = *j;
     SG_TRY(sg_path_join(path, sizeof path, folder, NAME, e));
-    const sg_status status = all ? sg_report_save(path, all, e) : sg_error_memory(e, path);
+    bare.progress = (sg_job_progress){0};
+    json_t *const   all = sg_job_json(&bare, -1);
+    char *const     text = all ? sg_json_text(all, JSON_INDENT(2)) : NULL;
+    const sg_status status = text ? sg_output_file_save(path, text, strlen(text), e) : sg_error_memory(e, path);
+    free(text);
     json_decref(all);
     return status;
 }
