@@ -5,6 +5,8 @@
 #include "unit.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 static const sg_job_limits usual = {.queued = 100, .kept = 100, .bytes = 1 << 30};
 static const char *const   nothing[SG_JOB_INPUTS] = {NULL};
@@ -49,7 +51,7 @@ static void stop(void)
     sg_job_queue_close(&queue);
 }
 
-static int open_all(void **state)
+static int enter(void **state)
 {
     static const char *const option[][2] = {
         {"model", SG_TINY_WAN}, {"backend", "cpu"}, {"threads", "2"}, {"dtype", "f32"}};
@@ -63,6 +65,12 @@ static int open_all(void **state)
     assert_int_equal(symlink(SG_FIXTURES "/wan21_hd12", "models/mini"), 0);
     assert_int_equal(symlink(SG_FIXTURES "/wan21_i2v", "models/i2v"), 0);
     events = sg_job_events_open();
+    return 0;
+}
+
+static int open_all(void **state)
+{
+    if (enter(state)) return -1;
     start();
     return 0;
 }
@@ -357,6 +365,43 @@ static void a_stop_keeps_the_queue(void **state)
     assert_string_equal(status_of(&works), "none");
 }
 
+/* In a process of its own, which is killed at a step: the first submits the job, the next takes it up. */
+static void work_until_killed(int to, bool first)
+{
+    start();
+    if (first) submit(LONG);
+    json_t *const list = sg_job_queue_list(queue, NULL, 1, false);
+    job_name      n;
+    snprintf(n.id, sizeof n.id, "%s", json_string_value(json_object_get(list, "first_id")));
+    wait_for_step(&n);
+    if (write(to, n.id, sizeof n.id) != (ssize_t)sizeof n.id) _exit(1);
+    for (;;) pause();
+}
+
+static void a_killed_job_runs_again_once(void **state)
+{
+    job_name works[2];
+    for (int i = 0; i < 2; i++) {
+        int pipes[2];
+        assert_int_equal(pipe(pipes), 0);
+        const pid_t child = fork();
+        if (child == 0) work_until_killed(pipes[1], i == 0);
+        close(pipes[1]);
+        assert_int_equal(read(pipes[0], works[i].id, SG_JOB_ID), SG_JOB_ID);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        close(pipes[0]);
+    }
+    assert_string_equal(works[0].id, works[1].id);
+    start();
+    assert_string_equal(status_of(&works[0]), "failed");
+    char folder[64];
+    snprintf(folder, sizeof folder, "jobs/%s", works[0].id);
+    assert_int_equal(files_in(folder), 1);
+    const job_name next = submit("{" IMAGE "}");
+    wait_for(&next, "completed");
+}
+
 static void what_comes_after_a_stop_is_refused(void **state)
 {
     answered a;
@@ -369,15 +414,17 @@ static void what_comes_after_a_stop_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(results_are_those_of_the_command),
-                                       TEST(a_batch_has_consecutive_seeds),
-                                       TEST(a_drawn_seed_is_kept),
-                                       TEST(pictures_come_with_their_job),
-                                       TEST(an_engine_is_opened_for_another_model_alone),
-                                       TEST(what_cannot_be_done_does_not_wait),
-                                       TEST(what_does_not_fit_does_not_wait),
-                                       TEST(a_cancel_ends_the_render),
-                                       TEST(a_stop_keeps_the_queue),
-                                       TEST(what_comes_after_a_stop_is_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_killed_job_runs_again_once, enter, close_all), /* first: no thread runs yet */
+        TEST(results_are_those_of_the_command),
+        TEST(a_batch_has_consecutive_seeds),
+        TEST(a_drawn_seed_is_kept),
+        TEST(pictures_come_with_their_job),
+        TEST(an_engine_is_opened_for_another_model_alone),
+        TEST(what_cannot_be_done_does_not_wait),
+        TEST(what_does_not_fit_does_not_wait),
+        TEST(a_cancel_ends_the_render),
+        TEST(a_stop_keeps_the_queue),
+        TEST(what_comes_after_a_stop_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
