@@ -69,15 +69,17 @@ static json_t *inputs_json(unsigned inputs)
     return a;
 }
 
+/* Nothing of it is shared: Jansson counts references without a lock. */
 json_t *sg_job_json(const sg_job *j, int position)
 {
-    return json_pack("{s:s, s:s, s:s, s:I, s:i, s:I, s:I, s:I, s:o, s:o, s:O, s:o, s:O, s:O?, s:o}", "id", j->id,
+    return json_pack("{s:s, s:s, s:s, s:I, s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o?, s:o}", "id", j->id,
                      "object", "job", "status", sg_job_states[j->state], "number", (json_int_t)j->number, "attempts",
                      j->attempts, "created_at", (json_int_t)j->created, "started_at", (json_int_t)j->started,
                      "finished_at", (json_int_t)j->finished, "queue_position",
                      position < 0 ? json_null() : json_integer(position), "progress",
-                     sg_job_progress_json(&j->progress), "settings", j->settings, "inputs", inputs_json(j->inputs),
-                     "files", j->files, "made", j->made, "error", j->error ? sg_report_name(j->error) : json_null());
+                     sg_job_progress_json(&j->progress), "settings", json_deep_copy(j->settings), "inputs",
+                     inputs_json(j->inputs), "files", json_deep_copy(j->files), "made", json_deep_copy(j->made),
+                     "error", j->error ? sg_report_name(j->error) : json_null());
 }
 
 /* With all digits: a job that is read again renders the same. */

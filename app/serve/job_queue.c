@@ -429,8 +429,8 @@ bool sg_job_queue_next(sg_job_queue *q, sg_job *out)
         *out = x->job;
         out->error = NULL;
         out->made = NULL;
-        json_incref(out->settings);
-        json_incref(out->files);
+        out->settings = json_deep_copy(x->job.settings);
+        out->files = json_array();
     }
     pthread_mutex_unlock(&q->mutex);
     return any;

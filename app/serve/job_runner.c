@@ -294,7 +294,7 @@ sg_status sg_job_runner_open(sg_job_runner **out, sg_job_setup *setup, sg_job_qu
     return status;
 }
 
-json_t *sg_job_runner_options(const sg_job_runner *r) { return json_incref(r->options); }
+json_t *sg_job_runner_options(const sg_job_runner *r) { return json_deep_copy(r->options); }
 
 json_t *sg_job_runner_files(const sg_job_runner *r) { return sg_served_list(&r->setup->files); }
 
