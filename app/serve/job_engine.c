@@ -137,23 +137,24 @@ static sg_status prepare(sg_job_engine *x, const json_t *settings, bool form, co
     return sg_plan_fits(&x->now.plan, e);
 }
 
-/* "image: PATH: no picture" names the server's file, which says nothing to a client. */
-static void hide_path(sg_error *e, const char *path)
+/* What a client is told of a failure has his names and none of the server's folders. folder is that of the job, or NULL. */
+static sg_status tell(const sg_job_engine *x, const char *folder, sg_status status, sg_error *e)
 {
-    char *const at = path ? strstr(e->text, path) : NULL;
-    if (!at) return;
-    const size_t n = strlen(path) + (strncmp(at + strlen(path), ": ", 2) == 0 ? 2u : 0u);
-    memmove(at, at + n, strlen(at + n) + 1);
+    if (status == SG_OK) return SG_OK;
+    sg_serve_options_spell(e);
+    sg_serve_options_hide(e, x->asked.image);
+    sg_serve_options_hide(e, x->asked.last_image);
+    sg_serve_options_hide(e, x->asked.video);
+    sg_serve_options_hide(e, x->setup->files.models);
+    sg_serve_options_hide(e, x->setup->files.loras);
+    sg_serve_options_hide(e, folder);
+    return status;
 }
 
 sg_status sg_job_engine_prepare(sg_job_engine *x, const json_t *settings, bool form,
                                 const char *const input[SG_JOB_INPUTS], sg_error *e)
 {
-    const sg_status status = prepare(x, settings, form, input, e);
-    if (status == SG_OK) return SG_OK;
-    sg_serve_options_spell(e);
-    for (int i = 0; i < SG_JOB_INPUTS; i++) hide_path(e, input[i]);
-    return status;
+    return tell(x, NULL, prepare(x, settings, form, input, e), e);
 }
 
 /* ---- its clips ---- */
@@ -199,8 +200,8 @@ static json_t *made_settings(const sg_job_engine *x)
     return sg_report_settings(&kept, &x->now.request, &x->session.info, false);
 }
 
-sg_status sg_job_engine_render(sg_job_engine *x, int i, const char *folder, const sg_job_watch *watch, json_t **file,
-                               json_t **made, sg_report *report, sg_error *e)
+static sg_status render(sg_job_engine *x, int i, const char *folder, const sg_job_watch *watch, json_t **file,
+                        json_t **made, sg_report *report, sg_error *e)
 {
     sg_request *const r = &x->now.request;
     char              path[PATH_MAX], *text = NULL;
@@ -222,4 +223,10 @@ sg_status sg_job_engine_render(sg_job_engine *x, int i, const char *folder, cons
     free(text);
     free(name);
     return status;
+}
+
+sg_status sg_job_engine_render(sg_job_engine *x, int i, const char *folder, const sg_job_watch *watch, json_t **file,
+                               json_t **made, sg_report *report, sg_error *e)
+{
+    return tell(x, folder, render(x, i, folder, watch, file, made, report, e), e);
 }

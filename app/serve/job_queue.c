@@ -262,23 +262,23 @@ static sg_job_verdict refuse(sg_error *e, sg_job_verdict verdict, sg_status code
     return verdict;
 }
 
-/* Locked. */
-static sg_job_verdict room(sg_job_queue *q, int64_t bytes, sg_error *e)
+/* Locked. For a job with so many bytes of uploads, whose result has as many more at most; but few are as large as that. */
+static sg_job_verdict room(sg_job_queue *q, int64_t bytes, int64_t result, sg_error *e)
 {
     if (q->stopped) return refuse(e, SG_JOB_STOPPED, SG_E_CANCELLED, "the server is about to stop");
     if (count(q, SG_JOB_QUEUED) >= q->limits.queued)
         return refuse(e, SG_JOB_QUEUE_FULL, SG_E_MEMORY, "the queue is full; try again later");
-    if (bytes > q->limits.bytes)
+    if (bytes > q->limits.bytes || result > q->limits.bytes - bytes)
         return refuse(e, SG_JOB_TOO_LARGE, SG_E_MEMORY, "its files are larger than all that the server may keep");
     drop_oldest(q, bytes, NULL);
     if (q->bytes <= q->limits.bytes - bytes) return SG_JOB_TAKEN;
     return refuse(e, SG_JOB_DISK_FULL, SG_E_FILE, "the server's disk is full of jobs that wait; try again later");
 }
 
-sg_job_verdict sg_job_queue_room(sg_job_queue *q, sg_error *e)
+sg_job_verdict sg_job_queue_room(sg_job_queue *q, int64_t result, sg_error *e)
 {
     pthread_mutex_lock(&q->mutex);
-    const sg_job_verdict verdict = room(q, 0, e);
+    const sg_job_verdict verdict = room(q, 0, result, e);
     pthread_mutex_unlock(&q->mutex);
     return verdict;
 }
@@ -291,7 +291,7 @@ static sg_job_verdict add(sg_job_queue *q, sg_job *job, const char *const *uploa
     int64_t     bytes = 0;
     for (int i = 0; i < SG_JOB_INPUTS; i++)
         if (upload[i] && stat(upload[i], &st) == 0) bytes += st.st_size;
-    const sg_job_verdict verdict = room(q, bytes, e);
+    const sg_job_verdict verdict = room(q, bytes, 0, e);
     if (verdict != SG_JOB_TAKEN) return verdict;
     job->number = q->number++;
     sg_status status = sg_job_queue_folder(q, job->id, path, e);

@@ -50,8 +50,8 @@ void      sg_job_queue_close(sg_job_queue **q); /* *q may be NULL */
  * where there is none; they are moved. The job is on the disk when this returns. */
 sg_job_verdict sg_job_queue_add(sg_job_queue *q, sg_job *job, const char *const upload[SG_JOB_INPUTS], sg_error *e);
 
-/* Tells whether one more job would be refused now, before it is looked at. */
-sg_job_verdict sg_job_queue_room(sg_job_queue *q, sg_error *e);
+/* Tells whether one more job would be refused now, whose result has at most so many bytes. */
+sg_job_verdict sg_job_queue_room(sg_job_queue *q, int64_t result, sg_error *e);
 
 /* Returns the job of this id as JSON, NULL where there is none or memory is out. The caller drops it. */
 json_t *sg_job_queue_get(sg_job_queue *q, const char *id);

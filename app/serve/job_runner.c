@@ -1,6 +1,7 @@
 /* job_runner.c - see job_runner.h. */
 #include "job_runner.h"
 #include "base/clock.h"
+#include "base/image.h"
 #include "base/path.h"
 #include "base/thread.h"
 #include "json_build.h"
@@ -93,28 +94,44 @@ static json_t *kept_settings(const sg_job_runner *r, const json_t *asked)
     return j;
 }
 
-static sg_job_verdict verdict_of(const sg_job_runner *r, sg_status status)
+static sg_job_verdict verdict_of(const sg_job_runner *r, const submission *s, sg_status status)
 {
+    const bool own_model = r->checks.opening && !json_object_get(s->settings, "model");
     if (status == SG_E_MEMORY) return SG_JOB_TOO_LARGE;
-    return status == SG_E_DEVICE || (r->checks.opening && status != SG_E_ARG) ? SG_JOB_BROKEN : SG_JOB_INVALID;
+    if (status == SG_E_CANCELLED) return SG_JOB_STOPPED;
+    return status == SG_E_DEVICE || (own_model && status != SG_E_ARG) ? SG_JOB_BROKEN : SG_JOB_INVALID;
+}
+
+/* Of all its clips, if nothing of them can be compressed. */
+static int64_t bytes_of(const sg_job_engine *x)
+{
+    const sg_request *const r = &x->now.request;
+    return (int64_t)sg_image_bytes(r->width, r->height) * r->frames * sg_job_engine_batch(x);
+}
+
+static sg_job_verdict make_job(sg_job_runner *r, const submission *s, char id[SG_JOB_ID], sg_error *e)
+{
+    const char *const upload[SG_JOB_INPUTS] = {s->upload[0], s->upload[1], s->upload[2]};
+    sg_job            job;
+    sg_job_verdict    verdict = sg_job_queue_room(r->queue, 0, e); /* before there is work */
+    if (verdict != SG_JOB_TAKEN) return verdict;
+    const sg_status status = sg_job_engine_prepare(&r->checks, s->settings, s->form, upload, e);
+    if (status != SG_OK) return verdict_of(r, s, status);
+    verdict = sg_job_queue_room(r->queue, bytes_of(&r->checks), e);
+    if (verdict != SG_JOB_TAKEN) return verdict;
+    if (sg_job_make(&job, kept_settings(r, s->settings), e) == SG_OK) {
+        memcpy(id, job.id, SG_JOB_ID);
+        return sg_job_queue_add(r->queue, &job, upload, e);
+    }
+    sg_job_close(&job);
+    return SG_JOB_BROKEN;
 }
 
 static void check(sg_job_runner *r, submission *s)
 {
-    sg_error          e = {0};
-    sg_job            job = {0};
-    char              id[SG_JOB_ID] = "";
-    const char *const upload[SG_JOB_INPUTS] = {s->upload[0], s->upload[1], s->upload[2]};
-    sg_job_verdict    verdict = sg_job_queue_room(r->queue, &e);
-    if (verdict == SG_JOB_TAKEN) {
-        sg_status status = sg_job_engine_prepare(&r->checks, s->settings, s->form, upload, &e);
-        if (status != SG_OK) verdict = verdict_of(r, status);
-        if (status == SG_OK) status = sg_job_make(&job, kept_settings(r, s->settings), &e);
-        if (status != SG_OK && verdict == SG_JOB_TAKEN) verdict = SG_JOB_BROKEN;
-    }
-    memcpy(id, job.id, sizeof id);
-    if (verdict == SG_JOB_TAKEN) verdict = sg_job_queue_add(r->queue, &job, upload, &e);
-    sg_job_close(&job);
+    sg_error             e = {0};
+    char                 id[SG_JOB_ID];
+    const sg_job_verdict verdict = make_job(r, s, id, &e);
     answer(s, verdict, verdict == SG_JOB_TAKEN ? id : NULL, e.text);
 }
 

@@ -182,3 +182,12 @@ void sg_serve_options_spell(sg_error *e)
         }
     }
 }
+
+void sg_serve_options_hide(sg_error *e, const char *path)
+{
+    char *const at = path && *path ? strstr(e->text, path) : NULL;
+    if (!at) return;
+    const char *end = at + strlen(path);
+    end += strncmp(end, ": ", 2) == 0 ? 2 : *end == '/';
+    memmove(at, end, strlen(end) + 1);
+}

@@ -38,4 +38,8 @@ json_t *sg_serve_options_list(const sg_settings *defaults);
 /* Makes a failure's text name members as JSON has them: "--cfg-scale" becomes "cfg_scale". */
 void sg_serve_options_spell(sg_error *e);
 
+/* Takes path out of it, which is the server's and says nothing to a client, with a colon behind it: "image: PATH: no
+ * picture". path may be NULL. */
+void sg_serve_options_hide(sg_error *e, const char *path);
+
 #endif

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static const sg_job_limits usual = {.queued = 100, .kept = 100, .bytes = 1 << 30};
@@ -262,7 +263,7 @@ static void limits_are_kept(void **state)
     open_limited(&(sg_job_limits){.queued = 2, .kept = 2, .bytes = 60000});
     add(id[0]);
     add(id[1]);
-    assert_int_equal(sg_job_queue_room(queue, &e), SG_JOB_QUEUE_FULL);
+    assert_int_equal(sg_job_queue_room(queue, 0, &e), SG_JOB_QUEUE_FULL);
     assert_int_equal(try_add(NULL, NULL, &(sg_error){0}), SG_JOB_QUEUE_FULL);
     assert_int_equal(files_in("jobs"), 2 + 1);
     begin(id[0]);
@@ -290,6 +291,21 @@ static void limits_are_kept(void **state)
     assert_int_equal(access("upload", F_OK), 0);
     assert_false(has_folder(id[4]));
     expect_status(id[3], "queued");
+}
+
+/* What cannot be written was not taken. */
+static void a_full_disk_takes_no_job(void **state)
+{
+    const struct rlimit none = {10, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
+    sg_error            e = {0};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    const sg_job_verdict verdict = try_add(NULL, NULL, &e);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &all), 0);
+    assert_int_equal(verdict, SG_JOB_BROKEN);
+    assert_int_equal(e.code, SG_E_FILE);
+    assert_int_equal(files_in("jobs"), 1);
+    add(NULL);
 }
 
 /* ---- restarts ---- */
@@ -592,6 +608,7 @@ int main(void)
                                        TEST(jobs_are_deleted_in_each_state),
                                        TEST(a_stop_leaves_the_queue),
                                        TEST(limits_are_kept),
+                                       TEST(a_full_disk_takes_no_job),
                                        TEST(a_folder_has_one_server),
                                        TEST(jobs_survive),
                                        TEST(kills_lose_nothing),

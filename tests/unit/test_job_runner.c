@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 
 static const sg_job_limits usual = {.queued = 100, .kept = 100, .bytes = 1 << 30};
@@ -329,6 +330,8 @@ static void what_does_not_fit_does_not_wait(void **state)
                              nothing);
     assert_int_equal(a.verdict, SG_JOB_TOO_LARGE);
     assert_refused(a.e.code, SG_E_ARG, &a.e, "GiB");
+    a = submit_file("{\"prompt\": \"a\", \"size\": \"256x256\", \"frames\": 1, \"batch\": 10000}", nothing);
+    assert_int_equal(a.verdict, SG_JOB_TOO_LARGE); /* for the disk */
     assert_int_equal(files_in("jobs"), 1);
 }
 
@@ -363,6 +366,33 @@ static void a_stop_keeps_the_queue(void **state)
     assert_true(sg_job_queue_delete(queue, works.id));
     wait_for(&next, "completed");
     assert_string_equal(status_of(&works), "none");
+}
+
+static void count_wake(void *context) { atomic_fetch_add((atomic_int *)context, 1); }
+
+static void subscribers_see_a_render(void **state)
+{
+    atomic_int                woken = 0;
+    sg_job_event              event;
+    const job_name            before = submit(LONG), seen = submit("{" IMAGE "}");
+    sg_job_subscriber        *s = sg_job_events_subscribe(events, seen.id, count_wake, &woken);
+    static const sg_job_state states[] = {SG_JOB_IN_PROGRESS, SG_JOB_COMPLETED};
+    assert_true(sg_job_queue_cancel(queue, before.id));
+    wait_for(&seen, "completed");
+    for (int i = 0; i < 2; i++) {
+        assert_true(sg_job_events_next(s, &event));
+        assert_true(event.kind == SG_JOB_EVENT_STATE && event.state == states[i]);
+    }
+    assert_true(sg_job_events_next(s, &event));
+    assert_true(event.kind == SG_JOB_EVENT_PROGRESS && event.progress.stage == SG_STAGE_DECODE);
+    assert_true(event.progress.done == event.progress.total && event.progress.left == 0);
+    assert_true(sg_job_events_next(s, &event));
+    assert_int_equal(event.kind, SG_JOB_EVENT_PREVIEW);
+    assert_int_equal(event.picture->step, 1);
+    assert_memory_equal(event.picture->png, "\x89PNG", 4);
+    sg_job_picture_drop(event.picture);
+    assert_true(atomic_load(&woken) > 4);
+    sg_job_events_unsubscribe(&s);
 }
 
 /* In a process of its own, which is killed at a step: the first submits the job, the next takes it up. */
@@ -423,6 +453,7 @@ int main(void)
         TEST(an_engine_is_opened_for_another_model_alone),
         TEST(what_cannot_be_done_does_not_wait),
         TEST(what_does_not_fit_does_not_wait),
+        TEST(subscribers_see_a_render),
         TEST(a_cancel_ends_the_render),
         TEST(a_stop_keeps_the_queue),
         TEST(what_comes_after_a_stop_is_refused)};
