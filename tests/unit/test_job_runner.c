@@ -268,6 +268,38 @@ static void pictures_come_with_their_job(void **state)
     assert_int_equal(times_opened(), 1);
 }
 
+#define FROM_VIDEO                                                                                                     \
+    "{\"prompt\": \"a red ball\", \"size\": \"48x64\", \"steps\": 4, \"strength\": 0.5, \"output_format\": \"y4m\", "  \
+    "\"frames\": "
+
+/* A video that is too short is found when it is read. */
+static void a_video_comes_with_its_job(void **state)
+{
+    static const char *const video[][2] = {
+        {"prompt", "a blue box"}, {"size", "48x64"}, {"frames", "5"}, {"steps", "1"}, {NULL, NULL}};
+    static const char *const from[][2] = {
+        {"prompt", "a red ball"}, {"size", "48x64"},   {"frames", "5"}, {"steps", "4"},
+        {"strength", "0.5"},      {"video", "in.y4m"}, {NULL, NULL}};
+    static const char *const settings[] = {FROM_VIDEO "5}", FROM_VIDEO "9}"};
+    job_name                 n[2];
+    render("in.y4m", NULL, video);
+    render("out.y4m", NULL, from);
+    for (int i = 0; i < 2; i++) {
+        shell("cp in.y4m upload");
+        const answered a = submit_file(settings[i], (const char *const[SG_JOB_INPUTS]){[SG_JOB_VIDEO] = "upload"});
+        assert_int_equal(a.verdict, SG_JOB_TAKEN);
+        memcpy(n[i].id, a.id, SG_JOB_ID);
+    }
+    wait_for(&n[0], "completed");
+    expect_file(&n[0], 0, "out.y4m");
+    wait_for(&n[1], "failed");
+    json_t *const     j = sg_job_queue_get(queue, n[1].id);
+    const char *const error = json_string_value(json_object_get(j, "error"));
+    if (!strstr(error, "video: makes 5") || !strstr(error, "; frames 5") || strstr(error, "jobs/"))
+        fail_msg("%s", error);
+    json_decref(j);
+}
+
 static void an_engine_is_opened_for_another_model_alone(void **state)
 {
     static const char *const settings[] = {"{" IMAGE "}", "{" IMAGE ", \"model\": \"mini\"}",
@@ -395,6 +427,28 @@ static void subscribers_see_a_render(void **state)
     sg_job_events_unsubscribe(&s);
 }
 
+enum { CLIENTS = 6, EACH = 2 };
+
+static void *submit_some(void *context)
+{
+    job_name *const own = context;
+    for (int i = 0; i < EACH; i++) {
+        own[i] = submit("{" IMAGE "}");
+        json_decref(sg_job_runner_options(runner));
+    }
+    return NULL;
+}
+
+static void clients_submit_at_once(void **state)
+{
+    pthread_t client[CLIENTS];
+    job_name  n[CLIENTS][EACH];
+    for (int i = 0; i < CLIENTS; i++) assert_int_equal(pthread_create(&client[i], NULL, submit_some, n[i]), 0);
+    for (int i = 0; i < CLIENTS; i++) pthread_join(client[i], NULL);
+    for (int i = 0; i < CLIENTS * EACH; i++) wait_for(&n[i / EACH][i % EACH], "completed");
+    assert_int_equal(sg_job_queue_count(queue, SG_JOB_COMPLETED), CLIENTS * EACH);
+}
+
 /* In a process of its own, which is killed at a step: the first submits the job, the next takes it up. */
 static void work_until_killed(int to, bool first)
 {
@@ -450,10 +504,12 @@ int main(void)
         TEST(a_batch_has_consecutive_seeds),
         TEST(a_drawn_seed_is_kept),
         TEST(pictures_come_with_their_job),
+        TEST(a_video_comes_with_its_job),
         TEST(an_engine_is_opened_for_another_model_alone),
         TEST(what_cannot_be_done_does_not_wait),
         TEST(what_does_not_fit_does_not_wait),
         TEST(subscribers_see_a_render),
+        TEST(clients_submit_at_once),
         TEST(a_cancel_ends_the_render),
         TEST(a_stop_keeps_the_queue),
         TEST(what_comes_after_a_stop_is_refused)};
