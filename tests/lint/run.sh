@@ -132,8 +132,8 @@ declare -A below=([options]=
     [command]="metric output report session options"
     [compare]="metric output report session options"
     [bench]="metric report session options"
-    [eval]="compare metric output report session options"
-    [serve]="metric output report session options")
+    [serve]="metric output report session options"
+    [eval]="compare metric output report session options")
 hits=$(sources 'app/*/*.[ch]' | while IFS=/ read -r _ folder name; do
     [ -v "below[$folder]" ] || { echo "app/$folder is not in the table of this script"; continue; }
     grep -noP '^#\s*include "\K[^"]+' "app/$folder/$name" | while IFS=: read -r line header; do
