@@ -469,8 +469,8 @@ void sg_job_queue_finish(sg_job_queue *q, const char *id, sg_job_state state, js
         j->progress = (sg_job_progress){0};
         if (state == SG_JOB_QUEUED) j->attempts--;
         x->cancelled = false;
+        if (sg_job_queue_folder(q, id, path, NULL) == SG_OK) sg_job_folder_clean(path, j);
         settle(q, x, state);
-        if (state != SG_JOB_COMPLETED && sg_job_queue_folder(q, id, path, NULL) == SG_OK) sg_job_folder_clean(path, j);
         if (x->doomed)
             remove_entry(q, x);
         else
