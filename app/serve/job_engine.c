@@ -3,9 +3,7 @@
 #include "base/clock.h"
 #include "base/image.h"
 #include "base/path.h"
-#include "base/text.h"
 #include "option_rules.h"
-#include "report.h"
 #include "report_settings.h"
 #include "settings.h"
 
@@ -40,7 +38,7 @@ static sg_status read_settings(sg_job_engine *x, const json_t *object, bool form
     s->lora = s->high_noise_lora = (sg_text_list){0};
     SG_TRY(sg_serve_options_read(s, object, form, e));
     const bool other = s->model && strcmp(s->model, x->setup->files.usual_name) != 0;
-    SG_TRY(sg_served_paths_of(&x->paths[!x->at], &x->setup->files, s, true, e));
+    SG_TRY(sg_served_paths_of(&x->paths[!x->at], &x->setup->files, s, e));
     if (other) {
         s->parts = (sg_model_parts){0};
         s->fast = false;

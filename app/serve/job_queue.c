@@ -2,7 +2,6 @@
 #include "job_queue.h"
 #include "base/output_file.h"
 #include "base/path.h"
-#include "base/text.h"
 #include "job_folder.h"
 #include "json_build.h"
 

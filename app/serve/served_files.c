@@ -29,7 +29,7 @@ static sg_status path_of(char path[PATH_MAX], const char *folder, const char *na
     return sg_error_set(e, SG_E_ARG, "%s: there is no '%s'", key, sg_show(name));
 }
 
-sg_status sg_served_paths_of(sg_served_paths *room, const sg_served_files *f, sg_settings *s, bool loras, sg_error *e)
+sg_status sg_served_paths_of(sg_served_paths *room, const sg_served_files *f, sg_settings *s, sg_error *e)
 {
     sg_text_list *const lists[] = {&s->lora, &s->high_noise_lora};
     int                 n = 0;
@@ -39,7 +39,7 @@ sg_status sg_served_paths_of(sg_served_paths *room, const sg_served_files *f, sg
         SG_TRY(path_of(room->model, f->models, s->model, "model", e));
         s->model = room->model;
     }
-    for (int k = 0; k < 2 && loras; k++)
+    for (int k = 0; k < 2; k++)
         for (int i = 0; i < lists[k]->count; i++) {
             char *const path = room->lora[n++];
             SG_TRY(path_of(path, f->loras, lists[k]->item[i], "lora", e));

@@ -25,10 +25,9 @@ typedef struct sg_served_paths {
  * SG_E_ARG. */
 sg_status sg_served_name_check(const char *name, const char *key, sg_error *e) SG_MUST_USE;
 
-/* Puts paths in the place of the names that s has of a model and, if `loras`, of LoRAs. SG_E_ARG where there is no such
+/* Puts paths in the place of the names that s has of a model and of LoRAs. SG_E_ARG where there is no such
  * entry. */
-sg_status sg_served_paths_of(sg_served_paths *room, const sg_served_files *f, sg_settings *s, bool loras,
-                             sg_error *e) SG_MUST_USE;
+sg_status sg_served_paths_of(sg_served_paths *room, const sg_served_files *f, sg_settings *s, sg_error *e) SG_MUST_USE;
 
 /* Returns {models: [name, ...], loras: [name, ...]}, the usual model first. */
 json_t *sg_served_list(const sg_served_files *f);

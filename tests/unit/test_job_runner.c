@@ -268,6 +268,23 @@ static void pictures_come_with_their_job(void **state)
     assert_int_equal(times_opened(), 1);
 }
 
+static void loras_come_by_their_names(void **state)
+{
+    static const char *const option[][2] = {{"prompt", "a red ball"},
+                                            {"size", "64x64"},
+                                            {"frames", "1"},
+                                            {"steps", "2"},
+                                            {"lora", "loras/fast.safetensors:0.5"},
+                                            {NULL, NULL}};
+    assert_int_equal(symlink(SG_TINY_WAN "/fast.safetensors", "loras/fast.safetensors"), 0);
+    const job_name with = submit("{" IMAGE ", \"lora\": [\"fast.safetensors:0.5\"]}"), without = submit("{" IMAGE "}");
+    render("lora.png", NULL, option);
+    wait_for(&with, "completed");
+    wait_for(&without, "completed");
+    expect_file(&with, 0, "lora.png");
+    assert_int_equal(times_opened(), 2);
+}
+
 #define FROM_VIDEO                                                                                                     \
     "{\"prompt\": \"a red ball\", \"size\": \"48x64\", \"steps\": 4, \"strength\": 0.5, \"output_format\": \"y4m\", "  \
     "\"frames\": "
@@ -505,6 +522,7 @@ int main(void)
         TEST(a_drawn_seed_is_kept),
         TEST(pictures_come_with_their_job),
         TEST(a_video_comes_with_its_job),
+        TEST(loras_come_by_their_names),
         TEST(an_engine_is_opened_for_another_model_alone),
         TEST(what_cannot_be_done_does_not_wait),
         TEST(what_does_not_fit_does_not_wait),

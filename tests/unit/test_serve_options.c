@@ -1,7 +1,5 @@
 /* test_serve_options.c - what a job may ask for: each row of the option table, values, refusals in JSON's spelling, names of
  * models and LoRAs. */
-#include "json_build.h"
-#include "option_rules.h"
 #include "report_settings.h"
 #include "serve_options.h"
 #include "served_files.h"
@@ -205,19 +203,19 @@ static void names_are_entries_of_folders(void **state)
                           "{\"model\": \"one.gguf\", \"lora\": [\"style.safetensors:0.5\", \"style.safetensors\"]}",
                           false, &e),
                 &e);
-    assert_done(sg_served_paths_of(room, &f, &s, true, &e), &e);
+    assert_done(sg_served_paths_of(room, &f, &s, &e), &e);
     assert_string_equal(s.model, "models/one.gguf");
     assert_string_equal(s.lora.item[0], "loras/style.safetensors:0.5");
     assert_string_equal(s.lora.item[1], "loras/style.safetensors");
     json_decref(j);
     assert_done(read_text(&s, &j, "{\"model\": \"tiny\"}", false, &e), &e);
-    assert_done(sg_served_paths_of(room, &f, &s, true, &e), &e);
+    assert_done(sg_served_paths_of(room, &f, &s, &e), &e);
     assert_string_equal(s.model, "/m/tiny");
     json_decref(j);
     assert_done(read_text(&s, &j, "{\"model\": \"other\"}", false, &e), &e);
-    assert_refused(sg_served_paths_of(room, &f, &s, true, &e), SG_E_ARG, &e, "model", "other");
+    assert_refused(sg_served_paths_of(room, &f, &s, &e), SG_E_ARG, &e, "model", "other");
     f.models = NULL;
-    assert_refused(sg_served_paths_of(room, &f, &s, true, &e), SG_E_ARG, &e, "model", "other", "--models");
+    assert_refused(sg_served_paths_of(room, &f, &s, &e), SG_E_ARG, &e, "model", "other", "--models");
     json_decref(j);
     f.models = "models";
     j = sg_served_list(&f);
