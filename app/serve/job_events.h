@@ -36,7 +36,8 @@ sg_job_events *sg_job_events_open(void);
 void sg_job_events_close(sg_job_events **v);
 
 /* Returns a subscriber of the job of this id, NULL where memory is out. wake is called in any thread, whenever there is
- * something for him; it may not wait, nor call what is here or the queue. Look at the job itself afterwards: what was before is no event. */
+ * something for him. Meanwhile a lock is held that all functions here take: it may not wait, call these or the queue, or take
+ * a lock under which somebody calls them. What was before is no event: look at the job itself afterwards. */
 sg_job_subscriber *sg_job_events_subscribe(sg_job_events *v, const char *id, void (*wake)(void *context),
                                            void *context);
 
