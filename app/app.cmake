@@ -35,12 +35,16 @@ target_sources(sparge-gen PRIVATE
 if(SG_FFMPEG)
   target_sources(sparge-gen PRIVATE app/session/clip_video.c)
 endif()
+if(SG_SERVE)
+  target_sources(sparge-gen PRIVATE
+    app/serve/http_form.c app/serve/http_head.c app/serve/http_parse.c app/serve/http_request.c app/serve/http_server.c)
+endif()
 target_compile_definitions(sparge-gen PRIVATE
-  SG_FFMPEG=$<BOOL:${SG_FFMPEG}> SG_STB_IMAGE=$<BOOL:${SG_STB_IMAGE}> SG_VERSION="${PROJECT_VERSION}"
+  SG_FFMPEG=$<BOOL:${SG_FFMPEG}> SG_STB_IMAGE=$<BOOL:${SG_STB_IMAGE}> SG_SERVE=$<BOOL:${SG_SERVE}> SG_VERSION="${PROJECT_VERSION}"
   SG_MODEL_DIR="${PROJECT_SOURCE_DIR}/weights/tiny-wan")
 target_include_directories(sparge-gen SYSTEM PRIVATE ${STB_INCLUDE} $<$<BOOL:${SG_STB_IMAGE}>:${STB_IMAGE_INCLUDE}>)
 target_link_libraries(sparge-gen PRIVATE sg_model sg_prompts sg_flags PkgConfig::UTF8PROC PNG::PNG JPEG::JPEG PkgConfig::JANSSON Threads::Threads
-  $<$<BOOL:${SG_FFMPEG}>:PkgConfig::FFMPEG>)
+  $<$<BOOL:${SG_FFMPEG}>:PkgConfig::FFMPEG> $<$<BOOL:${SG_SERVE}>:PkgConfig::MICROHTTPD>)
 
 # the templates of pages, with what they have in common, as bytes in the program
 file(READ app/report/report_head.html head)

@@ -54,6 +54,8 @@ const char *sg_build_facts_text(char text[SG_BUILD_TEXT], const char *indent)
                    SG_STB_IMAGE ? "\n%sstb_image for pictures in BMP, GIF and TGA"
                                 : "\n%swithout stb_image: pictures in BMP, GIF and TGA are not read",
                    indent);
+    sg_text_append(text, SG_BUILD_TEXT,
+                   SG_SERVE ? "\n%slibmicrohttpd for the web server" : "\n%swithout libmicrohttpd: no web server", indent);
     return text;
 }
 
@@ -61,7 +63,7 @@ json_t *sg_build_facts_json(void)
 {
     const sg_build build = sg_backend_build();
     const char    *what;
-    return json_pack("{s:o, s:s?, s:s?, s:s?, s:b}", "cuda", cuda_json(&build), "onednn",
+    return json_pack("{s:o, s:s?, s:s?, s:s?, s:b, s:b}", "cuda", cuda_json(&build), "onednn",
                      *build.onednn ? build.onednn : NULL, "ffmpeg", sg_writer_ffmpeg(), "mp4_encoder",
-                     sg_writer_encoder(&an_mp4, &what), "stb_image", SG_STB_IMAGE);
+                     sg_writer_encoder(&an_mp4, &what), "stb_image", SG_STB_IMAGE, "microhttpd", SG_SERVE);
 }

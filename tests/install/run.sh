@@ -148,7 +148,7 @@ said() { grep -E "$1" "$M/said" >"$M/chosen"; expect "lines for people" "$M/chos
 
 # ---- distributions ----
 
-debian_names="gcc cmake ninja-build pkgconf libjansson-dev libutf8proc-dev libpng-dev libjpeg-dev libstb-dev libdnnl-dev libavformat-dev libavcodec-dev libswscale-dev libavutil-dev"
+debian_names="gcc cmake ninja-build pkgconf libjansson-dev libutf8proc-dev libpng-dev libjpeg-dev libstb-dev libdnnl-dev libavformat-dev libavcodec-dev libswscale-dev libavutil-dev libmicrohttpd-dev"
 
 case_debian_likes() {
     for like in debian ubuntu "linuxmint ubuntu debian" "pop ubuntu debian"; do
@@ -174,7 +174,7 @@ case_fedora() {
     USER_ID=1000 app_run
     commands <<END
 sudo
-dnf install -y gcc cmake ninja-build pkgconf-pkg-config jansson-devel utf8proc-devel libpng-devel libjpeg-turbo-devel stb_easy_font-devel onednn-devel pkgconfig(libavformat) pkgconfig(libavcodec) pkgconfig(libswscale) pkgconfig(libavutil) stb_image-devel
+dnf install -y gcc cmake ninja-build pkgconf-pkg-config jansson-devel utf8proc-devel libpng-devel libjpeg-turbo-devel stb_easy_font-devel onednn-devel pkgconfig(libavformat) pkgconfig(libavcodec) pkgconfig(libswscale) pkgconfig(libavutil) stb_image-devel libmicrohttpd-devel
 cmake --preset release -DSG_CUDA=OFF
 ninja
 sparge-gen 
@@ -184,7 +184,7 @@ case_arch() {
     machine arch cachyos arch
     app_run
     commands <<END
-pacman -S --needed --noconfirm gcc cmake ninja pkgconf jansson libutf8proc libpng libjpeg-turbo stb onednn ffmpeg
+pacman -S --needed --noconfirm gcc cmake ninja pkgconf jansson libutf8proc libpng libjpeg-turbo stb onednn ffmpeg libmicrohttpd
 cmake --preset release -DSG_CUDA=OFF
 ninja
 sparge-gen 
@@ -203,7 +203,7 @@ sparge-gen
 END
     app_run --yes
     commands "but by --yes" <<END
-pacman -S --needed --noconfirm gcc cmake ninja pkgconf jansson libutf8proc libpng libjpeg-turbo stb onednn ffmpeg
+pacman -S --needed --noconfirm gcc cmake ninja pkgconf jansson libutf8proc libpng libjpeg-turbo stb onednn ffmpeg libmicrohttpd
 cmake --preset release -DSG_CUDA=OFF
 ninja
 sparge-gen 
@@ -231,7 +231,7 @@ sparge-gen
 END
     said 'not known|gcc' <<END
 The packages of this distribution are not known here. Needed are:
-    a C compiler: gcc 12 or clang 15, CMake 3.25, Ninja, pkg-config, Jansson, utf8proc, libpng, libjpeg, stb_easy_font.h, oneDNN, FFmpeg, stb_image
+    a C compiler: gcc 12 or clang 15, CMake 3.25, Ninja, pkg-config, Jansson, utf8proc, libpng, libjpeg, stb_easy_font.h, oneDNN, FFmpeg, stb_image, libmicrohttpd
 END
 }
 case_a_feature_is_not_packaged() {
@@ -321,7 +321,7 @@ case_without_features() {
     name=without-features
     export M=$work/$name
     mkdir "$M"
-    printf '#!/bin/sh\ncase "$*" in *libav*) exit 1 ;; esac\nexec pkg-config "$@"\n' >"$M/no-ffmpeg"
+    printf '#!/bin/sh\ncase "$*" in *libav* | *microhttpd*) exit 1 ;; esac\nexec pkg-config "$@"\n' >"$M/no-ffmpeg"
     chmod +x "$M/no-ffmpeg"
     configure() {
         PKG_CONFIG=$M/no-ffmpeg cmake -S "$source" -B "$M/build" -G Ninja -DSG_TESTS=OFF -DSG_CUDA=OFF -DDNNL_LIBRARY=OFF -DSTB_IMAGE_INCLUDE=OFF "$@" >"$M/said" 2>&1
@@ -333,8 +333,9 @@ case_without_features() {
 sparge-gen: built without oneDNN, so products and convolutions on the CPU are slower; it is in libdnnl-dev (Debian, Ubuntu), onednn-devel (Fedora) or onednn (Arch)
 sparge-gen: built without FFmpeg, so clips are written as Y4M and pictures, not as MP4, and no videos and no WebP are read; it is in libavformat-dev libavcodec-dev libswscale-dev libavutil-dev (Debian, Ubuntu), pkgconfig(libavformat) pkgconfig(libavcodec) pkgconfig(libswscale) pkgconfig(libavutil) (Fedora) or ffmpeg (Arch)
 sparge-gen: built without stb_image, so no BMP, GIF or TGA is read; it is in libstb-dev (Debian, Ubuntu), stb_image-devel (Fedora) or stb (Arch)
+sparge-gen: built without libmicrohttpd, so there is no web server (serve); it is in libmicrohttpd-dev (Debian, Ubuntu), libmicrohttpd-devel (Fedora) or libmicrohttpd (Arch)
 END
-    configure -DSG_ONEDNN=OFF -DSG_FFMPEG=OFF -DSG_STB_IMAGE=OFF
+    configure -DSG_ONEDNN=OFF -DSG_FFMPEG=OFF -DSG_STB_IMAGE=OFF -DSG_SERVE=OFF
     commands "OFF" <<<0
     said '^sparge-gen: ' <<<""
     configure -DSG_ONEDNN=ON

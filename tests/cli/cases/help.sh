@@ -25,8 +25,8 @@ of "bench attention" "wan14b-480p, tiny-wan" && of "bench attention" "flux-1024,
 sparge-gen bench --help | grep -q "bench attention" || fail bench
 
 sparge-gen --version >version || fail
-[[ $(head -n 1 version) == "sparge-gen "[0-9]*.[0-9]*.[0-9]*", writes "*".png, .jpg, .y4m" && $(wc -l <version) == 6 ]] || fail "$(<version)"
-for line in CUDA oneDNN FFmpeg stb_image "^License: Apache-2.0$"; do grep -q "$line" version || fail "no $line in $(<version)"; done
+[[ $(head -n 1 version) == "sparge-gen "[0-9]*.[0-9]*.[0-9]*", writes "*".png, .jpg, .y4m" && $(wc -l <version) == 7 ]] || fail "$(<version)"
+for line in CUDA oneDNN FFmpeg stb_image libmicrohttpd "^License: Apache-2.0$"; do grep -q "$line" version || fail "no $line in $(<version)"; done
 sparge-gen --num_frames x 2>&1 | grep -q -- "--frames: 'x'" || fail "an underscore is a hyphen"
 sparge-gen help attention >attention && grep -q "^  sparge-gen compare -p" attention && grep -q -- " --topk X" attention ||
     fail "$(<attention)"

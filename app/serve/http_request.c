@@ -1,0 +1,429 @@
+/* http_request.c - see http_request.h. */
+#include "base/clock.h"
+#include "base/json_input.h"
+#include "http_connection.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static sg_http_exchange *of(sg_http_request *r) { return (sg_http_exchange *)r; }
+
+/* ---- lives ---- */
+
+void sg_http_server_release(sg_http_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool last = --s->references == 0;
+    pthread_mutex_unlock(&s->lock);
+    if (!last) return;
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+void sg_http_exchange_release(sg_http_exchange *x)
+{
+    sg_http_server *const s = x->server;
+    pthread_mutex_lock(&s->lock);
+    const bool last = --x->references == 0;
+    if (last) {
+        s->memory -= x->memory;
+        s->disk -= x->disk;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!last) return;
+    if (x->form_reader) MHD_destroy_post_processor(x->form_reader);
+    if (x->response) MHD_destroy_response(x->response);
+    if (x->request.form) sg_http_form_free(x->request.form);
+    free(x->request.form);
+    sg_textbuf_free(&x->body);
+    sg_http_target_free(&x->request.target);
+    for (int i = 0; i < SG_HTTP_HEADERS; i++) free(x->header[i]);
+    for (int i = 0; i < x->owns; i++) {
+        free(x->own[i].name);
+        free(x->own[i].value);
+    }
+    free(x);
+    sg_http_server_release(s);
+}
+
+void sg_http_connection_wake(sg_http_connection *c)
+{
+    if (!c->suspended) return;
+    c->suspended = false;
+    MHD_resume_connection(c->mhd);
+}
+
+/* ---- answers ---- */
+
+static bool has_own(const sg_http_exchange *x, const char *name)
+{
+    for (int i = 0; i < x->owns; i++)
+        if (strcasecmp(x->own[i].name, name) == 0) return true;
+    return false;
+}
+
+static void add_headers(const sg_http_exchange *x, struct MHD_Response *response)
+{
+    static const struct {
+        const char *name, *value;
+    } usual[] = {
+        {"Cache-Control", "no-store"},
+        {"Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+        {"Referrer-Policy", "no-referrer"},
+        {"X-Content-Type-Options", "nosniff"}};
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (!has_own(x, usual[i].name)) MHD_add_response_header(response, usual[i].name, usual[i].value);
+    for (int i = 0; i < x->owns; i++) MHD_add_response_header(response, x->own[i].name, x->own[i].value);
+    MHD_add_response_header(response, "Cross-Origin-Resource-Policy", x->other_site ? "cross-origin" : "same-origin");
+    if (!x->other_site) return;
+    MHD_add_response_header(response, "Access-Control-Allow-Origin", x->header[SG_HTTP_ORIGIN]);
+    MHD_add_response_header(response, "Vary", "Origin");
+}
+
+/* Locked. The response becomes x's. False: too late. */
+static bool set(sg_http_exchange *x, int status, struct MHD_Response *response, uint64_t bytes)
+{
+    if (x->answered || !x->connection) return false;
+    x->answered = true;
+    x->response = response;
+    x->status = status;
+    x->bytes = bytes;
+    sg_http_connection_wake(x->connection);
+    return true;
+}
+
+/* The answer of a handler or of who keeps the request, which ends it for him. response may be NULL: out of memory. */
+static void finish(sg_http_exchange *x, int status, struct MHD_Response *response, uint64_t bytes)
+{
+    sg_http_server *const s = x->server;
+    if (response) add_headers(x, response);
+    pthread_mutex_lock(&s->lock);
+    const bool kept = x->kept, taken = set(x, status, response, bytes);
+    pthread_mutex_unlock(&s->lock);
+    if (!taken && response) MHD_destroy_response(response); /* which may let go of a stream */
+    if (kept) sg_http_exchange_release(x);
+}
+
+void sg_http_keep(sg_http_request *r)
+{
+    sg_http_exchange *const x = of(r);
+    pthread_mutex_lock(&x->server->lock);
+    x->kept = true;
+    x->references++;
+    pthread_mutex_unlock(&x->server->lock);
+}
+
+bool sg_http_gone(sg_http_request *r)
+{
+    sg_http_exchange *const x = of(r);
+    pthread_mutex_lock(&x->server->lock);
+    const bool gone = x->answered || !x->connection || x->connection->hung_up;
+    pthread_mutex_unlock(&x->server->lock);
+    return gone;
+}
+
+void sg_http_header(sg_http_request *r, const char *name, const char *value)
+{
+    sg_http_exchange *const x = of(r);
+    if (x->owns == SG_HTTP_OWN_HEADERS) return;
+    char *const own_name = strdup(name), *const own_value = strdup(value);
+    if (own_name && own_value) {
+        x->own[x->owns].name = own_name;
+        x->own[x->owns++].value = own_value;
+    } else {
+        free(own_name);
+        free(own_value);
+    }
+}
+
+/* NULL where there is no memory; the data goes in any case. */
+static struct MHD_Response *response_of(const char *type, char *data, size_t bytes)
+{
+    struct MHD_Response *const response =
+        data || !bytes
+            ? MHD_create_response_from_buffer(bytes, data, data ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT)
+            : NULL;
+    if (!response) free(data);
+    if (response && type) MHD_add_response_header(response, "Content-Type", type);
+    return response;
+}
+
+void sg_http_answer(sg_http_request *r, int status, const char *type, char *data, size_t bytes)
+{
+    finish(of(r), status, response_of(type, data, bytes), bytes);
+}
+
+static struct MHD_Response *json_response(json_t *json, uint64_t *bytes)
+{
+    char *const  text = json ? sg_json_text(json, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    const size_t n = text ? strlen(text) : 0;
+    json_decref(json);
+    *bytes = n;
+    return text ? response_of("application/json", text, n) : NULL;
+}
+
+void sg_http_answer_json(sg_http_request *r, int status, json_t *json)
+{
+    uint64_t                   bytes;
+    struct MHD_Response *const response = json_response(json, &bytes);
+    finish(of(r), status, response, bytes);
+}
+
+static json_t *error_json(int status, const char *param, const char *message)
+{
+    const char *const type = status >= 500   ? "server_error"
+                             : status == 401 ? "authentication_error"
+                                             : "invalid_request_error";
+    return json_pack("{s:{s:s, s:s, s:s?, s:s?}}", "error", "message", message, "type", type, "param", param, "code",
+                     status == 401 ? "invalid_api_key" : NULL);
+}
+
+void sg_http_answer_error(sg_http_request *r, int status, const char *param, const char *fmt, ...)
+{
+    sg_textbuf message = {0};
+    va_list    args;
+    va_start(args, fmt);
+    sg_textbuf_vprintf(&message, fmt, args);
+    va_end(args);
+    json_t *const json = message.failed ? NULL : error_json(status, param, message.data);
+    sg_textbuf_free(&message);
+    sg_http_answer_json(r, status, json);
+}
+
+void sg_http_exchange_refuse(sg_http_exchange *x, int status, const char *why)
+{
+    uint64_t                   bytes;
+    struct MHD_Response *const response = json_response(error_json(status, NULL, why), &bytes);
+    if (response) add_headers(x, response);
+    if (!set(x, status, response, bytes) && response) MHD_destroy_response(response);
+}
+
+/* ---- files ---- */
+
+void sg_http_answer_file(sg_http_request *r, const char *type, const char *path)
+{
+    sg_http_exchange *const x = of(r);
+    const int               file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat             st;
+    uint64_t                first = 0, count;
+    char                    tag[64], span[96];
+    if (file < 0 || fstat(file, &st) != 0 || !S_ISREG(st.st_mode)) {
+        if (file >= 0) close(file);
+        sg_http_answer_error(r, 404, NULL, "there is no such file");
+        return;
+    }
+    const uint64_t    size = count = (uint64_t)st.st_size;
+    const char *const range = x->header[SG_HTTP_RANGE], *const unless = x->header[SG_HTTP_IF_RANGE];
+    const char *const known = x->header[SG_HTTP_IF_NONE_MATCH];
+    snprintf(tag, sizeof tag, "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\"", size, (uint64_t)st.st_mtim.tv_sec,
+             (uint64_t)st.st_mtim.tv_nsec);
+    sg_http_header(r, "ETag", tag);
+    sg_http_header(r, "Accept-Ranges", "bytes");
+    if (!has_own(x, "Cache-Control")) sg_http_header(r, "Cache-Control", "private, no-cache");
+    if (known && strcmp(known, tag) == 0) {
+        close(file);
+        sg_http_answer(r, 304, NULL, NULL, 0);
+        return;
+    }
+    const sg_http_range part = range && (!unless || strcmp(unless, tag) == 0)
+                                   ? sg_http_range_parse(range, size, &first, &count)
+                                   : SG_HTTP_WHOLE;
+    if (part == SG_HTTP_OUTSIDE) {
+        close(file);
+        snprintf(span, sizeof span, "bytes */%" PRIu64, size);
+        sg_http_header(r, "Content-Range", span);
+        sg_http_answer_error(r, 416, NULL, "the file has %" PRIu64 " bytes", size);
+        return;
+    }
+    if (part == SG_HTTP_PART) {
+        snprintf(span, sizeof span, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, first, first + count - 1, size);
+        sg_http_header(r, "Content-Range", span);
+    }
+    struct MHD_Response *const response = MHD_create_response_from_fd_at_offset64(count, file, first);
+    if (response)
+        MHD_add_response_header(response, "Content-Type", type);
+    else
+        close(file);
+    finish(x, part == SG_HTTP_PART ? 206 : 200, response, count);
+}
+
+/* ---- streams of events ---- */
+
+struct sg_http_stream {
+    sg_http_server     *server;
+    sg_http_connection *connection; /* NULL: has gone */
+    sg_textbuf          waiting;
+    size_t              taken; /* of them */
+    double              since; /* when something was taken, or begins to wait */
+    bool                ended;
+    int                 references; /* of the response, of the feeder */
+};
+
+static void stream_release(sg_http_stream *s)
+{
+    sg_http_server *const server = s->server;
+    pthread_mutex_lock(&server->lock);
+    const bool last = --s->references == 0;
+    if (last) server->counts.streams--;
+    pthread_mutex_unlock(&server->lock);
+    if (!last) return;
+    sg_textbuf_free(&s->waiting);
+    free(s);
+    sg_http_server_release(server);
+}
+
+/* MHD, in its thread: the response goes. */
+static void let_go(void *context)
+{
+    sg_http_stream *const s = context;
+    pthread_mutex_lock(&s->server->lock);
+    if (s->connection) s->connection->stream = NULL;
+    s->connection = NULL;
+    pthread_mutex_unlock(&s->server->lock);
+    stream_release(s);
+}
+
+/* MHD, in its thread, can send so much. */
+static ssize_t take(void *context, uint64_t at, char *out, size_t most)
+{
+    sg_http_stream *const s = context;
+    (void)at;
+    pthread_mutex_lock(&s->server->lock);
+    const size_t left = s->waiting.len - s->taken;
+    ssize_t      n = 0;
+    if (!s->connection || s->connection->hung_up || s->waiting.failed) {
+        n = MHD_CONTENT_READER_END_WITH_ERROR;
+    } else if (left) {
+        n = (ssize_t)(left < most ? left : most);
+        memcpy(out, s->waiting.data + s->taken, (size_t)n);
+        s->taken += (size_t)n;
+        s->since = sg_seconds();
+        if (s->taken == s->waiting.len) {
+            sg_textbuf_clear(&s->waiting);
+            s->taken = 0;
+        }
+    } else if (s->ended) {
+        n = MHD_CONTENT_READER_END_OF_STREAM;
+    } else {
+        s->connection->suspended = true;
+        MHD_suspend_connection(s->connection->mhd);
+    }
+    pthread_mutex_unlock(&s->server->lock);
+    return n;
+}
+
+sg_http_stream *sg_http_answer_stream(sg_http_request *r)
+{
+    sg_http_exchange *const    x = of(r);
+    sg_http_server *const      server = x->server;
+    sg_http_stream *const      s = calloc(1, sizeof *s);
+    struct MHD_Response *const response =
+        s ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, take, s, let_go) : NULL;
+    if (!response) {
+        free(s);
+        sg_http_answer_json(r, 500, NULL);
+        return NULL;
+    }
+    *s = (sg_http_stream){.server = server, .since = sg_seconds(), .references = 2};
+    pthread_mutex_lock(&server->lock);
+    server->references++;
+    const bool free_one = server->counts.streams++ < server->settings.limits.streams && !server->stopping;
+    if (free_one && !x->answered && x->connection) {
+        s->connection = x->connection;
+        x->connection->stream = s;
+    }
+    pthread_mutex_unlock(&server->lock);
+    if (!free_one) {
+        MHD_destroy_response(response); /* which lets go of the stream */
+        stream_release(s);
+        sg_http_header(r, "Retry-After", "10");
+        sg_http_answer_error(r, 503, NULL, "too many streams of events");
+        return NULL;
+    }
+    MHD_add_response_header(response, "Content-Type", "text/event-stream");
+    MHD_add_response_header(response, "X-Accel-Buffering", "no");
+    finish(x, 200, response, 0);
+    return s;
+}
+
+/* Locked. Makes room by dropping what was taken. */
+static void put(sg_http_stream *s, const char *text, size_t n)
+{
+    if (s->waiting.len == s->taken) s->since = sg_seconds();
+    if (s->taken) {
+        s->waiting.len -= s->taken;
+        memmove(s->waiting.data, s->waiting.data + s->taken, s->waiting.len);
+        s->taken = 0;
+    }
+    sg_textbuf_put(&s->waiting, text, n);
+    sg_http_connection_wake(s->connection);
+}
+
+bool sg_http_stream_event(sg_http_stream *s, const char *name, const char *data)
+{
+    sg_textbuf text = {0};
+    if (name) sg_textbuf_printf(&text, "event: %s\n", name);
+    for (bool more = true; more;) {
+        const size_t n = strcspn(data, "\r\n");
+        sg_textbuf_put(&text, "data: ", 6);
+        sg_textbuf_put(&text, data, n);
+        sg_textbuf_put(&text, "\n", 1);
+        more = data[n] != '\0';
+        data += n + (data[n] == '\r' && data[n + 1] == '\n') + more;
+    }
+    sg_textbuf_put(&text, "\n", 1);
+    pthread_mutex_lock(&s->server->lock);
+    bool open = s->connection && !s->connection->hung_up && !s->ended && !text.failed;
+    if (open && s->waiting.len - s->taken + text.len > s->server->settings.limits.stream) {
+        s->waiting.failed = true; /* ends it when the reader comes for more */
+        s->since = sg_seconds();
+        sg_http_connection_wake(s->connection);
+        open = false;
+    }
+    if (open) put(s, text.data, text.len);
+    pthread_mutex_unlock(&s->server->lock);
+    sg_textbuf_free(&text);
+    return open;
+}
+
+void sg_http_stream_end(sg_http_stream **stream)
+{
+    sg_http_stream *const s = *stream;
+    if (!s) return;
+    pthread_mutex_lock(&s->server->lock);
+    sg_http_stream_close(s);
+    pthread_mutex_unlock(&s->server->lock);
+    stream_release(s);
+    *stream = NULL;
+}
+
+void sg_http_stream_close(sg_http_stream *s)
+{
+    s->ended = true;
+    s->since = sg_seconds();
+    if (s->connection) sg_http_connection_wake(s->connection);
+}
+
+void sg_http_stream_leave(sg_http_stream *s)
+{
+    s->connection->stream = NULL;
+    s->connection = NULL;
+}
+
+bool sg_http_stream_sweep(sg_http_stream *s, double now)
+{
+    static const char           comment[] = ":\n\n";
+    const sg_http_limits *const limits = &s->server->settings.limits;
+    const bool                  waits = s->waiting.len > s->taken || s->ended || s->waiting.failed;
+    if (waits) return now - s->since > limits->stream_time;
+    if (now - s->since > limits->stream_pause) put(s, comment, sizeof comment - 1);
+    return false;
+}

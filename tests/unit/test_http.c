@@ -1,0 +1,3 @@
+#include "http_server.h"
+#include "unit.h"
+int main(void) { return 0; }
