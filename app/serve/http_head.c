@@ -2,7 +2,6 @@
 #include "http_head.h"
 #include "base/json_input.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +27,8 @@ static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const
                                                        [SG_HTTP_COOKIE] = "Cookie"};
     sg_http_exchange *const  x = context;
     (void)kind;
-    if (!name || strlen(name) != name_size || strlen(value ? value : "") != value_size)
-        x->malformed = true; /* a zero byte */
+    if (!name || strcspn(name, " \t") != name_size || strlen(value ? value : "") != value_size)
+        x->malformed = true; /* a zero byte, or "Host :", which others may take for Host */
     for (int i = 0; i < SG_HTTP_HEADERS && !x->malformed; i++) {
         if (strcasecmp(name, names[i]) != 0) continue;
         if (x->header[i]) x->malformed = true; /* one that we see, and one that a proxy saw */
@@ -170,9 +169,8 @@ static bool body_length(const sg_http_exchange *x, const char *version, uint64_t
     *length = coding ? UINT64_MAX : 0;
     if (coding) return !told && strcasecmp(coding, "chunked") == 0 && strcmp(version, "HTTP/1.0") != 0;
     if (!told) return true;
-    errno = 0;
     *length = strtoull(told, NULL, 10);
-    return *told && told[strspn(told, "0123456789")] == '\0' && !errno;
+    return *told && told[strspn(told, "0123456789")] == '\0' && *length <= INT64_MAX; /* MHD's unknown is UINT64_MAX */
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }

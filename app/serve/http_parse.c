@@ -221,7 +221,7 @@ bool sg_http_boundary_sound(const char *header)
     const bool   quoted = *at == '"';
     const size_t n = strspn(at + quoted, set);
     at += quoted + n;
-    return n >= 1 && n <= 70 && (quoted ? strcmp(at, "\"") == 0 : !*at);
+    return n >= 2 && n <= 70 && (quoted ? strcmp(at, "\"") == 0 : !*at);
 }
 
 /* Reads digits; what is too large becomes the largest. False: there are none. */

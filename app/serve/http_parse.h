@@ -61,7 +61,8 @@ sg_http_origin sg_http_origin_of(const sg_http_names *n, const char *origin, con
 /* Tells whether a Content-Type is this one, whatever its parameters are. */
 bool sg_http_type_is(const char *header, const char *type);
 
-/* Tells whether the Content-Type of a form has a sound boundary behind its type, and no more. */
+/* Tells whether the Content-Type of a form has a sound boundary behind its type, of at least two bytes, as
+ * libmicrohttpd wants it, and no more. */
 bool sg_http_boundary_sound(const char *header);
 
 typedef enum sg_http_range { SG_HTTP_WHOLE, SG_HTTP_PART, SG_HTTP_OUTSIDE } sg_http_range;
