@@ -40,11 +40,11 @@ static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const
 
 static void refuse_head(sg_http_exchange *x)
 {
-    const sg_http_limits *const           limits = &x->server->settings.limits;
-    const union MHD_ConnectionInfo *const head =
-        MHD_get_connection_info(x->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    const sg_http_limits *const limits = &x->server->settings.limits;
+    const size_t                head =
+        MHD_get_connection_info(x->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)->header_size;
     MHD_get_connection_values_n(x->connection->mhd, MHD_HEADER_KIND, take_header, x);
-    if (head && head->header_size > limits->head)
+    if (head > limits->head)
         sg_http_answer_error(&x->request, 431, NULL, "a head of more than %zu bytes", limits->head);
     else if (x->malformed)
         sg_http_answer_error(&x->request, 400, NULL, "a header is malformed, or there twice");

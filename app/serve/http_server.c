@@ -56,19 +56,19 @@ static enum MHD_Result accept_client(void *context, const struct sockaddr *from,
 
 static void open_connection(sg_http_server *s, struct MHD_Connection *mhd, void **own)
 {
-    sg_http_connection *const             c = calloc(1, sizeof *c);
-    const union MHD_ConnectionInfo *const socket = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-    const union MHD_ConnectionInfo *const from = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const unsigned                        dead_ms = 60000; /* what was sent and nobody has acknowledged */
+    sg_http_connection *const c = calloc(1, sizeof *c);
+    /* What MHD tells lasts until it is asked again. */
+    const int      socket = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    const unsigned dead_ms = 60000; /* what was sent and nobody has acknowledged */
     *own = c;
     if (!c) { /* no request on it will be answered */
-        shutdown(socket->connect_fd, SHUT_RDWR);
+        shutdown(socket, SHUT_RDWR);
         return;
     }
     c->mhd = mhd;
-    c->socket = socket->connect_fd;
+    c->socket = socket;
     c->since = sg_seconds();
-    counted_address(from->client_addr, c->address);
+    counted_address(MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr, c->address);
     setsockopt(c->socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead_ms, sizeof dead_ms);
     pthread_mutex_lock(&s->lock);
     c->next = s->first;
@@ -108,10 +108,9 @@ static void on_connection(void *context, struct MHD_Connection *mhd, void **own,
 /* MHD: a request's first line is there. What is returned is the request for what follows. */
 static void *on_target(void *context, const char *raw, struct MHD_Connection *mhd)
 {
-    sg_http_server *const                 s = context;
-    const union MHD_ConnectionInfo *const own = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    sg_http_connection *const             c = own->socket_context;
-    sg_http_exchange *const               x = c ? calloc(1, sizeof *x) : NULL;
+    sg_http_server *const     s = context;
+    sg_http_connection *const c = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    sg_http_exchange *const   x = c ? calloc(1, sizeof *x) : NULL;
     if (!x) return NULL;
     x->sound = sg_http_target_parse(&x->request.target, raw);
     x->request.context = s->settings.context;

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-enum { PATIENCE_MS = 60000, READERS = 10 };
+enum { PATIENCE_MS = 30000, READERS = 10 };
 static const char key[] = "a secret of these tests";
 
 /* ---- handlers ---- */
@@ -412,7 +412,6 @@ static void heads_are_judged(void **state)
         {"POST /json", "Content-Length: 1048577\r\nContent-Type: application/json\r\n", 413},
         {"POST /json", "Content-Length: 1048577\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n", 413},
         {"POST /json", "Content-Length: 0\r\nContent-Length: 5\r\nContent-Type: application/json\r\n", 400},
-        {"POST /json", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json\r\n", 400},
         {"POST /json", "Transfer-Encoding: gzip\r\nContent-Type: application/json\r\n", 400},
         {"POST /json", "Transfer-Encoding: gzip, chunked\r\nContent-Type: application/json\r\n", 400},
         {"GET /tell", "Transfer-Encoding: identity\r\n", 400},
