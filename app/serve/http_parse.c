@@ -158,7 +158,8 @@ static bool split(host_parts *h, const char *text)
         end = strchr(text, ']');
         h->n = end ? (size_t)(end - h->name) : 0;
         h->address = true;
-        if (!end++ || !all_of(h->name, h->n, "0123456789abcdefABCDEF:.")) return false;
+        if (!all_of(h->name, h->n, "0123456789abcdefABCDEF:.")) return false;
+        end++;
     } else {
         h->n = strcspn(text, ":");
         end = text + h->n;

@@ -412,9 +412,6 @@ static void heads_are_judged(void **state)
         {"POST /json", "Content-Length: 1048577\r\nContent-Type: application/json\r\n", 413},
         {"POST /json", "Content-Length: 1048577\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n", 413},
         {"POST /json", "Content-Length: 0\r\nContent-Length: 5\r\nContent-Type: application/json\r\n", 400},
-        {"POST /json", "Transfer-Encoding: gzip\r\nContent-Type: application/json\r\n", 400},
-        {"POST /json", "Transfer-Encoding: gzip, chunked\r\nContent-Type: application/json\r\n", 400},
-        {"GET /tell", "Transfer-Encoding: identity\r\n", 400},
     };
     start();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -654,6 +651,16 @@ static void bodies_in_chunks(void **state)
     static const char *const bad[] = {"zz\r\n{}\r\n0\r\n\r\n", "-2\r\n{}\r\n0\r\n\r\n", "ffffffffffffffffff\r\n{}\r\n",
                                       "2\r\n{}}\r\n0\r\n\r\n"};
     const int                before = calls;
+    static const char *const codings[] = {"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+                                          "Transfer-Encoding: gzip\r\n", "Transfer-Encoding: gzip, chunked\r\n",
+                                          "Transfer-Encoding: identity\r\n",
+                                          "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"};
+    for (size_t i = 0; i < sizeof codings / sizeof *codings;
+         i++) { /* some of which libmicrohttpd 1.0 refuses, in HTML */
+        char lines[200];
+        snprintf(lines, sizeof lines, "Content-Type: application/json\r\n%s", codings[i]);
+        if (ask("POST /json", lines, "0\r\n\r\n") != 400) fail_msg("%s: %.300s", codings[i], heard);
+    }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const int status = ask("POST /json", chunked, bad[i]);
         if (status == 200 || calls != before) fail_msg("%s: %d", bad[i], status);
@@ -755,7 +762,7 @@ static void a_slow_head_is_ended(void **state)
     const int s = dial();
     say(s, "GET /tell?");
     drip(s, "a");
-    drip(dial(), "\r");
+    drip(dial(), "x");
     const int silent = dial(); /* and one that says nothing */
     assert_true(closed(silent));
     close(silent);
