@@ -268,7 +268,7 @@ static int connections(void) { return sg_http_server_counts(server).connections;
 
 /* ---- answers ---- */
 
-static void requests_reach_their_handlers(void **state)
+static void handlers_answer_requests(void **state)
 {
     start();
     assert_int_equal(ask("GET /tell?a=x%20y", "", ""), 200);
@@ -915,7 +915,7 @@ static int open_stream(void)
     return s;
 }
 
-static void streams_reach_their_readers(void **state)
+static void streams_have_many_readers(void **state)
 {
     enum { EVENTS = 50 };
     int s[READERS];
@@ -1047,7 +1047,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, usual, stop)
     const struct CMUnitTest tests[] = {
-        TEST(requests_reach_their_handlers),
+        TEST(handlers_answer_requests),
         TEST(answers_keep_browsers_in_bounds),
         TEST(files_are_sent_in_parts),
         TEST(requests_may_follow_each_other),
@@ -1067,7 +1067,7 @@ int main(void)
         TEST(many_connections_take_turns),
         TEST(an_address_has_a_share),
         TEST(an_answer_may_come_later),
-        TEST(streams_reach_their_readers),
+        TEST(streams_have_many_readers),
         TEST(a_silent_stream_is_kept_alive),
         TEST(a_slow_reader_loses_its_stream),
         TEST(a_stop_ends_all),
