@@ -256,7 +256,7 @@ END
     app_run
     commands "installed later" <<END
 apt-get update
-apt-get install -y --no-install-recommends libavformat-dev libavcodec-dev libswscale-dev libavutil-dev
+apt-get install -y --no-install-recommends libavformat-dev libavcodec-dev libswscale-dev libavutil-dev libmicrohttpd-dev
 cmake --preset release -DSG_CUDA=OFF
 ninja
 sparge-gen 
