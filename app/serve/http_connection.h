@@ -1,5 +1,6 @@
-/* http_connection.h - what http_server.c and http_request.c share of connections and of the requests on them. All members that
- * more than one thread uses are guarded by the server's lock; MHD is called with it, and calls us without locks of its own. */
+/* http_connection.h - what http_server.c and http_request.c share of connections and of the requests on them. All
+ * members that more than one thread uses are guarded by the server's lock; MHD is called with it, and calls us
+ * without locks of its own. */
 #ifndef SG_HTTP_CONNECTION_H
 #define SG_HTTP_CONNECTION_H
 

@@ -1,5 +1,5 @@
-/* http_form.h - the body of a form (multipart/form-data) as it comes: fields in memory, uploads in files, both in limits. What
- * a client calls a file is never a path of ours. */
+/* http_form.h - the body of a form (multipart/form-data) as it comes: fields in memory, uploads in files, both in
+ * limits. What a client calls a file is never a path of ours. */
 #ifndef SG_HTTP_FORM_H
 #define SG_HTTP_FORM_H
 
@@ -46,8 +46,8 @@ void sg_http_form_init(sg_http_form *f, const char *folder, sg_http_form_limits 
 /* Closes and removes the uploads that nobody renamed. */
 void sg_http_form_free(sg_http_form *f);
 
-/* Takes bytes of a part; `offset` is their place in it, 0 begins one. file_name tells that it is a file, and is otherwise
- * ignored. Where the form has a problem already, nothing is done. */
+/* Takes bytes of a part; `offset` is their place in it, 0 begins one. file_name tells that it is a file, and is
+ * otherwise ignored. Where the form has a problem already, nothing is done. */
 void sg_http_form_take(sg_http_form *f, const char *name, const char *file_name, uint64_t offset, const char *data,
                        size_t bytes);
 

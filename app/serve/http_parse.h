@@ -27,8 +27,8 @@ void sg_http_target_free(sg_http_target *t);
 /* Returns the first value of that name, or NULL. */
 const char *sg_http_target_value(const sg_http_target *t, const char *name);
 
-/* Tells whether path fits a pattern like "/jobs/{id}/content", with one {id} at most, which is a whole segment. id becomes
- * what stands there, decoded: UTF-8 without control characters and slashes, neither empty nor "." nor "..". */
+/* Tells whether path fits a pattern like "/jobs/{id}/content", with one {id} at most, which is a whole segment. id
+ * becomes what stands there, decoded: UTF-8 without control characters and slashes, neither empty nor "." nor "..". */
 bool sg_http_path_fits(const char *path, const char *pattern, char id[SG_HTTP_ID]);
 
 /* Returns the key in "Bearer KEY", or NULL. */
@@ -49,8 +49,8 @@ typedef struct sg_http_names {
     const char *const *origins; /* of other sites that may use it: "https://app.example" */
 } sg_http_names;
 
-/* Judges a Host header. Only what we listen on, or were told, is answered: the name of another site that leads to our address
- * is how its pages would get at us. */
+/* Judges a Host header. Only what we listen on, or were told, is answered: the name of another site that leads to our
+ * address is how its pages would get at us. */
 bool sg_http_host_allowed(const sg_http_names *n, const char *host);
 
 typedef enum sg_http_origin { SG_HTTP_OURS, SG_HTTP_OTHER, SG_HTTP_FOREIGN } sg_http_origin;

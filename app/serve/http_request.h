@@ -1,4 +1,5 @@
-/* http_request.h - a request as its handler has it, and what answers it. All that a client is told goes through here. */
+/* http_request.h - a request as its handler has it, and what answers it. All that a client is told goes through
+ * here. */
 #ifndef SG_HTTP_REQUEST_H
 #define SG_HTTP_REQUEST_H
 
@@ -20,8 +21,8 @@ typedef struct sg_http_request {
     sg_http_form *form; /* of a form, else NULL */
 } sg_http_request;
 
-/* A handler runs in the thread of the server and does not wait: it answers once, by a function below, before it returns, or it
- * keeps the request. What it is given lasts until it has answered. */
+/* A handler runs in the thread of the server and does not wait: it answers once, by a function below, before it
+ * returns, or it keeps the request. What it is given lasts until it has answered. */
 typedef void sg_http_handler(sg_http_request *r);
 
 /* The handler will return without an answer. Any thread then answers, once, whatever became of the client. */
@@ -39,8 +40,8 @@ void sg_http_answer(sg_http_request *r, int status, const char *type, char *data
 /* Answers with JSON. The reference becomes the server's; NULL: out of memory. */
 void sg_http_answer_json(sg_http_request *r, int status, json_t *json);
 
-/* Answers {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}; param, which may be NULL, is the member that
- * is wrong. */
+/* Answers {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}; param, which may be NULL, is the
+ * member that is wrong. */
 void sg_http_answer_error(sg_http_request *r, int status, const char *param, const char *fmt, ...) SG_PRINTF(4, 5);
 
 /* Answers with a regular file or the part of it that is asked for; 404 where it is not there. */
@@ -54,8 +55,8 @@ typedef struct sg_http_stream sg_http_stream;
  * answered, where there are too many streams. */
 sg_http_stream *sg_http_answer_stream(sg_http_request *r);
 
-/* Sends an event: its name, which may be NULL, and data, of which each line becomes one. Returns false once the client has
- * gone, or was too slow and had more than SG_HTTP_LIMITS.stream bytes waiting: end it then. */
+/* Sends an event: its name, which may be NULL, and data, of which each line becomes one. Returns false once the
+ * client has gone, or was too slow and had more than SG_HTTP_LIMITS.stream bytes waiting: end it then. */
 bool sg_http_stream_event(sg_http_stream *s, const char *name, const char *data);
 
 /* What was sent still reaches the client. *s becomes NULL. */

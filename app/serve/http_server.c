@@ -232,10 +232,11 @@ static bool is_late(const sg_http_server *s, const sg_http_connection *c, double
 {
     const sg_http_limits *const limits = &s->settings.limits;
     const double                passed = now - c->since, more = (double)c->bytes / limits->rate;
+    const double                share = s->counts.connections >= limits->connections ? limits->hurry : 1;
     switch (c->phase) {
-    case SG_HTTP_HEAD: return passed > limits->head_time;
-    case SG_HTTP_BODY: return passed > limits->body_time + more;
-    case SG_HTTP_ANSWER: return passed > limits->answer_time + more;
+    case SG_HTTP_HEAD: return passed > share * limits->head_time;
+    case SG_HTTP_BODY: return passed > share * limits->body_time + more;
+    case SG_HTTP_ANSWER: return passed > share * limits->answer_time + more;
     case SG_HTTP_STREAM: return c->stream && sg_http_stream_sweep(c->stream, now);
     default: return false;
     }
@@ -343,8 +344,8 @@ static size_t no_unescape(void *context, struct MHD_Connection *mhd, char *text)
 #define STRICT MHD_OPTION_STRICT_FOR_CLIENT
 #endif
 
-/* Signals that interrupt are for the thread that answers them. poll, not epoll, by whose edges 0.9.75 misses the end of a
- * connection that comes together with data. */
+/* Signals that interrupt are for the thread that answers them. poll, not epoll, by whose edges 0.9.75 misses the
+ * end of a connection that comes together with data. */
 static struct MHD_Daemon *start_daemon(sg_http_server *s)
 {
     sigset_t blocked, before;

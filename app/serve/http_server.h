@@ -1,10 +1,11 @@
-/* http_server.h - a small web server on libmicrohttpd, which reads requests whole, in limits and deadlines, checks who asks,
- * and gives them to handlers. It knows nothing of what they do.
+/* http_server.h - a small web server on libmicrohttpd, which reads requests whole, in limits and deadlines, checks who
+ * asks, and gives them to handlers. It knows nothing of what they do.
  *
- *   Host, Origin       as sg_http_names has it; else 403. A request that a browser marks as cross-site needs an Origin that may
+ *   Host, Origin       as sg_http_names has it; else 403. A request that a browser marks as cross-site needs an Origin
+ *                      that may
  *   key                "Authorization: Bearer KEY", or the cookie that POST /login {"key": KEY} gives; else 401
- *   errors             JSON of one shape: http_request.h. What is no HTTP, or has a head of twice the limit, is answered by
- *                      libmicrohttpd in HTML
+ *   errors             JSON of one shape: http_request.h. What is no HTTP, or has a head of twice the limit, is answered
+ *                      by libmicrohttpd in HTML
  *   HEAD, OPTIONS      by the routes of GET, and by the server
  *   one thread         has the sockets and runs the handlers; another ends what is late */
 #ifndef SG_HTTP_SERVER_H
@@ -37,6 +38,7 @@ typedef struct sg_http_limits {
     size_t stream;       /* what waits for a slow reader of a stream */
     double head_time;    /* from the connection, or the last answer, to the end of the head */
     double body_time, answer_time, rate;
+    double hurry;        /* the share of these three times that is left while all connections are taken */
     double stream_time;  /* in which a reader of a stream takes something */
     double stream_pause; /* after which a silent stream sends a comment, so that nothing between takes it for dead */
     double stop_time;    /* for answers under way when the server stops */
@@ -56,6 +58,7 @@ typedef struct sg_http_limits {
                       .body_time = 60,                                                                                 \
                       .answer_time = 60,                                                                               \
                       .rate = 65536,                                                                                   \
+                      .hurry = 0.1,                                                                                    \
                       .stream_time = 30,                                                                               \
                       .stream_pause = 15,                                                                              \
                       .stop_time = 2})
@@ -76,8 +79,8 @@ typedef struct sg_http_settings {
 
 typedef struct sg_http_server sg_http_server;
 
-/* Listens and answers from now on. Returns SG_E_ARG where the address is none of this machine or is taken, SG_E_DEVICE or
- * SG_E_MEMORY. */
+/* Listens and answers from now on. Returns SG_E_ARG where the address is none of this machine or is taken,
+ * SG_E_DEVICE or SG_E_MEMORY. */
 sg_status sg_http_server_start(sg_http_server **out, const sg_http_settings *settings, sg_error *e) SG_MUST_USE;
 
 int sg_http_server_port(const sg_http_server *s);
@@ -89,8 +92,8 @@ typedef struct sg_http_counts {
 } sg_http_counts;
 sg_http_counts sg_http_server_counts(sg_http_server *s);
 
-/* Takes no more connections, ends streams, answers kept requests with 503, gives answers under way their time, and closes.
- * Threads may still answer kept requests, and feed and end streams: nobody hears them. */
+/* Takes no more connections, ends streams, answers kept requests with 503, gives answers under way their time, and
+ * closes. Threads may still answer kept requests, and feed and end streams: nobody hears them. */
 void sg_http_server_stop(sg_http_server **s);
 
 #endif

@@ -283,6 +283,10 @@ static void handlers_answer_requests(void **state)
     assert_int_equal(post("/json", "application/json", ""), 200);
     expect_body("");
     assert_int_equal(sg_http_server_counts(server).refused, 0);
+    assert_int_equal(
+        ask("POST /json", "Content-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n", "{}"),
+        100);
+    assert_non_null(strstr(heard, "HTTP/1.1 200 "));
     assert_int_equal(ask("HEAD /tell", "", ""), 200);
     expect_body("");
     assert_non_null(strstr(heard, "Content-Length: 43\r\n"));
@@ -826,6 +830,24 @@ static void many_connections_take_turns(void **state)
     assert_true(sg_http_server_counts(server).connections <= 64);
 }
 
+static void idle_connections_make_room(void **state)
+{
+    int s[4];
+    settings.limits.connections = 4;
+    settings.limits.hurry = 1e-4; /* of a thousand seconds */
+    start();
+    for (int i = 0; i < 3; i++) s[i] = dial();
+    say(s[0], "GET /te");
+    say(s[1], request("POST /json", "Content-Type: application/json\r\nContent-Length: 100\r\n", "{"));
+    wait_until(connections() == 3);
+    pass_ms(1000); /* in which nothing happens */
+    assert_int_equal(sg_http_server_counts(server).late, 0);
+    s[3] = dial();
+    for (int i = 0; i < 3; i++) assert_true(closed(s[i]));
+    for (int i = 0; i < 4; i++) close(s[i]);
+    assert_int_equal(ask("GET /tell", "", ""), 200);
+}
+
 static void an_address_has_a_share(void **state)
 {
     struct ifaddrs *all = NULL;
@@ -1065,6 +1087,7 @@ int main(void)
         TEST(a_slow_body_is_ended),
         TEST(a_slow_reader_is_ended),
         TEST(many_connections_take_turns),
+        TEST(idle_connections_make_room),
         TEST(an_address_has_a_share),
         TEST(an_answer_may_come_later),
         TEST(streams_have_many_readers),
