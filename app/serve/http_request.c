@@ -263,7 +263,8 @@ struct sg_http_stream {
     sg_textbuf          waiting;
     size_t              taken; /* of them */
     double              since; /* when something was taken, or begins to wait */
-    bool                ended;
+    sg_http_source      source;
+    bool                ended, woken;
     int                 references; /* of the response, of the feeder */
 };
 
@@ -288,7 +289,21 @@ static void let_go(void *context)
     if (s->connection) s->connection->stream = NULL;
     s->connection = NULL;
     pthread_mutex_unlock(&s->server->lock);
+    if (s->source.gone) s->source.gone(s->source.context);
     stream_release(s);
+}
+
+/* Locked, but while the source is asked. */
+static void ask_source(sg_http_stream *s)
+{
+    bool again = s->source.more != NULL;
+    while (again && !s->ended && s->connection && !s->waiting.len) {
+        s->woken = false;
+        pthread_mutex_unlock(&s->server->lock);
+        s->source.more(s->source.context);
+        pthread_mutex_lock(&s->server->lock);
+        again = s->woken;
+    }
 }
 
 /* MHD, in its thread, can send so much. */
@@ -297,6 +312,7 @@ static ssize_t take(void *context, uint64_t at, char *out, size_t most)
     sg_http_stream *const s = context;
     (void)at;
     pthread_mutex_lock(&s->server->lock);
+    ask_source(s);
     const size_t left = s->waiting.len - s->taken;
     ssize_t      n = 0;
     if (!s->connection || s->connection->hung_up || s->waiting.failed) {
@@ -320,7 +336,7 @@ static ssize_t take(void *context, uint64_t at, char *out, size_t most)
     return n;
 }
 
-sg_http_stream *sg_http_answer_stream(sg_http_request *r)
+sg_http_stream *sg_http_answer_stream(sg_http_request *r, const sg_http_source *source)
 {
     sg_http_exchange *const    x = of(r);
     sg_http_server *const      server = x->server;
@@ -333,24 +349,27 @@ sg_http_stream *sg_http_answer_stream(sg_http_request *r)
         return NULL;
     }
     *s = (sg_http_stream){.server = server, .since = sg_seconds(), .references = 2};
+    MHD_add_response_header(response, "Content-Type", "text/event-stream");
+    MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* proxies pass it on at once */
+    add_headers(x, response);
     pthread_mutex_lock(&server->lock);
     server->references++;
-    const bool free_one = server->counts.streams++ < server->settings.limits.streams && !server->stopping;
-    if (free_one && !x->answered && x->connection) {
+    const bool room = server->counts.streams++ < server->settings.limits.streams && !server->stopping;
+    const bool taken = room && set(x, 200, response, 0), kept = x->kept;
+    if (taken) {
         s->connection = x->connection;
         x->connection->stream = s;
+        if (source) s->source = *source;
     }
     pthread_mutex_unlock(&server->lock);
-    if (!free_one) {
+    if (!taken) {
         MHD_destroy_response(response); /* which lets go of the stream */
         stream_release(s);
         sg_http_header(r, "Retry-After", "10");
         sg_http_answer_error(r, 503, NULL, "too many streams of events");
         return NULL;
     }
-    MHD_add_response_header(response, "Content-Type", "text/event-stream");
-    MHD_add_response_header(response, "X-Accel-Buffering", "no");
-    finish(x, 200, response, 0);
+    if (kept) sg_http_exchange_release(x);
     return s;
 }
 
@@ -392,6 +411,14 @@ bool sg_http_stream_event(sg_http_stream *s, const char *name, const char *data)
     pthread_mutex_unlock(&s->server->lock);
     sg_textbuf_free(&text);
     return open;
+}
+
+void sg_http_stream_wake(sg_http_stream *s)
+{
+    pthread_mutex_lock(&s->server->lock);
+    s->woken = true;
+    if (s->connection) sg_http_connection_wake(s->connection);
+    pthread_mutex_unlock(&s->server->lock);
 }
 
 void sg_http_stream_end(sg_http_stream **stream)

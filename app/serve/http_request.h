@@ -51,9 +51,22 @@ void sg_http_answer_file(sg_http_request *r, const char *type, const char *path)
 
 typedef struct sg_http_stream sg_http_stream;
 
-/* Answers with a stream of server-sent events, which the caller feeds, from any thread, and ends. Returns NULL, and has
- * answered, where there are too many streams. */
-sg_http_stream *sg_http_answer_stream(sg_http_request *r);
+/* Where events come from when the client can take more: `more` sends those there are, or none, or ends the stream. `gone`
+ * tells that the client has left or has all; it ends the stream, too, if `more` did not. Both are called in the server's
+ * thread, without a lock, never at once. */
+typedef struct sg_http_source {
+    void (*more)(void *context);
+    void (*gone)(void *context);
+    void *context;
+} sg_http_source;
+
+/* Answers with a stream of server-sent events. The caller ends it: from any thread where source is NULL, and he sends
+ * events of his own accord. Returns NULL, and has answered, where there are too many streams, or nobody waits for it:
+ * no source is asked then. */
+sg_http_stream *sg_http_answer_stream(sg_http_request *r, const sg_http_source *source);
+
+/* There may be more now: the source is asked again. Any thread. */
+void sg_http_stream_wake(sg_http_stream *s);
 
 /* Sends an event: its name, which may be NULL, and data, of which each line becomes one. Returns false once the
  * client has gone, or was too slow and had more than SG_HTTP_LIMITS.stream bytes waiting: end it then. */

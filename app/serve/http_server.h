@@ -4,8 +4,8 @@
  *   Host, Origin       as sg_http_names has it; else 403. A request that a browser marks as cross-site needs an Origin
  *                      that may
  *   key                "Authorization: Bearer KEY", or the cookie that POST /login {"key": KEY} gives; else 401
- *   errors             JSON of one shape: http_request.h. What is no HTTP, or has a head of twice the limit, is answered
- *                      by libmicrohttpd in HTML
+ *   errors             JSON of one shape: http_request.h. What is no HTTP, or has a head of twice the limit, is
+ *                      answered by libmicrohttpd, in HTML
  *   HEAD, OPTIONS      by the routes of GET, and by the server
  *   one thread         has the sockets and runs the handlers; another ends what is late */
 #ifndef SG_HTTP_SERVER_H

@@ -78,9 +78,42 @@ static void later(sg_http_request *r)
 
 static void events(sg_http_request *r)
 {
-    sg_http_stream *const s = sg_http_answer_stream(r);
+    sg_http_stream *const s = sg_http_answer_stream(r, NULL);
     pthread_mutex_lock(&lock);
     if (s) stream[streams++] = s;
+    pthread_mutex_unlock(&lock);
+}
+
+/* A source of events that gives one whenever it is asked, up to `given`. */
+static sg_http_stream *pulled;
+static int             given, pulls, sources_gone;
+
+static void more_events(void *context)
+{
+    char data[20];
+    assert_string_equal(context, "source");
+    pthread_mutex_lock(&lock);
+    if (pulls < given) {
+        snprintf(data, sizeof data, "%d.", pulls++);
+        sg_http_stream_event(pulled, NULL, data);
+    }
+    if (pulls == 100) sg_http_stream_end(&pulled);
+    pthread_mutex_unlock(&lock);
+}
+
+static void source_gone(void *context)
+{
+    assert_string_equal(context, "source");
+    pthread_mutex_lock(&lock);
+    sg_http_stream_end(&pulled);
+    sources_gone++;
+    pthread_mutex_unlock(&lock);
+}
+
+static void pull(sg_http_request *r)
+{
+    pthread_mutex_lock(&lock);
+    pulled = sg_http_answer_stream(r, &(sg_http_source){more_events, source_gone, "source"});
     pthread_mutex_unlock(&lock);
 }
 
@@ -97,6 +130,7 @@ static const sg_http_route routes[] = {
     {"GET", "/nothing", nothing, 0},
     {"GET", "/later", later, 0},
     {"GET", "/events", events, 0},
+    {"GET", "/pull", pull, 0},
 };
 
 /* ---- server and client ---- */
@@ -120,7 +154,7 @@ static int usual(void **state)
     settings.limits.head_time = settings.limits.body_time = settings.limits.answer_time = 1000;
     settings.limits.stream_time = settings.limits.stream_pause = 1000;
     settings.limits.stop_time = PATIENCE_MS / 1000;
-    calls = streams = 0;
+    calls = streams = given = pulls = sources_gone = 0;
     kept = NULL;
     mkdir("uploads", 0700);
     return 0;
@@ -283,10 +317,15 @@ static void handlers_answer_requests(void **state)
     assert_int_equal(post("/json", "application/json", ""), 200);
     expect_body("");
     assert_int_equal(sg_http_server_counts(server).refused, 0);
-    assert_int_equal(
-        ask("POST /json", "Content-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n", "{}"),
-        100);
-    assert_non_null(strstr(heard, "HTTP/1.1 200 "));
+    const int s = dial();
+    say(s,
+        request("POST /json", "Content-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n", ""));
+    hear(s, "\r\n\r\n");
+    assert_int_equal(status_of(heard), 100);
+    say(s, "{}");
+    hear(s, NULL);
+    close(s);
+    assert_int_equal(status_of(heard), 200);
     assert_int_equal(ask("HEAD /tell", "", ""), 200);
     expect_body("");
     assert_non_null(strstr(heard, "Content-Length: 43\r\n"));
@@ -972,6 +1011,42 @@ static void streams_have_many_readers(void **state)
     close(open_stream());
 }
 
+static int gone_sources(void)
+{
+    pthread_mutex_lock(&lock);
+    const int n = sources_gone;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+static void events_come_from_a_source(void **state)
+{
+    start();
+    for (int round = 0; round < 2; round++) { /* the source ends; the client leaves */
+        const int s = dial();
+        say(s, request("GET /pull", "", ""));
+        hear(s, "\r\n\r\n");
+        for (int i = 10; i <= (round ? 50 : 100); i += 10) {
+            char last[20];
+            pthread_mutex_lock(&lock);
+            given = i;
+            if (pulled) sg_http_stream_wake(pulled);
+            pthread_mutex_unlock(&lock);
+            snprintf(last, sizeof last, "data: %d.\n\n", i - 1);
+            hear(s, last);
+        }
+        if (!round) {
+            hear(s, NULL);
+            assert_string_equal(heard, "\r\n0\r\n\r\n");
+        }
+        close(s);
+        wait_until(gone_sources() == round + 1);
+        assert_null(pulled);
+        pulls = given = 0;
+    }
+    assert_int_equal(sg_http_server_counts(server).streams, 0);
+}
+
 static void a_silent_stream_is_kept_alive(void **state)
 {
     settings.limits.stream_pause = 0.1;
@@ -1091,6 +1166,7 @@ int main(void)
         TEST(an_address_has_a_share),
         TEST(an_answer_may_come_later),
         TEST(streams_have_many_readers),
+        TEST(events_come_from_a_source),
         TEST(a_silent_stream_is_kept_alive),
         TEST(a_slow_reader_loses_its_stream),
         TEST(a_stop_ends_all),
