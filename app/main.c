@@ -32,6 +32,7 @@ static sg_status run(const sg_settings *s, sg_error *e)
     case SG_COMMAND_COMPARE: return sg_command_compare(s, e);
     case SG_COMMAND_TUNE: return sg_command_tune(s, e);
     case SG_COMMAND_EVAL: return sg_command_eval(s, e);
+    case SG_COMMAND_SERVE: return sg_command_serve(s, e);
     default: return sg_command_render(s, e);
     }
 }

@@ -20,7 +20,8 @@ const sg_command_row sg_command_table[] = {
      .text =
          "Each arm renders the prompt from the same noise with another kind of attention. The page report.html shows\n"
          "the clips side by side, the blocks that each arm skipped, its times, and its distance to the first arm.\n"
-         "The arms take turns. Where renders are short, they do so until the intervals of the speed-ups are narrow. The\n"
+         "The arms take turns. Where renders are short, they do so until the intervals of the speed-ups are narrow. "
+         "The\n"
          "same command continues an interrupted run.\n"
          "\n"
          "Two files or two folders of pictures are compared without rendering: PSNR, SSIM and MS-SSIM on RGB, as "
@@ -62,6 +63,18 @@ const sg_command_row sg_command_table[] = {
              "to be computed. Later renders use the file that it writes automatically.",
      .example = {"sparge-gen tune -m path/to/model --prompt-file prompts.txt --l1 0.05",
                  "sparge-gen tune -m path/to/model --prompt-file prompts.txt --cache --steps 50"}},
+    {.command = SG_COMMAND_SERVE,
+     .name = "serve",
+     .usage = {"serve [options]"},
+     .effect = {"render what programs and people ask for over HTTP"},
+     .text = "Keeps the model open and renders one job after another. http://127.0.0.1:8080/ is a page for people; "
+             "programs\n"
+             "use /jobs, or what OpenAI's images and videos and Stable Diffusion web UI's txt2img have. It does not "
+             "speak TLS:\n"
+             "others come through a proxy. app/serve/README.md tells the rest. SIGTERM and Ctrl-C end it at the "
+             "next\n"
+             "step; the next start goes on with the queue.",
+     .example = {"sparge-gen serve --models path/to/models -o results"}},
     {.command = SG_COMMAND_INFO,
      .name = "info",
      .version = 1,
@@ -110,7 +123,7 @@ const sg_command_row sg_command_table[] = {
 };
 const int sg_command_count = (int)(sizeof sg_command_table / sizeof *sg_command_table);
 
-const char *const sg_command_words[] = {"compare", "eval", "tune", "info", "bench", "check", "help", NULL};
+const char *const sg_command_words[] = {"compare", "eval", "tune", "serve", "info", "bench", "check", "help", NULL};
 
 const sg_command_row *sg_command_row_of(sg_command c)
 {

@@ -13,7 +13,7 @@
  * and what help says of it. */
 #define FLAG(...) OPTION(FLAG, __VA_ARGS__)
 #define TEXT(name_, of, phase_, member, text, ...) OPTION(TEXT, name_, of, phase_, member, __VA_ARGS__), .value = (text)
-#define PART(name_, member, ...) TEXT(name_, MODEL, LOAD, member, __VA_ARGS__), .files = SG_READS_MODEL
+#define PART(name_, member, ...) TEXT(name_, OPENS, LOAD, member, __VA_ARGS__), .files = SG_READS_MODEL
 #define LIST(name_, of, phase_, member, text, ...) OPTION(LIST, name_, of, phase_, member, __VA_ARGS__), .value = (text)
 #define CHOICE(name_, of, phase_, member, list, text, ...)                                                             \
     OPTION(CHOICE, name_, of, phase_, member, __VA_ARGS__), .choices = (list), .value = (text)
@@ -36,8 +36,10 @@
 #define COMPARE SG_COMMAND_COMPARE
 #define TUNE SG_COMMAND_TUNE
 #define EVAL SG_COMMAND_EVAL
+#define SERVE SG_COMMAND_SERVE
 #define MODEL (RENDER | INFO | CHECK | STEP | COLD | TUNE | COMPARE | EVAL)
-#define ALL (MODEL | BENCH_ATTENTION)
+#define OPENS (MODEL | SERVE) /* commands that open a model */
+#define ALL (OPENS | BENCH_ATTENTION)
 #define IMAGES (MODEL & ~INFO)
 #define SAMPLER (RENDER | CHECK | COMPARE | EVAL)
 #define SPARSE (RENDER | INFO | CHECK | COMPARE | EVAL)
@@ -58,8 +60,8 @@ const char *const sg_cold_parts[] = {"context", "backend", "clip", NULL};
 const char *const sg_picture_fits[] = {"crop", "pad", "stretch", NULL};
 
 const sg_option sg_option_table[] = {
-    HEADING(MODEL, "What to render"),
-    {TEXT("model", MODEL, LOAD, model, "PATH",
+    HEADING(OPENS, "What to render"),
+    {TEXT("model", OPENS, LOAD, model, "PATH",
           "a model: a folder in Diffusers layout or in that of an original repository, or a file\n"
           "(default: $SPARGE_GEN_MODEL, else the embedded tiny-wan)"),
      .letter = 'm', USUAL, HASHED(model), .files = SG_READS_MODEL},
@@ -75,13 +77,13 @@ const sg_option sg_option_table[] = {
     {PART("clip-g", parts.clip_g, "FILE", "CLIP-G, a text encoder of Stable Diffusion 3")},
     {PART("clip-tokenizer", parts.clip_tokenizer, "FOLDER",
           "the tokenizer of both: the folder with vocab.json and merges.txt, or tokenizer.json")},
-    {LIST("lora", MODEL, LOAD, lora, "FILE",
+    {LIST("lora", OPENS, LOAD, lora, "FILE",
           "add this LoRA to the denoiser's weights, with strength X as FILE:X; may be repeated"),
      .files = SG_READS},
-    {LIST("high-noise-lora", MODEL, LOAD, high_noise_lora, "FILE",
+    {LIST("high-noise-lora", OPENS, LOAD, high_noise_lora, "FILE",
           "the same, only for the high-noise expert of Wan 2.2 A14B; --lora is then for the other"),
      .files = SG_READS},
-    {FLAG("fast", MODEL, LOAD, fast,
+    {FLAG("fast", OPENS, LOAD, fast,
           "few steps without guidance, by the LoRA that comes with the model: tiny-wan needs 4"),
      USUAL},
     {TEXT("prompt", (SAMPLER & ~EVAL) | TUNE, INPUT, prompt, "TEXT", "what the video shows"), .letter = 'p', USUAL},
@@ -139,6 +141,31 @@ const sg_option sg_option_table[] = {
           "refuse a size or a number of frames that the model cannot render, instead of using the\n"
           "nearest that it can")},
     {INT("fps", RENDER | INFO | COMPARE | EVAL, INPUT, fps, 1, 1000, "frames per second of the file"), TO(fps)},
+
+    {TEXT("models", SERVE, RUN, models, "DIR", "jobs may name the models in this folder, beside the one of --model")},
+    {TEXT("loras", SERVE, RUN, loras, "DIR", "jobs may name the LoRAs in this folder")},
+
+    HEADING(SERVE, "Who may use it"),
+    {TEXT("host", SERVE, RUN, host, "ADDRESS",
+          "where it listens (default: 127.0.0.1); others than this machine's own need a key")},
+    {INT("port", SERVE, RUN, port, 0, 65535, "port (default: 8080; 0: any that is free)")},
+    {TEXT("api-key-file", SERVE, RUN, api_key_file, "FILE",
+          "the key that requests must have, alone in a file: at least 16 characters"),
+     .files = SG_READS},
+    {LIST("allow-host", SERVE, RUN, allow_host, "NAME",
+          "answer to this name in the Host header too, as in video.example or box:9000; may be\n"
+          "repeated")},
+    {LIST("allow-origin", SERVE, RUN, allow_origin, "URL",
+          "let pages of this site use it, as in https://app.example; may be repeated")},
+
+    HEADING(SERVE, "Limits"),
+    {INT("max-queue", SERVE, RUN, max_queue, 1, 100000, "jobs that wait (default: 100)")},
+    {INT("max-jobs", SERVE, RUN, max_jobs, 1, 1000000,
+         "finished jobs that are kept (default: 1000); the oldest go, with their files")},
+    {OPTION(BYTES, "max-upload", SERVE, RUN, max_upload, "files of one request (default: 64M)"), .value = "SIZE"},
+    {OPTION(BYTES, "max-disk", SERVE, RUN, max_disk,
+            "files of all jobs (default: 16G); the oldest finished ones go"),
+     .value = "SIZE"},
 
     HEADING(BENCH_ATTENTION, "What to measure"),
     {TEXT("shape", BENCH_ATTENTION, RUN, shape, "SHAPE",
@@ -237,8 +264,7 @@ const sg_option sg_option_table[] = {
           "keep this share of each row's blocks, the best, as in --topk 0.3 (default: 0.5)"),
      USUAL},
     {REAL("tau", BLOCKS, ATTENTION, tau, 0, 1,
-          "or keep the best blocks up to this share of the predicted mass, as in --tau 0.9"),
-     USUAL},
+          "or keep the best blocks up to this share of the predicted mass, as in --tau 0.9")},
     {REAL("sim", BLOCKS, ATTENTION, sim, -1, 1,
           "keep every block whose self-similarity is below this (default: -1, none)"),
      TO(attention.similarity)},
@@ -308,7 +334,7 @@ const sg_option sg_option_table[] = {
     {REAL("cache-error", TUNE, RUN, cache_error, 1e-6, 1,
           "relative L2 error of the final latents that extrapolated steps may make (default: 0.01)")},
 
-    HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL, "Output"),
+    HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL | SERVE, "Output"),
     {TEXT("output", RENDER, RUN, output, "FILE",
           "by its ending: .mp4 (H.264, else AV1), .mkv (FFV1 RGB, lossless), .webp, .jpg (an image),\n"
           ".png (an image, or name-%04d.png from 1 on), .y4m (BT.601; mpv assumes BT.709 above 576\n"
@@ -339,6 +365,10 @@ const sg_option sg_option_table[] = {
           "one frame .png), results.jsonl, summary.csv, report.html; the same command continues an\n"
           "earlier run"),
      .alias = {"out"}, .letter = 'o'},
+    {TEXT("output", SERVE, RUN, output, "DIR",
+          "a folder, made if it is not there, for jobs and their results, which the next start finds\n"
+          "again (default: served)"),
+     .letter = 'o'},
     {TEXT("shard", EVAL, RUN, shard, "I/N",
           "only the I-th of N parts of the set (default: by mpirun's or srun's rank)")},
     {TEXT("merge", EVAL, RUN, merge, "DIR",
@@ -361,7 +391,7 @@ const sg_option sg_option_table[] = {
      .files = SG_WRITES},
     {INT("preview-every", RENDER, RUN, preview_every, 1, SG_STEPS_MAX,
          "after every N-th step and the last (default: 1; 5 with --preview-decoder)")},
-    {TEXT("preview-decoder", RENDER, RUN, preview_decoder, "FILE",
+    {TEXT("preview-decoder", RENDER | SERVE, RUN, preview_decoder, "FILE",
           "decode previews in full size by this TAEHV: taew2_1 or taew2_2, .safetensors or .pth"),
      .files = SG_READS},
     {TEXT("json", RENDER, RUN, json, "FILE", "write a report: settings, times, memory, tokens; - is stdout, then -q prints no names"),
@@ -391,7 +421,7 @@ const sg_option sg_option_table[] = {
            "highest CPU instruction set to use (or SPARGE_GEN_CPUMASK)")},
     {NAMED("gpumask", ALL, LOAD, gpumask, "gpu_mask", "LEVEL",
            "use only the GPU features of this level, and no cuDNN below the GPU's own level (default)")},
-    {OPTION(BYTES, "memory-limit", MODEL, RUN, memory_limit,
+    {OPTION(BYTES, "memory-limit", OPENS, RUN, memory_limit,
             "refuse a render that needs more, as in 8G or 512M (default: what the machine has free);\n"
             "info --backend cuda plans by it for a GPU of that size, without one too"),
      .value = "SIZE"},
@@ -400,7 +430,7 @@ const sg_option sg_option_table[] = {
            "or of the VAE's sample_size, as models of images can, which then encode in tiles too; less\n"
            "memory, and the frames differ a little; auto: if whole frames would not fit"),
      TO(vae_tiling)},
-    {NAMED("offload", MODEL & ~(CHECK | TUNE), RUN, offload, "offload", "WHEN",
+    {NAMED("offload", OPENS & ~(CHECK | TUNE), RUN, offload, "offload", "WHEN",
            "keep blocks of layers in host memory and copy each to the GPU when it is needed; auto: if\n"
            "a denoiser or text encoder does not fit on the GPU; on: also if the denoiser does")},
 

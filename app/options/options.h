@@ -17,6 +17,7 @@ typedef enum sg_command {
     SG_COMMAND_TUNE = 64,
     SG_COMMAND_EVAL = 128,
     SG_COMMAND_BENCH_COLD = 256,
+    SG_COMMAND_SERVE = 512,
     SG_COMMAND_ARMS = SG_COMMAND_COMPARE | SG_COMMAND_EVAL,
     SG_COMMAND_BENCH = /* while it is not known which */
     SG_COMMAND_BENCH_STEP | SG_COMMAND_BENCH_ATTENTION | SG_COMMAND_BENCH_COLD
@@ -93,6 +94,12 @@ typedef struct sg_settings {
     const char *prompts, *shard, *merge;
     bool        skip_bad;
     int         per_prompt;
+
+    /* serve */
+    const char  *host, *models, *loras, *api_key_file;
+    int          port, max_queue, max_jobs;
+    sg_text_list allow_host, allow_origin;
+    size_t       max_upload, max_disk;
 
     /* These are the hashes of what went in; 0: none. tuned is that of the thresholds beside the model, where they are
      * in use; they replace topk, tau, sim and pv. */

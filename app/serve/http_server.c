@@ -211,6 +211,9 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *mhd, con
     if (!x) return MHD_NO;
     if (!x->begun) {
         x->begun = true;
+        pthread_mutex_lock(&x->server->lock);
+        x->server->counts.requests++;
+        pthread_mutex_unlock(&x->server->lock);
         enter(x, SG_HTTP_BODY, 0);
         return sg_http_head(x, method, version) ? MHD_YES : send_answer(x);
     }

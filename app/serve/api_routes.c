@@ -1,0 +1,15 @@
+/* api_routes.c - what the server answers. */
+#include "api.h"
+
+const sg_http_route sg_api_routes[] = {
+    {"GET", "/options", sg_api_options, 0},
+    {"POST", "/jobs", sg_api_jobs_post, SG_HTTP_JSON | SG_HTTP_FORM},
+    {"GET", "/jobs", sg_api_jobs, 0},
+    {"GET", "/jobs/{id}", sg_api_job_get, 0},
+    {"DELETE", "/jobs/{id}", sg_api_job_delete, 0},
+    {"GET", "/jobs/{id}/events", sg_api_job_events, 0},
+    {"GET", "/jobs/{id}/content", sg_api_job_content, 0},
+    {"GET", "/healthz", sg_api_health, SG_HTTP_PUBLIC},
+    {"GET", "/metrics", sg_api_metrics, 0},
+};
+const int sg_api_route_count = (int)(sizeof sg_api_routes / sizeof *sg_api_routes);

@@ -1,0 +1,45 @@
+# shellcheck shell=bash
+# A server and its client. Sourced by cases after lib.sh.
+
+sparge-gen --version | grep -q '^libmicrohttpd for' || skip "this build has no server"
+command -v curl >/dev/null || skip "no curl"
+export OMP_NUM_THREADS=1
+
+# Starts a server at a free port, whose log is in the file log; $url is then where it is, $server its process.
+start() { # OPTION...
+    rm -f log
+    sparge-gen serve --port 0 --backend cpu "$@" 2>log &
+    server=$!
+    trap 'kill -9 $server 2>/dev/null' EXIT
+    wait_for grep -q '^serving' log
+    url=$(sed -n 's,^serving .* at \(http://.*\)/;.*,\1,p' log)
+}
+
+stop() { # [SIGNAL]
+    kill -s "${1:-TERM}" "$server"
+    wait "$server"
+}
+
+# Asks, and expects this status; the answer is in the file answer, its head in the file head.
+call() { # STATUS PATH CURL-OPTION...
+    local got
+    got=$(curl -s -g -m 100 -o answer -D head -w '%{http_code}' "$url$2" "${@:3}") || fail "curl $2: exit $?: $(<log)"
+    [[ $got == "$1" ]] || fail "$2: $got: $(<answer)"
+}
+
+post() { # STATUS PATH JSON CURL-OPTION...
+    call "$1" "$2" -H 'Content-Type: application/json' -d "$3" "${@:4}"
+}
+
+# Makes a job; $id is its.
+submit() { # JSON
+    post 202 /jobs "$1"
+    id=$(json answer id)
+}
+
+# Waits for the end of a job, which is this.
+expect_job() { # STATUS [ID]
+    call 200 "/jobs/${2-$id}/events"
+    call 200 "/jobs/${2-$id}"
+    [[ $(json answer status) == "$1" ]] || fail "$(<answer)"
+}
