@@ -8,7 +8,7 @@ url=${url/0.0.0.0/127.0.0.1}
 with=(-H "Authorization: Bearer $key")
 
 call 200 /healthz
-for path in / /options /jobs /metrics; do call 401 $path; done
+for path in /options /jobs /metrics; do call 401 $path; done
 call 401 /jobs -H "Authorization: Bearer ${key}x"
 call 200 /jobs "${with[@]}"
 call 401 "/jobs?api_key=$key"
