@@ -21,11 +21,12 @@ typedef struct sg_api {
     pthread_t       waiter;
     sem_t           changed; /* for the waiter */
     pthread_mutex_t lock;    /* is taken before all others; guards what follows, and asks that have a stream */
+    sg_job_log      log;
     sg_ask         *waiting; /* for the end of their jobs */
     bool            stopped;
 } sg_api;
 
-/* Faces use url, edit, partial and index as they like. */
+/* Faces use url, edit, partial, sent and index as they like. */
 struct sg_ask {
     sg_api          *api;
     sg_http_request *request;
@@ -36,7 +37,7 @@ struct sg_ask {
     bool               over; /* of a stream: the job is, and its reader knows */
     bool               cancels;
     bool               url, edit;
-    int                partial, index;
+    int                partial, sent, index;
     sg_ask            *next;
     sg_http_stream    *stream;
     sg_job_subscriber *subscriber;

@@ -9,6 +9,9 @@ const sg_http_route sg_api_routes[] = {
     {"DELETE", "/jobs/{id}", sg_api_job_delete, 0},
     {"GET", "/jobs/{id}/events", sg_api_job_events, 0},
     {"GET", "/jobs/{id}/content", sg_api_job_content, 0},
+    {"GET", "/v1/models", sg_api_models, 0},
+    {"POST", "/v1/images/generations", sg_api_images, SG_HTTP_JSON},
+    {"POST", "/v1/images/edits", sg_api_edits, SG_HTTP_FORM},
     {"GET", "/healthz", sg_api_health, SG_HTTP_PUBLIC},
     {"GET", "/metrics", sg_api_metrics, 0},
 };

@@ -107,6 +107,7 @@ static sg_status open_jobs(served *v, const sg_settings *s, sg_error *e)
                                   .kept = s->max_jobs ? s->max_jobs : KEPT,
                                   .bytes = s->max_disk ? (int64_t)s->max_disk : DISK};
     v->setup = (sg_job_setup){.base = s, .files = {.models = s->models, .loras = s->loras}, .log = {say, NULL}};
+    api->log = v->setup.log;
     api->events = sg_job_events_open();
     if (!api->events) return sg_error_memory(e, "events");
     SG_TRY(sg_job_queue_open(&api->queue, v->folder, &limits, api->events, &v->setup.log, e));

@@ -130,6 +130,8 @@ bool sg_http_gone(sg_http_request *r)
     return gone;
 }
 
+const char *sg_http_host(sg_http_request *r) { return of(r)->header[SG_HTTP_HOST]; }
+
 void sg_http_header(sg_http_request *r, const char *name, const char *value)
 {
     sg_http_exchange *const x = of(r);

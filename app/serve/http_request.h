@@ -31,6 +31,9 @@ void sg_http_keep(sg_http_request *r);
 /* Tells whether nobody waits for the answer of a kept request any more. */
 bool sg_http_gone(sg_http_request *r);
 
+/* Returns the Host that the client asked, which is allowed. */
+const char *sg_http_host(sg_http_request *r);
+
 /* Adds a header to the answer that follows: at most 8 of them. It takes the place of the usual one of that name. */
 void sg_http_header(sg_http_request *r, const char *name, const char *value);
 

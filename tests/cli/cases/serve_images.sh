@@ -1,0 +1,55 @@
+# OpenAI's images and models, as its clients ask for them: the bits are those of a job.
+source "$LIB"
+source "${LIB%/*}/serve.sh"
+start
+call 200 /v1/models
+[[ $(json answer object 'data[0].id' 'data[0].object') == *list*tiny-wan*model* ]] || fail "$(<answer)"
+
+# What Open WebUI sends.
+webui='{"model": "tiny-wan", "prompt": "a red ball", "n": 1, "size": "32x32", "response_format": "b64_json"}'
+post 200 /v1/images/generations "$webui"
+json answer 'data[0].b64_json' | base64 -d >one.png || fail "$(<answer)"
+call 200 /jobs
+id=$(json answer first_id)
+call 200 "/jobs/$id/content"
+cmp answer one.png && [[ $(head -c 4 one.png | tail -c 3) == PNG ]] || fail "other bytes"
+
+small='"size": "32x32", "steps": 2'
+post 200 /v1/images/generations '{"prompt": "a ball", "n": 2, "response_format": "url", "output_format": "jpeg", "quality": "high", "user": "me", "background": "auto", '"$small}"
+[[ $(json answer output_format) == jpeg && $(json answer size) == 32x32 ]] || fail "$(<answer)"
+for address in $(json answer 'data[*].url'); do
+    [[ $address == "$url"/jobs/* ]] || fail "$address"
+    curl -s "$address" | head -c 2 | od -An -tx1 | grep -q 'ff d8' || fail "$address is no JPEG"
+done
+[[ $(grep -c "is ignored" log) == 1 ]] || fail "$(<log)"
+
+post 200 /v1/images/generations '{"prompt": "a ball", "stream": true, "partial_images": 1, '"$small}"
+grep '^event: ' answer >events
+[[ $(<events) == $'event: image_generation.partial_image\nevent: image_generation.completed' ]] || fail "$(cut -c 1-200 answer)"
+sed -n 's/^data: //p' answer | tail -n 1 | json - b64_json | base64 -d | head -c 4 | grep -q PNG || fail "no image"
+
+refused() { # PARAM JSON
+    post 400 /v1/images/generations "$2"
+    [[ $(json answer error.param error.type) == "$1"*invalid_request_error ]] || fail "$2: $(<answer)"
+}
+refused n '{"prompt": "a", "n": 11}'
+refused response_format '{"prompt": "a", "response_format": "png"}'
+refused model '{"prompt": "a", "model": "dall-e-3"}'
+refused prompt '{"n": 1}'
+
+call 400 /v1/images/edits -F prompt=x -F "image=@one.png" -F "mask=@one.png"
+[[ $(json answer error.param) == mask ]] || fail "$(<answer)"
+call 400 /v1/images/edits -F prompt=x
+[[ $(json answer error.param) == image ]] || fail "$(<answer)"
+if [[ -d $FIXTURES/sd35_image ]]; then
+    stop
+    start -m "$FIXTURES/sd35_image"
+    call 200 /v1/images/edits -F prompt=x -F "image=@one.png" -F size=auto -F n=1 -F steps=2 -F quality=low
+    json answer 'data[0].b64_json' | base64 -d | head -c 4 | grep -q PNG || fail "$(<answer)"
+fi
+
+# Who leaves does not want it any more.
+curl -s -m 1 "$url/v1/images/generations" -H 'Content-Type: application/json' -d '{"prompt": "a", "steps": 1000, "size": "64x64"}'
+cancelled() { [[ $(curl -s "$url/jobs?limit=1") == *'"status":"cancelled"'* ]]; }
+wait_for cancelled
+stop || fail "exit $?: $(<log)"
