@@ -84,6 +84,12 @@ bool sg_api_is(const json_t *job, sg_job_state state)
 
 bool sg_api_over(const json_t *job) { return !sg_api_is(job, SG_JOB_QUEUED) && !sg_api_is(job, SG_JOB_IN_PROGRESS); }
 
+const char *sg_api_failure(const json_t *job)
+{
+    const char *const error = sg_api_text(job, "error");
+    return *error ? error : "the job was cancelled";
+}
+
 /* ---- results ---- */
 
 json_t *sg_api_base64(const uint8_t *data, size_t bytes)

@@ -78,6 +78,15 @@ json_t *sg_api_job(sg_http_request *r);
 bool sg_api_is(const json_t *job, sg_job_state state);
 bool sg_api_over(const json_t *job);
 
+/* Returns why the job of this JSON, which is over, has no result. */
+const char *sg_api_failure(const json_t *job);
+
+/* Returns the page of jobs that ?limit=, ?after= and ?order= ask for; NULL: that is answered. */
+json_t *sg_api_list(sg_http_request *r);
+
+/* Removes the path's job, and answers with an object of this name. */
+void sg_api_delete(sg_http_request *r, const char *object);
+
 /* Returns member key of object as a string, "" where it has none. */
 const char *sg_api_text(const json_t *object, const char *key);
 

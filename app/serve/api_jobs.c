@@ -57,7 +57,7 @@ void sg_api_jobs_post(sg_http_request *r)
         json_decref(settings);
 }
 
-void sg_api_jobs(sg_http_request *r)
+json_t *sg_api_list(sg_http_request *r)
 {
     enum { MOST = 100, USUAL = 20 };
     const sg_api *const api = r->context;
@@ -67,10 +67,17 @@ void sg_api_jobs(sg_http_request *r)
     json_t *const       asked = limit ? json_pack("{s:s}", "limit", limit) : NULL;
     const bool          sound = sg_api_integer(r, asked, "limit", 1, MOST, &most);
     json_decref(asked);
-    if (sound)
-        sg_http_answer_json(r, 200,
-                            sg_job_queue_list(api->queue, sg_http_target_value(&r->target, "after"), most,
-                                              !order || strcmp(order, "asc") != 0));
+    if (!sound) return NULL;
+    json_t *const list = sg_job_queue_list(api->queue, sg_http_target_value(&r->target, "after"), most,
+                                           !order || strcmp(order, "asc") != 0);
+    if (!list) sg_http_answer_json(r, 500, NULL);
+    return list;
+}
+
+void sg_api_jobs(sg_http_request *r)
+{
+    json_t *const list = sg_api_list(r);
+    if (list) sg_http_answer_json(r, 200, list);
 }
 
 void sg_api_job_get(sg_http_request *r)
@@ -79,14 +86,16 @@ void sg_api_job_get(sg_http_request *r)
     if (job) sg_http_answer_json(r, 200, job);
 }
 
-void sg_api_job_delete(sg_http_request *r)
+void sg_api_delete(sg_http_request *r, const char *object)
 {
     const sg_api *const api = r->context;
     if (sg_job_queue_delete(api->queue, r->id))
-        sg_http_answer_json(r, 200, json_pack("{s:s, s:s, s:b}", "id", r->id, "object", "job", "deleted", 1));
+        sg_http_answer_json(r, 200, json_pack("{s:s, s:s, s:b}", "id", r->id, "object", object, "deleted", 1));
     else
         sg_http_answer_error(r, 404, NULL, "there is no such job");
 }
+
+void sg_api_job_delete(sg_http_request *r) { sg_api_delete(r, "job"); }
 
 void sg_api_job_content(sg_http_request *r)
 {

@@ -44,19 +44,13 @@ static json_t *result(const sg_ask *a, size_t i)
                      json_sprintf("http://%s/jobs/%s/content?index=%zu", sg_http_host(a->request), a->id, i));
 }
 
-static const char *failure_of(const json_t *job)
-{
-    const char *const error = sg_api_text(job, "error");
-    return *error ? error : "the job was cancelled";
-}
-
 static void answer_images(sg_ask *a, const json_t *job)
 {
     json_t      *data = json_array();
     const size_t n = json_array_size(json_object_get(job, "files"));
     if (!sg_api_is(job, SG_JOB_COMPLETED)) {
         json_decref(data);
-        sg_http_answer_error(a->request, 500, NULL, "%s", failure_of(job));
+        sg_http_answer_error(a->request, 500, NULL, "%s", sg_api_failure(job));
         return;
     }
     for (size_t i = 0; i < n; i++) sg_json_append(&data, result(a, i));
@@ -82,9 +76,9 @@ static bool send_image(sg_ask *a, const char *what, json_t *picture, const json_
 static bool send_failure(sg_ask *a, const json_t *job)
 {
     a->over = true;
-    return sg_api_event(
-        a, "error",
-        json_pack("{s:s, s:{s:s, s:s}}", "type", "error", "error", "message", failure_of(job), "type", "server_error"));
+    return sg_api_event(a, "error",
+                        json_pack("{s:s, s:{s:s, s:s}}", "type", "error", "error", "message", sg_api_failure(job),
+                                  "type", "server_error"));
 }
 
 /* One result after another. */

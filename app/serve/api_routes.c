@@ -12,6 +12,12 @@ const sg_http_route sg_api_routes[] = {
     {"GET", "/v1/models", sg_api_models, 0},
     {"POST", "/v1/images/generations", sg_api_images, SG_HTTP_JSON},
     {"POST", "/v1/images/edits", sg_api_edits, SG_HTTP_FORM},
+    {"POST", "/v1/videos", sg_api_videos_post, SG_HTTP_JSON | SG_HTTP_FORM},
+    {"GET", "/v1/videos", sg_api_videos, 0},
+    {"GET", "/v1/videos/{id}", sg_api_video, 0},
+    {"DELETE", "/v1/videos/{id}", sg_api_video_delete, 0},
+    {"GET", "/v1/videos/{id}/content", sg_api_job_content, 0},
+    {"POST", "/sdapi/v1/txt2img", sg_api_txt2img, SG_HTTP_JSON},
     {"GET", "/healthz", sg_api_health, SG_HTTP_PUBLIC},
     {"GET", "/metrics", sg_api_metrics, 0},
 };

@@ -1,0 +1,41 @@
+# /v1/videos as OpenAI's clients use it, and txt2img of Stable Diffusion web UI.
+source "$LIB"
+source "${LIB%/*}/serve.sh"
+start
+call 200 /v1/videos -F prompt="a red ball" -F model=tiny-wan -F seconds=0.5 -F size=32x32 -F steps=2
+id=$(json answer id)
+[[ $(json answer object status) == video*@(queued|in_progress) && $id =~ ^[0-9a-f]{32}$ ]] || fail "$(<answer)"
+over() { call 200 "/v1/videos/$id" && [[ $(json answer status) != @(queued|in_progress) ]]; }
+wait_for over
+[[ $(json answer status progress size model prompt error) == completed*100*32x32*tiny-wan*"a red ball"*null ]] || fail "$(<answer)"
+[[ $(json answer seconds) == 0.* && $(json answer completed_at) -ge $(json answer created_at) ]] || fail "$(<answer)"
+call 200 "/v1/videos/$id/content"
+cp answer video
+call 200 "/jobs/$id/content"
+cmp answer video || fail "other bytes"
+call 200 "/v1/videos?limit=1"
+[[ $(json answer object 'data[0].id' has_more) == list*$id*false ]] || fail "$(<answer)"
+
+sparge-gen -p x --size 32x32 --frames 1 --steps 1 -q -o one.png >/dev/null || fail
+call 200 /v1/videos -F prompt=x -F "input_reference=@one.png" -F size=32x32 -F frames=5 -F steps=2
+id=$(json answer id)
+expect_job completed
+[[ $(json answer 'inputs[0]') == image ]] || fail "$(<answer)"
+call 400 /v1/videos -F prompt=x -F "input_reference=@one.png" -F "image=@one.png"
+post 400 /v1/videos '{"prompt": "x", "seconds": "many"}'
+[[ $(json answer error.param) == seconds ]] || fail "$(<answer)"
+post 200 /v1/videos '{"prompt": "x", "seconds": "0.3", "size": "32x32", "steps": 1000}'
+id=$(json answer id)
+call 200 "/v1/videos/$id" -X DELETE
+[[ $(json answer object deleted) == video*true ]] || fail "$(<answer)"
+gone() { [[ $(curl -s -o /dev/null -w '%{http_code}' "$url/v1/videos/$id") == 404 ]]; }
+wait_for gone
+
+post 200 /sdapi/v1/txt2img '{"prompt": "a ball", "negative_prompt": "", "steps": 2, "width": 32, "height": 48, "cfg_scale": 7, "seed": -1,
+    "sampler_name": "Euler a", "batch_size": 2, "n_iter": 1, "restore_faces": false, "override_settings": {}}'
+[[ $(json answer 'images[*]' | wc -l) == 2 ]] || fail "$(cut -c 1-300 answer)"
+json answer 'images[1]' | base64 -d | head -c 4 | grep -q PNG || fail "no image"
+[[ $(json answer parameters.height) == 48 && $(json answer info) == *seed* ]] || fail "$(<answer)"
+post 400 /sdapi/v1/txt2img '{"prompt": "a", "steps": 0}'
+[[ $(json answer error.param) == steps ]] || fail "$(<answer)"
+stop || fail "exit $?: $(<log)"
