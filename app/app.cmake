@@ -37,8 +37,8 @@ if(SG_FFMPEG)
 endif()
 if(SG_SERVE)
   target_sources(sparge-gen PRIVATE
-    app/serve/api.c app/serve/api_jobs.c app/serve/api_openai.c app/serve/api_routes.c app/serve/api_sdapi.c app/serve/api_videos.c
-    app/serve/command_serve.c app/serve/http_form.c app/serve/http_head.c app/serve/http_parse.c app/serve/http_request.c app/serve/http_server.c)
+    app/serve/api.c app/serve/api_jobs.c app/serve/api_routes.c app/serve/command_serve.c app/serve/http_form.c app/serve/http_head.c app/serve/http_parse.c app/serve/http_request.c app/serve/http_server.c
+    app/serve/serve_page.c)
 else()
   target_sources(sparge-gen PRIVATE app/serve/serve_missing.c)
 endif()
@@ -49,7 +49,14 @@ target_include_directories(sparge-gen SYSTEM PRIVATE ${STB_INCLUDE} $<$<BOOL:${S
 target_link_libraries(sparge-gen PRIVATE sg_model sg_prompts sg_flags PkgConfig::UTF8PROC PNG::PNG JPEG::JPEG PkgConfig::JANSSON Threads::Threads
   $<$<BOOL:${SG_FFMPEG}>:PkgConfig::FFMPEG> $<$<BOOL:${SG_SERVE}>:PkgConfig::MICROHTTPD>)
 
-# the templates of pages, with what they have in common, as bytes in the program
+# pages, and templates of them, with what they have in common, as bytes in the program
+function(sg_page_bytes symbol header bytes)
+  string(HEX "${bytes}" bytes)
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+  set(page_source ${PROJECT_BINARY_DIR}/${symbol}.c)
+  file(CONFIGURE OUTPUT ${page_source} CONTENT "#include \"${header}\"\nconst char sg_${symbol}[] = {${bytes}0};\n")
+  target_sources(sparge-gen PRIVATE ${page_source})
+endfunction()
 file(READ app/report/report_head.html head)
 file(READ app/report/report_style.css style)
 file(READ app/report/report_common.js script)
@@ -59,13 +66,17 @@ foreach(template compare/report_arms eval/report_eval)
   string(REPLACE "@HEAD@\n" "${head}" bytes "${bytes}")
   string(REPLACE "@STYLE@" "${style}" bytes "${bytes}")
   string(REPLACE "@SCRIPT@" "${script}" bytes "${bytes}")
-  string(HEX "${bytes}" bytes)
-  string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
-  set(page_source ${PROJECT_BINARY_DIR}/${page}_page.c)
-  file(CONFIGURE OUTPUT ${page_source} CONTENT
-    "#include \"report_page.h\"\nconst char sg_${page}_page[] = {${bytes}0};\n")
-  target_sources(sparge-gen PRIVATE ${page_source})
+  sg_page_bytes(${page}_page report_page.h "${bytes}")
 endforeach()
+if(SG_SERVE)
+  foreach(part html js css)
+    file(READ app/serve/page.${part} page_${part})
+  endforeach()
+  sg_page_bytes(serve_page_html serve_page.h "${page_html}")
+  sg_page_bytes(serve_page_js serve_page.h "${script}${page_js}")
+  sg_page_bytes(serve_page_css serve_page.h "${style}${page_css}")
+endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
   app/report/report_head.html app/report/report_style.css app/report/report_common.js
-  app/compare/report_arms.html app/eval/report_eval.html)
+  app/compare/report_arms.html app/eval/report_eval.html
+  app/serve/page.html app/serve/page.js app/serve/page.css)

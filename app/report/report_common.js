@@ -1,11 +1,11 @@
 'use strict';
-const report = JSON.parse(document.getElementById('report').textContent);
 
 /* ---- elements: text goes in as text, never as HTML ---- */
 
 function fill(e, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {}))
     if (typeof value === 'function') e.addEventListener(name, value);
+    else if (name === 'style' && value) e.style.cssText = value; /* which no policy forbids, as it does the attribute */
     else if (value !== undefined && value !== false) e.setAttribute(name, value);
   e.append(...children.flat(Infinity));
   return e;
@@ -216,14 +216,56 @@ function transport() {
 
 /* An image, or a clip that plays with the others; or word that the browser does not show it. */
 const isImage = file => file.endsWith('.png');
-function clip(file, what) {
+function clip(file, what, image = isImage(file)) {
   const error = () => {
     if (videos.includes(v)) videos.splice(videos.indexOf(v), 1);
     v.replaceWith(h('p', {class: 'alarm'}, 'This browser cannot show ', link(file), '.'));
   };
-  const v = isImage(file) ? h('img', {src: address(file), class: 'clip', alt: `image of ${what}`, error}) :
+  const v = image ? h('img', {src: address(file), class: 'clip', alt: `image of ${what}`, error}) :
     h('video', {src: address(file), preload: 'auto', muted: '', playsinline: '', 'aria-label': `clip of ${what}`, error});
   v.muted = true;
   videos.push(v);
   return v;
+}
+
+/* Clips that were shown are shown no more. */
+function forget() {
+  playing = false;
+  for (const v of videos) v.removeAttribute('src');
+  frames = 1;
+  videos.length = watchers.length = 0;
+}
+
+/* Left of the line one of a list of pictures or clips, right of it another. */
+function swipe(list, names, width, height) {
+  const choice = (id, label, n) => h('select', {id, change: draw, 'aria-label': label},
+    names.map((name, i) => h('option', {value: i, selected: i === n && ''}, name)));
+  const left = choice('left', 'arm on the left', 0), right = choice('right', 'arm on the right', 1);
+  const range = h('input', {type: 'range', id: 'line', min: 0, max: 100, value: 50, input: draw,
+    'aria-label': 'line between the two arms, per cent'});
+  const move = e => {
+    if (!(e.buttons & 1)) return;
+    range.value = 100 * e.offsetX / canvas.clientWidth;
+    draw();
+  };
+  const canvas = h('canvas', {width, height, pointermove: move, pointerdown: move});
+  const at = canvas.getContext('2d');
+  function draw() {
+    const x = Math.round(width * range.value / 100);
+    const take = (n, from, to) => {
+      const v = list[n], share = (v.videoWidth ?? v.naturalWidth) / width; /* another size is stretched to this one */
+      if (videos.includes(v) && ready(v) && to > from)
+        at.drawImage(v, from * share, 0, (to - from) * share, v.videoHeight ?? v.naturalHeight, from, 0, to - from, height);
+    };
+    take(+left.value, 0, x);
+    take(+right.value, x, width);
+    const thin = Math.max(1, Math.round(2 * width / canvas.clientWidth));
+    ['#000', '#fff'].forEach((colour, i) => { /* seen on any picture */
+      at.fillStyle = colour;
+      at.fillRect(x + (i - 1) * thin, 0, thin, height);
+    });
+  }
+  redraw(list, draw);
+  return h('section', {id: 'swipe'}, h('h2', {}, 'Swipe'), h('p', {}, left, ' left of the line, ', right, ' right of it'),
+    range, canvas);
 }

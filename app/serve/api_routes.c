@@ -1,7 +1,11 @@
 /* api_routes.c - what the server answers. */
 #include "api.h"
+#include "serve_page.h"
 
 const sg_http_route sg_api_routes[] = {
+    {"GET", "/", sg_serve_page, SG_HTTP_PUBLIC},
+    {"GET", "/page.js", sg_serve_page_script, SG_HTTP_PUBLIC},
+    {"GET", "/page.css", sg_serve_page_style, SG_HTTP_PUBLIC},
     {"GET", "/options", sg_api_options, 0},
     {"POST", "/jobs", sg_api_jobs_post, SG_HTTP_JSON | SG_HTTP_FORM},
     {"GET", "/jobs", sg_api_jobs, 0},

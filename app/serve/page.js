@@ -1,0 +1,495 @@
+const $ = id => document.getElementById(id);
+
+/* ---- the server ---- */
+
+/* A number that is too large for JavaScript stays the text that it was. */
+const parse = text => JSON.parse(text, (_, v, at) =>
+  typeof v === 'number' && Number.isInteger(v) && !Number.isSafeInteger(v) && at?.source ? at.source : v);
+
+/* Whatever needs the key waits for the same dialog. */
+let opening = null;
+const unlock = () => opening ??= new Promise(done => {
+  const lock = $('lock'), key = $('key'), wrong = $('wrong-key');
+  lock.oncancel = e => e.preventDefault();
+  $('key-form').onsubmit = async e => {
+    e.preventDefault();
+    const answer = await fetch('login', {method: 'POST', headers: {'Content-Type': 'application/json'},
+      body: JSON.stringify({key: key.value})}).catch(() => null);
+    key.value = '';
+    wrong.hidden = answer?.ok ?? false;
+    wrong.textContent = answer ? 'The key is wrong.' : 'The server does not answer.';
+    if (!answer?.ok) return key.focus();
+    lock.close();
+    opening = null;
+    done();
+  };
+  lock.showModal();
+});
+async function ask(path, request) {
+  const answer = await fetch(path, request);
+  if (answer.status === 401) {
+    await unlock();
+    return ask(path, request);
+  }
+  const text = await answer.text();
+  let body = null;
+  try {
+    body = parse(text);
+  } catch { /* what is no JSON is no answer of ours */ }
+  if (answer.ok) return body;
+  throw Object.assign(new Error(body?.error?.message ?? `${answer.status} ${answer.statusText}`), {param: body?.error?.param});
+}
+const place = (job, what = '') => `jobs/${encodeURIComponent(job.id)}${what}`;
+const content = (job, i) => place(job, i ? `/content?index=${i}` : '/content');
+const say = text => $('status').textContent = text;
+function complain(error) {
+  $('problem').hidden = !error;
+  $('problem').textContent = error?.message ?? '';
+  for (const e of $('order').elements) e.removeAttribute('aria-invalid');
+  const field = error?.param && $('order').elements[error.param];
+  if (!(field instanceof Element)) return;
+  field.setAttribute('aria-invalid', true);
+  field.closest('details')?.setAttribute('open', '');
+  field.focus();
+}
+
+/* ---- the form: a field for each option that the server has ---- */
+
+let names = new Set(); /* of options */
+const SIDES = ['dense', 'sparge'];
+const KINDS = {'': 'usual for the length', dense: 'dense: exact', sage: 'sage: quantised', sparge: 'sparse: blocks are skipped',
+  both: 'side by side: dense and sparse'};
+const LABELS = {negative_prompt: 'Not in the clip', cfg_scale: 'Guidance scale', fps: 'Frames per second', output_format: 'Format'};
+const FIRST = ['size', 'frames', 'steps', 'seed', 'model', 'attention'], OWN = [...FIRST, 'prompt', 'width', 'height'];
+const label = name => LABELS[name] ?? name[0].toUpperCase() + name.slice(1).replaceAll('_', ' ');
+
+function select(name, choices, attributes = {}) {
+  return h('select', {name, ...attributes}, choices.map(([value, text]) => h('option', {value}, text)));
+}
+function control(o, attributes) {
+  const usual = o.default == null ? '' : String(o.default), names = {name: o.name, placeholder: usual, ...attributes};
+  if (o.choices || o.kind === 'boolean')
+    return select(o.name, [['', usual ? `usual: ${usual}` : 'usual'], ...(o.choices ?? ['true', 'false']).map(c => [c, c])], attributes);
+  if (o.kind === 'WIDTHxHEIGHT')
+    return h('input', {...names, pattern: '[0-9]+x[0-9]+', title: 'width x height, as in 832x480', spellcheck: 'false'});
+  if (o.kind === 'string') return h('input', names);
+  if (o.lo == null) return h('input', {...names, pattern: '-?[0-9]+', inputmode: 'numeric', title: 'a whole number'});
+  return h('input', {...names, type: 'number', min: o.lo, max: o.hi, step: o.kind === 'integer' ? 1 : 'any'});
+}
+const field = (text, control, ...help) => h('label', {class: 'field'}, h('span', {}, text), control, help);
+
+function build(options, files) {
+  const of = Object.fromEntries(options.map(o => [o.name, o]));
+  const models = files.models.map((m, i) => [i ? m : '', m]), loras = files.loras.map(l => [l, l]);
+  names = new Set([...Object.keys(of), 'model', 'lora', 'high_noise_lora']);
+  const kinds = Object.keys(KINDS).filter(k => !k || k === 'both' || of.attention.choices.includes(k));
+  $('fields').append(
+    field('Size', control(of.size)), field('Frames', control(of.frames)), field('Steps', control(of.steps)),
+    field('Seed', control({...of.seed, default: 'another each time'})),
+    field('Model', select('model', models)),
+    field('Attention', select('attention', kinds.map(k => [k, KINDS[k]]))));
+  $('more').lastElementChild.append(
+    ...loras.length ? ['lora', 'high_noise_lora'].map(n => field(label(n), select(n, loras, {multiple: '', size: Math.min(4, loras.length)}))) : [],
+    ...options.filter(o => !OWN.includes(o.name)).map(o => field(label(o.name), control(o), h('small', {}, o.help))));
+}
+
+/* Pictures and videos, by the name that they have in a form. */
+const inputs = new Map();
+const ROLES = {image: 'begins with', last_image: 'ends with', video: 'starts from'};
+function take(list) {
+  for (const f of list) {
+    const video = f.type.startsWith('video/') || /\.(y4m|mkv|mov|avi)$/i.test(f.name);
+    inputs.set(video ? 'video' : inputs.has('image') ? 'last_image' : 'image', f);
+  }
+  draw();
+}
+function draw() {
+  $('inputs').replaceChildren(...[...inputs].map(([role, f]) => {
+    const url = URL.createObjectURL(f), done = {load: () => URL.revokeObjectURL(url), loadeddata: () => URL.revokeObjectURL(url)};
+    const media = role === 'video' ? h('video', {src: url, muted: '', 'aria-label': f.name, ...done}) : h('img', {src: url, alt: f.name, ...done});
+    const drop = h('button', {type: 'button', 'aria-label': `remove ${f.name}`, click: () => {
+      inputs.delete(role);
+      draw();
+      $('file').focus();
+    }}, 'Remove');
+    return captioned(media, null, ROLES[role], f.name, drop);
+  }));
+}
+function listen() {
+  const drop = $('drop'), over = on => drop.classList.toggle('over', on);
+  $('file').addEventListener('change', e => {
+    take(e.target.files);
+    e.target.value = '';
+  });
+  addEventListener('dragover', e => {
+    e.preventDefault();
+    over(true);
+  });
+  addEventListener('dragleave', e => e.relatedTarget || over(false));
+  addEventListener('drop', e => {
+    e.preventDefault(); /* a file that misses the frame would take the page's place */
+    over(false);
+    take(e.dataTransfer.files);
+  });
+  $('order').addEventListener('submit', e => {
+    e.preventDefault();
+    order();
+  });
+  $('order').addEventListener('reset', () => {
+    inputs.clear();
+    draw();
+    complain(null);
+  });
+  $('prompt').addEventListener('keydown', e => {
+    if (e.key === 'Enter' && (e.ctrlKey || e.metaKey)) $('order').requestSubmit();
+  });
+}
+const drawn = () => String(crypto.getRandomValues(new Uint32Array(1))[0]);
+
+/* settings [[name, value], ...]; files by name */
+const uploads = new Map(); /* of the jobs that were ordered here */
+async function submit(settings, files) {
+  const form = new FormData();
+  for (const [name, value] of settings) form.append(name, value);
+  for (const [name, f] of files) form.append(name, f);
+  const job = await ask('jobs', {method: 'POST', body: form});
+  uploads.set(job.id, new Map(files));
+}
+/* One job, or several of the same seed. */
+async function submitAll(list, files) {
+  $('render').disabled = true;
+  complain(null);
+  try {
+    for (const settings of list) await submit(settings, files);
+    say(list.length > 1 ? `${list.length} clips are queued.` : 'The clip is queued.');
+  } catch (error) {
+    complain(error);
+  }
+  $('render').disabled = false;
+  await refresh();
+}
+function order() {
+  const settings = [...new FormData($('order'))].filter(([name, v]) => names.has(name) && v !== '');
+  if (!settings.some(([name]) => name === 'seed')) settings.push(['seed', drawn()]);
+  const both = settings.some(([name, v]) => name === 'attention' && v === 'both');
+  const side = kind => settings.map(([name, v]) => [name, name === 'attention' ? kind : v]);
+  return submitAll(both ? SIDES.map(side) : [settings], inputs);
+}
+const listed = settings => Object.entries(settings).flatMap(([name, v]) => [v].flat().map(v => [name, String(v)]));
+
+/* What a job was made from; null: it was ordered elsewhere, and the form asks for it. */
+function filesOf(job) {
+  const files = uploads.get(job.id);
+  return files?.size === job.inputs.length || !job.inputs.length ? files ?? new Map() : null;
+}
+function fillIn(jobs) {
+  const {settings} = jobs[0], files = filesOf(jobs[0]);
+  $('order').reset();
+  for (const e of $('order').elements) {
+    const v = [settings[e.name] ?? []].flat().map(String);
+    if (!names.has(e.name)) continue;
+    if (e.multiple) for (const o of e.options) o.selected = v.includes(o.value);
+    else e.value = v[0] ?? '';
+    if (v.length && e.closest('details')) $('more').open = true;
+    if (e.name === 'attention' && jobs.length > 1) e.value = 'both';
+    if (e.name === 'size' && settings.width) e.value = `${settings.width}x${settings.height}`;
+  }
+  for (const [role, f] of files ?? []) inputs.set(role, f);
+  draw();
+  if (!files) complain(new Error(`Add the file again that the clip ${ROLES[jobs[0].inputs[0]]}: it is not kept here.`));
+  $('prompt').focus();
+}
+function again(jobs) {
+  const seed = drawn(), files = filesOf(jobs[0]);
+  if (files) return submitAll(jobs.map(j => listed({...j.settings, seed})), files);
+  fillIn(jobs);
+  $('order').elements.seed.value = '';
+}
+
+/* ---- jobs: a card for each, or for the two of one order ---- */
+
+const over = job => !['queued', 'in_progress'].includes(job.status);
+const cells = new Map(); /* by id: {job, element, and what changes while it is at work} */
+const cards = new Map(); /* by the id of its first job */
+const plural = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`;
+const clock = s => s >= 90 ? `${Math.round(s / 60)} min` : `${s < 10 ? s.toFixed(1) : Math.round(s)} s`;
+const bytes = n => n >= 1e6 ? `${(n / 1e6).toFixed(1)} MB` : `${Math.ceil(n / 1e3)} kB`;
+const kindOf = job => job.settings.attention ?? job.made?.attention ?? 'usual';
+const colour = job => ({dense: 1, sage: 4, sparge: 2})[kindOf(job)] ?? 0;
+const seedOf = job => job.files[0]?.seed ?? job.settings.seed ?? 0;
+const STAGES = {load: 'loading the model', text: 'reading the prompt', encode: 'encoding what it starts from', denoise: 'denoising',
+  decode: 'decoding'};
+
+/* A button whose second press does it. */
+function sure(text, act) {
+  const b = h('button', {type: 'button', click: () => {
+    if (b.textContent === text) b.textContent = `Really ${text.toLowerCase()}`;
+    else act();
+  }, blur: () => b.textContent = text}, text);
+  return b;
+}
+async function remove(job) {
+  await ask(place(job), {method: 'DELETE'}).catch(e => say(e.message));
+  await refresh();
+}
+
+function progressText(p) {
+  if (!p) return 'beginning';
+  const left = p.eta == null ? '' : `, ${clock(p.eta)} left`;
+  return `${STAGES[p.stage] ?? p.stage}${p.stage === 'denoise' || p.stage === 'decode' ? `, ${p.done} of ${p.total}` : ''}${left}`;
+}
+function showProgress(cell, p) {
+  cell.text.textContent = progressText(p);
+  if (p?.total) {
+    cell.bar.max = p.total;
+    cell.bar.value = p.done;
+  }
+}
+
+/* Previews are strips: frames beside each other, which are shown in turn. */
+const still = matchMedia('(prefers-reduced-motion: reduce)');
+function showPreview(cell, {image, frames: count}) {
+  const img = cell.img ??= h('img', {alt: 'preview'});
+  img.src = `data:image/png;base64,${image}`;
+  img.style.width = `${100 * count}%`;
+  cell.count = count;
+  if (!img.isConnected) cell.view.replaceChildren(img);
+}
+let tick = 0;
+setInterval(() => {
+  if (!still.matches) tick++;
+  for (const c of cells.values()) if (c.img) c.img.style.transform = `translateX(${-100 * (tick % c.count) / c.count}%)`;
+}, 125);
+
+function size(job) {
+  const {made, settings} = job, [width, height] = settings.size?.split('x') ?? [];
+  return [made?.width ?? settings.width ?? width, made?.height ?? settings.height ?? height];
+}
+const shape = job => size(job)[1] ? `aspect-ratio: ${size(job).map(Number).join(' / ')}` : 'aspect-ratio: 1';
+
+function media(job, i) {
+  const {file} = job.files[i], what = `${kindOf(job)}, seed ${job.files[i].seed}: ${job.settings.prompt ?? ''}`, src = content(job, i);
+  if (file.endsWith('.y4m')) return h('p', {class: 'view', style: shape(job)}, 'Y4M, which browsers do not play');
+  return isPicture(file) ? h('img', {src, alt: what, loading: 'lazy', style: shape(job)}) :
+    h('video', {src, controls: '', loop: '', muted: '', playsinline: '', preload: 'metadata', 'aria-label': what, style: shape(job)});
+}
+const isPicture = file => /\.(png|jpg|webp)$/.test(file);
+
+function flat([key, v]) {
+  return v !== null && typeof v === 'object' && !Array.isArray(v) ? Object.entries(v).map(([k, w]) => [`${key}.${k}`, w]) : [[key, v]];
+}
+function facts(job) {
+  const made = job.made ?? job.settings;
+  const rows = () => table('settings', ['', ''], Object.entries(made).flatMap(flat).map(([k, v]) =>
+    [k, h('div', {class: 'wide'}, Array.isArray(v) ? v.join(', ') : String(v))]));
+  const details = h('details', {toggle: () => details.children.length > 1 || details.append(rows())}, h('summary', {}, 'Settings'));
+  return details;
+}
+
+/* What changes of a job ends its cell, and another takes its place; its progress does not. */
+const state = job => JSON.stringify([job.status, job.queue_position, job.error, job.files]);
+function makeCell(job) {
+  const cell = {job, state: state(job)}, kind = kindOf(job), buttons = [];
+  const box = text => cell.view = h('div', {class: 'view', style: shape(job)}, text);
+  let shown, lines = [];
+  if (job.status === 'queued') {
+    shown = box(job.queue_position ? `${plural(job.queue_position, 'clip')} before it` : 'next');
+    buttons.push(sure('Cancel', () => remove(job)));
+  } else if (job.status === 'in_progress') {
+    shown = box('');
+    cell.text = h('span', {});
+    cell.bar = h('progress', {'aria-label': `progress of ${kind}: ${job.settings.prompt ?? ''}`, max: 1});
+    lines = [cell.text, cell.bar];
+    buttons.push(sure('Cancel', () => remove(job)));
+    showProgress(cell, job.progress);
+  } else if (job.status === 'completed') {
+    shown = job.files.map((_, i) => media(job, i));
+    lines = [`${clock(job.finished_at - job.started_at)}, ${bytes(job.files.reduce((n, f) => n + f.bytes, 0))}`];
+    buttons.push(h('button', {type: 'button', 'aria-pressed': 'false', click: () => choose(job), class: 'choose'}, 'Compare'),
+      h('a', {href: content(job, 0), download: `${job.id.slice(0, 8)}-${job.files[0].file}`}, 'Download'), sure('Delete', () => remove(job)));
+  } else {
+    shown = job.error ? alarm(job.error) : box(job.status);
+    buttons.push(sure('Delete', () => remove(job)));
+  }
+  cell.element = captioned(shown, colour(job), kind, ...lines);
+  cell.element.className = 'cell';
+  cell.element.dataset.id = job.id;
+  cell.element.append(h('div', {class: 'act'}, buttons), over(job) ? facts(job) : '');
+  return cell;
+}
+
+function about(job) {
+  const {made, settings} = job, [w, y] = size(job), frames = made?.frames ?? settings.frames, steps = made?.steps ?? settings.steps;
+  return [settings.model ?? made?.model?.file, w && `${w}\u00d7${y}`, frames && plural(frames, 'frame'), steps && plural(steps, 'step'),
+    `seed ${seedOf(job)}`, ...job.inputs.map(i => i.replace('_', ' '))].filter(Boolean).join(', ');
+}
+function makeCard(jobs) {
+  const pair = jobs.length > 1, done = jobs.every(j => j.status === 'completed');
+  return h('li', {class: pair ? 'card two' : 'card'},
+    h('p', {class: 'said'}, jobs[0].settings.prompt ?? ''), h('p', {class: 'about'}, about(jobs.at(-1))),
+    h('div', {class: 'cells'}, jobs.map(j => cells.get(j.id).element)),
+    h('div', {class: 'act'}, pair && done ? h('button', {type: 'button', class: 'both', click: () => compare(jobs)}, 'Compare the two') : '',
+      h('button', {type: 'button', class: 'again', click: () => again(jobs)}, 'Again with another seed'),
+      h('button', {type: 'button', class: 'edit', click: () => fillIn(jobs)}, 'Edit')));
+}
+
+/* The two of an order side by side: one behind the other, and the same but for their attention. */
+const sameBut = job => JSON.stringify(Object.entries({...job.settings, attention: ''}).sort()) + job.inputs;
+function grouped(jobs) {
+  const groups = [];
+  for (const job of jobs.toSorted((a, b) => a.number - b.number)) {
+    const last = groups.at(-1);
+    const sides = last?.length === 1 && [last[0], job].every((j, i) => j.settings.attention === SIDES[i]);
+    if (sides && last[0].number + 1 === job.number && sameBut(last[0]) === sameBut(job)) last.push(job);
+    else groups.push([job]);
+  }
+  return groups;
+}
+
+/* Puts elements in this order; those that are in it already stay, for a video that moves stops. */
+function arrange(list, elements) {
+  const keep = new Set(elements);
+  for (const e of [...list.children]) if (!keep.has(e)) e.remove();
+  elements.forEach((e, i) => list.children[i] === e || list.insertBefore(e, list.children[i] ?? null));
+}
+function show_jobs(jobs) {
+  for (const id of [...cells.keys()]) if (!jobs.some(j => j.id === id)) cells.delete(id);
+  for (const job of jobs) {
+    const cell = cells.get(job.id);
+    if (cell?.state === state(job)) {
+      cell.job = job;
+      if (cell.bar && watched?.id !== job.id) showProgress(cell, job.progress);
+      continue;
+    }
+    if (cell && !over(cell.job) && over(job)) say(`${job.status}: ${job.settings.prompt ?? ''}`);
+    cells.set(job.id, makeCell(job));
+  }
+  const waiting = [], done = [], before = document.activeElement?.className;
+  for (const group of grouped(jobs)) {
+    const key = group[0].id, now = group.map(j => cells.get(j.id).state).join() + group.map(j => j.id), old = cards.get(key);
+    const card = old?.now === now ? old : {now, element: makeCard(group)};
+    const held = old && old !== card && old.element.contains(document.activeElement);
+    cards.set(key, card);
+    if (held) requestAnimationFrame(() => (card.element.querySelector(`button.${before || 'again'}`) ?? $('prompt')).focus());
+    if (group.every(over)) done.unshift(card.element);
+    else waiting.push(card.element);
+  }
+  const kept = new Set(grouped(jobs).map(g => g[0].id));
+  for (const key of [...cards.keys()]) if (!kept.has(key)) cards.delete(key);
+  arrange($('queue'), waiting);
+  arrange($('gallery'), done);
+  $('idle').hidden = waiting.length > 0;
+  $('bare').hidden = done.length > 0;
+  const left = jobs.filter(j => !over(j)).length;
+  document.title = left ? `(${left}) sparge-gen` : 'sparge-gen';
+}
+
+/* ---- what goes on ---- */
+
+/* One stream, of the job at work: a browser has few connections to a server. */
+let watched = null;
+function watch(job) {
+  if (watched?.id === job?.id && watched?.stream.readyState !== 2) return;
+  watched?.stream.close();
+  watched = job ? {id: job.id, stream: new EventSource(place(job, '/events'))} : null;
+  const on = (name, act) => watched?.stream.addEventListener(name, e => {
+    const cell = cells.get(job.id);
+    if (cell?.bar) act(cell, parse(e.data));
+  });
+  on('progress', showProgress);
+  on('preview', showPreview);
+  on('state', (_, s) => over(s) && refresh());
+}
+
+const PAGE = 100;
+let all = [], reached = 1, busy = null, timer = 0;
+async function load() {
+  const jobs = [];
+  for (let pages = 0, more = true; more && (pages < reached || !over(jobs.at(-1))); pages++) {
+    const list = await ask(`jobs?order=desc&limit=${PAGE}${jobs.length ? `&after=${jobs.at(-1).id}` : ''}`);
+    jobs.push(...list.data);
+    more = list.has_more && list.data.length > 0;
+    $('older').hidden = !more;
+  }
+  return jobs;
+}
+async function look() {
+  try {
+    all = await load();
+    if ($('status').dataset.lost) say('');
+    delete $('status').dataset.lost;
+    watch(all.find(j => j.status === 'in_progress'));
+    show_jobs(all);
+  } catch (error) {
+    $('status').dataset.lost = 1;
+    say(error instanceof TypeError ? 'The server does not answer; the page tries again.' : error.message);
+  }
+}
+/* Looks again, after a look that is under way. */
+async function refresh() {
+  clearTimeout(timer);
+  const before = busy;
+  const own = busy = (async () => {
+    await before;
+    await look();
+  })();
+  await own;
+  if (busy !== own) return;
+  busy = null;
+  timer = setTimeout(refresh, all.every(over) ? 10000 : 1500);
+}
+document.addEventListener('visibilitychange', () => document.hidden ? clearTimeout(timer) : refresh());
+$('older').addEventListener('click', () => {
+  reached++;
+  refresh();
+});
+
+/* ---- two clips ---- */
+
+const viewer = $('compared');
+let chosen = null; /* the first of two */
+function choose(job) {
+  const first = chosen;
+  chosen = first || null;
+  if (!first) {
+    chosen = job;
+    say('Choose Compare at a second clip.');
+  } else {
+    chosen = null;
+    say('');
+    if (first.id !== job.id) compare([first, job]);
+  }
+  for (const b of document.querySelectorAll('button.choose'))
+    b.setAttribute('aria-pressed', String(b.closest('.cell').dataset.id === chosen?.id));
+}
+function compare(jobs) {
+  const made = jobs[0].made ?? {}, {width = 256, height = 256} = made;
+  const title = j => [kindOf(j), `seed ${seedOf(j)}`, j.settings.prompt ?? ''];
+  forget();
+  frame = 0;
+  frames = made.frames ?? 1;
+  fps = made.fps ?? 16;
+  for (const v of document.querySelectorAll('.cell video')) v.pause();
+  const two = jobs.map(j => clip(content(j, 0), title(j).join(', '), isPicture(j.files[0].file)));
+  const names = jobs.map((j, i) => `${i + 1}: ${title(j).slice(0, 2).join(', ')}`);
+  viewer.replaceChildren(h('h2', {}, 'Two clips'), h('p', {}, h('button', {id: 'leave', click: () => viewer.close()}, 'Close')),
+    frames > 1 ? [transport()] : '', h('div', {id: 'players'}, two.map((v, i) => captioned(v, colour(jobs[i]), names[i], title(jobs[i])[2])),
+      differing(two, {width, height, style: amplified(GAIN)}, names[1], canvas => subtract(canvas, (at, second) =>
+        at.drawImage(two[+second], 0, 0, width, height)), `difference \u00d7${GAIN}; black: equal`)),
+    swipe(two, names, width, height), faint(`Keys: ${frames > 1 ? `${KEYS}; ` : ''}Escape closes.`));
+  viewer.showModal();
+  (document.getElementById('play') ?? $('leave')).focus();
+  show(0);
+}
+const GAIN = 8;
+viewer.addEventListener('close', () => {
+  forget();
+  viewer.replaceChildren();
+});
+
+(async () => {
+  listen();
+  const [options, files] = await Promise.all([ask('options'), ask('models')]);
+  build(options.data ?? options, files);
+  await refresh();
+})().catch(e => say(e.message));
