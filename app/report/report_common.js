@@ -248,7 +248,7 @@ function swipe(list, names, width, height) {
     range.value = 100 * e.offsetX / canvas.clientWidth;
     draw();
   };
-  const canvas = h('canvas', {width, height, pointermove: move, pointerdown: move});
+  const canvas = h('canvas', {width, height, pointermove: move, pointerdown: move, role: 'img', 'aria-label': 'both, parted by the line'});
   const at = canvas.getContext('2d');
   function draw() {
     const x = Math.round(width * range.value / 100);

@@ -69,7 +69,7 @@ function select(name, choices, attributes = {}) {
 function control(o, attributes) {
   const usual = o.default == null ? '' : String(o.default), names = {name: o.name, placeholder: usual, ...attributes};
   if (o.choices || o.kind === 'boolean')
-    return select(o.name, [['', usual ? `usual: ${usual}` : 'usual'], ...(o.choices ?? ['true', 'false']).map(c => [c, c])], attributes);
+    return select(o.name, [['', usual ? `usual: ${usual}` : 'usual'], ...o.choices?.map(c => [c, c]) ?? [['true', 'yes'], ['false', 'no']]], attributes);
   if (o.kind === 'WIDTHxHEIGHT')
     return h('input', {...names, pattern: '[0-9]+x[0-9]+', title: 'width x height, as in 832x480', spellcheck: 'false'});
   if (o.kind === 'string') return h('input', names);
@@ -77,8 +77,9 @@ function control(o, attributes) {
   return h('input', {...names, type: 'number', min: o.lo, max: o.hi, step: o.kind === 'integer' ? 1 : 'any'});
 }
 const field = (text, control, ...help) => h('label', {class: 'field'}, h('span', {}, text), control, help);
+const wide = (text, control) => h('label', {class: 'field wide'}, h('span', {}, text), control);
 
-function build(options, files) {
+function build({options, ...files}) {
   const of = Object.fromEntries(options.map(o => [o.name, o]));
   const models = files.models.map((m, i) => [i ? m : '', m]), loras = files.loras.map(l => [l, l]);
   names = new Set([...Object.keys(of), 'model', 'lora', 'high_noise_lora']);
@@ -86,8 +87,7 @@ function build(options, files) {
   $('fields').append(
     field('Size', control(of.size)), field('Frames', control(of.frames)), field('Steps', control(of.steps)),
     field('Seed', control({...of.seed, default: 'another each time'})),
-    field('Model', select('model', models)),
-    field('Attention', select('attention', kinds.map(k => [k, KINDS[k]]))));
+    wide('Model', select('model', models)), wide('Attention', select('attention', kinds.map(k => [k, KINDS[k]]))));
   $('more').lastElementChild.append(
     ...loras.length ? ['lora', 'high_noise_lora'].map(n => field(label(n), select(n, loras, {multiple: '', size: Math.min(4, loras.length)}))) : [],
     ...options.filter(o => !OWN.includes(o.name)).map(o => field(label(o.name), control(o), h('small', {}, o.help))));
@@ -248,7 +248,7 @@ function showProgress(cell, p) {
 
 /* Previews are strips: frames beside each other, which are shown in turn. */
 const still = matchMedia('(prefers-reduced-motion: reduce)');
-function showPreview(cell, {image, frames: count}) {
+function showPreview(cell, {b64_json: image, frames: count}) {
   const img = cell.img ??= h('img', {alt: 'preview'});
   img.src = `data:image/png;base64,${image}`;
   img.style.width = `${100 * count}%`;
@@ -290,13 +290,13 @@ function facts(job) {
 const state = job => JSON.stringify([job.status, job.queue_position, job.error, job.files]);
 function makeCell(job) {
   const cell = {job, state: state(job)}, kind = kindOf(job), buttons = [];
-  const box = text => cell.view = h('div', {class: 'view', style: shape(job)}, text);
+  const box = (text, style) => cell.view = h('div', {class: 'view', style}, text);
   let shown, lines = [];
   if (job.status === 'queued') {
     shown = box(job.queue_position ? `${plural(job.queue_position, 'clip')} before it` : 'next');
     buttons.push(sure('Cancel', () => remove(job)));
   } else if (job.status === 'in_progress') {
-    shown = box('');
+    shown = box('', shape(job));
     cell.text = h('span', {});
     cell.bar = h('progress', {'aria-label': `progress of ${kind}: ${job.settings.prompt ?? ''}`, max: 1});
     lines = [cell.text, cell.bar];
@@ -328,7 +328,7 @@ function makeCard(jobs) {
   return h('li', {class: pair ? 'card two' : 'card'},
     h('p', {class: 'said'}, jobs[0].settings.prompt ?? ''), h('p', {class: 'about'}, about(jobs.at(-1))),
     h('div', {class: 'cells'}, jobs.map(j => cells.get(j.id).element)),
-    h('div', {class: 'act'}, pair && done ? h('button', {type: 'button', class: 'both', click: () => compare(jobs)}, 'Compare the two') : '',
+    !jobs.every(over) ? '' : h('div', {class: 'act'}, pair && done ? h('button', {type: 'button', class: 'both', click: () => compare(jobs)}, 'Compare the two') : '',
       h('button', {type: 'button', class: 'again', click: () => again(jobs)}, 'Again with another seed'),
       h('button', {type: 'button', class: 'edit', click: () => fillIn(jobs)}, 'Edit')));
 }
@@ -398,7 +398,7 @@ function watch(job) {
   });
   on('progress', showProgress);
   on('preview', showPreview);
-  on('state', (_, s) => over(s) && refresh());
+  on('job', (_, now) => over(now) && refresh());
 }
 
 const PAGE = 100;
@@ -472,8 +472,8 @@ function compare(jobs) {
   for (const v of document.querySelectorAll('.cell video')) v.pause();
   const two = jobs.map(j => clip(content(j, 0), title(j).join(', '), isPicture(j.files[0].file)));
   const names = jobs.map((j, i) => `${i + 1}: ${title(j).slice(0, 2).join(', ')}`);
-  viewer.replaceChildren(h('h2', {}, 'Two clips'), h('p', {}, h('button', {id: 'leave', click: () => viewer.close()}, 'Close')),
-    frames > 1 ? [transport()] : '', h('div', {id: 'players'}, two.map((v, i) => captioned(v, colour(jobs[i]), names[i], title(jobs[i])[2])),
+  viewer.replaceChildren(h('header', {}, h('h2', {}, 'Two clips'), h('button', {id: 'leave', click: () => viewer.close()}, 'Close')),
+    frames > 1 ? transport() : '', h('div', {id: 'players'}, two.map((v, i) => captioned(v, colour(jobs[i]), names[i], title(jobs[i])[2])),
       differing(two, {width, height, style: amplified(GAIN)}, names[1], canvas => subtract(canvas, (at, second) =>
         at.drawImage(two[+second], 0, 0, width, height)), `difference \u00d7${GAIN}; black: equal`)),
     swipe(two, names, width, height), faint(`Keys: ${frames > 1 ? `${KEYS}; ` : ''}Escape closes.`));
@@ -489,7 +489,6 @@ viewer.addEventListener('close', () => {
 
 (async () => {
   listen();
-  const [options, files] = await Promise.all([ask('options'), ask('models')]);
-  build(options.data ?? options, files);
+  build(await ask('options'));
   await refresh();
 })().catch(e => say(e.message));

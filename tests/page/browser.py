@@ -80,8 +80,10 @@ class Browser:
             self._note(message)
 
     def open(self, path):
-        self.call("Page.navigate", url="file://" + os.path.abspath(path))
-        self.wait("document.readyState === 'complete' && location.protocol === 'file:'")
+        """A file, or an address."""
+        url = path if "://" in path else "file://" + os.path.abspath(path)
+        self.call("Page.navigate", url=url)
+        self.wait(f"document.readyState === 'complete' && location.protocol === '{url.split('/')[0]}'")
 
     def value(self, expression):
         r = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
@@ -96,9 +98,9 @@ class Browser:
                 raise AssertionError(f"waited in vain for {expression}")
             time.sleep(0.05)
 
-    def key(self, key, text=None):
+    def key(self, key, text=None, modifiers=0):
         codes = {"ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40, " ": 32, "Tab": 9, "Enter": 13, "Escape": 27}
-        p = {"key": key, "windowsVirtualKeyCode": codes.get(key, 0)}
+        p = {"key": key, "windowsVirtualKeyCode": codes.get(key, 0), "modifiers": modifiers}
         self.call("Input.dispatchKeyEvent", type="keyDown", **p, **({"text": text} if text else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **p)
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A page in a headless Chromium. usage: run.sh PROGRAM arms|eval: that of a comparison, of an evaluation. Exit code 77 is a skip.
+# A page in a headless Chromium. usage: run.sh PROGRAM arms|eval|serve: that of a comparison, of an evaluation, of the web server.
+# Exit code 77 is a skip.
 set -euo pipefail
-program=$(readlink -f "${1:?usage: run.sh PROGRAM arms|eval}")
+program=$(readlink -f "${1:?usage: run.sh PROGRAM arms|eval|serve}")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 skip() { echo "skipped: $*"; exit 77; }
 command -v chromium chromium-browser google-chrome >/dev/null || skip "there is no Chromium"
@@ -42,8 +43,16 @@ evaluation() {
     python3 -B "$here/report_eval.py" many few one images
 }
 
-case ${2:?usage: run.sh PROGRAM arms|eval} in
+serving() {
+    for seed in 1 2; do
+        "$program" -q -p ball --size 128x128 --frames 9 --steps 1 --cfg-scale 1 --seed $seed -o $seed.mp4
+    done
+    python3 -B "$here/serve_page.py" "$here/../.." {1,2}.mp4
+}
+
+case ${2:?usage: run.sh PROGRAM arms|eval|serve} in
 arms) comparison ;;
 eval) evaluation ;;
+serve) serving ;;
 *) echo "run.sh: there is no page $2" >&2; exit 2 ;;
 esac
