@@ -135,6 +135,7 @@ function listen() {
     e.preventDefault();
     order();
   });
+  $('order').addEventListener('invalid', e => e.target.closest('details')?.setAttribute('open', ''), true);
   $('order').addEventListener('reset', () => {
     inputs.clear();
     draw();
@@ -213,6 +214,7 @@ const cells = new Map(); /* by id: {job, element, and what changes while it is a
 const cards = new Map(); /* by the id of its first job */
 const plural = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`;
 const clock = s => s >= 90 ? `${Math.round(s / 60)} min` : `${s < 10 ? s.toFixed(1) : Math.round(s)} s`;
+const took = job => job.finished_at > job.started_at ? clock(job.finished_at - job.started_at).replace('.0', '') : 'under 1 s';
 const bytes = n => n >= 1e6 ? `${(n / 1e6).toFixed(1)} MB` : `${Math.ceil(n / 1e3)} kB`;
 const kindOf = job => job.settings.attention ?? job.made?.attention ?? 'usual';
 const colour = job => ({dense: 1, sage: 4, sparge: 2})[kindOf(job)] ?? 0;
@@ -304,7 +306,7 @@ function makeCell(job) {
     showProgress(cell, job.progress);
   } else if (job.status === 'completed') {
     shown = job.files.map((_, i) => media(job, i));
-    lines = [`${clock(job.finished_at - job.started_at)}, ${bytes(job.files.reduce((n, f) => n + f.bytes, 0))}`];
+    lines = [`${took(job)}, ${bytes(job.files.reduce((n, f) => n + f.bytes, 0))}`];
     buttons.push(h('button', {type: 'button', 'aria-pressed': 'false', click: () => choose(job), class: 'choose'}, 'Compare'),
       h('a', {href: content(job, 0), download: `${job.id.slice(0, 8)}-${job.files[0].file}`}, 'Download'), sure('Delete', () => remove(job)));
   } else {

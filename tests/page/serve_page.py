@@ -60,6 +60,9 @@ def fields_are_those_of_the_server(b):
     check(b.value("['width', 'height'].every(n => !$('order').elements[n])"), "the size twice")
     fill(b, "a ball", steps="0")
     check(not b.value("$('order').checkValidity()"), "steps below their range")
+    fill(b, "a ball", topk="2")
+    b.value("$('order').requestSubmit()")
+    check(b.value("$('more').open && document.activeElement.name") == "topk", "what is wrong is hidden")
 
 
 def what_is_refused_is_said(b):
