@@ -217,6 +217,8 @@ const clock = s => s >= 90 ? `${Math.round(s / 60)} min` : `${s < 10 ? s.toFixed
 const took = job => job.finished_at > job.started_at ? clock(job.finished_at - job.started_at).replace('.0', '') : 'under 1 s';
 const bytes = n => n >= 1e6 ? `${(n / 1e6).toFixed(1)} MB` : `${Math.ceil(n / 1e3)} kB`;
 const kindOf = job => job.settings.attention ?? job.made?.attention ?? 'usual';
+/* Sparse attention of a short clip is dense. */
+const ran = job => job.made?.attention && job.made.attention !== kindOf(job) ? `, ran ${job.made.attention}` : '';
 const colour = job => ({dense: 1, sage: 4, sparge: 2})[kindOf(job)] ?? 0;
 const seedOf = job => job.files[0]?.seed ?? job.settings.seed ?? 0;
 const STAGES = {load: 'loading the model', text: 'reading the prompt', encode: 'encoding what it starts from', denoise: 'denoising',
@@ -313,7 +315,7 @@ function makeCell(job) {
     shown = job.error ? alarm(job.error) : box(job.status);
     buttons.push(sure('Delete', () => remove(job)));
   }
-  cell.element = captioned(shown, colour(job), kind, ...lines);
+  cell.element = captioned(shown, colour(job), kind + ran(job), ...lines);
   cell.element.className = 'cell';
   cell.element.dataset.id = job.id;
   cell.element.append(h('div', {class: 'act'}, buttons), over(job) ? facts(job) : '');
@@ -466,7 +468,7 @@ function choose(job) {
 }
 function compare(jobs) {
   const made = jobs[0].made ?? {}, {width = 256, height = 256} = made;
-  const title = j => [kindOf(j), `seed ${seedOf(j)}`, j.settings.prompt ?? ''];
+  const title = j => [kindOf(j) + ran(j), `seed ${seedOf(j)}`, j.settings.prompt ?? ''];
   forget();
   frame = 0;
   frames = made.frames ?? 1;
