@@ -94,6 +94,15 @@ static void begin_part(sg_http_form *f, const char *name, bool upload)
     }
 }
 
+/* libmicrohttpd begins a part twice, the first time without bytes, where its first bytes come later than its head. */
+static bool has_begun(const sg_http_form *f, const char *name, bool upload)
+{
+    if (!name || upload != f->in_upload) return false;
+    if (upload)
+        return f->file >= 0 && !f->upload[f->uploads - 1].bytes && !strcmp(f->upload[f->uploads - 1].name, name);
+    return f->fields && !f->field[f->fields - 1].value.len && !strcmp(f->field[f->fields - 1].name, name);
+}
+
 static void take_bytes(sg_http_form *f, const char *data, size_t bytes)
 {
     sg_http_upload *const u = f->in_upload ? &f->upload[f->uploads - 1] : NULL;
@@ -130,7 +139,7 @@ static void take_bytes(sg_http_form *f, const char *data, size_t bytes)
 void sg_http_form_take(sg_http_form *f, const char *name, const char *file_name, uint64_t offset, const char *data,
                        size_t bytes)
 {
-    if (!f->status && !offset) begin_part(f, name, file_name != NULL);
+    if (!f->status && !offset && !has_begun(f, name, file_name != NULL)) begin_part(f, name, file_name != NULL);
     if (!f->status && offset && (f->in_upload ? f->file < 0 : !f->fields))
         refuse(f, 400, "a part without its beginning");
     if (!f->status) take_bytes(f, data, bytes);

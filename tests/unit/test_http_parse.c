@@ -268,6 +268,25 @@ static void put(sg_http_form *f, const char *name, const char *file, uint64_t of
     sg_http_form_take(f, name, file, offset, text, strlen(text));
 }
 
+/* As libmicrohttpd does where a part's bytes come later than its head. */
+static void a_part_that_begins_twice_is_one(void **state)
+{
+    sg_http_form f;
+    (void)state;
+    mkdir("uploads", 0700);
+    sg_http_form_init(&f, "uploads", (sg_http_form_limits){100, 100});
+    put(&f, "seconds", NULL, 0, "");
+    put(&f, "seconds", NULL, 0, "0.5");
+    put(&f, "image", "a", 0, "");
+    put(&f, "image", "a", 0, "bytes");
+    sg_http_form_end(&f);
+    assert_int_equal(f.fields, 1);
+    assert_int_equal(f.uploads, 1);
+    assert_string_equal(sg_http_form_value(&f, "seconds"), "0.5");
+    assert_int_equal(sg_http_form_upload(&f, "image")->bytes, 5);
+    sg_http_form_free(&f);
+}
+
 static void a_form_has_fields_and_files(void **state)
 {
     sg_http_form f;
@@ -355,6 +374,7 @@ int main(void)
         cmocka_unit_test(origins_are_judged),
         cmocka_unit_test(types_and_boundaries),
         cmocka_unit_test(ranges_are_read),
+        cmocka_unit_test(a_part_that_begins_twice_is_one),
         cmocka_unit_test(a_form_has_fields_and_files),
         cmocka_unit_test(forms_have_limits),
     };
