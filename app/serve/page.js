@@ -253,7 +253,9 @@ function showProgress(cell, p) {
 /* Previews are strips: frames beside each other, which are shown in turn. */
 const still = matchMedia('(prefers-reduced-motion: reduce)');
 function showPreview(cell, {b64_json: image, frames: count}) {
-  const img = cell.img ??= h('img', {alt: 'preview'});
+  const img = cell.img ??= h('img', {alt: 'preview', load: () => {
+    cell.view.style.aspectRatio = img.naturalWidth / cell.count / img.naturalHeight;
+  }});
   img.src = `data:image/png;base64,${image}`;
   img.style.width = `${100 * count}%`;
   cell.count = count;

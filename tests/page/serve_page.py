@@ -82,7 +82,7 @@ def press(b, selector, times=1):
 
 def hold(b):
     """A job that is at work until it is let go."""
-    order(b, "it takes long", steps="1000", cache="off")
+    order(b, "it takes long", size="128x64", frames="17", steps="1000", cache="off")
     b.wait("document.querySelector('#queue progress') !== null")
 
 
@@ -125,6 +125,7 @@ def what_is_refused_is_said(b, s):
 def one_job(b, s):
     hold(b)
     b.wait("document.querySelector('.view img')?.naturalWidth > 0 && document.querySelector('progress').value > 0")
+    check(b.value("(v => Math.abs(v.clientWidth / v.clientHeight - 2) < 0.05)(document.querySelector('.view'))"), "a preview's shape")
     said = b.value("document.querySelector('.cell').innerText")
     check(re.search(r"denoising, \d+ of 1000, [\d.]+ (s|min) left", said), said)
     check(b.value("(v => Math.abs(v.offsetWidth / v.parentElement.clientWidth - cells.get(watched.id).count) < 0.01)"
@@ -222,6 +223,7 @@ def files_are_dropped_in(b, s):
     })()""")
     b.wait("document.querySelectorAll('#inputs figure').length === 3")
     check(b.value("$('inputs').innerText.includes('<i>a</i>.png') && $('inputs').querySelectorAll('i').length === 0"))
+    b.wait("[...document.querySelectorAll('#inputs img')].every(i => i.naturalWidth === 64)")
     check(b.value("[...inputs.keys()]") == ["image", "last_image", "video"])
     press(b, "#inputs figure:last-child button")
     press(b, "#inputs figure:last-child button")
