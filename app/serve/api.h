@@ -102,7 +102,7 @@ json_t *sg_api_result(const sg_api *api, const char *id, size_t i);
 void sg_api_content(sg_http_request *r, size_t i);
 
 sg_http_handler sg_api_options, sg_api_jobs_post, sg_api_jobs, sg_api_job_get, sg_api_job_delete, sg_api_job_events,
-    sg_api_job_content, sg_api_health, sg_api_metrics;
+    sg_api_job_content, sg_api_job_input, sg_api_health, sg_api_metrics;
 sg_http_handler sg_api_models, sg_api_images, sg_api_edits;
 sg_http_handler sg_api_videos_post, sg_api_videos, sg_api_video, sg_api_video_delete;
 sg_http_handler sg_api_txt2img;

@@ -66,6 +66,9 @@ int sg_job_queue_count(sg_job_queue *q, sg_job_state state);
 /* Puts the path of file i of a completed job; false where there is none. It may go at any time. */
 bool sg_job_queue_file(sg_job_queue *q, const char *id, size_t i, char path[PATH_MAX]);
 
+/* Puts the path of what was uploaded as SG_JOB_IMAGE ..; false where there is none. It may go at any time. */
+bool sg_job_queue_input(sg_job_queue *q, const char *id, int input, char path[PATH_MAX]);
+
 /* Ends a job: at once if it waits, at its next step if it is at work. Returns false where there is none, or it is over. */
 bool sg_job_queue_cancel(sg_job_queue *q, const char *id);
 

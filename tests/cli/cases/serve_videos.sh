@@ -21,6 +21,12 @@ call 200 /v1/videos -F prompt=x -F "input_reference=@one.png" -F size=32x32 -F f
 id=$(json answer id)
 expect_job completed
 [[ $(json answer 'inputs[0]') == image ]] || fail "$(<answer)"
+call 200 "/jobs/$id/inputs/image"
+cmp answer one.png || fail "not what was uploaded"
+grep -qi '^content-type: application/octet-stream' head && grep -qi '^content-disposition: attachment' head &&
+    grep -qi '^x-content-type-options: nosniff' head || fail "a browser may take it for a page: $(<head)"
+for name in video job.json content.mp4; do call 404 "/jobs/$id/inputs/$name"; done
+call 404 "/jobs/0123456789abcdef0123456789abcdef/inputs/image"
 call 400 /v1/videos -F prompt=x -F "input_reference=@one.png" -F "image=@one.png"
 post 400 /v1/videos '{"prompt": "x", "seconds": "many"}'
 [[ $(json answer error.param) == seconds ]] || fail "$(<answer)"
