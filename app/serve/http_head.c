@@ -14,6 +14,7 @@ static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const
 {
     static const char *const names[SG_HTTP_HEADERS] = {[SG_HTTP_HOST] = "Host",
                                                        [SG_HTTP_ORIGIN] = "Origin",
+                                                       [SG_HTTP_FORWARDED_PROTO] = "X-Forwarded-Proto",
                                                        [SG_HTTP_AUTHORIZATION] = "Authorization",
                                                        [SG_HTTP_CONTENT_TYPE] = "Content-Type",
                                                        [SG_HTTP_CONTENT_LENGTH] = "Content-Length",
@@ -108,7 +109,8 @@ static void login(sg_http_request *r)
     }
     const char *const key = json_string_value(json_object_get(json, "key"));
     if (!s->settings.key || (key && sg_http_same_secret(key, s->settings.key))) {
-        snprintf(cookie, sizeof cookie, "%s=%s; Path=/; HttpOnly; SameSite=Strict", s->cookie, s->token);
+        snprintf(cookie, sizeof cookie, "%s=%s; Path=/; HttpOnly; SameSite=Strict%s", s->cookie, s->token,
+                 strcmp(sg_http_scheme(r), "https") == 0 ? "; Secure" : "");
         sg_http_header(r, "Set-Cookie", cookie);
         sg_http_answer(r, 204, NULL, NULL, 0);
     } else {

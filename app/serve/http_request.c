@@ -132,6 +132,12 @@ bool sg_http_gone(sg_http_request *r)
 
 const char *sg_http_host(sg_http_request *r) { return of(r)->header[SG_HTTP_HOST]; }
 
+const char *sg_http_scheme(sg_http_request *r)
+{
+    const char *const told = of(r)->header[SG_HTTP_FORWARDED_PROTO];
+    return told && strcmp(told, "https") == 0 ? "https" : "http";
+}
+
 void sg_http_header(sg_http_request *r, const char *name, const char *value)
 {
     sg_http_exchange *const x = of(r);

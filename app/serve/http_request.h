@@ -34,6 +34,9 @@ bool sg_http_gone(sg_http_request *r);
 /* Returns the Host that the client asked, which is allowed. */
 const char *sg_http_host(sg_http_request *r);
 
+/* Returns "https" where a proxy says so, else "http": how the client asked. */
+const char *sg_http_scheme(sg_http_request *r);
+
 /* Adds a header to the answer that follows: at most 8 of them. It takes the place of the usual one of that name. */
 void sg_http_header(sg_http_request *r, const char *name, const char *value);
 

@@ -66,6 +66,11 @@ static void big(sg_http_request *r)
     sg_http_answer(r, 200, "text/plain", calloc(1, n), n);
 }
 
+static void where(sg_http_request *r)
+{
+    sg_http_answer_json(r, 200, json_pack("[o]", json_sprintf("%s://%s", sg_http_scheme(r), sg_http_host(r))));
+}
+
 static void nothing(sg_http_request *r) { (void)r; }
 
 static void later(sg_http_request *r)
@@ -127,6 +132,7 @@ static const sg_http_route routes[] = {
     {"GET", "/file/{id}", file, 0},
     {"GET", "/", page, SG_HTTP_PUBLIC},
     {"GET", "/big", big, 0},
+    {"GET", "/where", where, 0},
     {"GET", "/nothing", nothing, 0},
     {"GET", "/later", later, 0},
     {"GET", "/events", events, 0},
@@ -554,6 +560,33 @@ static void the_key_opens(void **state)
     expect_error("a wrong cookie", ask("GET /tell", cookie, ""), 401);
     snprintf(text, sizeof text, "Cookie: sparge_gen_%d=\r\n", sg_http_server_port(server));
     expect_error("an empty cookie", ask("GET /tell", text, ""), 401);
+}
+
+static void a_proxy_says_how_it_was_asked(void **state)
+{
+    static const struct {
+        const char *line, *url;
+    } cases[] = {{"X-Forwarded-Proto: https\r\n", "[\"https://video.example\"]"},
+                 {"X-Forwarded-Proto: http\r\n", "[\"http://video.example\"]"},
+                 {"X-Forwarded-Proto: https://evil.example/\r\n", "[\"http://video.example\"]"},
+                 {"", "[\"http://video.example\"]"}};
+    char text[400];
+    settings.key = key;
+    start();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text,
+                 "POST /login HTTP/1.1\r\nHost: video.example\r\n%sContent-Type: application/json\r\n"
+                 "Content-Length: 34\r\nConnection: close\r\n\r\n{\"key\": \"a secret of these tests\"}",
+                 cases[i].line);
+        assert_int_equal(ask_bytes(text, strlen(text)), 204);
+        assert_int_equal(strstr(heard, "; SameSite=Strict; Secure\r\n") != NULL, i == 0);
+        snprintf(text, sizeof text,
+                 "GET /where HTTP/1.1\r\nHost: video.example\r\n%sAuthorization: Bearer %s\r\nConnection: close\r\n"
+                 "\r\n",
+                 cases[i].line, key);
+        assert_int_equal(ask_bytes(text, strlen(text)), 200);
+        expect_body(cases[i].url);
+    }
 }
 
 /* ---- bodies ---- */
@@ -1155,6 +1188,7 @@ int main(void)
         TEST(names_of_other_sites_are_refused),
         TEST(other_sites_need_leave),
         TEST(the_key_opens),
+        TEST(a_proxy_says_how_it_was_asked),
         TEST(forms_become_fields_and_files),
         TEST(uploads_have_limits),
         TEST(bodies_of_wrong_length),
