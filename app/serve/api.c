@@ -9,6 +9,7 @@
 #include "json_build.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -55,6 +56,13 @@ const char *sg_api_text(const json_t *object, const char *key)
     return text ? text : "";
 }
 
+/* False: it was refused. */
+static bool no_integer(sg_http_request *r, const char *key, int lo, int hi)
+{
+    sg_http_answer_error(r, 400, key, "%s takes an integer from %d to %d", key, lo, hi);
+    return false;
+}
+
 bool sg_api_integer(sg_http_request *r, const json_t *object, const char *key, int lo, int hi, int *out)
 {
     const json_t *const v = json_object_get(object, key);
@@ -65,9 +73,62 @@ bool sg_api_integer(sg_http_request *r, const json_t *object, const char *key, i
         *out = (int)json_integer_value(v);
         return true;
     }
-    sg_http_answer_error(r, 400, key, "%s takes an integer from %d to %d", key, lo, hi);
-    return false;
+    return no_integer(r, key, lo, hi);
 }
+
+bool sg_api_query(sg_http_request *r, const char *key, int lo, int hi, int *out)
+{
+    const char *const text = sg_http_target_value(&r->target, key);
+    return !text || sg_number_small(text, strlen(text), lo, hi, out) || no_integer(r, key, lo, hi);
+}
+
+/* ---- what other programs send ---- */
+
+json_t *sg_api_number(const sg_http_request *r, int v) { return r->form ? json_sprintf("%d", v) : json_integer(v); }
+
+/* Drops members of servers of other models, of which the log names each once, and those that say nothing. */
+static void drop_foreign(const sg_api *api, json_t *body)
+{
+    static const char *const foreign[] = {"background",
+                                          "enable_teacache",
+                                          "enhance_prompt",
+                                          "generator_device",
+                                          "input_fidelity",
+                                          "moderation",
+                                          "output_compression",
+                                          "quality",
+                                          "safety_identifier",
+                                          "style",
+                                          "user",
+                                          NULL};
+    static atomic_uint       told; /* a bit of each */
+    const char              *key;
+    void                    *next;
+    json_t                  *v;
+    json_object_foreach_safe(body, next, key, v)
+    {
+        const int  i = sg_text_place(key, foreign);
+        const bool empty = json_is_string(v) && !json_string_length(v) && !strstr(key, "prompt");
+        if (foreign[i] && !(atomic_fetch_or(&told, 1u << i) >> i & 1))
+            sg_job_log_say(&api->log, "%s is ignored: it is a matter of other servers", key);
+        if (foreign[i] || empty || json_is_null(v)) json_object_del(body, key);
+    }
+}
+
+bool sg_api_take_foreign(sg_http_request *r, json_t *body)
+{
+    static const char *const counts[] = {"n", "num_outputs_per_prompt", NULL};
+    int                      n = 0;
+    drop_foreign(r->context, body);
+    for (const char *const *key = counts; *key; key++) {
+        if (!sg_api_integer(r, body, *key, 1, SG_API_RESULTS, &n)) return false;
+        json_object_del(body, *key);
+    }
+    if (n) json_object_set_new(body, "batch", sg_api_number(r, n));
+    return true;
+}
+
+/* ---- jobs ---- */
 
 json_t *sg_api_job(sg_http_request *r)
 {
@@ -88,6 +149,26 @@ const char *sg_api_failure(const json_t *job)
 {
     const char *const error = sg_api_text(job, "error");
     return *error ? error : "the job was cancelled";
+}
+
+void sg_api_fail(sg_http_request *r, const json_t *job)
+{
+    sg_http_header(r, "X-Should-Retry", "false");
+    sg_http_answer_error(r, 500, NULL, "%s", sg_api_failure(job));
+}
+
+const json_t *sg_api_settings(const json_t *job)
+{
+    const json_t *const made = json_object_get(job, "made");
+    return json_is_object(made) ? made : json_object_get(job, "settings");
+}
+
+json_t *sg_api_size(const json_t *job)
+{
+    const json_t *const from = sg_api_settings(job);
+    const int           width = (int)json_integer_value(json_object_get(from, "width"));
+    const int           height = (int)json_integer_value(json_object_get(from, "height"));
+    return width && height ? json_sprintf("%dx%d", width, height) : json_string("auto");
 }
 
 /* ---- results ---- */
@@ -144,7 +225,9 @@ void sg_api_content(sg_http_request *r, size_t i)
 static const char *member_of(char room[64], const char *why)
 {
     const size_t n = strspn(why, "abcdefghijklmnopqrstuvwxyz0123456789_");
-    if (!n || n > 63 || (why[n] != ':' && (why[n] != ' ' || !sg_option_find(why, n, SG_COMMAND_RENDER)))) return NULL;
+    const bool   named = why[n] == ':' || strncmp(why + n, " takes ", 7) == 0 ||
+                       (why[n] == ' ' && sg_option_find(why, n, SG_COMMAND_RENDER));
+    if (!n || n > 63 || !named) return NULL;
     snprintf(room, 64, "%.*s", (int)n, why);
     return room;
 }
@@ -173,7 +256,7 @@ static void answer(sg_ask *a)
     if (job)
         a->answer(a, job);
     else
-        sg_http_answer_error(a->request, 500, NULL, "the job has gone");
+        sg_api_fail(a->request, NULL);
     json_decref(job);
     drop(a);
 }
@@ -279,6 +362,7 @@ void sg_api_close(sg_api *api)
     pthread_join(api->waiter, NULL);
     for (sg_ask *a; (a = api->waiting) != NULL;) {
         api->waiting = a->next;
+        sg_job_queue_cancel(api->queue, a->id); /* after a restart nobody waits for it */
         sg_http_answer_error(a->request, 503, NULL, "the server stops");
         drop(a);
     }

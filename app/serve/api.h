@@ -78,8 +78,17 @@ json_t *sg_api_job(sg_http_request *r);
 bool sg_api_is(const json_t *job, sg_job_state state);
 bool sg_api_over(const json_t *job);
 
-/* Returns why the job of this JSON, which is over, has no result. */
+/* Returns why the job of this JSON, which is over, has no result; NULL: it was removed. */
 const char *sg_api_failure(const json_t *job);
+
+/* Answers with that, and asks clients of OpenAI's not to send the request again, as they do after a 500. */
+void sg_api_fail(sg_http_request *r, const json_t *job);
+
+/* Returns the settings of the job of this JSON: those that were in effect, before there is a result those that were asked. */
+const json_t *sg_api_settings(const json_t *job);
+
+/* Returns its "WIDTHxHEIGHT", "auto" where that is not known yet. */
+json_t *sg_api_size(const json_t *job);
 
 /* Returns the page of jobs that ?limit=, ?after= and ?order= ask for; NULL: that is answered. */
 json_t *sg_api_list(sg_http_request *r);
@@ -94,6 +103,19 @@ const char *sg_api_text(const json_t *object, const char *key);
  * out of range, which is answered. */
 bool sg_api_integer(sg_http_request *r, const json_t *object, const char *key, int lo, int hi, int *out);
 
+/* Reads the integer of ?key= likewise. */
+bool sg_api_query(sg_http_request *r, const char *key, int lo, int hi, int *out);
+
+/* Most results of a request of another program's. */
+enum { SG_API_RESULTS = 10 };
+
+/* Takes out of a body of OpenAI's or SGLang's what is no member of a job: their number of results becomes batch; what has no
+ * meaning here is dropped, and so are members that are null or empty, as if they were not there. False: it was refused. */
+bool sg_api_take_foreign(sg_http_request *r, json_t *body);
+
+/* Returns a number as this request has numbers: those of a form are strings. */
+json_t *sg_api_number(const sg_http_request *r, int v);
+
 /* Return bytes in base64: NULL where memory is out, or the file of result i has gone. */
 json_t *sg_api_base64(const uint8_t *data, size_t bytes);
 json_t *sg_api_result(const sg_api *api, const char *id, size_t i);
@@ -104,7 +126,7 @@ void sg_api_content(sg_http_request *r, size_t i);
 sg_http_handler sg_api_options, sg_api_jobs_post, sg_api_jobs, sg_api_job_get, sg_api_job_delete, sg_api_job_events,
     sg_api_job_content, sg_api_job_input, sg_api_health, sg_api_metrics;
 sg_http_handler sg_api_models, sg_api_images, sg_api_edits;
-sg_http_handler sg_api_videos_post, sg_api_videos, sg_api_video, sg_api_video_delete;
-sg_http_handler sg_api_txt2img;
+sg_http_handler sg_api_videos_post, sg_api_videos, sg_api_video, sg_api_video_content, sg_api_video_delete;
+sg_http_handler sg_api_txt2img, sg_api_sd_options, sg_api_sd_models;
 
 #endif

@@ -4,10 +4,9 @@
 #include "base/text.h"
 #include "json_build.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
-enum { IMAGES_MOST = 10, PARTIAL_MOST = 3 };
+enum { PARTIAL_MOST = 3 };
 
 void sg_api_models(sg_http_request *r)
 {
@@ -30,46 +29,45 @@ static const char *format_of(const json_t *job)
     return strcmp(format, "jpg") == 0 ? "jpeg" : format;
 }
 
-static json_t *size_of(const json_t *job)
-{
-    const json_t *const made = json_object_get(job, "made");
-    return json_sprintf("%dx%d", (int)json_integer_value(json_object_get(made, "width")),
-                        (int)json_integer_value(json_object_get(made, "height")));
-}
-
 static json_t *result(const sg_ask *a, size_t i)
 {
     if (!a->url) return json_pack("{s:o}", "b64_json", sg_api_result(a->api, a->id, i));
     return json_pack("{s:o}", "url",
-                     json_sprintf("http://%s/jobs/%s/content?index=%zu", sg_http_host(a->request), a->id, i));
+                     json_sprintf("%s://%s/jobs/%s/content?index=%zu", sg_http_scheme(a->request),
+                                  sg_http_host(a->request), a->id, i));
 }
 
 static void answer_images(sg_ask *a, const json_t *job)
 {
-    json_t      *data = json_array();
     const size_t n = json_array_size(json_object_get(job, "files"));
     if (!sg_api_is(job, SG_JOB_COMPLETED)) {
-        json_decref(data);
-        sg_http_answer_error(a->request, 500, NULL, "%s", sg_api_failure(job));
+        sg_api_fail(a->request, job);
         return;
     }
+    json_t *data = json_array();
     for (size_t i = 0; i < n; i++) sg_json_append(&data, result(a, i));
     sg_http_answer_json(a->request, 200,
                         json_pack("{s:O, s:o, s:s, s:o}", "created", json_object_get(job, "finished_at"), "data", data,
-                                  "output_format", format_of(job), "size", size_of(job)));
+                                  "output_format", format_of(job), "size", sg_api_size(job)));
 }
 
 /* ---- the same as events ---- */
 
-static bool send_image(sg_ask *a, const char *what, json_t *picture, const json_t *job, int index)
+/* partial: which of the previews it is, which are PNG; -1: none, but a result. */
+static bool send_image(sg_ask *a, json_t *picture, const json_t *job, int partial)
 {
     char type[48];
-    snprintf(type, sizeof type, "%s.%s", a->edit ? "image_edit" : "image_generation", what);
-    json_t *v = json_pack("{s:s, s:o, s:O, s:s, s:s, s:s}", "type", type, "b64_json", picture, "created_at",
-                          json_object_get(job, "created_at"), "output_format", format_of(job), "quality", "auto",
-                          "background", "opaque");
-    if (index >= 0) sg_json_set(&v, "partial_image_index", json_integer(index));
-    if (index < 0) sg_json_set(&v, "size", size_of(job));
+    snprintf(type, sizeof type, "%s.%s", a->edit ? "image_edit" : "image_generation",
+             partial < 0 ? "completed" : "partial_image");
+    json_t *v = json_pack("{s:s, s:o, s:O, s:s, s:o, s:s, s:s}", "type", type, "b64_json", picture, "created_at",
+                          json_object_get(job, "created_at"), "output_format", partial < 0 ? format_of(job) : "png",
+                          "size", sg_api_size(job), "quality", "auto", "background", "opaque");
+    if (partial < 0) /* its readers expect it; there are no tokens */
+        sg_json_set(&v, "usage",
+                    json_pack("{s:i, s:i, s:i, s:{s:i, s:i}}", "input_tokens", 0, "output_tokens", 0, "total_tokens", 0,
+                              "input_tokens_details", "image_tokens", 0, "text_tokens", 0));
+    else
+        sg_json_set(&v, "partial_image_index", json_integer(partial));
     return sg_api_event(a, type, v);
 }
 
@@ -81,27 +79,29 @@ static bool send_failure(sg_ask *a, const json_t *job)
                                   "type", "server_error"));
 }
 
-/* One result after another. */
+/* One result after another. job is NULL where it was removed. */
 static bool send_results(sg_ask *a, const json_t *job)
 {
     const size_t n = json_array_size(json_object_get(job, "files"));
     if (!sg_api_is(job, SG_JOB_COMPLETED)) return send_failure(a, job);
     const size_t i = (size_t)a->index++;
     a->over = i + 1 >= n;
-    return send_image(a, "completed", sg_api_result(a->api, a->id, i), job, -1);
+    return send_image(a, sg_api_result(a->api, a->id, i), job, -1);
 }
 
 static bool more_images(sg_ask *a)
 {
     json_t *const job = a->over ? NULL : sg_job_queue_get(a->api->queue, a->id);
+    bool          more = !a->over;
     sg_job_event  v;
-    bool          more = job != NULL;
-    if (job && sg_api_over(job)) {
+    if (more && (!job || sg_api_over(job))) {
         more = send_results(a, job);
-    } else if (job && sg_job_events_next(a->subscriber, &v) && v.kind == SG_JOB_EVENT_PREVIEW) {
-        if (a->partial > a->sent)
-            more = send_image(a, "partial_image", sg_api_base64(v.picture->png, v.picture->bytes), job, a->sent++);
-        sg_job_picture_drop(v.picture);
+    } else if (more) {
+        bool any = sg_job_events_next(a->subscriber, &v);
+        while (any && v.kind != SG_JOB_EVENT_PREVIEW) any = sg_job_events_next(a->subscriber, &v);
+        if (any && a->partial > a->sent)
+            more = send_image(a, sg_api_base64(v.picture->png, v.picture->bytes), job, a->sent++);
+        if (any) sg_job_picture_drop(v.picture);
     }
     json_decref(job);
     return more;
@@ -115,23 +115,13 @@ static void answer_stream(sg_ask *a, const json_t *job)
 
 /* ---- what is asked for ---- */
 
-static void say_ignored(const sg_api *api, const char *name)
-{
-    static atomic_bool told;
-    if (!atomic_exchange(&told, true))
-        sg_job_log_say(&api->log, "images: %s is ignored, and so are others that only OpenAI's models have", name);
-}
-
 /* Takes out of the body what is OpenAI's; what is left is a job's. False: it was refused. */
 static bool take_members(sg_http_request *r, json_t *body, sg_ask *a)
 {
-    static const char *const ignored[] = {"quality",        "moderation",         "user", "background", "style",
-                                          "input_fidelity", "output_compression", NULL};
-    static const char *const taken[] = {"n", "response_format", "stream", "partial_images"};
-    const json_t *const      stream = json_object_get(body, "stream");
-    const char *const        format = sg_api_text(body, "response_format");
-    int                      n = 1;
-    if (!sg_api_integer(r, body, "n", 1, IMAGES_MOST, &n)) return false;
+    static const char *const taken[] = {"response_format", "stream", "partial_images", "frames"};
+    if (!sg_api_take_foreign(r, body)) return false;
+    const json_t *const stream = json_object_get(body, "stream");
+    const char *const   format = sg_api_text(body, "response_format");
     if (!sg_api_integer(r, body, "partial_images", 0, PARTIAL_MOST, &a->partial)) return false;
     if (*format && strcmp(format, "b64_json") != 0 && strcmp(format, "url") != 0) {
         sg_http_answer_error(r, 400, "response_format", "response_format takes b64_json or url");
@@ -139,14 +129,10 @@ static bool take_members(sg_http_request *r, json_t *body, sg_ask *a)
     }
     a->url = strcmp(format, "url") == 0;
     a->wait = !json_is_true(stream) && strcmp(sg_api_text(body, "stream"), "true") != 0;
-    for (const char *const *name = ignored; *name; name++)
-        if (json_object_del(body, *name) == 0) say_ignored(r->context, *name);
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) json_object_del(body, taken[i]);
     if (strcmp(sg_api_text(body, "size"), "auto") == 0) json_object_del(body, "size");
-    if (json_is_null(json_object_get(body, "size"))) json_object_del(body, "size");
     if (!json_object_get(body, "output_format")) json_object_set_new(body, "output_format", json_string("png"));
-    json_object_set_new(body, "batch", r->form ? json_sprintf("%d", n) : json_integer(n));
-    json_object_set_new(body, "frames", r->form ? json_string("1") : json_integer(1));
+    json_object_set_new(body, "frames", sg_api_number(r, 1));
     return true;
 }
 

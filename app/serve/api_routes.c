@@ -23,8 +23,10 @@ const sg_http_route sg_api_routes[] = {
     {"GET", "/v1/videos", sg_api_videos, 0},
     {"GET", "/v1/videos/{id}", sg_api_video, 0},
     {"DELETE", "/v1/videos/{id}", sg_api_video_delete, 0},
-    {"GET", "/v1/videos/{id}/content", sg_api_job_content, 0},
+    {"GET", "/v1/videos/{id}/content", sg_api_video_content, 0},
     {"POST", "/sdapi/v1/txt2img", sg_api_txt2img, SG_HTTP_JSON},
+    {"GET", "/sdapi/v1/options", sg_api_sd_options, 0},
+    {"GET", "/sdapi/v1/sd-models", sg_api_sd_models, 0},
     {"GET", "/healthz", sg_api_health, SG_HTTP_PUBLIC},
     {"GET", "/metrics", sg_api_metrics, 0},
 };

@@ -189,9 +189,11 @@ static json_t *error_json(int status, const char *param, const char *message)
 {
     const char *const type = status >= 500   ? "server_error"
                              : status == 401 ? "authentication_error"
+                             : status == 429 ? "rate_limit_error"
                                              : "invalid_request_error";
+    const char *const code = status == 401 ? "invalid_api_key" : status == 429 ? "rate_limit_exceeded" : NULL;
     return json_pack("{s:{s:s, s:s, s:s?, s:s?}}", "error", "message", message, "type", type, "param", param, "code",
-                     status == 401 ? "invalid_api_key" : NULL);
+                     code);
 }
 
 void sg_http_answer_error(sg_http_request *r, int status, const char *param, const char *fmt, ...)

@@ -13,8 +13,8 @@ while IFS= read -r line; do
 done <lines
 [[ -s ball.mp4 && $(json answer 'images[*]' | wc -l) == 1 ]] || fail "$(<answer)"
 lines_of python >lines.py
-if python3 -c 'import openai' 2>/dev/null; then
-    python3 -W ignore lines.py >types || fail
+if find_openai; then
+    "$python" -W ignore lines.py >types || fail
     [[ -s ball.png && -s video.mp4 && $(tail -n 1 types) == image_generation.completed ]] || fail "$(<types)"
 fi
 set +e
