@@ -61,13 +61,9 @@ json_t *sg_api_list(sg_http_request *r)
 {
     enum { MOST = 100, USUAL = 20 };
     const sg_api *const api = r->context;
-    const char *const   limit = sg_http_target_value(&r->target, "limit");
     const char *const   order = sg_http_target_value(&r->target, "order");
     int                 most = USUAL;
-    json_t *const       asked = limit ? json_pack("{s:s}", "limit", limit) : NULL;
-    const bool          sound = sg_api_integer(r, asked, "limit", 1, MOST, &most);
-    json_decref(asked);
-    if (!sound) return NULL;
+    if (!sg_api_query(r, "limit", 1, MOST, &most)) return NULL;
     json_t *const list = sg_job_queue_list(api->queue, sg_http_target_value(&r->target, "after"), most,
                                            !order || strcmp(order, "asc") != 0);
     if (!list) sg_http_answer_json(r, 500, NULL);
@@ -99,12 +95,8 @@ void sg_api_job_delete(sg_http_request *r) { sg_api_delete(r, "job"); }
 
 void sg_api_job_content(sg_http_request *r)
 {
-    const char *const index = sg_http_target_value(&r->target, "index");
-    int               i = 0;
-    json_t *const     asked = index ? json_pack("{s:s}", "index", index) : NULL;
-    const bool        sound = sg_api_integer(r, asked, "index", 0, 9999, &i);
-    json_decref(asked);
-    if (sound) sg_api_content(r, (size_t)i);
+    int i = 0;
+    if (sg_api_query(r, "index", 0, 9999, &i)) sg_api_content(r, (size_t)i);
 }
 
 /* What was uploaded is somebody's bytes: a browser may keep them, but is not to show them as what they claim to be. */
@@ -158,10 +150,29 @@ void sg_api_job_events(sg_http_request *r)
 
 void sg_api_health(sg_http_request *r) { sg_http_answer_json(r, 200, json_pack("{s:s}", "status", "ok")); }
 
+/* The head of a metric of Prometheus. */
+static void put_metric(sg_textbuf *t, const char *name, const char *kind, const char *help)
+{
+    sg_textbuf_printf(t, "# HELP sparge_gen_%s %s\n# TYPE sparge_gen_%s %s\n", name, help, name, kind);
+}
+
+static void put_jobs(sg_textbuf *t, const sg_job_counts *counts)
+{
+    put_metric(t, "jobs", "gauge", "jobs that are kept");
+    for (int i = 0; sg_job_states[i]; i++)
+        sg_textbuf_printf(t, "sparge_gen_jobs{status=\"%s\"} %d\n", sg_job_states[i], counts->kept[i]);
+    put_metric(t, "jobs_ended_total", "counter", "jobs that ended since the start");
+    for (int i = SG_JOB_COMPLETED; sg_job_states[i]; i++)
+        sg_textbuf_printf(t, "sparge_gen_jobs_ended_total{status=\"%s\"} %lld\n", sg_job_states[i], counts->ended[i]);
+    put_metric(t, "work_seconds_total", "counter", "seconds in which jobs were at work");
+    sg_textbuf_printf(t, "sparge_gen_work_seconds_total %.3f\n", counts->seconds);
+}
+
 void sg_api_metrics(sg_http_request *r)
 {
     const sg_api *const  api = r->context;
     const sg_http_counts counts = api->server ? sg_http_server_counts(api->server) : (sg_http_counts){0};
+    const sg_job_counts  jobs = sg_job_queue_counts(api->queue);
     const struct {
         const char *name, *kind, *help;
         long long   value;
@@ -171,13 +182,15 @@ void sg_api_metrics(sg_http_request *r)
                {"http_connections", "gauge", "open connections", counts.connections},
                {"http_streams", "gauge", "open streams of events", counts.streams}};
     sg_textbuf text = {0};
-    sg_textbuf_printf(&text, "# HELP sparge_gen_jobs jobs that are kept\n# TYPE sparge_gen_jobs gauge\n");
-    for (int i = 0; sg_job_states[i]; i++)
-        sg_textbuf_printf(&text, "sparge_gen_jobs{status=\"%s\"} %d\n", sg_job_states[i],
-                          sg_job_queue_count(api->queue, (sg_job_state)i));
-    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-        sg_textbuf_printf(&text, "# HELP sparge_gen_%s %s\n# TYPE sparge_gen_%s %s\nsparge_gen_%s %lld\n", row[i].name,
-                          row[i].help, row[i].name, row[i].kind, row[i].name, row[i].value);
-    if (text.failed) sg_textbuf_free(&text);
-    sg_http_answer(r, 200, "text/plain; version=0.0.4; charset=utf-8", text.data, text.len);
+    put_jobs(&text, &jobs);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        put_metric(&text, row[i].name, row[i].kind, row[i].help);
+        sg_textbuf_printf(&text, "sparge_gen_%s %lld\n", row[i].name, row[i].value);
+    }
+    if (text.failed) {
+        sg_textbuf_free(&text);
+        sg_http_answer_json(r, 500, NULL);
+    } else {
+        sg_http_answer(r, 200, "text/plain; version=0.0.4; charset=utf-8", text.data, text.len);
+    }
 }

@@ -1,5 +1,6 @@
 /* job_queue.c - see job_queue.h. */
 #include "job_queue.h"
+#include "base/clock.h"
 #include "base/output_file.h"
 #include "base/path.h"
 #include "job_folder.h"
@@ -37,6 +38,8 @@ struct sg_job_queue {
     entry         **entry; /* by their numbers */
     int             count, room;
     int64_t         bytes, number; /* of all; of the next job */
+    sg_job_counts   since;         /* the start: ended, seconds */
+    double          began;         /* the job at work; 0: none is */
     bool            stopped;
     void (*cancel)(void *context, const char *id);
     void *cancel_context;
@@ -81,8 +84,17 @@ static void save(sg_job_queue *q, entry *x)
 
 static void settle(sg_job_queue *q, entry *x, sg_job_state state)
 {
+    const double now = sg_seconds();
+    if (x->job.state == SG_JOB_IN_PROGRESS && q->began > 0) {
+        q->since.seconds += now - q->began;
+        q->began = 0;
+    }
+    if (state == SG_JOB_IN_PROGRESS) q->began = now;
     x->job.state = state;
-    if (sg_job_is_over(&x->job)) x->job.finished = time(NULL);
+    if (sg_job_is_over(&x->job)) {
+        x->job.finished = time(NULL);
+        q->since.ended[state]++;
+    }
     save(q, x);
     sg_job_events_state(q->events, x->job.id, state);
     pthread_cond_broadcast(&q->changed);
@@ -352,12 +364,14 @@ json_t *sg_job_queue_list(sg_job_queue *q, const char *after, int most, bool new
                      "has_more", at < n);
 }
 
-int sg_job_queue_count(sg_job_queue *q, sg_job_state state)
+sg_job_counts sg_job_queue_counts(sg_job_queue *q)
 {
     pthread_mutex_lock(&q->mutex);
-    const int n = count(q, state);
+    sg_job_counts counts = q->since;
+    for (int i = 0; i < q->count; i++) counts.kept[q->entry[i]->job.state]++;
+    if (q->began > 0) counts.seconds += sg_seconds() - q->began;
     pthread_mutex_unlock(&q->mutex);
-    return n;
+    return counts;
 }
 
 /* name is NULL where there is no such file. */

@@ -60,8 +60,14 @@ json_t *sg_job_queue_get(sg_job_queue *q, const char *id);
  * id after, which may be NULL, the newest first or the oldest. */
 json_t *sg_job_queue_list(sg_job_queue *q, const char *after, int most, bool newest_first);
 
-/* Returns how many jobs are in this state. */
-int sg_job_queue_count(sg_job_queue *q, sg_job_state state);
+/* How many jobs are kept in each state, how many came to each end since the queue was opened, and the seconds in which jobs
+ * were at work. */
+typedef struct sg_job_counts {
+    int       kept[SG_JOB_CANCELLED + 1];
+    long long ended[SG_JOB_CANCELLED + 1];
+    double    seconds;
+} sg_job_counts;
+sg_job_counts sg_job_queue_counts(sg_job_queue *q);
 
 /* Puts the path of file i of a completed job; false where there is none. It may go at any time. */
 bool sg_job_queue_file(sg_job_queue *q, const char *id, size_t i, char path[PATH_MAX]);

@@ -73,4 +73,10 @@ wait_for gone
 call 200 /metrics
 grep -q '^sparge_gen_jobs{status="queued"} 0$' answer || fail "$(<answer)"
 grep -q '^sparge_gen_http_requests_total [1-9]' answer || fail "$(<answer)"
+grep -q '^sparge_gen_jobs_ended_total{status="completed"} [1-9]' answer || fail "$(<answer)"
+grep -q '^sparge_gen_work_seconds_total .*[1-9]' answer || fail "$(<answer)"
+# each sample has a type, which stands before it
+awk '$1 == "#" { if ($2 == "TYPE") type[$3] = $4; next }
+    { name = $1; sub(/{.*/, "", name) }
+    NF != 2 || $2 !~ /^[0-9.]+$/ || type[name] != (name ~ /_total$/ ? "counter" : "gauge") { exit 1 }' answer || fail "$(<answer)"
 stop || fail "exit $?: $(<log)"
