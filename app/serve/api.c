@@ -332,8 +332,9 @@ static void *wait_all(void *context)
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++; /* nobody tells that a client has gone */
-        while (sem_timedwait(&api->changed, &until) == 0 && sem_trywait(&api->changed) == 0) {
-        }
+        if (sem_timedwait(&api->changed, &until) == 0)
+            while (sem_trywait(&api->changed) == 0) {
+            }
         pthread_mutex_lock(&api->lock);
         sg_ask *const a = take_ready(api);
         stopped = api->stopped;

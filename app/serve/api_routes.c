@@ -28,6 +28,7 @@ const sg_http_route sg_api_routes[] = {
     {"GET", "/sdapi/v1/options", sg_api_sd_options, 0},
     {"GET", "/sdapi/v1/sd-models", sg_api_sd_models, 0},
     {"GET", "/healthz", sg_api_health, SG_HTTP_PUBLIC},
+    {"GET", "/health", sg_api_health, SG_HTTP_PUBLIC}, /* as SGLang and FastVideo call it */
     {"GET", "/metrics", sg_api_metrics, 0},
 };
 const int sg_api_route_count = (int)(sizeof sg_api_routes / sizeof *sg_api_routes);

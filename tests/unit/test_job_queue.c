@@ -588,7 +588,10 @@ static void threads_share_a_queue(void **state)
     assert_int_equal(pthread_create(&worker, NULL, work, NULL), 0);
     for (int i = 0; i < CLIENTS; i++) assert_int_equal(pthread_create(&client[i], NULL, ask, NULL), 0);
     for (int i = 0; i < CLIENTS; i++) pthread_join(client[i], NULL);
-    while (sg_job_queue_count(queue, SG_JOB_QUEUED) + sg_job_queue_count(queue, SG_JOB_IN_PROGRESS)) usleep(1000);
+    sg_job_counts counts = sg_job_queue_counts(queue);
+    for (; counts.kept[SG_JOB_QUEUED] + counts.kept[SG_JOB_IN_PROGRESS]; counts = sg_job_queue_counts(queue))
+        usleep(1000);
+    assert_int_equal(counts.ended[SG_JOB_COMPLETED] + counts.ended[SG_JOB_CANCELLED], CLIENTS * EACH);
     sg_job_queue_stop(queue);
     pthread_join(worker, NULL);
     assert_string_equal(said, "");

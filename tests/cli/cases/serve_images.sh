@@ -63,4 +63,15 @@ fi
 curl -s -m 1 "$url/v1/images/generations" -H 'Content-Type: application/json' -d '{"prompt": "a", "steps": 1000, "size": "64x64"}'
 cancelled() { [[ $(curl -s "$url/jobs?limit=1") == *'"status":"cancelled"'* ]]; }
 wait_for cancelled
+
+# Nor does who waits for a server that stops.
+curl -s -o waited -w '%{http_code}' "$url/v1/images/generations" -H 'Content-Type: application/json' \
+    -d '{"prompt": "a", "steps": 1000, "size": "64x64"}' >code &
+works() { [[ $(curl -s "$url/jobs?limit=1") == *'"status":"in_progress"'* ]]; }
+wait_for works
+stop || fail "exit $?: $(<log)"
+wait $!
+[[ $(<code) == 503 ]] || fail "$(<code)"
+start
+cancelled || fail "$(curl -s "$url/jobs?limit=1")"
 stop || fail "exit $?: $(<log)"
