@@ -91,14 +91,15 @@ static bool send_results(sg_ask *a, const json_t *job)
 
 static bool more_images(sg_ask *a)
 {
-    json_t *const job = a->over ? NULL : sg_job_queue_get(a->api->queue, a->id);
-    bool          more = !a->over;
-    sg_job_event  v;
-    if (more && (!job || sg_api_over(job))) {
+    sg_job_event v;
+    bool         more = true, any;
+    if (a->over) return false;
+    json_t *const job = sg_job_queue_get(a->api->queue, a->id);
+    if (!job || sg_api_over(job)) {
         more = send_results(a, job);
-    } else if (more) {
-        bool any = sg_job_events_next(a->subscriber, &v);
-        while (any && v.kind != SG_JOB_EVENT_PREVIEW) any = sg_job_events_next(a->subscriber, &v);
+    } else {
+        do any = sg_job_events_next(a->subscriber, &v);
+        while (any && v.kind != SG_JOB_EVENT_PREVIEW);
         if (any && a->partial > a->sent)
             more = send_image(a, sg_api_base64(v.picture->png, v.picture->bytes), job, a->sent++);
         if (any) sg_job_picture_drop(v.picture);
