@@ -221,11 +221,14 @@ void sg_api_content(sg_http_request *r, size_t i)
 
 /* ---- jobs that are submitted ---- */
 
-/* The member that a refusal begins with. */
+/* The member that a refusal is about. */
 static const char *member_of(char room[64], const char *why)
 {
+    static const char unknown[] = "there is no member ";
+    const bool        none = strncmp(why, unknown, sizeof unknown - 1) == 0;
+    if (none) why += sizeof unknown - 1;
     const size_t n = strspn(why, "abcdefghijklmnopqrstuvwxyz0123456789_");
-    const bool   named = why[n] == ':' || strncmp(why + n, " takes ", 7) == 0 ||
+    const bool   named = none || why[n] == ':' || strncmp(why + n, " takes ", 7) == 0 ||
                        (why[n] == ' ' && sg_option_find(why, n, SG_COMMAND_RENDER));
     if (!n || n > 63 || !named) return NULL;
     snprintf(room, 64, "%.*s", (int)n, why);

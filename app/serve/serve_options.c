@@ -80,8 +80,7 @@ static sg_status read_member(sg_settings *s, const char *key, const json_t *v, b
     for (int i = 0, n = 0; n < 255 && i < sg_option_count; i++)
         if (sg_option_table[i].name && sg_serve_option_allowed(&sg_option_table[i]))
             names[n++] = sg_option_table[i].name;
-    return sg_error_set(e, SG_E_ARG, "%s: there is no such member%s", sg_show(key),
-                        sg_options_hint(hint, key, names, "--"));
+    return sg_error_set(e, SG_E_ARG, "there is no member %s%s", sg_show(key), sg_options_hint(hint, key, names, "--"));
 }
 
 sg_status sg_serve_options_read(sg_settings *s, const json_t *object, bool form, sg_error *e)

@@ -112,7 +112,7 @@ static void others_are_refused_by_name(void **state)
         {"{\"size\": \"0x9\"}", "size|0x9|832x480"},
         {"{\"size\": [64, 64]}", "size|832x480"},
         {"{\"framse\": 9}", "framse|did you mean frames"},
-        {"{\"\": 9}", "no such member"},
+        {"{\"\": 9}", "no member"},
         {"{\"output\": \"/etc/passwd\"}", "output"},
         {"{\"image\": \"/etc/passwd\"}", "image|uploaded"},
         {"{\"video\": \"/etc/passwd\"}", "video|uploaded"},

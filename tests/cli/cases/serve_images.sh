@@ -41,6 +41,8 @@ refused response_format '{"prompt": "a", "response_format": "png"}'
 refused model '{"prompt": "a", "model": "dall-e-3"}'
 refused prompt '{"n": 1}'
 refused size '{"prompt": "a", "size": "large"}'
+refused mask '{"prompt": "a", "mask": "x"}'
+refused path '{"prompt": "a", "path": "x"}'
 refused output_format '{"prompt": "a", "output_format": "gif"}'
 refused partial_images '{"prompt": "a", "partial_images": 4}'
 
