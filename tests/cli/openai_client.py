@@ -1,5 +1,5 @@
-"""Uses a server of tiny-wan, and one of a model of images, as programs with the package openai do. usage:
-openai_client.py URL | openai_client.py edit URL PICTURE | openai_client.py guarded URL KEY"""
+"""Uses a server of tiny-wan as programs with the package openai do. usage: openai_client.py URL, or openai_client.py guarded URL KEY
+for one that has a key and a queue of one."""
 
 import base64
 import struct
@@ -94,16 +94,14 @@ def videos(client):
     refused(openai.NotFoundError, None, client.videos.download_content, clips[0].id)
 
 
-def edit(client, path):
-    asked = {"model": client.models.list().data[0].id, "prompt": "a red ball", "size": "auto", "extra_body": {"steps": 2}}
-    with open(path, "rb") as f:
-        answer = client.images.edit(image=f, **asked, n=2, input_fidelity="low")
+def edits(client):
+    first = ("first.png", picture(client.images.generate(**BALL, **SMALL).data[0]), "image/png")
+    asked = {**BALL, "size": "auto", "extra_body": {"steps": 2}}
+    answer = client.images.edit(image=first, **asked, n=2, input_fidelity="low")
     assert [size_of(picture(item)) for item in answer.data] == [answer.size] * 2, answer
-    with open(path, "rb") as f:
-        *_, last = client.images.edit(image=[f], **asked, stream=True)
+    *_, last = client.images.edit(image=[first], **asked, stream=True)
     assert isinstance(last, openai.types.ImageEditCompletedEvent) and size_of(picture(last)) == answer.size
-    with open(path, "rb") as f, open(path, "rb") as mask:
-        refused(openai.BadRequestError, "mask", client.images.edit, image=f, mask=mask, **asked)
+    refused(openai.BadRequestError, "mask", client.images.edit, image=first, mask=first, **asked)
 
 
 def guarded(url, key):
@@ -142,10 +140,8 @@ def ask(client, asked, caught):
         caught.append(e)
 
 
-if sys.argv[1] == "edit":
-    edit(client_of(sys.argv[2]), sys.argv[3])
-elif sys.argv[1] == "guarded":
+if sys.argv[1] == "guarded":
     guarded(*sys.argv[2:])
 else:
-    for part in (images, errors, videos):
+    for part in (images, edits, errors, videos):
         part(client_of(sys.argv[1]))
