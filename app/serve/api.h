@@ -84,7 +84,7 @@ const char *sg_api_failure(const json_t *job);
 /* Answers with that, and asks clients of OpenAI's not to send the request again, as they do after a 500. */
 void sg_api_fail(sg_http_request *r, const json_t *job);
 
-/* Returns the settings of the job of this JSON: those that were in effect, before there is a result those that were asked. */
+/* Returns the settings of the job of this JSON: those in effect, or, before there is a result, those that were asked. */
 const json_t *sg_api_settings(const json_t *job);
 
 /* Returns its "WIDTHxHEIGHT", "auto" where that is not known yet. */
@@ -109,8 +109,8 @@ bool sg_api_query(sg_http_request *r, const char *key, int lo, int hi, int *out)
 /* Most results of a request of another program's. */
 enum { SG_API_RESULTS = 10 };
 
-/* Takes out of a body of OpenAI's or SGLang's what is no member of a job: their number of results becomes batch; what has no
- * meaning here is dropped, and so are members that are null or empty, as if they were not there. False: it was refused. */
+/* Takes out of a body of OpenAI's or SGLang's what is no member of a job: their number of results becomes batch; what
+ * has no meaning here is dropped, and so are members that are null or empty. False: it was refused. */
 bool sg_api_take_foreign(sg_http_request *r, json_t *body);
 
 /* Returns a number as this request has numbers: those of a form are strings. */

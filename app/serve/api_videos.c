@@ -49,8 +49,8 @@ static json_t *video_json(const json_t *job)
 
 static void answer_video(sg_ask *a, const json_t *job) { sg_http_answer_json(a->request, 200, video_json(job)); }
 
-/* Makes a job's members of the body. seconds are text in JSON, too, and give way to a number of frames, as SGLang has it.
- * False: it was refused. */
+/* Makes a job's members of the body. seconds are text in JSON, too, and give way to a number of frames, as SGLang has
+ * it. False: it was refused. */
 static bool take_members(sg_http_request *r, json_t *body)
 {
     static const char *const frames[] = {"frames", "num_frames"};

@@ -1,5 +1,5 @@
-"""Uses a server of tiny-wan as programs with the package openai do. usage: openai_client.py URL, or openai_client.py guarded URL KEY
-for one that has a key and a queue of one."""
+"""Uses a server of tiny-wan as programs with the package openai do. usage: openai_client.py URL, or
+openai_client.py guarded URL KEY for one that has a key and a queue of one."""
 
 import base64
 import struct

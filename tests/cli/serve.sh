@@ -44,8 +44,8 @@ expect_job() { # STATUS [ID]
     [[ $(json answer status) == "$1" ]] || fail "$(<answer)"
 }
 
-# Puts into $python one that has the package openai: the system's, or that of an environment beside the fixtures, which is
-# made once, from PyPI.
+# Puts into $python one that has the package openai: the system's, or that of an environment beside the fixtures, which
+# is made once, from PyPI.
 find_openai() {
     local version=3.51.0 folder=${FIXTURES%/*}/openai
     has_openai() { "$python" -c "import openai; exit(openai.__version__ != '$version')" 2>/dev/null; }
