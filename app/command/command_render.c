@@ -252,18 +252,6 @@ static void say_plan(job *j)
                         sg_attention_forecast_text((char[SG_FORECAST_TEXT]){0}, &r->attention, p));
 }
 
-/* Warns of what was asked for by name and will have no effect. */
-static void say_doubts(job *j)
-{
-    char                   text[SG_FORECAST_TEXT];
-    const sg_policy *const p = &j->now.request.attention;
-    if (j->decode_only) return;
-    if (*sg_doubt_thresholds(text, &j->now, j->session.engine)) sg_progress_warn(j->progress, "attention: %s", text);
-    if (p->named && p->kind != SG_ATTENTION_DENSE && j->now.plan.attention_steps == 0 && !j->settings->verbose)
-        sg_progress_warn(j->progress, "attention: %s", sg_attention_forecast_text(text, p, &j->now.plan));
-    sg_notice_cache(&j->session, &j->now.request, NULL);
-}
-
 /* The peaks are those so far, as planned and as the system tells. */
 static void say_stages(job *j, const sg_report *r)
 {
@@ -504,7 +492,7 @@ static sg_status run(job *j, sg_prompt_set *prompts, sg_error *e)
     if (j->now.plan.untiled) j->now.request.vae_tiling = SG_TILING_ON; /* which is what the file's settings tell */
     say_plan(j);
     sg_notice_encoder(&j->session, &j->now.request, j->names.output, j->settings->verbose);
-    say_doubts(j);
+    if (!j->decode_only) sg_notice_attention(&j->session, &j->now);
     return render_all(j, prompts, e);
 }
 

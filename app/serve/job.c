@@ -22,11 +22,11 @@ const char *const sg_job_states[] = {"queued", "in_progress", "completed", "fail
 
 /* ---- making ---- */
 
-sg_status sg_job_make(sg_job *j, json_t *settings, sg_error *e)
+sg_status sg_job_make(sg_job *j, json_t *settings, json_t *notices, sg_error *e)
 {
     unsigned char random[SG_JOB_ID / 2];
-    *j = (sg_job){.settings = settings, .files = json_array(), .created = time(NULL)};
-    if (!j->settings || !j->files) return sg_error_memory(e, "job");
+    *j = (sg_job){.settings = settings, .files = json_array(), .notices = notices, .created = time(NULL)};
+    if (!j->settings || !j->files || !j->notices) return sg_error_memory(e, "job");
     if (getrandom(random, sizeof random, 0) != sizeof random)
         return sg_error_set(e, SG_E_DEVICE, "the system gives no random number: %s", strerror(errno));
     for (size_t i = 0; i < sizeof random; i++) snprintf(j->id + 2 * i, 3, "%02x", random[i]);
@@ -38,6 +38,7 @@ void sg_job_close(sg_job *j)
     json_decref(j->settings);
     json_decref(j->files);
     json_decref(j->made);
+    json_decref(j->notices);
     free(j->error);
     *j = (sg_job){0};
 }
@@ -72,14 +73,14 @@ static json_t *inputs_json(unsigned inputs)
 /* Nothing of it is shared: Jansson counts references without a lock. */
 json_t *sg_job_json(const sg_job *j, int position)
 {
-    return json_pack("{s:s, s:s, s:s, s:I, s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o?, s:o}", "id", j->id,
+    return json_pack("{s:s, s:s, s:s, s:I, s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o?, s:o, s:o}", "id", j->id,
                      "object", "job", "status", sg_job_states[j->state], "number", (json_int_t)j->number, "attempts",
                      j->attempts, "created_at", (json_int_t)j->created, "started_at", (json_int_t)j->started,
                      "finished_at", (json_int_t)j->finished, "queue_position",
                      position < 0 ? json_null() : json_integer(position), "progress",
                      sg_job_progress_json(&j->progress), "settings", json_deep_copy(j->settings), "inputs",
                      inputs_json(j->inputs), "files", json_deep_copy(j->files), "made", json_deep_copy(j->made),
-                     "error", j->error ? sg_report_name(j->error) : json_null());
+                     "notices", json_deep_copy(j->notices), "error", j->error ? sg_report_name(j->error) : json_null());
 }
 
 /* With all digits: a job that is read again renders the same. */
@@ -120,6 +121,14 @@ static bool sound_files(const json_t *files)
     return json_is_array(files);
 }
 
+static bool sound_notices(const json_t *notices)
+{
+    size_t  i;
+    json_t *v;
+    json_array_foreach((json_t *)notices, i, v) if (!json_is_string(v)) return false;
+    return json_is_array(notices);
+}
+
 static bool get_inputs(const json_t *inputs, unsigned *bits)
 {
     size_t  i;
@@ -158,6 +167,8 @@ static const char *get_members(sg_job *j, const json_t *all, sg_error *why)
     if (!sound_files(j->files) || (j->state == SG_JOB_COMPLETED) != (json_array_size(j->files) > 0)) return "files";
     if (made && !json_is_null(made) && !json_is_object(made)) return "made";
     j->made = json_is_object(made) ? json_incref((json_t *)made) : NULL;
+    j->notices = json_incref(json_object_get(all, "notices"));
+    if (!sound_notices(j->notices)) return "notices";
     if (error && !json_is_null(error) && !json_is_string(error)) return "error";
     return NULL;
 }

@@ -3,7 +3,7 @@
  *   {"id", "object": "job", "status", "number", "attempts", "created_at", "started_at", "finished_at": seconds since 1970, 0
  *    where it was not, "queue_position", "progress": {"stage", "done", "total", "seconds", "eta"}, "settings": as asked,
  *    "inputs": ["image", ...], "files": [{"file", "seed", "bytes"}, ...], "made": the settings of the first of these, as
- *    a clip keeps them, "error"}
+ *    a clip keeps them, "notices": sentences about what a person may not have expected, "error"}
  *
  * A member that says nothing yet is null. number is the order in which jobs came. */
 #ifndef SG_JOB_H
@@ -33,7 +33,7 @@ typedef struct sg_job_progress {
     double seconds, left;
 } sg_job_progress;
 
-/* settings, files, made and error are owned; made and error may be NULL. inputs has a bit of each of SG_JOB_IMAGE .. that
+/* settings, files, made, notices and error are owned; made and error may be NULL. inputs has a bit of each of SG_JOB_IMAGE .. that
  * lies in the folder under its name. */
 typedef struct sg_job {
     char            id[SG_JOB_ID];
@@ -42,15 +42,16 @@ typedef struct sg_job {
     int64_t         number, created, started, finished;
     sg_job_progress progress;
     unsigned        inputs;
-    json_t         *settings, *files, *made;
+    json_t         *settings, *files, *made, *notices;
     char           *error;
 } sg_job;
 
 /* Tells whether it is over. */
 static inline bool sg_job_is_over(const sg_job *j) { return j->state >= SG_JOB_COMPLETED; }
 
-/* Makes a queued job with an id that nobody can guess. Takes settings, after a failure too. The caller closes. */
-sg_status sg_job_make(sg_job *j, json_t *settings, sg_error *e) SG_MUST_USE;
+/* Makes a queued job with an id that nobody can guess. Takes settings and notices, after a failure too. The caller
+ * closes. */
+sg_status sg_job_make(sg_job *j, json_t *settings, json_t *notices, sg_error *e) SG_MUST_USE;
 void      sg_job_close(sg_job *j); /* zero is fine */
 
 bool sg_job_is_id(const char *text);

@@ -3,7 +3,10 @@
 #include "base/clock.h"
 #include "base/image.h"
 #include "base/path.h"
+#include "json_build.h"
+#include "notices.h"
 #include "option_rules.h"
+#include "report.h"
 #include "report_settings.h"
 #include "settings.h"
 
@@ -110,6 +113,18 @@ static sg_status take_clip(sg_job_engine *x, sg_error *e)
     return sg_error_set(e, status, "output_format: %s", at ? at + strlen("content") : why.text);
 }
 
+/* What the command says on stderr. */
+static void notice(sg_job_engine *x)
+{
+    sg_session *const s = &x->session;
+    sg_notice_request(s, &x->now);
+    sg_notice_prompt(s, x->now.request.prompt);
+    sg_notice_cut(s, &x->now.plan, NULL);
+    sg_notice_plan(s, &x->now.plan);
+    sg_notice_encoder(s, &x->now.request, x->name, false);
+    sg_notice_attention(s, &x->now);
+}
+
 static sg_status prepare(sg_job_engine *x, const json_t *settings, bool form, const char *const *input, sg_error *e)
 {
     sg_settings *const s = &x->asked;
@@ -122,6 +137,7 @@ static sg_status prepare(sg_job_engine *x, const json_t *settings, bool form, co
     if (!s->prompt) return sg_error_set(e, SG_E_ARG, "prompt is needed");
     SG_TRY(sg_options_check(s, e));
     SG_TRY(sg_session_inputs(session, s, e));
+    session->progress.quiet = true;
     SG_TRY(ready(x, e));
     x->now = (sg_rendering){.settings = *s};
     SG_TRY(sg_session_resolve(session, &x->now, e));
@@ -131,14 +147,14 @@ static sg_status prepare(sg_job_engine *x, const json_t *settings, bool form, co
     SG_TRY(take_clip(x, e));
     take_preview(x);
     SG_TRY(sg_rendering_plan(&x->now, session->engine, e));
+    notice(x);
     if (x->now.plan.untiled) x->now.request.vae_tiling = SG_TILING_ON;
     return sg_plan_fits(&x->now.plan, e);
 }
 
-/* What a client is told of a failure has his names and none of the server's folders. folder is that of the job, or NULL. */
-static sg_status tell(const sg_job_engine *x, const char *folder, sg_status status, sg_error *e)
+/* What a client is told has his names and none of the server's folders. folder is that of the job, or NULL. */
+static void retell(const sg_job_engine *x, const char *folder, sg_error *e)
 {
-    if (status == SG_OK) return SG_OK;
     sg_serve_options_spell(e);
     sg_serve_options_hide(e, x->asked.image);
     sg_serve_options_hide(e, x->asked.last_image);
@@ -146,7 +162,25 @@ static sg_status tell(const sg_job_engine *x, const char *folder, sg_status stat
     sg_serve_options_hide(e, x->setup->files.models);
     sg_serve_options_hide(e, x->setup->files.loras);
     sg_serve_options_hide(e, folder);
+}
+
+static sg_status tell(const sg_job_engine *x, const char *folder, sg_status status, sg_error *e)
+{
+    if (status != SG_OK) retell(x, folder, e);
     return status;
+}
+
+json_t *sg_job_engine_notices(const sg_job_engine *x)
+{
+    const sg_textbuf *const w = &x->session.progress.warnings;
+    json_t                 *list = json_array();
+    for (const char *at = w->data, *end; at && (end = strchr(at, '\n')) != NULL; at = end + 1) {
+        sg_error line = {0};
+        snprintf(line.text, sizeof line.text, "%.*s", (int)(end - at), at);
+        retell(x, NULL, &line);
+        sg_json_append(&list, sg_report_name(line.text));
+    }
+    return list;
 }
 
 sg_status sg_job_engine_prepare(sg_job_engine *x, const json_t *settings, bool form,

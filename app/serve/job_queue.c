@@ -453,11 +453,8 @@ bool sg_job_queue_next(sg_job_queue *q, sg_job *out)
         x->job.attempts++;
         x->job.started = time(NULL);
         settle(q, x, SG_JOB_IN_PROGRESS);
-        *out = x->job;
-        out->error = NULL;
-        out->made = NULL;
-        out->settings = json_deep_copy(x->job.settings);
-        out->files = json_array();
+        *out = (sg_job){.inputs = x->job.inputs, .settings = json_deep_copy(x->job.settings), .files = json_array()};
+        memcpy(out->id, x->job.id, sizeof out->id);
     }
     pthread_mutex_unlock(&q->mutex);
     return any;
@@ -481,23 +478,37 @@ void sg_job_queue_progress(sg_job_queue *q, const char *id, const sg_job_progres
     pthread_mutex_unlock(&q->mutex);
 }
 
-void sg_job_queue_finish(sg_job_queue *q, const char *id, sg_job_state state, json_t *files, json_t *made,
-                         const char *error)
+/* What came of it; only what is completed has a result. */
+static void take_result(sg_job *j, sg_job *over)
+{
+    const bool completed = over->state == SG_JOB_COMPLETED;
+    if (completed) {
+        json_decref(j->files);
+        j->files = over->files;
+        j->made = over->made;
+        over->files = over->made = NULL;
+    }
+    if (over->notices) {
+        json_decref(j->notices);
+        j->notices = over->notices;
+        over->notices = NULL;
+    }
+    j->error = over->error;
+    over->error = NULL;
+    j->progress = (sg_job_progress){0};
+    if (over->state == SG_JOB_QUEUED) j->attempts--;
+}
+
+void sg_job_queue_finish(sg_job_queue *q, sg_job *over)
 {
     pthread_mutex_lock(&q->mutex);
-    entry *const x = find(q, id);
+    entry *const x = find(q, over->id);
     char         path[PATH_MAX];
     if (x) {
-        sg_job *const j = &x->job;
-        json_decref(j->files);
-        j->files = files ? files : json_array();
-        j->made = made;
-        j->error = error ? strdup(error) : NULL;
-        j->progress = (sg_job_progress){0};
-        if (state == SG_JOB_QUEUED) j->attempts--;
+        take_result(&x->job, over);
         x->cancelled = false;
-        if (sg_job_queue_folder(q, id, path, NULL) == SG_OK) sg_job_folder_clean(path, j);
-        settle(q, x, state);
+        if (sg_job_queue_folder(q, over->id, path, NULL) == SG_OK) sg_job_folder_clean(path, &x->job);
+        settle(q, x, over->state);
         if (x->doomed)
             remove_entry(q, x);
         else

@@ -86,7 +86,7 @@ bool sg_job_queue_delete(sg_job_queue *q, const char *id);
 /* From now on it is called when the job at work is cancelled: without a lock of the queue. */
 void sg_job_queue_on_cancel(sg_job_queue *q, void (*cancel)(void *context, const char *id), void *context);
 
-/* Waits for a job, which is in progress then; *out is a copy, the caller's to close. Returns false when all is to stop. */
+/* Waits for a job, which is in progress then; *out is a copy for what comes of it, the caller's to close. Returns false when all is to stop. */
 bool sg_job_queue_next(sg_job_queue *q, sg_job *out);
 
 /* Tells whether the job at work was cancelled. */
@@ -94,10 +94,10 @@ bool sg_job_queue_cancelled(sg_job_queue *q, const char *id);
 
 void sg_job_queue_progress(sg_job_queue *q, const char *id, const sg_job_progress *progress);
 
-/* The job at work is over. files and made, which may be NULL, are taken; error is NULL unless it failed. SG_JOB_QUEUED puts it
- * back: this time does not count. */
-void sg_job_queue_finish(sg_job_queue *q, const char *id, sg_job_state state, json_t *files, json_t *made,
-                         const char *error);
+/* The job at work is over, and in this state. A completed one has files and what was made, a failed one its error; notices
+ * take the place of those that it had, unless they are NULL. All these are taken. SG_JOB_QUEUED puts it back: this time
+ * does not count. */
+void sg_job_queue_finish(sg_job_queue *q, sg_job *over);
 
 /* Puts the job's folder. */
 sg_status sg_job_queue_folder(const sg_job_queue *q, const char *id, char path[PATH_MAX], sg_error *e) SG_MUST_USE;

@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "json_build.h"
 #include "progress.h"
+#include "report.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -119,7 +120,7 @@ static sg_job_verdict make_job(sg_job_runner *r, const submission *s, char id[SG
     if (status != SG_OK) return verdict_of(r, s, status);
     verdict = sg_job_queue_room(r->queue, bytes_of(&r->checks), e);
     if (verdict != SG_JOB_TAKEN) return verdict;
-    if (sg_job_make(&job, kept_settings(r, s->settings), e) == SG_OK) {
+    if (sg_job_make(&job, kept_settings(r, s->settings), sg_job_engine_notices(&r->checks), e) == SG_OK) {
         memcpy(id, job.id, SG_JOB_ID);
         return sg_job_queue_add(r->queue, &job, upload, e);
     }
@@ -211,14 +212,17 @@ static void on_preview(void *context, int step, const uint8_t *rgb, const int si
 }
 
 /* What a model costs that was not open. */
-static void say_opened(const sg_job_runner *r, const sg_report *report)
+static void say_opened(sg_job_runner *r, const sg_report *report)
 {
-    if (r->renders.opened > 0)
-        sg_job_log_say(&r->setup->log, "job %s: %s was opened in %.1f s and loaded in %.1f s", r->job.id,
-                       sg_job_engine_model(&r->renders), r->renders.opened, report->seconds[SG_STAGE_LOAD]);
+    char text[NAME_MAX + 64];
+    if (!(r->renders.opened > 0)) return;
+    snprintf(text, sizeof text, "%s was opened in %.1f s and loaded in %.1f s", sg_job_engine_model(&r->renders),
+             r->renders.opened, report->seconds[SG_STAGE_LOAD]);
+    sg_job_log_say(&r->setup->log, "job %s: %s", r->job.id, text);
+    sg_json_append(&r->job.notices, sg_report_name(text));
 }
 
-static sg_status render(sg_job_runner *r, json_t **files, json_t **made, sg_error *e)
+static sg_status render(sg_job_runner *r, sg_error *e)
 {
     char                 folder[PATH_MAX], path[SG_JOB_INPUTS][PATH_MAX];
     const char          *input[SG_JOB_INPUTS] = {NULL};
@@ -230,43 +234,41 @@ static sg_status render(sg_job_runner *r, json_t **files, json_t **made, sg_erro
         if (r->job.inputs >> i & 1) input[i] = path[i];
     }
     SG_TRY(sg_job_engine_prepare(x, r->job.settings, false, input, e));
+    r->job.notices = sg_job_engine_notices(x);
     if (!begin(r)) return sg_error_set(e, SG_E_CANCELLED, "cancelled");
     const int batch = sg_job_engine_batch(x);
     for (int i = 0; i < batch; i++) {
         sg_report report = {.size = sizeof report};
         json_t   *file = NULL;
         sg_progress_render(&r->progress, i, batch, &x->now.plan);
-        SG_TRY(sg_job_engine_render(x, i, folder, &watch, &file, i ? NULL : made, &report, e));
-        sg_json_append(files, file);
+        SG_TRY(sg_job_engine_render(x, i, folder, &watch, &file, i ? NULL : &r->job.made, &report, e));
+        sg_json_append(&r->job.files, file);
         if (i == 0) say_opened(r, &report);
     }
-    return *files ? SG_OK : sg_error_memory(e, folder);
+    return r->job.files ? SG_OK : sg_error_memory(e, folder);
+}
+
+static sg_job_state state_of(const sg_job_runner *r, sg_status status, bool stopped)
+{
+    if (status == SG_OK) return SG_JOB_COMPLETED;
+    if (sg_job_queue_cancelled(r->queue, r->job.id)) return SG_JOB_CANCELLED;
+    return status == SG_E_CANCELLED || stopped ? SG_JOB_QUEUED : SG_JOB_FAILED;
 }
 
 static void serve(sg_job_runner *r)
 {
-    sg_error     e = {0};
-    json_t      *files = json_array(), *made = NULL;
-    sg_job_state state = SG_JOB_FAILED;
+    sg_error      e = {0};
+    sg_job *const j = &r->job;
     r->start = sg_seconds();
     r->told = 0;
     sg_progress_init(&r->progress, true);
-    const sg_status status = render(r, &files, &made, &e);
-    const bool      stopped = finish(r), cancelled = sg_job_queue_cancelled(r->queue, r->job.id);
-    if (status == SG_OK)
-        state = SG_JOB_COMPLETED;
-    else if (cancelled)
-        state = SG_JOB_CANCELLED;
-    else if (status == SG_E_CANCELLED || stopped)
-        state = SG_JOB_QUEUED;
-    if (state != SG_JOB_COMPLETED) {
-        json_decref(files);
-        json_decref(made);
-        files = made = NULL;
-    }
-    sg_job_log_say(&r->setup->log, "job %s %s in %.1f s%s%s", r->job.id, sg_job_states[state], sg_seconds() - r->start,
-                   state == SG_JOB_FAILED ? ": " : "", state == SG_JOB_FAILED ? e.text : "");
-    sg_job_queue_finish(r->queue, r->job.id, state, files, made, state == SG_JOB_FAILED ? e.text : NULL);
+    const sg_status status = render(r, &e);
+    j->state = state_of(r, status, finish(r));
+    const bool failed = j->state == SG_JOB_FAILED;
+    if (failed) j->error = strdup(e.text);
+    sg_job_log_say(&r->setup->log, "job %s %s in %.1f s%s%s", j->id, sg_job_states[j->state], sg_seconds() - r->start,
+                   failed ? ": " : "", failed ? e.text : "");
+    sg_job_queue_finish(r->queue, j);
 }
 
 static void *serve_all(void *context)

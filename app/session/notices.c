@@ -202,6 +202,16 @@ void sg_notice_cache(sg_session *x, const sg_request *r, const char *arm)
         arm ? arm : "", arm ? ": " : "", threshold, doubt ? "; it was tuned for " : "", doubt ? of : "");
 }
 
+void sg_notice_attention(sg_session *x, const sg_rendering *r)
+{
+    char                   text[SG_FORECAST_TEXT];
+    const sg_policy *const p = &r->request.attention;
+    if (*sg_doubt_thresholds(text, r, x->engine)) sg_progress_warn(&x->progress, "attention: %s", text);
+    if (p->named && p->kind != SG_ATTENTION_DENSE && r->plan.attention_steps == 0 && !x->asked->verbose)
+        sg_progress_warn(&x->progress, "attention: %s", sg_attention_forecast_text(text, p, &r->plan));
+    sg_notice_cache(x, &r->request, NULL);
+}
+
 void sg_notice_file(const sg_session *x, const char *path)
 {
     const sg_settings *const s = x->asked;

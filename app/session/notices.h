@@ -41,6 +41,10 @@ const char *sg_doubt_thresholds(char text[SG_FORECAST_TEXT], const sg_rendering 
  * NULL. */
 void sg_notice_cache(sg_session *x, const sg_request *r, const char *arm);
 
+/* Tells doubts about thresholds and the step cache as above, and why attention that was asked for by name has no
+ * effect. */
+void sg_notice_attention(sg_session *x, const sg_rendering *r);
+
 /* With --quiet: prints the name of a file that is there now on stdout, unless a report goes there. */
 void sg_notice_file(const sg_session *x, const char *path);
 

@@ -137,7 +137,6 @@ void sg_progress_warn(sg_progress *p, const char *fmt, ...)
     va_start(args, fmt);
     say_list(p, fmt, args);
     va_end(args);
-    if (p->quiet) return;
     if (!p->warnings.len) p->warned_at = p->clock(), p->lines = 0;
     va_start(args, fmt);
     sg_textbuf_vprintf(&p->warnings, fmt, args);

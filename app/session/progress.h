@@ -20,7 +20,7 @@ typedef struct sg_progress {
     double (*clock)(void);
     /* Without a terminal a line was last written then. */
     double last_line;
-    /* Warnings, a line each; the first was said at warned_at, and so many lines came after it. */
+    /* Warnings, a line each, also where they are not said; the first came at warned_at, and so many lines after it. */
     sg_textbuf warnings;
     double     warned_at;
     int        lines;

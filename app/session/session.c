@@ -16,6 +16,7 @@ static void close_inputs(sg_session *x)
 sg_status sg_session_inputs(sg_session *x, const sg_settings *s, sg_error *e)
 {
     x->asked = s;
+    sg_textbuf_free(&x->progress.warnings); /* of the inputs before */
     sg_progress_init(&x->progress, s->quiet);
     if (s->prompt) SG_TRY(sg_prompt_check(s->prompt, "--prompt", e));
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));

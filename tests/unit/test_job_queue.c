@@ -57,7 +57,7 @@ typedef char job_id[SG_JOB_ID];
 static sg_job_verdict try_add(job_id id, const char *upload, sg_error *e)
 {
     sg_job job;
-    assert_done(sg_job_make(&job, json_pack("{s:s}", "prompt", "a cat"), e), e);
+    assert_done(sg_job_make(&job, json_pack("{s:s}", "prompt", "a cat"), json_pack("[s]", "size 33x32: 32x32"), e), e);
     if (id) memcpy(id, job.id, SG_JOB_ID);
     return sg_job_queue_add(queue, &job, (const char *const[SG_JOB_INPUTS]){upload}, e);
 }
@@ -104,12 +104,22 @@ static void write_content(const char *id, size_t bytes)
     free(content);
 }
 
+/* What the worker gives back of a job; result is a file that it wrote, of these bytes. */
+static void finish(const char *id, sg_job_state state, const char *error, size_t result)
+{
+    sg_job over = {.state = state, .error = error ? strdup(error) : NULL};
+    memcpy(over.id, id, SG_JOB_ID);
+    over.files = json_pack("[{s:s, s:i, s:i}]", "file", "content.png", "seed", 3, "bytes", (int)result);
+    over.made = json_pack("{s:i}", "seed", 3);
+    if (result) over.notices = json_pack("[s]", "it took long");
+    sg_job_queue_finish(queue, &over);
+    sg_job_close(&over);
+}
+
 static void complete(const char *id, size_t bytes)
 {
     write_content(id, bytes);
-    sg_job_queue_finish(queue, id, SG_JOB_COMPLETED,
-                        json_pack("[{s:s, s:i, s:i}]", "file", "content.png", "seed", 3, "bytes", (int)bytes),
-                        json_pack("{s:i}", "seed", 3), NULL);
+    finish(id, SG_JOB_COMPLETED, NULL, bytes);
 }
 
 static bool has_folder(const char *id)
@@ -138,13 +148,17 @@ static void jobs_run_in_order(void **state)
         sg_job_queue_progress(queue, id[i], &(sg_job_progress){SG_STAGE_DENOISE, 1, 4, 0.5, 1.5});
         expect_member(id[i], "progress", "{\"stage\":\"denoise\",\"done\":1,\"total\":4,\"seconds\":0.5,\"eta\":1.5}");
         if (i == 1)
-            sg_job_queue_finish(queue, id[i], SG_JOB_FAILED, NULL, NULL, "no more memory");
+            finish(id[i], SG_JOB_FAILED, "no more memory", 0);
         else
             complete(id[i], 10);
         expect_member(id[i], "progress", "null");
     }
     expect_status(id[1], "failed");
     expect_member(id[1], "error", "\"no more memory\"");
+    expect_member(id[1], "files", "[]");
+    expect_member(id[1], "made", "null");
+    expect_member(id[1], "notices", "[\"size 33x32: 32x32\"]");
+    expect_member(id[2], "notices", "[\"it took long\"]");
     expect_member(id[2], "files", "[{\"file\":\"content.png\",\"seed\":3,\"bytes\":10}]");
     expect_member(id[2], "made", "{\"seed\":3}");
     assert_true(sg_job_queue_file(queue, id[2], 0, path));
@@ -205,7 +219,7 @@ static void jobs_are_cancelled_in_each_state(void **state)
     assert_true(sg_job_queue_cancelled(queue, id[0]));
     expect_status(id[0], "in_progress");
     write_content(id[0], 5); /* half of a result */
-    sg_job_queue_finish(queue, id[0], SG_JOB_CANCELLED, NULL, NULL, NULL);
+    finish(id[0], SG_JOB_CANCELLED, NULL, 0);
     expect_status(id[0], "cancelled");
     assert_false(sg_job_queue_file(queue, id[0], 0, path));
     snprintf(path, sizeof path, "jobs/%s", id[0]);
@@ -231,7 +245,7 @@ static void jobs_are_deleted_in_each_state(void **state)
     assert_null(sg_job_queue_get(queue, id[2]));
     assert_string_equal(cancelled_id, id[1]);
     expect_status(id[1], "in_progress");
-    sg_job_queue_finish(queue, id[1], SG_JOB_CANCELLED, NULL, NULL, NULL);
+    finish(id[1], SG_JOB_CANCELLED, NULL, 0);
     assert_null(sg_job_queue_get(queue, id[1]));
     for (int i = 0; i < 3; i++) assert_false(has_folder(id[i]));
 }
@@ -244,7 +258,7 @@ static void a_stop_leaves_the_queue(void **state)
     for (int i = 0; i < 2; i++) add(id[i]);
     begin(id[0]);
     sg_job_queue_stop(queue);
-    sg_job_queue_finish(queue, id[0], SG_JOB_QUEUED, NULL, NULL, NULL);
+    finish(id[0], SG_JOB_QUEUED, NULL, 0);
     assert_false(sg_job_queue_next(queue, &job));
     assert_int_equal(try_add(NULL, NULL, &e), SG_JOB_STOPPED);
     reopen();
@@ -334,7 +348,9 @@ static void jobs_survive(void **state)
     write_text("jobs/notes", "of somebody else");
     reopen(); /* as after a kill */
     expect_status(id[0], "completed");
+    expect_member(id[0], "notices", "[\"it took long\"]");
     expect_status(id[1], "queued");
+    expect_member(id[1], "notices", "[\"size 33x32: 32x32\"]");
     assert_non_null(strstr(said, id[1]));
     expect_member(id[1], "queue_position", "0");
     expect_member(id[2], "queue_position", "1");
@@ -417,7 +433,7 @@ static void hostile_jobs_are_left_alone(void **state)
     static const char        good[] = "{\"id\": \"%s\", \"status\": \"completed\", \"number\": 1, \"attempts\": 1,"
                                       " \"created_at\": 1, \"started_at\": 1, \"finished_at\": 1, \"settings\": {},"
                                       " \"inputs\": [], \"files\": [{\"file\": \"content.png\", \"seed\": 1, \"bytes\": 1}],"
-                                      " \"made\": null, \"error\": null}";
+                                      " \"made\": null, \"notices\": [], \"error\": null}";
     static const char *const changed[][2] = {
         {"id", "\"../../../../etc\""},
         {"id", "null"},
@@ -443,6 +459,8 @@ static void hostile_jobs_are_left_alone(void **state)
         {"files", "[{\"file\": \"job.json\", \"seed\": 1, \"bytes\": 1}]"},
         {"files", "[{\"file\": \"content.png\"}]"},
         {"made", "3"},
+        {"notices", "null"},
+        {"notices", "[\"a\", 3]"},
         {"error", "{}"},
         {"status", "\"queued\""}};
     static const char id[] = "0123456789abcdef0123456789abcdef",
@@ -571,7 +589,7 @@ static void *work(void *context)
         sg_job_queue_progress(queue, job.id, &(sg_job_progress){SG_STAGE_DENOISE, 1, 1, 0, 0});
         sg_job_events_preview(events, job.id, 0, rgb, 1, 1, 1);
         if (sg_job_queue_cancelled(queue, job.id))
-            sg_job_queue_finish(queue, job.id, SG_JOB_CANCELLED, NULL, NULL, NULL);
+            finish(job.id, SG_JOB_CANCELLED, NULL, 0);
         else
             complete(job.id, 10);
         sg_job_close(&job);

@@ -242,6 +242,44 @@ static void a_drawn_seed_is_kept(void **state)
     json_decref(j);
 }
 
+/* ---- what is said ---- */
+
+static void expect_notices(const job_name *n, const char *const *beginnings)
+{
+    json_t *const j = sg_job_queue_get(queue, n->id), *const list = json_object_get(j, "notices");
+    size_t i = 0;
+    for (; beginnings[i]; i++) {
+        const char *const text = json_string_value(json_array_get(list, i));
+        if (!text || strncmp(text, beginnings[i], strlen(beginnings[i])) != 0 || strstr(text, "--"))
+            fail_msg("%s: %s", beginnings[i], json_dumps(list, 0));
+    }
+    if (json_array_size(list) != i) fail_msg("%s", json_dumps(list, 0));
+    json_decref(j);
+}
+
+/* They are there before the job runs and afterwards; a job that has none has an empty list, and so has the next. */
+static void notices_come_with_a_job(void **state)
+{
+    static const char *const expected[] = {"size 65x80: 64x80, the nearest", "negative_prompt is ignored",
+                                           "tiny-wan draws", "attention: dense", NULL};
+    static const char *const opened[] = {"mini was opened in ", NULL}, *const none[] = {NULL};
+    const job_name before = submit(LONG);
+    const job_name n = submit("{\"prompt\": \"a purple zeppelin\", \"size\": \"65x80\", \"frames\": 1, \"steps\": 2, "
+                              "\"cfg_scale\": 1, \"negative_prompt\": \"blur\", \"attention\": \"sparge\"}");
+    const job_name bare = submit("{" IMAGE "}"), other = submit("{" IMAGE ", \"model\": \"mini\"}");
+    expect_notices(&n, expected);
+    expect_notices(&bare, none);
+    assert_true(sg_job_queue_cancel(queue, before.id));
+    wait_for(&other, "completed");
+    expect_notices(&n, expected);
+    expect_notices(&bare, none);
+    expect_notices(&other, opened);
+    stop();
+    start();
+    expect_notices(&n, expected);
+    expect_notices(&other, opened);
+}
+
 /* ---- pictures, models ---- */
 
 #define I2V                                                                                                            \
@@ -520,6 +558,7 @@ int main(void)
         TEST(results_are_those_of_the_command),
         TEST(a_batch_has_consecutive_seeds),
         TEST(a_drawn_seed_is_kept),
+        TEST(notices_come_with_a_job),
         TEST(pictures_come_with_their_job),
         TEST(a_video_comes_with_its_job),
         TEST(loras_come_by_their_names),
