@@ -14,8 +14,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Decoded previews take longer than many a step. */
-enum { DECODED_EVERY = 5 };
+enum {
+    DECODED_EVERY = 5,       /* decoded previews take longer than many a step */
+    CHECKED_PIXELS = 1 << 28 /* of a video, 129 frames of 1920x1080: others wait for a few seconds at most */
+};
 
 /* ---- what is asked for ---- */
 
@@ -168,6 +170,12 @@ static sg_status tell(const sg_job_engine *x, const char *folder, sg_status stat
 {
     if (status != SG_OK) retell(x, folder, e);
     return status;
+}
+
+sg_status sg_job_engine_check_video(sg_job_engine *x, sg_error *e)
+{
+    return tell(x, NULL, sg_video_input_check(&x->session.video, x->session.engine, &x->now.request, CHECKED_PIXELS, e),
+                e);
 }
 
 json_t *sg_job_engine_notices(const sg_job_engine *x)

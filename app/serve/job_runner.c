@@ -116,7 +116,8 @@ static sg_job_verdict make_job(sg_job_runner *r, const submission *s, char id[SG
     sg_job            job;
     sg_job_verdict    verdict = sg_job_queue_room(r->queue, 0, e); /* before there is work */
     if (verdict != SG_JOB_TAKEN) return verdict;
-    const sg_status status = sg_job_engine_prepare(&r->checks, s->settings, s->form, upload, e);
+    sg_status status = sg_job_engine_prepare(&r->checks, s->settings, s->form, upload, e);
+    if (status == SG_OK) status = sg_job_engine_check_video(&r->checks, e);
     if (status != SG_OK) return verdict_of(r, s, status);
     verdict = sg_job_queue_room(r->queue, bytes_of(&r->checks), e);
     if (verdict != SG_JOB_TAKEN) return verdict;

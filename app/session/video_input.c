@@ -32,6 +32,8 @@ sg_status sg_video_input_open(sg_video_input *v, const char *path, const char *w
 
 /* The frames of the clip so far, and where the video is. */
 typedef struct reading {
+    bool   keeps;        /* the frames; otherwise they are counted */
+    size_t left;         /* so many pixels of the video may still be read */
     int    frames;       /* of the clip */
     double time, period; /* of the frame that came last, seconds: when it is shown, how long */
     size_t bytes;        /* of a frame */
@@ -43,6 +45,7 @@ static sg_status append(sg_video_input *v, reading *p, const sg_request *r, cons
     sg_image  fitted = {0};
     sg_status status = SG_OK;
     for (; status == SG_OK && p->frames < r->frames && p->frames < until; p->frames++) {
+        if (!p->keeps) continue;
         uint8_t *const more = realloc(v->rgb, (size_t)(p->frames + 1) * p->bytes);
         if (more) v->rgb = more;
         if (!more)
@@ -69,15 +72,17 @@ static int frames_below(const sg_engine *engine, int most)
 /* The nearest frame of a moment is this one until half-way to the next, which is as far away as the one before. The last is
  * shown as long as the one before it, to the end of that time. */
 static sg_status read_frames(sg_video_input *v, const sg_engine *engine, const sg_request *r, const char *fit,
-                             sg_error *e)
+                             bool keeps, size_t pixels, sg_error *e)
 {
-    reading p = {.bytes = sg_image_bytes(r->width, r->height)};
+    reading p = {.keeps = keeps, .left = pixels, .bytes = sg_image_bytes(r->width, r->height)};
     SG_TRY(append(v, &p, r, fit, ROUNDING, e));
     while (p.frames < r->frames) {
         const sg_image *frame;
         SG_TRY(sg_interrupt_check(e));
         SG_TRY(sg_clip_reader_next(v->reader, &frame, e));
         if (!frame) break;
+        if ((size_t)frame->width * (size_t)frame->height > p.left) return SG_OK;
+        p.left -= (size_t)frame->width * (size_t)frame->height;
         const double shown = v->reader->last.time, time = shown >= 0 ? shown : (v->reader->count - 1.0) / r->fps;
         p.period = time > p.time ? time - p.time : 0;
         p.time += p.period;
@@ -97,12 +102,18 @@ static sg_status read_frames(sg_video_input *v, const sg_engine *engine, const s
 sg_status sg_video_input_read(sg_video_input *v, const sg_engine *engine, sg_request *r, const char *fit, sg_error *e)
 {
     if (!v->path) return SG_OK;
-    const sg_status status = read_frames(v, engine, r, fit, e);
+    const sg_status status = read_frames(v, engine, r, fit, true, SIZE_MAX, e);
     sg_clip_reader_close(&v->reader);
     SG_TRY(sg_error_in(e, status, v->what));
     const sg_model_info info = *sg_engine_info(engine);
     sg_video_input_give(v, &info, r);
     return SG_OK;
+}
+
+sg_status sg_video_input_check(sg_video_input *v, const sg_engine *engine, const sg_request *r, size_t pixels,
+                               sg_error *e)
+{
+    return v->path ? sg_error_in(e, read_frames(v, engine, r, NULL, false, pixels, e), v->what) : SG_OK;
 }
 
 void sg_video_input_give(const sg_video_input *v, const sg_model_info *info, sg_request *r)

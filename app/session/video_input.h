@@ -28,6 +28,11 @@ sg_status sg_video_input_open(sg_video_input *v, const char *path, const char *w
 sg_status sg_video_input_read(sg_video_input *v, const sg_engine *engine, sg_request *r, const char *fit,
                               sg_error *e) SG_MUST_USE;
 
+/* Reads the frames that sg_video_input_read would read, and fails as that would, but keeps none: v cannot be read any
+ * more. What comes after so many pixels of the video is not looked at. */
+sg_status sg_video_input_check(sg_video_input *v, const sg_engine *engine, const sg_request *r, size_t pixels,
+                               sg_error *e) SG_MUST_USE;
+
 /* Gives r what v has read, unless it has no path: all frames, or so far the first, which is enough for a plan. With a
  * model of images the frame is r's start_image. */
 void sg_video_input_give(const sg_video_input *v, const sg_model_info *info, sg_request *r);

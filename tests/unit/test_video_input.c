@@ -84,6 +84,33 @@ static void a_video_that_is_cut_is_named_once(void **state)
                         "--video: video.y4m: Y4M: the file ends within a frame, after 8 whole ones");
 }
 
+/* What a look at the video says, which reads so many pixels of it at most. */
+static const char *checked(int frames, size_t pixels)
+{
+    static char      text[4096];
+    const sg_request r = {.width = SIDE, .height = SIDE, .frames = frames, .fps = 8};
+    sg_video_input   v;
+    sg_error         e = {0};
+    assert_done(sg_video_input_open(&v, "video.y4m", "--video", &e), &e);
+    const sg_status status = sg_video_input_check(&v, engine, &r, pixels, &e);
+    assert_null(v.rgb);
+    assert_int_equal(status, e.code);
+    sg_video_input_close(&v);
+    snprintf(text, sizeof text, "%s", e.text);
+    return text;
+}
+
+/* The first frame is read when the video is opened. */
+static void a_check_reads_so_much(void **state)
+{
+    const size_t frame = SIDE * SIDE;
+    write_video("video.y4m", 5, 8);
+    assert_string_equal(checked(5, SIZE_MAX), "");
+    assert_string_equal(checked(9, SIZE_MAX), taken("video.y4m", 9, 8));
+    assert_string_equal(checked(9, 4 * frame), taken("video.y4m", 9, 8));
+    assert_string_equal(checked(9, 4 * frame - 1), "");
+}
+
 static int clean(void **state)
 {
     sg_engine_close(&engine);
@@ -102,6 +129,7 @@ static int open_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(nearest_frames), cmocka_unit_test(the_end),
-                                       cmocka_unit_test(a_video_that_is_cut_is_named_once)};
+                                       cmocka_unit_test(a_video_that_is_cut_is_named_once),
+                                       cmocka_unit_test(a_check_reads_so_much)};
     return cmocka_run_group_tests(tests, open_model, clean);
 }
