@@ -22,12 +22,13 @@ enum {
 /* ---- what is asked for ---- */
 
 /* What all jobs have in common. */
-static sg_settings usual(const sg_settings *base)
+static sg_settings usual(const sg_job_engine *x)
 {
-    sg_settings s = sg_options_empty(SG_COMMAND_RENDER);
+    const sg_settings *const base = x->setup->base;
+    sg_settings              s = sg_options_empty(SG_COMMAND_RENDER);
     sg_settings_take(&s, base, SG_OPTION_LOAD);
     s.device = base->device;
-    s.memory_limit = base->memory_limit;
+    s.memory_limit = x->available ? x->available : base->memory_limit;
     s.offload = base->offload;
     s.preview_decoder = base->preview_decoder;
     s.model = NULL;
@@ -38,7 +39,7 @@ static sg_settings usual(const sg_settings *base)
 static sg_status read_settings(sg_job_engine *x, const json_t *object, bool form, sg_error *e)
 {
     sg_settings *const s = &x->asked;
-    *s = usual(x->setup->base);
+    *s = usual(x);
     const sg_text_list own = s->lora, own_high = s->high_noise_lora;
     s->lora = s->high_noise_lora = (sg_text_list){0};
     SG_TRY(sg_serve_options_read(s, object, form, e));
@@ -74,15 +75,20 @@ static sg_status ready(sg_job_engine *x, sg_error *e)
     return SG_OK;
 }
 
-sg_status sg_job_engine_open(sg_job_engine *x, const sg_job_setup *setup, sg_error *e)
+sg_status sg_job_engine_open(sg_job_engine *x, const sg_job_setup *setup, bool plans, sg_error *e)
 {
     x->setup = setup;
-    x->asked = usual(setup->base);
+    x->asked = usual(x);
     x->asked.model = setup->files.usual;
     SG_TRY(sg_session_inputs(&x->session, &x->asked, e));
     SG_TRY(ready(x, e));
     x->now = (sg_rendering){.settings = x->asked};
-    return sg_session_resolve(&x->session, &x->now, e);
+    SG_TRY(sg_session_resolve(&x->session, &x->now, e));
+    sg_error why = {0}; /* what the defaults cannot render, a job may */
+    if (!plans || sg_rendering_plan(&x->now, x->session.engine, &why) != SG_OK) return SG_OK;
+    x->available = x->now.plan.available;
+    x->host_free = x->now.plan.host_free;
+    return SG_OK;
 }
 
 void sg_job_engine_close(sg_job_engine *x) { sg_session_close(&x->session); }
@@ -149,6 +155,7 @@ static sg_status prepare(sg_job_engine *x, const json_t *settings, bool form, co
     SG_TRY(take_clip(x, e));
     take_preview(x);
     SG_TRY(sg_rendering_plan(&x->now, session->engine, e));
+    if (x->host_free) x->now.plan.host_free = x->host_free;
     notice(x);
     if (x->now.plan.untiled) x->now.request.vae_tiling = SG_TILING_ON;
     return sg_plan_fits(&x->now.plan, e);

@@ -24,8 +24,8 @@ typedef struct sg_job_watch {
 
 /* The session is open between jobs; asked, now, clip and name, which is that of its file, are of the job that was prepared
  * last. loaded is what the engine was opened with, by paths[at]. opened is the seconds that this took, for the job that it
- * was for, and else 0. opening says that a failure was that of a model, not of a job. writer and watch are of the render
- * at work. */
+ * was for, and else 0. opening says that a failure was that of a model, not of a job. available and host_free are what a
+ * plan may use, where it is not what the engine found when it was opened. writer and watch are of the render at work. */
 typedef struct sg_job_engine {
     const sg_job_setup *setup;
     sg_session          session;
@@ -37,13 +37,15 @@ typedef struct sg_job_engine {
     char                name[32];
     double              opened;
     bool                opening;
+    size_t              available, host_free;
     sg_writer          *writer;
     const sg_job_watch *watch;
 } sg_job_engine;
 
 /* Opens the model that serves jobs that name none, unless it is, and resolves a render without a prompt: x's now has the
- * defaults. The caller closes, after a failure too. */
-sg_status sg_job_engine_open(sg_job_engine *x, const sg_job_setup *setup, sg_error *e) SG_MUST_USE;
+ * defaults. plans: x never renders, and is opened before others: it goes by the memory that is free now, since the weights of the
+ * others will make room for those of a job. The caller closes, after a failure too. */
+sg_status sg_job_engine_open(sg_job_engine *x, const sg_job_setup *setup, bool plans, sg_error *e) SG_MUST_USE;
 void      sg_job_engine_close(sg_job_engine *x);
 
 /* Prepares the job of these settings, which are borrowed, and of files of these paths: opens another engine where it

@@ -7,18 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A job is queued and begins at most three times before it is over. */
-enum { STATES_MAX = 16 };
-
 struct sg_job_subscriber {
     sg_job_events     *events;
     sg_job_subscriber *next;
     char               id[SG_JOB_ID];
     void (*wake)(void *context);
     void           *context;
-    sg_job_state    state[STATES_MAX];
-    int             states;
-    bool            has_progress;
+    bool            has_state, has_progress;
     sg_job_progress progress;
     sg_job_picture *picture;
 };
@@ -86,9 +81,8 @@ bool sg_job_events_next(sg_job_subscriber *s, sg_job_event *out)
     bool any = true;
     *out = (sg_job_event){0};
     pthread_mutex_lock(&s->events->mutex);
-    if (s->states) {
-        out->state = s->state[0];
-        memmove(s->state, s->state + 1, (size_t)--s->states * sizeof *s->state);
+    if (s->has_state) {
+        s->has_state = false;
     } else if (s->has_progress) {
         out->kind = SG_JOB_EVENT_PROGRESS;
         out->progress = s->progress;
@@ -109,8 +103,7 @@ bool sg_job_events_next(sg_job_subscriber *s, sg_job_event *out)
 static void give(sg_job_subscriber *s, const sg_job_event *event)
 {
     if (event->kind == SG_JOB_EVENT_STATE) {
-        s->states -= s->states == STATES_MAX; /* the one before it goes, never the last */
-        s->state[s->states++] = event->state;
+        s->has_state = true;
     } else if (event->kind == SG_JOB_EVENT_PROGRESS) {
         s->progress = event->progress;
         s->has_progress = true;
@@ -141,10 +134,7 @@ bool sg_job_events_watched(sg_job_events *v, const char *id)
     return s;
 }
 
-void sg_job_events_state(sg_job_events *v, const char *id, sg_job_state state)
-{
-    tell(v, id, &(sg_job_event){.kind = SG_JOB_EVENT_STATE, .state = state});
-}
+void sg_job_events_state(sg_job_events *v, const char *id) { tell(v, id, &(sg_job_event){.kind = SG_JOB_EVENT_STATE}); }
 
 void sg_job_events_progress(sg_job_events *v, const char *id, const sg_job_progress *progress)
 {
@@ -174,6 +164,7 @@ void sg_job_events_preview(sg_job_events *v, const char *id, int step, const uin
     sg_image              strip = {width, height, (uint8_t *)rgb};
     sg_job_picture *const p = calloc(1, sizeof *p);
     bool                  done = p;
+    if (p) atomic_init(&p->refs, 1);
     if (frames > 1) {
         sg_collage_strip_size(&c, &strip.width, &strip.height);
         strip.rgb = malloc(sg_image_bytes(strip.width, strip.height));
@@ -181,13 +172,11 @@ void sg_job_events_preview(sg_job_events *v, const char *id, int step, const uin
         if (done) sg_collage_strip(&strip, &c);
     }
     if (done) {
-        atomic_init(&p->refs, 1);
         p->step = step;
         p->frames = frames < SG_COLLAGE_STRIP ? frames : SG_COLLAGE_STRIP;
         done = encode(p, &strip);
     }
     if (done) tell(v, id, &(sg_job_event){.kind = SG_JOB_EVENT_PREVIEW, .picture = p});
     if (frames > 1) free(strip.rgb);
-    if (p && !atomic_load(&p->refs)) atomic_init(&p->refs, 1);
     sg_job_picture_drop(p);
 }

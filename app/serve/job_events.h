@@ -1,5 +1,5 @@
-/* job_events.h - what streams of a job wait for: states, progress, previews. Nothing waits for a subscriber: of progress
- * and previews he has the newest, of states each. Any thread may call. */
+/* job_events.h - what streams of a job wait for: a change of its state, progress, previews. Nothing waits for a
+ * subscriber: he has the newest of each. Any thread may call. */
 #ifndef SG_JOB_EVENTS_H
 #define SG_JOB_EVENTS_H
 
@@ -24,7 +24,6 @@ typedef enum sg_job_event_kind { SG_JOB_EVENT_STATE, SG_JOB_EVENT_PROGRESS, SG_J
 
 typedef struct sg_job_event {
     sg_job_event_kind kind;
-    sg_job_state      state;
     sg_job_progress   progress;
     sg_job_picture   *picture; /* the receiver's */
 } sg_job_event;
@@ -44,14 +43,14 @@ sg_job_subscriber *sg_job_events_subscribe(sg_job_events *v, const char *id, voi
 /* Nobody wakes him when this is over. *s may be NULL. */
 void sg_job_events_unsubscribe(sg_job_subscriber **s);
 
-/* Gives the next event, states before progress before previews. Returns false where there is none. */
+/* Gives the next event, that of a state, which the job itself has, before progress before a preview. Returns false where there is none. */
 bool sg_job_events_next(sg_job_subscriber *s, sg_job_event *out);
 
 /* Tells whether anybody would see an event of this job. */
 bool sg_job_events_watched(sg_job_events *v, const char *id);
 
 /* These tell the job's subscribers. */
-void sg_job_events_state(sg_job_events *v, const char *id, sg_job_state state);
+void sg_job_events_state(sg_job_events *v, const char *id);
 void sg_job_events_progress(sg_job_events *v, const char *id, const sg_job_progress *progress);
 
 /* Encodes frames rgb [frames][height][width][3] and tells. Where memory is out there is no preview. */

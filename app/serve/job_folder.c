@@ -24,7 +24,17 @@ sg_status sg_job_folder_make(const char *path, sg_job *job, const char *const up
     return SG_OK;
 }
 
-/* Of a link no folder is opened: what it leads to is not ours. */
+sg_status sg_job_folder_check(const char *path, sg_error *e)
+{
+    char        file[PATH_MAX];
+    struct stat st;
+    SG_TRY(sg_path_join(file, sizeof file, path, "job.json", e));
+    if (lstat(path, &st) == 0 && !S_ISDIR(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: is no folder", path);
+    if (lstat(file, &st) == 0 && !S_ISREG(st.st_mode)) return sg_error_set(e, SG_E_FILE, "%s: is no file", file);
+    return SG_OK;
+}
+
+/* Of a link no folder is opened. */
 static DIR *open_folder(const char *path)
 {
     const int  fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -54,6 +64,12 @@ static bool names(const sg_job *job, const char *file)
     return named;
 }
 
+static bool has(DIR *folder, const char *file)
+{
+    struct stat st;
+    return fstatat(dirfd(folder), file, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
+}
+
 bool sg_job_folder_clean(const char *path, const sg_job *job)
 {
     DIR *const  d = open_folder(path);
@@ -61,19 +77,25 @@ bool sg_job_folder_clean(const char *path, const sg_job *job)
     bool        whole = d;
     for (const struct dirent *entry; d && (entry = readdir(d));)
         if (!names(job, entry->d_name)) unlinkat(dirfd(d), entry->d_name, 0); /* which no folder heeds */
-    for (size_t i = 0; whole && (own = sg_job_file(job, i)) != NULL; i++)
-        whole = faccessat(dirfd(d), own, R_OK, 0) == 0;
-    for (int i = 0; whole && i < SG_JOB_INPUTS; i++)
-        whole = !(job->inputs >> i & 1) || faccessat(dirfd(d), sg_job_inputs[i], R_OK, 0) == 0;
+    for (size_t i = 0; whole && (own = sg_job_file(job, i)) != NULL; i++) whole = has(d, own);
+    for (int i = 0; whole && i < SG_JOB_INPUTS; i++) whole = !(job->inputs >> i & 1) || has(d, sg_job_inputs[i]);
     if (d) closedir(d);
     return whole;
 }
 
-void sg_job_folder_remove(const char *path)
+void sg_job_folder_forget(const char *path)
 {
     DIR *const d = open_folder(path);
     if (!d) return;
     unlinkat(dirfd(d), "job.json", 0);
+    closedir(d);
+}
+
+void sg_job_folder_remove(const char *path)
+{
+    sg_job_folder_forget(path);
+    DIR *const d = open_folder(path);
+    if (!d) return;
     for (const struct dirent *entry; (entry = readdir(d));) unlinkat(dirfd(d), entry->d_name, 0);
     closedir(d);
     rmdir(path);

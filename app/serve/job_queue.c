@@ -1,6 +1,6 @@
 /* job_queue.c - see job_queue.h. */
 #include "job_queue.h"
-#include "base/clock.h"
+#include "base/array.h"
 #include "base/output_file.h"
 #include "base/path.h"
 #include "job_folder.h"
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_ATTEMPTS = 2 };
+enum { MOST_ATTEMPTS = 3 };
 
 /* bytes are those of its folder. cancelled and doomed are of one at work: it is to end, and to go when it has. */
 typedef struct entry {
@@ -36,7 +36,8 @@ struct sg_job_queue {
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t  changed;
     entry         **entry; /* by their numbers */
-    int             count, room;
+    int             count;
+    size_t          room;
     int64_t         bytes, number; /* of all; of the next job */
     sg_job_counts   since;         /* the start: ended, seconds */
     double          began;         /* the job at work; 0: none is */
@@ -70,13 +71,18 @@ sg_status sg_job_queue_folder(const sg_job_queue *q, const char *id, char path[P
     return sg_path_join(path, PATH_MAX, q->dir, id, e);
 }
 
-/* What cannot be written is told; the job goes on. */
+/* As it is, or as one that is to go and whose folder goes at the next start, if not before. What cannot be written is
+ * told; the job goes on. */
 static void save(sg_job_queue *q, entry *x)
 {
-    char     path[PATH_MAX];
-    sg_error e = {0};
-    if (sg_job_queue_folder(q, x->job.id, path, &e) != SG_OK || sg_job_save(&x->job, path, &e) != SG_OK)
-        sg_job_log_say(&q->log, "job %s: %s", x->job.id, e.text);
+    char      path[PATH_MAX];
+    sg_error  e = {0};
+    sg_status status = sg_job_queue_folder(q, x->job.id, path, &e);
+    if (status == SG_OK && x->doomed)
+        sg_job_folder_forget(path);
+    else if (status == SG_OK)
+        status = sg_job_save(&x->job, path, &e);
+    if (status != SG_OK) sg_job_log_say(&q->log, "job %s: %s", x->job.id, e.text);
     q->bytes -= x->bytes;
     x->bytes = sg_job_folder_bytes(path);
     q->bytes += x->bytes;
@@ -91,12 +97,10 @@ static void settle(sg_job_queue *q, entry *x, sg_job_state state)
     }
     if (state == SG_JOB_IN_PROGRESS) q->began = now;
     x->job.state = state;
-    if (sg_job_is_over(&x->job)) {
-        x->job.finished = time(NULL);
-        q->since.ended[state]++;
-    }
+    x->job.started = state == SG_JOB_QUEUED ? 0 : x->job.started;
+    x->job.finished = sg_job_is_over(&x->job) ? time(NULL) : 0;
     save(q, x);
-    sg_job_events_state(q->events, x->job.id, state);
+    sg_job_events_state(q->events, x->job.id);
     pthread_cond_broadcast(&q->changed);
 }
 
@@ -134,27 +138,17 @@ static void drop_oldest(sg_job_queue *q, int64_t more, const entry *but)
     }
 }
 
-static bool grow(sg_job_queue *q)
-{
-    const int     room = q->room ? 2 * q->room : 64;
-    entry **const more = q->count < q->room ? q->entry : realloc(q->entry, (size_t)room * sizeof(entry *));
-    if (!more) return false;
-    if (q->count == q->room) q->room = room;
-    q->entry = more;
-    return true;
-}
-
 /* Takes the job. NULL: no memory, and it is closed. */
 static entry *append(sg_job_queue *q, sg_job *job)
 {
-    entry *const x = grow(q) ? calloc(1, sizeof *x) : NULL;
-    if (!x) {
+    entry *const x = calloc(1, sizeof *x);
+    if (!x || !sg_array_push(q->entry, q->count, q->room, x)) {
+        free(x);
         sg_job_close(job);
         return NULL;
     }
     x->job = *job;
     *job = (sg_job){0};
-    q->entry[q->count++] = x;
     return x;
 }
 
@@ -162,7 +156,7 @@ static entry *append(sg_job_queue *q, sg_job *job)
 
 static void take_up_state(sg_job_queue *q, entry *x, bool whole)
 {
-    static const char *const causes[] = {"it was interrupted twice", "files of it have gone"};
+    static const char *const causes[] = {"it was interrupted three times", "files of it have gone"};
     sg_job *const            j = &x->job;
     const bool               again = j->state == SG_JOB_IN_PROGRESS && whole && j->attempts < MOST_ATTEMPTS;
     const bool               lost = !whole && (!sg_job_is_over(j) || j->state == SG_JOB_COMPLETED);
@@ -180,11 +174,18 @@ static void take_up_state(sg_job_queue *q, entry *x, bool whole)
 
 static sg_status take_up(sg_job_queue *q, const char *id, sg_error *e)
 {
-    char     path[PATH_MAX];
-    sg_job   job;
-    sg_error why = {0};
+    char        path[PATH_MAX], file[PATH_MAX];
+    struct stat st;
+    sg_job      job = {0};
+    sg_error    why = {0};
     SG_TRY(sg_job_queue_folder(q, id, path, e));
-    const sg_status status = sg_job_read(&job, path, id, &why);
+    SG_TRY(sg_path_join(file, sizeof file, path, "job.json", e));
+    sg_status status = sg_job_folder_check(path, &why);
+    if (status == SG_OK && lstat(file, &st) != 0 && errno == ENOENT) {
+        sg_job_folder_remove(path);
+        return SG_OK;
+    }
+    if (status == SG_OK) status = sg_job_read(&job, path, id, &why);
     if (status == SG_OK) {
         const bool   whole = sg_job_folder_clean(path, &job);
         entry *const x = append(q, &job);
@@ -197,12 +198,7 @@ static sg_status take_up(sg_job_queue *q, const char *id, sg_error *e)
     }
     sg_job_close(&job);
     if (status == SG_E_MEMORY) return sg_error_copy(e, &why);
-    char name[PATH_MAX];
-    SG_TRY(sg_path_join(name, sizeof name, path, "job.json", e));
-    if (access(name, F_OK) != 0 && errno == ENOENT)
-        sg_job_folder_remove(path);
-    else
-        sg_job_log_say(&q->log, "left alone: %s", why.text);
+    sg_job_log_say(&q->log, "left alone: %s", why.text);
     return SG_OK;
 }
 
@@ -311,11 +307,14 @@ static sg_job_verdict add(sg_job_queue *q, sg_job *job, const char *const *uploa
     entry *const x = status == SG_OK ? append(q, job) : NULL;
     if (!x) {
         sg_job_folder_remove(path);
-        return refuse(e, SG_JOB_BROKEN, SG_E_MEMORY, "out of memory");
+        if (status != SG_E_FILE) return refuse(e, SG_JOB_BROKEN, SG_E_MEMORY, "out of memory");
+        sg_job_log_say(&q->log, "a job was not taken: %s", e->text);
+        *e = (sg_error){0};
+        return refuse(e, SG_JOB_DISK_FULL, SG_E_FILE, "the server cannot write to its disk; try again later");
     }
     x->bytes = sg_job_folder_bytes(path);
     q->bytes += x->bytes;
-    sg_job_events_state(q->events, x->job.id, SG_JOB_QUEUED);
+    sg_job_events_state(q->events, x->job.id);
     pthread_cond_broadcast(&q->changed);
     return SG_JOB_TAKEN;
 }
@@ -400,18 +399,29 @@ bool sg_job_queue_input(sg_job_queue *q, const char *id, int input, char path[PA
     return there;
 }
 
+/* On the disk the job at work is over at once: after a kill it does not run again. */
+static void end_work(sg_job_queue *q, entry *x)
+{
+    const sg_job job = x->job;
+    x->cancelled = true;
+    x->job.state = SG_JOB_CANCELLED;
+    x->job.finished = time(NULL);
+    save(q, x);
+    x->job.state = job.state;
+    x->job.finished = job.finished;
+}
+
 static bool end(sg_job_queue *q, const char *id, bool doomed)
 {
     pthread_mutex_lock(&q->mutex);
     entry *const x = find(q, id);
     const bool   works = x && x->job.state == SG_JOB_IN_PROGRESS, over = x && sg_job_is_over(&x->job);
     void (*const cancel)(void *, const char *) = works ? q->cancel : NULL;
-    if (works) {
-        x->cancelled = true;
-        x->doomed = x->doomed || doomed;
-    } else if (x && !over) {
+    if (x) x->doomed = x->doomed || doomed;
+    if (works)
+        end_work(q, x);
+    else if (x && !over)
         settle(q, x, SG_JOB_CANCELLED);
-    }
     if (x && !works && doomed)
         remove_entry(q, x);
     else if (x && !works && !over)

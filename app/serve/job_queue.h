@@ -20,7 +20,8 @@ typedef struct sg_job_limits {
 } sg_job_limits;
 
 /* Whether a job is taken, and why it is not: it is malformed; it needs more memory or more disk than there is at all; too
- * many wait; the disk is full of those that wait; something here failed; the server stops. */
+ * many wait; the disk is full, of those that wait or by others, or cannot be written; something here failed; the server
+ * stops. */
 typedef enum sg_job_verdict {
     SG_JOB_TAKEN,
     SG_JOB_INVALID,
@@ -39,7 +40,7 @@ typedef struct sg_job_log {
 
 void sg_job_log_say(const sg_job_log *log, const char *fmt, ...) SG_PRINTF(2, 3);
 
-/* Opens the folder, which is there, and takes up what lies in it. A job that was at work is queued again, once; then it has
+/* Opens the folder, which is there, and takes up what lies in it. A job that was at work is queued again, twice; then it has
  * failed. What cannot be read is told and left alone. events are borrowed. SG_E_FILE, also where another process has it;
  * SG_E_MEMORY. */
 sg_status sg_job_queue_open(sg_job_queue **out, const char *dir, const sg_job_limits *limits, sg_job_events *events,

@@ -36,14 +36,13 @@ struct sg_job_runner {
     sg_job      job;
     sg_progress progress;
     double      start, told;
+    atomic_bool ends; /* at its next step, if the engine has not ended it within one */
 
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t  changed;
     submission     *first, **last;
     bool            stopped;
-    /* the job that renders on this engine; NULL: none does, and who cancels tells the queue alone */
-    const char *rendered;
-    sg_engine  *at_work;
+    const char     *rendered; /* the job that renders; NULL: none does, and who cancels tells the queue alone */
 };
 
 /* ---- what is submitted ---- */
@@ -164,19 +163,25 @@ static void *check_all(void *context)
 /* Whoever cancels afterwards meets this job; who did before is seen here. */
 static bool begin(sg_job_runner *r)
 {
-    sg_engine *const engine = r->renders.session.engine;
     pthread_mutex_lock(&r->mutex);
     const bool ends = r->stopped || sg_job_queue_cancelled(r->queue, r->job.id);
     r->rendered = ends ? NULL : r->job.id;
-    r->at_work = engine;
+    atomic_store(&r->ends, ends);
     pthread_mutex_unlock(&r->mutex);
     return !ends;
+}
+
+/* The mutex is held. What the engine is told while it is between a plan and a render is lost to it. */
+static void end_render(sg_job_runner *r)
+{
+    atomic_store(&r->ends, true);
+    sg_engine_cancel(r->renders.session.engine, true);
 }
 
 static bool finish(sg_job_runner *r)
 {
     pthread_mutex_lock(&r->mutex);
-    if (r->rendered) sg_engine_cancel(r->at_work, false); /* what came too late is not the next job's */
+    if (r->rendered) sg_engine_cancel(r->renders.session.engine, false); /* what came too late is not the next job's */
     r->rendered = NULL;
     const bool stopped = r->stopped;
     pthread_mutex_unlock(&r->mutex);
@@ -187,22 +192,27 @@ static void cancel(void *context, const char *id)
 {
     sg_job_runner *const r = context;
     pthread_mutex_lock(&r->mutex);
-    if (r->rendered && strcmp(r->rendered, id) == 0) sg_engine_cancel(r->at_work, true);
+    if (r->rendered && strcmp(r->rendered, id) == 0) end_render(r);
     pthread_mutex_unlock(&r->mutex);
+}
+
+static void take_progress(sg_job_runner *r, int stage, int done, int total)
+{
+    const double now = sg_seconds();
+    if (total < 1) return;
+    const bool due = done == 0 || done == total || stage != SG_STAGE_LOAD || now - r->told > SECONDS_BETWEEN_TENSORS;
+    sg_progress_take(&r->progress, stage, done, total);
+    if (!due) return;
+    r->told = now;
+    const sg_job_progress p = {stage, done, total, now - r->start, sg_progress_left(&r->progress)};
+    sg_job_queue_progress(r->queue, r->job.id, &p);
 }
 
 static int on_progress(void *context, int stage, int done, int total)
 {
     sg_job_runner *const r = context;
-    const double         now = sg_seconds();
-    if (total < 1) return 0;
-    const bool due = done == 0 || done == total || stage != SG_STAGE_LOAD || now - r->told > SECONDS_BETWEEN_TENSORS;
-    sg_progress_take(&r->progress, stage, done, total);
-    if (!due) return 0;
-    r->told = now;
-    const sg_job_progress p = {stage, done, total, now - r->start, sg_progress_left(&r->progress)};
-    sg_job_queue_progress(r->queue, r->job.id, &p);
-    return 0;
+    take_progress(r, stage, done, total);
+    return atomic_load(&r->ends);
 }
 
 static void on_preview(void *context, int step, const uint8_t *rgb, const int size[3])
@@ -287,11 +297,11 @@ static void *serve_all(void *context)
 static sg_status start(sg_job_runner *r, sg_job_setup *setup, sg_error *e)
 {
     setup->files.usual = setup->base->model;
-    SG_TRY(sg_job_engine_open(&r->checks, setup, e));
+    SG_TRY(sg_job_engine_open(&r->checks, setup, true, e));
     snprintf(setup->files.usual_name, sizeof setup->files.usual_name, "%s", sg_job_engine_model(&r->checks));
     r->options = sg_serve_options_list(&r->checks.now.settings);
     if (!r->options) return sg_error_memory(e, "options");
-    SG_TRY(sg_job_engine_open(&r->renders, setup, e));
+    SG_TRY(sg_job_engine_open(&r->renders, setup, false, e));
     sg_job_queue_on_cancel(r->queue, cancel, r);
     r->has_checker = sg_thread_start(&r->checker, check_all, r) == 0;
     r->has_worker = r->has_checker && sg_thread_start(&r->worker, serve_all, r) == 0;
@@ -325,7 +335,7 @@ void sg_job_runner_close(sg_job_runner **runner)
     sg_job_queue_stop(r->queue);
     pthread_mutex_lock(&r->mutex);
     r->stopped = true;
-    if (r->rendered) sg_engine_cancel(r->at_work, true);
+    if (r->rendered) end_render(r);
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->mutex);
     if (r->has_checker) pthread_join(r->checker, NULL);

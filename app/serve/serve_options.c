@@ -72,6 +72,8 @@ static sg_status read_member(sg_settings *s, const char *key, const json_t *v, b
         s->model = json_string_value(v);
         return sg_served_name_check(s->model, key, e);
     }
+    if (json_string_length(v) > SG_JOB_TEXT)
+        return sg_error_set(e, SG_E_ARG, "%s: has more than %d bytes", sg_show(key), SG_JOB_TEXT);
     if (o && sg_serve_option_allowed(o)) return form ? read_form(s, o, v, e) : sg_settings_get_option(s, o, v, e);
     if (sg_job_inputs[sg_text_place(key, sg_job_inputs)])
         return sg_error_set(e, SG_E_ARG, "%s is a file: it is uploaded, as a part of a multipart form", key);

@@ -17,11 +17,12 @@ sg_status sg_served_name_check(const char *name, const char *key, sg_error *e)
 }
 
 /* Of NAME:STRENGTH the name alone has to be there. */
-static sg_status path_of(char path[PATH_MAX], const char *folder, const char *name, const char *key, sg_error *e)
+static sg_status path_of(char path[PATH_MAX], const char *folder, const char *name, const char *key, const char *option,
+                         sg_error *e)
 {
     char              bare[PATH_MAX];
     const char *const colon = strrchr(name, ':');
-    if (!folder) return sg_error_set(e, SG_E_ARG, "%s: '%s': this server has no --%ss", key, sg_show(name), key);
+    if (!folder) return sg_error_set(e, SG_E_ARG, "%s: '%s': this server has no --%s", key, sg_show(name), option);
     SG_TRY(sg_path_join(path, PATH_MAX, folder, name, e));
     if (access(path, R_OK) == 0) return SG_OK;
     snprintf(bare, sizeof bare, "%.*s", (int)(colon ? strlen(path) - strlen(colon) : 0), path);
@@ -31,18 +32,19 @@ static sg_status path_of(char path[PATH_MAX], const char *folder, const char *na
 
 sg_status sg_served_paths_of(sg_served_paths *room, const sg_served_files *f, sg_settings *s, sg_error *e)
 {
-    sg_text_list *const lists[] = {&s->lora, &s->high_noise_lora};
-    int                 n = 0;
+    static const char *const keys[] = {"lora", "high_noise_lora"};
+    sg_text_list *const      lists[] = {&s->lora, &s->high_noise_lora};
+    int                      n = 0;
     if (s->model && strcmp(s->model, f->usual_name) == 0) {
         s->model = f->usual;
     } else if (s->model) {
-        SG_TRY(path_of(room->model, f->models, s->model, "model", e));
+        SG_TRY(path_of(room->model, f->models, s->model, "model", "models", e));
         s->model = room->model;
     }
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < lists[k]->count; i++) {
             char *const path = room->lora[n++];
-            SG_TRY(path_of(path, f->loras, lists[k]->item[i], "lora", e));
+            SG_TRY(path_of(path, f->loras, lists[k]->item[i], keys[k], "loras", e));
             lists[k]->item[i] = path;
         }
     return SG_OK;

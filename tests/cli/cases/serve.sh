@@ -24,8 +24,12 @@ call 206 "/jobs/$id/content" -H 'Range: bytes=0-7'
 [[ $(wc -c <answer) == 8 ]] || fail "a range"
 call 404 "/jobs/$id/content?index=1"
 
-# A form, with a picture.
-call 202 /jobs -F prompt=ball -F size=32x32 -F frames=5 -F steps=2 -F strength=0.5 -F output_format=y4m -F "video=@served.png"
+# A form, with a video, which has to be long enough.
+from_video=(-F prompt=ball -F size=32x32 -F steps=2 -F strength=0.5 -F output_format=y4m -F video=@video.y4m)
+sparge-gen -p ball --size 32x32 --frames 5 --steps 1 -q -o video.y4m >/dev/null || fail
+call 400 /jobs "${from_video[@]}" -F frames=9
+[[ $(json answer error.param) == video ]] || fail "$(<answer)"
+call 202 /jobs "${from_video[@]}" -F frames=5
 first=$(json answer id)
 [[ $(json answer 'inputs[0]') == video ]] || fail "$(<answer)"
 call 400 /jobs -F prompt=ball -F "mask=@served.png"
