@@ -35,7 +35,16 @@ static sg_settings usual(const sg_job_engine *x)
     return s;
 }
 
-/* Parts and LoRAs of the usual model are not those of another one. */
+/* Of the usual model another one has neither LoRAs nor denoisers; it may have the other parts where it is a file alone. */
+static void take_other(sg_settings *s)
+{
+    struct stat st;
+    if (stat(s->model, &st) == 0 && S_ISDIR(st.st_mode)) s->parts = (sg_model_parts){0};
+    s->parts.diffusion_model = s->parts.high_noise_diffusion_model = NULL;
+    s->preview_decoder = NULL;
+    s->fast = false;
+}
+
 static sg_status read_settings(sg_job_engine *x, const json_t *object, bool form, sg_error *e)
 {
     sg_settings *const s = &x->asked;
@@ -46,8 +55,7 @@ static sg_status read_settings(sg_job_engine *x, const json_t *object, bool form
     const bool other = s->model && strcmp(s->model, x->setup->files.usual_name) != 0;
     SG_TRY(sg_served_paths_of(&x->paths[!x->at], &x->setup->files, s, e));
     if (other) {
-        s->parts = (sg_model_parts){0};
-        s->fast = false;
+        take_other(s);
         return SG_OK;
     }
     s->model = x->setup->files.usual;
@@ -146,7 +154,9 @@ static sg_status prepare(sg_job_engine *x, const json_t *settings, bool form, co
     SG_TRY(sg_options_check(s, e));
     SG_TRY(sg_session_inputs(session, s, e));
     session->progress.quiet = true;
-    SG_TRY(ready(x, e));
+    const sg_status status = ready(x, e);
+    const bool      of_model = e && strncmp(e->text, "--", 2) != 0 && json_object_get(settings, "model");
+    SG_TRY(of_model ? sg_error_in(e, status, "model") : status);
     x->now = (sg_rendering){.settings = *s};
     SG_TRY(sg_session_resolve(session, &x->now, e));
     x->now.request.prompt = s->prompt;
@@ -168,6 +178,7 @@ static void retell(const sg_job_engine *x, const char *folder, sg_error *e)
     sg_serve_options_hide(e, x->asked.image);
     sg_serve_options_hide(e, x->asked.last_image);
     sg_serve_options_hide(e, x->asked.video);
+    sg_serve_options_hide(e, x->setup->files.usual);
     sg_serve_options_hide(e, x->setup->files.models);
     sg_serve_options_hide(e, x->setup->files.loras);
     sg_serve_options_hide(e, folder);

@@ -80,23 +80,27 @@ void sg_job_runner_submit(sg_job_runner *r, json_t *settings, bool form, const c
         answer(s, stopped ? SG_JOB_STOPPED : SG_JOB_BROKEN, NULL, stopped ? "the server stops" : "out of memory");
 }
 
+/* Members that are no options as the command has them; the first are what an engine is opened with. */
+enum { OPENED = 3, NAMED };
+static const char *const named[] = {"model", "lora", "high_noise_lora", "output_format"};
+
 /* What is kept of what was asked: by options' own names, and with the seed that was drawn. */
 static json_t *kept_settings(const sg_job_runner *r, const json_t *asked)
 {
-    static const char *const others[] = {"model", "lora", "high_noise_lora", "output_format"};
-    sg_settings              s = r->checks.asked;
+    sg_settings s = r->checks.asked;
     s.seed = r->checks.now.settings.seed;
     json_t *j = sg_serve_options_json(&s);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        json_t *const v = json_object_get(asked, others[i]);
-        if (v) sg_json_set(&j, others[i], json_deep_copy(v));
+    for (int i = 0; i < NAMED; i++) {
+        json_t *const v = json_object_get(asked, named[i]);
+        if (v) sg_json_set(&j, named[i], json_deep_copy(v));
     }
     return j;
 }
 
 static sg_job_verdict verdict_of(const sg_job_runner *r, const submission *s, sg_status status)
 {
-    const bool own_model = r->checks.opening && !json_object_get(s->settings, "model");
+    bool own_model = r->checks.opening;
+    for (int i = 0; i < OPENED; i++) own_model = own_model && !json_object_get(s->settings, named[i]);
     if (status == SG_E_MEMORY) return SG_JOB_TOO_LARGE;
     if (status == SG_E_CANCELLED) return SG_JOB_STOPPED;
     return status == SG_E_DEVICE || (own_model && status != SG_E_ARG) ? SG_JOB_BROKEN : SG_JOB_INVALID;

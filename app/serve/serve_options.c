@@ -184,11 +184,15 @@ void sg_serve_options_spell(sg_error *e)
     }
 }
 
+/* A name like "models" is a word, too, unless something stands behind it. */
 void sg_serve_options_hide(sg_error *e, const char *path)
 {
-    char *const at = path && *path ? strstr(e->text, path) : NULL;
-    if (!at) return;
-    const char *end = at + strlen(path);
-    end += strncmp(end, ": ", 2) == 0 ? 2 : *end == '/';
-    memmove(at, end, strlen(end) + 1);
+    for (char *at = e->text; path && *path && (at = strstr(at, path)) != NULL;) {
+        char *const  end = at + strlen(path);
+        const size_t more = strncmp(end, ": ", 2) == 0 ? 2 : *end == '/';
+        if (more || *path == '/')
+            memmove(at, end + more, strlen(end + more) + 1);
+        else
+            at = end;
+    }
 }

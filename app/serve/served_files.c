@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 sg_status sg_served_name_check(const char *name, const char *key, sg_error *e)
@@ -52,12 +53,24 @@ sg_status sg_served_paths_of(sg_served_paths *room, const sg_served_files *f, sg
 
 static int seen(const struct dirent *entry) { return *entry->d_name != '.'; }
 
+/* Tells whether it may have weights: what stands beside them, as a README, is not listed. */
+static bool has_weights(const char *folder, const char *name)
+{
+    static const char *const endings[] = {".safetensors", ".gguf", ".pth", ".pt", ".ckpt", ".bin", NULL};
+    char                     path[PATH_MAX];
+    struct stat              st;
+    if (sg_path_join(path, sizeof path, folder, name, NULL) == SG_OK && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return true;
+    return endings[sg_text_place(sg_path_extension(name), endings)];
+}
+
 static void add_entries(json_t **list, const char *folder, const char *but)
 {
     struct dirent **entry = NULL;
     const int       count = folder ? scandir(folder, &entry, seen, alphasort) : 0;
     for (int i = 0; i < count; i++) {
-        if (strcmp(entry[i]->d_name, but) != 0) sg_json_append(list, sg_report_name(entry[i]->d_name));
+        const char *const name = entry[i]->d_name;
+        if (strcmp(name, but) != 0 && has_weights(folder, name)) sg_json_append(list, sg_report_name(name));
         free(entry[i]);
     }
     free(entry);

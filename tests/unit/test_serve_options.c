@@ -198,6 +198,7 @@ static void names_are_entries_of_folders(void **state)
     write_text("models/big/model_index.json", "{}");
     write_text("models/one.gguf", "");
     write_text("models/.hidden", "");
+    write_text("models/config.json", "{}");
     write_text("loras/style.safetensors", "");
     assert_done(read_text(&s, &j,
                           "{\"model\": \"one.gguf\", \"lora\": [\"style.safetensors:0.5\", \"style.safetensors\"]}",
