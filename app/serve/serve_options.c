@@ -16,7 +16,7 @@ const char *const        sg_serve_formats[] = {"mp4", "mkv", "webp", "png", "jpe
 static const char *const format_files[] = {"content.mp4", "content.mkv", "content.webp", "content.png",
                                            "content.jpg", "content.jpg", "content.y4m"};
 
-enum { PHASES = SG_OPTION_INPUT | SG_OPTION_RENDER };
+enum { PHASES = SG_OPTION_INPUT | SG_OPTION_RENDER, TEXT_MOST = 16384 };
 
 bool sg_serve_option_allowed(const sg_option *o)
 {
@@ -64,6 +64,8 @@ static sg_status read_member(sg_settings *s, const char *key, const json_t *v, b
 {
     char                   hint[SG_HINT_TEXT];
     const sg_option *const o = sg_option_find(key, strlen(key), SG_COMMAND_RENDER);
+    if (json_string_length(v) > TEXT_MOST) /* all jobs that are kept lie in memory */
+        return sg_error_set(e, SG_E_ARG, "%s: more than %d bytes", sg_show(key), TEXT_MOST);
     if (strcmp(key, "output_format") == 0) return read_format(s, v, e);
     if (strcmp(key, "lora") == 0) return read_loras(&s->lora, key, v, e);
     if (strcmp(key, "high_noise_lora") == 0) return read_loras(&s->high_noise_lora, key, v, e);
@@ -72,8 +74,6 @@ static sg_status read_member(sg_settings *s, const char *key, const json_t *v, b
         s->model = json_string_value(v);
         return sg_served_name_check(s->model, key, e);
     }
-    if (json_string_length(v) > SG_JOB_TEXT)
-        return sg_error_set(e, SG_E_ARG, "%s: has more than %d bytes", sg_show(key), SG_JOB_TEXT);
     if (o && sg_serve_option_allowed(o)) return form ? read_form(s, o, v, e) : sg_settings_get_option(s, o, v, e);
     if (sg_job_inputs[sg_text_place(key, sg_job_inputs)])
         return sg_error_set(e, SG_E_ARG, "%s is a file: it is uploaded, as a part of a multipart form", key);

@@ -20,9 +20,6 @@ extern const char *const sg_job_inputs[];
 /* The names of formats; NULL-ended. */
 extern const char *const sg_serve_formats[];
 
-/* Most bytes of a prompt and of other texts: many times what text encoders read. All jobs that are kept are in memory. */
-enum { SG_JOB_TEXT = 1 << 14 };
-
 /* Tells whether a job may have this option. */
 bool sg_serve_option_allowed(const sg_option *o);
 

@@ -402,12 +402,12 @@ static void what_was_ended_stays_so(void **state)
 /* Their files are what a start reads. */
 static void the_largest_jobs_are_read_again(void **state)
 {
-    enum { BATCH = 10000 };
-    char   text[SG_JOB_TEXT + 1];
+    enum { BATCH = 10000, TEXT_MOST = 16384 };
+    char   text[TEXT_MOST + 1];
     sg_job job;
     job_id id;
-    memset(text, 1, SG_JOB_TEXT); /* each of them takes six bytes of JSON */
-    text[SG_JOB_TEXT] = '\0';
+    memset(text, 1, TEXT_MOST); /* each of them takes six bytes of JSON */
+    text[TEXT_MOST] = '\0';
     sg_error e = {0};
     assert_done(sg_job_make(&job, json_pack("{s:s, s:s}", "prompt", text, "negative_prompt", text), json_array(), &e),
                 &e);
