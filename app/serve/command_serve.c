@@ -18,7 +18,6 @@
 
 enum { KEY_LEAST = 16, KEY_MOST = 512, PORT = 8080, QUEUED = 100, KEPT = 1000 };
 #define DISK ((int64_t)16 << 30)
-#define EVENT_BYTES ((size_t)8 << 20) /* one event has a picture of some megapixels */
 
 typedef struct served {
     char        *folder, uploads[PATH_MAX], key[KEY_MOST + 1];
@@ -132,7 +131,6 @@ static sg_status listen_on(served *v, const sg_settings *s, sg_error *e)
                                  .context = &v->api};
     memcpy(v->hosts, s->allow_host.item, sizeof s->allow_host.item);
     memcpy(v->origins, s->allow_origin.item, sizeof s->allow_origin.item);
-    settings.limits.stream = EVENT_BYTES;
     if (s->max_upload) settings.limits.upload = s->max_upload;
     if (settings.limits.disk < settings.limits.upload) settings.limits.disk = settings.limits.upload;
     SG_TRY(sg_http_server_start(&v->api.server, &settings, e));

@@ -410,8 +410,9 @@ bool sg_http_stream_event(sg_http_stream *s, const char *name, const char *data)
     }
     sg_textbuf_put(&text, "\n", 1);
     pthread_mutex_lock(&s->server->lock);
-    bool open = s->connection && !s->connection->hung_up && !s->ended && !text.failed;
-    if (open && s->waiting.len - s->taken + text.len > s->server->settings.limits.stream) {
+    bool         open = s->connection && !s->connection->hung_up && !s->ended && !text.failed;
+    const size_t waits = s->waiting.len - s->taken;
+    if (open && waits && waits + text.len > s->server->settings.limits.stream) {
         s->waiting.failed = true; /* ends it when the reader comes for more */
         s->since = sg_seconds();
         sg_http_connection_wake(s->connection);

@@ -75,7 +75,8 @@ sg_http_stream *sg_http_answer_stream(sg_http_request *r, const sg_http_source *
 void sg_http_stream_wake(sg_http_stream *s);
 
 /* Sends an event: its name, which may be NULL, and data, of which each line becomes one. Returns false once the
- * client has gone, or was too slow and had more than SG_HTTP_LIMITS.stream bytes waiting: end it then. */
+ * client has gone, or was too slow: events wait for it, and with this one are more than SG_HTTP_LIMITS.stream bytes.
+ * End it then. */
 bool sg_http_stream_event(sg_http_stream *s, const char *name, const char *data);
 
 /* What was sent still reaches the client. *s becomes NULL. */

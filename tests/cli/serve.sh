@@ -47,13 +47,13 @@ expect_job() { # STATUS [ID]
 # Puts into $python one that has the package openai: the system's, or that of an environment beside the fixtures, which
 # is made once, from PyPI.
 find_openai() {
-    local version=3.51.0 folder=${FIXTURES%/*}/openai
+    local version=3.51.0 folder=${FIXTURES%/*}/openai base=${PYTHON:-python3}
     has_openai() { "$python" -c "import openai; exit(openai.__version__ != '$version')" 2>/dev/null; }
-    python=${PYTHON:-python3}
+    python=$base
     has_openai && return
     python=$folder/bin/python
     (
-        flock 9 && ! has_openai && python3 -m venv --clear "$folder" &&
+        flock 9 && ! has_openai && "$base" -m venv --clear "$folder" &&
             "$python" -m pip install --quiet --disable-pip-version-check --timeout 10 --retries 1 "openai==$version"
     ) 9>"$folder.lock" &>/dev/null
     has_openai

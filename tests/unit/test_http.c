@@ -1096,6 +1096,21 @@ static void a_silent_stream_is_kept_alive(void **state)
     close(s);
 }
 
+static void an_event_may_be_larger_than_what_may_wait(void **state)
+{
+    static char data[5000];
+    int         got = 0;
+    memset(data, 'x', sizeof data - 1);
+    settings.limits.stream = 1000;
+    start();
+    const int s = open_stream();
+    assert_true(sg_http_stream_event(stream[0], NULL, data));
+    hear(s, "\n\n");
+    for (const char *c = heard; *c; c++) got += *c == 'x';
+    assert_int_equal(got, sizeof data - 1);
+    close(s);
+}
+
 static void a_slow_reader_loses_its_stream(void **state)
 {
     static char data[1 << 16];
@@ -1205,6 +1220,7 @@ int main(void)
         TEST(streams_have_many_readers),
         TEST(events_come_from_a_source),
         TEST(a_silent_stream_is_kept_alive),
+        TEST(an_event_may_be_larger_than_what_may_wait),
         TEST(a_slow_reader_loses_its_stream),
         TEST(a_stop_ends_all),
         TEST(addresses_that_cannot_be),
