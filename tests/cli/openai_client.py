@@ -57,7 +57,8 @@ def images(client):
     answer = client.images.generate(**BALL, size="auto", extra_body={"steps": 1}, output_format="jpeg")
     assert answer.output_format == "jpeg" and picture(answer.data[0])[:2] == b"\xff\xd8", answer.output_format
 
-    events = list(client.images.generate(**BALL, **SMALL, n=2, stream=True, partial_images=1))
+    long = {"size": "32x32", "extra_body": {"steps": 50, "cache": "off"}}  # so that there is time for a preview
+    events = list(client.images.generate(**BALL, **long, n=2, stream=True, partial_images=1))
     assert [type(e) for e in events[-2:]] == [openai.types.ImageGenCompletedEvent] * 2, [e.type for e in events]
     assert all(isinstance(e, openai.types.ImageGenPartialImageEvent) for e in events[:-2]) and len(events) == 3
     assert events[0].partial_image_index == 0 and picture(events[0])[:4] == b"\x89PNG"

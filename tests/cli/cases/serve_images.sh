@@ -27,7 +27,7 @@ done
 post 200 /v1/images/generations '{"prompt": "a ball", "quality": null, "style": "vivid", "user": "me", '"$small}"
 [[ $(grep "is ignored" log | cut -d ' ' -f 1 | sort) == $'background\nquality\nstyle\nuser' ]] || fail "$(<log)"
 
-post 200 /v1/images/generations '{"prompt": "a ball", "stream": true, "partial_images": 1, '"$small}"
+post 200 /v1/images/generations '{"prompt": "a ball", "stream": true, "partial_images": 1, "size": "32x32", "steps": 50, "cache": "off"}'
 grep '^event: ' answer >events
 [[ $(<events) == $'event: image_generation.partial_image\nevent: image_generation.completed' ]] || fail "$(cut -c 1-200 answer)"
 sed -n 's/^data: //p' answer | tail -n 1 | json - b64_json | base64 -d | head -c 4 | grep -q PNG || fail "no image"
