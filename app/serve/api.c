@@ -18,11 +18,15 @@ enum { BODY_VALUES = 10000 };
 
 /* ---- what a request has ---- */
 
+/* OpenAI's client gives the entries of a list a name of their own: "lora[]". */
 static json_t *form_body(const sg_http_form *f)
 {
     json_t *all = json_object();
     for (int i = 0; i < f->fields; i++) {
-        const char *const name = f->field[i].name;
+        char name[SG_HTTP_NAME];
+        snprintf(name, sizeof name, "%s", f->field[i].name);
+        char *const end = strstr(name, "[]");
+        if (end && !end[2]) *end = '\0';
         json_t *const value = json_string(f->field[i].value.data), *const before = json_object_get(all, name);
         if (json_is_array(before))
             json_array_append_new(before, value);

@@ -72,6 +72,8 @@ def errors(client):
     refused(openai.BadRequestError, "n", client.images.generate, **BALL, n=11)
     refused(openai.BadRequestError, "promt", client.images.generate, **BALL, extra_body={"promt": "x"})
     refused(openai.BadRequestError, "seconds", client.videos.create, prompt="x", seconds="many")
+    e = refused(openai.BadRequestError, "lora", client.videos.create, prompt="x", extra_body={"lora": ["a", "b:1"]})
+    assert "no member" not in e.message, e.message
     refused(openai.NotFoundError, None, client.videos.retrieve, "0" * 32)
 
 
