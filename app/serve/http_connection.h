@@ -45,6 +45,7 @@ struct sg_http_server {
     sg_http_connection *first;
     sg_http_counts      counts;
     size_t              memory, disk; /* reserved for bodies */
+    size_t              answers;      /* bytes of those in memory */
     bool                stopping, ended;
     int                 references; /* of its owner, exchanges, streams */
 };
@@ -87,6 +88,7 @@ struct sg_http_exchange {
     sg_textbuf                body;
     struct MHD_PostProcessor *form_reader;
     size_t                    memory, disk; /* reserved */
+    size_t                    answer;       /* its part of the server's answers */
     struct {
         char *name, *value;
     } own[SG_HTTP_OWN_HEADERS];

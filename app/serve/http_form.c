@@ -157,19 +157,3 @@ void sg_http_form_end(sg_http_form *f)
             refuse(f, 400, "%s: is not UTF-8", f->field[i].name);
     }
 }
-
-/* ---- what it holds ---- */
-
-const char *sg_http_form_value(const sg_http_form *f, const char *name)
-{
-    for (int i = 0; i < f->fields; i++)
-        if (strcmp(f->field[i].name, name) == 0) return f->field[i].value.data;
-    return NULL;
-}
-
-const sg_http_upload *sg_http_form_upload(const sg_http_form *f, const char *name)
-{
-    for (int i = 0; i < f->uploads; i++)
-        if (strcmp(f->upload[i].name, name) == 0) return &f->upload[i];
-    return NULL;
-}

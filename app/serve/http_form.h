@@ -54,8 +54,4 @@ void sg_http_form_take(sg_http_form *f, const char *name, const char *file_name,
 /* Closes the last file: the form is whole. */
 void sg_http_form_end(sg_http_form *f);
 
-/* Returns the first of that name, or NULL. */
-const char           *sg_http_form_value(const sg_http_form *f, const char *name);
-const sg_http_upload *sg_http_form_upload(const sg_http_form *f, const char *name);
-
 #endif

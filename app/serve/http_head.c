@@ -39,13 +39,16 @@ static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const
     return x->malformed ? MHD_NO : MHD_YES;
 }
 
+static size_t head_size(const sg_http_exchange *x)
+{
+    return MHD_get_connection_info(x->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)->header_size;
+}
+
 static void refuse_head(sg_http_exchange *x)
 {
     const sg_http_limits *const limits = &x->server->settings.limits;
-    const size_t                head =
-        MHD_get_connection_info(x->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)->header_size;
     MHD_get_connection_values_n(x->connection->mhd, MHD_HEADER_KIND, take_header, x);
-    if (head > limits->head)
+    if (head_size(x) > limits->head)
         sg_http_answer_error(&x->request, 431, NULL, "a head of more than %zu bytes", limits->head);
     else if (x->malformed)
         sg_http_answer_error(&x->request, 400, NULL, "a header is malformed, or there twice");
@@ -177,11 +180,12 @@ static bool body_length(const sg_http_exchange *x, const char *version, uint64_t
 
 static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Reserves what the body will take. */
-static bool reserve(sg_http_exchange *x, size_t memory, size_t disk)
+/* Reserves what the body will take, and the head, which may be kept when the client has left. */
+static bool reserve(sg_http_exchange *x, size_t body, size_t disk)
 {
     sg_http_server *const       s = x->server;
     const sg_http_limits *const limits = &s->settings.limits;
+    const size_t                memory = sizeof *x + head_size(x) + body;
     pthread_mutex_lock(&s->lock);
     const bool fits = memory <= limits->memory - s->memory && disk <= limits->disk - s->disk;
     if (fits) {

@@ -36,6 +36,7 @@ void sg_http_exchange_release(sg_http_exchange *x)
     if (last) {
         s->memory -= x->memory;
         s->disk -= x->disk;
+        s->answers -= x->answer;
     }
     pthread_mutex_unlock(&s->lock);
     if (!last) return;
@@ -144,8 +145,10 @@ void sg_http_header(sg_http_request *r, const char *name, const char *value)
     if (x->owns == SG_HTTP_OWN_HEADERS) return;
     char *const own_name = strdup(name), *const own_value = strdup(value);
     if (own_name && own_value) {
+        pthread_mutex_lock(&x->server->lock); /* sg_http_exchange_refuse reads them */
         x->own[x->owns].name = own_name;
         x->own[x->owns++].value = own_value;
+        pthread_mutex_unlock(&x->server->lock);
     } else {
         free(own_name);
         free(own_value);
@@ -164,25 +167,12 @@ static struct MHD_Response *response_of(const char *type, char *data, size_t byt
     return response;
 }
 
-void sg_http_answer(sg_http_request *r, int status, const char *type, char *data, size_t bytes)
+static struct MHD_Response *json_response(json_t *json, size_t *bytes)
 {
-    finish(of(r), status, response_of(type, data, bytes), bytes);
-}
-
-static struct MHD_Response *json_response(json_t *json, uint64_t *bytes)
-{
-    char *const  text = json ? sg_json_text(json, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
-    const size_t n = text ? strlen(text) : 0;
+    char *const text = json ? sg_json_text(json, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(json);
-    *bytes = n;
-    return text ? response_of("application/json", text, n) : NULL;
-}
-
-void sg_http_answer_json(sg_http_request *r, int status, json_t *json)
-{
-    uint64_t                   bytes;
-    struct MHD_Response *const response = json_response(json, &bytes);
-    finish(of(r), status, response, bytes);
+    *bytes = text ? strlen(text) : 0;
+    return text ? response_of("application/json", text, *bytes) : NULL;
 }
 
 static json_t *error_json(int status, const char *param, const char *message)
@@ -194,6 +184,39 @@ static json_t *error_json(int status, const char *param, const char *message)
     const char *const code = status == 401 ? "invalid_api_key" : status == 429 ? "rate_limit_exceeded" : NULL;
     return json_pack("{s:{s:s, s:s, s:s?, s:s?}}", "error", "message", message, "type", type, "param", param, "code",
                      code);
+}
+
+/* Answers with what lies in memory, where slow readers of others leave room for it. */
+static void finish_bytes(sg_http_exchange *x, int status, struct MHD_Response *response, size_t bytes)
+{
+    enum { SMALL = 65536 };
+    sg_http_server *const s = x->server;
+    pthread_mutex_lock(&s->lock);
+    const bool room = bytes <= SMALL || s->answers < s->settings.limits.answers;
+    if (room) {
+        s->answers += bytes;
+        x->answer += bytes;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!room) {
+        if (response) MHD_destroy_response(response);
+        sg_http_header(&x->request, "Retry-After", "10");
+        status = 503;
+        response = json_response(error_json(status, NULL, "too many answers at once"), &bytes);
+    }
+    finish(x, status, response, bytes);
+}
+
+void sg_http_answer(sg_http_request *r, int status, const char *type, char *data, size_t bytes)
+{
+    finish_bytes(of(r), status, response_of(type, data, bytes), bytes);
+}
+
+void sg_http_answer_json(sg_http_request *r, int status, json_t *json)
+{
+    size_t                     bytes;
+    struct MHD_Response *const response = json_response(json, &bytes);
+    finish_bytes(of(r), status, response, bytes);
 }
 
 void sg_http_answer_error(sg_http_request *r, int status, const char *param, const char *fmt, ...)
@@ -210,7 +233,7 @@ void sg_http_answer_error(sg_http_request *r, int status, const char *param, con
 
 void sg_http_exchange_refuse(sg_http_exchange *x, int status, const char *why)
 {
-    uint64_t                   bytes;
+    size_t                     bytes;
     struct MHD_Response *const response = json_response(error_json(status, NULL, why), &bytes);
     if (response) add_headers(x, response);
     if (!set(x, status, response, bytes) && response) MHD_destroy_response(response);

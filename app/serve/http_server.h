@@ -34,7 +34,8 @@ typedef struct sg_http_limits {
     int    streams;
     size_t head, json;
     size_t upload;       /* the files of one request */
-    size_t memory, disk; /* bodies of all requests at once: JSON and fields, files */
+    size_t memory, disk; /* requests with bodies, all at once: heads, JSON and fields; files */
+    size_t answers;      /* in memory at once; while there are as many, only small ones are let in */
     size_t stream;       /* what waits for a slow reader of a stream */
     double head_time;    /* from the connection, or the last answer, to the end of the head */
     double body_time, answer_time, rate;
@@ -53,6 +54,7 @@ typedef struct sg_http_limits {
                       .upload = 64 << 20,                                                                              \
                       .memory = 64 << 20,                                                                              \
                       .disk = 512 << 20,                                                                               \
+                      .answers = 64 << 20,                                                                             \
                       .stream = 2 << 20,                                                                               \
                       .head_time = 10,                                                                                 \
                       .body_time = 60,                                                                                 \

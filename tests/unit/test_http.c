@@ -42,10 +42,11 @@ static void echo(sg_http_request *r)
         json_t *const fields = json_object(), *const files = json_object();
         for (int i = 0; i < r->form->fields; i++)
             json_object_set_new(fields, r->form->field[i].name, json_string(r->form->field[i].value.data));
-        for (int i = 0; i < r->form->uploads; i++)
-            json_object_set_new(files, r->form->upload[i].name, json_integer((json_int_t)r->form->upload[i].bytes));
-        const sg_http_upload *const keep = sg_http_form_upload(r->form, "keep");
-        if (keep) assert_int_equal(rename(keep->path, "kept"), 0);
+        for (int i = 0; i < r->form->uploads; i++) {
+            const sg_http_upload *const u = &r->form->upload[i];
+            json_object_set_new(files, u->name, json_integer((json_int_t)u->bytes));
+            if (strcmp(u->name, "keep") == 0) assert_int_equal(rename(u->path, "kept"), 0);
+        }
         sg_http_answer_json(r, 200, json_pack("{s:o, s:o}", "fields", fields, "files", files));
         return;
     }
@@ -135,6 +136,7 @@ static const sg_http_route routes[] = {
     {"GET", "/where", where, 0},
     {"GET", "/nothing", nothing, 0},
     {"GET", "/later", later, 0},
+    {"POST", "/later", later, SG_HTTP_JSON},
     {"GET", "/events", events, 0},
     {"GET", "/pull", pull, 0},
 };
@@ -654,7 +656,7 @@ static void uploads_have_limits(void **state)
     settings.limits.upload = 1000;
     settings.limits.json = 500;
     settings.limits.disk = 1500;
-    settings.limits.memory = 1200;
+    settings.limits.memory = 10000;
     start();
     char         form[3000] = "--ab\r\nContent-Disposition: form-data; name=\"x\"; filename=\"y\"\r\n\r\n";
     const size_t head = strlen(form);
@@ -997,6 +999,41 @@ static void an_answer_may_come_later(void **state)
     sg_http_answer_error(second, 500, NULL, "nobody hears it");
 }
 
+/* What it said stays until it is answered, so it counts. */
+static void a_kept_request_counts_when_its_client_has_left(void **state)
+{
+    char lines[10000] = "Content-Type: application/json\r\nContent-Length: 2\r\nX: ";
+    memset(lines + strlen(lines), 'x', 8000);
+    strcat(lines, "\r\n");
+    settings.limits.memory = 15000;
+    start();
+    const int s = dial();
+    say(s, request("POST /later", lines, "{}"));
+    sg_http_request *const r = wait_for_kept();
+    close(s);
+    wait_until(connections() == 0);
+    expect_error("no room", ask("POST /later", lines, "{}"), 503);
+    sg_http_answer_error(r, 500, NULL, "nobody hears it");
+    assert_int_equal(ask("POST /json", lines, "{}"), 200);
+}
+
+static void answers_that_nobody_reads_have_limits(void **state)
+{
+    const int small = 4096;
+    settings.limits.answers = 1 << 20;
+    start();
+    const int s = dial();
+    setsockopt(s, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    say(s, request("GET /big", "", ""));
+    wait_until(sg_http_server_counts(server).requests == 1);
+    expect_error("no room", ask("GET /big", "", ""), 503);
+    assert_non_null(strstr(heard, "Retry-After: "));
+    assert_int_equal(ask("GET /tell", "", ""), 200);
+    close(s);
+    wait_until(connections() == 0);
+    assert_int_equal(ask("GET /big", "", ""), 200);
+}
+
 static int open_stream(void)
 {
     const int s = dial(), before = streams;
@@ -1217,6 +1254,8 @@ int main(void)
         TEST(idle_connections_make_room),
         TEST(an_address_has_a_share),
         TEST(an_answer_may_come_later),
+        TEST(a_kept_request_counts_when_its_client_has_left),
+        TEST(answers_that_nobody_reads_have_limits),
         TEST(streams_have_many_readers),
         TEST(events_come_from_a_source),
         TEST(a_silent_stream_is_kept_alive),

@@ -49,6 +49,8 @@ refused output '{"prompt": "a", "output": "/tmp/x.mp4"}'
 refused image '{"prompt": "a", "image": "/etc/passwd"}'
 refused model '{"prompt": "a", "model": "../x"}'
 refused lora '{"prompt": "a", "lora": ["x"]}'
+printf -v long '%20000s' a
+refused prompt "{\"prompt\": \"$long\"}"
 refused null '[1]'
 refused null '{"prompt": '
 post 413 /jobs '{"prompt": "a", "size": "1024x1024", "frames": 81}'
