@@ -83,7 +83,8 @@ struct sg_http_exchange {
     bool                      malformed;      /* a header */
     bool                      begun, handled; /* the head was judged; the handler was called */
     bool                      kept, answered;
-    bool                      drop; /* the body */
+    bool                      drop;      /* the body */
+    bool                      head_only; /* the method is HEAD */
     bool                      other_site;
     sg_textbuf                body;
     struct MHD_PostProcessor *form_reader;

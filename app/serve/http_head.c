@@ -9,6 +9,17 @@
 
 /* ---- headers ---- */
 
+/* A name is a token, and a value has no control characters (RFC 9110, 5.1 and 5.5): who stands between may read others
+ * otherwise, as "Host :". */
+static bool header_is_sound(const char *name, size_t name_size, const char *value, size_t value_size)
+{
+    static const char token[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    bool              sound = name && strspn(name, token) == name_size;
+    for (size_t i = 0; i < value_size && sound; i++)
+        sound = ((unsigned char)value[i] >= ' ' && value[i] != 0x7f) || value[i] == '\t';
+    return sound;
+}
+
 static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const char *name, size_t name_size,
                                    const char *value, size_t value_size)
 {
@@ -28,8 +39,7 @@ static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const
                                                        [SG_HTTP_COOKIE] = "Cookie"};
     sg_http_exchange *const  x = context;
     (void)kind;
-    if (!name || strcspn(name, " \t") != name_size || strlen(value ? value : "") != value_size)
-        x->malformed = true; /* a zero byte, or "Host :", which others may take for Host */
+    x->malformed = !header_is_sound(name, name_size, value, value_size);
     for (int i = 0; i < SG_HTTP_HEADERS && !x->malformed; i++) {
         if (strcasecmp(name, names[i]) != 0) continue;
         if (x->header[i]) x->malformed = true; /* one that we see, and one that a proxy saw */
@@ -134,7 +144,7 @@ static void find_route(sg_http_exchange *x, const char *method)
 {
     static const sg_http_route    login_route = {"POST", "/login", login, SG_HTTP_JSON | SG_HTTP_PUBLIC};
     const sg_http_settings *const t = &x->server->settings;
-    const char *const             wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
+    const char *const             wanted = x->head_only ? "GET" : method;
     char                          allow[128] = "", id[SG_HTTP_ID];
     for (int i = -1; i < t->routes && !x->route; i++) {
         const sg_http_route *const route = i < 0 ? &login_route : &t->route[i];
@@ -249,6 +259,7 @@ static void begin_body(sg_http_exchange *x, uint64_t length)
 bool sg_http_head(sg_http_exchange *x, const char *method, const char *version)
 {
     uint64_t length;
+    x->head_only = strcmp(method, "HEAD") == 0;
     refuse_head(x);
     if (x->answered) return false;
     if (!body_length(x, version, &length)) {

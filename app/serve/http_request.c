@@ -1,6 +1,7 @@
 /* http_request.c - see http_request.h. */
 #include "base/clock.h"
 #include "base/json_input.h"
+#include "base/utf8.h"
 #include "http_connection.h"
 
 #include <fcntl.h>
@@ -222,10 +223,12 @@ void sg_http_answer_json(sg_http_request *r, int status, json_t *json)
 void sg_http_answer_error(sg_http_request *r, int status, const char *param, const char *fmt, ...)
 {
     sg_textbuf message = {0};
+    size_t     good;
     va_list    args;
     va_start(args, fmt);
     sg_textbuf_vprintf(&message, fmt, args);
     va_end(args);
+    if (!message.failed && !sg_utf8_check(message.data, message.len, &good)) message.data[good] = '\0'; /* it was cut */
     json_t *const json = message.failed ? NULL : error_json(status, param, message.data);
     sg_textbuf_free(&message);
     sg_http_answer_json(r, status, json);
@@ -261,12 +264,8 @@ void sg_http_answer_file(sg_http_request *r, const char *type, const char *path)
     sg_http_header(r, "ETag", tag);
     sg_http_header(r, "Accept-Ranges", "bytes");
     if (!has_own(x, "Cache-Control")) sg_http_header(r, "Cache-Control", "private, no-cache");
-    if (known && strcmp(known, tag) == 0) {
-        close(file);
-        sg_http_answer(r, 304, NULL, NULL, 0);
-        return;
-    }
-    const sg_http_range part = range && (!unless || strcmp(unless, tag) == 0)
+    const bool          same = known && strcmp(known, tag) == 0; /* libmicrohttpd then sends no body */
+    const sg_http_range part = range && !same && !x->head_only && (!unless || strcmp(unless, tag) == 0)
                                    ? sg_http_range_parse(range, size, &first, &count)
                                    : SG_HTTP_WHOLE;
     if (part == SG_HTTP_OUTSIDE) {
@@ -285,7 +284,7 @@ void sg_http_answer_file(sg_http_request *r, const char *type, const char *path)
         MHD_add_response_header(response, "Content-Type", type);
     else
         close(file);
-    finish(x, part == SG_HTTP_PART ? 206 : 200, response, count);
+    finish(x, same ? 304 : part == SG_HTTP_PART ? 206 : 200, response, count);
 }
 
 /* ---- streams of events ---- */
@@ -371,8 +370,12 @@ static ssize_t take(void *context, uint64_t at, char *out, size_t most)
 
 sg_http_stream *sg_http_answer_stream(sg_http_request *r, const sg_http_source *source)
 {
-    sg_http_exchange *const    x = of(r);
-    sg_http_server *const      server = x->server;
+    sg_http_exchange *const x = of(r);
+    sg_http_server *const   server = x->server;
+    if (x->head_only) { /* libmicrohttpd would send the end of a body */
+        sg_http_answer(r, 200, "text/event-stream", NULL, 0);
+        return NULL;
+    }
     sg_http_stream *const      s = calloc(1, sizeof *s);
     struct MHD_Response *const response =
         s ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, take, s, let_go) : NULL;

@@ -72,6 +72,8 @@ static void where(sg_http_request *r)
     sg_http_answer_json(r, 200, json_pack("[o]", json_sprintf("%s://%s", sg_http_scheme(r), sg_http_host(r))));
 }
 
+static void cut(sg_http_request *r) { sg_http_answer_error(r, 400, NULL, "%.4s", "a \xe2\x82\xac"); }
+
 static void nothing(sg_http_request *r) { (void)r; }
 
 static void later(sg_http_request *r)
@@ -134,6 +136,7 @@ static const sg_http_route routes[] = {
     {"GET", "/", page, SG_HTTP_PUBLIC},
     {"GET", "/big", big, 0},
     {"GET", "/where", where, 0},
+    {"GET", "/cut", cut, 0},
     {"GET", "/nothing", nothing, 0},
     {"GET", "/later", later, 0},
     {"POST", "/later", later, SG_HTTP_JSON},
@@ -338,6 +341,8 @@ static void handlers_answer_requests(void **state)
     expect_body("");
     assert_non_null(strstr(heard, "Content-Length: 43\r\n"));
     expect_error("no answer", ask("GET /nothing", "", ""), 500);
+    expect_error("within a character", ask("GET /cut", "", ""), 400);
+    assert_non_null(strstr(heard, "\"message\":\"a \""));
 }
 
 static void answers_keep_browsers_in_bounds(void **state)
@@ -384,11 +389,12 @@ static void files_are_sent_in_parts(void **state)
     snprintf(lines, sizeof lines, "If-None-Match: %s\r\n", tag);
     assert_int_equal(ask("GET /file/clip", lines, ""), 304);
     expect_body("");
+    assert_null(strstr(heard, "Content-Length: 0\r\n"));
     snprintf(lines, sizeof lines, "Range: bytes=2-4\r\nIf-Range: %s\r\n", tag);
     assert_int_equal(ask("GET /file/clip", lines, ""), 206);
     expect_error("outside", ask("GET /file/clip", "Range: bytes=10-\r\n", ""), 416);
     assert_non_null(strstr(heard, "Content-Range: bytes */10\r\n"));
-    assert_int_equal(ask("HEAD /file/clip", "", ""), 200);
+    assert_int_equal(ask("HEAD /file/clip", "Range: bytes=2-4\r\n", ""), 200); /* which are for GET */
     assert_non_null(strstr(heard, "Content-Length: 10\r\n"));
     expect_body("");
     expect_error("a folder", ask("GET /file/uploads", "", ""), 404);
@@ -405,17 +411,19 @@ static void requests_may_follow_each_other(void **state)
         "POST /json HTTP/1.1\r\nHost: video.example\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
         "POST /none HTTP/1.1\r\nHost: video.example\r\nContent-Length: 45\r\n\r\n" /* no request in a body */
         "GET /tell HTTP/1.1\r\nHost: video.example\r\n\r\n  "
+        "HEAD /events HTTP/1.1\r\nHost: video.example\r\n\r\n"
         "GET /tell/{} HTTP/1.1\r\nHost: video.example\r\nConnection: close\r\n\r\n";
     int answers = 0;
     start();
     ask_bytes(more, sizeof more - 1);
     for (const char *at = heard; (at = strstr(at, "HTTP/1.1 ")); at++) {
-        static const int status[] = {200, 200, 404, 200};
-        assert_true(answers < 4);
+        static const int status[] = {200, 200, 404, 200, 200};
+        assert_true(answers < 5);
         assert_int_equal(status_of(at), status[answers++]);
     }
-    assert_int_equal(answers, 4);
+    assert_int_equal(answers, 5);
     assert_int_equal(calls, 3);
+    assert_null(strstr(heard, "\r\n\r\n0\r\n")); /* the end of a body, behind a HEAD */
 }
 
 /* ---- what is refused ---- */
@@ -804,6 +812,8 @@ static void bytes_that_are_no_http(void **state)
         BYTES("GET /tell HTTP/1.1\r\nHost: video.example\r\nno colon\r\n\r\n"),
         BYTES("GET /tell HTTP/1.1\r\nHost : evil.example\r\nHost: video.example\r\n\r\n"),
         BYTES("GET /tell HTTP/1.1\r\nHost: video.example\r\n Origin: http://evil.example\r\n\r\n"),
+        BYTES("GET /tell HTTP/1.1\r\nHost: video.example\r\nX\x0b: y\r\n\r\n"),
+        BYTES("GET /tell HTTP/1.1\r\nHost: video.example\r\nX: y\rTransfer-Encoding: chunked\r\n\r\n"),
         BYTES("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
 #undef BYTES
     };
