@@ -54,7 +54,7 @@ typedef struct sg_http_limits {
                       .upload = 64 << 20,                                                                              \
                       .memory = 64 << 20,                                                                              \
                       .disk = 512 << 20,                                                                               \
-                      .answers = 64 << 20,                                                                             \
+                      .answers = 256 << 20,                                                                            \
                       .stream = 2 << 20,                                                                               \
                       .head_time = 10,                                                                                 \
                       .body_time = 60,                                                                                 \

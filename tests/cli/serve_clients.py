@@ -2,8 +2,9 @@
 """Clients of `sparge-gen serve`, good and hostile. usage: serve_clients.py PROGRAM [--minutes M] [--memory MIB]
 
 Part one: 200 requests of 20 clients. Each gets its own result, whole; no job is lost or doubled; they end in the order
-in which they came. Part two, M minutes: clients of every kind in `hostile`, and good ones among them, which are answered
-as before. Meanwhile the server keeps to its limits of memory, open files and disk, and it stops cleanly afterwards."""
+in which they came. Part two, M minutes: clients of every kind in `hostile`, and good ones among them, which are
+answered as before. Meanwhile the server keeps to its limits of memory, open files and disk; it stops cleanly in the
+end."""
 import argparse
 import base64
 import http.client
@@ -30,9 +31,10 @@ CLIENTS, REQUESTS, QUEUE, DISK = 20, 200, 15, 64 << 20
 PATIENCE = 300  # seconds that something may take on a machine that does a lot besides
 CONNECTIONS = 256  # SG_HTTP_LIMITS, as what follows
 UPLOADS = 512 << 20
-# Of a connection, libmicrohttpd has 68 KiB and the head is copied, twice 32 KiB. The bodies of all requests have 64 MiB, in
-# buffers that double as they grow, and once more as JSON; answers have 64 MiB and the one that was let in last.
-MEMORY = (CONNECTIONS * 132 >> 10) + 3 * 64 + 64 + 16
+# In MiB. Of a connection, libmicrohttpd has 68 KiB, and the head is copied, twice 32 KiB. The bodies of all requests
+# have 64 MiB, in buffers that double as they grow, and once more as JSON. The largest answers are lists of 100 jobs,
+# 256 KiB.
+MEMORY = CONNECTIONS * (132 + 256) // 1024 + 3 * 64
 
 
 # ---- good clients ----
@@ -315,7 +317,7 @@ def guesses_ids(h):
 
 def climbs(h):
     up = ["..", "%2e%2e", "..%2f..", "%2e%2e%2f", "....//", "..%5c", "..%c0%af", "%00", "/etc", "..;", "~root", "{id}"]
-    paths = ["/jobs/%s", "/jobs/%s/content", "/%s", "/v1/videos/%s/content", "/jobs/x/content?index=%s", "/jobs?after=%s"]
+    paths = ["/%s", "/jobs/%s", "/jobs/%s/content", "/jobs/x/content?index=%s", "/jobs?after=%s", "/v1/videos/%s"]
     while h.goes_on():
         tail = "/".join(random.choices(up, k=random.randrange(1, 6)))
         tail += random.choice(["", "/etc/passwd", "%2fetc%2fpasswd"])
