@@ -154,9 +154,7 @@ static sg_status prepare(sg_job_engine *x, const json_t *settings, bool form, co
     SG_TRY(sg_options_check(s, e));
     SG_TRY(sg_session_inputs(session, s, e));
     session->progress.quiet = true;
-    const sg_status status = ready(x, e);
-    const bool      of_model = e && strncmp(e->text, "--", 2) != 0 && json_object_get(settings, "model");
-    SG_TRY(of_model ? sg_error_in(e, status, "model") : status);
+    SG_TRY(ready(x, e));
     x->now = (sg_rendering){.settings = *s};
     SG_TRY(sg_session_resolve(session, &x->now, e));
     x->now.request.prompt = s->prompt;
@@ -165,7 +163,6 @@ static sg_status prepare(sg_job_engine *x, const json_t *settings, bool form, co
     SG_TRY(take_clip(x, e));
     take_preview(x);
     SG_TRY(sg_rendering_plan(&x->now, session->engine, e));
-    if (x->host_free) x->now.plan.host_free = x->host_free;
     notice(x);
     if (x->now.plan.untiled) x->now.request.vae_tiling = SG_TILING_ON;
     return sg_plan_fits(&x->now.plan, e);
@@ -188,12 +185,6 @@ static sg_status tell(const sg_job_engine *x, const char *folder, sg_status stat
 {
     if (status != SG_OK) retell(x, folder, e);
     return status;
-}
-
-sg_status sg_job_engine_check_video(sg_job_engine *x, sg_error *e)
-{
-    return tell(x, NULL, sg_video_input_check(&x->session.video, x->session.engine, &x->now.request, CHECKED_PIXELS, e),
-                e);
 }
 
 json_t *sg_job_engine_notices(const sg_job_engine *x)

@@ -53,10 +53,6 @@ void      sg_job_engine_close(sg_job_engine *x);
 sg_status sg_job_engine_prepare(sg_job_engine *x, const json_t *settings, bool form,
                                 const char *const input[SG_JOB_INPUTS], sg_error *e) SG_MUST_USE;
 
-/* Reads the rest of the video of the job that was prepared: what is too short or damaged fails. That job is then none to
- * render. A long video is read in part. */
-sg_status sg_job_engine_check_video(sg_job_engine *x, sg_error *e) SG_MUST_USE;
-
 /* Returns a list of sentences, what a person may not have expected of the job that was prepared, NULL where memory is out.
  * The caller drops it. */
 json_t *sg_job_engine_notices(const sg_job_engine *x);
