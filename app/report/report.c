@@ -79,16 +79,20 @@ json_t *sg_report_plan(const sg_plan *p)
     return j;
 }
 
+json_t *sg_report_seconds(const sg_report *r)
+{
+    json_t *j = json_pack("{s:f}", "total", r->total_seconds);
+    for (int i = 0; i < SG_STAGES; i++) sg_json_set(&j, sg_names("stage")[i], json_real(r->seconds[i]));
+    return j;
+}
+
 /* Bytes are the most from the start of the process to the end of each stage. */
 static void add_stages(json_t **j, const sg_report *r)
 {
-    const char *const *const stage = sg_names("stage");
-    json_t                  *seconds = json_pack("{s:f}", "total", r->total_seconds), *bytes = json_object();
-    for (int i = 0; i < SG_STAGES; i++) {
-        sg_json_set(&seconds, stage[i], json_real(r->seconds[i]));
-        sg_json_set(&bytes, stage[i], json_integer((json_int_t)r->stage_peak[i]));
-    }
-    sg_json_set(j, "seconds", seconds);
+    json_t *bytes = json_object();
+    for (int i = 0; i < SG_STAGES; i++)
+        sg_json_set(&bytes, sg_names("stage")[i], json_integer((json_int_t)r->stage_peak[i]));
+    sg_json_set(j, "seconds", sg_report_seconds(r));
     sg_json_set(j, "stage_peak_bytes", bytes);
 }
 

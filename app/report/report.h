@@ -42,6 +42,9 @@ json_t *sg_report_similarity(const sg_similarity_totals *s);
 /* Returns bytes and work of each phase, under its name, and of the whole. */
 json_t *sg_report_plan(const sg_plan *p);
 
+/* Returns {"total", "load", "text", ...: seconds of each stage}. */
+json_t *sg_report_seconds(const sg_report *r);
+
 /* Writes j as text to path; "-" is stdout. */
 sg_status sg_report_save(const char *path, const json_t *j, sg_error *e) SG_MUST_USE;
 

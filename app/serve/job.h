@@ -2,8 +2,9 @@
  *
  *   {"id", "object": "job", "status", "number", "attempts", "created_at", "started_at", "finished_at": seconds since 1970, 0
  *    where it was not, "queue_position", "progress": {"stage", "done", "total", "seconds", "eta"}, "settings": as asked,
- *    "inputs": ["image", ...], "files": [{"file", "seed", "bytes"}, ...], "made": the settings of the first of these, as
- *    a clip keeps them, "notices": sentences about what a person may not have expected, "error"}
+ *    "inputs": ["image", ...], "files": [{"file", "seed", "bytes", "seconds": {"total", "load", "text", ...}}, ...], "made": the
+ *    settings of the first of these, as a clip keeps them, "notices": sentences about what a person may not have
+ *    expected, "error"}
  *
  * A member that says nothing yet is null. number is the order in which jobs came. */
 #ifndef SG_JOB_H

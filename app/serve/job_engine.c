@@ -265,8 +265,8 @@ static sg_status render(sg_job_engine *x, int i, const char *folder, const sg_jo
     if (status == SG_OK) status = sg_report_text(&text, settings, e);
     if (status == SG_OK) status = write_clip(x, path, text, report, e);
     if (status == SG_OK && stat(path, &st) == 0)
-        *file =
-            json_pack("{s:s, s:I, s:I}", "file", name, "seed", (json_int_t)r->seed, "bytes", (json_int_t)st.st_size);
+        *file = json_pack("{s:s, s:I, s:I, s:o}", "file", name, "seed", (json_int_t)r->seed, "bytes",
+                          (json_int_t)st.st_size, "seconds", sg_report_seconds(report));
     if (status == SG_OK && made) *made = json_incref(settings);
     json_decref(settings);
     free(text);
