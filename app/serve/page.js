@@ -10,7 +10,7 @@ const parse = text => JSON.parse(text, (_, v, at) =>
 let opening = null;
 const unlock = () => opening ??= new Promise(done => {
   const lock = $('lock'), key = $('key'), wrong = $('wrong-key');
-  lock.oncancel = e => e.preventDefault();
+  lock.onclose = () => opening && lock.showModal();
   $('key-form').onsubmit = async e => {
     e.preventDefault();
     const answer = await fetch('login', {method: 'POST', headers: {'Content-Type': 'application/json'},
@@ -19,34 +19,35 @@ const unlock = () => opening ??= new Promise(done => {
     wrong.hidden = answer?.ok ?? false;
     wrong.textContent = answer ? 'The key is wrong.' : 'The server does not answer.';
     if (!answer?.ok) return key.focus();
-    lock.close();
     opening = null;
+    lock.close();
     done();
   };
   lock.showModal();
 });
-async function ask(path, request) {
-  const answer = await fetch(path, request);
+const reached = answer => answer.catch(() => {
+  throw new Error('The server does not answer.');
+});
+async function request(path, how) {
+  const answer = await reached(fetch(path, how));
+  if (answer.ok) return answer;
   if (answer.status === 401) {
     await unlock();
-    return ask(path, request);
+    return request(path, how);
   }
-  const text = await answer.text();
-  let body = null;
-  try {
-    body = parse(text);
-  } catch { /* what is no JSON is no answer of ours */ }
-  if (answer.ok) return body;
-  throw Object.assign(new Error(body?.error?.message ?? `${answer.status} ${answer.statusText}`), {param: body?.error?.param});
+  const error = (await answer.json().catch(() => null))?.error; /* none: a proxy between said it */
+  throw Object.assign(new Error(error?.message ?? `${answer.status} ${answer.statusText}`), {param: error?.param});
 }
+const ask = async (path, how) => parse(await reached((await request(path, how)).text()));
 const place = (job, what = '') => `jobs/${encodeURIComponent(job.id)}${what}`;
 const content = (job, i) => place(job, i ? `/content?index=${i}` : '/content');
-const say = text => $('status').textContent = text;
+/* The same again is not read out again. */
+const say = text => $('status').textContent === text || ($('status').textContent = text);
 function complain(error) {
   $('problem').hidden = !error;
   $('problem').textContent = error?.message ?? '';
   for (const e of $('order').elements) e.removeAttribute('aria-invalid');
-  const field = error?.param && $('order').elements[error.param];
+  const field = error?.param && (error.param in ROLES ? $('file') : $('order').elements[error.param]);
   if (!(field instanceof Element)) return;
   field.setAttribute('aria-invalid', true);
   field.closest('details')?.setAttribute('open', '');
@@ -57,9 +58,11 @@ function complain(error) {
 
 let names = new Set(); /* of options */
 const SIDES = ['dense', 'sparge'];
-const KINDS = {'': 'usual for the length', dense: 'dense: exact', sage: 'sage: quantised', sparge: 'sparse: blocks are skipped',
-  both: 'side by side: dense and sparse'};
+const KINDS = {'': 'automatic: sparse if the clip is long', dense: 'dense: exact', sage: 'quantised: dense, in 8 bits',
+  sparge: 'sparse: skips what matters little', both: 'side by side: dense and sparse'};
+const word = kind => KINDS[kind]?.split(':')[0] ?? kind;
 const LABELS = {negative_prompt: 'Not in the clip', cfg_scale: 'Guidance scale', fps: 'Frames per second', output_format: 'Format'};
+const HELP = {batch: 'clips, with consecutive seeds'}; /* where that of the command is of its files */
 const FIRST = ['size', 'frames', 'steps', 'seed', 'model', 'attention'], OWN = [...FIRST, 'prompt', 'width', 'height'];
 const label = name => LABELS[name] ?? name[0].toUpperCase() + name.slice(1).replaceAll('_', ' ');
 
@@ -90,7 +93,7 @@ function build({options, ...files}) {
     wide('Model', select('model', models)), wide('Attention', select('attention', kinds.map(k => [k, KINDS[k]]))));
   $('more').lastElementChild.append(
     ...loras.length ? ['lora', 'high_noise_lora'].map(n => field(label(n), select(n, loras, {multiple: '', size: Math.min(4, loras.length)}))) : [],
-    ...options.filter(o => !OWN.includes(o.name)).map(o => field(label(o.name), control(o), h('small', {}, o.help))));
+    ...options.filter(o => !OWN.includes(o.name)).map(o => field(label(o.name), control(o), h('small', {}, HELP[o.name] ?? o.help))));
 }
 
 /* Pictures and videos, by the name that they have in a form. */
@@ -106,6 +109,7 @@ function take(list) {
 function draw() {
   $('inputs').replaceChildren(...[...inputs].map(([role, f]) => {
     const url = URL.createObjectURL(f), done = {load: () => URL.revokeObjectURL(url), loadeddata: () => URL.revokeObjectURL(url)};
+    done.error = e => e.target.replaceWith(faint('This browser cannot show it.'));
     const media = role === 'video' ? h('video', {src: url, muted: '', 'aria-label': f.name, ...done}) : h('img', {src: url, alt: f.name, ...done});
     const drop = h('button', {type: 'button', 'aria-label': `remove ${f.name}`, click: () => {
       inputs.delete(role);
@@ -121,12 +125,15 @@ function listen() {
     take(e.target.files);
     e.target.value = '';
   });
+  const files = e => e.dataTransfer.types.includes('Files'); /* text is the prompt's */
   addEventListener('dragover', e => {
+    if (!files(e)) return;
     e.preventDefault();
     over(true);
   });
   addEventListener('dragleave', e => e.relatedTarget || over(false));
   addEventListener('drop', e => {
+    if (!files(e)) return;
     e.preventDefault(); /* a file that misses the frame would take the page's place */
     over(false);
     take(e.dataTransfer.files);
@@ -144,27 +151,33 @@ function listen() {
   $('prompt').addEventListener('keydown', e => {
     if (e.key === 'Enter' && (e.ctrlKey || e.metaKey)) $('order').requestSubmit();
   });
+  $('example').addEventListener('click', () => {
+    $('order').reset();
+    $('prompt').value = $('prompt').placeholder;
+    $('order').elements.attention.value = 'both';
+    $('render').focus();
+  });
 }
 const drawn = () => String(crypto.getRandomValues(new Uint32Array(1))[0]);
 
 /* settings [[name, value], ...]; files by name */
-const uploads = new Map(); /* of the jobs that were ordered here */
 async function submit(settings, files) {
   const form = new FormData();
-  for (const [name, value] of settings) form.append(name, value);
-  for (const [name, f] of files) form.append(name, f);
-  const job = await ask('jobs', {method: 'POST', body: form});
-  uploads.set(job.id, new Map(files));
+  for (const [name, value] of [...settings, ...files]) form.append(name, value);
+  return ask('jobs', {method: 'POST', body: form});
 }
-/* One job, or several of the same seed. */
+/* One job, or several of the same seed: all of them or none. */
 async function submitAll(list, files) {
+  const jobs = [];
   $('render').disabled = true;
   complain(null);
   try {
-    for (const settings of list) await submit(settings, files);
+    for (const settings of list) jobs.push(await submit(settings, await files));
     say(list.length > 1 ? `${list.length} clips are queued.` : 'The clip is queued.');
   } catch (error) {
+    say('');
     complain(error);
+    for (const job of jobs) await remove(job);
   }
   $('render').disabled = false;
   await refresh();
@@ -178,13 +191,11 @@ function order() {
 }
 const listed = settings => Object.entries(settings).flatMap(([name, v]) => [v].flat().map(v => [name, String(v)]));
 
-/* What a job was made from; null: it was ordered elsewhere, and the form asks for it. */
-function filesOf(job) {
-  const files = uploads.get(job.id);
-  return files?.size === job.inputs.length || !job.inputs.length ? files ?? new Map() : null;
-}
-function fillIn(jobs) {
-  const {settings} = jobs[0], files = filesOf(jobs[0]);
+/* What a job was made from: it has no other name than that of its field. */
+const filesOf = async job => new Map(await Promise.all(job.inputs.map(async role =>
+  [role, new File([await (await request(place(job, `/inputs/${role}`))).blob()], role)])));
+async function fillIn(jobs) {
+  const {settings} = jobs[0];
   $('order').reset();
   for (const e of $('order').elements) {
     const v = [settings[e.name] ?? []].flat().map(String);
@@ -195,16 +206,17 @@ function fillIn(jobs) {
     if (e.name === 'attention' && jobs.length > 1) e.value = 'both';
     if (e.name === 'size' && settings.width) e.value = `${settings.width}x${settings.height}`;
   }
-  for (const [role, f] of files ?? []) inputs.set(role, f);
-  draw();
-  if (!files) complain(new Error(`Add the file again that the clip ${ROLES[jobs[0].inputs[0]]}: it is not kept here.`));
   $('prompt').focus();
+  try {
+    for (const [role, f] of await filesOf(jobs[0])) inputs.set(role, f);
+    draw();
+  } catch (error) {
+    complain(error);
+  }
 }
 function again(jobs) {
-  const seed = drawn(), files = filesOf(jobs[0]);
-  if (files) return submitAll(jobs.map(j => listed({...j.settings, seed})), files);
-  fillIn(jobs);
-  $('order').elements.seed.value = '';
+  const seed = drawn();
+  return submitAll(jobs.map(j => listed({...j.settings, seed})), filesOf(jobs[0]));
 }
 
 /* ---- jobs: a card for each, or for the two of one order ---- */
@@ -214,11 +226,12 @@ const cells = new Map(); /* by id: {job, element, and what changes while it is a
 const cards = new Map(); /* by the id of its first job */
 const plural = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`;
 const clock = s => s >= 90 ? `${Math.round(s / 60)} min` : `${s < 10 ? s.toFixed(1) : Math.round(s)} s`;
-const took = job => job.finished_at > job.started_at ? clock(job.finished_at - job.started_at).replace('.0', '') : 'under 1 s';
+const seconds = (job, stage) => job.files.reduce((n, f) => n + (f.seconds?.[stage] ?? 0), 0);
 const bytes = n => n >= 1e6 ? `${(n / 1e6).toFixed(1)} MB` : `${Math.ceil(n / 1e3)} kB`;
-const kindOf = job => job.settings.attention ?? job.made?.attention ?? 'usual';
+const kindOf = job => job.settings.attention ?? job.made?.attention ?? '';
 /* Sparse attention of a short clip is dense. */
-const ran = job => job.made?.attention && job.made.attention !== kindOf(job) ? `, ran ${job.made.attention}` : '';
+const ran = job => job.made?.attention && job.made.attention !== kindOf(job) ? `, ran ${word(job.made.attention)}` : '';
+const how = job => word(kindOf(job)) + ran(job);
 const colour = job => ({dense: 1, sage: 4, sparge: 2})[kindOf(job)] ?? 0;
 const seedOf = job => job.files[0]?.seed ?? job.settings.seed ?? 0;
 const STAGES = {load: 'loading the model', text: 'reading the prompt', encode: 'encoding what it starts from', denoise: 'denoising',
@@ -262,10 +275,11 @@ function showPreview(cell, {b64_json: image, frames: count}) {
   if (!img.isConnected) cell.view.replaceChildren(img);
 }
 let tick = 0;
-setInterval(() => {
+function turn() {
   if (!still.matches) tick++;
   for (const c of cells.values()) if (c.img) c.img.style.transform = `translateX(${-100 * (tick % c.count) / c.count}%)`;
-}, 125);
+}
+setInterval(turn, 125);
 
 function size(job) {
   const {made, settings} = job, [width, height] = settings.size?.split('x') ?? [];
@@ -274,7 +288,7 @@ function size(job) {
 const shape = job => size(job)[1] ? `aspect-ratio: ${size(job).map(Number).join(' / ')}` : 'aspect-ratio: 1';
 
 function media(job, i) {
-  const {file} = job.files[i], what = `${kindOf(job)}, seed ${job.files[i].seed}: ${job.settings.prompt ?? ''}`, src = content(job, i);
+  const {file} = job.files[i], what = `${how(job)}, seed ${job.files[i].seed}: ${job.settings.prompt ?? ''}`, src = content(job, i);
   if (file.endsWith('.y4m')) return h('p', {class: 'view', style: shape(job)}, 'Y4M, which browsers do not play');
   return isPicture(file) ? h('img', {src, alt: what, loading: 'lazy', style: shape(job)}) :
     h('video', {src, controls: '', loop: '', muted: '', playsinline: '', preload: 'metadata', 'aria-label': what, style: shape(job)});
@@ -295,7 +309,7 @@ function facts(job) {
 /* What changes of a job ends its cell, and another takes its place; its progress does not. */
 const state = job => JSON.stringify([job.status, job.queue_position, job.error, job.files]);
 function makeCell(job) {
-  const cell = {job, state: state(job)}, kind = kindOf(job), buttons = [];
+  const cell = {job, state: state(job)}, buttons = [];
   const box = (text, style) => cell.view = h('div', {class: 'view', style}, text);
   let shown, lines = [];
   if (job.status === 'queued') {
@@ -304,20 +318,21 @@ function makeCell(job) {
   } else if (job.status === 'in_progress') {
     shown = box('', shape(job));
     cell.text = h('span', {});
-    cell.bar = h('progress', {'aria-label': `progress of ${kind}: ${job.settings.prompt ?? ''}`, max: 1});
+    cell.bar = h('progress', {'aria-label': `progress of ${how(job)}: ${job.settings.prompt ?? ''}`, max: 1});
     lines = [cell.text, cell.bar];
     buttons.push(sure('Cancel', () => remove(job)));
     showProgress(cell, job.progress);
   } else if (job.status === 'completed') {
     shown = job.files.map((_, i) => media(job, i));
-    lines = [`${took(job)}, ${bytes(job.files.reduce((n, f) => n + f.bytes, 0))}`];
+    lines = [`${clock(seconds(job, 'total') - seconds(job, 'load'))}, ${bytes(job.files.reduce((n, f) => n + f.bytes, 0))}`];
     buttons.push(h('button', {type: 'button', 'aria-pressed': 'false', click: () => choose(job), class: 'choose'}, 'Compare'),
-      h('a', {href: content(job, 0), download: `${job.id.slice(0, 8)}-${job.files[0].file}`}, 'Download'), sure('Delete', () => remove(job)));
+      ...job.files.map(({file}, i) => h('a', {href: content(job, i), download: `${job.id.slice(0, 8)}-${file}`}, i ? `Download ${i + 1}` : 'Download')),
+      sure('Delete', () => remove(job)));
   } else {
-    shown = job.error ? alarm(job.error) : box(job.status);
+    shown = job.error ? h('p', {class: 'alarm'}, job.error) : box(job.status);
     buttons.push(sure('Delete', () => remove(job)));
   }
-  cell.element = captioned(shown, colour(job), kind + ran(job), ...lines);
+  cell.element = captioned(shown, colour(job), how(job), ...lines);
   cell.element.className = 'cell';
   cell.element.dataset.id = job.id;
   cell.element.append(h('div', {class: 'act'}, buttons), over(job) ? facts(job) : '');
@@ -329,14 +344,20 @@ function about(job) {
   return [settings.model ?? made?.model?.file, w && `${w}\u00d7${y}`, frames && plural(frames, 'frame'), steps && plural(steps, 'step'),
     `seed ${seedOf(job)}`, ...job.inputs.map(i => i.replace('_', ' '))].filter(Boolean).join(', ');
 }
+/* What sparse attention saved: in denoising alone, since the first of the two may have loaded the model and read the prompt. */
+function saved(jobs) {
+  const [dense, sparse] = jobs.map(j => seconds(j, 'denoise'));
+  if (ran(jobs[1]) || !(dense > 0 && sparse > 0)) return '';
+  return h('p', {class: 'saved'}, `Sparse denoised in ${clock(sparse)}, dense in ${clock(dense)}: ${times(dense / sparse)}, by one run of each`);
+}
 function makeCard(jobs) {
-  const pair = jobs.length > 1, done = jobs.every(j => j.status === 'completed');
-  return h('li', {class: pair ? 'card two' : 'card'},
-    h('p', {class: 'said'}, jobs[0].settings.prompt ?? ''), h('p', {class: 'about'}, about(jobs.at(-1))),
-    h('div', {class: 'cells'}, jobs.map(j => cells.get(j.id).element)),
-    !jobs.every(over) ? '' : h('div', {class: 'act'}, pair && done ? h('button', {type: 'button', class: 'both', click: () => compare(jobs)}, 'Compare the two') : '',
-      h('button', {type: 'button', class: 'again', click: () => again(jobs)}, 'Again with another seed'),
-      h('button', {type: 'button', class: 'edit', click: () => fillIn(jobs)}, 'Edit')));
+  const pair = jobs.length > 1 && jobs.every(j => j.status === 'completed'), {prompt} = jobs[0].settings;
+  const button = (text, act, name) => h('button', {type: 'button', class: name, click: () => act(jobs)}, text);
+  return h('li', {class: jobs.length > 1 ? 'card two' : 'card', 'data-id': jobs[0].id}, h('h3', {}, prompt ?? ''),
+    h('p', {class: 'about'}, about(jobs.at(-1))), [...new Set(jobs.flatMap(j => j.notices))].map(n => h('p', {class: 'notice'}, n)),
+    h('div', {class: 'cells'}, jobs.map(j => cells.get(j.id).element)), pair ? saved(jobs) : '',
+    !jobs.every(over) ? '' : h('div', {class: 'act'}, pair ? button('Compare the two', compare, 'both') : '',
+      button('Again with another seed', again, 'again'), button('Edit', fillIn, 'edit')));
 }
 
 /* The two of an order side by side: one behind the other, and the same but for their attention. */
@@ -358,7 +379,8 @@ function arrange(list, elements) {
   for (const e of [...list.children]) if (!keep.has(e)) e.remove();
   elements.forEach((e, i) => list.children[i] === e || list.insertBefore(e, list.children[i] ?? null));
 }
-function show_jobs(jobs) {
+function showJobs(jobs) {
+  const focused = document.activeElement, within = focused.closest('.card')?.dataset.id;
   for (const id of [...cells.keys()]) if (!jobs.some(j => j.id === id)) cells.delete(id);
   for (const job of jobs) {
     const cell = cells.get(job.id);
@@ -370,20 +392,20 @@ function show_jobs(jobs) {
     if (cell && !over(cell.job) && over(job)) say(`${job.status}: ${job.settings.prompt ?? ''}`);
     cells.set(job.id, makeCell(job));
   }
-  const waiting = [], done = [], before = document.activeElement?.className;
-  for (const group of grouped(jobs)) {
-    const key = group[0].id, now = group.map(j => cells.get(j.id).state).join() + group.map(j => j.id), old = cards.get(key);
-    const card = old?.now === now ? old : {now, element: makeCard(group)};
-    const held = old && old !== card && old.element.contains(document.activeElement);
-    cards.set(key, card);
-    if (held) requestAnimationFrame(() => (card.element.querySelector(`button.${before || 'again'}`) ?? $('prompt')).focus());
-    if (group.every(over)) done.unshift(card.element);
-    else waiting.push(card.element);
+  if (chosen && !jobs.some(j => j.id === chosen.id)) chosen = null;
+  const groups = grouped(jobs), waiting = [], done = [];
+  for (const group of groups) {
+    const key = group[0].id, now = group.map(j => cells.get(j.id).state).join() + group.map(j => j.id);
+    if (cards.get(key)?.now !== now) cards.set(key, {now, element: makeCard(group)});
+    const {element} = cards.get(key);
+    if (group.every(over)) done.unshift(element);
+    else waiting.push(element);
   }
-  const kept = new Set(grouped(jobs).map(g => g[0].id));
-  for (const key of [...cards.keys()]) if (!kept.has(key)) cards.delete(key);
+  for (const key of [...cards.keys()]) if (!groups.some(g => g[0].id === key)) cards.delete(key);
   arrange($('queue'), waiting);
   arrange($('gallery'), done);
+  if (within && document.activeElement !== focused) /* it went with its card, or was moved */
+    (focused.isConnected ? focused : cards.get(within)?.element.querySelector('button') ?? $('gallery-title')).focus();
   $('idle').hidden = waiting.length > 0;
   $('bare').hidden = done.length > 0;
   const left = jobs.filter(j => !over(j)).length;
@@ -408,10 +430,10 @@ function watch(job) {
 }
 
 const PAGE = 100;
-let all = [], reached = 1, busy = null, timer = 0;
+let all = [], pages = 1, busy = null, timer = 0, lost = false;
 async function load() {
   const jobs = [];
-  for (let pages = 0, more = true; more && (pages < reached || !over(jobs.at(-1))); pages++) {
+  for (let page = 0, more = true; more && (page < pages || !over(jobs.at(-1))); page++) {
     const list = await ask(`jobs?order=desc&limit=${PAGE}${jobs.length ? `&after=${jobs.at(-1).id}` : ''}`);
     jobs.push(...list.data);
     more = list.has_more && list.data.length > 0;
@@ -422,13 +444,13 @@ async function load() {
 async function look() {
   try {
     all = await load();
-    if ($('status').dataset.lost) say('');
-    delete $('status').dataset.lost;
+    if (lost) say('');
+    lost = false;
     watch(all.find(j => j.status === 'in_progress'));
-    show_jobs(all);
+    showJobs(all);
   } catch (error) {
-    $('status').dataset.lost = 1;
-    say(error instanceof TypeError ? 'The server does not answer; the page tries again.' : error.message);
+    lost = true;
+    say(`${error.message} The page tries again.`);
   }
 }
 /* Looks again, after a look that is under way. */
@@ -442,11 +464,11 @@ async function refresh() {
   await own;
   if (busy !== own) return;
   busy = null;
-  timer = setTimeout(refresh, all.every(over) ? 10000 : 1500);
+  timer = setTimeout(refresh, all.every(over) && !lost ? 10000 : 1500);
 }
 document.addEventListener('visibilitychange', () => document.hidden ? clearTimeout(timer) : refresh());
 $('older').addEventListener('click', () => {
-  reached++;
+  pages++;
   refresh();
 });
 
@@ -470,7 +492,7 @@ function choose(job) {
 }
 function compare(jobs) {
   const made = jobs[0].made ?? {}, {width = 256, height = 256} = made;
-  const title = j => [kindOf(j) + ran(j), `seed ${seedOf(j)}`, j.settings.prompt ?? ''];
+  const title = j => [how(j), `seed ${seedOf(j)}`, j.settings.prompt ?? ''];
   forget();
   frame = 0;
   frames = made.frames ?? 1;
@@ -478,11 +500,13 @@ function compare(jobs) {
   for (const v of document.querySelectorAll('.cell video')) v.pause();
   const two = jobs.map(j => clip(content(j, 0), title(j).join(', '), isPicture(j.files[0].file)));
   const names = jobs.map((j, i) => `${i + 1}: ${title(j).slice(0, 2).join(', ')}`);
+  const line = swipe(two, names, width, height);
+  line.style.maxWidth = `${Math.round(60 * width / height)}vh`; /* all of a picture that is higher than wide is seen, too */
   viewer.replaceChildren(h('header', {}, h('h2', {}, 'Two clips'), h('button', {id: 'leave', click: () => viewer.close()}, 'Close')),
     frames > 1 ? transport() : '', h('div', {id: 'players'}, two.map((v, i) => captioned(v, colour(jobs[i]), names[i], title(jobs[i])[2])),
       differing(two, {width, height, style: amplified(GAIN)}, names[1], canvas => subtract(canvas, (at, second) =>
         at.drawImage(two[+second], 0, 0, width, height)), `difference \u00d7${GAIN}; black: equal`)),
-    swipe(two, names, width, height), faint(`Keys: ${frames > 1 ? `${KEYS}; ` : ''}Escape closes.`));
+    line, faint(`Keys: ${frames > 1 ? `${KEYS}; ` : ''}Escape closes.`));
   viewer.showModal();
   (document.getElementById('play') ?? $('leave')).focus();
   show(0);
