@@ -42,7 +42,9 @@ const ask = async (path, how) => parse(await reached((await request(path, how)).
 const place = (job, what = '') => `jobs/${encodeURIComponent(job.id)}${what}`;
 const content = (job, i) => place(job, i ? `/content?index=${i}` : '/content');
 /* The same again is not read out again. */
-const say = text => $('status').textContent === text || ($('status').textContent = text);
+function say(text) {
+  if ($('status').textContent !== text) $('status').textContent = text;
+}
 function complain(error) {
   $('problem').hidden = !error;
   $('problem').textContent = error?.message ?? '';
@@ -69,15 +71,15 @@ const label = name => LABELS[name] ?? name[0].toUpperCase() + name.slice(1).repl
 function select(name, choices, attributes = {}) {
   return h('select', {name, ...attributes}, choices.map(([value, text]) => h('option', {value}, text)));
 }
-function control(o, attributes) {
-  const usual = o.default == null ? '' : String(o.default), names = {name: o.name, placeholder: usual, ...attributes};
+function control(o) {
+  const usual = o.default == null ? '' : String(o.default), given = {name: o.name, placeholder: usual};
   if (o.choices || o.kind === 'boolean')
-    return select(o.name, [['', usual ? `usual: ${usual}` : 'usual'], ...o.choices?.map(c => [c, c]) ?? [['true', 'yes'], ['false', 'no']]], attributes);
+    return select(o.name, [['', usual ? `usual: ${usual}` : 'usual'], ...o.choices?.map(c => [c, c]) ?? [['true', 'yes'], ['false', 'no']]]);
   if (o.kind === 'WIDTHxHEIGHT')
-    return h('input', {...names, pattern: '[0-9]+x[0-9]+', title: 'width x height, as in 832x480', spellcheck: 'false'});
-  if (o.kind === 'string') return h('input', names);
-  if (o.lo == null) return h('input', {...names, pattern: '-?[0-9]+', inputmode: 'numeric', title: 'a whole number'});
-  return h('input', {...names, type: 'number', min: o.lo, max: o.hi, step: o.kind === 'integer' ? 1 : 'any'});
+    return h('input', {...given, pattern: '[0-9]+x[0-9]+', title: 'width x height, as in 832x480', spellcheck: 'false'});
+  if (o.kind === 'string') return h('input', given);
+  if (o.lo == null) return h('input', {...given, pattern: '-?[0-9]+', inputmode: 'numeric', title: 'a whole number'});
+  return h('input', {...given, type: 'number', min: o.lo, max: o.hi, step: o.kind === 'integer' ? 1 : 'any'});
 }
 const field = (text, control, ...help) => h('label', {class: 'field'}, h('span', {}, text), control, help);
 const wide = (text, control) => h('label', {class: 'field wide'}, h('span', {}, text), control);
@@ -182,12 +184,13 @@ async function submitAll(list, files) {
   $('render').disabled = false;
   await refresh();
 }
-function order() {
+async function order() {
   const settings = [...new FormData($('order'))].filter(([name, v]) => names.has(name) && v !== '');
   if (!settings.some(([name]) => name === 'seed')) settings.push(['seed', drawn()]);
   const both = settings.some(([name, v]) => name === 'attention' && v === 'both');
   const side = kind => settings.map(([name, v]) => [name, name === 'attention' ? kind : v]);
-  return submitAll(both ? SIDES.map(side) : [settings], inputs);
+  await submitAll(both ? SIDES.map(side) : [settings], inputs);
+  if ($('problem').hidden) $('queue').scrollIntoView({block: 'nearest'}); /* it is below the form on a phone */
 }
 const listed = settings => Object.entries(settings).flatMap(([name, v]) => [v].flat().map(v => [name, String(v)]));
 
@@ -287,13 +290,13 @@ function size(job) {
 }
 const shape = job => size(job)[1] ? `aspect-ratio: ${size(job).map(Number).join(' / ')}` : 'aspect-ratio: 1';
 
+const isPicture = file => /\.(png|jpe?g|webp)$/.test(file);
 function media(job, i) {
-  const {file} = job.files[i], what = `${how(job)}, seed ${job.files[i].seed}: ${job.settings.prompt ?? ''}`, src = content(job, i);
-  if (file.endsWith('.y4m')) return h('p', {class: 'view', style: shape(job)}, 'Y4M, which browsers do not play');
-  return isPicture(file) ? h('img', {src, alt: what, loading: 'lazy', style: shape(job)}) :
-    h('video', {src, controls: '', loop: '', muted: '', playsinline: '', preload: 'metadata', 'aria-label': what, style: shape(job)});
+  const style = shape(job), what = `${how(job)}, seed ${job.files[i].seed}: ${job.settings.prompt ?? ''}`;
+  const given = {src: content(job, i), style, error: e => e.target.replaceWith(h('p', {class: 'view', style}, 'This browser cannot show it.'))};
+  return isPicture(job.files[i].file) ? h('img', {...given, alt: what, loading: 'lazy'}) :
+    h('video', {...given, controls: '', loop: '', muted: '', playsinline: '', preload: 'metadata', 'aria-label': what});
 }
-const isPicture = file => /\.(png|jpg|webp)$/.test(file);
 
 function flat([key, v]) {
   return v !== null && typeof v === 'object' && !Array.isArray(v) ? Object.entries(v).map(([k, w]) => [`${key}.${k}`, w]) : [[key, v]];
@@ -323,7 +326,7 @@ function makeCell(job) {
     buttons.push(sure('Cancel', () => remove(job)));
     showProgress(cell, job.progress);
   } else if (job.status === 'completed') {
-    shown = job.files.map((_, i) => media(job, i));
+    shown = h('div', {class: 'made'}, job.files.map((_, i) => media(job, i)));
     lines = [`${clock(seconds(job, 'total') - seconds(job, 'load'))}, ${bytes(job.files.reduce((n, f) => n + f.bytes, 0))}`];
     buttons.push(h('button', {type: 'button', 'aria-pressed': 'false', click: () => choose(job), class: 'choose'}, 'Compare'),
       ...job.files.map(({file}, i) => h('a', {href: content(job, i), download: `${job.id.slice(0, 8)}-${file}`}, i ? `Download ${i + 1}` : 'Download')),
@@ -478,15 +481,9 @@ const viewer = $('compared');
 let chosen = null; /* the first of two */
 function choose(job) {
   const first = chosen;
-  chosen = first || null;
-  if (!first) {
-    chosen = job;
-    say('Choose Compare at a second clip.');
-  } else {
-    chosen = null;
-    say('');
-    if (first.id !== job.id) compare([first, job]);
-  }
+  chosen = first ? null : job;
+  say(first ? '' : 'Choose Compare at a second clip.');
+  if (first && first.id !== job.id) compare([first, job]);
   for (const b of document.querySelectorAll('button.choose'))
     b.setAttribute('aria-pressed', String(b.closest('.cell').dataset.id === chosen?.id));
 }

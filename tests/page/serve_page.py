@@ -355,6 +355,18 @@ def a_server_goes_and_comes(b, s):
     check(s.jobs()[-1]["settings"]["prompt"] == "a ball" and b.value("$('problem').hidden"))
 
 
+def all_of_a_job_is_there(b):
+    """Two pictures of one job, and a clip that no browser shows."""
+    order(b, "two", **SMALL | {"frames": "1", "batch": "2", "output_format": "jpeg"})
+    has(b, 0, 6)
+    b.wait("[...document.querySelectorAll('#gallery .card:first-child img')].filter(i => i.naturalWidth === 64).length === 2")
+    links = b.value("[...document.querySelectorAll('#gallery .card:first-child a')].map(a => a.href)")
+    check(len(set(links)) == 2, links)
+    order(b, "raw", **SMALL | {"output_format": "y4m"})
+    has(b, 0, 7)
+    b.wait("document.querySelector('#gallery .card:first-child .view')?.textContent === 'This browser cannot show it.'")
+
+
 def keys_reach_all(b):
     """All that can be used is reached by Tab, and is seen to have the focus, but what the browser has within a video; so are the two
     clips and their line."""
@@ -374,7 +386,7 @@ def keys_reach_all(b):
       .map(e => e.outerHTML.slice(0, 80))""")
     check(not missed, "Tab does not reach", missed)
     let_go(b)
-    has(b, 0, 5)
+    has(b, 0, 7)
     b.value("document.querySelector('button.both').focus()")
     b.key("Enter", "\r")
     b.wait(f"viewer.open && {LOADED}")
@@ -407,7 +419,7 @@ def looks_right(b, s):
         b.wait("videos.length === 0")
     check(len(colours) == 2, "no dark page")
     let_go(b)
-    has(b, 0, 5)
+    has(b, 0, 7)
 
 
 def main():
@@ -431,6 +443,7 @@ def main():
         files_are_dropped_in(b, s)
         a_full_queue_takes_both_or_none(b, s)
         a_server_goes_and_comes(b, s)
+        all_of_a_job_is_there(b)
         keys_reach_all(b)
         looks_right(b, s)
         away = [r for r in b.requests if not r.startswith((s.address, "data:", f"blob:{s.address}"))]
