@@ -82,7 +82,6 @@ function control(o) {
   return h('input', {...given, type: 'number', min: o.lo, max: o.hi, step: o.kind === 'integer' ? 1 : 'any'});
 }
 const field = (text, control, ...help) => h('label', {class: 'field'}, h('span', {}, text), control, help);
-const wide = (text, control) => h('label', {class: 'field wide'}, h('span', {}, text), control);
 
 function build({options, ...files}) {
   const of = Object.fromEntries(options.map(o => [o.name, o]));
@@ -92,7 +91,7 @@ function build({options, ...files}) {
   $('fields').append(
     field('Size', control(of.size)), field('Frames', control(of.frames)), field('Steps', control(of.steps)),
     field('Seed', control({...of.seed, default: 'another each time'})),
-    wide('Model', select('model', models)), wide('Attention', select('attention', kinds.map(k => [k, KINDS[k]]))));
+    field('Model', select('model', models)), field('Attention', select('attention', kinds.map(k => [k, KINDS[k]]))));
   $('more').lastElementChild.append(
     ...loras.length ? ['lora', 'high_noise_lora'].map(n => field(label(n), select(n, loras, {multiple: '', size: Math.min(4, loras.length)}))) : [],
     ...options.filter(o => !OWN.includes(o.name)).map(o => field(label(o.name), control(o), h('small', {}, HELP[o.name] ?? o.help))));
@@ -110,9 +109,9 @@ function take(list) {
 }
 function draw() {
   $('inputs').replaceChildren(...[...inputs].map(([role, f]) => {
-    const url = URL.createObjectURL(f), done = {load: () => URL.revokeObjectURL(url), loadeddata: () => URL.revokeObjectURL(url)};
-    done.error = e => e.target.replaceWith(faint('This browser cannot show it.'));
-    const media = role === 'video' ? h('video', {src: url, muted: '', 'aria-label': f.name, ...done}) : h('img', {src: url, alt: f.name, ...done});
+    const src = URL.createObjectURL(f), seen = () => URL.revokeObjectURL(src);
+    const given = {src, load: seen, loadeddata: seen, error: e => e.target.replaceWith(faint('This browser cannot show it.'))};
+    const media = role === 'video' ? h('video', {...given, muted: '', 'aria-label': f.name}) : h('img', {...given, alt: f.name});
     const drop = h('button', {type: 'button', 'aria-label': `remove ${f.name}`, click: () => {
       inputs.delete(role);
       draw();
@@ -162,19 +161,17 @@ function listen() {
 }
 const drawn = () => String(crypto.getRandomValues(new Uint32Array(1))[0]);
 
-/* settings [[name, value], ...]; files by name */
-async function submit(settings, files) {
-  const form = new FormData();
-  for (const [name, value] of [...settings, ...files]) form.append(name, value);
-  return ask('jobs', {method: 'POST', body: form});
-}
-/* One job, or several of the same seed: all of them or none. */
-async function submitAll(list, files) {
+/* One job, or several of the same seed: all of them or none. list: of settings [[name, value], ...]; files by name */
+async function submit(list, files) {
   const jobs = [];
   $('render').disabled = true;
   complain(null);
   try {
-    for (const settings of list) jobs.push(await submit(settings, await files));
+    for (const settings of list) {
+      const form = new FormData();
+      for (const [name, value] of [...settings, ...await files]) form.append(name, value);
+      jobs.push(await ask('jobs', {method: 'POST', body: form}));
+    }
     say(list.length > 1 ? `${list.length} clips are queued.` : 'The clip is queued.');
   } catch (error) {
     say('');
@@ -189,7 +186,7 @@ async function order() {
   if (!settings.some(([name]) => name === 'seed')) settings.push(['seed', drawn()]);
   const both = settings.some(([name, v]) => name === 'attention' && v === 'both');
   const side = kind => settings.map(([name, v]) => [name, name === 'attention' ? kind : v]);
-  await submitAll(both ? SIDES.map(side) : [settings], inputs);
+  await submit(both ? SIDES.map(side) : [settings], inputs);
   if ($('problem').hidden) $('queue').scrollIntoView({block: 'nearest'}); /* it is below the form on a phone */
 }
 const listed = settings => Object.entries(settings).flatMap(([name, v]) => [v].flat().map(v => [name, String(v)]));
@@ -219,7 +216,7 @@ async function fillIn(jobs) {
 }
 function again(jobs) {
   const seed = drawn();
-  return submitAll(jobs.map(j => listed({...j.settings, seed})), filesOf(jobs[0]));
+  return submit(jobs.map(j => listed({...j.settings, seed})), filesOf(jobs[0]));
 }
 
 /* ---- jobs: a card for each, or for the two of one order ---- */

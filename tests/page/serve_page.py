@@ -368,8 +368,8 @@ def all_of_a_job_is_there(b):
 
 
 def keys_alone_do_all(b):
-    """All that can be used takes the focus by Tab, and is seen to have it, but what the browser has within a video; so are the two
-    clips and their line."""
+    """Tab comes by all that can be used, and the focus is seen there; within a video the browser shows it. Keys open two clips, move
+    the line between them, and go back."""
     hold(b)
     b.value("globalThis.met = new Set(); document.activeElement.blur()")
     for _ in range(400):
