@@ -326,7 +326,8 @@ function makeCell(job) {
     shown = h('div', {class: 'made'}, job.files.map((_, i) => media(job, i)));
     lines = [`${clock(seconds(job, 'total') - seconds(job, 'load'))}, ${bytes(job.files.reduce((n, f) => n + f.bytes, 0))}`];
     buttons.push(h('button', {type: 'button', 'aria-pressed': 'false', click: () => choose(job), class: 'choose'}, 'Compare'),
-      ...job.files.map(({file}, i) => h('a', {href: content(job, i), download: `${job.id.slice(0, 8)}-${file}`}, i ? `Download ${i + 1}` : 'Download')),
+      ...job.files.map(({file}, i) =>
+        h('a', {href: content(job, i), download: `${job.id.slice(0, 8)}-${file}`}, i ? `Download ${i + 1}` : 'Download')),
       sure('Delete', () => remove(job)));
   } else {
     shown = job.error ? h('p', {class: 'alarm'}, job.error) : box(job.status);
@@ -344,7 +345,7 @@ function about(job) {
   return [settings.model ?? made?.model?.file, w && `${w}\u00d7${y}`, frames && plural(frames, 'frame'), steps && plural(steps, 'step'),
     `seed ${seedOf(job)}`, ...job.inputs.map(i => i.replace('_', ' '))].filter(Boolean).join(', ');
 }
-/* What sparse attention saved: in denoising alone, since the first of the two may have loaded the model and read the prompt. */
+/* What sparse attention saved, of denoising alone: the first of the two may have loaded the model, and it reads the prompt for both. */
 function saved(jobs) {
   const [dense, sparse] = jobs.map(j => seconds(j, 'denoise'));
   if (ran(jobs[1]) || !(dense > 0 && sparse > 0)) return '';
@@ -495,7 +496,7 @@ function compare(jobs) {
   const two = jobs.map(j => clip(content(j, 0), title(j).join(', '), isPicture(j.files[0].file)));
   const names = jobs.map((j, i) => `${i + 1}: ${title(j).slice(0, 2).join(', ')}`);
   const line = swipe(two, names, width, height);
-  line.style.maxWidth = `${Math.round(60 * width / height)}vh`; /* all of a picture that is higher than wide is seen, too */
+  line.style.maxWidth = `${Math.round(60 * width / height)}vh`; /* the whole picture is seen */
   viewer.replaceChildren(h('header', {}, h('h2', {}, 'Two clips'), h('button', {id: 'leave', click: () => viewer.close()}, 'Close')),
     frames > 1 ? transport() : '', h('div', {id: 'players'}, two.map((v, i) => captioned(v, colour(jobs[i]), names[i], title(jobs[i])[2])),
       differing(two, {width, height, style: amplified(GAIN)}, names[1], canvas => subtract(canvas, (at, second) =>

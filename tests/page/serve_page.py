@@ -377,7 +377,8 @@ def keys_alone_do_all(b):
         again, outline = b.value("""(e => {
           const again = e === [...met][0], {outlineStyle, outlineWidth} = getComputedStyle(e);
           met.add(e);
-          return [again, e.matches('body, video:not(:focus-visible)') || outlineStyle !== 'none' && parseFloat(outlineWidth) >= 2 ? '' : e.outerHTML.slice(0, 80)];
+          const seen = e.matches('body, video:not(:focus-visible)') || outlineStyle !== 'none' && parseFloat(outlineWidth) >= 2;
+          return [again, seen ? '' : e.outerHTML.slice(0, 80)];
         })(document.activeElement)""")
         check(not outline, "the focus is not seen:", outline)
         if again and b.value("met.size") > 1:
