@@ -12,7 +12,7 @@
 
 const char *const sg_job_inputs[] = {"image", "last_image", "video", NULL};
 
-const char *const        sg_serve_formats[] = {"mp4", "mkv", "webp", "png", "jpeg", "jpg", "y4m", NULL};
+static const char *const formats[] = {"mp4", "mkv", "webp", "png", "jpeg", "jpg", "y4m", NULL};
 static const char *const format_files[] = {"content.mp4", "content.mkv", "content.webp", "content.png",
                                            "content.jpg", "content.jpg", "content.y4m"};
 
@@ -38,10 +38,9 @@ static sg_status read_form(sg_settings *s, const sg_option *o, const json_t *v, 
 static sg_status read_format(sg_settings *s, const json_t *v, sg_error *e)
 {
     char      list[64] = "";
-    const int i = sg_text_place(json_string_value(v), sg_serve_formats);
-    if (sg_serve_formats[i]) return s->output = format_files[i], SG_OK;
-    for (const char *const *f = sg_serve_formats; *f; f++)
-        sg_text_append(list, sizeof list, "%s%s", *list ? ", " : "", *f);
+    const int i = sg_text_place(json_string_value(v), formats);
+    if (formats[i]) return s->output = format_files[i], SG_OK;
+    for (const char *const *f = formats; *f; f++) sg_text_append(list, sizeof list, "%s%s", *list ? ", " : "", *f);
     return sg_error_set(e, SG_E_ARG, "output_format takes one of %s", list);
 }
 
@@ -162,7 +161,7 @@ json_t *sg_serve_options_list(const sg_settings *defaults)
     for (int i = 0; (o = sg_option_next(SG_COMMAND_RENDER, &i)) != NULL;)
         if (sg_serve_option_allowed(o)) sg_json_append(&a, option_json(defaults, o));
     sg_json_append(&a, json_pack("{s:s, s:s, s:o, s:s}", "name", "output_format", "kind", "string", "choices",
-                                 choices_json(sg_serve_formats), "help", "format of the result"));
+                                 choices_json(formats), "help", "format of the result"));
     return a;
 }
 

@@ -3,7 +3,7 @@
  *
  *   model                  a name of --models
  *   lora, high_noise_lora  names of --loras, [NAME or NAME:STRENGTH, ...]
- *   output_format          of sg_serve_formats; a clip is an MP4 unless it says other, an image a PNG */
+ *   output_format          "mp4", ...; a clip is an MP4 unless it says other, an image a PNG */
 #ifndef SG_SERVE_OPTIONS_H
 #define SG_SERVE_OPTIONS_H
 
@@ -16,9 +16,6 @@ enum { SG_JOB_IMAGE, SG_JOB_LAST_IMAGE, SG_JOB_VIDEO, SG_JOB_INPUTS };
 
 /* Their names; NULL-ended. */
 extern const char *const sg_job_inputs[];
-
-/* The names of formats; NULL-ended. */
-extern const char *const sg_serve_formats[];
 
 /* Tells whether a job may have this option. */
 bool sg_serve_option_allowed(const sg_option *o);
