@@ -83,7 +83,7 @@ static sg_status ready(sg_job_engine *x, sg_error *e)
     return SG_OK;
 }
 
-sg_status sg_job_engine_open(sg_job_engine *x, const sg_job_setup *setup, bool plans, sg_error *e)
+sg_status sg_job_engine_open(sg_job_engine *x, const sg_job_setup *setup, sg_error *e)
 {
     x->setup = setup;
     x->asked = usual(x);
@@ -91,12 +91,16 @@ sg_status sg_job_engine_open(sg_job_engine *x, const sg_job_setup *setup, bool p
     SG_TRY(sg_session_inputs(&x->session, &x->asked, e));
     SG_TRY(ready(x, e));
     x->now = (sg_rendering){.settings = x->asked};
-    SG_TRY(sg_session_resolve(&x->session, &x->now, e));
-    sg_error why = {0}; /* what the defaults cannot render, a job may */
-    if (!plans || sg_rendering_plan(&x->now, x->session.engine, &why) != SG_OK) return SG_OK;
-    x->available = x->now.plan.available;
-    x->host_free = x->now.plan.host_free;
-    return SG_OK;
+    return sg_session_resolve(&x->session, &x->now, e);
+}
+
+/* A model may be unable to render its defaults; then each engine goes by what it finds. */
+void sg_job_engine_plan_for(sg_job_engine *x, sg_job_engine *renders)
+{
+    sg_error why = {0};
+    if (sg_rendering_plan(&renders->now, renders->session.engine, &why) != SG_OK) return;
+    x->available = renders->now.plan.available;
+    x->host_free = renders->now.plan.host_free;
 }
 
 void sg_job_engine_close(sg_job_engine *x) { sg_session_close(&x->session); }
@@ -163,6 +167,10 @@ static sg_status prepare(sg_job_engine *x, const json_t *settings, bool form, co
     SG_TRY(take_clip(x, e));
     take_preview(x);
     SG_TRY(sg_rendering_plan(&x->now, session->engine, e));
+    if (x->available) {
+        x->now.plan.available = x->available;
+        x->now.plan.host_free = x->host_free;
+    }
     notice(x);
     if (x->now.plan.untiled) x->now.request.vae_tiling = SG_TILING_ON;
     return sg_plan_fits(&x->now.plan, e);

@@ -43,10 +43,13 @@ typedef struct sg_job_engine {
 } sg_job_engine;
 
 /* Opens the model that serves jobs that name none, unless it is, and resolves a render without a prompt: x's now has the
- * defaults. plans: x never renders, and is opened before others: it goes by the memory that is free now, since the weights of the
- * others will make room for those of a job. The caller closes, after a failure too. */
-sg_status sg_job_engine_open(sg_job_engine *x, const sg_job_setup *setup, bool plans, sg_error *e) SG_MUST_USE;
+ * defaults. The caller closes, after a failure too. */
+sg_status sg_job_engine_open(sg_job_engine *x, const sg_job_setup *setup, sg_error *e) SG_MUST_USE;
 void      sg_job_engine_close(sg_job_engine *x);
+
+/* From now on x, which only prepares, goes by the memory that `renders` found free when it was opened: what that has loaded
+ * by then makes room for a job. Both are open, and nothing is loaded yet. */
+void sg_job_engine_plan_for(sg_job_engine *x, sg_job_engine *renders);
 
 /* Prepares the job of these settings, which are borrowed, and of files of these paths: opens another engine where it
  * needs one, reads the pictures and the video's first frame, resolves, checks, plans. SG_E_MEMORY where it does not fit; failures name members of the job. */

@@ -301,11 +301,12 @@ static void *serve_all(void *context)
 static sg_status start(sg_job_runner *r, sg_job_setup *setup, sg_error *e)
 {
     setup->files.usual = setup->base->model;
-    SG_TRY(sg_job_engine_open(&r->checks, setup, true, e));
+    SG_TRY(sg_job_engine_open(&r->checks, setup, e));
     snprintf(setup->files.usual_name, sizeof setup->files.usual_name, "%s", sg_job_engine_model(&r->checks));
     r->options = sg_serve_options_list(&r->checks.now.settings);
     if (!r->options) return sg_error_memory(e, "options");
-    SG_TRY(sg_job_engine_open(&r->renders, setup, false, e));
+    SG_TRY(sg_job_engine_open(&r->renders, setup, e));
+    sg_job_engine_plan_for(&r->checks, &r->renders);
     sg_job_queue_on_cancel(r->queue, cancel, r);
     r->has_checker = sg_thread_start(&r->checker, check_all, r) == 0;
     r->has_worker = r->has_checker && sg_thread_start(&r->worker, serve_all, r) == 0;

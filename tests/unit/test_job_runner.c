@@ -425,24 +425,30 @@ static void what_does_not_fit_does_not_wait(void **state)
     assert_int_equal(files_in("jobs"), 1);
 }
 
-/* What others have loaded is no reason to refuse: it makes room. */
-static void a_plan_goes_by_what_was_free_at_first(void **state)
+/* What the engine that renders has loaded is no reason to refuse: it makes room. */
+static void plans_go_by_what_was_free_at_first(void **state)
 {
     enum { LOADED = 64 << 20 };
-    sg_job_engine x = {0};
+    sg_job_engine x = {0}, renders = {0};
     sg_error      e = {0};
     sg_job_setup  own = {.base = &base, .files = {.models = "models", .usual = base.model, .usual_name = "tiny-wan"}};
-    assert_done(sg_job_engine_open(&x, &own, true, &e), &e);
-    const sg_plan first = x.now.plan;
+    assert_done(sg_job_engine_open(&x, &own, &e), &e);
+    assert_done(sg_job_engine_open(&renders, &own, &e), &e);
+    sg_job_engine_plan_for(&x, &renders);
+    const sg_plan first = renders.now.plan;
     char *const   loaded = malloc(LOADED);
     memset(loaded, 1, LOADED);
-    json_t *const settings = json_loads("{" IMAGE ", \"model\": \"mini\"}", 0, NULL);
-    assert_done(sg_job_engine_prepare(&x, settings, false, nothing, &e), &e);
-    assert_true(x.opened > 0);
-    assert_int_equal(x.now.plan.available, first.available);
-    assert_int_equal(x.now.plan.host_free, first.host_free);
-    json_decref(settings);
+    for (int i = 0; i < 2; i++) { /* of the engine that was open, and of another one */
+        json_t *const settings = json_loads(i ? "{" IMAGE ", \"model\": \"mini\"}" : "{" IMAGE "}", 0, NULL);
+        assert_done(sg_job_engine_prepare(&x, settings, false, nothing, &e), &e);
+        assert_int_equal(x.opened > 0, i);
+        assert_int_equal(x.now.plan.available, first.available);
+        assert_int_equal(x.now.plan.host_free, first.host_free);
+        json_decref(settings);
+    }
+    assert_int_equal(x.asked.memory_limit, first.available); /* by which the other one planned, too */
     sg_job_engine_close(&x);
+    sg_job_engine_close(&renders);
     free(loaded);
 }
 
@@ -599,7 +605,7 @@ int main(void)
         TEST(an_engine_is_opened_for_another_model_alone),
         TEST(what_cannot_be_done_does_not_wait),
         TEST(what_does_not_fit_does_not_wait),
-        cmocka_unit_test_setup_teardown(a_plan_goes_by_what_was_free_at_first, enter, close_all),
+        cmocka_unit_test_setup_teardown(plans_go_by_what_was_free_at_first, enter, close_all),
         TEST(subscribers_see_a_render),
         TEST(clients_submit_at_once),
         TEST(a_cancel_ends_the_render),
