@@ -1,4 +1,5 @@
-/* job.h - a job: what was asked for, how far it is, what came of it. DIR/ID/job.json is all of it, written as a whole:
+/* job.h - a job: what was asked for, how far it is, what came of it. DIR/ID/job.json is all of it, written as a
+ * whole:
  *
  *   {"id", "object": "job", "status", "number", "attempts", "created_at", "started_at", "finished_at": seconds since 1970, 0
  *    where it was not, "queue_position", "progress": {"stage", "done", "total", "seconds", "eta"}, "settings": as asked,
@@ -34,8 +35,8 @@ typedef struct sg_job_progress {
     double seconds, left;
 } sg_job_progress;
 
-/* settings, files, made, notices and error are owned; made and error may be NULL. inputs has a bit of each of SG_JOB_IMAGE .. that
- * lies in the folder under its name. */
+/* settings, files, made, notices and error are owned; made and error may be NULL. inputs has a bit of each of
+ * SG_JOB_IMAGE .. that lies in the folder under its name. */
 typedef struct sg_job {
     char            id[SG_JOB_ID];
     sg_job_state    state;
@@ -57,7 +58,8 @@ void      sg_job_close(sg_job *j); /* zero is fine */
 
 bool sg_job_is_id(const char *text);
 
-/* Returns it as JSON; position is that in the queue, from 0, negative for none. The caller drops it; NULL: no memory. */
+/* Returns it as JSON; position is that in the queue, from 0, negative for none. The caller drops it; NULL: no
+ * memory. */
 json_t *sg_job_json(const sg_job *j, int position);
 
 json_t *sg_job_progress_json(const sg_job_progress *p);
@@ -65,8 +67,8 @@ json_t *sg_job_progress_json(const sg_job_progress *p);
 /* Writes folder/job.json. SG_E_FILE, SG_E_MEMORY. */
 sg_status sg_job_save(const sg_job *j, const char *folder, sg_error *e) SG_MUST_USE;
 
-/* Reads that of the job of this id. Any bytes may be there. SG_E_FILE, SG_E_FORMAT, SG_E_MEMORY; the caller closes, after
- * a failure too. */
+/* Reads that of the job of this id. Any bytes may be there. SG_E_FILE, SG_E_FORMAT, SG_E_MEMORY; the caller closes,
+ * after a failure too. */
 sg_status sg_job_read(sg_job *j, const char *folder, const char *id, sg_error *e) SG_MUST_USE;
 
 /* Returns the name of file i within the folder; NULL behind the last. */

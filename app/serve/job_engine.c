@@ -35,7 +35,7 @@ static sg_settings usual(const sg_job_engine *x)
     return s;
 }
 
-/* Of the usual model another one has neither LoRAs nor denoisers; it may have the other parts where it is a file alone. */
+/* Another model has neither LoRAs nor denoisers of the usual one; a file alone may have its other parts. */
 static void take_other(sg_settings *s)
 {
     struct stat st;

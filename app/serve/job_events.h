@@ -34,16 +34,18 @@ sg_job_events *sg_job_events_open(void);
 /* No subscriber may be left. *v may be NULL. */
 void sg_job_events_close(sg_job_events **v);
 
-/* Returns a subscriber of the job of this id, NULL where memory is out. wake is called in any thread, whenever there is
- * something for him. Meanwhile a lock is held that all functions here take: it may not wait, call these or the queue, or take
- * a lock under which somebody calls them. What was before is no event: look at the job itself afterwards. */
+/* Returns a subscriber of the job of this id, NULL where memory is out. wake is called in any thread, whenever there
+ * is something for him. Meanwhile a lock is held that all functions here take: it may not wait, call these or the
+ * queue, or take a lock under which somebody calls them. What was before is no event: look at the job itself
+ * afterwards. */
 sg_job_subscriber *sg_job_events_subscribe(sg_job_events *v, const char *id, void (*wake)(void *context),
                                            void *context);
 
 /* Nobody wakes him when this is over. *s may be NULL. */
 void sg_job_events_unsubscribe(sg_job_subscriber **s);
 
-/* Gives the next event, that of a state, which the job itself has, before progress before a preview. Returns false where there is none. */
+/* Gives the next event, that of a state, which the job itself has, before progress before a preview. Returns false
+ * where there is none. */
 bool sg_job_events_next(sg_job_subscriber *s, sg_job_event *out);
 
 /* Tells whether anybody would see an event of this job. */

@@ -269,7 +269,8 @@ static sg_job_verdict refuse(sg_error *e, sg_job_verdict verdict, sg_status code
     return verdict;
 }
 
-/* Locked. For a job with so many bytes of uploads, whose result has as many more at most; but few are as large as that. */
+/* Locked. For a job with so many bytes of uploads, whose result has as many more at most; but few are as large as
+ * that. */
 static sg_job_verdict room(sg_job_queue *q, int64_t bytes, int64_t result, sg_error *e)
 {
     if (q->stopped) return refuse(e, SG_JOB_STOPPED, SG_E_CANCELLED, "the server is about to stop");

@@ -1,7 +1,7 @@
-/* job_runner.h - two threads that serve jobs. One looks at what is asked for: it resolves and plans it on an engine of its
- * own, which loads no weights, so that what cannot be done is refused at once and not when its turn comes. The other renders
- * one job after another on an engine that stays open; another one takes its place only for a job that names another model
- * or other LoRAs. */
+/* job_runner.h - two threads that serve jobs. One looks at what is asked for: it resolves and plans it on an engine
+ * of its own, which loads no weights, so that what cannot be done is refused at once and not when its turn comes.
+ * The other renders one job after another on an engine that stays open; another one takes its place only for a job
+ * that names another model or other LoRAs. */
 #ifndef SG_JOB_RUNNER_H
 #define SG_JOB_RUNNER_H
 
@@ -14,12 +14,12 @@ typedef struct sg_job_runner sg_job_runner;
 sg_status sg_job_runner_open(sg_job_runner **out, sg_job_setup *setup, sg_job_queue *queue, sg_job_events *events,
                              sg_error *e) SG_MUST_USE;
 
-/* Is called once for each job that is submitted, in any thread: id is NULL unless it was taken, and why tells people why
- * not. It may not wait. */
+/* Is called once for each job that is submitted, in any thread: id is NULL unless it was taken, and why tells people
+ * why not. It may not wait. */
 typedef void sg_job_answer(void *context, sg_job_verdict verdict, const char *id, const char *why);
 
-/* Submits a job; does not wait. settings is taken; form: its values are strings. upload has paths, which are copied; the
- * files are moved if the job is taken, and stay otherwise. */
+/* Submits a job; does not wait. settings is taken; form: its values are strings. upload has paths, which are copied;
+ * the files are moved if the job is taken, and stay otherwise. */
 void sg_job_runner_submit(sg_job_runner *r, json_t *settings, bool form, const char *const upload[SG_JOB_INPUTS],
                           sg_job_answer *answer, void *context);
 

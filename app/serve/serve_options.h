@@ -1,5 +1,5 @@
-/* serve_options.h - what a job may ask for, as JSON: the options of a render that are its input or say how it is rendered
- * and that name no file. A member is an option's name with underscores, or an alias. Beside them there are
+/* serve_options.h - what a job may ask for, as JSON: the options of a render that are its input or say how it is
+ * rendered and that name no file. A member is an option's name with underscores, or an alias. Beside them there are
  *
  *   model                  a name of --models
  *   lora, high_noise_lora  names of --loras, [NAME or NAME:STRENGTH, ...]
@@ -20,16 +20,16 @@ extern const char *const sg_job_inputs[];
 /* Tells whether a job may have this option. */
 bool sg_serve_option_allowed(const sg_option *o);
 
-/* Gives to s, which is of a render, what object has; strings are borrowed from it. model and LoRAs are names still; output
- * is the name of the result's file, NULL for the usual. form: all values are strings, as a form has them. SG_E_ARG names
- * the member. */
+/* Gives to s, which is of a render, what object has; strings are borrowed from it. model and LoRAs are names still;
+ * output is the name of the result's file, NULL for the usual. form: all values are strings, as a form has them.
+ * SG_E_ARG names the member. */
 sg_status sg_serve_options_read(sg_settings *s, const json_t *object, bool form, sg_error *e) SG_MUST_USE;
 
 /* Returns the members of s that are options. */
 json_t *sg_serve_options_json(const sg_settings *s);
 
-/* Returns [{name, kind, lo, hi, choices, help, default}, ...]; what an option lacks is left out. defaults is of a render,
- * resolved. */
+/* Returns [{name, kind, lo, hi, choices, help, default}, ...]; what an option lacks is left out. defaults is of a
+ * render, resolved. */
 json_t *sg_serve_options_list(const sg_settings *defaults);
 
 /* Makes a failure's text name members as JSON has them: "--cfg-scale" becomes "cfg_scale". */

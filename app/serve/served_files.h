@@ -1,4 +1,5 @@
-/* served_files.h - models and LoRAs that a job names: entries of the folders --models and --loras. A job names no path. */
+/* served_files.h - models and LoRAs that a job names: entries of the folders --models and --loras. A job names no
+ * path. */
 #ifndef SG_SERVED_FILES_H
 #define SG_SERVED_FILES_H
 

@@ -1,4 +1,5 @@
-/* test_job_queue.c - jobs without an engine: their order, each way to end, limits, what a kill leaves, hostile files, events. */
+/* test_job_queue.c - jobs without an engine: their order, each way to end, limits, what a kill leaves, hostile
+ * files, events. */
 #include "base/image.h"
 #include "job_queue.h"
 #include "picture_file.h"

@@ -1,5 +1,5 @@
-/* test_job_runner.c - jobs rendered: on one engine, in the bits of the command, with pictures, by other models; refused before
- * they wait; cancelled, stopped and taken up again. */
+/* test_job_runner.c - jobs rendered: on one engine, in the bits of the command, with pictures, by other models;
+ * refused before they wait; cancelled, stopped and taken up again. */
 #include "command.h"
 #include "job_runner.h"
 #include "unit.h"
