@@ -137,6 +137,7 @@ static void check(sg_job_runner *r, submission *s)
     sg_error             e = {0};
     char                 id[SG_JOB_ID];
     const sg_job_verdict verdict = make_job(r, s, id, &e);
+    sg_session_close_inputs(&r->checks.session);
     answer(s, verdict, verdict == SG_JOB_TAKEN ? id : NULL, e.text);
 }
 
@@ -278,6 +279,7 @@ static void serve(sg_job_runner *r)
     r->told = 0;
     sg_progress_init(&r->progress, true);
     const sg_status status = render(r, &e);
+    sg_session_close_inputs(&r->renders.session);
     j->state = state_of(r, status, finish(r));
     const bool failed = j->state == SG_JOB_FAILED;
     if (failed) j->error = strdup(e.text);
@@ -289,8 +291,10 @@ static void serve(sg_job_runner *r)
 static void *serve_all(void *context)
 {
     sg_job_runner *const r = context;
-    while (sg_job_queue_next(r->queue, &r->job)) {
+    bool                 more = true;
+    while (more && sg_job_queue_next(r->queue, &r->job)) {
         serve(r);
+        more = r->job.state != SG_JOB_QUEUED; /* readers of videos may hear of a signal before the queue does */
         sg_job_close(&r->job);
     }
     return NULL;

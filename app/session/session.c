@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static void close_inputs(sg_session *x)
+void sg_session_close_inputs(sg_session *x)
 {
     sg_pictures_close(&x->pictures);
     sg_video_input_close(&x->video);
@@ -20,14 +20,14 @@ sg_status sg_session_inputs(sg_session *x, const sg_settings *s, sg_error *e)
     sg_progress_init(&x->progress, s->quiet);
     if (s->prompt) SG_TRY(sg_prompt_check(s->prompt, "--prompt", e));
     if (s->negative_prompt) SG_TRY(sg_prompt_check(s->negative_prompt, "--negative-prompt", e));
-    close_inputs(x);
+    sg_session_close_inputs(x);
     SG_TRY(sg_pictures_open(&x->pictures, s, e));
     return sg_video_input_open(&x->video, s->video, "--video", e);
 }
 
 sg_status sg_session_read(sg_session *x, const sg_pictures *named, const char *video, const char *what, sg_error *e)
 {
-    close_inputs(x);
+    sg_session_close_inputs(x);
     x->pictures = *named;
     SG_TRY(sg_pictures_read(&x->pictures, e));
     return sg_video_input_open(&x->video, video, what, e);
@@ -93,5 +93,5 @@ void sg_session_close(sg_session *x)
 {
     sg_progress_end(&x->progress);
     sg_engine_close(&x->engine);
-    close_inputs(x);
+    sg_session_close_inputs(x);
 }

@@ -42,6 +42,9 @@ sg_status sg_session_resolve(sg_session *x, sg_rendering *r, sg_error *e) SG_MUS
 /* Reads the video, fits the pictures, and gives both to r, which borrows them. */
 sg_status sg_session_give(sg_session *x, sg_request *r, sg_error *e) SG_MUST_USE;
 
+/* Frees pictures and video, which may take hundreds of MiB; others may come. */
+void sg_session_close_inputs(sg_session *x);
+
 void sg_session_close(sg_session *x);
 
 #endif
