@@ -44,7 +44,7 @@ struct sg_http_server {
     pthread_cond_t      changed;
     sg_http_connection *first;
     sg_http_counts      counts;
-    size_t              memory, disk; /* reserved for bodies */
+    size_t              memory, disk; /* reserved for requests with bodies */
     size_t              answers;      /* bytes of those in memory */
     bool                stopping, ended;
     int                 references; /* of its owner, exchanges, streams */

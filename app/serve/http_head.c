@@ -42,7 +42,7 @@ static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const
     x->malformed = !header_is_sound(name, name_size, value, value_size);
     for (int i = 0; i < SG_HTTP_HEADERS && !x->malformed; i++) {
         if (strcasecmp(name, names[i]) != 0) continue;
-        if (x->header[i]) x->malformed = true; /* one that we see, and one that a proxy saw */
+        if (x->header[i]) x->malformed = true; /* a proxy may have gone by the other */
         if (!x->malformed) x->header[i] = strdup(value ? value : "");
         if (!x->header[i]) x->malformed = true;
     }
@@ -275,16 +275,21 @@ bool sg_http_head(sg_http_exchange *x, const char *method, const char *version)
     return !x->header[SG_HTTP_EXPECT] && (length == UINT64_MAX || length <= x->server->settings.limits.json);
 }
 
+static void refuse_form(sg_http_exchange *x)
+{
+    const sg_http_form *const form = x->request.form;
+    sg_http_answer_error(&x->request, form->status ? form->status : 400, NULL, "%s",
+                         form->status ? form->problem : "the form is malformed");
+}
+
 bool sg_http_body(sg_http_exchange *x, const char *data, size_t bytes, uint64_t got)
 {
     const sg_http_limits *const limits = &x->server->settings.limits;
     if (got > 2 * limits->json + (x->form_reader ? limits->upload : 0)) return false;
     if (x->drop) return true;
     if (x->form_reader) {
-        const sg_http_form *const form = x->request.form;
         if (MHD_post_process(x->form_reader, data, bytes) == MHD_YES) return true;
-        sg_http_answer_error(&x->request, form->status ? form->status : 400, NULL, "%s",
-                             form->status ? form->problem : "the form is malformed");
+        refuse_form(x);
     } else if (bytes > limits->json - x->body.len) {
         sg_http_answer_error(&x->request, 413, NULL, "a body of more than %zu bytes", limits->json);
     } else {
@@ -301,9 +306,7 @@ void sg_http_body_end(sg_http_exchange *x)
         const bool whole = MHD_destroy_post_processor(x->form_reader) == MHD_YES;
         x->form_reader = NULL;
         sg_http_form_end(form);
-        if (!whole || form->status)
-            sg_http_answer_error(&x->request, form->status ? form->status : 400, NULL, "%s",
-                                 form->status ? form->problem : "the form is malformed");
+        if (!whole || form->status) refuse_form(x);
     } else if (x->body.failed) {
         sg_http_answer_json(&x->request, 500, NULL);
     } else if (x->body.len) {

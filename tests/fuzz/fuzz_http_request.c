@@ -1,5 +1,5 @@
 /* fuzz_http_request.c - any bytes as what a client sends to the web server. Handlers get what keeps to the limits, answers are
- * HTTP, and nothing of it stays: no connection, no upload, no memory reserved. */
+ * HTTP, and nothing of it stays: no connection and no upload. */
 #include "http_server.h"
 
 #include <arpa/inet.h>

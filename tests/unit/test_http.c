@@ -404,6 +404,27 @@ static void files_are_sent_in_parts(void **state)
     unlink("link");
 }
 
+static void a_file_may_go_while_it_is_sent(void **state)
+{
+    enum { BYTES = 32 << 20 }; /* more than sockets hold */
+    size_t n = 0;
+    char  *text = malloc(BYTES);
+    memset(text, 'a', BYTES);
+    write_bytes("clip", text, BYTES);
+    start();
+    const int s = dial();
+    say(s, request("GET /file/clip", "", ""));
+    hear(s, "\r\n\r\n");
+    write_text("other", "bbbb");
+    assert_int_equal(rename("other", "clip"), 0);
+    unlink("clip");
+    for (ssize_t got; (got = recv(s, text, BYTES, 0)) > 0; n += (size_t)got)
+        assert_null(memchr(text, 'b', (size_t)got));
+    assert_int_equal(n, BYTES);
+    close(s);
+    free(text);
+}
+
 static void requests_may_follow_each_other(void **state)
 {
     static const char more[] =
@@ -1245,6 +1266,7 @@ int main(void)
         TEST(handlers_answer_requests),
         TEST(answers_keep_browsers_in_bounds),
         TEST(files_are_sent_in_parts),
+        TEST(a_file_may_go_while_it_is_sent),
         TEST(requests_may_follow_each_other),
         TEST(heads_are_judged),
         TEST(names_of_other_sites_are_refused),
