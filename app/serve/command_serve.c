@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { KEY_LEAST = 16, KEY_MOST = 512, PORT = 8080, QUEUED = 100, KEPT = 1000 };
@@ -62,10 +63,34 @@ static sg_status read_key(char key[KEY_MOST + 1], const char *path, sg_error *e)
 
 static sg_status take_key(served *v, const sg_settings *s, sg_error *e)
 {
-    if (s->api_key_file) return sg_error_in(e, read_key(v->key, s->api_key_file, e), "--api-key-file");
+    struct stat       st;
+    const char *const file = s->api_key_file;
+    if (file) {
+        SG_TRY(sg_error_in(e, read_key(v->key, file, e), "--api-key-file"));
+        if (stat(file, &st) == 0 && st.st_mode & S_IROTH)
+            fprintf(stderr, "--api-key-file: %s: all users of this machine can read it\n", sg_show(file));
+        return SG_OK;
+    }
     if (!s->host || is_loopback(s->host)) return SG_OK;
-    return sg_error_set(e, SG_E_ARG, "--host %s: other machines can use this address, so --api-key-file FILE is needed",
-                        s->host);
+    return sg_error_set(e, SG_E_ARG,
+                        "--host %s: is none of 127.0.0.1, ::1 and localhost, which only this machine can use, so "
+                        "--api-key-file FILE is needed",
+                        sg_show(s->host));
+}
+
+/* What can never be in a header would be forgotten in silence. */
+static sg_status check_names(const sg_settings *s, sg_error *e)
+{
+    for (int i = 0; i < s->allow_host.count; i++)
+        if (!sg_http_host_sound(s->allow_host.item[i]))
+            return sg_error_set(e, SG_E_ARG, "--allow-host: '%s' is no name as in video.example or box:9000",
+                                sg_show(s->allow_host.item[i]));
+    for (int i = 0; i < s->allow_origin.count; i++)
+        if (!sg_http_origin_sound(s->allow_origin.item[i]))
+            return sg_error_set(e, SG_E_ARG,
+                                "--allow-origin: '%s' is no site as in https://app.example, without a path",
+                                sg_show(s->allow_origin.item[i]));
+    return SG_OK;
 }
 
 /* ---- folders ---- */
@@ -144,6 +169,7 @@ static sg_status run(served *v, const sg_settings *s, sg_error *e)
 {
     enum { LOOK_MS = 200 };
     sg_model_path model;
+    SG_TRY(check_names(s, e));
     SG_TRY(take_key(v, s, e));
     SG_TRY(sg_setup_model(&model, s, e)); /* before there is a folder */
     SG_TRY(check_folder(s->models, "--models", e));

@@ -178,6 +178,14 @@ static bool is_name(const host_parts *h, const char *name)
     return strlen(name) == h->n && strncasecmp(h->name, name, h->n) == 0;
 }
 
+bool sg_http_host_sound(const char *name) { return split(&(host_parts){0}, name); }
+
+bool sg_http_origin_sound(const char *origin)
+{
+    const size_t n = strspn(origin, "abcdefghijklmnopqrstuvwxyz0123456789+.-");
+    return n && strncmp(origin + n, "://", 3) == 0 && sg_http_host_sound(origin + n + 3);
+}
+
 bool sg_http_host_allowed(const sg_http_names *n, const char *text)
 {
     host_parts h, other;

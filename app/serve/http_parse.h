@@ -49,6 +49,11 @@ typedef struct sg_http_names {
     const char *const *origins; /* of other sites that may use it: "https://app.example" */
 } sg_http_names;
 
+/* Tells whether a name or an origin has the form that Host and Origin headers have, so that one may ever be equal to it:
+ * NAME[:PORT], and SCHEME://NAME[:PORT]. */
+bool sg_http_host_sound(const char *name);
+bool sg_http_origin_sound(const char *origin);
+
 /* Judges a Host header. Only what we listen on, or were told, is answered: the name of another site that leads to our
  * address is how its pages would get at us. */
 bool sg_http_host_allowed(const sg_http_names *n, const char *host);

@@ -319,7 +319,7 @@ static sg_status listen_at(sg_http_server *s, sg_error *e)
     freeaddrinfo(found);
     if (!done) {
         if (s->socket >= 0) close(s->socket);
-        return sg_error_set(e, SG_E_ARG, "%s, port %d: %s", sg_show(t->host), t->port, strerror(why));
+        return sg_error_set(e, SG_E_DEVICE, "--host %s, --port %d: %s", sg_show(t->host), t->port, strerror(why));
     }
     const struct sockaddr_in *const  four = (const struct sockaddr_in *)(const void *)&bound;
     const struct sockaddr_in6 *const six = (const struct sockaddr_in6 *)(const void *)&bound;

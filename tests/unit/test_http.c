@@ -1251,9 +1251,9 @@ static void addresses_that_cannot_be(void **state)
     sg_http_server *other = NULL;
     start();
     settings.port = sg_http_server_port(server);
-    assert_refused(sg_http_server_start(&other, &settings, &e), SG_E_ARG, &e, "127.0.0.1");
+    assert_refused(sg_http_server_start(&other, &settings, &e), SG_E_DEVICE, &e, "127.0.0.1");
     settings.host = "192.0.2.1"; /* of documents */
-    assert_refused(sg_http_server_start(&other, &settings, &e), SG_E_ARG, &e, "192.0.2.1");
+    assert_refused(sg_http_server_start(&other, &settings, &e), SG_E_DEVICE, &e, "192.0.2.1");
     settings.host = "not a name";
     assert_refused(sg_http_server_start(&other, &settings, &e), SG_E_ARG, &e, "not a name");
     assert_null(other);

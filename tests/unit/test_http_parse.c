@@ -166,6 +166,20 @@ static void hosts_are_judged(void **state)
         if (sg_http_host_allowed(cases[i].names, cases[i].host) != cases[i].allowed) fail_msg("'%s'", cases[i].host);
 }
 
+static void names_have_a_form(void **state)
+{
+    static const char *const hosts[] = {"video.example", "box:9000", "10.0.0.1", "[fd00::1]:80"};
+    static const char *const no_hosts[] = {"", "a b", "http://a", "a/b", "a:", "a:65536", "a\nb", "*.example", "::1"};
+    static const char *const origins[] = {"https://app.example", "http://box:9000", "tauri://localhost"};
+    static const char *const no_origins[] = {"",           "app.example", "https://", "://a",
+                                             "https://a/", "https://a b", "null"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(hosts); i++) assert_true(sg_http_host_sound(hosts[i]));
+    for (size_t i = 0; i < COUNT(no_hosts); i++) assert_false(sg_http_host_sound(no_hosts[i]));
+    for (size_t i = 0; i < COUNT(origins); i++) assert_true(sg_http_origin_sound(origins[i]));
+    for (size_t i = 0; i < COUNT(no_origins); i++) assert_false(sg_http_origin_sound(no_origins[i]));
+}
+
 static void origins_are_judged(void **state)
 {
     static const char *const   more[] = {"https://app.example", NULL};
@@ -376,6 +390,7 @@ int main(void)
         cmocka_unit_test(paths_fit_patterns),
         cmocka_unit_test(secrets_and_cookies),
         cmocka_unit_test(hosts_are_judged),
+        cmocka_unit_test(names_have_a_form),
         cmocka_unit_test(origins_are_judged),
         cmocka_unit_test(types_and_boundaries),
         cmocka_unit_test(ranges_are_read),

@@ -3,8 +3,12 @@ source "$LIB"
 source "${LIB%/*}/serve.sh"
 key=0123456789abcdef0123
 echo $key >key
+chmod 644 key
 start --host 0.0.0.0 --api-key-file key --allow-host video.example --allow-origin https://app.example --max-queue 1 --max-upload 1K --models . --loras .
+grep -qx -e "--api-key-file: key: all users of this machine can read it" log || fail "$(<log)"
 url=${url/0.0.0.0/127.0.0.1}
+sparge-gen serve --port "${url##*:}" -o other 2>taken
+(($? == 1)) && grep -q -e "--port ${url##*:}: Address already in use" taken || fail "$(<taken)"
 with=(-H "Authorization: Bearer $key")
 
 call 200 /healthz
