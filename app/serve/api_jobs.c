@@ -113,20 +113,6 @@ void sg_api_job_input(sg_http_request *r)
     }
 }
 
-/* What was uploaded is somebody's bytes: a browser may keep them, but is not to show them as what they claim to be. */
-void sg_api_job_input(sg_http_request *r)
-{
-    const sg_api *const api = r->context;
-    const char *const   name = strrchr(r->target.path, '/') + 1;
-    char                path[PATH_MAX];
-    if (sg_job_queue_input(api->queue, r->id, sg_text_place(name, sg_job_inputs), path)) {
-        sg_http_header(r, "Content-Disposition", "attachment");
-        sg_http_answer_file(r, "application/octet-stream", path);
-    } else {
-        sg_http_answer_error(r, 404, NULL, "there is no such upload");
-    }
-}
-
 /* ---- events ---- */
 
 static bool send_job(sg_ask *a)
