@@ -30,7 +30,8 @@ typedef struct sg_http_route {
 
 /* Bytes and seconds. A rate is the bytes a second by which a larger body has more time. */
 typedef struct sg_http_limits {
-    int    connections, address_connections; /* the latter of one address; loopback has no such limit */
+    int    connections;
+    int    address_connections; /* of one address, which may be a proxy's; loopback has no such limit */
     int    streams;
     size_t head, json;
     size_t upload;       /* the files of one request */
@@ -47,7 +48,7 @@ typedef struct sg_http_limits {
 
 #define SG_HTTP_LIMITS                                                                                                 \
     ((sg_http_limits){.connections = 256,                                                                              \
-                      .address_connections = 8,                                                                        \
+                      .address_connections = 128,                                                                      \
                       .streams = 64,                                                                                   \
                       .head = 32 << 10,                                                                                \
                       .json = 1 << 20,                                                                                 \
