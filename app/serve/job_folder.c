@@ -1,6 +1,7 @@
 /* job_folder.c - see job_folder.h. */
 #include "job_folder.h"
 #include "base/path.h"
+#include "json_build.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -54,14 +55,15 @@ int64_t sg_job_folder_bytes(const char *path)
     return bytes;
 }
 
-static bool names(const sg_job *job, const char *file)
+/* What the job names, as keys: there may be ten thousand. NULL: no memory. */
+static json_t *names_of(const sg_job *job)
 {
+    json_t     *names = json_pack("{s:b}", "job.json", 1);
     const char *own;
-    bool        named = strcmp(file, "job.json") == 0;
     for (int i = 0; i < SG_JOB_INPUTS; i++)
-        named = named || ((job->inputs >> i & 1) && strcmp(file, sg_job_inputs[i]) == 0);
-    for (size_t i = 0; !named && (own = sg_job_file(job, i)) != NULL; i++) named = strcmp(file, own) == 0;
-    return named;
+        if (job->inputs >> i & 1) sg_json_set(&names, sg_job_inputs[i], json_true());
+    for (size_t i = 0; (own = sg_job_file(job, i)) != NULL; i++) sg_json_set(&names, own, json_true());
+    return names;
 }
 
 static bool has(DIR *folder, const char *file)
@@ -72,14 +74,16 @@ static bool has(DIR *folder, const char *file)
 
 bool sg_job_folder_clean(const char *path, const sg_job *job)
 {
-    DIR *const  d = open_folder(path);
-    const char *own;
-    bool        whole = d;
-    for (const struct dirent *entry; d && (entry = readdir(d));)
-        if (!names(job, entry->d_name)) unlinkat(dirfd(d), entry->d_name, 0); /* which no folder heeds */
-    for (size_t i = 0; whole && (own = sg_job_file(job, i)) != NULL; i++) whole = has(d, own);
-    for (int i = 0; whole && i < SG_JOB_INPUTS; i++) whole = !(job->inputs >> i & 1) || has(d, sg_job_inputs[i]);
+    DIR *const    d = open_folder(path);
+    json_t *const names = names_of(job);
+    bool          whole = d;
+    const char   *name;
+    json_t       *v;
+    for (const struct dirent *entry; names && d && (entry = readdir(d));)
+        if (!json_object_get(names, entry->d_name)) unlinkat(dirfd(d), entry->d_name, 0); /* which no folder heeds */
+    json_object_foreach(names, name, v) whole = whole && has(d, name);
     if (d) closedir(d);
+    json_decref(names);
     return whole;
 }
 
