@@ -15,7 +15,7 @@
 #include <time.h>
 
 /* Of a batch of 10,000, and of the longest texts in escapes. */
-enum { FILE_BYTES = 1 << 22, FILE_VALUES = 1 << 17, MOST_ATTEMPTS = 1000 };
+enum { FILE_BYTES = 1 << 24, FILE_VALUES = 1 << 19, MOST_ATTEMPTS = 1000 };
 
 #define NAME "job.json"
 

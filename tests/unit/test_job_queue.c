@@ -418,9 +418,12 @@ static void the_largest_jobs_are_read_again(void **state)
     write_content(id, 1);
     sg_job over = {.state = SG_JOB_COMPLETED, .files = json_array()};
     memcpy(over.id, id, SG_JOB_ID);
+    const double third = 1000 / 3.0;
     for (int i = 0; i < BATCH; i++)
-        json_array_append_new(over.files, json_pack("{s:s, s:I, s:i}", "file", "content.png", "seed",
-                                                    (json_int_t)INT64_MAX - i, "bytes", INT32_MAX));
+        json_array_append_new(over.files, json_pack("{s:s, s:I, s:i, s:{s:f, s:f, s:f, s:f, s:f, s:f}}", "file",
+                                                    "content.png", "seed", (json_int_t)INT64_MAX - i, "bytes",
+                                                    INT32_MAX, "seconds", "total", third, "load", third, "text", third,
+                                                    "encode", third, "denoise", third, "decode", third));
     over.made = json_pack("{s:s, s:s}", "prompt", text, "negative_prompt", text);
     sg_job_queue_finish(queue, &over);
     sg_job_close(&over);
