@@ -404,13 +404,13 @@ static void what_was_ended_stays_so(void **state)
 static void the_largest_jobs_are_read_again(void **state)
 {
     enum { BATCH = 10000, TEXT_MOST = 16384 };
-    char   text[TEXT_MOST + 1];
+    char   text[TEXT_MOST + 1] = "", commas[TEXT_MOST + 1] = "";
     sg_job job;
     job_id id;
-    memset(text, 1, TEXT_MOST); /* each of them takes six bytes of JSON */
-    text[TEXT_MOST] = '\0';
+    memset(text, 1, TEXT_MOST);     /* each of them takes six bytes of JSON */
+    memset(commas, ',', TEXT_MOST); /* each may stand between values */
     sg_error e = {0};
-    assert_done(sg_job_make(&job, json_pack("{s:s, s:s}", "prompt", text, "negative_prompt", text), json_array(), &e),
+    assert_done(sg_job_make(&job, json_pack("{s:s, s:s}", "prompt", text, "negative_prompt", commas), json_array(), &e),
                 &e);
     memcpy(id, job.id, SG_JOB_ID);
     assert_int_equal(sg_job_queue_add(queue, &job, (const char *const[SG_JOB_INPUTS]){NULL}, &e), SG_JOB_TAKEN);
@@ -424,7 +424,7 @@ static void the_largest_jobs_are_read_again(void **state)
                                                     "content.png", "seed", (json_int_t)INT64_MAX - i, "bytes",
                                                     INT32_MAX, "seconds", "total", third, "load", third, "text", third,
                                                     "encode", third, "denoise", third, "decode", third));
-    over.made = json_pack("{s:s, s:s}", "prompt", text, "negative_prompt", text);
+    over.made = json_pack("{s:s, s:s}", "prompt", text, "negative_prompt", commas);
     sg_job_queue_finish(queue, &over);
     sg_job_close(&over);
     reopen();
