@@ -90,7 +90,7 @@ typedef struct sg_backend_calls {
     void (*pack)(const sg_backend *, const sg_tensor *w);
     void (*limit_packed)(sg_backend *, size_t bytes);
     void (*drop_scratch)(sg_backend *);
-    void (*drop_packed)(sg_backend *);
+    void (*drop_packed)(sg_backend *, uintptr_t from, size_t bytes);
 } sg_backend_calls;
 
 struct sg_backend {
@@ -178,6 +178,9 @@ void sg_backend_drop_scratch(sg_backend *b);
 
 /* Frees the packed weights: to be called when weights leave memory, before others may come to lie in the same place. */
 void sg_backend_drop_packed(sg_backend *b);
+
+/* The same of those weights alone that lie in these bytes. */
+void sg_backend_drop_packed_in(sg_backend *b, uintptr_t from, size_t bytes);
 
 #ifdef __cplusplus
 }

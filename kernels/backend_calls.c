@@ -44,7 +44,9 @@ void sg_backend_drop_scratch(sg_backend *b)
     if (b->call.drop_scratch) b->call.drop_scratch(b);
 }
 
-void sg_backend_drop_packed(sg_backend *b)
+void sg_backend_drop_packed(sg_backend *b) { sg_backend_drop_packed_in(b, 0, SIZE_MAX); }
+
+void sg_backend_drop_packed_in(sg_backend *b, uintptr_t from, size_t bytes)
 {
-    if (b->call.drop_packed) b->call.drop_packed(b);
+    if (b->call.drop_packed) b->call.drop_packed(b, from, bytes);
 }

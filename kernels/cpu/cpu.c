@@ -41,7 +41,7 @@ void sg_cpu_close(sg_cpu *c)
 {
     if (!c) return;
     if (SG_ONEDNN) sg_onednn_close(c);
-    sg_packs_drop(c);
+    sg_packs_drop(c, 0, SIZE_MAX);
     sg_cpu_scratch_drop(c);
     free(c);
 }
@@ -78,7 +78,7 @@ static void served(const sg_backend *b, char *text, size_t size)
 
 static void drop_scratch(sg_backend *b) { sg_cpu_scratch_drop(b->impl); }
 
-static void drop_packed(sg_backend *b) { sg_packs_drop(b->impl); }
+static void drop_packed(sg_backend *b, uintptr_t from, size_t bytes) { sg_packs_drop(b->impl, from, bytes); }
 
 /* See onednn.c: which pairs of BF16 are not multiplied as such. */
 static bool pairs_up(const sg_tensor *w) { return w->dim[1] % 2 == 0; }

@@ -27,6 +27,7 @@ typedef struct sg_pack {
     sg_dtype    dtype;
     uint64_t    form; /* which layout */
     void       *packed;
+    size_t      bytes; /* of packed */
 } sg_pack;
 
 struct sg_onednn;
@@ -111,7 +112,7 @@ void sg_cpu_scratch_drop(sg_cpu *c); /* of all slots */
  * Beyond pack_limit nothing more is kept: the room is then the scratch slot SG_SLOT_PACK, always fresh. Returns NULL
  * when memory is short. */
 void *sg_pack_find(sg_cpu *c, const sg_tensor *w, uint64_t form, size_t bytes, bool *fresh);
-void  sg_packs_drop(sg_cpu *c);
+void  sg_packs_drop(sg_cpu *c, uintptr_t from, size_t bytes); /* of weights that lie there */
 
 /* Fills in the ops that move data and leave the vectors to memcpy: embed, sinusoid, upsample, avg_down, dup_up,
  * permute. */

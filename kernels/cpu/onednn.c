@@ -329,7 +329,7 @@ static void *packed_for(sg_cpu *c, const plan *p, const sg_tensor *w, sg_status 
     void *const packed = sg_pack_find(c, w, p->form, p->packed_bytes, &fresh); /* must be filled if it is fresh */
     *status = packed ? SG_OK : SG_E_MEMORY;
     if (!packed || !fresh || pack(c->library, p, w->data, packed)) return packed;
-    sg_packs_drop(c);
+    sg_packs_drop(c, 0, SIZE_MAX);
     *status = SG_E_DEVICE;
     return NULL;
 }

@@ -45,17 +45,28 @@ void *sg_pack_find(sg_cpu *c, const sg_tensor *w, uint64_t form, size_t bytes, b
     void *const packed = fits ? aligned(bytes) : NULL;
     if (!packed) return sg_cpu_scratch(c, SG_SLOT_PACK, bytes);
     sg_pack *const p = &c->pack[c->packs];
-    *p = (sg_pack){.data = w->data, .rank = w->rank, .dtype = w->dtype, .form = form, .packed = packed};
+    *p = (sg_pack){.data = w->data, .rank = w->rank, .dtype = w->dtype, .form = form, .packed = packed, .bytes = bytes};
     memcpy(p->dim, w->dim, sizeof p->dim);
     c->packs++;
     c->pack_bytes += bytes;
     return packed;
 }
 
-void sg_packs_drop(sg_cpu *c)
+void sg_packs_drop(sg_cpu *c, uintptr_t from, size_t bytes)
 {
-    for (size_t i = 0; i < c->packs; i++) free(c->pack[i].packed);
+    size_t kept = 0;
+    for (size_t i = 0; i < c->packs; i++) {
+        const sg_pack p = c->pack[i];
+        if ((uintptr_t)p.data - from < bytes) {
+            c->pack_bytes -= p.bytes;
+            free(p.packed);
+        } else {
+            c->pack[kept++] = p;
+        }
+    }
+    c->packs = kept;
+    if (kept) return;
     free(c->pack);
     c->pack = NULL;
-    c->packs = c->packs_cap = c->pack_bytes = 0;
+    c->packs_cap = 0;
 }

@@ -329,8 +329,6 @@ sg_status sg_denoising_run(sg_render *render, const sg_phase *phase)
     const sg_status st = run_steps(render, &s);
     sg_stage_close(render, &s);
     if (preview) sg_stage_release(render, preview);
-    if (render->cache.rule.threshold > 0 || render->preview.factor.rank)
-        sg_backend_drop_packed(engine->backend); /* filters and colours are gone */
     if (st) {
         free(engine->count); /* of some steps only */
         engine->count = NULL;

@@ -89,6 +89,7 @@ void sg_stage_close(sg_render *render, sg_stream *s)
 {
     sg_stage_note_peak(render, s); /* packed weights have come since it was opened */
     sg_backend_drop_scratch(render->engine->backend);
+    sg_backend_drop_packed_in(render->engine->backend, s->keep.base, s->keep.cap); /* filters and colours */
     s->memory->release(s->backend, (void *)s->keep.base);
     s->memory->release(s->backend, (void *)s->scratch.base);
 }

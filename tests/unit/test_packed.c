@@ -50,8 +50,36 @@ static void weights_packed_ahead_are_those_of_the_product(void **state)
     sg_backend_close(&b);
 }
 
+/* Weights of a phase go with it; those of the model stay packed. */
+static void packed_weights_go_by_place(void **state)
+{
+    static float x[16 * 64], w[2][32 * 64], y[16 * 32];
+    sg_backend  *b = NULL;
+    sg_error     e = {0};
+    size_t       held[2];
+    (void)state;
+    assert_int_equal(sg_backend_open(&b, &(sg_backend_options){.name = "cpu", .threads = 1}, &e), SG_OK);
+    sg_stream s = sg_stream_of(b);
+    for (int i = 0; i < 2; i++) {
+        sg_linear_(&s, &(sg_linear_args){.y = {.dtype = SG_F32, .rank = 2, .dim = {16, 32}, .data = y},
+                                         .x = {.dtype = SG_F32, .rank = 2, .dim = {16, 64}, .data = x},
+                                         .w = {.dtype = SG_F32, .rank = 2, .dim = {32, 64}, .data = w[i]}});
+        held[i] = packed_bytes(b);
+    }
+    assert_int_equal(s.status, SG_OK);
+    assert_int_equal(held[1], 2 * held[0]);
+    sg_backend_drop_packed_in(b, (uintptr_t)w[1], sizeof w[1]);
+    assert_int_equal(packed_bytes(b), held[0]);
+    sg_backend_drop_packed_in(b, (uintptr_t)w[1], sizeof w[1]);
+    assert_int_equal(packed_bytes(b), held[0]);
+    sg_backend_drop_packed(b);
+    assert_int_equal(packed_bytes(b), 0);
+    sg_backend_close(&b);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_packed_ahead_are_those_of_the_product)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_packed_ahead_are_those_of_the_product),
+                                       cmocka_unit_test(packed_weights_go_by_place)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

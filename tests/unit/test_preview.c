@@ -140,6 +140,25 @@ static void the_plan_has_them(void **state)
     sg_engine_close(&g);
 }
 
+/* The next render finds the model's weights packed, and nothing of the preview's. */
+static void weights_stay_packed(void **state)
+{
+    static seen o;
+    size_t      packed[2];
+    sg_error    e = {0};
+    sg_engine  *g =
+        open_engine(&(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = model, .backend = "cpu"});
+    (void)state;
+    set_colours(g);
+    for (int with = 0; with < 2; with++) {
+        memset(&o, 0, sizeof o);
+        if (render(g, with, SG_SAMPLER_EULER, &o, &e) != SG_OK) fail_msg("%s", e.text);
+        packed[with] = sg_backend_packed_bytes(g->backend);
+    }
+    assert_int_equal(packed[1], packed[0]);
+    sg_engine_close(&g);
+}
+
 /* Work of a render with a preview after so many steps, less that of one without. */
 static double work_of_previews(sg_engine *g, int every)
 {
@@ -254,6 +273,7 @@ int main(void)
         cmocka_unit_test(colours_follow_from_the_clean_sample),
         cmocka_unit_test(they_change_nothing),
         cmocka_unit_test(the_caller_may_end_the_render),
+        cmocka_unit_test(weights_stay_packed),
         cmocka_unit_test(the_plan_has_them),
         cmocka_unit_test(the_plan_counts_previews_that_are_made),
         cmocka_unit_test(what_cannot_be_previewed_is_refused),
