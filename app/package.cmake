@@ -74,6 +74,9 @@ endif()
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/copyright CONTENT "${copyright}" @ONLY)
 set(doc ${CMAKE_INSTALL_DATADIR}/doc)
 install(FILES ${PROJECT_BINARY_DIR}/copyright DESTINATION ${doc}/sparge-gen)
+if(SG_SERVE) # the command's help names it
+  install(FILES ${CMAKE_CURRENT_LIST_DIR}/serve/README.md DESTINATION ${doc}/sparge-gen RENAME serve.md)
+endif()
 install(FILES ${PROJECT_BINARY_DIR}/copyright DESTINATION ${doc}/libspargegen-dev COMPONENT development)
 
 set(CPACK_PACKAGE_NAME sparge-gen)

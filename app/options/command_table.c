@@ -67,13 +67,12 @@ const sg_command_row sg_command_table[] = {
      .name = "serve",
      .usage = {"serve [options]"},
      .effect = {"render what programs and people ask for over HTTP"},
-     .text = "Keeps the model open and renders one job after another. http://127.0.0.1:8080/ is a page for people; "
-             "programs\n"
-             "use /jobs, or what OpenAI's images and videos and Stable Diffusion web UI's txt2img have. It does not "
-             "speak TLS:\n"
-             "others come through a proxy. app/serve/README.md tells the rest. SIGTERM and Ctrl-C end it at the "
-             "next\n"
-             "step; the next start goes on with the queue.",
+     .text =
+         "Keeps the model open and renders one job after another. http://127.0.0.1:8080/ is a page for people; "
+         "programs\n"
+         "use /jobs, or what OpenAI's images and videos and Stable Diffusion web UI's txt2img have: see\n"
+         "app/serve/README.md, installed as share/doc/sparge-gen/serve.md. It does not speak TLS: others come through\n"
+         "a proxy. SIGTERM and Ctrl-C end it at the next step; the next start goes on with the queue.",
      .example = {"sparge-gen serve --models path/to/models -o results"}},
     {.command = SG_COMMAND_INFO,
      .name = "info",

@@ -346,7 +346,7 @@ static sg_stream stream_of(const ck_level *l, int two)
 static void drop_packed(const ck_level *l)
 {
     if (l->backend) sg_backend_drop_packed(l->backend);
-    for (int i = 0; !l->backend && i < 2; i++) sg_packs_drop(l->cpu[i]);
+    for (int i = 0; !l->backend && i < 2; i++) sg_packs_drop(l->cpu[i], 0, SIZE_MAX);
 }
 
 /* All regions to the device, or back. After a crash there a device does nothing more: the run ends. */

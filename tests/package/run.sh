@@ -44,6 +44,9 @@ for file in share/man/man1/sparge-gen.1 share/bash-completion/completions/sparge
     share/sparge-gen/schema/{render,common}.json; do
     [[ -s $usr/$file ]] || fail "not in the package: $file"
 done
+help=$("$usr/bin/sparge-gen" help serve)
+[[ $("$usr/bin/sparge-gen" --version) != *"libmicrohttpd for"* || ($help == *share/doc/sparge-gen/serve.md* && -s $usr/share/doc/sparge-gen/serve.md) ]] ||
+    fail "not in the package: the file that the help of serve names"
 # Without a folder of sources beside it, the program finds the model of the package.
 env -u SPARGE_GEN_MODEL "$usr/bin/sparge-gen" info --json - >info.json
 grep -q '"folder": ".*/system/usr/.*tiny-wan"' info.json || fail "info does not show the package's model"
