@@ -193,6 +193,7 @@ static sg_status parse_operand(sg_settings *s, const char *arg, sg_error *e)
     char        hint[SG_HINT_TEXT];
     if (s->command & SG_COMMAND_BENCH) takes = "bench takes step, attention or cold, first of all";
     if (s->command == SG_COMMAND_INFO) takes = "info takes one folder or file", at = &s->operand;
+    if (s->command == SG_COMMAND_SERVE) takes = "a model goes after --model, a folder of models after --models";
     if (s->command == SG_COMMAND_COMPARE)
         takes = "compare takes two", at = s->operand ? &s->second_operand : &s->operand;
     without_dashes(hint, arg, s->command);
