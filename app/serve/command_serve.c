@@ -82,11 +82,11 @@ static sg_status take_key(served *v, const sg_settings *s, sg_error *e)
 static sg_status check_names(const sg_settings *s, sg_error *e)
 {
     for (int i = 0; i < s->allow_host.count; i++)
-        if (!sg_http_host_sound(s->allow_host.item[i]))
+        if (!sg_http_host_valid(s->allow_host.item[i]))
             return sg_error_set(e, SG_E_ARG, "--allow-host: '%s' is no name as in video.example or box:9000",
                                 sg_show(s->allow_host.item[i]));
     for (int i = 0; i < s->allow_origin.count; i++)
-        if (!sg_http_origin_sound(s->allow_origin.item[i]))
+        if (!sg_http_origin_valid(s->allow_origin.item[i]))
             return sg_error_set(e, SG_E_ARG,
                                 "--allow-origin: '%s' is no site as in https://app.example, without a path",
                                 sg_show(s->allow_origin.item[i]));

@@ -1,6 +1,6 @@
-/* http_connection.h - what http_server.c and http_request.c share of connections and of the requests on them. All
- * members that more than one thread uses are guarded by the server's lock; MHD is called with it, and calls us
- * without locks of its own. */
+/* http_connection.h - what http_server.c, http_head.c and http_request.c share: connections and the requests on them.
+ * The server's lock guards each member that more than one thread uses. libmicrohttpd (MHD) holds no lock of its own
+ * when it calls us, so it may be called while ours is held. */
 #ifndef SG_HTTP_CONNECTION_H
 #define SG_HTTP_CONNECTION_H
 
@@ -11,11 +11,11 @@
 #include <pthread.h>
 
 typedef enum sg_http_phase {
-    SG_HTTP_HEAD,   /* a head comes, or none does */
-    SG_HTTP_BODY,   /* a body comes */
-    SG_HTTP_WAITS,  /* a handler has it */
-    SG_HTTP_ANSWER, /* the answer goes */
-    SG_HTTP_STREAM
+    SG_HTTP_HEAD,   /* reads a head, or is idle */
+    SG_HTTP_BODY,   /* reads a body */
+    SG_HTTP_WAITS,  /* waits for the handler's answer */
+    SG_HTTP_ANSWER, /* sends the answer */
+    SG_HTTP_STREAM  /* sends events */
 } sg_http_phase;
 
 typedef struct sg_http_exchange sg_http_exchange;
@@ -24,12 +24,14 @@ typedef struct sg_http_connection {
     struct sg_http_connection *previous, *next;
     struct MHD_Connection     *mhd;
     int                        socket;
-    uint8_t                    address[16]; /* that it is counted by */
+    uint8_t                    address[16]; /* as sg_http_limits.address_connections counts it */
     sg_http_phase              phase;
-    double                     since; /* of the phase */
-    uint64_t                   bytes; /* that came of the body, or that the answer has */
-    bool                       suspended, late, hung_up;
-    sg_http_exchange          *exchange; /* the request at hand */
+    double                     since;     /* the beginning of the phase */
+    uint64_t                   bytes;     /* of the body so far, or of the answer */
+    bool                       suspended; /* MHD does not look at it until it is woken */
+    bool                       late;      /* a deadline has ended it */
+    bool                       hung_up;   /* the client has left */
+    sg_http_exchange          *exchange;  /* the request at hand */
     sg_http_stream            *stream;
 } sg_http_connection;
 
@@ -45,12 +47,12 @@ struct sg_http_server {
     sg_http_connection *first;
     sg_http_counts      counts;
     size_t              memory, disk; /* reserved for requests with bodies */
-    size_t              answers;      /* bytes of those in memory */
+    size_t              answers;      /* bytes of answers in memory */
     bool                stopping, ended;
-    int                 references; /* of its owner, exchanges, streams */
+    int                 references; /* the owner's, and one of each exchange and stream */
 };
 
-/* What the head has of these, once each. */
+/* The headers that are read; a request has each of them once at most. */
 enum {
     SG_HTTP_HOST,
     SG_HTTP_ORIGIN,
@@ -69,35 +71,33 @@ enum {
     SG_HTTP_HEADERS
 };
 
-enum { SG_HTTP_OWN_HEADERS = 8 };
-
 /* A request and its answer. */
 struct sg_http_exchange {
     sg_http_request           request; /* first, so that handlers' pointers lead here */
     sg_http_server           *server;
-    sg_http_connection       *connection; /* NULL: has gone */
+    sg_http_connection       *connection; /* NULL: it is closed */
     const sg_http_route      *route;
     char                      id[SG_HTTP_ID];
     char                     *header[SG_HTTP_HEADERS];
-    bool                      sound;          /* the target */
-    bool                      malformed;      /* a header */
-    bool                      begun, handled; /* the head was judged; the handler was called */
-    bool                      kept, answered;
-    bool                      drop;      /* the body */
-    bool                      head_only; /* the method is HEAD */
-    bool                      other_site;
+    bool                      target_valid;
+    bool                      malformed;      /* a header is */
+    bool                      begun, handled; /* the head was checked; the handler was called */
+    bool                      kept, answered; /* by sg_http_keep; by any answer */
+    bool                      drop;           /* the body is read and ignored */
+    bool                      head_only;      /* the method is HEAD */
+    bool                      other_site;     /* asks, and is one of --allow-origin */
     sg_textbuf                body;
     struct MHD_PostProcessor *form_reader;
     size_t                    memory, disk; /* reserved */
-    size_t                    answer;       /* its part of the server's answers */
+    size_t                    answer;       /* its bytes of the server's answers */
     struct {
         char *name, *value;
-    } own[SG_HTTP_OWN_HEADERS];
+    } own[SG_HTTP_OWN_HEADERS]; /* headers of the answer that the handler adds */
     int                  owns;
-    struct MHD_Response *response; /* ready, not yet on its way */
+    struct MHD_Response *response; /* not yet sent */
     int                  status;
-    uint64_t             bytes;      /* of it */
-    int                  references; /* of MHD's connection, of whoever keeps it */
+    uint64_t             bytes;      /* of the response */
+    int                  references; /* the connection's, and that of whoever keeps the request */
 };
 
 /* The lock is not held. */
@@ -107,14 +107,20 @@ void sg_http_exchange_release(sg_http_exchange *x);
 /* The lock is held. Lets a suspended connection go on. */
 void sg_http_connection_wake(sg_http_connection *c);
 
-/* The lock is held. Answers a kept request in its owner's place. */
+/* The lock is held. Answers a request whose handler has not. */
 void sg_http_exchange_refuse(sg_http_exchange *x, int status, const char *why);
 
-/* The lock is held. The reader of a stream has gone, or its feeder has to. */
+/* The lock is not held. Answers with 503 and a Retry-After: a limit of all requests together is reached. */
+void sg_http_answer_busy(sg_http_request *r, const char *why);
+
+/* The lock is held. The connection of a stream is closed. */
 void sg_http_stream_leave(sg_http_stream *s);
+
+/* The lock is held. Ends a stream once the client has what was sent. */
 void sg_http_stream_close(sg_http_stream *s);
 
-/* The lock is held. Tells whether the reader has taken nothing for too long; keeps a silent stream alive. */
+/* The lock is held. Tells whether the client has read nothing for too long. Sends a comment where there was no event
+ * for a while, which keeps the connection open. */
 bool sg_http_stream_sweep(sg_http_stream *s, double now);
 
 #endif

@@ -46,7 +46,7 @@ static void refuse(sg_http_form *f, int status, const char *fmt, ...)
 
 /* ---- parts ---- */
 
-static bool name_is_sound(const char *name)
+static bool name_is_valid(const char *name)
 {
     const size_t n = strlen(name);
     return n >= 1 && n < SG_HTTP_NAME &&
@@ -80,7 +80,7 @@ static void begin_part(sg_http_form *f, const char *name, bool upload)
 {
     close_file(f);
     f->in_upload = upload;
-    if (!name || !name_is_sound(name)) {
+    if (!name || !name_is_valid(name)) {
         refuse(f, 400, "a field of the form has no name of 1 to %d letters, digits, and _-.[]", SG_HTTP_NAME - 1);
     } else if (upload) {
         begin_upload(f, name);
@@ -94,7 +94,7 @@ static void begin_part(sg_http_form *f, const char *name, bool upload)
     }
 }
 
-/* libmicrohttpd begins a part twice, the first time without bytes, where its first bytes come later than its head. */
+/* Where a part's first bytes come later than its head, libmicrohttpd begins it twice, the first time without bytes. */
 static bool has_begun(const sg_http_form *f, const char *name, bool upload)
 {
     if (!name || upload != f->in_upload) return false;

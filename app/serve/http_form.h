@@ -1,5 +1,5 @@
-/* http_form.h - the body of a form (multipart/form-data) as it comes: fields in memory, uploads in files, both in
- * limits. What a client calls a file is never a path of ours. */
+/* http_form.h - collects the body of a form (multipart/form-data): fields in memory, uploads in files, both within
+ * limits. The client's name of a file is not used. */
 #ifndef SG_HTTP_FORM_H
 #define SG_HTTP_FORM_H
 
@@ -18,7 +18,7 @@ typedef struct sg_http_field {
 
 typedef struct sg_http_upload {
     char   name[SG_HTTP_NAME]; /* of the field */
-    char  *path; /* of the file, in the folder of uploads; whoever renames it has it, else it goes with the form */
+    char  *path; /* of the file, in the folder of uploads; sg_http_form_free removes it, unless it was renamed */
     size_t bytes;
 } sg_http_upload;
 
@@ -34,9 +34,9 @@ typedef struct sg_http_form {
     const char         *folder; /* of uploads */
     sg_http_form_limits limits;
     size_t              field_bytes, upload_bytes; /* so far */
-    bool                in_upload;                 /* the part that comes, if one does */
+    bool                in_upload;                 /* the part at hand is a file */
     int                 file;                      /* its descriptor; -1: none is open */
-    int                 status; /* 0, or the status of HTTP that answers what is wrong, as `problem` has it */
+    int                 status;                    /* 0, or the HTTP status for what is wrong, which `problem` says */
     char                problem[160];
 } sg_http_form;
 
@@ -46,12 +46,12 @@ void sg_http_form_init(sg_http_form *f, const char *folder, sg_http_form_limits 
 /* Closes and removes the uploads that nobody renamed. */
 void sg_http_form_free(sg_http_form *f);
 
-/* Takes bytes of a part; `offset` is their place in it, 0 begins one. file_name tells that it is a file, and is
- * otherwise ignored. Where the form has a problem already, nothing is done. */
+/* Takes bytes of a part, at `offset` in it; 0 begins a part. file_name is NULL for a field; its text is ignored. Does
+ * nothing once the form has a problem. */
 void sg_http_form_take(sg_http_form *f, const char *name, const char *file_name, uint64_t offset, const char *data,
                        size_t bytes);
 
-/* Closes the last file: the form is whole. */
+/* The form is complete: closes the last file, and checks the fields. */
 void sg_http_form_end(sg_http_form *f);
 
 #endif

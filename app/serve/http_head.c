@@ -9,15 +9,15 @@
 
 /* ---- headers ---- */
 
-/* A name is a token, and a value has no control characters (RFC 9110, 5.1 and 5.5): who stands between may read others
- * otherwise, as "Host :". */
-static bool header_is_sound(const char *name, size_t name_size, const char *value, size_t value_size)
+/* A name is a token, and a value has no control characters (RFC 9110, 5.1 and 5.5). A proxy may read a header
+ * that breaks this rule, as "Host :" does, in another way than we do. */
+static bool header_is_valid(const char *name, size_t name_size, const char *value, size_t value_size)
 {
     static const char token[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    bool              sound = name && strspn(name, token) == name_size;
-    for (size_t i = 0; i < value_size && sound; i++)
-        sound = ((unsigned char)value[i] >= ' ' && value[i] != 0x7f) || value[i] == '\t';
-    return sound;
+    bool              valid = name && strspn(name, token) == name_size;
+    for (size_t i = 0; i < value_size && valid; i++)
+        valid = ((unsigned char)value[i] >= ' ' && value[i] != 0x7f) || value[i] == '\t';
+    return valid;
 }
 
 static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const char *name, size_t name_size,
@@ -39,10 +39,10 @@ static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const
                                                        [SG_HTTP_COOKIE] = "Cookie"};
     sg_http_exchange *const  x = context;
     (void)kind;
-    x->malformed = !header_is_sound(name, name_size, value, value_size);
+    x->malformed = !header_is_valid(name, name_size, value, value_size);
     for (int i = 0; i < SG_HTTP_HEADERS && !x->malformed; i++) {
         if (strcasecmp(name, names[i]) != 0) continue;
-        if (x->header[i]) x->malformed = true; /* a proxy may have gone by the other */
+        if (x->header[i]) x->malformed = true; /* a proxy may have used the other one */
         if (!x->malformed) x->header[i] = strdup(value ? value : "");
         if (!x->header[i]) x->malformed = true;
     }
@@ -62,14 +62,14 @@ static void refuse_head(sg_http_exchange *x)
         sg_http_answer_error(&x->request, 431, NULL, "a head of more than %zu bytes", limits->head);
     else if (x->malformed)
         sg_http_answer_error(&x->request, 400, NULL, "a header is malformed, or there twice");
-    else if (!x->sound)
+    else if (!x->target_valid)
         sg_http_answer_error(&x->request, 400, NULL, "the target is malformed, or has more than %d parameters",
                              SG_HTTP_PARAMETERS);
 }
 
 /* ---- who asks ---- */
 
-/* Tells whether a browser says that another site asks, and not for a page to look at. */
+/* Tells whether a browser says that a page of another site sends this, unless somebody just follows a link. */
 static bool from_elsewhere(const sg_http_exchange *x, const char *method)
 {
     const char *const site = x->header[SG_HTTP_FETCH_SITE], *const mode = x->header[SG_HTTP_FETCH_MODE];
@@ -82,7 +82,7 @@ static void refuse_site(sg_http_exchange *x, const char *method)
     const sg_http_names *const names = &x->server->names;
     const char *const host = x->header[SG_HTTP_HOST], *const origin = x->header[SG_HTTP_ORIGIN];
     if (!host) {
-        sg_http_answer_error(&x->request, 400, NULL, "there is no Host");
+        sg_http_answer_error(&x->request, 400, NULL, "there is no Host header");
     } else if (!sg_http_host_allowed(names, host)) {
         sg_http_answer_error(&x->request, 403, NULL,
                              "this server does not answer to that Host; --allow-host names more");
@@ -139,7 +139,7 @@ static void put_method(char *allow, size_t size, const char *method)
     sg_text_append(allow, size, "%s%s", *allow ? ", " : "", method);
 }
 
-/* Finds the route, or answers: OPTIONS, too. */
+/* Finds the route, or answers: with 404 or 405, and to OPTIONS. */
 static void find_route(sg_http_exchange *x, const char *method)
 {
     static const sg_http_route    login_route = {"POST", "/login", login, SG_HTTP_JSON | SG_HTTP_PUBLIC};
@@ -177,7 +177,7 @@ static void find_route(sg_http_exchange *x, const char *method)
 
 /* ---- the body ---- */
 
-/* Reads how long the body will be; UINT64_MAX: it comes in chunks. False: it is malformed. */
+/* Reads the length of the body; UINT64_MAX: it comes in chunks. False: a header of it is malformed. */
 static bool body_length(const sg_http_exchange *x, const char *version, uint64_t *length)
 {
     const char *const coding = x->header[SG_HTTP_TRANSFER_ENCODING], *const told = x->header[SG_HTTP_CONTENT_LENGTH];
@@ -190,7 +190,7 @@ static bool body_length(const sg_http_exchange *x, const char *version, uint64_t
 
 static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Reserves what the body will take, and the head, which may be kept when the client has left. */
+/* Reserves memory and disk for body and head: a kept request holds them even when its client has left. */
 static bool reserve(sg_http_exchange *x, size_t body, size_t disk)
 {
     sg_http_server *const       s = x->server;
@@ -243,17 +243,16 @@ static void begin_body(sg_http_exchange *x, uint64_t length)
                              flags & SG_HTTP_JSON ? "application/json" : "",
                              (flags & SG_HTTP_JSON) && (flags & SG_HTTP_FORM) ? " and " : "",
                              flags & SG_HTTP_FORM ? "multipart/form-data" : "");
-    else if (form && !sg_http_boundary_sound(type))
-        sg_http_answer_error(&x->request, 400, NULL, "Content-Type has no sound boundary, or more than that");
+    else if (form && !sg_http_boundary_valid(type))
+        sg_http_answer_error(&x->request, 400, NULL,
+                             "Content-Type: the boundary is missing or malformed, or not the only parameter");
     else if (length != UINT64_MAX && length > most)
         sg_http_answer_error(&x->request, 413, NULL, "a body of more than %llu bytes", (unsigned long long)most);
     else if (!x->drop && !reserve(x, form ? limits->json : (size_t)smaller(length, most) + 1,
-                                  form ? (size_t)smaller(length, limits->upload) : 0)) {
-        sg_http_header(&x->request, "Retry-After", "10");
-        sg_http_answer_error(&x->request, 503, NULL, "too many bodies at once");
-    } else if (form) {
+                                  form ? (size_t)smaller(length, limits->upload) : 0))
+        sg_http_answer_busy(&x->request, "too many bodies at once");
+    else if (form)
         begin_form(x);
-    }
 }
 
 bool sg_http_head(sg_http_exchange *x, const char *method, const char *version)
@@ -271,7 +270,7 @@ bool sg_http_head(sg_http_exchange *x, const char *method, const char *version)
     if (!x->answered) refuse_stranger(x);
     if (!x->answered) begin_body(x, length);
     if (!x->answered) return true;
-    x->drop = true; /* a short one is read, so that whoever is sending it gets to the answer */
+    x->drop = true; /* a short one is read, for a client that sends all of it before it reads the answer */
     return !x->header[SG_HTTP_EXPECT] && (length == UINT64_MAX || length <= x->server->settings.limits.json);
 }
 

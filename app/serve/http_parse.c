@@ -178,12 +178,12 @@ static bool is_name(const host_parts *h, const char *name)
     return strlen(name) == h->n && strncasecmp(h->name, name, h->n) == 0;
 }
 
-bool sg_http_host_sound(const char *name) { return split(&(host_parts){0}, name); }
+bool sg_http_host_valid(const char *name) { return split(&(host_parts){0}, name); }
 
-bool sg_http_origin_sound(const char *origin)
+bool sg_http_origin_valid(const char *origin)
 {
     const size_t n = strspn(origin, "abcdefghijklmnopqrstuvwxyz0123456789+.-");
-    return n && strncmp(origin + n, "://", 3) == 0 && sg_http_host_sound(origin + n + 3);
+    return n && strncmp(origin + n, "://", 3) == 0 && sg_http_host_valid(origin + n + 3);
 }
 
 bool sg_http_host_allowed(const sg_http_names *n, const char *text)
@@ -218,7 +218,7 @@ bool sg_http_type_is(const char *header, const char *type)
     return !*header || *header == ';';
 }
 
-bool sg_http_boundary_sound(const char *header)
+bool sg_http_boundary_valid(const char *header)
 {
     static const char set[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'()+_,-./:=?";
     static const char word[] = "boundary=";

@@ -1,4 +1,4 @@
-/* http_parse.h - what a client says in the head of a request, taken apart and judged as text: no sockets, no files. */
+/* http_parse.h - parses and checks what the head of a request has, as text: no sockets, no files. */
 #ifndef SG_HTTP_PARSE_H
 #define SG_HTTP_PARSE_H
 
@@ -17,10 +17,10 @@ typedef struct sg_http_target {
     const char  *path; /* as it was sent: escapes stay */
     sg_http_pair query[SG_HTTP_PARAMETERS];
     int          parameters;
-    char        *memory; /* of them all */
+    char        *memory; /* that they point into */
 } sg_http_target;
 
-/* False: malformed, or too many parameters, or no memory. The caller frees, after a failure too. */
+/* False: malformed, or too many parameters, or no memory. The caller frees the target, after a failure too. */
 bool sg_http_target_parse(sg_http_target *t, const char *raw);
 void sg_http_target_free(sg_http_target *t);
 
@@ -37,38 +37,40 @@ const char *sg_http_bearer(const char *authorization);
 /* Compares in a time that depends on the length of `given` alone. */
 bool sg_http_same_secret(const char *given, const char *secret);
 
-/* Copies the value of that cookie from a Cookie header. False: it is not there, or has not SG_HTTP_TOKEN bytes. */
+/* Copies the value of the cookie of that name from a Cookie header. False: it is not there, or its length is not
+ * SG_HTTP_TOKEN. */
 bool sg_http_cookie(const char *header, const char *name, char value[SG_HTTP_TOKEN + 1]);
 
 /* Which hosts and origins a server answers to. The lists end in NULL; a NULL is an empty list. */
 typedef struct sg_http_names {
     const char        *listen; /* the address that it listens on, as it was given */
     int                port;
-    bool               any;     /* it is 0.0.0.0 or ::, so any address may be ours, but no other name */
-    const char *const *hosts;   /* more names, for any port or with theirs: "video.example", "box:9000" */
-    const char *const *origins; /* of other sites that may use it: "https://app.example" */
+    bool               any;     /* it is 0.0.0.0 or ::, so any address, though no name, may be this machine's */
+    const char *const *hosts;   /* of --allow-host, with a port or for all: "video.example", "box:9000" */
+    const char *const *origins; /* of --allow-origin: "https://app.example" */
 } sg_http_names;
 
-/* Tells whether a name or an origin has the form that Host and Origin headers have, so that one may ever be equal to it:
- * NAME[:PORT], and SCHEME://NAME[:PORT]. */
-bool sg_http_host_sound(const char *name);
-bool sg_http_origin_sound(const char *origin);
+/* Tells whether a text has the form of a Host header, NAME[:PORT], or of an Origin header, SCHEME://NAME[:PORT]. */
+bool sg_http_host_valid(const char *name);
+bool sg_http_origin_valid(const char *origin);
 
-/* Judges a Host header. Only what we listen on, or were told, is answered: the name of another site that leads to our
- * address is how its pages would get at us. */
+/* Tells whether a request with this Host header is answered: it has to name an address that the server listens on, or
+ * a name of --allow-host. Else a page of another site could send requests here, by a name of that site that resolves to
+ * our address (DNS rebinding). */
 bool sg_http_host_allowed(const sg_http_names *n, const char *host);
 
 typedef enum sg_http_origin { SG_HTTP_OURS, SG_HTTP_OTHER, SG_HTTP_FOREIGN } sg_http_origin;
 
-/* Judges an Origin header beside an allowed Host header: our own pages, another site that may, any other. */
+/* Tells whose an Origin header is, beside an allowed Host header: our own page's, that of a site of --allow-origin, or
+ * that of any other. */
 sg_http_origin sg_http_origin_of(const sg_http_names *n, const char *origin, const char *host);
 
 /* Tells whether a Content-Type is this one, whatever its parameters are. */
 bool sg_http_type_is(const char *header, const char *type);
 
-/* Tells whether the Content-Type of a form has a sound boundary behind its type, of at least two bytes, as
- * libmicrohttpd wants it, and no more. */
-bool sg_http_boundary_sound(const char *header);
+/* Tells whether the Content-Type of a form has a valid boundary as its one parameter, of at least two bytes, as
+ * libmicrohttpd needs it. */
+bool sg_http_boundary_valid(const char *header);
 
 typedef enum sg_http_range { SG_HTTP_WHOLE, SG_HTTP_PART, SG_HTTP_OUTSIDE } sg_http_range;
 

@@ -16,7 +16,7 @@
 
 static sg_http_exchange *of(sg_http_request *r) { return (sg_http_exchange *)r; }
 
-/* ---- lives ---- */
+/* ---- references ---- */
 
 void sg_http_server_release(sg_http_server *s)
 {
@@ -90,7 +90,7 @@ static void add_headers(const sg_http_exchange *x, struct MHD_Response *response
     MHD_add_response_header(response, "Vary", "Origin");
 }
 
-/* Locked. The response becomes x's. False: too late. */
+/* Locked. The response becomes x's. False: it is answered, or its connection is closed. */
 static bool set(sg_http_exchange *x, int status, struct MHD_Response *response, uint64_t bytes)
 {
     if (x->answered || !x->connection) return false;
@@ -102,7 +102,8 @@ static bool set(sg_http_exchange *x, int status, struct MHD_Response *response, 
     return true;
 }
 
-/* The answer of a handler or of who keeps the request, which ends it for him. response may be NULL: out of memory. */
+/* The answer of the handler, or of whoever keeps the request and thereby lets go of it. response may be NULL: out of
+ * memory. */
 static void finish(sg_http_exchange *x, int status, struct MHD_Response *response, uint64_t bytes)
 {
     sg_http_server *const s = x->server;
@@ -110,7 +111,7 @@ static void finish(sg_http_exchange *x, int status, struct MHD_Response *respons
     pthread_mutex_lock(&s->lock);
     const bool kept = x->kept, taken = set(x, status, response, bytes);
     pthread_mutex_unlock(&s->lock);
-    if (!taken && response) MHD_destroy_response(response); /* which may let go of a stream */
+    if (!taken && response) MHD_destroy_response(response); /* which may call let_go */
     if (kept) sg_http_exchange_release(x);
 }
 
@@ -156,7 +157,7 @@ void sg_http_header(sg_http_request *r, const char *name, const char *value)
     }
 }
 
-/* NULL where there is no memory; the data goes in any case. */
+/* Takes data, which is malloc'd. NULL: out of memory. */
 static struct MHD_Response *response_of(const char *type, char *data, size_t bytes)
 {
     struct MHD_Response *const response =
@@ -187,7 +188,7 @@ static json_t *error_json(int status, const char *param, const char *message)
                      code);
 }
 
-/* Answers with what lies in memory, where slow readers of others leave room for it. */
+/* Answers with bytes in memory, if the answers that slow clients have not read yet leave room for them. */
 static void finish_bytes(sg_http_exchange *x, int status, struct MHD_Response *response, size_t bytes)
 {
     enum { SMALL = 65536 };
@@ -201,9 +202,8 @@ static void finish_bytes(sg_http_exchange *x, int status, struct MHD_Response *r
     pthread_mutex_unlock(&s->lock);
     if (!room) {
         if (response) MHD_destroy_response(response);
-        sg_http_header(&x->request, "Retry-After", "10");
-        status = 503;
-        response = json_response(error_json(status, NULL, "too many answers at once"), &bytes);
+        sg_http_answer_busy(&x->request, "too many answers at once"); /* which is small */
+        return;
     }
     finish(x, status, response, bytes);
 }
@@ -228,10 +228,17 @@ void sg_http_answer_error(sg_http_request *r, int status, const char *param, con
     va_start(args, fmt);
     sg_textbuf_vprintf(&message, fmt, args);
     va_end(args);
-    if (!message.failed && !sg_utf8_check(message.data, message.len, &good)) message.data[good] = '\0'; /* it was cut */
+    if (!message.failed && !sg_utf8_check(message.data, message.len, &good))
+        message.data[good] = '\0'; /* a character that was cut */
     json_t *const json = message.failed ? NULL : error_json(status, param, message.data);
     sg_textbuf_free(&message);
     sg_http_answer_json(r, status, json);
+}
+
+void sg_http_answer_busy(sg_http_request *r, const char *why)
+{
+    sg_http_header(r, "Retry-After", "10");
+    sg_http_answer_error(r, 503, NULL, "%s", why);
 }
 
 void sg_http_exchange_refuse(sg_http_exchange *x, int status, const char *why)
@@ -291,13 +298,13 @@ void sg_http_answer_file(sg_http_request *r, const char *type, const char *path)
 
 struct sg_http_stream {
     sg_http_server     *server;
-    sg_http_connection *connection; /* NULL: has gone */
-    sg_textbuf          waiting;
-    size_t              taken; /* of them */
-    double              since; /* when something was taken, or begins to wait */
+    sg_http_connection *connection; /* NULL: it is closed */
+    sg_textbuf          waiting;    /* for the client to read; failed: it was too slow */
+    size_t              taken;      /* bytes of those that are sent */
+    double              since;      /* the last time that something was sent, or began to wait */
     sg_http_source      source;
     bool                ended, woken;
-    int                 references; /* of the response, of the feeder */
+    int                 references; /* the response's and the caller's */
 };
 
 static void stream_release(sg_http_stream *s)
@@ -313,7 +320,7 @@ static void stream_release(sg_http_stream *s)
     sg_http_server_release(server);
 }
 
-/* MHD, in its thread: the response goes. */
+/* MHD, in its thread: the response is freed. */
 static void let_go(void *context)
 {
     sg_http_stream *const s = context;
@@ -325,7 +332,7 @@ static void let_go(void *context)
     stream_release(s);
 }
 
-/* Locked, but while the source is asked. */
+/* Locked, except during the call of the source. */
 static void ask_source(sg_http_stream *s)
 {
     bool again = s->source.more != NULL;
@@ -338,7 +345,7 @@ static void ask_source(sg_http_stream *s)
     }
 }
 
-/* MHD, in its thread, can send so much. */
+/* MHD, in its thread, can send up to `most` bytes. */
 static ssize_t take(void *context, uint64_t at, char *out, size_t most)
 {
     sg_http_stream *const s = context;
@@ -370,15 +377,16 @@ static ssize_t take(void *context, uint64_t at, char *out, size_t most)
 
 sg_http_stream *sg_http_answer_stream(sg_http_request *r, const sg_http_source *source)
 {
+    enum { BLOCK = 16384 };
     sg_http_exchange *const x = of(r);
     sg_http_server *const   server = x->server;
-    if (x->head_only) { /* libmicrohttpd would send the end of a body */
+    if (x->head_only) { /* libmicrohttpd would send the last chunk of a body */
         sg_http_answer(r, 200, "text/event-stream", NULL, 0);
         return NULL;
     }
     sg_http_stream *const      s = calloc(1, sizeof *s);
     struct MHD_Response *const response =
-        s ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, take, s, let_go) : NULL;
+        s ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, take, s, let_go) : NULL;
     if (!response) {
         free(s);
         sg_http_answer_json(r, 500, NULL);
@@ -386,7 +394,7 @@ sg_http_stream *sg_http_answer_stream(sg_http_request *r, const sg_http_source *
     }
     *s = (sg_http_stream){.server = server, .since = sg_seconds(), .references = 2};
     MHD_add_response_header(response, "Content-Type", "text/event-stream");
-    MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* proxies pass it on at once */
+    MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* nginx passes events on at once */
     add_headers(x, response);
     pthread_mutex_lock(&server->lock);
     server->references++;
@@ -399,17 +407,16 @@ sg_http_stream *sg_http_answer_stream(sg_http_request *r, const sg_http_source *
     }
     pthread_mutex_unlock(&server->lock);
     if (!taken) {
-        MHD_destroy_response(response); /* which lets go of the stream */
+        MHD_destroy_response(response); /* which calls let_go */
         stream_release(s);
-        sg_http_header(r, "Retry-After", "10");
-        sg_http_answer_error(r, 503, NULL, "too many streams of events");
+        sg_http_answer_busy(r, "too many streams of events");
         return NULL;
     }
     if (kept) sg_http_exchange_release(x);
     return s;
 }
 
-/* Locked. Makes room by dropping what was taken. */
+/* Locked. Appends text, and drops what was sent. */
 static void put(sg_http_stream *s, const char *text, size_t n)
 {
     if (s->waiting.len == s->taken) s->since = sg_seconds();
@@ -439,7 +446,7 @@ bool sg_http_stream_event(sg_http_stream *s, const char *name, const char *data)
     bool         open = s->connection && !s->connection->hung_up && !s->ended && !text.failed;
     const size_t waits = s->waiting.len - s->taken;
     if (open && waits && waits + text.len > s->server->settings.limits.stream) {
-        s->waiting.failed = true; /* ends it when the reader comes for more */
+        s->waiting.failed = true; /* `take` ends the connection */
         s->since = sg_seconds();
         sg_http_connection_wake(s->connection);
         open = false;

@@ -21,7 +21,8 @@
 
 /* ---- connections ---- */
 
-/* What a connection is counted by: its address, of IPv6 the half that a site has. False: loopback. */
+/* The address by which a connection is counted: of IPv6 the first half, as one site has all of the other. False:
+ * loopback, which is not counted. */
 static bool counted_address(const struct sockaddr *from, uint8_t out[16])
 {
     memset(out, 0, 16);
@@ -57,11 +58,10 @@ static enum MHD_Result accept_client(void *context, const struct sockaddr *from,
 static void open_connection(sg_http_server *s, struct MHD_Connection *mhd, void **own)
 {
     sg_http_connection *const c = calloc(1, sizeof *c);
-    /* What MHD tells lasts until it is asked again. */
-    const int      socket = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-    const unsigned dead_ms = 60000; /* what was sent and nobody has acknowledged */
+    const int                 socket = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    const unsigned            dead_ms = 60000; /* after which data that was not acknowledged ends the connection */
     *own = c;
-    if (!c) { /* no request on it will be answered */
+    if (!c) { /* out of memory */
         shutdown(socket, SHUT_RDWR);
         return;
     }
@@ -105,14 +105,14 @@ static void on_connection(void *context, struct MHD_Connection *mhd, void **own,
 
 /* ---- requests ---- */
 
-/* MHD: a request's first line is there. What is returned is the request for what follows. */
+/* MHD: the first line of a request. MHD passes what is returned to the later calls of the request. */
 static void *on_target(void *context, const char *raw, struct MHD_Connection *mhd)
 {
     sg_http_server *const     s = context;
     sg_http_connection *const c = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     sg_http_exchange *const   x = c ? calloc(1, sizeof *x) : NULL;
     if (!x) return NULL;
-    x->sound = sg_http_target_parse(&x->request.target, raw);
+    x->target_valid = sg_http_target_parse(&x->request.target, raw);
     x->request.context = s->settings.context;
     x->request.body = "";
     x->request.id = x->id;
@@ -126,7 +126,7 @@ static void *on_target(void *context, const char *raw, struct MHD_Connection *mh
     return x;
 }
 
-/* MHD: a request is over, however. */
+/* MHD: a request is over, answered or not. */
 static void on_end(void *context, struct MHD_Connection *mhd, void **request, enum MHD_RequestTerminationCode how)
 {
     sg_http_server *const   s = context;
@@ -155,16 +155,16 @@ static void enter(sg_http_exchange *x, sg_http_phase phase, uint64_t bytes)
     pthread_mutex_unlock(&x->server->lock);
 }
 
-/* Puts the answer on its way, in MHD's thread. */
+/* Hands the answer to MHD, in its thread. */
 static enum MHD_Result send_answer(sg_http_exchange *x)
 {
-    static char           nothing_left[] = "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\"}}";
+    static char           no_memory[] = "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\"}}";
     sg_http_server *const s = x->server;
     struct MHD_Response  *response = x->response;
     x->response = NULL;
     if (!response) {
         x->status = 500;
-        response = MHD_create_response_from_buffer(sizeof nothing_left - 1, nothing_left, MHD_RESPMEM_PERSISTENT);
+        response = MHD_create_response_from_buffer(sizeof no_memory - 1, no_memory, MHD_RESPMEM_PERSISTENT);
         if (!response) return MHD_NO;
     }
     pthread_mutex_lock(&s->lock);
@@ -176,7 +176,7 @@ static enum MHD_Result send_answer(sg_http_exchange *x)
     return result;
 }
 
-/* The request is whole: gives it to its handler, and its answer, which may come later, to the client. */
+/* The request is complete: calls its handler once. Sends the answer, or suspends the connection until there is one. */
 static enum MHD_Result answer(sg_http_exchange *x)
 {
     sg_http_server *const     s = x->server;
@@ -200,7 +200,7 @@ static enum MHD_Result answer(sg_http_exchange *x)
     return answered ? send_answer(x) : MHD_YES;
 }
 
-/* MHD: the head is there; then bytes of the body; then all is. */
+/* MHD calls this with the head, then with bytes of the body, then once all of it is there, and after each wake. */
 static enum MHD_Result on_request(void *context, struct MHD_Connection *mhd, const char *path, const char *method,
                                   const char *version, const char *data, size_t *bytes, void **request)
 {
@@ -229,7 +229,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *mhd, con
     return answer(x);
 }
 
-/* ---- what is late ---- */
+/* ---- deadlines ---- */
 
 static bool is_late(const sg_http_server *s, const sg_http_connection *c, double now)
 {
@@ -245,7 +245,7 @@ static bool is_late(const sg_http_server *s, const sg_http_connection *c, double
     }
 }
 
-/* MHD does not look at suspended connections. */
+/* Tells whether the client of a suspended connection has left: MHD does not look at those. */
 static bool hung_up(const sg_http_connection *c)
 {
     struct pollfd p = {.fd = c->socket, .events = POLLRDHUP};
@@ -259,7 +259,7 @@ static void sweep(sg_http_server *s, double now)
         if (!c->late && is_late(s, c, now)) {
             c->late = true;
             s->counts.late++;
-            shutdown(c->socket, SHUT_RDWR); /* MHD finds it and closes */
+            shutdown(c->socket, SHUT_RDWR); /* upon which MHD closes it */
         }
         if (hung_up(c)) {
             c->hung_up = true;
@@ -268,7 +268,7 @@ static void sweep(sg_http_server *s, double now)
     }
 }
 
-/* Locked. Waits for `changed`, or so many seconds. */
+/* Locked. Waits for `changed`, at most for so many seconds. */
 static void wait_for(sg_http_server *s, double seconds)
 {
     struct timespec until;
@@ -279,14 +279,16 @@ static void wait_for(sg_http_server *s, double seconds)
     pthread_cond_timedwait(&s->changed, &s->lock, &until);
 }
 
+/* Looks for late connections often enough that one is found within an eighth of its time. */
 static void *sweep_always(void *context)
 {
+    enum { PARTS = 8 };
     sg_http_server *const       s = context;
     const sg_http_limits *const l = &s->settings.limits;
     double                      period = 0.5;
     const double                times[] = {l->head_time, l->body_time, l->answer_time, l->stream_time, l->stream_pause};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-        if (times[i] / 8 < period) period = times[i] / 8;
+        if (times[i] / PARTS < period) period = times[i] / PARTS;
     pthread_mutex_lock(&s->lock);
     while (!s->ended) {
         wait_for(s, period);
@@ -333,7 +335,7 @@ static sg_status listen_at(sg_http_server *s, sg_error *e)
     return SG_OK;
 }
 
-/* Escapes stay in what MHD takes apart: we take the target apart ourselves. */
+/* MHD leaves the target's escapes alone: http_parse.c decodes them. */
 static size_t no_unescape(void *context, struct MHD_Connection *mhd, char *text)
 {
     (void)context;
@@ -347,8 +349,8 @@ static size_t no_unescape(void *context, struct MHD_Connection *mhd, char *text)
 #define STRICT MHD_OPTION_STRICT_FOR_CLIENT
 #endif
 
-/* Signals that interrupt are for the thread that answers them. poll, not epoll, by whose edges 0.9.75 misses the
- * end of a connection that comes together with data. */
+/* MHD's thread takes no signals: they are for the thread that ends the program. It uses poll, because with epoll 0.9.75
+ * does not see the end of a connection that comes together with data. */
 static struct MHD_Daemon *start_daemon(sg_http_server *s)
 {
     sigset_t blocked, before;
@@ -426,7 +428,7 @@ void sg_http_server_stop(sg_http_server **server)
     sg_http_server *const s = *server;
     if (!s) return;
     MHD_quiesce_daemon(s->daemon);
-    shutdown(s->socket, SHUT_RDWR); /* who connects from now on is refused and does not wait */
+    shutdown(s->socket, SHUT_RDWR); /* refuses new connections, which would otherwise wait */
     pthread_mutex_lock(&s->lock);
     s->stopping = true; /* from now on nothing suspends */
     for (sg_http_connection *c = s->first; c; c = c->next) {

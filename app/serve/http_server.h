@@ -1,13 +1,13 @@
-/* http_server.h - a small web server on libmicrohttpd, which reads requests whole, in limits and deadlines, checks who
- * asks, and gives them to handlers. It knows nothing of what they do.
+/* http_server.h - a small web server on libmicrohttpd. It reads whole requests, within limits and deadlines, checks who
+ * sends them, and passes them to handlers. It knows nothing of what those do.
  *
- *   Host, Origin       as sg_http_names has it; else 403. A request that a browser marks as cross-site needs an Origin
- *                      that may
+ *   Host, Origin       those that sg_http_names allows; else 403. A request that a browser marks as cross-site needs an
+ *                      Origin that is allowed
  *   key                "Authorization: Bearer KEY", or the cookie that POST /login {"key": KEY} gives; else 401
- *   errors             JSON of one shape: http_request.h. What is no HTTP, or has a head of twice the limit, is
- *                      answered by libmicrohttpd, in HTML
+ *   errors             JSON of one form: http_request.h. To what is no HTTP, or has a head of twice the limit,
+ *                      libmicrohttpd answers itself, in HTML
  *   HEAD, OPTIONS      by the routes of GET, and by the server
- *   one thread         has the sockets and runs the handlers; another ends what is late */
+ *   threads            one has the sockets and runs the handlers; another ends late connections */
 #ifndef SG_HTTP_SERVER_H
 #define SG_HTTP_SERVER_H
 
@@ -28,22 +28,22 @@ typedef struct sg_http_route {
     int              flags;
 } sg_http_route;
 
-/* Bytes and seconds. A rate is the bytes a second by which a larger body has more time. */
+/* Bytes and seconds. A body or an answer of n bytes has n / rate seconds more. */
 typedef struct sg_http_limits {
     int    connections;
     int    address_connections; /* of one address, which may be a proxy's; loopback has no such limit */
     int    streams;
     size_t head, json;
     size_t upload;       /* the files of one request */
-    size_t memory, disk; /* requests with bodies, all at once: heads, JSON and fields; files */
-    size_t answers;      /* in memory at once; while there are as many, only small ones are let in */
-    size_t stream;       /* what waits for a slow reader of a stream */
+    size_t memory, disk; /* of all requests with bodies: heads, JSON and fields; files */
+    size_t answers;      /* in memory; beyond it only small ones are given */
+    size_t stream;       /* events that wait for a slow client */
     double head_time;    /* from the connection, or the last answer, to the end of the head */
     double body_time, answer_time, rate;
-    double hurry;        /* the share of these three times that is left while all connections are taken */
-    double stream_time;  /* in which a reader of a stream takes something */
-    double stream_pause; /* after which a silent stream sends a comment, so that nothing between takes it for dead */
-    double stop_time;    /* for answers under way when the server stops */
+    double hurry;        /* while all connections are taken, this share of the three times is left */
+    double stream_time;  /* within which the client of a stream reads something */
+    double stream_pause; /* after which a stream sends a comment, lest a proxy closes it */
+    double stop_time;    /* for unfinished answers when the server stops */
 } sg_http_limits;
 
 #define SG_HTTP_LIMITS                                                                                                 \
@@ -66,14 +66,14 @@ typedef struct sg_http_limits {
                       .stream_pause = 15,                                                                              \
                       .stop_time = 2})
 
-/* All that it points at has to last as long as the server. */
+/* What it points at has to live as long as the server. */
 typedef struct sg_http_settings {
     const char          *host;  /* an address or a name of this machine */
     int                  port;  /* 0: any that is free */
     const char          *key;   /* NULL: anybody may use it */
     const char *const   *hosts; /* sg_http_names */
     const char *const   *origins;
-    const char          *uploads; /* a folder that is there */
+    const char          *uploads; /* a folder, which exists */
     sg_http_limits       limits;
     const sg_http_route *route;
     int                  routes;
@@ -82,8 +82,8 @@ typedef struct sg_http_settings {
 
 typedef struct sg_http_server sg_http_server;
 
-/* Listens and answers from now on. Returns SG_E_ARG where the address is none of this machine or is taken,
- * SG_E_DEVICE or SG_E_MEMORY. */
+/* Listens and answers from now on. Returns SG_E_ARG where there is no such host, SG_E_DEVICE where its address is not
+ * of this machine or the port is in use, or SG_E_MEMORY. */
 sg_status sg_http_server_start(sg_http_server **out, const sg_http_settings *settings, sg_error *e) SG_MUST_USE;
 
 int sg_http_server_port(const sg_http_server *s);
@@ -91,12 +91,12 @@ int sg_http_server_port(const sg_http_server *s);
 /* For metrics; any thread. */
 typedef struct sg_http_counts {
     int       connections, streams;
-    long long requests, refused, late; /* heads read; answers of 400 and above; ended by a deadline */
+    long long requests, refused, late; /* heads read; answers of 400 and above; connections ended by a deadline */
 } sg_http_counts;
 sg_http_counts sg_http_server_counts(sg_http_server *s);
 
-/* Takes no more connections, ends streams, answers kept requests with 503, gives answers under way their time, and
- * closes. Threads may still answer kept requests, and feed and end streams: nobody hears them. */
+/* Takes no more connections, ends streams, answers kept requests with 503, waits for unfinished answers, and closes.
+ * Threads may still answer kept requests, and feed and end streams, without effect. */
 void sg_http_server_stop(sg_http_server **s);
 
 #endif

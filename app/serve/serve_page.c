@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Nothing runs, and nothing is loaded, but what comes from here; blob: and data: are of pictures that the page itself has. */
+/* The browser runs and loads only what this server sends; blob: and data: are pictures that the page has made. */
 static const char POLICY[] = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
                              "media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
                              "frame-ancestors 'none'";

@@ -77,7 +77,7 @@ static void read_others(const char *text, const char *second)
     if (sg_http_cookie(text, "a", value)) expect(strlen(value) == SG_HTTP_TOKEN && strstr(text, value));
     if (sg_http_range_parse(text, size, &first, &count) == SG_HTTP_PART)
         expect(count && first < size && count <= size - first);
-    if (sg_http_boundary_sound(text)) expect(strstr(text, "boundary=") && strlen(text) > 10);
+    if (sg_http_boundary_valid(text)) expect(strstr(text, "boundary=") && strlen(text) > 10);
     sg_http_type_is(text, "multipart/form-data");
 }
 
