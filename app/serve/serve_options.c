@@ -25,7 +25,7 @@ bool sg_serve_option_allowed(const sg_option *o)
 
 /* ---- reading ---- */
 
-/* "3" of a form is the text of a number, and "true" that of a flag. */
+/* The values of a form are texts: "3" of a number, "true" of a flag. */
 static sg_status read_form(sg_settings *s, const sg_option *o, const json_t *v, sg_error *e)
 {
     static const char *const words[] = {"false", "true", NULL};
@@ -44,7 +44,7 @@ static sg_status read_format(sg_settings *s, const json_t *v, sg_error *e)
     return sg_error_set(e, SG_E_ARG, "output_format takes one of %s", list);
 }
 
-/* A list of names, or one of them alone. They take the place of those that s has. */
+/* A list of names, or one name. It replaces the list that s has. */
 static sg_status read_loras(sg_text_list *list, const char *key, const json_t *v, sg_error *e)
 {
     const size_t n = json_is_array(v) ? json_array_size(v) : 1, most = sizeof list->item / sizeof *list->item;
@@ -63,7 +63,7 @@ static sg_status read_member(sg_settings *s, const char *key, const json_t *v, b
 {
     char                   hint[SG_HINT_TEXT];
     const sg_option *const o = sg_option_find(key, strlen(key), SG_COMMAND_RENDER);
-    if (json_string_length(v) > TEXT_MOST) /* all jobs that are kept lie in memory */
+    if (json_string_length(v) > TEXT_MOST) /* memory holds all jobs that are kept */
         return sg_error_set(e, SG_E_ARG, "%s: more than %d bytes", sg_show(key), TEXT_MOST);
     if (strcmp(key, "output_format") == 0) return read_format(s, v, e);
     if (strcmp(key, "lora") == 0) return read_loras(&s->lora, key, v, e);
@@ -112,7 +112,7 @@ static json_t *choices_json(const char *const *choices)
     return a;
 }
 
-/* In one line, with members in JSON's spelling. */
+/* The help in one line, with options named as members. */
 static json_t *help_json(const sg_option *o)
 {
     sg_error help = {0};
@@ -183,7 +183,7 @@ void sg_serve_options_spell(sg_error *e)
     }
 }
 
-/* A name like "models" is a word, too, unless something stands behind it. */
+/* A relative path like "models" may be a word of the text; it is a path where "/" or ": " follows. */
 void sg_serve_options_hide(sg_error *e, const char *path)
 {
     for (char *at = e->text; path && *path && (at = strstr(at, path)) != NULL;) {

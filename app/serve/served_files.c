@@ -17,7 +17,7 @@ sg_status sg_served_name_check(const char *name, const char *key, sg_error *e)
     return sg_error_set(e, SG_E_ARG, "%s: '%s' is no name of a file or folder", key, sg_show(name));
 }
 
-/* Of NAME:STRENGTH the name alone has to be there. */
+/* name may be NAME:STRENGTH, of which NAME has to exist. */
 static sg_status path_of(char path[PATH_MAX], const char *folder, const char *name, const char *key, const char *option,
                          sg_error *e)
 {
@@ -53,7 +53,7 @@ sg_status sg_served_paths_of(sg_served_paths *room, const sg_served_files *f, sg
 
 static int seen(const struct dirent *entry) { return *entry->d_name != '.'; }
 
-/* Tells whether it may have weights: what stands beside them, as a README, is not listed. */
+/* Tells whether an entry may have weights: a folder, or a file with such an ending, not a README beside them. */
 static bool has_weights(const char *folder, const char *name)
 {
     static const char *const endings[] = {".safetensors", ".gguf", ".pth", ".pt", ".ckpt", ".bin", NULL};

@@ -8,26 +8,25 @@
 #include <jansson.h>
 #include <limits.h>
 
-/* models and loras are NULL where there is no such folder. usual is the model that serves jobs that name none, NULL for
- * the one that comes with the program, and usual_name its own name. */
+/* models and loras are NULL where the server has no such folder. usual is the model of jobs that name none, or NULL for
+ * the one that comes with the program; usual_name is its name. */
 typedef struct sg_served_files {
     const char *models, *loras, *usual;
     char        usual_name[NAME_MAX + 1];
 } sg_served_files;
 
-enum { SG_SERVED_LORAS = 2 * 8 };
+enum { SG_SERVED_LORAS = 2 * sizeof((sg_text_list *)0)->item / sizeof(char *) }; /* lora and high_noise_lora */
 
-/* Holds what settings borrow. */
+/* The paths that settings borrow. */
 typedef struct sg_served_paths {
     char model[PATH_MAX], lora[SG_SERVED_LORAS][PATH_MAX];
 } sg_served_paths;
 
-/* Checks that a name is that of an entry of a folder: no slash, no "..", no dot at its beginning. key names the member.
- * SG_E_ARG. */
+/* Refuses by SG_E_ARG a name that no entry of a folder can have, or that has ".." or begins with a dot. key is the
+ * member. */
 sg_status sg_served_name_check(const char *name, const char *key, sg_error *e) SG_MUST_USE;
 
-/* Puts paths in the place of the names that s has of a model and of LoRAs. SG_E_ARG where there is no such
- * entry. */
+/* Replaces the names of a model and of LoRAs in s by their paths. SG_E_ARG where there is no such entry. */
 sg_status sg_served_paths_of(sg_served_paths *room, const sg_served_files *f, sg_settings *s, sg_error *e) SG_MUST_USE;
 
 /* Returns {models: [name, ...], loras: [name, ...]}, the usual model first. */

@@ -57,7 +57,7 @@ def images(client):
     answer = client.images.generate(**BALL, size="auto", extra_body={"steps": 1}, output_format="jpeg")
     assert answer.output_format == "jpeg" and picture(answer.data[0])[:2] == b"\xff\xd8", answer.output_format
 
-    long = {"size": "32x32", "extra_body": {"steps": 50, "cache": "off"}}  # so that there is time for a preview
+    long = {"size": "32x32", "extra_body": {"steps": 200, "cache": "off"}}  # so that there is time for a preview
     events = list(client.images.generate(**BALL, **long, n=2, stream=True, partial_images=1))
     assert [type(e) for e in events[-2:]] == [openai.types.ImageGenCompletedEvent] * 2, [e.type for e in events]
     assert all(isinstance(e, openai.types.ImageGenPartialImageEvent) for e in events[:-2]) and len(events) == 3

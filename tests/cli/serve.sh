@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# A server and its client. Sourced by cases after lib.sh.
+# Starts a server and sends it requests. Sourced by cases after lib.sh.
 
 sparge-gen --version | grep -q '^libmicrohttpd for' || skip "this build has no server"
 command -v curl >/dev/null || skip "no curl"
 export OMP_NUM_THREADS=1
 
-# Starts a server at a free port, whose log is in the file log; $url is then where it is, $server its process.
+# Starts a server at a free port, with its log in the file log. $url becomes its address, $server its process.
 start() { # OPTION...
     rm -f log
     sparge-gen serve --port 0 --backend cpu "$@" 2>log &
@@ -20,7 +20,7 @@ stop() { # [SIGNAL]
     wait "$server"
 }
 
-# Asks, and expects this status; the answer is in the file answer, its head in the file head.
+# Sends a request and expects this status. The answer is then in the file answer, its head in the file head.
 call() { # STATUS PATH CURL-OPTION...
     local got
     got=$(curl -s -g -m 100 -o answer -D head -w '%{http_code}' "$url$2" "${@:3}") || fail "curl $2: exit $?: $(<log)"
@@ -31,21 +31,21 @@ post() { # STATUS PATH JSON CURL-OPTION...
     call "$1" "$2" -H 'Content-Type: application/json' -d "$3" "${@:4}"
 }
 
-# Makes a job; $id is its.
+# Makes a job; $id becomes its id.
 submit() { # JSON
     post 202 /jobs "$1"
     id=$(json answer id)
 }
 
-# Waits for the end of a job, which is this.
+# Waits for the end of a job, and expects this status.
 expect_job() { # STATUS [ID]
     call 200 "/jobs/${2-$id}/events"
     call 200 "/jobs/${2-$id}"
     [[ $(json answer status) == "$1" ]] || fail "$(<answer)"
 }
 
-# Puts into $python one that has the package openai: the system's, or that of an environment beside the fixtures, which
-# is made once, from PyPI.
+# Sets $python to a Python with the package openai: that of the system, or of a virtual environment beside the fixtures,
+# made once from PyPI.
 find_openai() {
     local version=3.51.0 folder=${FIXTURES%/*}/openai base=${PYTHON:-python3}
     has_openai() { "$python" -c "import openai; exit(openai.__version__ != '$version')" 2>/dev/null; }

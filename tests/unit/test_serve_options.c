@@ -1,5 +1,5 @@
-/* test_serve_options.c - what a job may ask for: each row of the option table, values, refusals in JSON's spelling, names of
- * models and LoRAs. */
+/* test_serve_options.c - what a job may ask for: each row of the option table, values, refusals in JSON's spelling,
+ * names of models and LoRAs. */
 #include "report_settings.h"
 #include "serve_options.h"
 #include "served_files.h"
@@ -35,7 +35,7 @@ static json_t *value_of(const sg_option *o)
     }
 }
 
-/* Those that decide what is rendered, and no others. A text may be a path: each that a job may have is looked at here. */
+/* Options that decide what is rendered are allowed, no others. A text might be a path, so those are listed. */
 static void each_row_is_allowed_or_not(void **state)
 {
     static const char *const texts[] = {"prompt", "negative-prompt", "skip-layers", "sigmas", "dense-layers"};

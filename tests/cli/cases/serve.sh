@@ -1,4 +1,4 @@
-# A job over HTTP has the bits of the command; what is wrong is refused by its name, and what can be asked for is listed.
+# A job over HTTP has the bits of the command. A wrong member is refused by its name; /options lists those there are.
 source "$LIB"
 source "${LIB%/*}/serve.sh"
 start --threads 1 --memory-limit 600M

@@ -1,4 +1,4 @@
-# OpenAI's images and models, as its clients ask for them: the bits are those of a job.
+# OpenAI's API of images and models, as its clients use it: an image has the bits of a job's.
 source "$LIB"
 source "${LIB%/*}/serve.sh"
 start
@@ -27,7 +27,7 @@ done
 post 200 /v1/images/generations '{"prompt": "a ball", "quality": null, "style": "vivid", "user": "me", '"$small}"
 [[ $(grep "is ignored" log | cut -d ' ' -f 1 | sort) == $'background\nquality\nstyle\nuser' ]] || fail "$(<log)"
 
-post 200 /v1/images/generations '{"prompt": "a ball", "stream": true, "partial_images": 1, "size": "32x32", "steps": 50, "cache": "off"}'
+post 200 /v1/images/generations '{"prompt": "a ball", "stream": true, "partial_images": 1, "size": "32x32", "steps": 200, "cache": "off"}'
 grep '^event: ' answer >events
 [[ $(<events) == $'event: image_generation.partial_image\nevent: image_generation.completed' ]] || fail "$(cut -c 1-200 answer)"
 sed -n 's/^data: //p' answer | tail -n 1 | json - b64_json | base64 -d | head -c 4 | grep -q PNG || fail "no image"
@@ -61,15 +61,18 @@ if [[ -d $FIXTURES/sd35_image ]]; then
     done
 fi
 
-# Who leaves does not want it any more.
-curl -s -m 1 "$url/v1/images/generations" -H 'Content-Type: application/json' -d '{"prompt": "a", "steps": 1000, "size": "64x64"}'
+works() { [[ $(curl -s "$url/jobs?limit=1") == *'"status":"in_progress"'* ]]; }
 cancelled() { [[ $(curl -s "$url/jobs?limit=1") == *'"status":"cancelled"'* ]]; }
+
+# A client that leaves cancels its image.
+curl -s "$url/v1/images/generations" -H 'Content-Type: application/json' -d '{"prompt": "a", "steps": 1000, "size": "64x64"}' &
+wait_for works
+kill $!
 wait_for cancelled
 
-# Nor does who waits for a server that stops.
+# So does a server that stops, which answers the client with 503.
 curl -s -o waited -w '%{http_code}' "$url/v1/images/generations" -H 'Content-Type: application/json' \
     -d '{"prompt": "a", "steps": 1000, "size": "64x64"}' >code &
-works() { [[ $(curl -s "$url/jobs?limit=1") == *'"status":"in_progress"'* ]]; }
 wait_for works
 stop || fail "exit $?: $(<log)"
 wait $!

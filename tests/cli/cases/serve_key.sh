@@ -1,4 +1,5 @@
-# With a key only who has it may ask; only the hosts and origins that were named are answered; a queue and an upload have limits.
+# A server with a key answers only clients that have it, under the hosts and from the origins that were named. The queue
+# and uploads have limits.
 source "$LIB"
 source "${LIB%/*}/serve.sh"
 key=0123456789abcdef0123

@@ -1,5 +1,5 @@
-# Jobs outlive their server: SIGTERM ends it at the next step and keeps the queue; after kill -9 in any phase what was queued
-# runs, an interrupted job runs again, twice, and what was over is there.
+# Jobs outlive their server. SIGTERM ends it at the next step and keeps the queue. After kill -9, in any phase, the
+# queue runs, an interrupted job runs again, at most twice, and finished jobs are still there.
 source "$LIB"
 source "${LIB%/*}/serve.sh"
 long='{"prompt": "long", "size": "64x64", "frames": 1, "steps": 1000, "cache": "off"}'
@@ -38,7 +38,7 @@ expect_job failed "$first"
 [[ $(json answer error) == *"interrupted three times"* ]] || fail "$(<answer)"
 expect_job completed "$second"
 
-# While an upload comes: nothing was taken.
+# Killed during an upload: there is no job, and the file goes.
 head -c 3000000 /dev/zero >upload
 curl -s --limit-rate 200K "$url/jobs" -F prompt=x -F image=@upload >/dev/null &
 comes() { [[ -n $(find results/uploads -type f -size +50k) ]]; }
@@ -47,7 +47,7 @@ stop KILL
 start -o results
 [[ -z $(ls results/uploads) ]] || fail "$(ls results/uploads)"
 
-# While a clip is decoded into its file, and while a batch has some of its files, which are then nobody's.
+# Killed while a clip is decoded into its file, and while a batch has some of its files: these go.
 decodes() { [[ $(curl -s "$url/jobs/$id") == *'"stage":"decode","done":'[1-9]* ]]; }
 has_second() { [[ -e results/jobs/$id/content-0002.png ]]; }
 gone() { [[ ! -e results/jobs/$id ]]; }
@@ -60,16 +60,16 @@ wait_for gone
 submit '{"prompt": "a", "size": "32x32", "frames": 1, "steps": 1, "batch": 10000}'
 wait_for has_second
 stop KILL
-touch "results/jobs/$id/content-9999.png" # as of a render that had come so far
+touch "results/jobs/$id/content-9999.png" # as if the render had come so far
 start -o results
 [[ ! -e results/jobs/$id/content-9999.png ]] || fail "$(ls "results/jobs/$id")"
 wait_for has_second
 call 200 "/jobs/$id" -X DELETE
-stop KILL # which it may end before, or not
+stop KILL # before or after the job is removed
 start -o results
 gone || fail "$(ls "results/jobs/$id")"
 
-# At any moment.
+# Killed at any moment.
 submitted=()
 for ((k = 0; k < 20; k++)); do
     for n in 1 2; do
@@ -96,5 +96,5 @@ for id in "${submitted[@]}"; do
     fi
 done
 ((completed >= 34)) || fail "$completed of 40 completed: a kill interrupts one job, and 20 can end 6 of them"
-find results -type f ! -name job.json ! -name content.png ! -name .lock | grep . && fail "files of nobody"
+find results -type f ! -name job.json ! -name content.png ! -name .lock | grep . && fail "files that belong to no job"
 stop || fail "exit $?: $(<log)"

@@ -1,5 +1,5 @@
-# What is kept has limits: finished jobs, bytes of all, what the disk takes. A full disk fails the job
-# at work, refuses others without a word of where it is, and is no end of the server.
+# What is kept has limits: the number of finished jobs, the bytes of all, the space of the disk. On a full disk the job
+# at work fails and others are refused, without a path in the message; the server goes on.
 source "$LIB"
 source "${LIB%/*}/serve.sh"
 short='{"prompt": "a", "size": "64x64", "frames": 1, "steps": 1}'

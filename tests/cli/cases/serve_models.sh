@@ -1,5 +1,5 @@
-# Models and LoRAs by the names of their folders: a job has the bits of the command, tells what the change cost, and leaves the
-# server as it was where a model is broken.
+# Models and LoRAs that jobs name: a job has the bits of the command, and tells how long a change of the model took. A
+# broken model fails its job, and no other.
 source "$LIB"
 source "${LIB%/*}/serve.sh"
 mini=$FIXTURES/wan21_hd12
@@ -46,7 +46,7 @@ post 400 /jobs "{$asked, \"model\": \"tiny\", \"lora\": \"fast.safetensors:x\"}"
 [[ $(json answer error.param) == lora ]] || fail "$(<answer)"
 expect_same ', "model": "other.safetensors"' '' -m models/other.safetensors "${parts[@]}"
 
-# One that was broken while its job waited fails, with the cause, and the next goes on with the usual one.
+# A model that breaks while its job waits fails the job, with the cause; the next job has the usual model.
 mv models/other.safetensors models/alone.safetensors
 submit "{\"prompt\": \"long\", \"size\": \"64x64\", \"frames\": 1, \"steps\": 1000, \"cache\": \"off\"}"
 long=$id

@@ -1,4 +1,4 @@
-# The package `openai` makes images, streams, edits and videos of a server as of OpenAI, and is refused by its own errors.
+# The Python package `openai` gets images, streams, edits and videos, and raises its own errors where it is refused.
 source "$LIB"
 source "${LIB%/*}/serve.sh"
 find_openai || skip "no Python with the package openai"

@@ -1,4 +1,4 @@
-# The lines of app/serve/README.md for a shell work; so do those for Python, where its package openai is.
+# The shell lines of app/serve/README.md work; so do its Python lines, where there is the package openai.
 source "$LIB"
 source "${LIB%/*}/serve.sh"
 has_mp4 || skip "this build writes no MP4"

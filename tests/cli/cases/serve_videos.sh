@@ -31,7 +31,8 @@ call 400 /v1/videos -F prompt=x -F "input_reference=@one.png" -F "image=@one.png
 post 400 /v1/videos '{"prompt": "x", "input_reference": {"image_url": "http://x/"}}'
 [[ $(json answer error.param error.message) == input_reference*upload* ]] || fail "$(<answer)"
 
-# What SGLang 0.5.23 and FastVideo 0.2.1 send: their benchmarks, which wait for /health, with a picture, and nodes of SGLang with a video.
+# What SGLang 0.5.23 and FastVideo 0.2.1 send: their benchmarks, which wait for /health, send a picture, and SGLang's
+# nodes for ComfyUI a video.
 call 200 /health
 call 200 /v1/videos -F model=tiny-wan -F prompt=x -F num_outputs_per_prompt=2 -F size=32x32 -F num_frames=5 -F fps=8 \
     -F num_inference_steps=2 -F "input_reference=@one.png;type=application/octet-stream"
