@@ -139,9 +139,9 @@ bool sg_http_cookie(const char *header, const char *name, char value[SG_HTTP_TOK
 
 /* ---- hosts and origins ---- */
 
-/* A host[:port] in parts. */
+/* The parts of NAME[:PORT]. */
 typedef struct host_parts {
-    const char *name; /* of an address of IPv6, without brackets */
+    const char *name; /* an address of IPv6 is without its brackets */
     size_t      n;
     int         port; /* -1: none */
     bool        address;
@@ -255,7 +255,7 @@ sg_http_range sg_http_range_parse(const char *header, uint64_t size, uint64_t *f
     if (*header++ != '-') return SG_HTTP_WHOLE;
     const bool has_to = read_number(&header, &to);
     if (*header || (!has_from && !has_to) || (has_from && has_to && to < from)) return SG_HTTP_WHOLE;
-    if (!has_from) { /* so many of the last */
+    if (!has_from) { /* the last `to` bytes */
         if (!to || !size) return SG_HTTP_OUTSIDE;
         *first = to < size ? size - to : 0;
         *count = size - *first;

@@ -35,13 +35,13 @@ async function request(path, how) {
     await unlock();
     return request(path, how);
   }
-  const error = (await answer.json().catch(() => null))?.error; /* none: a proxy between said it */
+  const error = (await answer.json().catch(() => null))?.error; /* none: the answer is a proxy's */
   throw Object.assign(new Error(error?.message ?? `${answer.status} ${answer.statusText}`), {param: error?.param});
 }
 const ask = async (path, how) => parse(await reached((await request(path, how)).text()));
 const place = (job, what = '') => `jobs/${encodeURIComponent(job.id)}${what}`;
 const content = (job, i) => place(job, i ? `/content?index=${i}` : '/content');
-/* The same again is not read out again. */
+/* A screen reader does not read an unchanged status out again. */
 function say(text) {
   if ($('status').textContent !== text) $('status').textContent = text;
 }
@@ -63,8 +63,8 @@ const SIDES = ['dense', 'sparge'];
 const KINDS = {'': 'automatic: sparse if the clip is long', dense: 'dense: exact', sage: 'quantised: dense, in 8 bits',
   sparge: 'sparse: skips what matters little', both: 'side by side: dense and sparse'};
 const word = kind => KINDS[kind]?.split(':')[0] ?? kind;
-const LABELS = {negative_prompt: 'Not in the clip', cfg_scale: 'Guidance scale', fps: 'Frames per second', output_format: 'Format'};
-const HELP = {batch: 'clips, with consecutive seeds'}; /* where that of the command is of its files */
+const LABELS = {cfg_scale: 'Guidance scale', fps: 'Frames per second', output_format: 'Format'};
+const HELP = {batch: 'clips, with consecutive seeds'}; /* where the command's help speaks of its files */
 const FIRST = ['size', 'frames', 'steps', 'seed', 'model', 'attention'], OWN = [...FIRST, 'prompt', 'width', 'height'];
 const label = name => LABELS[name] ?? name[0].toUpperCase() + name.slice(1).replaceAll('_', ' ');
 
@@ -74,7 +74,7 @@ function select(name, choices, attributes = {}) {
 function control(o) {
   const usual = o.default == null ? '' : String(o.default), given = {name: o.name, placeholder: usual};
   if (o.choices || o.kind === 'boolean')
-    return select(o.name, [['', usual ? `usual: ${usual}` : 'usual'], ...o.choices?.map(c => [c, c]) ?? [['true', 'yes'], ['false', 'no']]]);
+    return select(o.name, [['', usual ? `default: ${usual}` : 'default'], ...o.choices?.map(c => [c, c]) ?? [['true', 'yes'], ['false', 'no']]]);
   if (o.kind === 'WIDTHxHEIGHT')
     return h('input', {...given, pattern: '[0-9]+x[0-9]+', title: 'width x height, as in 832x480', spellcheck: 'false'});
   if (o.kind === 'string') return h('input', given);
@@ -97,7 +97,7 @@ function build({options, ...files}) {
     ...options.filter(o => !OWN.includes(o.name)).map(o => field(label(o.name), control(o), h('small', {}, HELP[o.name] ?? o.help))));
 }
 
-/* Pictures and videos, by the name that they have in a form. */
+/* Pictures and videos to upload, by the names of their fields. */
 const inputs = new Map();
 const ROLES = {image: 'begins with', last_image: 'ends with', video: 'starts from'};
 function take(list) {
@@ -126,7 +126,7 @@ function listen() {
     take(e.target.files);
     e.target.value = '';
   });
-  const files = e => e.dataTransfer.types.includes('Files'); /* text is the prompt's */
+  const files = e => e.dataTransfer.types.includes('Files'); /* text is for the prompt */
   addEventListener('dragover', e => {
     if (!files(e)) return;
     e.preventDefault();
@@ -135,7 +135,7 @@ function listen() {
   addEventListener('dragleave', e => e.relatedTarget || over(false));
   addEventListener('drop', e => {
     if (!files(e)) return;
-    e.preventDefault(); /* a file that misses the frame would take the page's place */
+    e.preventDefault(); /* or the browser would open a file that was dropped beside the frame */
     over(false);
     take(e.dataTransfer.files);
   });
@@ -161,7 +161,8 @@ function listen() {
 }
 const drawn = () => String(crypto.getRandomValues(new Uint32Array(1))[0]);
 
-/* One job, or several of the same seed: all of them or none. list: of settings [[name, value], ...]; files by name */
+/* Sends one job, or several of the same seed: all of them or none. list has the settings of each, [[name, value], ...];
+   files are by their fields. */
 async function submit(list, files) {
   const jobs = [];
   $('render').disabled = true;
@@ -191,7 +192,7 @@ async function order() {
 }
 const listed = settings => Object.entries(settings).flatMap(([name, v]) => [v].flat().map(v => [name, String(v)]));
 
-/* What a job was made from: it has no other name than that of its field. */
+/* The uploads of a job. The server does not keep their names, so each has that of its field. */
 const filesOf = async job => new Map(await Promise.all(job.inputs.map(async role =>
   [role, new File([await (await request(place(job, `/inputs/${role}`))).blob()], role)])));
 async function fillIn(jobs) {
@@ -222,8 +223,8 @@ function again(jobs) {
 /* ---- jobs: a card for each, or for the two of one order ---- */
 
 const over = job => !['queued', 'in_progress'].includes(job.status);
-const cells = new Map(); /* by id: {job, element, and what changes while it is at work} */
-const cards = new Map(); /* by the id of its first job */
+const cells = new Map(); /* {job, element, and what changes while the job is at work}, by its id */
+const cards = new Map(); /* by the id of their first job */
 const plural = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`;
 const clock = s => s >= 90 ? `${Math.round(s / 60)} min` : `${s < 10 ? s.toFixed(1) : Math.round(s)} s`;
 const seconds = (job, stage) => job.files.reduce((n, f) => n + (f.seconds?.[stage] ?? 0), 0);
@@ -234,10 +235,10 @@ const ran = job => job.made?.attention && job.made.attention !== kindOf(job) ? `
 const how = job => word(kindOf(job)) + ran(job);
 const colour = job => ({dense: 1, sage: 4, sparge: 2})[kindOf(job)] ?? 0;
 const seedOf = job => job.files[0]?.seed ?? job.settings.seed ?? 0;
-const STAGES = {load: 'loading the model', text: 'reading the prompt', encode: 'encoding what it starts from', denoise: 'denoising',
+const STAGES = {load: 'loading the model', text: 'reading the prompt', encode: 'encoding the input', denoise: 'denoising',
   decode: 'decoding'};
 
-/* A button whose second press does it. */
+/* A button that acts when it is pressed a second time. */
 function sure(text, act) {
   const b = h('button', {type: 'button', click: () => {
     if (b.textContent === text) b.textContent = `Really ${text.toLowerCase()}`;
@@ -251,7 +252,7 @@ async function remove(job) {
 }
 
 function progressText(p) {
-  if (!p) return 'beginning';
+  if (!p) return 'starting';
   const left = p.eta == null ? '' : `, ${clock(p.eta)} left`;
   return `${STAGES[p.stage] ?? p.stage}${p.stage === 'denoise' || p.stage === 'decode' ? `, ${p.done} of ${p.total}` : ''}${left}`;
 }
@@ -263,7 +264,7 @@ function showProgress(cell, p) {
   }
 }
 
-/* Previews are strips: frames beside each other, which are shown in turn. */
+/* A preview is a strip: frames side by side, which are shown one after the other. */
 const still = matchMedia('(prefers-reduced-motion: reduce)');
 function showPreview(cell, {b64_json: image, frames: count}) {
   const img = cell.img ??= h('img', {alt: 'preview', load: () => {
@@ -306,7 +307,7 @@ function facts(job) {
   return details;
 }
 
-/* What changes of a job ends its cell, and another takes its place; its progress does not. */
+/* When one of these changes, the job gets another cell; progress only updates the one it has. */
 const state = job => JSON.stringify([job.status, job.queue_position, job.error, job.files]);
 function makeCell(job) {
   const cell = {job, state: state(job)}, buttons = [];
@@ -345,7 +346,8 @@ function about(job) {
   return [settings.model ?? made?.model?.file, w && `${w}\u00d7${y}`, frames && plural(frames, 'frame'), steps && plural(steps, 'step'),
     `seed ${seedOf(job)}`, ...job.inputs.map(i => i.replace('_', ' '))].filter(Boolean).join(', ');
 }
-/* What sparse attention saved, of denoising alone: the first of the two may have loaded the model, and it reads the prompt for both. */
+/* What sparse attention saved. Denoising alone is compared, because the first job may also have loaded the model, and it
+   encodes the prompt for both. */
 function saved(jobs) {
   const [dense, sparse] = jobs.map(j => seconds(j, 'denoise'));
   if (ran(jobs[1]) || !(dense > 0 && sparse > 0)) return '';
@@ -361,7 +363,7 @@ function makeCard(jobs) {
       button('Again with another seed', again, 'again'), button('Edit', fillIn, 'edit')));
 }
 
-/* The two of an order side by side: one behind the other, and the same but for their attention. */
+/* Two jobs were ordered side by side if they follow each other and differ in their attention alone. */
 const sameBut = job => JSON.stringify(Object.entries({...job.settings, attention: ''}).sort()) + job.inputs;
 function grouped(jobs) {
   const groups = [];
@@ -374,7 +376,7 @@ function grouped(jobs) {
   return groups;
 }
 
-/* Puts elements in this order; those that are in it already stay, for a video that moves stops. */
+/* Puts elements in this order. Those in their place stay there, because a video that is moved stops. */
 function arrange(list, elements) {
   const keep = new Set(elements);
   for (const e of [...list.children]) if (!keep.has(e)) e.remove();
@@ -405,7 +407,7 @@ function showJobs(jobs) {
   for (const key of [...cards.keys()]) if (!groups.some(g => g[0].id === key)) cards.delete(key);
   arrange($('queue'), waiting);
   arrange($('gallery'), done);
-  if (within && document.activeElement !== focused) /* it went with its card, or was moved */
+  if (within && document.activeElement !== focused) /* its card was removed or moved */
     (focused.isConnected ? focused : cards.get(within)?.element.querySelector('button') ?? $('gallery-title')).focus();
   $('idle').hidden = waiting.length > 0;
   $('bare').hidden = done.length > 0;
@@ -413,9 +415,9 @@ function showJobs(jobs) {
   document.title = left ? `(${left}) sparge-gen` : 'sparge-gen';
 }
 
-/* ---- what goes on ---- */
+/* ---- the list of jobs ---- */
 
-/* One stream, of the job at work: a browser has few connections to a server. */
+/* Follows the job at work alone: a browser has few connections to a server. */
 let watched = null;
 function watch(job) {
   if (watched?.id === job?.id && watched?.stream.readyState !== 2) return;
@@ -454,7 +456,7 @@ async function look() {
     say(`${error.message} The page tries again.`);
   }
 }
-/* Looks again, after a look that is under way. */
+/* Loads the list again, after a load that is under way. */
 async function refresh() {
   clearTimeout(timer);
   const before = busy;
@@ -473,7 +475,7 @@ $('older').addEventListener('click', () => {
   refresh();
 });
 
-/* ---- two clips ---- */
+/* ---- the comparison of two clips ---- */
 
 const viewer = $('compared');
 let chosen = null; /* the first of two */
@@ -496,7 +498,7 @@ function compare(jobs) {
   const two = jobs.map(j => clip(content(j, 0), title(j).join(', '), isPicture(j.files[0].file)));
   const names = jobs.map((j, i) => `${i + 1}: ${title(j).slice(0, 2).join(', ')}`);
   const line = swipe(two, names, width, height);
-  line.style.maxWidth = `${Math.round(60 * width / height)}vh`; /* the whole picture is seen */
+  line.style.maxWidth = `${Math.round(60 * width / height)}vh`; /* so that the whole picture is visible */
   viewer.replaceChildren(h('header', {}, h('h2', {}, 'Two clips'), h('button', {id: 'leave', click: () => viewer.close()}, 'Close')),
     frames > 1 ? transport() : '', h('div', {id: 'players'}, two.map((v, i) => captioned(v, colour(jobs[i]), names[i], title(jobs[i])[2])),
       differing(two, {width, height, style: amplified(GAIN)}, names[1], canvas => subtract(canvas, (at, second) =>

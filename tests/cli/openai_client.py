@@ -1,5 +1,5 @@
-"""Uses a server of tiny-wan as programs with the package openai do. usage: openai_client.py URL, or
-openai_client.py guarded URL KEY for one that has a key and a queue of one."""
+"""Uses a server of tiny-wan by the package openai. usage: openai_client.py URL, or openai_client.py guarded URL KEY for a
+server with a key and a queue of one."""
 
 import base64
 import struct
@@ -28,7 +28,7 @@ def picture(item):
 
 
 def wait_for(condition):
-    for _ in range(1200):
+    for _ in range(6000):
         if condition():
             return
         time.sleep(0.05)

@@ -28,7 +28,7 @@ import urllib.parse
 import zlib
 
 CLIENTS, REQUESTS, QUEUE, DISK = 20, 200, 15, 64 << 20
-PATIENCE = 300  # seconds that something may take on a machine that does a lot besides
+PATIENCE = 300  # seconds that something may take on a busy machine
 CONNECTIONS = 256  # SG_HTTP_LIMITS, as what follows
 UPLOADS = 512 << 20
 # In MiB. Of a connection, libmicrohttpd has 68 KiB, and the head is copied, twice 32 KiB. The bodies of all requests
@@ -99,7 +99,7 @@ class Server:
         return r.status, r.headers, data
 
     def ask(self, method, path, body=None, want=200):
-        """Asks until there is room."""
+        """Repeats a request until the server has room for it."""
         start = time.monotonic()
         headers = {"Content-Type": "application/json"} if body else {}
         while True:
@@ -170,7 +170,7 @@ class Server:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def disk(self, below):
-        """Bytes of files in a folder; those that go meanwhile have none."""
+        """Bytes of the files in a folder; a file that is removed meanwhile counts nothing."""
         total = 0
         for folder, _, names in os.walk(os.path.join(self.folder, below)):
             for name in names:
@@ -189,7 +189,7 @@ def wait_for(what):
 
 
 def together(works):
-    """Runs them at once; what one raises is raised."""
+    """Runs them at the same time, and raises what the first of them raised."""
     failures = []
 
     def run(work):
@@ -238,13 +238,13 @@ class Hostile:
         self.port, self.end, self.count, self.last = port, end, 0, 0
 
     def goes_on(self):
-        """After a little while, so that the machine does not only do this."""
+        """Counts a round, and pauses, so that others have some of the processor."""
         self.count += 1
         time.sleep(0.002)
         return time.time() < self.end
 
     def dial(self, receive=None):
-        """From one of many addresses: there are not so many ports of one. It is closed without the peer's leave."""
+        """Connects from one of many addresses, as one has too few ports. SO_LINGER closes it at once."""
         s = socket.socket()
         s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         if receive:
@@ -259,7 +259,7 @@ class Hostile:
         return f"{what} HTTP/1.1\r\nHost: localhost:{self.port}\r\n{lines}\r\n".encode()
 
     def tell(self, data, receive=None):
-        """Sends it, as far as the server takes it. None: it took no more."""
+        """Sends data. None: the server closed the connection before it had all."""
         try:
             s = self.dial(receive)
             s.sendall(data)
@@ -268,7 +268,7 @@ class Hostile:
             return None
 
     def status(self, data):
-        """What it answers; None: it has closed."""
+        """The status and the whole of the answer; None: there was none."""
         s = self.tell(data)
         try:
             answer = b""
@@ -326,7 +326,7 @@ def climbs(h):
 
 
 def holds_connections(h):
-    """10,000 that say nothing, or as many as this process may have, until the server ends them or a while is over."""
+    """Holds 10,000 silent connections, or as many as this process may have open, for ten seconds."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     most = min(10000, most if most >= 0 else 10000)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
@@ -523,7 +523,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program")
     parser.add_argument("--minutes", type=float, default=0.6)
-    parser.add_argument("--memory", type=int, default=0, help="MiB that a sanitizer takes besides")
+    parser.add_argument("--memory", type=int, default=0, help="MiB more, for a sanitizer")
     args = parser.parse_args()
     version = subprocess.run([args.program, "--version"], check=True, capture_output=True, text=True).stdout
     if "libmicrohttpd for" not in version:

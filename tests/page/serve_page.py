@@ -18,13 +18,12 @@ CARDS = "document.querySelectorAll('#%s .card:not(:has(.alarm))').length"
 SMALL = {"size": "64x64", "frames": "5", "steps": "2", "cfg_scale": "1"}
 CAN_BE_USED = "button, input, select, textarea, a[href], summary, video, [tabindex='0']"
 
-# What has no name that a screen reader could say.
+# Elements without a name for screen readers.
 NAMELESS = """[...document.querySelectorAll('input:not([hidden]), select, textarea, button, progress, video, img, canvas')].filter(e =>
   !(e.getAttribute('aria-label') || e.alt || (e.labels && [...e.labels].some(l => l.textContent.trim())) || e.textContent.trim() && e.tagName === 'BUTTON'))
   .map(e => e.outerHTML.slice(0, 80))"""
 
-
-# Text that is hard to read, with its contrast to what is behind it, by WCAG: 4.5 and more is right.
+# Text whose contrast to its background is below 4.5, the least that WCAG allows, with that contrast.
 FAINT = """(() => {
   const parts = colour => colour.match(/[\\d.]+/g).map(Number);
   const light = colour => parts(colour).slice(0, 3).map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
@@ -142,7 +141,7 @@ def asks_for_the_key(b, s):
 
 
 def text_stays_text(b):
-    """What a job was named, made of and failed by, in its card, in its settings and in the form."""
+    """A job's prompt, settings and error, in its card, in its settings and in the form."""
     said = b.value("document.querySelector('#gallery .card').innerText")
     check(said.count("<img") == 5, said)  # prompt, model, notice, error, attention
     press(b, "#gallery summary")
@@ -368,8 +367,8 @@ def all_of_a_job_is_there(b):
 
 
 def keys_alone_do_all(b):
-    """Tab comes by all that can be used, and the focus is seen there; within a video the browser shows it. Keys open two clips, move
-    the line between them, and go back."""
+    """Tab goes to each control, and the focus is visible there; within a video the browser shows it. Keys open two clips,
+    move the line between them, and close them."""
     hold(b)
     b.value("globalThis.met = new Set(); document.activeElement.blur()")
     for _ in range(400):
