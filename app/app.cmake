@@ -49,7 +49,7 @@ target_include_directories(sparge-gen SYSTEM PRIVATE ${STB_INCLUDE} $<$<BOOL:${S
 target_link_libraries(sparge-gen PRIVATE sg_model sg_prompts sg_flags PkgConfig::UTF8PROC PNG::PNG JPEG::JPEG PkgConfig::JANSSON Threads::Threads
   $<$<BOOL:${SG_FFMPEG}>:PkgConfig::FFMPEG> $<$<BOOL:${SG_SERVE}>:PkgConfig::MICROHTTPD>)
 
-# pages, and templates of them, with what they have in common, as bytes in the program
+# pages and templates of pages, with the script and style that they share, as bytes in the program
 function(sg_page_bytes symbol header bytes)
   string(HEX "${bytes}" bytes)
   string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")

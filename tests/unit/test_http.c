@@ -211,9 +211,9 @@ static bool give(int s, const void *data, size_t n)
 
 static bool say(int s, const char *text) { return give(s, text, strlen(text)); }
 
-/* Reads until `end` is there, or the server closes, or `most` bytes are there. */
 static char heard[1 << 20];
 
+/* Reads into heard until `end` has come or the server closes. Returns the number of bytes. */
 static size_t hear(int s, const char *end)
 {
     size_t        n = 0;
@@ -252,7 +252,7 @@ static int ask_bytes(const char *text, size_t n)
     return status_of(heard);
 }
 
-/* "METHOD TARGET" with a Host, lines of the head that end in \r\n, and a body. */
+/* Makes a request of "METHOD TARGET", a Host, more lines of the head, each with its \r\n, and a body. */
 static char asked[1 << 20];
 
 static const char *request(const char *what, const char *lines, const char *body)
@@ -282,7 +282,7 @@ static const char *body(void)
     return end ? end + 4 : "";
 }
 
-/* An answer in the shape that errors have. */
+/* Expects an answer in the form that errors have. */
 static void expect_error(const char *name, int got, int status)
 {
     json_t *const     json = json_loads(body(), 0, NULL);
@@ -299,7 +299,7 @@ static void expect_body(const char *text)
 
 static void pass_ms(int ms) { poll(NULL, 0, ms); }
 
-/* Waits until it is so, however long that takes. */
+/* Waits until it is so, and gives up after PATIENCE_MS. */
 #define wait_until(what)                                                                                               \
     do {                                                                                                               \
         int waited_ = 0;                                                                                               \
@@ -702,7 +702,7 @@ static void uploads_have_limits(void **state)
                  ask("POST /echo", "Content-Type: multipart/form-data; boundary=ab\r\nContent-Length: 1501\r\n", ""),
                  413);
 
-    /* all at once: one waits for its body, another has no room meanwhile */
+    /* all at once: while the body of one is still to come, there is no room for another */
     static const char lines[] = "Content-Type: multipart/form-data; boundary=ab\r\nContent-Length: 1000\r\n";
     const int         s = dial();
     say(s,
@@ -732,7 +732,7 @@ static void bodies_of_wrong_length(void **state)
              "{}GARBAGE\r\n\r\n");
     assert_int_equal(ask_bytes(asked, strlen(asked)), 200);
     assert_int_equal(calls, 1);
-    /* numbers that are none */
+    /* no numbers */
     static const char *const lengths[] = {
         "-1", "+2", "2 2", "0x2", "", "99999999999999999999999999", "18446744073709551615"};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -853,7 +853,7 @@ static void bytes_that_are_no_http(void **state)
 
 /* ---- deadlines ---- */
 
-/* Says a byte at a time until the server has had enough. */
+/* Sends a byte at a time until the server closes the connection. */
 static void drip(int s, const char *text)
 {
     int           n = 0;
@@ -1007,7 +1007,7 @@ static sg_http_request *wait_for_kept(void)
 
 static void an_answer_may_come_later(void **state)
 {
-    settings.limits.body_time = settings.limits.answer_time = 0.5; /* which are of something else */
+    settings.limits.body_time = settings.limits.answer_time = 0.5; /* which do not limit the wait for a handler */
     settings.limits.rate = 1e12;
     start();
     const int s = dial();
@@ -1031,7 +1031,7 @@ static void an_answer_may_come_later(void **state)
     sg_http_answer_error(second, 500, NULL, "nobody hears it");
 }
 
-/* What it said stays until it is answered, so it counts. */
+/* Its head and body stay in memory until it is answered. */
 static void a_kept_request_counts_when_its_client_has_left(void **state)
 {
     char lines[10000] = "Content-Type: application/json\r\nContent-Length: 2\r\nX: ";
@@ -1096,7 +1096,7 @@ static void streams_have_many_readers(void **state)
         for (int i = 0; i < READERS; i++)
             if (!sg_http_stream_event(stream[i], "progress", data)) assert_int_equal(i, 3);
     }
-    wait_until(!sg_http_stream_event(stream[3], NULL, "")); /* who left is noticed, and others have all */
+    wait_until(!sg_http_stream_event(stream[3], NULL, "")); /* the client has left; the others get everything */
     for (int i = 0; i < READERS; i++) {
         if (i == 3) continue;
         assert_true(sg_http_stream_event(stream[i], NULL, "two\nlines\r\nthree"));
