@@ -41,7 +41,8 @@ enum { SG_HTTP_OWN_HEADERS = 8 };
 /* Adds a header to the answer that follows, in place of the usual one of that name; at most SG_HTTP_OWN_HEADERS. */
 void sg_http_header(sg_http_request *r, const char *name, const char *value);
 
-/* Answers with bytes, which are malloc'd and become the server's. NULL answers with 500: out of memory. */
+/* Answers with bytes, which are malloc'd and become the server's. NULL is for no bytes; with some it is out of memory,
+ * and answers with 500. */
 void sg_http_answer(sg_http_request *r, int status, const char *type, char *data, size_t bytes);
 
 /* Answers with JSON. The reference becomes the server's. NULL answers with 500: out of memory. */

@@ -58,8 +58,9 @@ static enum MHD_Result accept_client(void *context, const struct sockaddr *from,
 static void open_connection(sg_http_server *s, struct MHD_Connection *mhd, void **own)
 {
     sg_http_connection *const c = calloc(1, sizeof *c);
-    const int                 socket = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-    const unsigned            dead_ms = 60000; /* after which data that was not acknowledged ends the connection */
+    /* What MHD_get_connection_info returns is valid until its next call, so its value is copied. */
+    const int      socket = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    const unsigned dead_ms = 60000; /* after which data that was not acknowledged ends the connection */
     *own = c;
     if (!c) { /* out of memory */
         shutdown(socket, SHUT_RDWR);
