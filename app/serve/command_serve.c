@@ -1,4 +1,5 @@
-/* command_serve.c - `sparge-gen serve`: opens all, listens until it is told to stop, closes. */
+/* command_serve.c - `sparge-gen serve`: opens all, listens until it is told to stop or nothing can be rendered any more,
+ * closes. */
 #include "api.h"
 #include "base/file.h"
 #include "base/output_file.h"
@@ -178,8 +179,12 @@ static sg_status run(served *v, const sg_settings *s, sg_error *e)
     SG_TRY(open_jobs(v, s, e));
     SG_TRY(listen_on(v, s, e));
     sg_interrupt_answer(sg_progress_terminal());
-    while (!sg_interrupt_asked()) poll(NULL, 0, LOOK_MS); /* another thread may get the signal */
-    return SG_OK;
+    sg_status status = SG_OK;
+    while (status == SG_OK && !sg_interrupt_asked()) {
+        poll(NULL, 0, LOOK_MS); /* another thread may get the signal */
+        status = sg_job_runner_check(v->api.runner, e);
+    }
+    return status;
 }
 
 sg_status sg_command_serve(const sg_settings *s, sg_error *e)

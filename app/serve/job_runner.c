@@ -43,7 +43,29 @@ struct sg_job_runner {
     submission     *first, **last;
     bool            stopped;
     const char     *rendered; /* the job that renders; NULL: none does, and who cancels tells the queue alone */
+    sg_error        broken;   /* why no job begins any more */
 };
+
+/* ---- a device that fails ---- */
+
+/* Opens an engine anew whose device failed. */
+static void renew(sg_job_runner *r, sg_job_engine *x)
+{
+    sg_error why = {0};
+    sg_job_engine_close(x);
+    if (sg_job_engine_open(x, r->setup, &why) == SG_OK) return;
+    pthread_mutex_lock(&r->mutex);
+    sg_error_set(&r->broken, SG_E_DEVICE, "the device failed and does not open again; the queue is kept: %s", why.text);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+sg_status sg_job_runner_check(sg_job_runner *r, sg_error *e)
+{
+    pthread_mutex_lock(&r->mutex);
+    const sg_status status = sg_error_copy(e, &r->broken);
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
 
 /* ---- what is submitted ---- */
 
@@ -121,7 +143,11 @@ static sg_job_verdict make_job(sg_job_runner *r, const submission *s, char id[SG
     if (verdict != SG_JOB_TAKEN) return verdict;
     sg_status status = sg_job_engine_prepare(&r->checks, s->settings, s->form, upload, e);
     if (status == SG_OK) status = sg_job_engine_check_video(&r->checks, e);
-    if (status != SG_OK) return verdict_of(r, s, status);
+    if (status != SG_OK) {
+        verdict = verdict_of(r, s, status);
+        if (status == SG_E_DEVICE) renew(r, &r->checks);
+        return verdict;
+    }
     verdict = sg_job_queue_room(r->queue, bytes_of(&r->checks), e);
     if (verdict != SG_JOB_TAKEN) return verdict;
     if (sg_job_make(&job, kept_settings(r, s->settings), sg_job_engine_notices(&r->checks), e) == SG_OK) {
@@ -286,6 +312,7 @@ static void serve(sg_job_runner *r)
     sg_job_log_say(&r->setup->log, "job %s %s in %.1f s%s%s", j->id, sg_job_states[j->state], sg_seconds() - r->start,
                    failed ? ": " : "", failed ? e.text : "");
     sg_job_queue_finish(r->queue, j);
+    if (status == SG_E_DEVICE) renew(r, &r->renders);
 }
 
 static void *serve_all(void *context)
@@ -294,7 +321,8 @@ static void *serve_all(void *context)
     bool                 more = true;
     while (more && sg_job_queue_next(r->queue, &r->job)) {
         serve(r);
-        more = r->job.state != SG_JOB_QUEUED; /* readers of videos may hear of a signal before the queue does */
+        /* readers of videos may hear of a signal before the queue does */
+        more = r->job.state != SG_JOB_QUEUED && sg_job_runner_check(r, NULL) == SG_OK;
         sg_job_close(&r->job);
     }
     return NULL;

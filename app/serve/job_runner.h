@@ -18,6 +18,12 @@ sg_status sg_job_runner_open(sg_job_runner **out, sg_job_setup *setup, sg_job_qu
  * why not. It may not wait. */
 typedef void sg_job_answer(void *context, sg_job_verdict verdict, const char *id, const char *why);
 
+/* Returns SG_OK while jobs can be rendered. A job that meets a failure of the device fails with its reason, and is not
+ * tried again: it may be its cause. The usual model is then opened anew for the next job. Where that fails too, as it
+ * does after a CUDA error that only ends with the process, no job begins any more, all that wait stay queued, and this
+ * returns SG_E_DEVICE. */
+sg_status sg_job_runner_check(sg_job_runner *r, sg_error *e) SG_MUST_USE;
+
 /* Submits a job; does not wait. settings is taken; form: its values are strings. upload has paths, which are copied;
  * the files are moved if the job is taken, and stay otherwise. */
 void sg_job_runner_submit(sg_job_runner *r, json_t *settings, bool form, const char *const upload[SG_JOB_INPUTS],

@@ -4,9 +4,12 @@
 #include "job_runner.h"
 #include "unit.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 static const sg_job_limits usual = {.queued = 100, .kept = 100, .bytes = 1 << 30};
@@ -580,6 +583,82 @@ static void a_killed_job_runs_again_twice(void **state)
     wait_for(&next, "completed");
 }
 
+/* ---- a device that fails: the system's random numbers do, and of these a job draws its seed ---- */
+
+#define DRAWN "{" IMAGE ", \"seed\": -1}"
+
+static atomic_bool fails; /* the next seed; the names of temporary files are drawn with a flag */
+
+ssize_t getrandom(void *to, size_t bytes, unsigned flags)
+{
+    if (flags || bytes != sizeof(uint32_t) || !atomic_exchange(&fails, false))
+        return syscall(SYS_getrandom, to, bytes, flags);
+    errno = EIO;
+    return -1;
+}
+
+/* A job that draws its seed only when it is rendered, and fails. */
+static job_name submit_failing(void)
+{
+    job_name n;
+    sg_job   job;
+    sg_error e = {0};
+    assert_done(sg_job_make(&job, json_loads(DRAWN, 0, NULL), json_array(), &e), &e);
+    memcpy(n.id, job.id, sizeof n.id);
+    atomic_store(&fails, true);
+    assert_int_equal(sg_job_queue_add(queue, &job, nothing, &e), SG_JOB_TAKEN);
+    return n;
+}
+
+static void a_device_that_fails_once_fails_one_job(void **state)
+{
+    sg_error       e = {0};
+    const job_name n = submit_failing();
+    wait_for(&n, "failed");
+    const job_name next = submit("{" IMAGE "}");
+    wait_for(&next, "completed");
+    assert_done(sg_job_runner_check(runner, &e), &e);
+}
+
+/* With a model that can go. */
+static void start_again(void)
+{
+    stop();
+    assert_int_equal(symlink(SG_TINY_WAN, "usual"), 0);
+    base.model = "usual";
+    start();
+}
+
+static void wait_until_broken(void)
+{
+    sg_error e = {0};
+    while (sg_job_runner_check(runner, &e) == SG_OK) usleep(1000);
+    assert_refused(e.code, SG_E_DEVICE, &e, "does not open again|queue is kept|usual");
+}
+
+static void a_device_that_stays_broken_keeps_the_queue(void **state)
+{
+    start_again();
+    unlink("usual");
+    const job_name n = submit_failing();
+    wait_until_broken();
+    assert_string_equal(status_of(&n), "failed");
+    const job_name next = submit("{" IMAGE "}");
+    start_again();
+    wait_for(&next, "completed");
+}
+
+/* Where no job runs that would meet it. */
+static void a_broken_device_is_met_by_what_is_submitted(void **state)
+{
+    start_again();
+    unlink("usual");
+    atomic_store(&fails, true);
+    const answered a = submit_file(DRAWN, nothing);
+    assert_int_equal(a.verdict, SG_JOB_BROKEN);
+    wait_until_broken();
+}
+
 static void what_comes_after_a_stop_is_refused(void **state)
 {
     answered a;
@@ -611,6 +690,9 @@ int main(void)
         TEST(a_cancel_ends_the_render),
         TEST(no_cancel_is_lost),
         TEST(a_stop_keeps_the_queue),
+        TEST(a_device_that_fails_once_fails_one_job),
+        TEST(a_device_that_stays_broken_keeps_the_queue),
+        TEST(a_broken_device_is_met_by_what_is_submitted),
         TEST(what_comes_after_a_stop_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
