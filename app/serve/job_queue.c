@@ -33,9 +33,10 @@ struct sg_job_queue {
     sg_job_limits   limits;
     sg_job_events  *events;
     sg_job_log      log;
-    pthread_mutex_t mutex; /* guards what follows */
-    pthread_cond_t  changed;
-    entry         **entry; /* by their numbers */
+    pthread_mutex_t order; /* whoever changes what follows takes it before the other one, and keeps it over the disk */
+    pthread_mutex_t mutex; /* guards what follows from whoever looks, who never waits for the disk */
+    pthread_cond_t  changed; /* under order */
+    entry         **entry;   /* by their numbers */
     int             count;
     size_t          room;
     int64_t         bytes, number; /* of all; of the next job */
@@ -57,7 +58,19 @@ void sg_job_log_say(const sg_job_log *log, const char *fmt, ...)
     if (whole) free(text);
 }
 
-/* ---- one job; the mutex is held ---- */
+static void lock(sg_job_queue *q)
+{
+    pthread_mutex_lock(&q->order);
+    pthread_mutex_lock(&q->mutex);
+}
+
+static void unlock(sg_job_queue *q)
+{
+    pthread_mutex_unlock(&q->mutex);
+    pthread_mutex_unlock(&q->order);
+}
+
+/* ---- one job; both are locked ---- */
 
 static entry *find(const sg_job_queue *q, const char *id)
 {
@@ -71,49 +84,61 @@ sg_status sg_job_queue_folder(const sg_job_queue *q, const char *id, char path[P
     return sg_path_join(path, PATH_MAX, q->dir, id, e);
 }
 
-/* As it is, or as one that is to go and whose folder goes at the next start, if not before. What cannot be written is
- * told; the job goes on. */
-static void save(sg_job_queue *q, entry *x)
+/* x as this job, or as one that is to go and whose folder goes at the next start, if not before. What cannot be
+ * written is told; the job goes on. Meanwhile others may look. */
+static void save(sg_job_queue *q, entry *x, const sg_job *as)
 {
     char      path[PATH_MAX];
     sg_error  e = {0};
-    sg_status status = sg_job_queue_folder(q, x->job.id, path, &e);
+    sg_status status = sg_job_queue_folder(q, as->id, path, &e);
+    pthread_mutex_unlock(&q->mutex);
     if (status == SG_OK && x->doomed)
         sg_job_folder_forget(path);
     else if (status == SG_OK)
-        status = sg_job_save(&x->job, path, &e);
-    if (status != SG_OK) sg_job_log_say(&q->log, "job %s: %s", x->job.id, e.text);
-    q->bytes -= x->bytes;
-    x->bytes = sg_job_folder_bytes(path);
-    q->bytes += x->bytes;
+        status = sg_job_save(as, path, &e);
+    if (status != SG_OK) sg_job_log_say(&q->log, "job %s: %s", as->id, e.text);
+    const int64_t bytes = sg_job_folder_bytes(path);
+    pthread_mutex_lock(&q->mutex);
+    q->bytes += bytes - x->bytes;
+    x->bytes = bytes;
 }
 
+/* On the disk first, and then for whoever looks. */
 static void settle(sg_job_queue *q, entry *x, sg_job_state state)
 {
     const double now = sg_seconds();
+    sg_job       as = x->job;
+    as.state = state;
+    if (state == SG_JOB_IN_PROGRESS) as.started = time(NULL);
+    if (state == SG_JOB_QUEUED) as.started = 0;
+    if (sg_job_is_over(&as)) as.finished = time(NULL);
+    save(q, x, &as);
     if (x->job.state == SG_JOB_IN_PROGRESS && q->began > 0) {
         q->since.seconds += now - q->began;
         q->began = 0;
     }
     if (state == SG_JOB_IN_PROGRESS) q->began = now;
+    if (sg_job_is_over(&as)) q->since.ended[state]++;
     x->job.state = state;
-    x->job.started = state == SG_JOB_QUEUED ? 0 : x->job.started;
-    x->job.finished = sg_job_is_over(&x->job) ? time(NULL) : 0;
-    save(q, x);
+    x->job.started = as.started;
+    x->job.finished = as.finished;
     sg_job_events_state(q->events, x->job.id);
     pthread_cond_broadcast(&q->changed);
 }
 
 static void remove_entry(sg_job_queue *q, entry *x)
 {
-    char path[PATH_MAX];
-    int  i = 0;
-    if (sg_job_queue_folder(q, x->job.id, path, NULL) == SG_OK) sg_job_folder_remove(path);
+    char       path[PATH_MAX];
+    int        i = 0;
+    const bool has_path = sg_job_queue_folder(q, x->job.id, path, NULL) == SG_OK;
     q->bytes -= x->bytes;
     while (q->entry[i] != x) i++;
     memmove(q->entry + i, q->entry + i + 1, (size_t)(--q->count - i) * sizeof(entry *));
     sg_job_close(&x->job);
     free(x);
+    pthread_mutex_unlock(&q->mutex);
+    if (has_path) sg_job_folder_remove(path);
+    pthread_mutex_lock(&q->mutex);
 }
 
 static int count(const sg_job_queue *q, sg_job_state state)
@@ -237,10 +262,13 @@ sg_status sg_job_queue_open(sg_job_queue **out, const char *dir, const sg_job_li
     q->limits = *limits;
     q->events = events;
     q->log = *log;
+    pthread_mutex_init(&q->order, NULL);
     pthread_mutex_init(&q->mutex, NULL);
     pthread_cond_init(&q->changed, NULL);
     sg_status status = sg_path_join(q->dir, sizeof q->dir, dir, "jobs", e);
+    lock(q);
     if (status == SG_OK) status = open_folder(q, e);
+    unlock(q);
     if (status != SG_OK) sg_job_queue_close(out);
     return status;
 }
@@ -257,6 +285,7 @@ void sg_job_queue_close(sg_job_queue **queue)
     if (q->lock >= 0) close(q->lock);
     pthread_cond_destroy(&q->changed);
     pthread_mutex_destroy(&q->mutex);
+    pthread_mutex_destroy(&q->order);
     free(q);
     *queue = NULL;
 }
@@ -285,9 +314,9 @@ static sg_job_verdict room(sg_job_queue *q, int64_t bytes, int64_t result, sg_er
 
 sg_job_verdict sg_job_queue_room(sg_job_queue *q, int64_t result, sg_error *e)
 {
-    pthread_mutex_lock(&q->mutex);
+    lock(q);
     const sg_job_verdict verdict = room(q, 0, result, e);
-    pthread_mutex_unlock(&q->mutex);
+    unlock(q);
     return verdict;
 }
 
@@ -303,8 +332,10 @@ static sg_job_verdict add(sg_job_queue *q, sg_job *job, const char *const *uploa
     if (verdict != SG_JOB_TAKEN) return verdict;
     job->number = q->number++;
     sg_status status = sg_job_queue_folder(q, job->id, path, e);
+    pthread_mutex_unlock(&q->mutex);
     if (status == SG_OK) status = sg_job_folder_make(path, job, upload, e);
     if (status == SG_OK) status = sg_job_save(job, path, e);
+    pthread_mutex_lock(&q->mutex);
     entry *const x = status == SG_OK ? append(q, job) : NULL;
     if (!x) {
         sg_job_folder_remove(path);
@@ -322,9 +353,9 @@ static sg_job_verdict add(sg_job_queue *q, sg_job *job, const char *const *uploa
 
 sg_job_verdict sg_job_queue_add(sg_job_queue *q, sg_job *job, const char *const upload[SG_JOB_INPUTS], sg_error *e)
 {
-    pthread_mutex_lock(&q->mutex);
+    lock(q);
     const sg_job_verdict verdict = add(q, job, upload, e);
-    pthread_mutex_unlock(&q->mutex);
+    unlock(q);
     sg_job_close(job);
     return verdict;
 }
@@ -420,18 +451,16 @@ bool sg_job_queue_input(sg_job_queue *q, const char *id, int input, char path[PA
 /* On the disk the job at work is over at once: after a kill it does not run again. */
 static void end_work(sg_job_queue *q, entry *x)
 {
-    const sg_job job = x->job;
+    sg_job as = x->job;
     x->cancelled = true;
-    x->job.state = SG_JOB_CANCELLED;
-    x->job.finished = time(NULL);
-    save(q, x);
-    x->job.state = job.state;
-    x->job.finished = job.finished;
+    as.state = SG_JOB_CANCELLED;
+    as.finished = time(NULL);
+    save(q, x, &as);
 }
 
 static bool end(sg_job_queue *q, const char *id, bool doomed)
 {
-    pthread_mutex_lock(&q->mutex);
+    lock(q);
     entry *const x = find(q, id);
     const bool   works = x && x->job.state == SG_JOB_IN_PROGRESS, over = x && sg_job_is_over(&x->job);
     void (*const cancel)(void *, const char *) = works ? q->cancel : NULL;
@@ -444,7 +473,7 @@ static bool end(sg_job_queue *q, const char *id, bool doomed)
         remove_entry(q, x);
     else if (x && !works && !over)
         drop_oldest(q, 0, x);
-    pthread_mutex_unlock(&q->mutex);
+    unlock(q);
     if (cancel) cancel(q->cancel_context, id);
     return x && (doomed || !over);
 }
@@ -457,10 +486,10 @@ bool sg_job_queue_delete(sg_job_queue *q, const char *id) { return end(q, id, tr
 
 void sg_job_queue_on_cancel(sg_job_queue *q, void (*cancel)(void *context, const char *id), void *context)
 {
-    pthread_mutex_lock(&q->mutex);
+    lock(q);
     q->cancel = cancel;
     q->cancel_context = context;
-    pthread_mutex_unlock(&q->mutex);
+    unlock(q);
 }
 
 static entry *first_queued(const sg_job_queue *q)
@@ -474,17 +503,17 @@ bool sg_job_queue_next(sg_job_queue *q, sg_job *out)
 {
     entry *x = NULL;
     *out = (sg_job){0};
+    pthread_mutex_lock(&q->order);
+    while (!q->stopped && !(x = first_queued(q))) pthread_cond_wait(&q->changed, &q->order);
     pthread_mutex_lock(&q->mutex);
-    while (!q->stopped && !(x = first_queued(q))) pthread_cond_wait(&q->changed, &q->mutex);
     const bool any = !q->stopped;
     if (any) {
         x->job.attempts++;
-        x->job.started = time(NULL);
         settle(q, x, SG_JOB_IN_PROGRESS);
         *out = (sg_job){.inputs = x->job.inputs, .settings = json_deep_copy(x->job.settings), .files = json_array()};
         memcpy(out->id, x->job.id, sizeof out->id);
     }
-    pthread_mutex_unlock(&q->mutex);
+    unlock(q);
     return any;
 }
 
@@ -529,7 +558,7 @@ static void take_result(sg_job *j, sg_job *over)
 
 void sg_job_queue_finish(sg_job_queue *q, sg_job *over)
 {
-    pthread_mutex_lock(&q->mutex);
+    lock(q);
     entry *const x = find(q, over->id);
     char         path[PATH_MAX];
     if (x) {
@@ -542,13 +571,13 @@ void sg_job_queue_finish(sg_job_queue *q, sg_job *over)
         else
             drop_oldest(q, 0, x);
     }
-    pthread_mutex_unlock(&q->mutex);
+    unlock(q);
 }
 
 void sg_job_queue_stop(sg_job_queue *q)
 {
-    pthread_mutex_lock(&q->mutex);
+    lock(q);
     q->stopped = true;
     pthread_cond_broadcast(&q->changed);
-    pthread_mutex_unlock(&q->mutex);
+    unlock(q);
 }

@@ -6,7 +6,7 @@
  *                          start
  *   jobs/.lock             one process has the folder
  *
- * Jobs run in the order in which they came. Any thread may call. */
+ * Jobs run in the order in which they came. Any thread may call; whoever only looks does not wait for the disk. */
 #ifndef SG_JOB_QUEUE_H
 #define SG_JOB_QUEUE_H
 

@@ -6,9 +6,11 @@
 #include "unit.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 static const sg_job_limits usual = {.queued = 100, .kept = 100, .bytes = 1 << 30};
@@ -654,6 +656,43 @@ static void previews_are_png(void **state)
 
 /* ---- threads ---- */
 
+static atomic_bool slow; /* the disk, until it may go on */
+static sem_t       waits, may_go_on;
+
+int fsync(int file)
+{
+    if (atomic_load(&slow)) {
+        sem_post(&waits);
+        sem_wait(&may_go_on);
+    }
+    return (int)syscall(SYS_fsync, file);
+}
+
+static void *begin_first(void *context)
+{
+    begin(context);
+    return NULL;
+}
+
+static void who_looks_does_not_wait_for_the_disk(void **state)
+{
+    pthread_t worker;
+    job_id    id;
+    sem_init(&waits, 0, 0);
+    sem_init(&may_go_on, 0, 0);
+    add(id);
+    atomic_store(&slow, true);
+    assert_int_equal(pthread_create(&worker, NULL, begin_first, id), 0);
+    sem_wait(&waits);
+    expect_status(id, "queued");
+    json_decref(sg_job_queue_list(queue, NULL, 5, true));
+    assert_int_equal(sg_job_queue_counts(queue).kept[SG_JOB_QUEUED], 1);
+    atomic_store(&slow, false);
+    sem_post(&may_go_on);
+    pthread_join(worker, NULL);
+    expect_status(id, "in_progress");
+}
+
 enum { CLIENTS = 4, EACH = 25 };
 
 static atomic_int over;
@@ -736,6 +775,7 @@ int main(void)
                                        TEST(hostile_jobs_are_left_alone),
                                        TEST(subscribers_see_the_newest),
                                        TEST(previews_are_png),
+                                       TEST(who_looks_does_not_wait_for_the_disk),
                                        TEST(threads_share_a_queue)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
