@@ -18,10 +18,10 @@ typedef struct sg_api {
     sg_job_events  *events;
     sg_job_runner  *runner;
     sg_http_server *server; /* for metrics; NULL until it listens */
+    sg_job_log      log;
     pthread_t       waiter;
     sem_t           changed; /* for the waiter */
     pthread_mutex_t lock;    /* is taken before all others; guards what follows, and asks that have a stream */
-    sg_job_log      log;
     sg_ask         *waiting; /* for the end of their jobs */
     bool            stopped;
 } sg_api;

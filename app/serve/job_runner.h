@@ -14,15 +14,15 @@ typedef struct sg_job_runner sg_job_runner;
 sg_status sg_job_runner_open(sg_job_runner **out, sg_job_setup *setup, sg_job_queue *queue, sg_job_events *events,
                              sg_error *e) SG_MUST_USE;
 
-/* Is called once for each job that is submitted, in any thread: id is NULL unless it was taken, and why tells people
- * why not. It may not wait. */
-typedef void sg_job_answer(void *context, sg_job_verdict verdict, const char *id, const char *why);
-
 /* Returns SG_OK while jobs can be rendered. A job that meets a failure of the device fails with its reason, and is not
  * tried again: it may be its cause. The usual model is then opened anew for the next job. Where that fails too, as it
  * does after a CUDA error that only ends with the process, no job begins any more, all that wait stay queued, and this
  * returns SG_E_DEVICE. */
 sg_status sg_job_runner_check(sg_job_runner *r, sg_error *e) SG_MUST_USE;
+
+/* Is called once for each job that is submitted, in any thread: id is NULL unless it was taken, and why tells people
+ * why not. It may not wait. */
+typedef void sg_job_answer(void *context, sg_job_verdict verdict, const char *id, const char *why);
 
 /* Submits a job; does not wait. settings is taken; form: its values are strings. upload has paths, which are copied;
  * the files are moved if the job is taken, and stay otherwise. */
