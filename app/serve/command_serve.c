@@ -1,5 +1,4 @@
-/* command_serve.c - `sparge-gen serve`: opens all, listens until it is told to stop or nothing can be rendered any more,
- * closes. */
+/* command_serve.c - `sparge-gen serve`: opens all, listens until it is told to stop or the device is broken, closes. */
 #include "api.h"
 #include "base/file.h"
 #include "base/output_file.h"

@@ -1,11 +1,13 @@
-/* job.h - a job: what was asked for, how far it is, what came of it. DIR/ID/job.json is all of it, written as a
+/* job.h - a job: what was asked for, how far it is, what came of it. jobs/ID/job.json is all of it, written as a
  * whole:
  *
- *   {"id", "object": "job", "status", "number", "attempts", "created_at", "started_at", "finished_at": seconds since 1970, 0
- *    where it was not, "queue_position", "progress": {"stage", "done", "total", "seconds", "eta"}, "settings": as asked,
- *    "inputs": ["image", ...], "files": [{"file", "seed", "bytes", "seconds": {"total", "load", "text", ...}}, ...], "made": the
- *    settings of the first of these, as a clip keeps them, "notices": sentences about what a person may not have
- *    expected, "error"}
+ *   {"id", "object": "job", "status", "number", "attempts",
+ *    "created_at", "started_at", "finished_at": seconds since 1970, 0 where it was not,
+ *    "queue_position", "progress": {"stage", "done", "total", "seconds", "eta"},
+ *    "settings": as asked, "inputs": ["image", ...],
+ *    "files": [{"file", "seed", "bytes", "seconds": {"total", "load", "text", ...}}, ...],
+ *    "made": the settings of the first of these, as a clip keeps them,
+ *    "notices": sentences about what a person may not have expected, "error"}
  *
  * A member that says nothing yet is null. number is the order in which jobs came. */
 #ifndef SG_JOB_H
