@@ -154,13 +154,15 @@ static void wait_for(const job_name *n, const char *status)
     fail_msg("%s", json_dumps(j, 0));
 }
 
-/* Until a step of it is over. */
+/* Until a step of it is over. Of a short render decoding alone may be seen. */
 static void wait_for_step(const job_name *n)
 {
     for (bool there = false; !there; usleep(1000)) {
         json_t *const j = sg_job_queue_get(queue, n->id), *const p = json_object_get(j, "progress");
-        const char *stage = json_string_value(json_object_get(p, "stage"));
-        there = stage && strcmp(stage, "denoise") == 0 && json_integer_value(json_object_get(p, "done")) > 0;
+        const char *const stage = json_string_value(json_object_get(p, "stage"));
+        const bool denoises = stage && strcmp(stage, "denoise") == 0, decodes = stage && strcmp(stage, "decode") == 0;
+        there = decodes || (denoises && json_integer_value(json_object_get(p, "done")) > 0);
+        if (json_integer_value(json_object_get(j, "finished_at"))) fail_msg("%s", json_dumps(j, 0));
         json_decref(j);
     }
 }
