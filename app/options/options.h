@@ -28,9 +28,11 @@ enum { SG_REPEAT_MAX = 400 };
 /* These lists of choices end with NULL: parts of bench cold, and how a picture is fitted. */
 extern const char *const sg_cold_parts[], *const sg_picture_fits[];
 
+enum { SG_LIST_MAX = 8 };
+
 /* A list has the values of an option that may be given several times. */
 typedef struct sg_text_list {
-    const char *item[8];
+    const char *item[SG_LIST_MAX];
     int         count;
 } sg_text_list;
 

@@ -22,7 +22,7 @@ enum { KEY_LEAST = 16, KEY_MOST = 512, PORT = 8080, QUEUED = 100, KEPT = 1000 };
 
 typedef struct served {
     char        *folder, uploads[PATH_MAX], key[KEY_MOST + 1];
-    const char  *hosts[9], *origins[9];
+    const char  *hosts[SG_LIST_MAX + 1], *origins[SG_LIST_MAX + 1];
     sg_job_setup setup;
     sg_api       api;
     bool         has_api;

@@ -47,8 +47,8 @@ static sg_status read_format(sg_settings *s, const json_t *v, sg_error *e)
 /* A list of names, or one name. It replaces the list that s has. */
 static sg_status read_loras(sg_text_list *list, const char *key, const json_t *v, sg_error *e)
 {
-    const size_t n = json_is_array(v) ? json_array_size(v) : 1, most = sizeof list->item / sizeof *list->item;
-    if (n > most) return sg_error_set(e, SG_E_ARG, "%s: there are more than %zu", key, most);
+    const size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    if (n > SG_LIST_MAX) return sg_error_set(e, SG_E_ARG, "%s: there are more than %d", key, SG_LIST_MAX);
     *list = (sg_text_list){0};
     for (size_t i = 0; i < n; i++) {
         const char *const name = json_string_value(json_is_array(v) ? json_array_get(v, i) : v);

@@ -15,11 +15,9 @@ typedef struct sg_served_files {
     char        usual_name[NAME_MAX + 1];
 } sg_served_files;
 
-enum { SG_SERVED_LORAS = 2 * sizeof((sg_text_list *)0)->item / sizeof(char *) }; /* lora and high_noise_lora */
-
-/* The paths that settings borrow. */
+/* Holds what settings borrow: LoRAs of two lists. */
 typedef struct sg_served_paths {
-    char model[PATH_MAX], lora[SG_SERVED_LORAS][PATH_MAX];
+    char model[PATH_MAX], lora[2 * SG_LIST_MAX][PATH_MAX];
 } sg_served_paths;
 
 /* Refuses by SG_E_ARG a name that no entry of a folder can have, or that has ".." or begins with a dot. key is the
