@@ -105,7 +105,7 @@ static void drop_foreign(const sg_api *api, json_t *body)
                                           "style",
                                           "user",
                                           NULL};
-    static atomic_uint       told; /* a bit of each */
+    static atomic_uint       logged; /* a bit of each */
     const char              *key;
     void                    *next;
     json_t                  *v;
@@ -113,7 +113,7 @@ static void drop_foreign(const sg_api *api, json_t *body)
     {
         const int  i = sg_text_place(key, foreign);
         const bool empty = json_is_string(v) && !json_string_length(v) && !strstr(key, "prompt");
-        if (foreign[i] && !(atomic_fetch_or(&told, 1u << i) >> i & 1))
+        if (foreign[i] && !(atomic_fetch_or(&logged, 1u << i) >> i & 1))
             sg_job_log_say(&api->log, "%s is ignored: it is a matter of other servers", key);
         if (foreign[i] || empty || json_is_null(v)) json_object_del(body, key);
     }

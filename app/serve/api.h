@@ -103,7 +103,7 @@ const char *sg_api_text(const json_t *object, const char *key);
  * out of range, which is answered. */
 bool sg_api_integer(sg_http_request *r, const json_t *object, const char *key, int lo, int hi, int *out);
 
-/* Reads the integer of ?key= likewise. */
+/* Reads the integer of ?key= in the same way. */
 bool sg_api_query(sg_http_request *r, const char *key, int lo, int hi, int *out);
 
 /* Most results of a request of another program's. */

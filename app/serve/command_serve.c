@@ -1,4 +1,4 @@
-/* command_serve.c - `sparge-gen serve`: opens all, listens until it is told to stop or the device is broken, closes. */
+/* command_serve.c - `sparge-gen serve`: opens all, listens until a signal comes or the device is broken, closes. */
 #include "api.h"
 #include "base/file.h"
 #include "base/output_file.h"

@@ -180,12 +180,12 @@ static void find_route(sg_http_exchange *x, const char *method)
 /* Reads the length of the body; UINT64_MAX: it comes in chunks. False: a header of it is malformed. */
 static bool body_length(const sg_http_exchange *x, const char *version, uint64_t *length)
 {
-    const char *const coding = x->header[SG_HTTP_TRANSFER_ENCODING], *const told = x->header[SG_HTTP_CONTENT_LENGTH];
+    const char *const coding = x->header[SG_HTTP_TRANSFER_ENCODING], *const size = x->header[SG_HTTP_CONTENT_LENGTH];
     *length = coding ? UINT64_MAX : 0;
-    if (coding) return !told && strcasecmp(coding, "chunked") == 0 && strcmp(version, "HTTP/1.0") != 0;
-    if (!told) return true;
-    *length = strtoull(told, NULL, 10);
-    return *told && told[strspn(told, "0123456789")] == '\0' && *length <= INT64_MAX; /* MHD's unknown is UINT64_MAX */
+    if (coding) return !size && strcasecmp(coding, "chunked") == 0 && strcmp(version, "HTTP/1.0") != 0;
+    if (!size) return true;
+    *length = strtoull(size, NULL, 10);
+    return *size && size[strspn(size, "0123456789")] == '\0' && *length <= INT64_MAX; /* MHD's unknown is UINT64_MAX */
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }

@@ -137,8 +137,8 @@ const char *sg_http_host(sg_http_request *r) { return of(r)->header[SG_HTTP_HOST
 
 const char *sg_http_scheme(sg_http_request *r)
 {
-    const char *const told = of(r)->header[SG_HTTP_FORWARDED_PROTO];
-    return told && strcmp(told, "https") == 0 ? "https" : "http";
+    const char *const scheme = of(r)->header[SG_HTTP_FORWARDED_PROTO];
+    return scheme && strcmp(scheme, "https") == 0 ? "https" : "http";
 }
 
 void sg_http_header(sg_http_request *r, const char *name, const char *value)

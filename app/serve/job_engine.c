@@ -176,7 +176,7 @@ static sg_status prepare(sg_job_engine *x, const json_t *settings, bool form, co
     return sg_plan_fits(&x->now.plan, e);
 }
 
-/* What a client is told has his names and none of the server's folders. folder is that of the job, or NULL. */
+/* What a client reads has his names and none of the server's folders. folder is that of the job, or NULL. */
 static void retell(const sg_job_engine *x, const char *folder, sg_error *e)
 {
     sg_serve_options_spell(e);

@@ -85,7 +85,7 @@ sg_status sg_job_queue_folder(const sg_job_queue *q, const char *id, char path[P
 }
 
 /* x as this job, or as one that is to go and whose folder goes at the next start, if not before. What cannot be
- * written is told; the job goes on. Meanwhile others may look. */
+ * written is logged; the job goes on. Meanwhile others may look. */
 static void save(sg_job_queue *q, entry *x, const sg_job *as)
 {
     char      path[PATH_MAX];

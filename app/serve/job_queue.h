@@ -42,7 +42,7 @@ typedef struct sg_job_log {
 void sg_job_log_say(const sg_job_log *log, const char *fmt, ...) SG_PRINTF(2, 3);
 
 /* Opens the folder, which is there, and takes up what lies in it. A job that was at work is queued again, twice;
- * then it has failed. What cannot be read is told and left alone. events are borrowed. SG_E_FILE, also where another
+ * then it has failed. What cannot be read is logged and left alone. events are borrowed. SG_E_FILE, also where another
  * process has it; SG_E_MEMORY. */
 sg_status sg_job_queue_open(sg_job_queue **out, const char *dir, const sg_job_limits *limits, sg_job_events *events,
                             const sg_job_log *log, sg_error *e) SG_MUST_USE;

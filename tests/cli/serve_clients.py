@@ -297,9 +297,9 @@ def cuts_bodies(h):
     while h.goes_on():
         lines, begin = random.choice(heads)
         length = random.choice([100, 60000, 900000])
-        told = random.choice([f"Content-Length: {length}\r\n", "Transfer-Encoding: chunked\r\n"])
+        framing = random.choice([f"Content-Length: {length}\r\n", "Transfer-Encoding: chunked\r\n"])
         body = begin + b"x" * random.randrange(length // 2)
-        s = h.tell(h.head("POST /jobs", lines + told) + (body if told[0] == "C" else chunk(body)))
+        s = h.tell(h.head("POST /jobs", lines + framing) + (body if framing[0] == "C" else chunk(body)))
         if s and random.random() < 0.3:
             s.shutdown(socket.SHUT_WR)
             time.sleep(0.05)

@@ -450,8 +450,8 @@ def main():
         looks_right(b, s)
         away = [r for r in b.requests if not r.startswith((s.address, "data:", f"blob:{s.address}"))]
         check(not away, "requests from elsewhere:", away)
-        told = [c for c in b.complaints if not re.search("status of 4|ERR_CONNECTION_REFUSED", c)]  # but what was refused here
-        check(not told, "on the console:", told)
+        unexpected = [c for c in b.complaints if not re.search("status of 4|ERR_CONNECTION_REFUSED", c)]  # but what was refused here
+        check(not unexpected, "on the console:", unexpected)
     finally:
         b.close()
         if s:

@@ -719,7 +719,7 @@ static void bodies_of_wrong_length(void **state)
 {
     int before;
     start();
-    /* shorter than was told: never handled */
+    /* shorter than its Content-Length: never handled */
     const int s = dial();
     say(s, request("POST /json", "Content-Type: application/json\r\nContent-Length: 10\r\n", "{}"));
     shutdown(s, SHUT_WR);

@@ -310,7 +310,7 @@ static void limits_are_kept(void **state)
     expect_status(id[3], "queued");
 }
 
-/* What cannot be written was not taken; the client is told no path. */
+/* What cannot be written was not taken; the client reads no path. */
 static void a_full_disk_takes_no_job(void **state)
 {
     const struct rlimit none = {10, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};
@@ -451,7 +451,7 @@ static void work_until_killed(int to)
 static void kills_lose_nothing(void **state)
 {
     enum { KILLS = 6, JOBS = 5 };
-    job_id told[KILLS * JOBS];
+    job_id answered[KILLS * JOBS];
     int    count = 0;
     sg_job_queue_close(&queue);
     for (int i = 0; i < KILLS; i++) {
@@ -463,7 +463,7 @@ static void kills_lose_nothing(void **state)
             work_until_killed(pipes[1]);
         }
         close(pipes[1]);
-        for (int k = 0; k < JOBS; k++) assert_int_equal(read(pipes[0], told[count++], SG_JOB_ID), SG_JOB_ID);
+        for (int k = 0; k < JOBS; k++) assert_int_equal(read(pipes[0], answered[count++], SG_JOB_ID), SG_JOB_ID);
         usleep((useconds_t)(i * 700)); /* somewhere in its work */
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
@@ -473,10 +473,10 @@ static void kills_lose_nothing(void **state)
     assert_null(strstr(said, "left alone"));
     for (int i = 0; i < count; i++) {
         char          path[PATH_MAX];
-        json_t *const status = member(told[i], "status");
+        json_t *const status = member(answered[i], "status");
         assert_non_null(status);
         if (strcmp(json_string_value(status), "completed") == 0) {
-            assert_true(sg_job_queue_file(queue, told[i], 0, path));
+            assert_true(sg_job_queue_file(queue, answered[i], 0, path));
             size_t size;
             free(read_file(path, &size));
             assert_int_equal(size, 1000);
