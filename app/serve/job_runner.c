@@ -35,8 +35,8 @@ struct sg_job_runner {
     /* of the job at work: the worker's */
     sg_job      job;
     sg_progress progress;
-    double      start, last;
-    atomic_bool ends; /* at its next step, if the engine has not ended it within one */
+    double      start, shown; /* when it began; when progress was last passed on */
+    atomic_bool ends;         /* at its next step, if the engine has not ended it within one */
 
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t  changed;
@@ -231,10 +231,10 @@ static void take_progress(sg_job_runner *r, int stage, int done, int total)
 {
     const double now = sg_seconds();
     if (total < 1) return;
-    const bool due = done == 0 || done == total || stage != SG_STAGE_LOAD || now - r->last > SECONDS_BETWEEN_TENSORS;
+    const bool due = done == 0 || done == total || stage != SG_STAGE_LOAD || now - r->shown > SECONDS_BETWEEN_TENSORS;
     sg_progress_take(&r->progress, stage, done, total);
     if (!due) return;
-    r->last = now;
+    r->shown = now;
     const sg_job_progress p = {stage, done, total, now - r->start, sg_progress_left(&r->progress)};
     sg_job_queue_progress(r->queue, r->job.id, &p);
 }
@@ -302,7 +302,7 @@ static void serve(sg_job_runner *r)
     sg_error      e = {0};
     sg_job *const j = &r->job;
     r->start = sg_seconds();
-    r->last = 0;
+    r->shown = 0;
     sg_progress_init(&r->progress, true);
     const sg_status status = render(r, &e);
     sg_session_close_inputs(&r->renders.session);
