@@ -37,8 +37,9 @@ if(SG_FFMPEG)
 endif()
 if(SG_SERVE)
   target_sources(sparge-gen PRIVATE
-    app/serve/api.c app/serve/api_jobs.c app/serve/api_routes.c app/serve/command_serve.c app/serve/http_form.c app/serve/http_head.c app/serve/http_parse.c app/serve/http_request.c app/serve/http_server.c
-    app/serve/serve_page.c)
+    app/serve/api.c app/serve/api_jobs.c app/serve/api_openai.c app/serve/api_routes.c app/serve/api_sdapi.c
+    app/serve/api_videos.c app/serve/command_serve.c app/serve/http_form.c app/serve/http_head.c app/serve/http_parse.c
+    app/serve/http_request.c app/serve/http_server.c app/serve/serve_page.c)
 else()
   target_sources(sparge-gen PRIVATE app/serve/serve_missing.c)
 endif()

@@ -67,10 +67,10 @@ const sg_command_row sg_command_table[] = {
      .usage = {"serve [options]"},
      .effect = {"render what programs and people ask for over HTTP"},
      .text =
-         "Keeps the model open and renders one job after another. http://127.0.0.1:8080/ is a page for people;\n"
-         "programs use /jobs, or what OpenAI's images and videos and Stable Diffusion web UI's txt2img have: see\n"
-         "app/serve/README.md, installed as share/doc/sparge-gen/serve.md. It does not speak TLS: others come through\n"
-         "a proxy. SIGTERM and Ctrl-C end it at the next step; the next start goes on with the queue.",
+         "Keeps the model open and renders one job after another. http://127.0.0.1:8080/ is a page for a browser.\n"
+         "Programs use /jobs, or the APIs of OpenAI (images, videos) and of Stable Diffusion web UI (txt2img): see\n"
+         "app/serve/README.md, installed as share/doc/sparge-gen/serve.md. It does not speak TLS: put a proxy before\n"
+         "it. SIGTERM and Ctrl-C end it at the next step; the next start goes on with the queue.",
      .example = {"sparge-gen serve --models path/to/models -o results"}},
     {.command = SG_COMMAND_INFO,
      .name = "info",

@@ -158,7 +158,9 @@ static sg_status prepare(sg_job_engine *x, const json_t *settings, bool form, co
     SG_TRY(sg_options_check(s, e));
     SG_TRY(sg_session_inputs(session, s, e));
     session->progress.quiet = true;
-    SG_TRY(ready(x, e));
+    const sg_status status = ready(x, e);
+    const bool      of_model = e && strncmp(e->text, "--", 2) != 0 && json_object_get(settings, "model");
+    SG_TRY(of_model ? sg_error_in(e, status, "model") : status);
     x->now = (sg_rendering){.settings = *s};
     SG_TRY(sg_session_resolve(session, &x->now, e));
     x->now.request.prompt = s->prompt;
@@ -193,6 +195,12 @@ static sg_status tell(const sg_job_engine *x, const char *folder, sg_status stat
 {
     if (status != SG_OK) retell(x, folder, e);
     return status;
+}
+
+sg_status sg_job_engine_check_video(sg_job_engine *x, sg_error *e)
+{
+    return tell(x, NULL, sg_video_input_check(&x->session.video, x->session.engine, &x->now.request, CHECKED_PIXELS, e),
+                e);
 }
 
 json_t *sg_job_engine_notices(const sg_job_engine *x)

@@ -1,6 +1,7 @@
 /* job_queue.c - see job_queue.h. */
 #include "job_queue.h"
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/output_file.h"
 #include "base/path.h"
 #include "job_folder.h"
@@ -413,28 +414,11 @@ static bool put_path(const sg_job_queue *q, const char *id, const char *name, ch
            sg_path_join(path, PATH_MAX, folder, name, NULL) == SG_OK;
 }
 
-/* name is NULL where there is no such file. */
-static bool put_path(const sg_job_queue *q, const char *id, const char *name, char path[PATH_MAX])
-{
-    char folder[PATH_MAX];
-    return name && sg_job_queue_folder(q, id, folder, NULL) == SG_OK &&
-           sg_path_join(path, PATH_MAX, folder, name, NULL) == SG_OK;
-}
-
 bool sg_job_queue_file(sg_job_queue *q, const char *id, size_t i, char path[PATH_MAX])
 {
     pthread_mutex_lock(&q->mutex);
     const entry *const x = find(q, id);
     const bool there = put_path(q, id, x && x->job.state == SG_JOB_COMPLETED ? sg_job_file(&x->job, i) : NULL, path);
-    pthread_mutex_unlock(&q->mutex);
-    return there;
-}
-
-bool sg_job_queue_input(sg_job_queue *q, const char *id, int input, char path[PATH_MAX])
-{
-    pthread_mutex_lock(&q->mutex);
-    const entry *const x = find(q, id);
-    const bool         there = put_path(q, id, x && x->job.inputs >> input & 1 ? sg_job_inputs[input] : NULL, path);
     pthread_mutex_unlock(&q->mutex);
     return there;
 }

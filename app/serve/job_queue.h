@@ -62,8 +62,8 @@ json_t *sg_job_queue_get(sg_job_queue *q, const char *id);
  * of the id after, which may be NULL, the newest first or the oldest. */
 json_t *sg_job_queue_list(sg_job_queue *q, const char *after, int most, bool newest_first);
 
-/* How many jobs are kept in each state, how many came to each end since the queue was opened, and the seconds in
- * which jobs were at work. */
+/* How many jobs are kept in each state, how many came to each end since the queue was opened, and the seconds in which
+ * jobs were at work since. */
 typedef struct sg_job_counts {
     int       kept[SG_JOB_CANCELLED + 1];
     long long ended[SG_JOB_CANCELLED + 1];

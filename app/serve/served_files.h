@@ -15,7 +15,7 @@ typedef struct sg_served_files {
     char        usual_name[NAME_MAX + 1];
 } sg_served_files;
 
-/* Holds what settings borrow: LoRAs of two lists. */
+/* The paths that settings borrow: of a model, and of LoRAs of both lists. */
 typedef struct sg_served_paths {
     char model[PATH_MAX], lora[2 * SG_LIST_MAX][PATH_MAX];
 } sg_served_paths;

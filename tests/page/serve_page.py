@@ -11,7 +11,7 @@ from browser import Browser, find
 KEY = "a-key-of-enough-characters"
 CTRL = 2
 HOSTILE = '<img src=x onerror="document.title=1"></script><b>bold</b> & \u7ea2'
-NAME = HOSTILE.replace("/", "")  # of a file
+NAME = HOSTILE.replace("/", "") + ".safetensors"
 ELEMENTS = "document.querySelectorAll('body :is(b, i, [onerror], [src=x], script:not([src]))').length"  # made of text
 LOADED = "videos.length === 2 && videos.every(v => ready(v) && !v.seeking)"
 CARDS = "document.querySelectorAll('#%s .card:not(:has(.alarm))').length"
