@@ -216,9 +216,9 @@ case_purposes_of_tests() {
         grep -v update "$M/log"
     done >"$work/all"
     expect commands "$work/all" <<END
-apt-get install -y --no-install-recommends clang libomp-dev libclang-rt-dev libcmocka-dev ffmpeg openmpi-bin python3-jsonschema python3-numpy python3-venv valgrind chromium python3 dpkg-dev file
-dnf install -y clang libomp-devel compiler-rt libcmocka-devel /usr/bin/ffprobe openmpi python3-jsonschema python3-numpy valgrind chromium python3 dpkg-dev file
-pacman -S --needed --noconfirm clang openmp compiler-rt cmocka ffmpeg openmpi python-jsonschema python-numpy valgrind chromium python dpkg file
+apt-get install -y --no-install-recommends clang libomp-dev libclang-rt-dev libcmocka-dev ffmpeg openmpi-bin python3-jsonschema curl python3-numpy python3-venv valgrind chromium python3 dpkg-dev file
+dnf install -y clang libomp-devel compiler-rt libcmocka-devel /usr/bin/ffprobe openmpi python3-jsonschema curl python3-numpy valgrind chromium python3 dpkg-dev file
+pacman -S --needed --noconfirm clang openmp compiler-rt cmocka ffmpeg openmpi python-jsonschema curl python-numpy valgrind chromium python dpkg file
 END
 }
 case_unknown_distribution() {
