@@ -100,7 +100,7 @@ static void begin(const char *id)
 
 static void write_content(const char *id, size_t bytes)
 {
-    char        path[128];
+    char        path[192];
     char *const content = calloc(1, bytes);
     snprintf(path, sizeof path, "jobs/%s/content.png", id);
     write_bytes(path, content, bytes);
@@ -127,7 +127,7 @@ static void complete(const char *id, size_t bytes)
 
 static bool has_folder(const char *id)
 {
-    char path[128];
+    char path[192];
     snprintf(path, sizeof path, "jobs/%s", id);
     return access(path, F_OK) == 0;
 }
@@ -340,7 +340,7 @@ static void a_folder_has_one_server(void **state)
 static void jobs_survive(void **state)
 {
     job_id id[4], none = "00112233445566778899aabbccddeeff";
-    char   path[128];
+    char   path[192];
     for (int i = 0; i < 4; i++) add(id[i]);
     begin(id[0]);
     complete(id[0], 7);
@@ -576,7 +576,7 @@ static void links_are_not_followed(void **state)
 static void a_clock_may_jump(void **state)
 {
     job_id id[2];
-    char   path[128];
+    char   path[192];
     for (int i = 0; i < 2; i++) add(id[i]);
     sg_job_queue_close(&queue);
     snprintf(path, sizeof path, "jobs/%s/job.json", id[0]);
