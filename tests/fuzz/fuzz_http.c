@@ -1,9 +1,9 @@
 /* fuzz_http.c - any bytes as what a client says in a head, to each of its readers; and as the parts of a form. */
 #include "base/utf8.h"
+#include "expect.h"
 #include "http_form.h"
 #include "http_parse.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -11,11 +11,6 @@
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void expect(bool so)
-{
-    if (!so) abort();
-}
 
 static void expect_plain(const char *text)
 {
@@ -87,16 +82,6 @@ static char folder[] = "/tmp/sg_fuzz_uploads_XXXXXX";
 
 static void remove_folder(void) { rmdir(folder); }
 
-static int files(void)
-{
-    DIR *const d = opendir(folder);
-    int        n = 0;
-    expect(d != NULL);
-    while (readdir(d)) n++;
-    closedir(d);
-    return n - 2;
-}
-
 /* Lines of a part each: flags, how many bytes of the name, the name, the data. */
 static void read_form(const uint8_t *data, size_t size)
 {
@@ -126,7 +111,8 @@ static void read_form(const uint8_t *data, size_t size)
         size -= line + (end != NULL);
     }
     sg_http_form_end(&f);
-    expect(!f.status == !*f.problem && f.field_bytes <= LIMIT && f.upload_bytes <= LIMIT && files() == f.uploads);
+    expect(!f.status == !*f.problem && f.field_bytes <= LIMIT && f.upload_bytes <= LIMIT &&
+           entries_of(folder) == f.uploads);
     size_t fields = 0, uploads = 0;
     for (int i = 0; i < f.fields && !f.status; i++) {
         size_t bad;
@@ -142,7 +128,7 @@ static void read_form(const uint8_t *data, size_t size)
     }
     expect(f.status || (fields == f.field_bytes && uploads == f.upload_bytes));
     sg_http_form_free(&f);
-    expect(files() == 0);
+    expect(entries_of(folder) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,9 +1,9 @@
 /* fuzz_http_request.c - any bytes as what a client sends to the web server. Handlers get what keeps to the limits, answers are
  * HTTP, and nothing of it stays: no connection and no upload. */
+#include "expect.h"
 #include "http_server.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,11 +17,6 @@ enum { LIMIT = 4096 };
 
 static char            folder[] = "/tmp/sg_fuzz_uploads_XXXXXX";
 static sg_http_server *server;
-
-static void expect(bool so)
-{
-    if (!so) abort();
-}
 
 static void answer(sg_http_request *r)
 {
@@ -53,16 +48,6 @@ static void start(void)
     atexit(end);
 }
 
-static int files(void)
-{
-    DIR *const d = opendir(folder);
-    int        n = 0;
-    expect(d != NULL);
-    while (readdir(d)) n++;
-    closedir(d);
-    return n - 2;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static char         heard[1 << 16];
@@ -83,6 +68,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     close(s);
     expect(!n || strncmp(heard, "HTTP/1.", 7) == 0);
     while (sg_http_server_counts(server).connections) poll(NULL, 0, 1);
-    expect(files() == 0);
+    expect(entries_of(folder) == 0);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* fuzz_job.c - any bytes as a job on the disk, and as what a client asks for; what is taken names no file outside its
  * folder, and is the same when it is written and read again. */
 #include "base/json_input.h"
+#include "expect.h"
 #include "input_file.h"
 #include "job.h"
 #include "settings.h"
@@ -21,11 +22,6 @@ static void remove_folder(void)
     rmdir(again);
     unlink(name);
     rmdir(folder);
-}
-
-static void expect(bool so)
-{
-    if (!so) abort();
 }
 
 /* The folder in which data is job.json. */

@@ -1,6 +1,7 @@
 /* fuzz_results.c - any bytes as the results of an evaluation; what is taken lies in order, each clip once, and no path leaves
  * the folder; its figures lie within their intervals. */
 #include "eval_summary.h"
+#include "expect.h"
 #include "input_file.h"
 
 #include <math.h>
@@ -15,11 +16,6 @@ static void remove_folder(void)
 {
     unlink(name);
     rmdir(folder);
-}
-
-static void expect(bool so)
-{
-    if (!so) abort();
 }
 
 /* The folder in which data is results.jsonl. */

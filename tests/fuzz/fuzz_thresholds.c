@@ -1,5 +1,6 @@
 /* fuzz_thresholds.c - any bytes as a file of tuned thresholds; what is taken is sound, and is the same once written and read
  * again. */
+#include "expect.h"
 #include "input_file.h"
 #include "thresholds/thresholds.h"
 
@@ -7,11 +8,6 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void expect(bool so)
-{
-    if (!so) abort();
-}
 
 enum { MOST = 1 << 18 }; /* values of a kind: a short file may tell of many, all of them the same numbers */
 
