@@ -155,12 +155,6 @@ const char *sg_api_failure(const json_t *job)
     return *error ? error : "the job was cancelled";
 }
 
-void sg_api_fail(sg_http_request *r, const json_t *job)
-{
-    sg_http_header(r, "X-Should-Retry", "false");
-    sg_http_answer_error(r, 500, NULL, "%s", sg_api_failure(job));
-}
-
 const json_t *sg_api_settings(const json_t *job)
 {
     const json_t *const made = json_object_get(job, "made");
@@ -256,14 +250,22 @@ static void drop(sg_ask *a)
     free(a);
 }
 
+/* The job is over without a result, or was removed. Clients of OpenAI's send a request again after a 500, unless they
+ * are asked not to. */
+static void fail(sg_http_request *r, const json_t *job)
+{
+    sg_http_header(r, "X-Should-Retry", "false");
+    sg_http_answer_error(r, 500, NULL, "%s", sg_api_failure(job));
+}
+
 /* The job is taken, or over. */
 static void answer(sg_ask *a)
 {
     json_t *const job = sg_job_queue_get(a->api->queue, a->id);
-    if (job)
+    if (job && (!a->wait || sg_api_is(job, SG_JOB_COMPLETED)))
         a->answer(a, job);
     else
-        sg_api_fail(a->request, NULL);
+        fail(a->request, job);
     json_decref(job);
     drop(a);
 }

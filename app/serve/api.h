@@ -59,8 +59,9 @@ extern const int           sg_api_route_count;
 json_t *sg_api_body(sg_http_request *r);
 
 /* Submits a job for this request, which is kept. ask is copied and has what the face wants of it; settings are taken;
- * form: they are strings. answer answers once the job is taken or, with wait, is over: then a client that leaves
- * cancels it. The job's JSON is not NULL. What is not taken is refused. */
+ * form: they are strings. answer answers once the job is taken or, with wait, has its result: then a client that leaves
+ * cancels it, and a job without a result is answered with the reason. The job's JSON is not NULL. What is not taken is
+ * refused. */
 void sg_api_submit(sg_http_request *r, const sg_ask *ask, json_t *settings, bool form,
                    const char *const upload[SG_JOB_INPUTS]);
 
@@ -80,9 +81,6 @@ bool sg_api_over(const json_t *job);
 
 /* Returns why the job of this JSON, which is over, has no result; NULL: it was removed. */
 const char *sg_api_failure(const json_t *job);
-
-/* Answers with that, and asks clients of OpenAI's not to send the request again, as they do after a 500. */
-void sg_api_fail(sg_http_request *r, const json_t *job);
 
 /* Returns the settings of the job of this JSON: those in effect or, before there is a result, those that were asked. */
 const json_t *sg_api_settings(const json_t *job);

@@ -40,11 +40,7 @@ static json_t *result(const sg_ask *a, size_t i)
 static void answer_images(sg_ask *a, const json_t *job)
 {
     const size_t n = json_array_size(json_object_get(job, "files"));
-    if (!sg_api_is(job, SG_JOB_COMPLETED)) {
-        sg_api_fail(a->request, job);
-        return;
-    }
-    json_t *data = json_array();
+    json_t      *data = json_array();
     for (size_t i = 0; i < n; i++) sg_json_append(&data, result(a, i));
     sg_http_answer_json(a->request, 200,
                         json_pack("{s:O, s:o, s:s, s:o}", "created", json_object_get(job, "finished_at"), "data", data,

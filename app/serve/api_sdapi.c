@@ -9,12 +9,8 @@
 static void answer_images(sg_ask *a, const json_t *job)
 {
     const size_t n = json_array_size(json_object_get(job, "files"));
-    if (!sg_api_is(job, SG_JOB_COMPLETED)) {
-        sg_api_fail(a->request, job);
-        return;
-    }
-    json_t     *images = json_array();
-    char *const info = sg_json_text(json_object_get(job, "made"), JSON_COMPACT | JSON_REAL_PRECISION(15));
+    json_t      *images = json_array();
+    char *const  info = sg_json_text(json_object_get(job, "made"), JSON_COMPACT | JSON_REAL_PRECISION(15));
     for (size_t i = 0; i < n; i++) sg_json_append(&images, sg_api_result(a->api, a->id, i));
     sg_http_answer_json(a->request, 200,
                         json_pack("{s:o, s:O, s:o}", "images", images, "parameters", json_object_get(job, "settings"),
