@@ -1,5 +1,6 @@
 /* op.c - shape rules, stated once for every backend, then dispatch. */
 #include "op.h"
+#include "quant.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -144,11 +145,20 @@ static bool by_row(sg_tensor v, sg_tensor row, int64_t rows, int64_t c)
     return row.dtype == SG_I32 && is1(row, rows) && (v.rank == 0 || (is_f32(v) && v.dim[0] > 0 && is2(v, v.dim[0], c)));
 }
 
+/* Whether w is plain, or quantised in whole blocks of a row. */
+static bool weights_fit(sg_tensor w)
+{
+    const sg_quant q = w.quant;
+    if (q.type == SG_QUANT_NONE) return true;
+    return q.type > 0 && q.type < SG_QUANT_COUNT && w.dim[1] % sg_quant_block((sg_quant_type)q.type) == 0 &&
+           (q.scale_rows ? q.scale_rows > 0 && q.scale_columns > 0 && q.scale_columns % 16 == 0 : q.scale_columns == 0);
+}
+
 static bool linear_fits(const sg_linear_args *a)
 {
     const int64_t n = a->x.dim[0], i = a->x.dim[1], o = a->w.dim[0];
     return is_real(a->y) && is_real(a->x) && is_real(a->w) && is2(a->x, n, i) && is2(a->w, o, i) && is2(a->y, n, o) &&
-           maybe1(a->b, o) && by_row(a->gate, a->row, n, o) && (a->gate.rank || !a->row.rank) &&
+           weights_fit(a->w) && maybe1(a->b, o) && by_row(a->gate, a->row, n, o) && (a->gate.rank || !a->row.rank) &&
            (a->add ? a->act == SG_ACT_NONE : a->gate.rank == 0);
 }
 
@@ -461,6 +471,15 @@ static bool attend_blocks_fits(const sg_attend_blocks_args *a)
            tail_fits(a, h, hk, nq, nk, d) && filters && (!a->causal || n == m);
 }
 
+/* Of all ops linear alone reads quantised weights, its third tensor. */
+static bool quantised_fits(const char *op, const sg_tensor *t, int tensors)
+{
+    const int w = strcmp(op, "linear") == 0 ? 2 : -1;
+    for (int k = 0; k < tensors; k++)
+        if (t[k].quant.type && k != w) return false;
+    return true;
+}
+
 /* The message tells the shape of the first tensor, which is enough to find the call. */
 static void refuse(sg_stream *s, const char *op, sg_tensor y)
 {
@@ -501,11 +520,40 @@ static void upsample_conv(sg_stream *s, const sg_conv_args *a)
     s->scratch.used = mark;
 }
 
-static bool upsamples_first(const sg_stream *s, const char *op, const void *args)
+static bool upsamples_first(const sg_stream *s, const sg_conv_args *a)
 {
-    if (strcmp(op, "conv") != 0) return false;
-    const sg_conv_args *const a = args;
     return a->twice && !(device_ops(s)->conv_twice && device_ops(s)->conv_twice(s, a));
+}
+
+/* Multiplies by weights and, before the activation, by what is beside them. */
+static void linear_by_two(sg_stream *s, const sg_linear_args *a)
+{
+    const sg_adapter *const adapter = a->w.adapter;
+    const size_t            mark = s->scratch.used;
+    const int64_t           n = a->x.dim[0], o = a->w.dim[0];
+    sg_linear_args          first = *a;
+    first.w.adapter = NULL;
+    first.act = SG_ACT_NONE;
+    if (a->act != SG_ACT_NONE) first.y = sg_alloc(s, &s->scratch, a->y.dtype, 2, (const int64_t[]){n, o});
+    const sg_tensor few = sg_alloc(s, &s->scratch, a->x.dtype, 2, (const int64_t[]){n, adapter->down.dim[0]});
+    sg_linear_(s, &first);
+    sg_linear_(s, &(sg_linear_args){.y = few, .x = a->x, .w = adapter->down});
+    sg_linear_(
+        s, &(sg_linear_args){.y = first.y, .x = few, .w = adapter->up, .gate = a->gate, .row = a->row, .add = true});
+    if (a->act != SG_ACT_NONE) sg_act_(s, &(sg_act_args){.y = a->y, .x = first.y, .act = a->act});
+    s->scratch.used = mark;
+}
+
+/* Runs what is made of several ops. False: it is one. */
+static bool ran_as_several(sg_stream *s, const char *op, const void *args)
+{
+    if (strcmp(op, "conv") == 0 && upsamples_first(s, args))
+        upsample_conv(s, args);
+    else if (strcmp(op, "linear") == 0 && ((const sg_linear_args *)args)->w.adapter)
+        linear_by_two(s, args);
+    else
+        return false;
+    return true;
 }
 
 #define X(op)                                                                                                          \
@@ -514,15 +562,13 @@ static bool upsamples_first(const sg_stream *s, const char *op, const void *args
         if (has_ended(s)) return;                                                                                      \
         sg_tensor y;                                                                                                   \
         memcpy(&y, a, sizeof y); /* the first member of every struct */                                                \
-        if (!op##_fits(a) || !all_apart((const void *)a, sg_##op##_tensors, sg_##op##_outputs)) {                      \
+        if (!op##_fits(a) || !all_apart((const void *)a, sg_##op##_tensors, sg_##op##_outputs) ||                      \
+            !quantised_fits(#op, (const void *)a, sg_##op##_tensors)) {                                                \
             refuse(s, #op, y);                                                                                         \
             return;                                                                                                    \
         }                                                                                                              \
         if (sg_count(y) == 0) return;                                                                                  \
-        if (upsamples_first(s, #op, a)) {                                                                              \
-            upsample_conv(s, (const void *)a);                                                                         \
-            return;                                                                                                    \
-        }                                                                                                              \
+        if (ran_as_several(s, #op, a)) return;                                                                         \
         const sg_status e = s->ops->op ? s->ops->op(s, a) : SG_E_UNSUPPORTED;                                          \
         if (e) sg_fail(s, e, #op ": the backend failed");                                                              \
     }

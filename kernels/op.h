@@ -24,17 +24,12 @@ extern "C" {
 #define SG_STATIC_ASSERT _Static_assert
 #endif
 
-enum { SG_ALIGN = 256 }; /* bytes: the alignment of every block */
-
 /* Bump allocation: the same calls give the same addresses, so a step can be replayed. Owns nothing; base is its
  * creator's. With cap SIZE_MAX and any base it measures without memory. */
 typedef struct sg_arena {
     uintptr_t base;
     size_t    cap, used, peak;
 } sg_arena;
-
-/* bytes, rounded up to whole blocks. */
-static inline size_t sg_aligned(size_t bytes) { return (bytes + SG_ALIGN - 1) & ~(size_t)(SG_ALIGN - 1); }
 
 /* Address of `bytes` aligned bytes, or 0 when they do not fit. */
 static inline uintptr_t sg_arena_take(sg_arena *a, size_t bytes)
@@ -73,7 +68,8 @@ typedef enum sg_act {
     SG_ACT_TANH        /* tanh(x) */
 } sg_act;
 
-/* y = act(x w^T + b), or with add: y += gate (x w^T + b). */
+/* y = act(x w^T + b), or with add: y += gate (x w^T + b). w may be quantised: then its numbers are widened, rounded to
+ * w's dtype, and multiplied as such; x times its adapter is added to that product in y's dtype. */
 typedef struct sg_linear_args {
     sg_tensor y, x, w, b, gate; /* [n, o] [n, i] [o, i] [o]? [o]? or [r, o] */
     sg_tensor row;              /* I32 [n]?, of gate */

@@ -1,5 +1,5 @@
 /* tensor.c - shapes, views and the 16-bit and 8-bit float formats. */
-#include "tensor.h"
+#include "quant.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +28,13 @@ int64_t sg_count(sg_tensor t)
     return n;
 }
 
-size_t sg_bytes(sg_tensor t) { return (size_t)sg_count(t) * sg_dtype_size(t.dtype); }
+size_t sg_bytes(sg_tensor t)
+{
+    const int64_t n = sg_count(t), scales = t.quant.type ? sg_quant_scales(&t) : 0;
+    if (!t.quant.type) return (size_t)n * sg_dtype_size(t.dtype);
+    return scales ? sg_quant_scales_at(&t) + (size_t)scales * sizeof(float)
+                  : sg_quant_bytes((sg_quant_type)t.quant.type, n);
+}
 
 void sg_shape_text(char *out, size_t size, int rank, const int64_t *dim)
 {
@@ -40,14 +46,15 @@ void sg_shape_text(char *out, size_t size, int rank, const int64_t *dim)
 
 sg_tensor sg_reshape_(sg_tensor t, int rank, const int64_t *dim)
 {
-    sg_tensor v = {.data = t.data, .dtype = t.dtype, .rank = rank};
+    sg_tensor v = {.data = t.data, .dtype = t.dtype, .rank = rank, .quant = t.quant};
     for (int i = 0; i < rank; i++) v.dim[i] = dim[i];
-    return sg_count(v) == sg_count(t) ? v : (sg_tensor){0};
+    const bool same = !t.quant.type || (rank == 2 && dim[0] == t.dim[0] && dim[1] == t.dim[1]);
+    return same && sg_count(v) == sg_count(t) ? v : (sg_tensor){0};
 }
 
 sg_tensor sg_rows(sg_tensor t, int64_t first, int64_t count)
 {
-    if (t.rank == 0 || first < 0 || count < 0 || first + count > t.dim[0]) return (sg_tensor){0};
+    if (t.rank == 0 || first < 0 || count < 0 || first + count > t.dim[0] || t.quant.scale_rows) return (sg_tensor){0};
     const size_t row = t.dim[0] ? sg_bytes(t) / (size_t)t.dim[0] : 0;
     t.data = t.data ? (char *)t.data + (size_t)first * row : NULL;
     t.dim[0] = count;

@@ -16,16 +16,38 @@ enum { SG_MAX_RANK = 5 };
 
 typedef enum sg_dtype { SG_F32, SG_F16, SG_BF16, SG_I32, SG_U8, SG_I8, SG_F8, SG_U16, SG_DTYPES } sg_dtype;
 
-/* This is a view, which never owns memory. It is dense, with the outermost dimension first. Rank 0 means "absent". */
+/* Says how quantised weights [rows, columns] lie: rows of whole blocks of `type`, then at the next multiple of SG_ALIGN
+ * bytes F32 scales, unless scale_rows is 0: one for so many rows and columns,
+ *   scale[row / scale_rows][column / scale_columns],
+ * by which an element is multiplied. quant.h has the types; 0 is none of them. */
+typedef struct sg_quant {
+    int32_t type, scale_rows, scale_columns;
+} sg_quant;
+
+/* This is a view, which never owns memory. It is dense, with the outermost dimension first. Rank 0 means "absent".
+ * Quantised weights stand for numbers that are rounded to dtype. */
 typedef struct sg_tensor {
     void    *data;
     sg_dtype dtype;
     int      rank;
     int64_t  dim[SG_MAX_RANK];
+    sg_quant quant;
+    /* With quantised weights: what is added to the numbers that they stand for; NULL: nothing. */
+    const struct sg_adapter *adapter;
 } sg_tensor;
+
+/* up down, both plain: what LoRAs add to weights [o, i]. */
+typedef struct sg_adapter {
+    sg_tensor up, down; /* [o, r] [r, i] */
+} sg_adapter;
+
+enum { SG_ALIGN = 256 }; /* bytes: what arenas and devices give begins at a multiple of it */
 
 size_t      sg_dtype_size(sg_dtype t); /* bytes of one element */
 const char *sg_dtype_name(sg_dtype t); /* "F32", as safetensors writes it */
+
+/* bytes, rounded up to whole blocks. */
+static inline size_t sg_aligned(size_t bytes) { return (bytes + SG_ALIGN - 1) & ~(size_t)(SG_ALIGN - 1); }
 
 static inline int64_t sg_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t sg_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -34,10 +56,11 @@ int64_t sg_count(sg_tensor t); /* elements; 0 when absent */
 size_t  sg_bytes(sg_tensor t);
 void    sg_shape_text(char *out, size_t size, int rank, const int64_t *dim); /* "[2, 3]" */
 
-/* Returns the same elements under another shape. The counts must agree; a mismatch gives an absent tensor, which the
- * next op refuses. */
+/* Returns the same elements under another shape. The counts must agree, and quantised weights keep their shape; a
+ * mismatch gives an absent tensor, which the next op refuses. */
 sg_tensor sg_reshape_(sg_tensor t, int rank, const int64_t *dim);
-/* Returns `count` slices of the outermost dimension from `first`, or an absent tensor when they are out of range. */
+/* Returns `count` slices of the outermost dimension from `first`, or an absent tensor when they are out of range, or are
+ * of quantised weights with scales behind them. */
 sg_tensor sg_rows(sg_tensor t, int64_t first, int64_t count);
 
 /* Returns which row stands for row t: row[t] of I32 numbers in the host's memory, or where they are absent 0. */

@@ -54,6 +54,13 @@ bool sg_bind_row(const sg_bind_rows *r, int64_t row, float *y);
 void sg_bind_tensor_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank, const int64_t *dim);
 #define sg_bind_tensor(b, t, as, name, ...) sg_bind_tensor_(b, t, as, name, SG_DIMS(__VA_ARGS__))
 
+/* Does the same for the matrix [o, i] of products that no op but sg_linear reads. Where sg_bind_keep_types says so, it
+ * stays as the file has it, if that is quantised in whole blocks of a row and nothing is added to it. */
+void sg_bind_matrix(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int64_t o, int64_t i);
+
+/* Says whether such matrices stay as the file has them, from now on: before a plan, and before sg_bind_load. */
+void sg_bind_keep_types(sg_bind *b, bool on);
+
 /* Says that what is wanted from here on is of this block of layers; a negative number stands for none. Blocks are
  * wanted in order, from 0 on, each at once. */
 void sg_bind_block(sg_bind *b, int number);
@@ -105,9 +112,11 @@ void   sg_bind_unpatch(sg_bind *b, size_t kept);
 sg_status sg_bind_check(sg_bind *b, sg_error *e) SG_MUST_USE;
 sg_status sg_bind_check_both(sg_bind *one, sg_bind *other, sg_error *e) SG_MUST_USE; /* in one message */
 
-/* Says whether from the next load on blocks stay on the host, where that is not the device's memory, in the dtype
- * wanted. The device then has room for two, even and odd ones, and sg_bind_fetch brings them there. */
-void sg_bind_offload(sg_bind *b, bool on);
+/* Says how many blocks stay on the host from the next load on, where that is not the device's memory: they lie evenly
+ * among the others, so that one comes while others work. The device has room for two of them, which take turns, and
+ * sg_bind_fetch brings them there. */
+void sg_bind_offload(sg_bind *b, int blocks);
+int  sg_bind_blocks(const sg_bind *b); /* how many there are */
 
 /* Returns the device bytes that sg_bind_load will take; *mapped (may be NULL) gets the file bytes that serve in
  * place. */
@@ -127,8 +136,8 @@ sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(vo
                        void *context, sg_error *e) SG_MUST_USE;
 void      sg_bind_unload(sg_bind *b); /* gives back memory that no op uses any more; shapes, and what is packed, stay */
 
-/* This is called before ops read the tensors of that block, which then stay until another even or odd one, as this is,
- * is fetched. It does nothing for blocks that are on the device, and on a plan. */
+/* This is called before ops read the tensors of that block, which then stay until two others of the host are fetched. It
+ * does nothing for blocks that are on the device, and on a plan. */
 void sg_bind_fetch(const sg_bind *b, sg_stream *s, int block);
 
 #endif

@@ -77,7 +77,7 @@ typedef struct sg_settings {
     int         preview_every; /* steps */
     double      crf;
     int         png_level;
-    const char *backend, *dtype, *cpumask, *gpumask, *vae_tiling, *offload;
+    const char *backend, *dtype, *cpumask, *gpumask, *vae_tiling, *offload, *weights_as;
     int         device, threads;
     size_t      memory_limit;
 

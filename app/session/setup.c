@@ -148,7 +148,8 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .plan_only = s->command == SG_COMMAND_INFO && s->memory_limit > 0,
                                .fast = s->fast,
                                .offload = s->offload ? sg_text_place(s->offload, sg_names("offload")) : 0,
-                               .preview_decoder = s->preview_decoder};
+                               .preview_decoder = s->preview_decoder,
+                               .weights_as = s->weights_as ? sg_text_place(s->weights_as, sg_names("weights_as")) : 0};
     for (out->loras = 0; model && out->loras < model->loras; out->loras++) {
         const sg_lora_path *const lora = &model->lora[out->loras];
         out->lora[out->loras] =

@@ -114,6 +114,9 @@ void sg_cpu_scratch_drop(sg_cpu *c); /* of all slots */
 void *sg_pack_find(sg_cpu *c, const sg_tensor *w, uint64_t form, size_t bytes, bool *fresh);
 void  sg_packs_drop(sg_cpu *c, uintptr_t from, size_t bytes); /* of weights that lie there */
 
+/* Returns quantised weights in their dtype, which the caller frees, or NULL when memory is short. */
+void *sg_cpu_widened(const sg_cpu *c, const sg_tensor *w);
+
 /* Fills in the ops that move data and leave the vectors to memcpy: embed, sinusoid, upsample, avg_down, dup_up,
  * permute. */
 void sg_data_movement_init(sg_ops *t);

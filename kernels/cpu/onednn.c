@@ -328,10 +328,14 @@ static void *packed_for(sg_cpu *c, const plan *p, const sg_tensor *w, sg_status 
     bool        fresh;
     void *const packed = sg_pack_find(c, w, p->form, p->packed_bytes, &fresh); /* must be filled if it is fresh */
     *status = packed ? SG_OK : SG_E_MEMORY;
-    if (!packed || !fresh || pack(c->library, p, w->data, packed)) return packed;
-    sg_packs_drop(c, 0, SIZE_MAX);
-    *status = SG_E_DEVICE;
-    return NULL;
+    if (!packed || !fresh) return packed;
+    void *const wide = w->quant.type ? sg_cpu_widened(c, w) : NULL;
+    *status = w->quant.type && !wide                               ? SG_E_MEMORY
+              : pack(c->library, p, wide ? wide : w->data, packed) ? SG_OK
+                                                                   : SG_E_DEVICE;
+    free(wide);
+    if (*status) sg_packs_drop(c, 0, SIZE_MAX);
+    return *status ? NULL : packed;
 }
 
 /* t itself when it has the dtype that the plan wants and may be used, else a tensor of that dtype in scratch. */

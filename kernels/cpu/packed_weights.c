@@ -1,7 +1,9 @@
 /* packed_weights.c - the cache of packed weights, and the scratch of the cpu backend. */
 #include "base/array.h"
 #include "cpu.h"
+#include "quant.h"
 
+#include <omp.h>
 #include <stdlib.h>
 
 static void *aligned(size_t bytes)
@@ -69,4 +71,25 @@ void sg_packs_drop(sg_cpu *c, uintptr_t from, size_t bytes)
     free(c->pack);
     c->pack = NULL;
     c->packs_cap = 0;
+}
+
+void *sg_cpu_widened(const sg_cpu *c, const sg_tensor *w)
+{
+    const int64_t rows = w->dim[0], columns = w->dim[1];
+    const size_t  size = sg_dtype_size(w->dtype), row = (size_t)columns * size;
+    float *const  buffer = w->dtype == SG_BF16 ? malloc((size_t)(c->threads * columns) * sizeof *buffer) : NULL;
+    uint8_t      *wide = malloc((size_t)rows * row);
+    if (!wide || (w->dtype == SG_BF16 && !buffer)) {
+        free(wide);
+        wide = NULL;
+    }
+#pragma omp parallel for schedule(static) num_threads(c->threads)
+    for (int64_t i = 0; i < (wide ? rows : 0); i++) {
+        float *const own = buffer ? buffer + omp_get_thread_num() * columns : (float *)(void *)(wide + (size_t)i * row);
+        uint16_t *const to = (uint16_t *)(void *)(wide + (size_t)i * row);
+        sg_quant_read(own, w, i * columns, columns);
+        for (int64_t k = 0; buffer && k < columns; k++) to[k] = sg_f32_to_bf16(own[k]);
+    }
+    free(buffer);
+    return wide;
 }

@@ -5,6 +5,7 @@
  * a tile to one cache set, are copied block by block. Weights of any dtype are widened when packed, so the matmul is
  * F32 by F32. A task is SG_BM rows by SG_BN columns; its sums stay in its thread's scratch. Every sum is taken in the
  * order of k, whatever the number of threads. */
+#include "quant.h"
 #include "vec_tile.h"
 
 #include <omp.h>
@@ -153,6 +154,14 @@ static bool in_place(const sg_tensor *x, int64_t stride)
     return x->dtype == SG_F32 && stride * (int64_t)sizeof(float) % SG_PAGE != 0;
 }
 
+/* Numbers of w from `at` on, all of one row: in place, widened into buffer. */
+static const float *read_weights(const sg_tensor *w, int64_t at, int64_t n, float *buffer)
+{
+    if (!w->quant.type) return sg_read_f32(w, at, n, buffer);
+    sg_quant_read(buffer, w, at, n);
+    return buffer;
+}
+
 /* Packs one panel of weights [o, channels, taps], taps 1 for linear; its rows are tap * channels + channel. */
 static void pack_panel(const matmul *p, int64_t col, float *panel)
 {
@@ -161,7 +170,7 @@ static void pack_panel(const matmul *p, int64_t col, float *panel)
         for (int64_t k = 0; k < p->depth; k += SG_RUN) {
             float              scratch[SG_RUN];
             const int64_t      n = sg_min64(SG_RUN, p->depth - k);
-            const float *const w = col + j < p->cols ? sg_read_f32(p->w, (col + j) * p->depth + k, n, scratch) : NULL;
+            const float *const w = col + j < p->cols ? read_weights(p->w, (col + j) * p->depth + k, n, scratch) : NULL;
             for (int64_t i = 0; i < n; i++) {
                 const int64_t to = taps == 1 ? k + i : (k + i) % taps * channels + (k + i) / taps;
                 panel[to * SG_NR + j] = w ? w[i] : 0.0f;
@@ -198,7 +207,7 @@ static void thin_column(const matmul *p, const float *x, int64_t col, int64_t la
     for (int64_t k = 0; k < p->depth; k += SG_RUN) {
         float              scratch[SG_RUN];
         const int64_t      n = sg_min64(SG_RUN, p->depth - k);
-        const float *const w = sg_read_f32(p->w, col * p->depth + k, n, scratch);
+        const float *const w = read_weights(p->w, col * p->depth + k, n, scratch);
         for (int64_t r = 0; r < p->rows; r++) sum[r][lane] += dot(x + r * p->depth + k, w, n);
     }
 }

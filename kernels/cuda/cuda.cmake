@@ -60,7 +60,7 @@ endfunction()
 if(SG_HAVE_CUDA)
   set(cuda ${CMAKE_CURRENT_LIST_DIR})
   sg_cuda_level(sg_cuda sm80 "" ${cuda}/elem.cu ${cuda}/norm_rope.cu ${cuda}/group_norm.cu
-    ${cuda}/data_movement.cu ${cuda}/linear.cu ${cuda}/gemm.cu ${cuda}/conv.cu ${cuda}/attend.cu
+    ${cuda}/data_movement.cu ${cuda}/linear.cu ${cuda}/quant.cu ${cuda}/gemm.cu ${cuda}/conv.cu ${cuda}/attend.cu
     ${cuda}/attend_short.cu ${cuda}/attend_mma.cu
     ${cuda}/attend_large_head.cu)
   target_sources(sg_kernels PRIVATE ${cuda}/cuda_backend.c ${cuda}/cuda_memory.c ${cuda}/cuda_call.c ${cuda}/cuda_lt.c

@@ -26,6 +26,7 @@ typedef enum sg_cuda_slot {
     SG_CUDA_X,       /* an operand in another dtype, or gathered for a convolution; weights of scores */
     SG_CUDA_W,       /* weights in another dtype or layout */
     SG_CUDA_B,       /* a bias as BF16 */
+    SG_CUDA_WIDE,    /* quantised weights, widened */
     SG_CUDA_SLOTS
 } sg_cuda_slot;
 
@@ -224,6 +225,17 @@ typedef struct sg_linear_job {
 } sg_linear_job;
 
 sg_status sg_cuda_linear(sg_stream *s, const char *op, const sg_linear_job *p);
+
+/* ---- quantised weights: quant.cu. They begin at SG_ALIGN. ---- */
+
+/* Where w's numbers are now, in its dtype: in SG_CUDA_WIDE. NULL, latched: it failed. */
+const void *sg_cuda_widen(sg_stream *s, const char *op, const sg_tensor *w);
+
+/* Up to so many rows of x a product by itself is faster: kernels/NOTES.md. */
+enum { SG_CUDA_FEW_ROWS = 8 };
+
+/* y[n, o] = x w^T, sums in F32. */
+sg_status sg_cuda_few_rows(sg_stream *s, const char *op, float *y, const sg_tensor *x, const sg_tensor *w);
 
 /* The same with BF16 operands, added to an F32 y, by cuDNN: as sg_cuda_attend_dnn. */
 bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_linear_job *p, sg_status *status);

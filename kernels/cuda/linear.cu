@@ -173,13 +173,25 @@ sg_status sg_cuda_linear(sg_stream *s, const char *op, const sg_linear_job *p)
     return SG_OK;
 }
 
+/* Few rows of x by quantised weights. */
+static sg_status few_rows(sg_stream *s, const sg_linear_args *a, const sg_linear_job *p)
+{
+    const linear_plan nothing = {};
+    float *const      sum = (float *)sg_cuda_scratch(s, "linear", SG_CUDA_SUM, (size_t)(p->n * p->o) * sizeof *sum);
+    if (!sum) return s->status;
+    SG_TRY(sg_cuda_few_rows(s, "linear", sum, &a->x, &a->w));
+    return finish(s, "linear", p, &nothing, sum, 0, p->n, 0, p->o);
+}
+
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
-    const sg_linear_job p = {.y = a->y.data, .x = a->x.data, .w = a->w.data, .b = sg_data(a->b),
+    sg_linear_job p = {.y = a->y.data, .x = a->x.data, .w = a->w.data, .b = sg_data(a->b),
                              .gate = sg_data(a->gate), .gate_row = sg_data(a->row), .n = a->x.dim[0],
                              .i = a->x.dim[1], .o = a->w.dim[0], .y_type = a->y.dtype, .x_type = a->x.dtype,
                              .w_type = a->w.dtype, .act = a->act, .add = a->add};
-    return sg_cuda_linear(s, "linear", &p);
+    if (a->w.quant.type && p.i && p.n <= SG_CUDA_FEW_ROWS) return few_rows(s, a, &p);
+    if (a->w.quant.type && p.i) p.w = sg_cuda_widen(s, "linear", &a->w);
+    return p.w || !p.i ? sg_cuda_linear(s, "linear", &p) : s->status;
 }
 
 void sg_cuda_linear_init(sg_ops *t) { t->linear = linear; }

@@ -102,9 +102,25 @@ static const real *sums_of(const terms *t, const ending *e, double *scratch)
 }
 #endif
 
+/* w[o, i], quantised, in the order [i, o]. */
+static real *quantised_of(sg_tensor w)
+{
+    const int64_t out = w.dim[0], in = w.dim[1];
+    real *const   r = malloc((size_t)(out * in + 1) * sizeof *r);
+    float *const  row = malloc((size_t)(in + 1) * sizeof *row);
+    for (int64_t o = 0; r && row && o < out; o++) {
+        sg_quant_read(row, &w, o * in, in);
+        for (int64_t i = 0; i < in; i++) r[i * out + o] = row[i];
+    }
+    if (!row) free(r);
+    free(row);
+    return row ? r : NULL;
+}
+
 /* w[o, i, taps..] in the order [taps, i, o]. */
 static real *weights_of(sg_tensor w)
 {
+    if (w.quant.type) return quantised_of(w);
     const int64_t out = w.dim[0], in = w.dim[1], taps = in ? sg_count(w) / (out * in) : 0;
     real *const   r = malloc((size_t)(sg_count(w) + 1) * sizeof *r);
     if (!r) return NULL;
@@ -159,8 +175,8 @@ SG_REF(conv)
     double *const      scratch = of_threads(SCRATCH_DOUBLES * out, sizeof *scratch);
     const real **const window = of_threads(2 * taps, sizeof *window);
     const bool         ok = x && w && scratch && window;
-#pragma omp parallel for num_threads(omp_get_max_threads()) schedule(static) \
-    if (sg_count(a->y) * taps * in > SG_REF_WORK)
+#pragma omp parallel for num_threads(omp_get_max_threads())                                                            \
+    schedule(static) if (sg_count(a->y) * taps * in > SG_REF_WORK)
     for (int64_t p = 0; p < (ok ? yd[0] * yd[1] * yd[2] : 0); p++) {
         const int64_t      place[3] = {p / (yd[1] * yd[2]), p / yd[2] % yd[1], p % yd[2]};
         const int          thread = omp_get_thread_num();

@@ -3,6 +3,7 @@
 #define SG_REF_H
 
 #include "op.h"
+#include "quant.h"
 
 #include <math.h>
 #include <omp.h>

@@ -10,7 +10,7 @@ void sg_want_linear(sg_bind *b, sg_linear_weights *l, sg_dtype as, const char *n
 {
     char full[96];
     snprintf(full, sizeof full, "%s.weight", name);
-    sg_bind_tensor(b, &l->w, as, full, o, i);
+    sg_bind_matrix(b, &l->w, as, full, o, i);
     snprintf(full, sizeof full, "%s.bias", name);
     sg_bind_tensor(b, &l->b, SG_F32, full, o);
 }

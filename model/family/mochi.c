@@ -112,15 +112,15 @@ static void bind_stream(sg_dit *d, stream_weights *w, const stream_names *n, int
     char           scale[32];
     snprintf(scale, sizeof scale, "%s%s", n->mod, read_only ? "_1" : "");
     sg_want_linear(b, &w->mod, act, scale, read_only ? width : 4 * width, d->width);
-    sg_bind_tensor(b, &w->q.w, act, n->q, d->width, width);
-    sg_bind_tensor(b, &w->k.w, act, n->k, d->width, width);
-    sg_bind_tensor(b, &w->v.w, act, n->v, d->width, width);
+    sg_bind_matrix(b, &w->q.w, act, n->q, d->width, width);
+    sg_bind_matrix(b, &w->k.w, act, n->k, d->width, width);
+    sg_bind_matrix(b, &w->v.w, act, n->v, d->width, width);
     sg_bind_tensor(b, &w->norm_q, SG_F32, n->norm_q, d->head_dim);
     sg_bind_tensor(b, &w->norm_k, SG_F32, n->norm_k, d->head_dim);
     if (read_only) return;
     sg_want_linear(b, &w->out, act, n->out, width, d->width);
     sg_bind_tensor(b, &w->up, act, n->up, 2 * inner(width), width);
-    sg_bind_tensor(b, &w->down, act, n->down, width, inner(width));
+    sg_bind_matrix(b, &w->down, act, n->down, width, inner(width));
 }
 
 static void bind_weights(mochi *m)

@@ -142,6 +142,7 @@ static size_t less(size_t a, size_t b) { return a > b ? a - b : 0; }
 static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_error *e)
 {
     SG_TRY(sg_choice_check("offload", o->offload, SG_OFFLOAD_ON + 1, e));
+    SG_TRY(sg_choice_check("weights_as", o->weights_as, SG_WEIGHTS_BF16 + 1, e));
     if (o->loras < 0 || o->loras > SG_LORAS_MAX)
         return sg_error_set(e, SG_E_ARG, "loras: %d of them: 0 to %d are possible", o->loras, SG_LORAS_MAX);
     SG_TRY(sg_checkpoint_open_parts(&engine->checkpoint, o->model_dir, &o->parts, sg_files_of, e));
@@ -167,6 +168,7 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
         return sg_error_set(e, SG_E_ARG, "offload: weights are on the host anyway with backend %s",
                             engine->backend->name);
     engine->offload = o->offload;
+    engine->keeps_types = o->weights_as != SG_WEIGHTS_BF16;
     SG_TRY(choose_dtype(engine, o->dtype, e));
 
     sg_config *index = NULL;

@@ -10,6 +10,8 @@ static const char *const stages[] = {"load", "text", "encode", "denoise", "decod
 static const char *const caches[] = {"off", "fine", "usual", "fast", "shadow", NULL};
 static const char *const when[] = {"auto", "off", "on", NULL}; /* of vae_tiling, and of offload */
 
+static const char *const weights_as[] = {"auto", "file", "bf16", NULL};
+
 static const struct {
     const char        *what;
     const char *const *names;
@@ -19,6 +21,7 @@ static const struct {
              {"cache", caches},
              {"vae_tiling", when},
              {"offload", when},
+             {"weights_as", weights_as},
              {"attention", sg_attention_names},
              {"score", sg_score_names},
              {"tail_bias", sg_tail_bias_names},

@@ -2,6 +2,7 @@
 #include "render.h"
 #include "sized.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,12 @@ static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 static bool native_bf16(const sg_engine *engine) { return engine->act == SG_BF16 && engine->backend->dtype == SG_BF16; }
 
 /* Notes for the keeper what a component takes in phase i. */
-static sg_kept *note_weights(sg_render *render, sg_component *c, int i, uint64_t unpacked, bool offload)
+static sg_kept *note_weights(sg_render *render, sg_component *c, int i, uint64_t unpacked, int offload)
 {
     const sg_engine *const engine = render->engine;
     const size_t           size = native_bf16(engine) ? sizeof(uint16_t) : sizeof(float);
     sg_kept *const         w = sg_keeper_find(&render->engine->keeper, c);
+    sg_bind_keep_types(c->bind, engine->keeps_types);
     sg_bind_offload(c->bind, offload);
     w->phases |= 1u << i;
     w->bytes.device = sg_bind_bytes(c->bind, engine->backend, &w->bytes.mapped);
@@ -29,8 +31,8 @@ static sg_kept *note_weights(sg_render *render, sg_component *c, int i, uint64_t
     return w;
 }
 
-/* With blocks of layers on the host or on the device. */
-static void plan_weights(sg_render *render, int i, sg_phase_plan *out, const sg_plan_totals *t, bool offload)
+/* With so many blocks of layers of each component on the host. */
+static void plan_weights(sg_render *render, int i, sg_phase_plan *out, const sg_plan_totals *t, int offload)
 {
     const sg_phase *const phase = &render->phase[i];
     const uint64_t        unpacked = t->thin + (phase->kind == SG_PHASE_TEXT ? t->table : 0);
@@ -38,7 +40,7 @@ static void plan_weights(sg_render *render, int i, sg_phase_plan *out, const sg_
     sg_component         *c;
     for (int k = 0; (c = sg_phase_component(render->engine->components, phase, k)) != NULL; k++)
         note_weights(render, c, i, unpacked, offload);
-    if (preview) note_weights(render, preview, i, 0, false)->beside = true;
+    if (preview) note_weights(render, preview, i, 0, 0)->beside = true;
     const sg_weight_bytes now = sg_keeper_during(&render->engine->keeper, i, false);
     out->weights = now.device;
     out->mapped = now.mapped;
@@ -214,6 +216,31 @@ static size_t staged(const sg_plan_totals *t) { return t->staged_x + t->staged_y
 /* What every phase needs beside its weights and its work. */
 static size_t beside(const sg_plan *p) { return p->staging + p->input + p->output + p->preview; }
 
+static int most_blocks(const sg_render *render, const sg_phase *phase)
+{
+    const sg_component *c;
+    int                 most = 0;
+    for (int k = 0; (c = sg_phase_component(render->engine->components, phase, k)) != NULL; k++)
+        if (sg_bind_blocks(c->bind) > most) most = sg_bind_blocks(c->bind);
+    return most;
+}
+
+/* Puts as few blocks on the host as leave room for the rest, or all of them. The device has room for two of them, so
+ * that fewer than three save nothing. */
+static void fit_weights(sg_render *render, int i, sg_phase_plan *out, const sg_plan_totals *t, size_t room)
+{
+    int most = most_blocks(render, &render->phase[i]), least = most < 3 ? most : 3;
+    while (least < most) {
+        const int half = (least + most) / 2;
+        plan_weights(render, i, out, t, half);
+        if (out->weights <= room)
+            most = half;
+        else
+            least = half + 1;
+    }
+    plan_weights(render, i, out, t, most);
+}
+
 /* What the weights of each phase take, with the blocks on the host that have to be there, and what follows from it. */
 static void sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t)
 {
@@ -223,9 +250,11 @@ static void sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t)
     for (int i = 0; i < p->phases; i++) p->staging = larger(p->staging, staged(&t[i]) + t[i].weight);
     for (int i = 0; i < p->phases; i++) {
         sg_phase_plan *const out = &p->phase[i];
-        plan_weights(render, i, out, &t[i], asked == SG_OFFLOAD_ON && render->phase[i].kind == SG_PHASE_DENOISE);
-        if (asked != SG_OFFLOAD_OFF && out->weights + out->work + beside(p) > p->available)
-            plan_weights(render, i, out, &t[i], true);
+        const bool           all = asked == SG_OFFLOAD_ON && render->phase[i].kind == SG_PHASE_DENOISE;
+        const size_t         taken = out->work + beside(p);
+        plan_weights(render, i, out, &t[i], all ? INT_MAX : 0);
+        if (asked != SG_OFFLOAD_OFF && out->weights + taken > p->available)
+            fit_weights(render, i, out, &t[i], p->available > taken ? p->available - taken : 0);
         p->need = larger(p->need, out->weights + out->work + beside(p));
     }
 }

@@ -77,6 +77,7 @@ SG_PUBLIC const char *sg_version(void);
  *   "vae_tiling"   SG_TILING_AUTO ..
  *   "stage"        SG_STAGE_LOAD ..
  *   "offload"      SG_OFFLOAD_AUTO ..
+ *   "weights_as"   SG_WEIGHTS_AUTO ..
  *   "attention"    SG_ATTENTION_DENSE ..
  *   "score"        SG_SCORE_MEAN ..
  *   "tail_bias"    SG_TAIL_BIAS_NONE ..
@@ -95,6 +96,10 @@ typedef struct sg_engine sg_engine;
  * and two at a time on the device. With AUTO they are on the host if the device has too little memory otherwise. With
  * ON the denoiser's are on the host, a text encoder's as with AUTO. The results are the same. */
 enum { SG_OFFLOAD_AUTO, SG_OFFLOAD_OFF, SG_OFFLOAD_ON };
+
+/* Says how quantised weights lie in memory: as the file has them, and every product widens what it reads; or widened to
+ * the dtype of the products when they are loaded. AUTO is FILE. The results are the same. */
+enum { SG_WEIGHTS_AUTO, SG_WEIGHTS_FILE, SG_WEIGHTS_BF16 };
 
 enum { SG_LORAS_MAX = 16, SG_COMPONENTS_MAX = 12 };
 
@@ -130,6 +135,8 @@ typedef struct sg_engine_options {
      * SG_LOG_INFO .. . NULL: nobody does. Both stay until the engine is closed. */
     void (*log)(void *context, int level, const char *text);
     void *log_context;
+
+    int weights_as; /* SG_WEIGHTS_AUTO .. */
 } sg_engine_options;
 
 /* Returns the features of the levels up to that of this name, "avx2" for example, 0 for an unknown one: what a mask of the

@@ -70,7 +70,7 @@ static sg_status want_weights(sg_clip_text *t, sg_error *e)
     sg_bind_prefix(b, "%s", "");
     const char *const prefix = sg_bind_has(b, "text_model.embeddings.token_embedding.weight") ? "text_model." : "";
     if (t->projected)
-        sg_bind_tensor(b, &t->projection, t->kind.dtype, "text_projection.weight", t->size.pooled, t->size.width);
+        sg_bind_matrix(b, &t->projection, t->kind.dtype, "text_projection.weight", t->size.pooled, t->size.width);
     else
         sg_bind_ignore(b, "text_projection.");
     sg_bind_prefix(b, "%s", prefix);

@@ -129,14 +129,14 @@ static void want_layer(sg_llama *l, int i, const char *prefix)
     sg_bind_block(b, i);
     sg_bind_prefix(b, "%slayers.%d.", prefix, i);
     sg_bind_tensor(b, &w->norm[0], SG_F32, "input_layernorm.weight", c);
-    sg_bind_tensor(b, &w->q, act, "self_attn.q_proj.weight", hd, c);
-    sg_bind_tensor(b, &w->k, act, "self_attn.k_proj.weight", kd, c);
-    sg_bind_tensor(b, &w->v, act, "self_attn.v_proj.weight", kd, c);
-    sg_bind_tensor(b, &w->o, act, "self_attn.o_proj.weight", c, hd);
+    sg_bind_matrix(b, &w->q, act, "self_attn.q_proj.weight", hd, c);
+    sg_bind_matrix(b, &w->k, act, "self_attn.k_proj.weight", kd, c);
+    sg_bind_matrix(b, &w->v, act, "self_attn.v_proj.weight", kd, c);
+    sg_bind_matrix(b, &w->o, act, "self_attn.o_proj.weight", c, hd);
     sg_bind_tensor(b, &w->norm[1], SG_F32, "post_attention_layernorm.weight", c);
-    sg_bind_tensor(b, &w->gate, act, "mlp.gate_proj.weight", f, c);
-    sg_bind_tensor(b, &w->up, act, "mlp.up_proj.weight", f, c);
-    sg_bind_tensor(b, &w->down, act, "mlp.down_proj.weight", c, f);
+    sg_bind_matrix(b, &w->gate, act, "mlp.gate_proj.weight", f, c);
+    sg_bind_matrix(b, &w->up, act, "mlp.up_proj.weight", f, c);
+    sg_bind_matrix(b, &w->down, act, "mlp.down_proj.weight", c, f);
 }
 
 /* What begins so may be there without anybody wanting it. */

@@ -104,19 +104,19 @@ static void bind_block(sg_t5 *t, int i, t5_block *w, bool with_bias)
     sg_bind_block(b, i);
     sg_bind_prefix(b, "encoder.block.%d.layer.0.", i);
     sg_bind_tensor(b, &w->attn_norm, SG_F32, "layer_norm.weight", width);
-    sg_bind_tensor(b, &w->q, act, "SelfAttention.q.weight", inner, width);
-    sg_bind_tensor(b, &w->k, act, "SelfAttention.k.weight", inner, width);
-    sg_bind_tensor(b, &w->v, act, "SelfAttention.v.weight", inner, width);
-    sg_bind_tensor(b, &w->o, act, "SelfAttention.o.weight", width, inner);
+    sg_bind_matrix(b, &w->q, act, "SelfAttention.q.weight", inner, width);
+    sg_bind_matrix(b, &w->k, act, "SelfAttention.k.weight", inner, width);
+    sg_bind_matrix(b, &w->v, act, "SelfAttention.v.weight", inner, width);
+    sg_bind_matrix(b, &w->o, act, "SelfAttention.o.weight", width, inner);
     if (with_bias)
         sg_bind_tensor(b, &w->bias, SG_F32, "SelfAttention.relative_attention_bias.weight", t->config.buckets, d.heads);
 
     sg_bind_prefix(b, "encoder.block.%d.layer.1.", i);
     sg_bind_tensor(b, &w->ff_norm, SG_F32, "layer_norm.weight", width);
-    sg_bind_tensor(b, &w->wi, act, t->config.gated ? "DenseReluDense.wi_0.weight" : "DenseReluDense.wi.weight", ffn,
+    sg_bind_matrix(b, &w->wi, act, t->config.gated ? "DenseReluDense.wi_0.weight" : "DenseReluDense.wi.weight", ffn,
                    width);
-    if (t->config.gated) sg_bind_tensor(b, &w->gate, act, "DenseReluDense.wi_1.weight", ffn, width);
-    sg_bind_tensor(b, &w->wo, act, "DenseReluDense.wo.weight", width, ffn);
+    if (t->config.gated) sg_bind_matrix(b, &w->gate, act, "DenseReluDense.wi_1.weight", ffn, width);
+    sg_bind_matrix(b, &w->wo, act, "DenseReluDense.wo.weight", width, ffn);
 }
 
 /* One bias in a block after the first makes it a UMT5: then every block must have its own. */

@@ -104,6 +104,8 @@ float    ck_normal(ck *c);
 sg_tensor ck_new_(ck *c, sg_dtype type, ck_fill fill, int rank, const int64_t *dim);
 sg_tensor ck_out_(ck *c, sg_dtype type, int rank, const int64_t *dim);
 sg_tensor ck_ids(ck *c, int64_t n, int32_t below);
+/* Weights [o, i] quantised as q has it, of numbers about as large as CK_RANDOM's. */
+sg_tensor ck_quantised(ck *c, sg_dtype type, sg_quant q, int64_t o, int64_t i);
 /* A gate of m numbers for all of n rows; or, by draw, some of them, and in *row which each row takes. */
 sg_tensor ck_gates(ck *c, ck_fill fill, int64_t n, int64_t m, sg_tensor *row);
 /* The lists of attend_blocks; their counts come with them. */

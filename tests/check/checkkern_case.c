@@ -2,6 +2,7 @@
 #include "checkkern_trial.h"
 
 #include "budget.h"
+#include "quant.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -145,10 +146,33 @@ static void fill_order(ck *c, int32_t *order, int64_t n)
     }
 }
 
+/* Any bits, with scales of blocks between 2^-9 and 2^-5. */
+static void fill_quantised(ck *c, const sg_tensor *t)
+{
+    const sg_quant_type type = (sg_quant_type)t->quant.type;
+    const size_t        block = sg_quant_bytes(type, sg_quant_block(type)), bytes = sg_quant_bytes(type, sg_count(*t));
+    uint8_t *const      x = t->data;
+    static const int    halves[SG_QUANT_COUNT][2] = {
+#define X(name, block, bytes, scale, minimum) [SG_QUANT_##name] = {scale, minimum},
+        SG_QUANT_TYPES(X)
+#undef X
+    };
+    const int *const half = halves[type];
+    for (size_t i = 0; i < bytes; i++) x[i] = (uint8_t)ck_draw(c, half[0] < 0 ? 0x7c : 256);
+    for (size_t i = 0; half[0] >= 0 && i < bytes; i += block)
+        for (int k = 0; k < 2; k++) x[i + (size_t)half[k] + 1] = (uint8_t)(0x18 + ck_draw(c, 16) + 128 * ck_draw(c, 2));
+    float *const scale = (float *)(void *)(x + sg_quant_scales_at(t));
+    for (int64_t i = 0; i < sg_quant_scales(t); i++) scale[i] = one_of(c, CK_SCALES, 0) / 64;
+}
+
 static void fill_buffer(ck *c, const ck_buffer *b)
 {
     const sg_tensor *const t = &b->t;
     const int64_t          n = sg_count(*t);
+    if (t->quant.type) {
+        fill_quantised(c, t);
+        return;
+    }
     if (t->dtype == SG_U16 && !b->out) fill_lists(c, b);
     if (t->dtype == SG_I32 && b->fill == CK_ORDER)
         fill_order(c, t->data, n);
@@ -170,12 +194,11 @@ static void fill_buffer(ck *c, const ck_buffer *b)
 
 /* Half of all tensors end where a protected page begins, so that reading beyond them crashes; the others lie anywhere
  * an element may and have guard bands on both sides. A level may want all to lie as arenas have them. */
-static ck_buffer *buffer_new(ck *c, sg_dtype type, int rank, const int64_t *dim)
+static ck_buffer *buffer_of(ck *c, sg_tensor t)
 {
     ck_buffer *const b = &c->buffer[c->buffers++];
-    *b = (ck_buffer){.t = {.dtype = type, .rank = rank}};
-    for (int i = 0; i < rank; i++) b->t.dim[i] = dim[i];
-    const size_t bytes = sg_bytes(b->t), element = sg_dtype_size(type);
+    *b = (ck_buffer){.t = t};
+    const size_t bytes = sg_bytes(b->t), element = t.quant.type ? sizeof(float) : sg_dtype_size(t.dtype);
     b->size = (bytes + 3 * GUARD + PAGE - 1) / PAGE * PAGE;
     b->region = mmap(NULL, b->size + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (b->region == MAP_FAILED || mprotect(b->region + b->size, PAGE, PROT_NONE)) {
@@ -190,8 +213,23 @@ static ck_buffer *buffer_new(ck *c, sg_dtype type, int rank, const int64_t *dim)
     }
     const size_t shift = element * (size_t)ck_draw(c, GUARD / element);
     const size_t at = ck_draw(c, 2) ? b->size - bytes : GUARD + shift;
-    b->t.data = b->region + (c->level->aligned ? at / SG_ALIGN * SG_ALIGN : at);
+    const size_t to = c->level->aligned || (t.quant.type && b->twin) ? SG_ALIGN : t.quant.type ? sizeof(float) : 1;
+    b->t.data = b->region + at / to * to;
     return b;
+}
+
+static ck_buffer *buffer_new(ck *c, sg_dtype type, int rank, const int64_t *dim)
+{
+    sg_tensor t = {.dtype = type, .rank = rank};
+    for (int i = 0; i < rank; i++) t.dim[i] = dim[i];
+    return buffer_of(c, t);
+}
+
+sg_tensor ck_quantised(ck *c, sg_dtype type, sg_quant q, int64_t o, int64_t i)
+{
+    ck_buffer *const b = buffer_of(c, (sg_tensor){.dtype = type, .rank = 2, .dim = {o, i}, .quant = q});
+    fill_buffer(c, b);
+    return b->t;
 }
 
 sg_tensor ck_new_(ck *c, sg_dtype type, ck_fill fill, int rank, const int64_t *dim)
@@ -466,7 +504,8 @@ static void judge(ck *c, const ck_trial *t, int k)
 {
     const ck_output *const o = &t->out[k];
     sg_tensor              pool[3];
-    for (int i = 0; i < 3; i++) pool[i] = (sg_tensor){o->pool[i], o->y.dtype, 1, {sg_count(o->y) * t->repeats}};
+    for (int i = 0; i < 3; i++)
+        pool[i] = (sg_tensor){.data = o->pool[i], .dtype = o->y.dtype, .rank = 1, .dim = {sg_count(o->y) * t->repeats}};
     const sg_verdict v = sg_budget_judge(pool[2], pool[0], pool[1], truncated_products(c, t));
     if (v.largest_max > 0) c->worst = fmax(c->worst, fmax(v.largest / v.largest_max, v.rms / v.rms_max));
     char   text[256];

@@ -4,7 +4,11 @@
 #include "dequantise_table.h"
 #include "memory_source.h"
 
-enum { CASES = sizeof table / sizeof *table, BYTES_MAX = TABLE_BLOCKS * 210, FLOATS_MAX = TABLE_BLOCKS * SG_BLOCK_MAX };
+enum {
+    CASES = sizeof table / sizeof *table,
+    BYTES_MAX = TABLE_BLOCKS * 210,
+    FLOATS_MAX = TABLE_BLOCKS * SG_QUANT_BLOCK_MAX
+};
 
 static uint8_t bits[BYTES_MAX];
 static float   plain_data[FLOATS_MAX];
@@ -104,6 +108,87 @@ static void values_have_the_bits_of_the_reference(void **state)
     }
 }
 
+/* Rows of `kept`, as sg_linear reads them, against those of `wide`. */
+static void assert_reads_as(const sg_tensor *kept, const sg_tensor *wide)
+{
+    const int64_t row = kept->dim[1];
+    assert_true(kept->quant.type != SG_QUANT_NONE && kept->dtype == wide->dtype);
+    for (int64_t i = 0; i < kept->dim[0]; i++) {
+        sg_quant_read(plain_data, kept, i * row, row);
+        for (int64_t k = 0; k < row; k++) assert_true(plain_data[k] == sg_load(wide, i * row + k));
+    }
+}
+
+/* A matrix that stays as the file has it stands for the numbers that it is else converted to: whole, cut, with rows in
+ * pairs, with scales behind it. */
+static void check_kept(int c, const sg_backend *device, int scales)
+{
+    static const sg_name_rule rules[] = {{"cut", "w", 4, {{2, 1}, {0, 1}}}};
+    static const float        scale[4] = {0.5f, 3, 0.125f, 1.25f};
+    const sg_name_map         map = {.rules = rules, .count = 1};
+    const sg_source_type      type = type_of(c);
+    const size_t              all = make_bits(c), n = type.block == 1 ? 192 : all, row = n / 4;
+    arrays                    a = {.count = 0};
+    sg_tensor                 t[3], wide[3];
+    size_t                    mapped;
+    add_bits(&a, "w.weight", &type, 4, n);
+    a.tensor[0].scale = scales ? (const uint8_t *)scale : NULL;
+    a.tensor[0].scales = scales;
+    sg_source *s = open_arrays(&a);
+    sg_bind   *b[2] = {bind_to(s, &map), bind_to(s, &map)};
+    for (int k = 0; k < 2; k++) {
+        sg_tensor *const to = k ? wide : t;
+        sg_bind_matrix(b[k], &to[0], SG_F32, "w.weight", 4, (int64_t)row);
+        sg_bind_matrix(b[k], &to[1], SG_BF16, "cut.weight", 2, (int64_t)row);
+        sg_bind_pairs(b[k], 4);
+        sg_bind_matrix(b[k], &to[2], SG_BF16, "w.weight", 4, (int64_t)row);
+        sg_bind_keep_types(b[k], k == 0);
+        load(b[k], device);
+    }
+    for (int k = 0; k < 3; k++) assert_reads_as(&t[k], &wide[k]);
+    const size_t bytes = sg_bind_bytes(b[0], device, &mapped);
+    assert_int_equal(mapped, device->host_memory && !scales ? sg_bytes(t[0]) : 0);
+    assert_true(bytes + mapped >= sg_bytes(t[0]) + sg_bytes(t[1]) + sg_bytes(t[2]));
+    sg_bind_close(&b[1]);
+    close_both(&b[0], &s);
+}
+
+static void matrices_may_stay_as_the_file_has_them(void **state)
+{
+    for (int c = 0; c < CASES; c++)
+        for (int k = 0; k < 2; k++) {
+            check_kept(c, &devices[k], 0);
+            if (table[c].block == 1) check_kept(c, &devices[k], 1);
+            if (table[c].block == 1) check_kept(c, &devices[k], 4);
+        }
+}
+
+/* Where rows are no whole blocks, where an op but linear reads it, or a patch is no product of low rank. */
+static void what_else_is_converted(void **state)
+{
+    int c = 0;
+    while (table[c].block > 1) c++;
+    const sg_source_type   type = type_of(c);
+    arrays                 a = {.count = 0};
+    sg_tensor              odd, table_of_rows, patched;
+    const sg_source_tensor diff = in_file("", numbers(plain_data, SG_F32, 4, 16));
+    const sg_patch         p = {.path = "p", .name = "patched", .scale = 1, .factor = {{&diff, NULL}}};
+    assert_true(make_bits(c) >= 64);
+    add_bits(&a, "odd", &type, 8, 8 * 7);
+    add_bits(&a, "table", &type, 4, 64);
+    add_bits(&a, "patched", &type, 4, 64);
+    sg_source *s = open_arrays(&a);
+    sg_bind   *b = bind_to(s, NULL);
+    sg_bind_matrix(b, &odd, SG_F32, "odd", 8, 7);
+    sg_bind_tensor(b, &table_of_rows, SG_F32, "table", 4, 16);
+    sg_bind_matrix(b, &patched, SG_F32, "patched", 4, 16);
+    assert_int_equal(sg_bind_patch(b, &p, NULL), SG_OK);
+    sg_bind_keep_types(b, true);
+    load(b, &devices[1]);
+    assert_true(!odd.quant.type && !table_of_rows.quant.type && !patched.quant.type);
+    close_both(&b, &s);
+}
+
 /* Onto the dequantised numbers, before they are rounded. */
 static void patches_come_onto_the_values(void **state)
 {
@@ -135,10 +220,11 @@ static void refuse(int c, size_t rows, size_t n, sg_status code, const char *tex
     add_bits(&a, "blocks.0.w", &type, rows, n);
     sg_source *s = open_arrays(&a);
     sg_bind   *b = bind_to(s, NULL);
-    sg_bind_tensor(b, &t, SG_BF16, "blocks.0.w", (int64_t)rows, (int64_t)(n / rows));
-    for (int device = 0; device < 2; device++) {
+    sg_bind_matrix(b, &t, SG_BF16, "blocks.0.w", (int64_t)rows, (int64_t)(n / rows));
+    for (int i = 0; i < 4; i++) {
         sg_error e = {0};
-        assert_refused(sg_bind_load(b, &devices[device], NULL, NULL, &e), code, &e, text);
+        sg_bind_keep_types(b, i >= 2);
+        assert_refused(sg_bind_load(b, &devices[i % 2], NULL, NULL, &e), code, &e, text);
     }
     close_both(&b, &s);
 }
@@ -187,6 +273,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_have_the_bits_of_the_reference),
+        cmocka_unit_test(matrices_may_stay_as_the_file_has_them),
+        cmocka_unit_test(what_else_is_converted),
         cmocka_unit_test(patches_come_onto_the_values),
         cmocka_unit_test(scales_that_are_no_numbers_are_refused),
         cmocka_unit_test(blocks_are_not_cut),

@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "bind_state.h"
 #include "convert.h"
+#include "quant.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -196,7 +197,58 @@ void sg_bind_tensor_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, in
     memcpy(t->dim, dim, (size_t)rank * sizeof *dim);
 }
 
-void sg_bind_block(sg_bind *b, int number) { b->number = number; }
+void sg_bind_matrix(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int64_t o, int64_t i)
+{
+    const size_t before = b->count;
+    sg_bind_tensor(b, t, as, name, o, i);
+    if (b->count > before) b->binding[before].matrix = true;
+}
+
+/* Scales beyond this could make numbers that are too large for BF16: those are found where they are converted. */
+#define SCALE_MAX 1e30f
+
+static bool scales_are_moderate(const sg_source_tensor *t)
+{
+    for (int64_t i = 0; i < t->scales; i++) {
+        float scale;
+        memcpy(&scale, t->scale + (size_t)i * sizeof scale, sizeof scale);
+        if (scale > SCALE_MAX) return false;
+    }
+    return true;
+}
+
+/* How w stays as the file has it; of type SG_QUANT_NONE: it does not. */
+static sg_quant quant_of(const sg_bind *b, const sg_bind_want *w)
+{
+    const sg_quant      none = {0};
+    const sg_quant_type type = w->from ? sg_quant_of(w->from->type->name) : SG_QUANT_NONE;
+    if (!w->matrix || w->trouble != SG_BIND_FITS || !type || w->dim[1] % sg_quant_block(type)) return none;
+    if (w->dim[0] > INT32_MAX || w->dim[1] > INT32_MAX || !scales_are_moderate(w->from)) return none;
+    if (!sg_bind_adapts(b, w)) return none;
+    if (!w->from->scale) return (sg_quant){.type = (int32_t)type};
+    return (sg_quant){(int32_t)type, w->from->scales > 1 ? 1 : (int32_t)w->dim[0], (int32_t)w->dim[1]};
+}
+
+void sg_bind_keep_types(sg_bind *b, bool on)
+{
+    for (size_t i = 0; i < b->count && !b->backend; i++) {
+        sg_bind_want *const w = &b->binding[i];
+        w->tensor->quant = on ? quant_of(b, w) : (sg_quant){0};
+        free(w->adapter);
+        w->adapter = NULL;
+        if (w->tensor->quant.type && w->patches && !sg_bind_adapter_shape(b, w)) w->tensor->quant = (sg_quant){0};
+        w->tensor->adapter = w->adapter;
+    }
+}
+
+void sg_bind_block(sg_bind *b, int number)
+{
+    b->number = number;
+    if (number >= b->blocks) b->blocks = number + 1;
+}
+
+int sg_bind_blocks(const sg_bind *b) { return b->blocks; }
+
 void sg_bind_pairs(sg_bind *b, int64_t rows) { b->pairs = rows; }
 
 void sg_bind_ignore(sg_bind *b, const char *part)
@@ -225,11 +277,14 @@ static bool is_extra(const sg_bind *b, size_t i)
 
 static bool convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count, int threads)
 {
-    uint8_t *to = y;
+    const bool kept = w->tensor->quant.type;
+    uint8_t   *to = y;
     for (int k = 0; k < w->runs && count; k++) {
         const size_t left = i < w->run[k].count ? w->run[k].count - i : 0, n = left < count ? left : count;
-        if (n && !sg_convert_from(to, as, w->from, w->run[k].first + i, n, threads)) return false;
-        if (to) to += n * sg_dtype_size(as);
+        if (n && !(kept ? sg_convert_keep(to, w->from, w->run[k].first + i, n, threads)
+                        : sg_convert_from(to, as, w->from, w->run[k].first + i, n, threads)))
+            return false;
+        if (to) to += kept ? sg_bind_bytes_of(w, n) : n * sg_dtype_size(as);
         i = n ? 0 : i - w->run[k].count;
         count -= n;
     }

@@ -7,18 +7,31 @@
 
 enum { STAGING = 8 << 20 }; /* bytes on their way to a device */
 
+/* Are patches added to its numbers? */
+static bool merges(const sg_bind_want *w) { return w->patches && !w->adapter; }
+
 /* Does the mapped tensor serve as it lies? */
 static bool in_place(const sg_bind_want *w, const sg_backend *backend)
 {
     const sg_tensor *const s = &w->file;
-    return backend->host_memory && w->runs == 1 && !w->patches && !w->pairs && s->dtype == w->tensor->dtype &&
-           (uintptr_t)s->data % sg_dtype_size(s->dtype) == 0;
+    const sg_quant         q = w->tensor->quant;
+    if (!backend->host_memory || w->runs != 1 || w->patches || w->pairs) return false;
+    return q.type ? !q.scale_rows : s->dtype == w->tensor->dtype && (uintptr_t)s->data % sg_dtype_size(s->dtype) == 0;
 }
 
-/* Does it stay on the host, and the device has only room for two blocks? */
+/* How many blocks before this one stay on the host. */
+static int hosted_before(const sg_bind *b, int block)
+{
+    const int hosted = b->offload < b->blocks ? b->offload : b->blocks;
+    return b->blocks ? (int)((int64_t)block * hosted / b->blocks) : 0;
+}
+
+static bool is_hosted(const sg_bind *b, int block) { return hosted_before(b, block + 1) > hosted_before(b, block); }
+
+/* Does it stay on the host? */
 static bool stays(const sg_bind *b, const sg_bind_want *w, const sg_backend *backend)
 {
-    return b->offload && w->block >= 0 && backend->memory->pin;
+    return w->block >= 0 && is_hosted(b, w->block) && backend->memory->pin;
 }
 
 /* Bytes. */
@@ -26,10 +39,10 @@ typedef struct layout {
     size_t kept; /* on the device, always */
     size_t mapped, host;
     size_t slot; /* the largest block on the host */
-    int    blocks, slots;
+    int    hosted, slots;
 } layout;
 
-/* blocks (may be NULL) gets where each block is on the host. */
+/* blocks (may be NULL) gets where each block of the host is there. */
 static layout plan_layout(const sg_bind *b, const sg_backend *backend, sg_bind_span *blocks)
 {
     layout l = {0};
@@ -37,26 +50,27 @@ static layout plan_layout(const sg_bind *b, const sg_backend *backend, sg_bind_s
     for (size_t i = 0; i < b->count; i++) {
         const sg_bind_want *const w = &b->binding[i];
         if (w->trouble != SG_BIND_FITS) continue;
-        const size_t bytes = sg_aligned(sg_bytes(*w->tensor));
+        const size_t bytes = sg_bind_want_bytes(w);
         if (stays(b, w, backend)) {
-            if (w->block >= l.blocks) from = l.host;
-            if (w->block >= l.blocks) l.blocks = w->block + 1;
+            const int place = hosted_before(b, w->block);
+            if (place >= l.hosted) from = l.host;
+            if (place >= l.hosted) l.hosted = place + 1;
             l.host += bytes;
             if (l.host - from > l.slot) l.slot = l.host - from;
-            if (blocks) blocks[w->block] = (sg_bind_span){from, l.host - from};
+            if (blocks) blocks[place] = (sg_bind_span){from, l.host - from};
         } else if (in_place(w, backend)) {
-            l.mapped += sg_bytes(w->file);
+            l.mapped += sg_bytes(*w->tensor);
         } else {
             l.kept += bytes;
         }
     }
-    l.slots = l.blocks < 2 ? l.blocks : 2;
+    l.slots = l.hosted < 2 ? l.hosted : 2;
     return l;
 }
 
 static size_t device_bytes(const layout *l) { return l->kept + (size_t)l->slots * l->slot; }
 
-void sg_bind_offload(sg_bind *b, bool on) { b->offload = on; }
+void sg_bind_offload(sg_bind *b, int blocks) { b->offload = blocks; }
 
 size_t sg_bind_bytes(const sg_bind *b, const sg_backend *backend, size_t *mapped)
 {
@@ -83,10 +97,10 @@ static void drop(const sg_bind *b, const sg_bind_want *w)
         sg_source_drop(b->source, w->from->data + w->run[i].first / block * bytes, w->run[i].count / block * bytes);
 }
 
-/* Of each run of w->pairs rows of y, the whole tensor, the halves become pairs. */
-static sg_status pair_rows(const sg_bind *b, const sg_bind_want *w, uint8_t *y, sg_error *e)
+/* Of each run of w->pairs rows of y, which has all rows of so many bytes, the halves become pairs. */
+static sg_status pair_rows(const sg_bind *b, const sg_bind_want *w, uint8_t *y, size_t row, sg_error *e)
 {
-    const size_t   rows = (size_t)w->pairs, all = (size_t)w->dim[0], row = sg_bytes(*w->tensor) / all;
+    const size_t   rows = (size_t)w->pairs, all = (size_t)w->dim[0];
     uint8_t *const run = malloc(rows * row + 1);
     if (!run) return sg_error_memory(e, sg_source_path(b->source));
     for (size_t first = 0; first < all; first += rows, y += rows * row) {
@@ -101,7 +115,7 @@ static sg_status pair_rows(const sg_bind *b, const sg_bind_want *w, uint8_t *y, 
 static sg_status make(const sg_bind *b, const sg_bind_want *w, const sg_bind_patched *p, void *y, size_t i,
                       size_t count, sg_error *e)
 {
-    if (w->patches) return sg_bind_patched_make(p, b, w, y, i, count, e);
+    if (merges(w)) return sg_bind_patched_make(p, b, w, y, i, count, e);
     return sg_bind_convert(b, w, y, w->tensor->dtype, i, count, b->backend->threads, e);
 }
 
@@ -116,26 +130,46 @@ static sg_status not_sent(const sg_bind *b, const sg_bind_want *w, const sg_stre
 static sg_status send(const sg_bind *b, const sg_bind_want *w, const sg_bind_patched *p, sg_stream *s, uint8_t *device,
                       void *own, sg_error *e)
 {
-    const size_t out = sg_dtype_size(w->tensor->dtype), n = (size_t)sg_count(*w->tensor);
-    const size_t step = STAGING / out;
-    const bool   as_is = own && w->file.dtype == w->tensor->dtype && w->runs == 1 && !w->patches;
+    const size_t n = (size_t)sg_count(*w->tensor), step = STAGING / sg_dtype_size(w->tensor->dtype);
+    const bool   as_is = own && w->file.dtype == w->tensor->dtype && w->runs == 1 && !merges(w);
     for (size_t i = 0; i < n; i += step) {
         const size_t count = n - i < step ? n - i : step;
         void *const  piece = own ? own : s->memory->stage(s);
         if (!piece) return not_sent(b, w, s, s->status, e);
         SG_TRY(make(b, w, p, as_is ? NULL : piece, i, count, e));
-        const void *const from = as_is ? (const uint8_t *)w->file.data + i * out : piece;
-        const sg_status   status = s->memory->upload(s, device + i * out, from, count * out);
+        const void *const from = as_is ? (const uint8_t *)w->file.data + sg_bind_bytes_of(w, i) : piece;
+        const sg_status   status =
+            s->memory->upload(s, device + sg_bind_bytes_of(w, i), from, sg_bind_bytes_of(w, count));
         if (status != SG_OK) return not_sent(b, w, s, status, e);
     }
     return SG_OK;
 }
 
-/* All of w on the host, in y. */
+/* The scales of w, which stays as the file has it, in y: of the rows that it takes. */
+static sg_status make_scales(const sg_bind *b, const sg_bind_want *w, float *y, sg_error *e)
+{
+    const size_t row = (size_t)w->dim[1];
+    float       *to = y;
+    if (w->from->scales == 1) {
+        memcpy(y, w->from->scale, sizeof *y);
+        return SG_OK;
+    }
+    for (int k = 0; k < w->runs; k++) {
+        const size_t first = w->run[k].first / row, count = w->run[k].count / row;
+        memcpy(to, w->from->scale + first * sizeof *to, count * sizeof *to);
+        to += count;
+    }
+    return w->pairs ? pair_rows(b, w, (uint8_t *)y, sizeof *y, e) : SG_OK;
+}
+
+/* All of w on the host, in y; NULL: only looks. */
 static sg_status make_all(const sg_bind *b, const sg_bind_want *w, const sg_bind_patched *p, void *y, sg_error *e)
 {
-    SG_TRY(make(b, w, p, y, 0, (size_t)sg_count(*w->tensor), e));
-    return w->pairs ? pair_rows(b, w, y, e) : SG_OK;
+    const sg_tensor *const t = w->tensor;
+    const size_t           n = (size_t)sg_count(*t);
+    SG_TRY(make(b, w, p, y, 0, n, e));
+    if (y && t->quant.scale_rows) SG_TRY(make_scales(b, w, (float *)(void *)((uint8_t *)y + sg_quant_scales_at(t)), e));
+    return w->pairs ? pair_rows(b, w, y, sg_bind_bytes_of(w, n) / (size_t)w->dim[0], e) : SG_OK;
 }
 
 /* A tensor of pairs to `device`, in one piece: a run may be of any length. */
@@ -154,17 +188,33 @@ static sg_status send_pairs(const sg_bind *b, const sg_bind_want *w, const sg_bi
     return status;
 }
 
+/* The scales of w to where they lie behind its numbers on the device. */
+static sg_status send_scales(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *device, sg_error *e)
+{
+    const size_t bytes = (size_t)sg_quant_scales(w->tensor) * sizeof(float);
+    float *const scale = malloc(bytes);
+    if (!scale) return sg_error_memory(e, sg_source_path(b->source));
+    sg_status status = make_scales(b, w, scale, e);
+    if (status == SG_OK) {
+        status = s->memory->upload(s, device + sg_quant_scales_at(w->tensor), scale, bytes);
+        if (status != SG_OK) not_sent(b, w, s, status, e);
+    }
+    free(scale);
+    return status;
+}
+
 /* Tensor w to where it lies from now on: `to` is on the device, or on the host where it stays there. */
 static sg_status load_tensor(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *to, void *own, sg_error *e)
 {
     const bool      host = b->backend->host_memory || stays(b, w, b->backend);
     const bool      serves = !stays(b, w, b->backend) && in_place(w, b->backend);
     sg_bind_patched p = {0};
-    sg_status       status = w->patches ? sg_bind_patched_open(&p, b, w, e) : SG_OK;
+    sg_status       status = merges(w) ? sg_bind_patched_open(&p, b, w, e) : SG_OK;
     if (status == SG_OK)
         status = host       ? make_all(b, w, &p, serves ? NULL : to, e)
                  : w->pairs ? send_pairs(b, w, &p, s, to, e)
                             : send(b, w, &p, s, to, own, e);
+    if (status == SG_OK && !host && !w->pairs && w->tensor->quant.scale_rows) status = send_scales(b, w, s, to, e);
     sg_bind_patched_close(&p, w);
     if (status != SG_OK) return status;
     w->tensor->data = serves ? w->file.data : to;
@@ -178,13 +228,16 @@ static sg_status load_all(sg_bind *b, sg_stream *s, int (*progress)(void *, int,
     uint8_t *device = b->device, *host = b->host;
     for (size_t i = 0; i < b->count; i++) {
         const sg_bind_want *const w = &b->binding[i];
-        const size_t              bytes = sg_aligned(sg_bytes(*w->tensor));
+        const size_t              bytes = sg_bind_want_bytes(w);
         if (stays(b, w, b->backend)) {
             SG_TRY(load_tensor(b, w, s, host, own, e));
-            w->tensor->data = b->slot[w->block % 2] + ((size_t)(host - b->host) - b->span[w->block].at);
+            const int place = hosted_before(b, w->block);
+            w->tensor->data = b->slot[place % 2] + ((size_t)(host - b->host) - b->span[place].at);
+            if (w->adapter) SG_TRY(sg_bind_adapter_load(b, w, NULL, host, w->tensor->data, e));
             host += bytes;
         } else {
             SG_TRY(load_tensor(b, w, s, device, own, e));
+            if (w->adapter) SG_TRY(sg_bind_adapter_load(b, w, b->backend->host_memory ? NULL : s, device, device, e));
             if (bytes && !in_place(w, b->backend)) device += bytes;
         }
         if (progress && progress(context, (int)i + 1, (int)b->count))
@@ -199,9 +252,10 @@ static sg_status take_memory(sg_bind *b, const sg_backend *backend, layout *l, s
     *l = plan_layout(b, backend, NULL);
     const size_t bytes = device_bytes(l);
     b->backend = backend;
-    if (l->blocks) b->span = calloc((size_t)l->blocks, sizeof *b->span);
-    if (l->blocks && b->span) b->host = backend->memory->pin(backend, l->host);
-    if (l->blocks && !b->host)
+    if (l->hosted) b->span = calloc((size_t)l->hosted, sizeof *b->span);
+    b->host_bytes = l->host;
+    if (l->hosted && b->span) b->host = backend->memory->pin(backend, l->host);
+    if (l->hosted && !b->host)
         return sg_error_set(e, SG_E_MEMORY, "%s: the host does not have the %zu MiB, page-locked, for these weights",
                             sg_source_path(b->source), (l->host >> 20) + 1);
     if (b->span) plan_layout(b, backend, b->span);
@@ -232,8 +286,8 @@ static sg_status load(sg_bind *b, const sg_backend *backend, int (*progress)(voi
 sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(void *context, int done, int total),
                        void *context, sg_error *e)
 {
-    const bool streams = sg_bind_host_bytes(b, backend) > 0;
-    if (b->backend && streams == (b->host != NULL)) return SG_OK;
+    const size_t host = sg_bind_host_bytes(b, backend);
+    if (b->backend && host == b->host_bytes) return SG_OK;
     sg_bind_unload(b);
     SG_TRY(sg_bind_check(b, e));
     const sg_status status = load(b, backend, progress, context, e);
@@ -263,7 +317,10 @@ void sg_bind_close(sg_bind **b)
 {
     if (!*b) return;
     sg_bind_unload(*b);
-    for (size_t i = 0; i < (*b)->count; i++) free((*b)->binding[i].name);
+    for (size_t i = 0; i < (*b)->count; i++) {
+        free((*b)->binding[i].name);
+        free((*b)->binding[i].adapter);
+    }
     for (size_t i = 0; i < (*b)->ignores; i++) free((*b)->ignored[i]);
     free((*b)->binding);
     free((*b)->ignored);
@@ -275,9 +332,10 @@ void sg_bind_close(sg_bind **b)
 
 void sg_bind_fetch(const sg_bind *b, sg_stream *s, int block)
 {
-    if (!b->host) return;
-    sg_fetch(s, &(sg_fetch_args){.slot = block % 2,
-                                 .device = b->slot[block % 2],
-                                 .host = b->host + b->span[block].at,
-                                 .bytes = b->span[block].bytes});
+    if (!b->host || !is_hosted(b, block)) return;
+    const int place = hosted_before(b, block);
+    sg_fetch(s, &(sg_fetch_args){.slot = place % 2,
+                                 .device = b->slot[place % 2],
+                                 .host = b->host + b->span[place].at,
+                                 .bytes = b->span[place].bytes});
 }

@@ -3,6 +3,7 @@
 #define SG_BIND_STATE_H
 
 #include "bind.h"
+#include "quant.h"
 
 typedef enum sg_bind_trouble {
     SG_BIND_FITS,
@@ -31,6 +32,8 @@ typedef struct sg_bind_want {
     sg_bind_run     run[SG_NAME_ROWS];
     int             runs;
     sg_bind_trouble trouble;
+    bool            matrix;  /* of sg_bind_matrix; tensor->quant is set where it stays as the file has it */
+    sg_adapter     *adapter; /* tensor->adapter; owned */
     int             block;   /* negative: none */
     int64_t         pairs;   /* sg_bind_pairs' rows */
     int             patches; /* in b->patch */
@@ -61,22 +64,49 @@ struct sg_bind {
     int64_t            pairs;  /* rows, for the wants that follow */
     sg_bound_patch    *patch;
     size_t             patches, patch_room;
-    bool               offload;
+    int                blocks;  /* that wants are of */
+    int                offload; /* how many of them stay on the host */
     const sg_backend  *backend; /* of what is loaded; NULL: nothing is */
     void              *device;  /* what stays there, then both slots */
-    uint8_t           *host;    /* blocks, pinned; NULL: they are on the device */
-    sg_bind_span      *span;    /* of each block on the host */
+    uint8_t           *host;    /* blocks, pinned; NULL: all are on the device */
+    size_t             host_bytes;
+    sg_bind_span      *span; /* of each block on the host */
     uint8_t           *slot[2];
 };
 
 /* Tells whether a tensor of these dimensions has a size. A config or a file may ask for anything. */
 bool sg_bind_has_size(int rank, const int64_t *dim);
 
-/* Sets y[count] to elements i to i + count of w, both multiples of SG_BLOCK_MAX or the end of w, as the file has them,
- * rounded to `as`. With y NULL it only looks. Returns SG_E_NUMERIC where one of them is a NaN, an infinity, or too
+/* Returns the bytes of so many elements of w as it is wanted, whole blocks. */
+static inline size_t sg_bind_bytes_of(const sg_bind_want *w, size_t n)
+{
+    const sg_tensor *const t = w->tensor;
+    return t->quant.type ? sg_quant_bytes((sg_quant_type)t->quant.type, (int64_t)n) : n * sg_dtype_size(t->dtype);
+}
+
+/* Returns the bytes that w takes where it lies, with what is beside it. */
+static inline size_t sg_bind_want_bytes(const sg_bind_want *w)
+{
+    const sg_adapter *const l = w->tensor->adapter;
+    return sg_aligned(sg_bytes(*w->tensor)) + (l ? sg_aligned(sg_bytes(l->up)) + sg_aligned(sg_bytes(l->down)) : 0);
+}
+
+/* Sets y[count] to elements i to i + count of w, both multiples of SG_QUANT_BLOCK_MAX or the end of w, as the file has them,
+ * rounded to `as`, or, where w stays as it is in the file, their bytes. With y NULL it only looks. Returns SG_E_NUMERIC where one of them is a NaN, an infinity, or too
  * large for `as`. */
 sg_status sg_bind_convert(const sg_bind *b, const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count,
                           int threads, sg_error *e);
+
+/* Tells whether the patches of w are LoRAs, whose products may stay beside it. */
+bool sg_bind_adapts(const sg_bind *b, const sg_bind_want *w);
+
+/* Sets w->adapter to their shapes, all as one; returns false where memory is out. */
+bool sg_bind_adapter_shape(const sg_bind *b, sg_bind_want *w);
+
+/* Puts their numbers behind w, which lies at `at`, on the device, or with s NULL on the host. lies is where ops will find
+ * w. */
+sg_status sg_bind_adapter_load(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *at, uint8_t *lies,
+                               sg_error *e);
 
 /* Holds a tensor's patches, and room for a piece of it. Zero is one without patches. */
 typedef struct sg_bind_patched {

@@ -2,9 +2,8 @@
 #ifndef SG_CONVERT_H
 #define SG_CONVERT_H
 
+#include "quant.h"
 #include "tensor_source.h"
-
-enum { SG_BLOCK_MAX = 256 }; /* elements; every block's length divides it */
 
 /* Sets y[n] to x[n] as `as`, F32 or BF16 (rounded to nearest, ties to even); from is F32, F16 or BF16. x may be
  * misaligned. Returns false at the first NaN or infinity in x, and at a number too large for `as`. With y NULL it only
@@ -16,5 +15,8 @@ bool sg_convert_reads(const sg_source_type *type);
 
 /* Does the same for elements i to i + n of a tensor as its file has them, both multiples of its type's block. */
 bool sg_convert_from(void *y, sg_dtype as, const sg_source_tensor *t, size_t i, size_t n, int threads);
+
+/* Sets y to the bytes of those elements, of a quantised type, as the file has them. Returns and looks likewise. */
+bool sg_convert_keep(void *y, const sg_source_tensor *t, size_t i, size_t n, int threads);
 
 #endif

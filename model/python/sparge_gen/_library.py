@@ -34,7 +34,7 @@ sg_engine_options = struct(
     "sg_engine_options", (Z, "size"), (S, "model_dir"), (sg_model_parts, "parts"), (S, "backend dtype"), (I, "threads"),
     (U, "cpu_mask gpu_mask"), (I, "device local_rank"), (Z, "memory_limit given_bytes"), (B, "plan_only"),
     (sg_lora_option * SG_LORAS_MAX, "lora"), (I, "loras"), (B, "fast"), (I, "offload"), (B, "check timed"),
-    (S, "preview_decoder"), (log_callback, "log"), (P, "log_context"))
+    (S, "preview_decoder"), (log_callback, "log"), (P, "log_context"), (I, "weights_as"))
 sg_component_info = struct(
     "sg_component_info", (Z, "size"), (text(32), "name"), (text(64), "class_name"), (text(160), "summary"),
     (text(16), "dtype"), (text(160), "types"), (text(1024), "place"), (U64, "parameters bytes"),

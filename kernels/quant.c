@@ -1,0 +1,98 @@
+/* quant.c - see quant.h. */
+#include "quant_run.h"
+
+#include <string.h>
+
+typedef void widen_fn(float *restrict y, const uint8_t *restrict x, size_t blocks);
+
+#define X(name, block, bytes, scale, minimum)                                                                          \
+    static void widen_##name(float *restrict y, const uint8_t *restrict x, size_t blocks)                              \
+    {                                                                                                                  \
+        for (; blocks; blocks--, x += (bytes), y += (block))                                                           \
+            for (int i = 0; i < (block); i += SG_QUANT_RUN) sg_quant_run(y + i, SG_QUANT_##name, x, i);                \
+    }
+SG_QUANT_TYPES(X)
+#undef X
+
+static const struct {
+    const char *name;
+    int         block, bytes, half[2];
+    widen_fn   *widen;
+} types[SG_QUANT_COUNT] = {
+#define X(name, block, bytes, scale, minimum) [SG_QUANT_##name] = {#name, block, bytes, {scale, minimum}, widen_##name},
+    SG_QUANT_TYPES(X)
+#undef X
+};
+
+sg_quant_type sg_quant_of(const char *name)
+{
+    int t = SG_QUANT_COUNT - 1;
+    while (t > SG_QUANT_NONE && strcmp(types[t].name, name) != 0) t--;
+    return (sg_quant_type)t;
+}
+
+const char *sg_quant_name(sg_quant_type t) { return types[t].name; }
+int         sg_quant_block(sg_quant_type t) { return types[t].block; }
+size_t      sg_quant_bytes(sg_quant_type t, int64_t n) { return (size_t)(n / types[t].block) * (size_t)types[t].bytes; }
+
+size_t sg_quant_scales_at(const sg_tensor *w)
+{
+    return sg_aligned(sg_quant_bytes((sg_quant_type)w->quant.type, sg_count(*w)));
+}
+
+int64_t sg_quant_scales(const sg_tensor *w)
+{
+    const sg_quant *const q = &w->quant;
+    return q->scale_rows ? sg_div_up(w->dim[0], q->scale_rows) * sg_div_up(w->dim[1], q->scale_columns) : 0;
+}
+
+/* ---- numbers ---- */
+
+void sg_quant_widen(float *y, sg_quant_type t, const uint8_t *x, size_t n)
+{
+    const size_t block = (size_t)types[t].block, blocks = n / block, rest = n % block;
+    types[t].widen(y, x, blocks);
+    if (!rest) return;
+    uint8_t end[SG_QUANT_RUN] = {0};
+    float   all[SG_QUANT_RUN];
+    memcpy(end, x + blocks * block, rest);
+    types[t].widen(all, end, 1);
+    memcpy(y + blocks * block, all, rest * sizeof *y);
+}
+
+bool sg_quant_is_finite(sg_quant_type t, const uint8_t *x, size_t n)
+{
+    int bad = 0;
+    if (types[t].half[0] < 0) {
+        const int all = t == SG_QUANT_F8_E4M3 ? 0x7f : t == SG_QUANT_F8_E5M2 ? 0x7c : 0; /* of a NaN; none of I8 is */
+        for (size_t i = 0; all && i < n; i++) bad |= (x[i] & all) == all;
+        return !bad;
+    }
+    const size_t blocks = n / (size_t)types[t].block, bytes = (size_t)types[t].bytes;
+    const int    high[2] = {types[t].half[0] + 1, types[t].half[1] + 1};
+    for (size_t i = 0; i < blocks; i++, x += bytes)
+        bad |= ((x[high[0]] & 0x7c) == 0x7c) | ((x[high[1]] & 0x7c) == 0x7c);
+    return !bad;
+}
+
+/* y[n], of one row, from `column` on. */
+static void scale_row(float *y, const sg_tensor *w, int64_t row, int64_t column, int64_t n)
+{
+    const sg_quant *const q = &w->quant;
+    const float *const    scale = (const float *)(const void *)((const char *)w->data + sg_quant_scales_at(w)) +
+                               row / q->scale_rows * sg_div_up(w->dim[1], q->scale_columns);
+    for (int64_t i = 0; i < n; i++) y[i] *= scale[(column + i) / q->scale_columns];
+}
+
+void sg_quant_read(float *y, const sg_tensor *w, int64_t at, int64_t n)
+{
+    const sg_quant_type t = (sg_quant_type)w->quant.type;
+    const int64_t       row = w->dim[1];
+    sg_quant_widen(y, t, (const uint8_t *)w->data + sg_quant_bytes(t, at), (size_t)n);
+    for (int64_t i = 0, more; w->quant.scale_rows && i < n; i += more) {
+        more = sg_min64(row - (at + i) % row, n - i);
+        scale_row(y + i, w, (at + i) / row, (at + i) % row, more);
+    }
+    if (w->dtype == SG_F32) return;
+    for (int64_t i = 0; i < n; i++) y[i] = sg_bf16_to_f32(sg_f32_to_bf16(y[i]));
+}

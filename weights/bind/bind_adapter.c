@@ -1,0 +1,118 @@
+/* bind_adapter.c - LoRAs of a tensor that stays as its file has it: their products stand beside it, all as one of the
+ * sum of their ranks. */
+#include "base/text.h"
+#include "bind_state.h"
+#include "convert.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_of(const sg_bind *b, size_t i, const sg_bind_want *w) { return &b->binding[b->patch[i].binding] == w; }
+
+static int64_t rank_of(const sg_patch *p) { return p->factor[0].down->dim[0]; }
+
+bool sg_bind_adapts(const sg_bind *b, const sg_bind_want *w)
+{
+    for (size_t i = 0; i < b->patches; i++)
+        if (is_of(b, i, w) && (!b->patch[i].patch.factor[0].down || b->patch[i].patch.factor[1].up)) return false;
+    return true;
+}
+
+bool sg_bind_adapter_shape(const sg_bind *b, sg_bind_want *w)
+{
+    const sg_dtype    as = w->tensor->dtype;
+    sg_adapter *const a = w->adapter = malloc(sizeof *a);
+    int64_t           rank = 0;
+    if (!a) return false;
+    for (size_t i = 0; i < b->patches; i++)
+        if (is_of(b, i, w)) rank += rank_of(&b->patch[i].patch);
+    *a = (sg_adapter){.up = {.dtype = as, .rank = 2, .dim = {w->dim[0], rank}},
+                      .down = {.dtype = as, .rank = 2, .dim = {rank, w->dim[1]}}};
+    return true;
+}
+
+/* Where row t of the file's rows stands: see sg_bind_pairs. */
+static int64_t place_of(const sg_bind_want *w, int64_t t)
+{
+    if (!w->pairs) return t;
+    const int64_t i = t % w->pairs, half = w->pairs / 2;
+    return t - i + (i < half ? 2 * i : 2 * (i - half) + 1);
+}
+
+/* Columns `at` and on of up become those of p, times its scale: the rows that w has of them. */
+static void put_up(float *up, int64_t at, const sg_bind_want *w, const sg_patch *p, const float *from)
+{
+    const sg_name_rule *const cut = p->cut;
+    const int64_t             rank = w->adapter->down.dim[0], r = rank_of(p), rows = p->factor[0].up->dim[0];
+    const int64_t             part = cut ? rows / cut->of : rows;
+    int64_t                   t = 0; /* rows so far */
+    for (int k = 0; cut ? k < SG_NAME_ROWS && cut->rows[k].count : k == 0; k++) {
+        const int64_t first = cut ? cut->rows[k].first * part : 0, count = cut ? cut->rows[k].count * part : part;
+        for (int64_t i = first; i < first + count; i++, t++)
+            for (int64_t c = 0; c < r; c++) up[place_of(w, t) * rank + at + c] = (float)p->scale * from[i * r + c];
+    }
+}
+
+/* t as F32, malloc'd. */
+static sg_status take(float **out, const sg_patch *p, const sg_source_tensor *t, int threads, sg_error *e)
+{
+    const size_t n = (size_t)sg_count(sg_source_shape(t));
+    *out = malloc(n * sizeof **out);
+    if (!*out) return sg_error_memory(e, p->path);
+    if (sg_convert_from(*out, SG_F32, t, 0, n, threads)) return SG_OK;
+    return sg_error_set(e, SG_E_NUMERIC, "%s: the patch of tensor \"%s\" has a NaN or an infinity", p->path,
+                        sg_show(p->name));
+}
+
+/* up [o, rank] and down [rank, i] of all patches. */
+static sg_status gather(const sg_bind *b, const sg_bind_want *w, float *up, float *down, sg_error *e)
+{
+    int64_t at = 0;
+    for (size_t i = 0; i < b->patches; i++) {
+        const sg_patch *const p = &b->patch[i].patch;
+        float                *from[2] = {NULL, NULL};
+        if (!is_of(b, i, w)) continue;
+        sg_status status = take(&from[0], p, p->factor[0].up, b->backend->threads, e);
+        if (status == SG_OK) status = take(&from[1], p, p->factor[0].down, b->backend->threads, e);
+        if (status == SG_OK) {
+            put_up(up, at, w, p, from[0]);
+            memcpy(down + at * w->dim[1], from[1], (size_t)(rank_of(p) * w->dim[1]) * sizeof *down);
+        }
+        free(from[0]);
+        free(from[1]);
+        SG_TRY(status);
+        at += rank_of(p);
+    }
+    return SG_OK;
+}
+
+/* Puts x, whose room it uses, as t has it, at `at`. */
+static sg_status put(const sg_bind *b, const sg_bind_want *w, sg_stream *s, const sg_tensor *t, float *x, uint8_t *at,
+                     sg_error *e)
+{
+    void *const to = s ? (void *)x : at;
+    if (!sg_convert(to, t->dtype, x, SG_F32, (size_t)sg_count(*t), s ? 1 : b->backend->threads))
+        return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has patches with numbers too large for %s",
+                            sg_source_path(b->source), sg_show(w->name), sg_dtype_name(t->dtype));
+    const sg_status status = s ? s->memory->upload(s, at, to, sg_bytes(*t)) : SG_OK;
+    return status ? sg_error_set(e, status, "%s: tensor \"%s\": upload of its patches failed: %s",
+                                 sg_source_path(b->source), sg_show(w->name), s->why)
+                  : SG_OK;
+}
+
+sg_status sg_bind_adapter_load(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *at, uint8_t *lies,
+                               sg_error *e)
+{
+    sg_adapter *const a = w->adapter;
+    const size_t      up_at = sg_aligned(sg_bytes(*w->tensor)), down_at = up_at + sg_aligned(sg_bytes(a->up));
+    float *const      up = malloc((size_t)sg_count(a->up) * sizeof *up);
+    float *const      down = malloc((size_t)sg_count(a->down) * sizeof *down);
+    sg_status         status = up && down ? gather(b, w, up, down, e) : sg_error_memory(e, sg_source_path(b->source));
+    if (status == SG_OK) status = put(b, w, s, &a->up, up, at + up_at, e);
+    if (status == SG_OK) status = put(b, w, s, &a->down, down, at + down_at, e);
+    a->up.data = lies + up_at;
+    a->down.data = lies + down_at;
+    free(up);
+    free(down);
+    return status;
+}
