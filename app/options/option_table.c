@@ -431,8 +431,8 @@ const sg_option sg_option_table[] = {
            "memory, and the frames differ a little; auto: if whole frames would not fit"),
      TO(vae_tiling)},
     {NAMED("weights-as", OPENS & ~TUNE, RUN, weights_as, "weights_as", "TYPE",
-           "keep quantised weights (GGUF, FP8, INT8) as the file has them, and widen what is multiplied,\n"
-           "or widen all when they are loaded; the results are the same; auto: file")},
+           "file: keep quantised weights (GGUF, FP8, INT8) as the file has them, and widen what is\n"
+           "multiplied; bf16: widen all when they are loaded; the clip is the same; auto: file")},
     {NAMED("offload", OPENS & ~(CHECK | TUNE), RUN, offload, "offload", "WHEN",
            "keep blocks of layers in host memory and copy each to the GPU when it is needed; auto: if\n"
            "a denoiser or text encoder does not fit on the GPU; on: also if the denoiser does")},

@@ -74,7 +74,7 @@ static void traced_steps_are_not_put_off(void **state)
  * records a graph. */
 typedef struct put_off {
     sg_status (*run)(sg_stream *, const void *args);
-    _Alignas(16) unsigned char args[1024];
+    _Alignas(16) unsigned char args[1536];
 } put_off;
 
 enum { PUT_OFF_MAX = 16 };
