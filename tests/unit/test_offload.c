@@ -300,10 +300,14 @@ static void auto_takes_what_fits(void **state)
     assert_int_equal(sg_engine_plan(g, &r, &p, &e), SG_OK);
     assert_int_equal(p.host, 0);
     render_as_planned(g, &r, &first, &report);
-    g->memory_limit = off.need - 1;
-    render_as_planned(g, &r, &f, &report);
-    assert_memory_equal(&first, &f, sizeof f);
-    assert_true(report.plan.host == on.host && report.plan.need == on.need);
+    const size_t block = on.host / 6;
+    for (size_t hosted = 3; hosted <= 6; hosted++) { /* fewer save nothing: two have to have room */
+        g->memory_limit = off.need - (hosted - 3) * block - 1;
+        render_as_planned(g, &r, &f, &report);
+        assert_memory_equal(&first, &f, sizeof f);
+        assert_true(report.plan.host == hosted * block && report.plan.need == off.need - (hosted - 2) * block);
+    }
+    assert_int_equal(report.plan.need, on.need);
 
     g->offload = SG_OFFLOAD_OFF;
     assert_int_equal(render_film(g, &r, &f, &report, &e), SG_E_MEMORY);
