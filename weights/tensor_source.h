@@ -23,8 +23,10 @@ typedef struct sg_source_tensor {
     int                   rank;             /* 0: a scalar */
     const char           *file;             /* that it is in, for messages */
     const uint8_t        *scale; /* F32, perhaps misaligned: the numbers are to be multiplied by it; NULL: by nothing */
-    int64_t               scales;   /* one, or one for each row of the outermost dimension */
-    bool                  attached; /* belongs to another tensor, as its scale: nobody wants it by itself */
+    int64_t               scales;      /* one; one for each row of the outermost dimension; or [rows / b, columns / b],
+                                     * rounded up, of blocks of b = scale_block rows and columns of a matrix */
+    int64_t               scale_block; /* 0: there are no such blocks */
+    bool                  attached;    /* belongs to another tensor, as its scale: nobody wants it by itself */
 } sg_source_tensor;
 
 /* This is a value of a file's metadata: numbers or texts, one behind the other as the file has them. */

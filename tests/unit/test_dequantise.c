@@ -163,6 +163,46 @@ static void matrices_may_stay_as_the_file_has_them(void **state)
         }
 }
 
+/* A scale for each 128 rows and columns; the last blocks are smaller. */
+static void scales_may_be_of_blocks(void **state)
+{
+    enum { O = 300, I = 272, BLOCK = 128, ACROSS = 3, SCALES = 3 * ACROSS };
+    static const sg_name_rule rules[] = {{"even", "w", 300, {{128, 172}}}, {"odd", "w", 300, {{1, 299}}}};
+    const sg_name_map         map = {.rules = rules, .count = 2};
+    static float              scale[SCALES];
+    arrays                    a = {.count = 0};
+    sg_tensor                 t[2][3];
+    int                       c = 0;
+    while (strcmp(table[c].type, "I8") != 0) c++;
+    const sg_source_type type = type_of(c);
+    for (int i = 0; i < O * I; i++) bits[i] = (uint8_t)(i * 37 + i / 256);
+    for (int i = 0; i < SCALES; i++) scale[i] = 0.01f * (float)(i + 1);
+    add_bits(&a, "w.weight", &type, O, O * I);
+    a.tensor[0].scale = (const uint8_t *)scale;
+    a.tensor[0].scales = SCALES;
+    a.tensor[0].scale_block = BLOCK;
+    sg_source *s = open_arrays(&a);
+    for (int d = 0; d < 2; d++) {
+        sg_bind *b[2] = {bind_to(s, &map), bind_to(s, &map)};
+        for (int k = 0; k < 2; k++) {
+            sg_bind_matrix(b[k], &t[k][0], SG_F32, "w.weight", O, I);
+            sg_bind_matrix(b[k], &t[k][1], SG_BF16, "even.weight", 172, I);
+            sg_bind_matrix(b[k], &t[k][2], SG_F32, "odd.weight", 299, I);
+            sg_bind_keep_types(b[k], k == 0);
+            load(b[k], &devices[d]);
+        }
+        for (int i = 0; i < O * I; i++)
+            assert_true(((const float *)t[1][0].data)[i] ==
+                        (float)(int8_t)bits[i] * scale[i / I / BLOCK * ACROSS + i % I / BLOCK]);
+        assert_reads_as(&t[0][0], &t[1][0]);
+        assert_reads_as(&t[0][1], &t[1][1]);
+        assert_true(!t[0][2].quant.type); /* no whole blocks */
+        sg_bind_close(&b[0]);
+        sg_bind_close(&b[1]);
+    }
+    sg_source_close(&s);
+}
+
 /* Where rows are no whole blocks, where an op but linear reads it, or a patch is no product of low rank. */
 static void what_else_is_converted(void **state)
 {
@@ -274,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_have_the_bits_of_the_reference),
         cmocka_unit_test(matrices_may_stay_as_the_file_has_them),
+        cmocka_unit_test(scales_may_be_of_blocks),
         cmocka_unit_test(what_else_is_converted),
         cmocka_unit_test(patches_come_onto_the_values),
         cmocka_unit_test(scales_that_are_no_numbers_are_refused),

@@ -226,6 +226,10 @@ static sg_quant quant_of(const sg_bind *b, const sg_bind_want *w)
     if (w->dim[0] > INT32_MAX || w->dim[1] > INT32_MAX || !scales_are_moderate(w->from)) return none;
     if (!sg_bind_adapts(b, w)) return none;
     if (!w->from->scale) return (sg_quant){.type = (int32_t)type};
+    const int32_t block = (int32_t)w->from->scale_block;
+    for (int k = 0; k < w->runs && block; k++)
+        if (w->pairs || w->run[k].first / (size_t)w->dim[1] % (size_t)block) return none;
+    if (block) return w->runs == 1 ? (sg_quant){(int32_t)type, block, block} : none;
     return (sg_quant){(int32_t)type, w->from->scales > 1 ? 1 : (int32_t)w->dim[0], (int32_t)w->dim[1]};
 }
 

@@ -150,8 +150,10 @@ static sg_status make_scales(const sg_bind *b, const sg_bind_want *w, float *y, 
 {
     const size_t row = (size_t)w->dim[1];
     float       *to = y;
-    if (w->from->scales == 1) {
-        memcpy(y, w->from->scale, sizeof *y);
+    const size_t block = (size_t)w->from->scale_block;
+    if (w->from->scales == 1 || block) {
+        const size_t first = block ? w->run[0].first / row / block * ((row + block - 1) / block) : 0;
+        memcpy(y, w->from->scale + first * sizeof *y, (size_t)sg_quant_scales(w->tensor) * sizeof *y);
         return SG_OK;
     }
     for (int k = 0; k < w->runs; k++) {

@@ -96,16 +96,19 @@ static bool convert_piece(void *y, sg_dtype as, const uint8_t *x, sg_dtype from,
     return as == SG_F32 || from != SG_F32 || finite16(y, n, 0x7f80); /* may have rounded to infinity */
 }
 
-/* y[n] are elements first and on of t. */
-static void scale_rows(float *y, const sg_source_tensor *t, size_t first, size_t n)
+/* y[n] are elements first and on of t, bytes in the file. */
+static void apply_scales(float *y, const sg_source_tensor *t, size_t first, size_t n)
 {
-    const size_t row = t->scales > 1 ? (size_t)(t->bytes / (uint64_t)t->scales) : SIZE_MAX; /* elements are bytes */
-    for (size_t i = 0; i < n;) {
-        const size_t number = (first + i) / row, left = row - (first + i) % row, count = left < n - i ? left : n - i;
+    const size_t block = (size_t)t->scale_block, rows = t->rank ? (size_t)t->dim[0] : 1, row = (size_t)t->bytes / rows;
+    const size_t across = block ? (row + block - 1) / block : 1, width = block ? block : row;
+    for (size_t i = 0, more; i < n; i += more) {
+        const size_t r = (first + i) / row, column = (first + i) % row, end = (column / width + 1) * width;
+        const size_t number = block ? r / block * across + column / block : t->scales > 1 ? r : 0;
         float        scale;
+        more = (end < row ? end : row) - column;
+        if (more > n - i) more = n - i;
         memcpy(&scale, t->scale + number * sizeof scale, sizeof scale);
-        for (size_t k = 0; k < count; k++) y[i + k] *= scale;
-        i += count;
+        for (size_t k = 0; k < more; k++) y[i + k] *= scale;
     }
 }
 
@@ -120,7 +123,7 @@ static bool dequantise_piece(void *y, sg_dtype as, const sg_source_tensor *t, si
         const size_t count = n - i < DEQUANTISED ? n - i : DEQUANTISED;
         float *const here = y && as == SG_F32 ? (float *)y + i : f;
         sg_quant_widen(here, type, t->data + (first + i) / block * bytes, count);
-        if (t->scale) scale_rows(here, t, first + i, count);
+        if (t->scale) apply_scales(here, t, first + i, count);
         if (!convert_piece(here == f ? to : NULL, as, (const uint8_t *)here, SG_F32, count)) return false;
         if (to) to += count * sg_dtype_size(as);
     }

@@ -1,7 +1,7 @@
 /* scales.c - quantised weights in safetensors: which tensor is the scale of which.
  *
- * X.weight of type F8_E4M3, F8_E5M2 or I8 is multiplied by X.scale_weight or X.weight_scale, F32: one number, or one
- * for each row ([rows] or [rows, 1]). FP8 may stand alone. The kinds that people have: ComfyUI's scaled FP8
+ * X.weight of type F8_E4M3, F8_E5M2 or I8 is multiplied by X.scale_weight, X.weight_scale or X.weight_scale_inv, F32: one
+ * number, one for each row ([rows] or [rows, 1]), or one for each block of 128 rows and 128 columns. FP8 may stand alone. The kinds that people have: ComfyUI's scaled FP8
  * (scale_weight, and a marker scaled_fp8); its mixed files (weight_scale, and the format as JSON in X.comfy_quant or
  * in the metadata _quantization_metadata); LightX2V's FP8 and INT8 (weight_scale by row). Scales of activations
  * (X.scale_input, X.input_scale) are not used. */
@@ -15,7 +15,7 @@
 
 enum { NAME_MAX_BYTES = 512, JSON_MAX = 1 << 16, VALUES_MAX = 1 << 14 }; /* of JSON: bytes, values */
 
-static const char *const scale_names[] = {".scale_weight", ".weight_scale"};
+static const char *const scale_names[] = {".scale_weight", ".weight_scale", ".weight_scale_inv"};
 static const char *const markers[] = {"scaled_fp8", "scale_input", "input_scale", "comfy_quant"};
 
 /* JSON's names of the formats that are read. */
@@ -46,6 +46,15 @@ static bool is_quantised(const sg_source_tensor *t)
 
 /* ---- scales ---- */
 
+enum { BLOCK = 128 };
+
+/* [rows / BLOCK, columns / BLOCK], rounded up. */
+static bool is_of_blocks(const sg_source_tensor *scale, const sg_source_tensor *weight)
+{
+    return weight->rank == 2 && scale->rank == 2 && scale->dim[0] == sg_div_up(weight->dim[0], BLOCK) &&
+           scale->dim[1] == sg_div_up(weight->dim[1], BLOCK);
+}
+
 static bool has_shape(const sg_source_tensor *scale, const sg_source_tensor *weight)
 {
     int64_t count = 1;
@@ -63,9 +72,10 @@ static sg_status attach(const sg_source *s, sg_source_tensor *weight, sg_source_
     if (weight->scale) return bad(e, s, weight, "has two scales, %s and %s", scale_names[0], scale_names[1]);
     if (strcmp(scale->type->name, "F32") != 0)
         return bad(e, s, scale, "is %s; a scale should be F32", scale->type->name);
-    if (!has_shape(scale, weight))
-        return bad(e, s, scale, "is a scale of shape %s; one number or one for each row of %s are read", shape,
-                   sg_show(weight->name));
+    const bool blocks = !has_shape(scale, weight) && is_of_blocks(scale, weight);
+    if (!blocks && !has_shape(scale, weight))
+        return bad(e, s, scale, "is a scale of shape %s; one number, one for each row or for 128x128 of %s are read",
+                   shape, sg_show(weight->name));
     for (uint64_t i = 0; i < scale->bytes / sizeof(float); i++) {
         float x;
         memcpy(&x, scale->data + i * sizeof x, sizeof x);
@@ -75,6 +85,7 @@ static sg_status attach(const sg_source *s, sg_source_tensor *weight, sg_source_
     }
     weight->scale = scale->data;
     weight->scales = (int64_t)(scale->bytes / sizeof(float));
+    weight->scale_block = blocks ? BLOCK : 0;
     scale->attached = true;
     return SG_OK;
 }
