@@ -301,7 +301,7 @@ static void print_model(const model_summary *t)
         printf("decoding   in tiles, since whole frames would take %s of work (--vae-tiling)\n", BYTES(p->untiled));
     for (int i = 0; i < p->phases; i++)
         if (p->phase[i].host)
-            printf("offload    %s of the %s stay on the host, all but two blocks at a time; %s are free there\n",
+            printf("offload    %s of the %s stay on the host, and are copied when they are needed; %s are free there\n",
                    BYTES(p->phase[i].host), sg_offloaded_part(&p->phase[i]), BYTES(p->host_free));
 }
 

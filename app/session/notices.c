@@ -32,8 +32,13 @@ void sg_notice_plan(sg_session *x, const sg_plan *plan)
 {
     for (int i = 0; i < plan->phases; i++)
         if (plan->phase[i].host)
-            sg_progress_say(&x->progress, "offload: %.2f GiB of the %s stay on the host, all but two blocks at a time",
+            sg_progress_say(&x->progress,
+                            "offload: %.2f GiB of the %s stay on the host, and are copied when they are needed",
                             (double)plan->phase[i].host * 0x1p-30, sg_offloaded_part(&plan->phase[i]));
+    if (plan->rows_at_once)
+        sg_progress_say(&x->progress,
+                        "memory: the denoiser works on %lld tokens at once, where that changes nothing else",
+                        (long long)plan->rows_at_once);
     if (plan->untiled)
         sg_progress_warn(&x->progress,
                          "the VAE works in tiles, because whole frames would take %.2f GiB: the frames will differ a "

@@ -55,8 +55,22 @@ void sg_want_attention(sg_bind *b, sg_attention_weights *w, sg_dtype act, int64_
     sg_bind_tensor(b, &w->norm_k, SG_F32, "norm_k.weight", norm);
 }
 
-void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights *l, sg_tensor norm, double eps,
-                      const sg_rotary *rotary)
+int64_t sg_rows_at_once(const sg_stream *s, int64_t n)
+{
+    enum { TILE = 128 };
+    if (s->rows_at_once <= 0 || n <= s->rows_at_once) return n;
+    const int64_t even = sg_div_up(n, sg_div_up(n, s->rows_at_once));
+    return sg_min64(n, sg_div_up(even, TILE) * TILE);
+}
+
+sg_rotary sg_rotary_rows(const sg_rotary *r, int64_t first, int64_t count)
+{
+    if (!r || !r->cos.rank) return (sg_rotary){0};
+    return (sg_rotary){.cos = sg_rows(r->cos, first, count), .sin = sg_rows(r->sin, first, count)};
+}
+
+static void project_piece(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights *l, sg_tensor norm,
+                          double eps, const sg_rotary *rotary)
 {
     const int64_t   n = y.dim[0], width = y.dim[1] * y.dim[2], together = norm.dim[0];
     const bool      rotated = rotary && rotary->cos.rank, plain = !norm.rank && !rotated;
@@ -71,6 +85,17 @@ void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_we
         sg_norm(s, .y = sg_reshape(y, n * width / together, together),
                 .x = sg_reshape(p, n * width / together, together), .w = norm, .kind = SG_NORM_RMS, .eps = (float)eps);
     s->scratch.used = mark;
+}
+
+void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights *l, sg_tensor norm, double eps,
+                      const sg_rotary *rotary)
+{
+    const int64_t n = x.dim[0], most = sg_rows_at_once(s, n);
+    for (int64_t i = 0, count; i < n; i += count) {
+        count = sg_min64(most, n - i);
+        const sg_rotary own = sg_rotary_rows(rotary, i, count);
+        project_piece(s, sg_rows(y, i, count), sg_rows(x, i, count), l, norm, eps, &own);
+    }
 }
 
 void sg_project_out(sg_stream *s, sg_tensor x, sg_tensor o, const sg_linear_weights *l, sg_tensor gate)
@@ -101,11 +126,15 @@ sg_keys sg_keys_of(sg_stream *s, sg_tensor x, int64_t heads, const sg_linear_wei
 void sg_feed_forward(sg_stream *s, sg_tensor x, sg_tensor y, const sg_feed_forward_weights *w, sg_act act,
                      sg_tensor gate)
 {
-    const size_t    mark = s->scratch.used;
-    const sg_tensor u = sg_new(s, y.dtype, y.dim[0], w->up.w.dim[0]);
-    sg_linear(s, .y = u, .x = y, .w = w->up.w, .b = w->up.b, .act = act);
-    sg_linear(s, .y = x, .x = u, .w = w->down.w, .b = w->down.b, .gate = gate, .add = true);
-    s->scratch.used = mark;
+    const size_t  mark = s->scratch.used;
+    const int64_t n = y.dim[0], most = sg_rows_at_once(s, n);
+    for (int64_t i = 0, count; i < n; i += count) {
+        count = sg_min64(most, n - i);
+        const sg_tensor u = sg_new(s, y.dtype, count, w->up.w.dim[0]);
+        sg_linear(s, .y = u, .x = sg_rows(y, i, count), .w = w->up.w, .b = w->up.b, .act = act);
+        sg_linear(s, .y = sg_rows(x, i, count), .x = u, .w = w->down.w, .b = w->down.b, .gate = gate, .add = true);
+        s->scratch.used = mark;
+    }
 }
 
 /* ---- tokens ---- */

@@ -49,6 +49,12 @@ typedef struct sg_rotary {
     sg_tensor cos, sin; /* F32 [n, d/2] */
 } sg_rotary;
 
+/* Returns of n rows how many are to be worked on at once: as many as s has room for, in even pieces of whole tiles. */
+int64_t sg_rows_at_once(const sg_stream *s, int64_t n);
+
+/* Returns rows [first, first + count) of the tables, where they are there. */
+sg_rotary sg_rotary_rows(const sg_rotary *r, int64_t first, int64_t count);
+
 /* Computes y [n, h, d] = norm(x l), RMS over as many numbers as norm has, where there is one. Then it rotates y, unless
  * rotary is NULL or its tables are absent. */
 void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights *l, sg_tensor norm, double eps,

@@ -462,7 +462,7 @@ static void begin_step(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, const s
     r->e6 = sg_new(s, SG_F32, times, SG_WAN_ROWS * w);
     r->e = sg_new(s, SG_F32, SG_WAN_ROWS * times, w);
     r->x = sg_new(s, SG_F32, n, w);
-    r->copy = p->count > 1 ? sg_new(s, SG_F32, n, w) : (sg_tensor){0};
+    r->copy = p->count > 1 && !s->rows_at_once ? sg_new(s, SG_F32, n, w) : (sg_tensor){0};
 
     if (times > 1) sg_copy(s, .y = sg_rows(r->t, 0, 1), .x = p->t);
     sg_sinusoid(s, .y = wave, .t = times > 1 ? r->t : p->t);
@@ -471,7 +471,6 @@ static void begin_step(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, const s
     sg_activate(s, .y = hidden, .x = r->temb, .act = SG_ACT_SILU);
     sg_linear(s, .y = r->e6, .x = hidden, .w = d->time_proj.w, .b = d->time_proj.b);
     sg_tap(s, r->e6, "dit.time_proj");
-    sg_dit_patch_embed(&d->dit, &r->dit, s, p, r->x, false);
 }
 
 static void wan_forward(void *model, sg_stream *s, const sg_pass *p)
@@ -481,16 +480,18 @@ static void wan_forward(void *model, sg_stream *s, const sg_pass *p)
     const sg_wan_dit *const d = &m->dit[p->denoiser];
     const bool              first = p->index == 0, last = p->index + 1 == p->count;
     if (first && !s->status) begin_step(r, d, s, p);
-    if (s->status) return;                     /* keys and values may be missing */
-    const sg_tensor x = last ? r->x : r->copy; /* the last pass may use up what was shared */
+    if (s->status) return;                                      /* keys and values may be missing */
+    const bool      anew = first || !r->copy.rank;              /* nothing is shared where there is no room for it */
+    const sg_tensor x = last || !r->copy.rank ? r->x : r->copy; /* the last pass may use up what was shared */
+    if (anew) sg_dit_patch_embed(&d->dit, &r->dit, s, p, r->x, false);
     for (int i = 0; i < d->layers; i++) {
         sg_bind_fetch(d->dit.component.bind, s, i);
         sg_wan_modulate(r, s, SG_WAN_ROWS, d->block[i].table, r->e6);
         if (i > 0)
             sg_wan_self_attention(d, r, s, p, i, x);
-        else if (first)
-            sg_wan_self_attention(d, r, s, p, i, r->x); /* for all passes */
-        if (i == 0 && !last) sg_copy(s, .y = r->copy, .x = r->x);
+        else if (anew)
+            sg_wan_self_attention(d, r, s, p, i, r->x); /* for all passes that share it */
+        if (i == 0 && !last && r->copy.rank) sg_copy(s, .y = r->copy, .x = r->x);
         sg_wan_cross_attention(d, r, s, p->text, i, x);
         sg_wan_feed_forward(d, r, s, i, x);
     }

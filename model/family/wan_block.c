@@ -102,17 +102,30 @@ static sg_tensor modulation(const sg_wan_run *r, int i)
     return r->row.rank ? sg_rows(r->e, i, SG_WAN_ROWS + 1) : sg_reshape(sg_rows(r->e, i, 1), r->e.dim[1]);
 }
 
+static void norm_rows(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, sg_tensor y, sg_tensor x, int first,
+                      sg_tensor non_finite, sg_tensor row)
+{
+    sg_norm(s, .y = y, .non_finite = non_finite, .x = x, .shift = modulation(r, first),
+            .scale = modulation(r, first + 1), .row = row, .kind = SG_NORM_LAYER, .eps = (float)d->eps);
+}
+
 void sg_wan_norm(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, sg_tensor y, sg_tensor x, int first,
                  sg_tensor non_finite)
 {
-    sg_norm(s, .y = y, .non_finite = non_finite, .x = x, .shift = modulation(r, first),
-            .scale = modulation(r, first + 1), .row = r->row, .kind = SG_NORM_LAYER, .eps = (float)d->eps);
+    norm_rows(d, r, s, y, x, first, non_finite, r->row);
+}
+
+/* Which modulation each of these tokens has; absent where all have one. */
+static sg_tensor row_of(const sg_wan_run *r, int64_t first, int64_t count)
+{
+    return r->row.rank ? sg_rows(r->row, first, count) : (sg_tensor){0};
 }
 
 /* x += row i of the modulation times x l. */
-static void add_gated(const sg_wan_run *r, sg_stream *s, sg_tensor x, sg_tensor by, const sg_linear_weights *l, int i)
+static void add_gated(const sg_wan_run *r, sg_stream *s, sg_tensor x, sg_tensor by, const sg_linear_weights *l, int i,
+                      sg_tensor row)
 {
-    sg_linear(s, .y = x, .x = by, .w = l->w, .b = l->b, .gate = modulation(r, i), .row = r->row, .add = true);
+    sg_linear(s, .y = x, .x = by, .w = l->w, .b = l->b, .gate = modulation(r, i), .row = row, .add = true);
 }
 
 /* ---- the parts of a block ---- */
@@ -125,21 +138,26 @@ void sg_wan_self_attention(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *
     const size_t                      mark = s->scratch.used;
     const sg_tensor qkv[3] = {sg_new(s, act, n, h, hd), sg_new(s, act, n, h, hd), sg_new(s, act, n, h, hd)};
     const size_t    inner = s->scratch.used;
-    const sg_tensor y = sg_new(s, act, n, w);
+    const int64_t   most = sg_rows_at_once(s, n);
 
-    sg_wan_norm(d, r, s, y, x, 0, sg_rows(p->non_finite, i, 1));
-    sg_project_heads(s, qkv[0], y, &a->q, a->norm_q, d->eps, r->dit.rotary);
-    sg_project_heads(s, qkv[1], y, &a->k, a->norm_k, d->eps, r->dit.rotary);
-    sg_linear(s, .y = sg_reshape(qkv[2], n, w), .x = y, .w = a->v.w, .b = a->v.b);
-    s->scratch.used = inner;
+    for (int64_t t = 0, count; t < n; t += count) {
+        count = sg_min64(most, n - t);
+        const sg_tensor y = sg_new(s, act, count, w);
+        const sg_rotary rotary = sg_rotary_rows(r->dit.rotary, t, count);
+        norm_rows(d, r, s, y, sg_rows(x, t, count), 0, sg_rows(p->non_finite, i, 1), row_of(r, t, count));
+        sg_project_heads(s, sg_rows(qkv[0], t, count), y, &a->q, a->norm_q, d->eps, &rotary);
+        sg_project_heads(s, sg_rows(qkv[1], t, count), y, &a->k, a->norm_k, d->eps, &rotary);
+        sg_linear(s, .y = sg_reshape(sg_rows(qkv[2], t, count), count, w), .x = y, .w = a->v.w, .b = a->v.b);
+        s->scratch.used = inner;
+    }
     const sg_tensor o = sg_new(s, act, n, h, hd);
     sg_dit_attend(&d->dit, &r->dit, s, p, i, o, qkv);
-    add_gated(r, s, x, sg_reshape(o, n, w), &a->out, 2);
+    add_gated(r, s, x, sg_reshape(o, n, w), &a->out, 2, r->row);
     sg_tap(s, x, "dit.block.%d.attn1", i);
     s->scratch.used = mark;
 }
 
-void sg_wan_cross_attention(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, int pass, int i, sg_tensor x)
+static void cross_piece(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, int pass, int i, sg_tensor x)
 {
     const sg_wan_block *const b = &d->block[i];
     const int64_t             n = x.dim[0], w = d->dit.width, h = d->dit.heads, hd = d->dit.head_dim;
@@ -164,19 +182,30 @@ void sg_wan_cross_attention(const sg_wan_dit *d, const sg_wan_run *r, sg_stream 
         o = sg_reshape(y, n, h, hd);
     }
     sg_project_out(s, x, o, &b->cross.out, (sg_tensor){0});
-    sg_tap(s, x, "dit.block.%d.attn2", i);
     s->scratch.used = mark;
+}
+
+void sg_wan_cross_attention(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, int pass, int i, sg_tensor x)
+{
+    const int64_t n = x.dim[0], most = sg_rows_at_once(s, n);
+    for (int64_t t = 0; t < n; t += most) cross_piece(d, r, s, pass, i, sg_rows(x, t, sg_min64(most, n - t)));
+    sg_tap(s, x, "dit.block.%d.attn2", i);
 }
 
 void sg_wan_feed_forward(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, int i, sg_tensor x)
 {
     const sg_feed_forward_weights *const w = &d->block[i].ffn;
     const sg_dtype                       act = d->dit.component.act;
+    const int64_t                        n = x.dim[0], most = sg_rows_at_once(s, n);
     const size_t                         mark = s->scratch.used;
-    const sg_tensor y = sg_new(s, act, x.dim[0], d->dit.width), u = sg_new(s, act, x.dim[0], d->ffn);
-    sg_wan_norm(d, r, s, y, x, 3, (sg_tensor){0});
-    sg_linear(s, .y = u, .x = y, .w = w->up.w, .b = w->up.b, .act = SG_ACT_GELU_TANH);
-    add_gated(r, s, x, u, &w->down, 5);
+    for (int64_t t = 0, count; t < n; t += count) {
+        count = sg_min64(most, n - t);
+        const sg_tensor own = sg_rows(x, t, count), row = row_of(r, t, count);
+        const sg_tensor y = sg_new(s, act, count, d->dit.width), u = sg_new(s, act, count, d->ffn);
+        norm_rows(d, r, s, y, own, 3, (sg_tensor){0}, row);
+        sg_linear(s, .y = u, .x = y, .w = w->up.w, .b = w->up.b, .act = SG_ACT_GELU_TANH);
+        add_gated(r, s, own, u, &w->down, 5, row);
+        s->scratch.used = mark;
+    }
     sg_tap(s, x, "dit.block.%d.ffn", i);
-    s->scratch.used = mark;
 }

@@ -43,10 +43,11 @@ typedef struct sg_render {
     float              *shadow;       /* with SG_CACHE_SHADOW: room for what a skipped step would have computed */
     sg_phase            phase[SG_PHASES_MAX];
     int                 phases;
-    size_t packed_limit; /* bytes for weights in the layout that products want; the rest is packed at use */
-    size_t frame_bytes;  /* of the most frames that come at once */
-    int    chunks;       /* in which the latents are decoded */
-    bool   tiled;        /* the VAE works in tiles */
+    size_t  packed_limit; /* bytes for weights in the layout that products want; the rest is packed at use */
+    size_t  frame_bytes;  /* of the most frames that come at once */
+    int     chunks;       /* in which the latents are decoded */
+    bool    tiled;        /* the VAE works in tiles */
+    int64_t rows_at_once; /* of the denoiser's tokens; 0: all */
     struct {
         sg_tensor factor, bias; /* F32 [3, c], [3] in the keep arena, where there is no decoder */
         uint8_t  *host;         /* of one preview */

@@ -298,6 +298,7 @@ static sg_status plan_phase(sg_render *render, sg_phase *phase, sg_phase_plan *o
     *t = (sg_plan_totals){.backend = engine->backend};
     sg_stream s = sg_plan_stream(t);
     s.cancel = &engine->cancel;
+    if (phase->kind == SG_PHASE_DENOISE) s.rows_at_once = render->rows_at_once;
     snprintf(out->name, sizeof out->name, "%s", phase->name);
     out->number = phase->kind == SG_PHASE_TEXT ? phase->index + 1 : 1;
     out->stage = phase->stage;
@@ -350,6 +351,31 @@ static sg_status plan_tiles(sg_render *render, sg_plan *p, sg_plan_totals *t)
     SG_TRY(plan_phases(render, p, t, true, false));
     if (!render->tiled || work_of_vae(render, p, false) >= whole) return plan_phases(render, p, t, false, false);
     p->untiled = whole;
+    return SG_OK;
+}
+
+/* Whether the denoiser fits without a block on the host. */
+static bool denoiser_fits(const sg_render *render, const sg_plan *p)
+{
+    for (int i = 0; i < p->phases; i++) {
+        const sg_phase_plan *const x = &p->phase[i];
+        if (render->phase[i].kind == SG_PHASE_DENOISE && (x->host || x->weights + x->work + beside(p) > p->available))
+            return false;
+    }
+    return true;
+}
+
+/* A denoiser that does not fit works on so many tokens at once wherever that changes nothing but time. */
+static sg_status plan_rows(sg_render *render, sg_plan *p, sg_plan_totals *t)
+{
+    enum { ROWS = 8192 };
+    if (render->engine->backend->process_memory || render->engine->offload == SG_OFFLOAD_ON) return SG_OK;
+    if (denoiser_fits(render, p)) return SG_OK;
+    p->rows_at_once = render->rows_at_once = ROWS;
+    for (int i = 0; i < p->phases; i++)
+        if (render->phase[i].kind == SG_PHASE_DENOISE)
+            SG_TRY(plan_phase(render, &render->phase[i], &p->phase[i], &t[i]));
+    sum_memory(render, p, t);
     return SG_OK;
 }
 
@@ -411,6 +437,7 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     render->phases = out->phases = sg_phases_of(engine->components, r, render->phase);
     SG_TRY(plan_phases(render, out, t, r->vae_tiling == SG_TILING_ON, true));
     SG_TRY(plan_tiles(render, out, t));
+    SG_TRY(plan_rows(render, out, t));
     out->chunks = render->chunks;
     out->base = engine->base_bytes + sg_backend_code_bytes(engine->backend);
     plan_peaks(render, out, t);

@@ -67,6 +67,7 @@ sg_status sg_stage_open(sg_render *render, sg_stream *s, const sg_phase *phase)
     s->tap = engine->tap;
     s->tap_context = engine->tap_context;
     s->cancel = &engine->cancel;
+    if (phase->kind == SG_PHASE_DENOISE) s->rows_at_once = render->rows_at_once;
     if (engine->check)
         sg_check_wrap(s);
     else if (engine->trace)

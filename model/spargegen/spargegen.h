@@ -408,7 +408,8 @@ typedef struct sg_plan {
     int     chunks;         /* of latent frames, as they are decoded */
     int     text_tokens[2]; /* of prompt and negative prompt, that are read, without pads */
     int     cut[2];         /* those after them, which are not */
-    int64_t reserved[8];
+    int64_t rows_at_once;   /* tokens that the denoiser works on at once, to take less memory; 0: all */
+    int64_t reserved[7];
 } sg_plan;
 
 /* Finds out what r would need by running the model without computing. Touches no weights. Without a prompt it is for the

@@ -71,7 +71,7 @@ sg_plan = struct(
     (I, "layers steps attention_steps attention_why attention_kind short_layers"),
     (struct("thresholds", (I, "rule buckets layers heads"), (U64, "hash"), (text(24), "model"),
             (B, "spargeattn has_policy tail"), (I, "score tail_bias order")), "thresholds"),
-    (I, "chunks"), (I * 2, "text_tokens cut"), (I64 * 8, "reserved"))
+    (I, "chunks"), (I * 2, "text_tokens cut"), (I64, "rows_at_once"), (I64 * 7, "reserved"))
 sg_report = struct(
     "sg_report", (Z, "size"), (D * SG_STAGES, "seconds"), (D, "total_seconds"), (I, "steps_done"),
     (c.c_uint8 * SG_STEPS_MAX, "skipped"), (F * SG_STEPS_MAX, "distance"), (I, "steps_skipped"),
