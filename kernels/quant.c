@@ -1,6 +1,7 @@
 /* quant.c - see quant.h. */
 #include "quant_run.h"
 
+#include <float.h>
 #include <string.h>
 
 typedef void widen_fn(float *restrict y, const uint8_t *restrict x, size_t blocks);
@@ -73,6 +74,40 @@ bool sg_quant_is_finite(sg_quant_type t, const uint8_t *x, size_t n)
     for (size_t i = 0; i < blocks; i++, x += bytes)
         bad |= ((x[high[0]] & 0x7c) == 0x7c) | ((x[high[1]] & 0x7c) == 0x7c);
     return !bad;
+}
+
+/* To the nearest whole number, from halves away from 0, as roundf; compilers make vectors of this. */
+static int8_t to_nearest(float v)
+{
+    const int   k = (int)v;
+    const float rest = v - (float)k;
+    return (int8_t)(k + (rest >= 0.5f) - (rest <= -0.5f));
+}
+
+/* One block; false: its scale is no number of F16. */
+static bool pack_block(uint8_t *y, const float *x)
+{
+    enum { BLOCK = 32 };
+    uint32_t most = 0; /* bits of the largest magnitude, above which are only those of infinities and NaNs */
+    for (int i = 0; i < BLOCK; i++) {
+        const uint32_t u = sg_run_bits(x[i]) & 0x7fffffffu;
+        most = u > most ? u : most;
+    }
+    const float    d = sg_run_float(most) / 127.0f, factor = d >= FLT_MIN ? 1.0f / d : 0.0f;
+    const uint16_t half = sg_f32_to_f16(d);
+    if ((half & 0x7c00) == 0x7c00) return false;
+    y[0] = (uint8_t)half;
+    y[1] = (uint8_t)(half >> 8);
+    for (int i = 0; i < BLOCK; i++) y[2 + i] = (uint8_t)to_nearest(x[i] * factor);
+    return true;
+}
+
+bool sg_quant_pack(uint8_t *y, const float *x, size_t n)
+{
+    const size_t block = (size_t)types[SG_QUANT_Q8_0].block, bytes = (size_t)types[SG_QUANT_Q8_0].bytes;
+    bool         fits = true;
+    for (size_t i = 0; i < n / block && fits; i++) fits = pack_block(y + i * bytes, x + i * block);
+    return fits;
 }
 
 /* y[n], of one row, from `column` on. */

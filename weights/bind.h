@@ -55,11 +55,19 @@ void sg_bind_tensor_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, in
 #define sg_bind_tensor(b, t, as, name, ...) sg_bind_tensor_(b, t, as, name, SG_DIMS(__VA_ARGS__))
 
 /* Does the same for the matrix [o, i] of products that no op but sg_linear reads. Where sg_bind_keep_types says so, it
- * stays as the file has it, if that is quantised in whole blocks of a row and nothing is added to it. */
+ * stays quantised, if that is what it is in the file, in whole blocks of a row. */
 void sg_bind_matrix(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int64_t o, int64_t i);
 
-/* Says whether such matrices stay as the file has them, from now on: before a plan, and before sg_bind_load. */
+/* Says whether such matrices stay as the file has them; they do not without a word, and nothing is loaded yet. One with
+ * patches that are all products of low rank, and together take less than widening it would, gets their sum as its
+ * adapter; one with others is widened. */
 void sg_bind_keep_types(sg_bind *b, bool on);
+
+/* Tells whether the file has such a matrix quantised, however it will lie. */
+bool sg_bind_is_quantised(const sg_bind *b);
+
+/* Says whether such matrices with patches are merged with them, and packed as Q8_0, instead; likewise. */
+void sg_bind_merge(sg_bind *b, bool on);
 
 /* Says that what is wanted from here on is of this block of layers; a negative number stands for none. Blocks are
  * wanted in order, from 0 on, each at once. */
@@ -83,13 +91,13 @@ typedef struct sg_factor {
     const sg_source_tensor *up, *down; /* down NULL: up alone */
 } sg_factor;
 
-/* This is added to one tensor while it is loaded: W' = W + scale D. W are the tensor's numbers as F32; D has its rows,
+/* This is added to one tensor while it is loaded, unless it becomes an adapter: W' = W + scale D. W are the tensor's numbers as F32; D has its rows,
  * a row being all behind the first dimension, or those of the file's tensor of which it is cut out. With a second
  * factor, [o2, i2], beside the first, [o1, i1],
  *   D[o, i] = first[o / (rows of D / o1), i / (row of D / i1)] second[o mod o2, i mod i2],
  * where either both are of D's shape (LoHa: element by element) or o1 o2 and i1 i2 are (LoKr: Kronecker's product).
  * An element of up down is the sum over r from 0 on; every product and sum is rounded to F32, W' once more to the wanted
- * dtype. Several patches of a tensor are added in the order in which they came. */
+ * dtype, or packed. Several patches of a tensor are added in the order in which they came. */
 typedef struct sg_patch {
     const char         *path; /* of the file that it is from, for messages */
     const char         *name; /* of the tensor, whole and as it is wanted */
@@ -107,6 +115,9 @@ sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e) SG_MUST_USE;
  * that nothing is loaded. */
 size_t sg_bind_patches(const sg_bind *b);
 void   sg_bind_unpatch(sg_bind *b, size_t kept);
+
+/* Tells whether a patch of this path is part of an adapter. */
+bool sg_bind_is_beside(const sg_bind *b, const char *path);
 
 /* Returns SG_E_FORMAT, listing all missing, misshapen, wrongly typed and extra tensors. */
 sg_status sg_bind_check(sg_bind *b, sg_error *e) SG_MUST_USE;

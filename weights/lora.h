@@ -32,7 +32,10 @@ sg_status sg_lora_add(sg_lora *l, sg_bind *b, const char *component, const sg_na
 /* Returns SG_E_FORMAT if nothing of the file fitted any tensor. */
 sg_status sg_lora_check(const sg_lora *l, sg_error *e) SG_MUST_USE;
 
-/* Tells what was added so far, but for name, strength, denoisers and fast. */
+/* Returns the path of its file, as its patches have it. */
+const char *sg_lora_file(const sg_lora *l);
+
+/* Tells what was added so far, but for name, strength, denoisers, fast and beside. */
 sg_lora_info sg_lora_describe(const sg_lora *l);
 
 /* Returns the next key from number *at on that fits nothing, and moves *at behind it; NULL where there are no more. */

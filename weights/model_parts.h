@@ -51,6 +51,7 @@ typedef struct sg_lora_info {
     int      tensors;   /* of the model, patched */
     int      rank[2];   /* least and greatest; 0: whole differences only */
     int64_t  width;     /* of the rows of the first tensor that did not fit; 0: all fitted */
+    bool     beside; /* quantised weights stay as they are and its product is computed beside them; others are merged */
 } sg_lora_info;
 
 #ifdef __cplusplus

@@ -187,6 +187,7 @@ static void print_loras(const sg_session *x)
         sg_print(stdout, "%s%s: strength %g, changes %d tensor%s", i ? "           " : "\nlora       ", l->name,
                  l->strength, l->tensors, sg_plural(l->tensors));
         if (l->rank[1]) printf(l->rank[0] == l->rank[1] ? ", rank %d" : ", rank %d to %d", l->rank[0], l->rank[1]);
+        printf(", %s", l->beside ? "beside quantised weights" : "merged");
         if (l->unused) printf("; %d of %d in the file fit nothing:", l->unused, l->keys);
         putchar('\n');
         while ((key = sg_engine_lora_unused(x->engine, i, &at)) != NULL) {
@@ -206,9 +207,9 @@ static json_t *loras_json(const sg_session *x)
         size_t                    at = 0;
         const char               *key;
         while ((key = sg_engine_lora_unused(x->engine, i, &at)) != NULL) sg_json_append(&unused, sg_report_name(key));
-        sg_json_append(&j, json_pack("{s:o, s:f, s:i, s:i, s:[i,i], s:o}", "file", sg_report_name(l->name), "strength",
-                                     l->strength, "keys", l->keys, "tensors", l->tensors, "rank", l->rank[0],
-                                     l->rank[1], "unused", unused));
+        sg_json_append(&j, json_pack("{s:o, s:f, s:i, s:i, s:[i,i], s:o, s:b}", "file", sg_report_name(l->name),
+                                     "strength", l->strength, "keys", l->keys, "tensors", l->tensors, "rank",
+                                     l->rank[0], l->rank[1], "unused", unused, "beside", l->beside));
     }
     return j;
 }
@@ -290,7 +291,7 @@ static void print_model(const model_summary *t)
     print_loras(x);
     print_render(t);
     print_pictures(&x->info);
-    printf("device     %s, %s\n", x->info.device, x->info.dtype);
+    printf("device     %s, %s%s\n", x->info.device, x->info.dtype, sg_weights_text(&x->info));
     printf("build      %s\n\n", sg_build_facts_text((char[SG_BUILD_TEXT]){0}, "           "));
     printf("%-10s %10s %10s %10s %10s %10s %10s\n", "phase", "weights", "from file", "packed", "work", "peak", "TFLOP");
     for (int i = 0; i < p->phases; i++) print_phase(&p->phase[i]);

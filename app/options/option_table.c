@@ -430,9 +430,13 @@ const sg_option sg_option_table[] = {
            "or of the VAE's sample_size, as models of images can, which then encode in tiles too; less\n"
            "memory, and the frames differ a little; auto: if whole frames would not fit"),
      TO(vae_tiling)},
-    {NAMED("weights-as", OPENS & ~TUNE, RUN, weights_as, "weights_as", "TYPE",
+    {NAMED("weights-as", OPENS & ~TUNE, LOAD, weights_as, "weights_as", "TYPE",
            "file: keep quantised weights (GGUF, FP8, INT8) as the file has them, and widen what is\n"
-           "multiplied; bf16: widen all when they are loaded; the clip is the same; auto: file")},
+           "multiplied; bf16: widen all when they are loaded; the clip is the same, but for what a\n"
+           "LoRA rounds otherwise; auto: file")},
+    {FLAG("lora-merge", OPENS & ~TUNE, LOAD, lora_merge,
+          "merge LoRAs into the quantised weights that they change, and pack these as Q8_0 again;\n"
+          "otherwise their product is computed beside them: slower, and of the file's precision")},
     {NAMED("offload", OPENS & ~(CHECK | TUNE), RUN, offload, "offload", "WHEN",
            "keep blocks of layers in host memory and copy each to the GPU when it is needed; auto: if\n"
            "a denoiser or text encoder does not fit on the GPU; on: also if the denoiser does")},

@@ -78,6 +78,7 @@ typedef struct sg_settings {
     double      crf;
     int         png_level;
     const char *backend, *dtype, *cpumask, *gpumask, *vae_tiling, *offload, *weights_as;
+    bool        lora_merge;
     int         device, threads;
     size_t      memory_limit;
 

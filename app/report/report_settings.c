@@ -73,9 +73,9 @@ static void put_loras(json_t **j, const char *key, const sg_model_info *info, bo
     for (int i = 0; i < info->loras; i++) {
         const sg_lora_info *const l = info->lora[i];
         if ((l->denoisers == 1) == high_noise)
-            sg_json_append(&list,
-                           json_pack("{s:o, s:f, s:o, s:o*}", "file", sg_report_name(l->name), "strength", l->strength,
-                                     "hash", sg_report_hash(l->hash), "fast", l->fast ? json_true() : NULL));
+            sg_json_append(&list, json_pack("{s:o, s:f, s:o, s:o*, s:o*}", "file", sg_report_name(l->name), "strength",
+                                            l->strength, "hash", sg_report_hash(l->hash), "fast",
+                                            l->fast ? json_true() : NULL, "beside", l->beside ? json_true() : NULL));
     }
     if (!list || json_array_size(list))
         sg_json_set(j, key, list);

@@ -30,7 +30,6 @@ static sg_settings usual(const sg_job_engine *x)
     s.device = base->device;
     s.memory_limit = x->available ? x->available : base->memory_limit;
     s.offload = base->offload;
-    s.weights_as = base->weights_as;
     s.preview_decoder = base->preview_decoder;
     s.model = NULL;
     return s;

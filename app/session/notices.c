@@ -7,10 +7,27 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *sg_weights_text(const sg_model_info *info)
+{
+    static const char *const text[] = {[SG_WEIGHTS_AUTO] = "",
+                                       [SG_WEIGHTS_FILE] = ", quantised weights as in the file",
+                                       [SG_WEIGHTS_BF16] = ", quantised weights widened"};
+    return text[info->weights_as];
+}
+
+/* Of all LoRAs in a word. */
+static const char *loras_text(const sg_model_info *info)
+{
+    for (int i = 0; i < info->loras; i++)
+        if (info->lora[i]->beside) return ", LoRA beside them";
+    return info->loras ? ", LoRA merged" : "";
+}
+
 void sg_notice_device(sg_session *x)
 {
     const char *const passed = sg_environment_passed(x->info.passed);
-    sg_progress_say(&x->progress, "%s in %s on %s", x->model.name, x->info.dtype, x->info.device);
+    sg_progress_say(&x->progress, "%s in %s on %s%s%s", x->model.name, x->info.dtype, x->info.device,
+                    sg_weights_text(&x->info), loras_text(&x->info));
     if (*passed) sg_progress_warn(&x->progress, "%s", passed);
 }
 

@@ -5,7 +5,11 @@
 
 #include "session.h"
 
-/* Tells which model is on which device, and why it is not on the NVIDIA card that is there. */
+/* Returns how quantised weights lie, for the end of a line; "" where there are none. */
+const char *sg_weights_text(const sg_model_info *info);
+
+/* Tells which model is on which device, how its quantised weights and LoRAs lie, and why it is not on the NVIDIA card
+ * that is there. */
 void sg_notice_device(sg_session *x);
 
 /* Prints the device as above, and what will be rendered. tokens 0: unknown. Random seeds are printed even if quiet. */

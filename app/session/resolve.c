@@ -125,6 +125,14 @@ static void settle_cache(sg_rendering *x, const sg_model_info *info)
     x->settings.cache = sg_names("cache")[r->cache];
 }
 
+/* How quantised weights are held, if there are some, and whether LoRAs are merged into them. */
+static void settle_weights(sg_settings *s, const sg_model_info *info)
+{
+    const bool kept = info->weights_as == SG_WEIGHTS_FILE;
+    s->weights_as = info->weights_as == SG_WEIGHTS_AUTO ? NULL : sg_names("weights_as")[info->weights_as];
+    s->lora_merge = s->lora_merge && kept && info->loras;
+}
+
 /* What computes it: of a CPU also what holds its level down. */
 static void settle_machine(sg_settings *s, const sg_model_info *info)
 {
@@ -291,6 +299,7 @@ sg_status sg_resolve(sg_rendering *x, const sg_engine *engine, sg_error *e)
     if (!arms && r->attention.thresholds && !s->sparse_config) s->hash.tuned = info.thresholds;
     SG_TRY(check_effects(x, &asked, &info, e));
     settle_machine(s, &info);
+    settle_weights(s, &info);
     forget_consumed(s, &asked, &info);
     return SG_OK;
 }

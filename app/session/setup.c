@@ -149,7 +149,8 @@ sg_status sg_setup_options(sg_engine_options *out, const sg_model_path *model, c
                                .fast = s->fast,
                                .offload = s->offload ? sg_text_place(s->offload, sg_names("offload")) : 0,
                                .preview_decoder = s->preview_decoder,
-                               .weights_as = s->weights_as ? sg_text_place(s->weights_as, sg_names("weights_as")) : 0};
+                               .weights_as = s->weights_as ? sg_text_place(s->weights_as, sg_names("weights_as")) : 0,
+                               .lora_merge = s->lora_merge};
     for (out->loras = 0; model && out->loras < model->loras; out->loras++) {
         const sg_lora_path *const lora = &model->lora[out->loras];
         out->lora[out->loras] =

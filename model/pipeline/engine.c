@@ -132,6 +132,21 @@ static sg_status take_fast(sg_engine *engine, sg_error *e)
     return SG_OK;
 }
 
+/* Says how quantised weights lie: before there are patches, which the others go by. */
+static void hold_weights(sg_engine *engine, const sg_engine_options *o)
+{
+    sg_phase      phase[SG_PHASES_MAX];
+    const int     phases = sg_phases_of(engine->components, NULL, phase);
+    sg_component *c;
+    for (int i = 0; i < phases; i++)
+        for (int k = 0; (c = sg_phase_component(engine->components, &phase[i], k)) != NULL; k++) {
+            if (sg_bind_is_quantised(c->bind))
+                engine->weights_as = o->weights_as == SG_WEIGHTS_BF16 ? SG_WEIGHTS_BF16 : SG_WEIGHTS_FILE;
+            sg_bind_keep_types(c->bind, o->weights_as != SG_WEIGHTS_BF16);
+            sg_bind_merge(c->bind, o->lora_merge);
+        }
+}
+
 static sg_status open_preview(sg_engine *engine, const char *path, sg_error *e)
 {
     return path ? sg_taehv_open(&engine->preview, path, &engine->components->vae.info, engine->act, e) : SG_OK;
@@ -168,7 +183,6 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
         return sg_error_set(e, SG_E_ARG, "offload: weights are on the host anyway with backend %s",
                             engine->backend->name);
     engine->offload = o->offload;
-    engine->keeps_types = o->weights_as != SG_WEIGHTS_BF16;
     SG_TRY(choose_dtype(engine, o->dtype, e));
 
     sg_config *index = NULL;
@@ -179,6 +193,7 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     if (st) return st;
     engine->components = engine->model;
     SG_TRY(check_used(engine, o, e));
+    hold_weights(engine, o);
     SG_TRY(sg_engine_add_loras(engine, o->lora, o->loras, e));
     engine->defaults = engine->components->defaults;
     engine->defaults.size = sizeof engine->defaults;

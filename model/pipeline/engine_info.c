@@ -88,6 +88,13 @@ static int list_components(const sg_components *components, const sg_component *
     return n;
 }
 
+static bool is_beside(const sg_components *components, const sg_lora *l)
+{
+    for (int i = 0; i < components->denoisers; i++)
+        if (sg_bind_is_beside(components->denoiser[i].component->bind, sg_lora_file(l))) return true;
+    return false;
+}
+
 void sg_engine_describe(sg_engine *engine)
 {
     const sg_components *const components = engine->components;
@@ -112,7 +119,8 @@ void sg_engine_describe(sg_engine *engine)
                             .thresholds = engine->tuned.hash,
                             .thresholds_model = engine->tuned.model,
                             .world = engine->vocabulary.world,
-                            .words = engine->vocabulary.list};
+                            .words = engine->vocabulary.list,
+                            .weights_as = engine->weights_as};
     if (components->frames.step == 0 && !info->image[SG_IMAGE_FIRST] && components->vae.ops->encode_open)
         info->image[SG_IMAGE_FIRST] = SG_IMAGE_START;
     _Static_assert((int)SG_COMPONENTS_MAX >= (int)COMPONENTS_MAX, "there is room for every one");
@@ -120,7 +128,10 @@ void sg_engine_describe(sg_engine *engine)
         engine->component_info[i] = describe(list[i]);
         info->component[i] = &engine->component_info[i];
     }
-    for (int i = 0; i < info->loras; i++) info->lora[i] = &engine->lora_info[i];
+    for (int i = 0; i < info->loras; i++) {
+        info->lora[i] = &engine->lora_info[i];
+        engine->lora_info[i].beside = is_beside(components, engine->lora[i]);
+    }
 }
 
 #define TEXT_OF(x) #x

@@ -41,7 +41,7 @@ struct sg_engine {
     size_t               memory_limit; /* 0: none given */
     size_t               base_bytes; /* before any render: of this process, resident; of a device, what its ops hold */
     sg_offload           offload;
-    bool                 keeps_types; /* quantised weights stay as their files have them */
+    int                  weights_as; /* as sg_model_info has it */
     bool                 check;
     sg_trace            *trace; /* times, another, or NULL */
     sg_trace             times; /* of the last render, where the options say timed */

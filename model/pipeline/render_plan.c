@@ -21,7 +21,6 @@ static sg_kept *note_weights(sg_render *render, sg_component *c, int i, uint64_t
     const sg_engine *const engine = render->engine;
     const size_t           size = native_bf16(engine) ? sizeof(uint16_t) : sizeof(float);
     sg_kept *const         w = sg_keeper_find(&render->engine->keeper, c);
-    sg_bind_keep_types(c->bind, engine->keeps_types);
     sg_bind_offload(c->bind, offload);
     w->phases |= 1u << i;
     w->bytes.device = sg_bind_bytes(c->bind, engine->backend, &w->bytes.mapped);

@@ -137,6 +137,9 @@ typedef struct sg_engine_options {
     void *log_context;
 
     int weights_as; /* SG_WEIGHTS_AUTO .. */
+    /* Quantised weights that a LoRA changes are merged with it, and packed as Q8_0. Otherwise its product is computed beside
+     * them, or, where it is none of low rank, or takes more, they are widened. No others are changed by this. */
+    bool lora_merge;
 } sg_engine_options;
 
 /* Returns the features of the levels up to that of this name, "avx2" for example, 0 for an unknown one: what a mask of the
@@ -195,6 +198,7 @@ typedef struct sg_model_info {
     const char         *thresholds_model; /* the sg_engine_denoiser_hash that it was tuned for; "": not known */
     const char         *world;            /* what it draws, a sentence of its sparge-gen.json; or NULL */
     const char *const *words; /* that it was trained with, as that has them, folded; NULL is behind the last. Or NULL */
+    int                weights_as; /* SG_WEIGHTS_FILE or SG_WEIGHTS_BF16 of quantised weights; AUTO: there are none */
 } sg_model_info;
 
 /* Returns what was found at opening; it lives as long as engine. */

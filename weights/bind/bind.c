@@ -201,7 +201,9 @@ void sg_bind_matrix(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int
 {
     const size_t before = b->count;
     sg_bind_tensor(b, t, as, name, o, i);
-    if (b->count > before) b->binding[before].matrix = true;
+    if (b->count == before) return;
+    b->binding[before].matrix = true;
+    sg_bind_settle(b, &b->binding[before]);
 }
 
 /* Scales beyond this could make numbers that are too large for BF16: those are found where they are converted. */
@@ -217,14 +219,17 @@ static bool scales_are_moderate(const sg_source_tensor *t)
     return true;
 }
 
-/* How w stays as the file has it; of type SG_QUANT_NONE: it does not. */
+/* How w stays quantised; of type SG_QUANT_NONE: it does not. */
 static sg_quant quant_of(const sg_bind *b, const sg_bind_want *w)
 {
     const sg_quant      none = {0};
-    const sg_quant_type type = w->from ? sg_quant_of(w->from->type->name) : SG_QUANT_NONE;
-    if (!w->matrix || w->trouble != SG_BIND_FITS || !type || w->dim[1] % sg_quant_block(type)) return none;
-    if (w->dim[0] > INT32_MAX || w->dim[1] > INT32_MAX || !scales_are_moderate(w->from)) return none;
-    if (!sg_bind_adapts(b, w)) return none;
+    const bool          packed = w->patches && b->merges;
+    const sg_quant_type of_file = w->from ? sg_quant_of(w->from->type->name) : SG_QUANT_NONE;
+    const sg_quant_type type = of_file && packed ? SG_QUANT_Q8_0 : of_file;
+    if (!b->keeps_types || !w->matrix || w->trouble != SG_BIND_FITS || !type) return none;
+    if (w->dim[1] % sg_quant_block(type) || w->dim[0] > INT32_MAX || w->dim[1] > INT32_MAX) return none;
+    if (packed) return (sg_quant){.type = (int32_t)type};
+    if (!scales_are_moderate(w->from) || !sg_bind_adapts(b, w, type)) return none;
     if (!w->from->scale) return (sg_quant){.type = (int32_t)type};
     const int32_t block = (int32_t)w->from->scale_block;
     for (int k = 0; k < w->runs && block; k++)
@@ -233,16 +238,40 @@ static sg_quant quant_of(const sg_bind *b, const sg_bind_want *w)
     return (sg_quant){(int32_t)type, w->from->scales > 1 ? 1 : (int32_t)w->dim[0], (int32_t)w->dim[1]};
 }
 
+void sg_bind_settle(sg_bind *b, sg_bind_want *w)
+{
+    w->tensor->quant = quant_of(b, w);
+    free(w->adapter);
+    w->adapter = NULL;
+    if (w->tensor->quant.type && w->patches && !b->merges && !sg_bind_adapter_shape(b, w))
+        mistake(b, SG_E_MEMORY, "out of memory");
+    w->tensor->adapter = w->adapter;
+}
+
+static void settle_all(sg_bind *b)
+{
+    for (size_t i = 0; i < b->count && !b->backend; i++) sg_bind_settle(b, &b->binding[i]);
+}
+
+bool sg_bind_is_quantised(const sg_bind *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        const sg_bind_want *const w = &b->binding[i];
+        if (w->matrix && w->from && sg_quant_of(w->from->type->name)) return true;
+    }
+    return false;
+}
+
 void sg_bind_keep_types(sg_bind *b, bool on)
 {
-    for (size_t i = 0; i < b->count && !b->backend; i++) {
-        sg_bind_want *const w = &b->binding[i];
-        w->tensor->quant = on ? quant_of(b, w) : (sg_quant){0};
-        free(w->adapter);
-        w->adapter = NULL;
-        if (w->tensor->quant.type && w->patches && !sg_bind_adapter_shape(b, w)) w->tensor->quant = (sg_quant){0};
-        w->tensor->adapter = w->adapter;
-    }
+    b->keeps_types = on;
+    settle_all(b);
+}
+
+void sg_bind_merge(sg_bind *b, bool on)
+{
+    b->merges = on;
+    settle_all(b);
 }
 
 void sg_bind_block(sg_bind *b, int number)
@@ -281,7 +310,7 @@ static bool is_extra(const sg_bind *b, size_t i)
 
 static bool convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count, int threads)
 {
-    const bool kept = w->tensor->quant.type;
+    const bool kept = w->tensor->quant.type && !sg_bind_merges(w);
     uint8_t   *to = y;
     for (int k = 0; k < w->runs && count; k++) {
         const size_t left = i < w->run[k].count ? w->run[k].count - i : 0, n = left < count ? left : count;

@@ -11,21 +11,33 @@ static bool is_of(const sg_bind *b, size_t i, const sg_bind_want *w) { return &b
 
 static int64_t rank_of(const sg_patch *p) { return p->factor[0].down->dim[0]; }
 
-bool sg_bind_adapts(const sg_bind *b, const sg_bind_want *w)
+/* The sum of their ranks; more than `most`: it is too large, or one is no product of low rank. */
+static int64_t rank_of_all(const sg_bind *b, const sg_bind_want *w, int64_t most)
 {
-    for (size_t i = 0; i < b->patches; i++)
-        if (is_of(b, i, w) && (!b->patch[i].patch.factor[0].down || b->patch[i].patch.factor[1].up)) return false;
-    return true;
+    int64_t rank = 0;
+    for (size_t i = 0; i < b->patches && rank <= most; i++) {
+        const sg_patch *const p = &b->patch[i].patch;
+        if (!is_of(b, i, w)) continue;
+        const bool fits = p->factor[0].down && !p->factor[1].up && rank_of(p) <= most - rank;
+        rank = fits ? rank + rank_of(p) : most + 1;
+    }
+    return rank;
+}
+
+bool sg_bind_adapts(const sg_bind *b, const sg_bind_want *w, sg_quant_type type)
+{
+    const int64_t size = (int64_t)sg_dtype_size(w->tensor->dtype), o = w->dim[0], i = w->dim[1];
+    if (!w->patches) return true;
+    const int64_t saved = size * o * i - (int64_t)sg_quant_bytes(type, o * i), most = saved / (size * (o + i));
+    return rank_of_all(b, w, most) <= most;
 }
 
 bool sg_bind_adapter_shape(const sg_bind *b, sg_bind_want *w)
 {
     const sg_dtype    as = w->tensor->dtype;
     sg_adapter *const a = w->adapter = malloc(sizeof *a);
-    int64_t           rank = 0;
+    const int64_t     rank = rank_of_all(b, w, INT32_MAX);
     if (!a) return false;
-    for (size_t i = 0; i < b->patches; i++)
-        if (is_of(b, i, w)) rank += rank_of(&b->patch[i].patch);
     *a = (sg_adapter){.up = {.dtype = as, .rank = 2, .dim = {w->dim[0], rank}},
                       .down = {.dtype = as, .rank = 2, .dim = {rank, w->dim[1]}}};
     return true;
@@ -53,17 +65,6 @@ static void put_up(float *up, int64_t at, const sg_bind_want *w, const sg_patch 
     }
 }
 
-/* t as F32, malloc'd. */
-static sg_status take(float **out, const sg_patch *p, const sg_source_tensor *t, int threads, sg_error *e)
-{
-    const size_t n = (size_t)sg_count(sg_source_shape(t));
-    *out = malloc(n * sizeof **out);
-    if (!*out) return sg_error_memory(e, p->path);
-    if (sg_convert_from(*out, SG_F32, t, 0, n, threads)) return SG_OK;
-    return sg_error_set(e, SG_E_NUMERIC, "%s: the patch of tensor \"%s\" has a NaN or an infinity", p->path,
-                        sg_show(p->name));
-}
-
 /* up [o, rank] and down [rank, i] of all patches. */
 static sg_status gather(const sg_bind *b, const sg_bind_want *w, float *up, float *down, sg_error *e)
 {
@@ -72,8 +73,8 @@ static sg_status gather(const sg_bind *b, const sg_bind_want *w, float *up, floa
         const sg_patch *const p = &b->patch[i].patch;
         float                *from[2] = {NULL, NULL};
         if (!is_of(b, i, w)) continue;
-        sg_status status = take(&from[0], p, p->factor[0].up, b->backend->threads, e);
-        if (status == SG_OK) status = take(&from[1], p, p->factor[0].down, b->backend->threads, e);
+        sg_status status = sg_bind_take(&from[0], p, p->factor[0].up, b->backend->threads, e);
+        if (status == SG_OK) status = sg_bind_take(&from[1], p, p->factor[0].down, b->backend->threads, e);
         if (status == SG_OK) {
             put_up(up, at, w, p, from[0]);
             memcpy(down + at * w->dim[1], from[1], (size_t)(rank_of(p) * w->dim[1]) * sizeof *down);
@@ -86,18 +87,26 @@ static sg_status gather(const sg_bind *b, const sg_bind_want *w, float *up, floa
     return SG_OK;
 }
 
-/* Puts x, whose room it uses, as t has it, at `at`. */
-static sg_status put(const sg_bind *b, const sg_bind_want *w, sg_stream *s, const sg_tensor *t, float *x, uint8_t *at,
-                     sg_error *e)
+/* Puts x, as t has it, at `at`. */
+static sg_status put(const sg_bind *b, const sg_bind_want *w, sg_stream *s, const sg_tensor *t, const float *x,
+                     uint8_t *at, sg_error *e)
 {
-    void *const to = s ? (void *)x : at;
-    if (!sg_convert(to, t->dtype, x, SG_F32, (size_t)sg_count(*t), s ? 1 : b->backend->threads))
-        return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has patches with numbers too large for %s",
-                            sg_source_path(b->source), sg_show(w->name), sg_dtype_name(t->dtype));
-    const sg_status status = s ? s->memory->upload(s, at, to, sg_bytes(*t)) : SG_OK;
-    return status ? sg_error_set(e, status, "%s: tensor \"%s\": upload of its patches failed: %s",
-                                 sg_source_path(b->source), sg_show(w->name), s->why)
-                  : SG_OK;
+    const char *const path = sg_source_path(b->source);
+    uint8_t *const own = s ? malloc(sg_bytes(*t)) : NULL, *const to = s ? own : at;
+    if (!to) return sg_error_memory(e, path);
+    const bool fits = sg_convert(to, t->dtype, x, SG_F32, (size_t)sg_count(*t), b->backend->threads);
+    sg_status  status = fits ? SG_OK : SG_E_NUMERIC;
+    if (!fits)
+        sg_error_set(e, status, "%s: tensor \"%s\" has patches with numbers too large for %s", path, sg_show(w->name),
+                     sg_dtype_name(t->dtype));
+    if (fits && s) {
+        status = s->memory->upload(s, at, own, sg_bytes(*t));
+        if (status != SG_OK)
+            sg_error_set(e, status, "%s: tensor \"%s\": upload of its patches failed: %s", path, sg_show(w->name),
+                         s->why);
+    }
+    free(own);
+    return status;
 }
 
 sg_status sg_bind_adapter_load(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *at, uint8_t *lies,
@@ -115,4 +124,11 @@ sg_status sg_bind_adapter_load(const sg_bind *b, const sg_bind_want *w, sg_strea
     free(up);
     free(down);
     return status;
+}
+
+bool sg_bind_is_beside(const sg_bind *b, const char *path)
+{
+    for (size_t i = 0; i < b->patches; i++)
+        if (b->binding[b->patch[i].binding].adapter && strcmp(b->patch[i].patch.path, path) == 0) return true;
+    return false;
 }

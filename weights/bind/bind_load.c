@@ -7,9 +7,6 @@
 
 enum { STAGING = 8 << 20 }; /* bytes on their way to a device */
 
-/* Are patches added to its numbers? */
-static bool merges(const sg_bind_want *w) { return w->patches && !w->adapter; }
-
 /* Does the mapped tensor serve as it lies? */
 static bool in_place(const sg_bind_want *w, const sg_backend *backend)
 {
@@ -81,13 +78,32 @@ size_t sg_bind_bytes(const sg_bind *b, const sg_backend *backend, size_t *mapped
 
 size_t sg_bind_host_bytes(const sg_bind *b, const sg_backend *backend) { return plan_layout(b, backend, NULL).host; }
 
+/* What products read of w: the tensor, and what is beside it. Returns how many these are. */
+static int list_parts(const sg_tensor *part[3], const sg_bind_want *w)
+{
+    part[0] = w->tensor;
+    if (!w->adapter) return 1;
+    part[1] = &w->adapter->up;
+    part[2] = &w->adapter->down;
+    return 3;
+}
+
 uint64_t sg_bind_packed_numbers(const sg_bind *b, const sg_backend *backend)
 {
-    uint64_t n = 0;
+    const sg_tensor *part[3];
+    uint64_t         n = 0;
     for (size_t i = 0; i < b->count; i++)
         if (b->binding[i].trouble == SG_BIND_FITS && b->binding[i].rank > 1)
-            n += sg_backend_packed_numbers(backend, b->binding[i].tensor);
+            for (int parts = list_parts(part, &b->binding[i]), k = 0; k < parts; k++)
+                n += sg_backend_packed_numbers(backend, part[k]);
     return n;
+}
+
+static void pack(const sg_bind *b)
+{
+    const sg_tensor *part[3];
+    for (size_t i = 0; i < b->count; i++)
+        for (int parts = list_parts(part, &b->binding[i]), k = 0; k < parts; k++) sg_backend_pack(b->backend, part[k]);
 }
 
 static void drop(const sg_bind *b, const sg_bind_want *w)
@@ -115,7 +131,7 @@ static sg_status pair_rows(const sg_bind *b, const sg_bind_want *w, uint8_t *y, 
 static sg_status make(const sg_bind *b, const sg_bind_want *w, const sg_bind_patched *p, void *y, size_t i,
                       size_t count, sg_error *e)
 {
-    if (merges(w)) return sg_bind_patched_make(p, b, w, y, i, count, e);
+    if (sg_bind_merges(w)) return sg_bind_patched_make(p, b, w, y, i, count, e);
     return sg_bind_convert(b, w, y, w->tensor->dtype, i, count, b->backend->threads, e);
 }
 
@@ -131,7 +147,7 @@ static sg_status send(const sg_bind *b, const sg_bind_want *w, const sg_bind_pat
                       void *own, sg_error *e)
 {
     const size_t n = (size_t)sg_count(*w->tensor), step = STAGING / sg_dtype_size(w->tensor->dtype);
-    const bool   as_is = own && w->file.dtype == w->tensor->dtype && w->runs == 1 && !merges(w);
+    const bool   as_is = own && w->file.dtype == w->tensor->dtype && w->runs == 1 && !sg_bind_merges(w);
     for (size_t i = 0; i < n; i += step) {
         const size_t count = n - i < step ? n - i : step;
         void *const  piece = own ? own : s->memory->stage(s);
@@ -211,7 +227,7 @@ static sg_status load_tensor(const sg_bind *b, const sg_bind_want *w, sg_stream 
     const bool      host = b->backend->host_memory || stays(b, w, b->backend);
     const bool      serves = !stays(b, w, b->backend) && in_place(w, b->backend);
     sg_bind_patched p = {0};
-    sg_status       status = merges(w) ? sg_bind_patched_open(&p, b, w, e) : SG_OK;
+    sg_status       status = sg_bind_merges(w) ? sg_bind_patched_open(&p, b, w, e) : SG_OK;
     if (status == SG_OK)
         status = host       ? make_all(b, w, &p, serves ? NULL : to, e)
                  : w->pairs ? send_pairs(b, w, &p, s, to, e)
@@ -294,7 +310,7 @@ sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(vo
     SG_TRY(sg_bind_check(b, e));
     const sg_status status = load(b, backend, progress, context, e);
     if (status != SG_OK) sg_bind_unload(b);
-    for (size_t i = 0; status == SG_OK && i < b->count; i++) sg_backend_pack(backend, b->binding[i].tensor);
+    if (status == SG_OK) pack(b);
     return status;
 }
 
@@ -305,6 +321,7 @@ void sg_bind_unload(sg_bind *b)
         if (b->binding[i].trouble != SG_BIND_FITS) continue;
         drop(b, &b->binding[i]);
         b->binding[i].tensor->data = NULL;
+        if (b->binding[i].adapter) b->binding[i].adapter->up.data = b->binding[i].adapter->down.data = NULL;
     }
     if (b->device) b->backend->memory->release(b->backend, b->device);
     if (b->host) b->backend->memory->unpin(b->backend, b->host); /* after release, which waits for fetches */

@@ -118,6 +118,7 @@ sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e)
     if (!sg_array_push(b->patch, b->patches, b->patch_room, (sg_bound_patch){*p, at}))
         return sg_error_memory(e, p->path);
     w->patches++;
+    sg_bind_settle(b, w);
     return SG_OK;
 }
 
@@ -125,7 +126,11 @@ size_t sg_bind_patches(const sg_bind *b) { return b->patches; }
 
 void sg_bind_unpatch(sg_bind *b, size_t kept)
 {
-    while (b->patches > kept) b->binding[b->patch[--b->patches].binding].patches--;
+    while (b->patches > kept) {
+        sg_bind_want *const w = &b->binding[b->patch[--b->patches].binding];
+        w->patches--;
+        sg_bind_settle(b, w);
+    }
 }
 
 /* ---- as a tensor is loaded ---- */
@@ -145,15 +150,14 @@ static sg_status not_finite(const sg_patch *p, sg_error *e)
                         sg_show(p->name));
 }
 
-/* t as F32, malloc'd. */
-static sg_status take(float **out, const sg_bind_patched *to, const sg_patch *p, const sg_source_tensor *t, sg_error *e)
+sg_status sg_bind_take(float **out, const sg_patch *p, const sg_source_tensor *t, int threads, sg_error *e)
 {
     shape s = {0};
     shape_of(t, &s);
     const size_t n = (size_t)(s.rows * s.row);
     *out = malloc(n * sizeof **out);
     if (!*out) return sg_error_memory(e, p->path);
-    return sg_convert_from(*out, SG_F32, t, 0, n, to->threads) ? SG_OK : not_finite(p, e);
+    return sg_convert_from(*out, SG_F32, t, 0, n, threads) ? SG_OK : not_finite(p, e);
 }
 
 static sg_status take_low_rank(struct sg_bind_factor *f, const sg_bind_patched *to, const sg_patch *p,
@@ -161,8 +165,8 @@ static sg_status take_low_rank(struct sg_bind_factor *f, const sg_bind_patched *
 {
     float *down = NULL;
     f->r = (size_t)from->down->dim[0];
-    SG_TRY(take(&f->up, to, p, from->up, e));
-    sg_status status = take(&down, to, p, from->down, e);
+    SG_TRY(sg_bind_take(&f->up, p, from->up, to->threads, e));
+    sg_status status = sg_bind_take(&down, p, from->down, to->threads, e);
     f->down = status == SG_OK ? malloc(sg_low_rank_panels(f->r, (size_t)f->of.row) * sizeof *down) : NULL;
     if (status == SG_OK && !f->down) status = sg_error_memory(e, p->path);
     if (status == SG_OK) sg_low_rank_pack(f->down, down, f->r, (size_t)f->of.row);
@@ -180,7 +184,7 @@ static sg_status open_factor(struct sg_bind_factor *f, const sg_bind_patched *to
         f->whole = from->down ? NULL : from->up;
         return SG_OK;
     }
-    if (!from->down) return take(&f->small, to, p, from->up, e);
+    if (!from->down) return sg_bind_take(&f->small, p, from->up, to->threads, e);
     const size_t n = (size_t)(f->of.rows * f->of.row);
     if (!(f->small = malloc(n * sizeof *f->small))) return sg_error_memory(e, p->path);
     sg_low_rank(f->small, f->up, f->down, f->r, (size_t)f->of.row, 0, n, to->features, to->threads);
@@ -288,10 +292,22 @@ static bool add_rows(const sg_bind_patched *p, const sg_patch *patch, const stru
     return true;
 }
 
+/* The sum's numbers as w is wanted. False: they are too large, or not finite. */
+static bool put(const sg_bind_patched *p, const sg_bind_want *w, uint8_t *y, size_t count)
+{
+    enum { STEP = 1 << 12 };
+    int bad = 0;
+    if (!w->tensor->quant.type) return sg_convert(y, w->tensor->dtype, p->sum, SG_F32, count, p->threads);
+#pragma omp parallel for schedule(static) num_threads(p->threads) reduction(| : bad)
+    for (size_t i = 0; i < count; i += STEP)
+        bad |= !sg_quant_pack(y + sg_bind_bytes_of(w, i), p->sum + i, count - i < STEP ? count - i : STEP);
+    return !bad;
+}
+
 sg_status sg_bind_patched_make(const sg_bind_patched *p, const sg_bind *b, const sg_bind_want *w, void *y, size_t i,
                                size_t count, sg_error *e)
 {
-    const sg_dtype as = w->tensor->dtype;
+    const sg_tensor *const t = w->tensor;
     for (size_t done = 0; done < count; done += p->piece) {
         const size_t                 n = count - done < p->piece ? count - done : p->piece;
         const struct sg_bind_factor *f = p->factor;
@@ -301,9 +317,10 @@ sg_status sg_bind_patched_make(const sg_bind_patched *p, const sg_bind *b, const
             if (!add_rows(p, &b->patch[k].patch, f, i + done, n)) return not_finite(&b->patch[k].patch, e);
             f += 2;
         }
-        if (!sg_convert((uint8_t *)y + done * sg_dtype_size(as), as, p->sum, SG_F32, n, p->threads))
+        if (!put(p, w, (uint8_t *)y + sg_bind_bytes_of(w, done), n))
             return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" with its patches has numbers too large for %s",
-                                sg_source_path(b->source), sg_show(w->name), sg_dtype_name(as));
+                                sg_source_path(b->source), sg_show(w->name),
+                                t->quant.type ? sg_quant_name((sg_quant_type)t->quant.type) : sg_dtype_name(t->dtype));
     }
     return SG_OK;
 }

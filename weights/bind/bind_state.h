@@ -1,4 +1,5 @@
-/* bind_state.h - what bind.c lists, bind_load.c loads and bind_patch.c adds to. It is private to the three. */
+/* bind_state.h - what bind.c lists, bind_load.c loads, and bind_patch.c and bind_adapter.c add to. It is private to the
+ * four. */
 #ifndef SG_BIND_STATE_H
 #define SG_BIND_STATE_H
 
@@ -32,7 +33,7 @@ typedef struct sg_bind_want {
     sg_bind_run     run[SG_NAME_ROWS];
     int             runs;
     sg_bind_trouble trouble;
-    bool            matrix;  /* of sg_bind_matrix; tensor->quant is set where it stays as the file has it */
+    bool            matrix;  /* of sg_bind_matrix; tensor->quant is set where it stays quantised */
     sg_adapter     *adapter; /* tensor->adapter; owned */
     int             block;   /* negative: none */
     int64_t         pairs;   /* sg_bind_pairs' rows */
@@ -64,11 +65,12 @@ struct sg_bind {
     int64_t            pairs;  /* rows, for the wants that follow */
     sg_bound_patch    *patch;
     size_t             patches, patch_room;
-    int                blocks;  /* that wants are of */
-    int                offload; /* how many of them stay on the host */
-    const sg_backend  *backend; /* of what is loaded; NULL: nothing is */
-    void              *device;  /* what stays there, then both slots */
-    uint8_t           *host;    /* blocks, pinned; NULL: all are on the device */
+    bool               keeps_types, merges; /* sg_bind_keep_types, sg_bind_merge */
+    int                blocks;              /* that wants are of */
+    int                offload;             /* how many of them stay on the host */
+    const sg_backend  *backend;             /* of what is loaded; NULL: nothing is */
+    void              *device;              /* what stays there, then both slots */
+    uint8_t           *host;                /* blocks, pinned; NULL: all are on the device */
     size_t             host_bytes;
     sg_bind_span      *span; /* of each block on the host */
     uint8_t           *slot[2];
@@ -76,6 +78,9 @@ struct sg_bind {
 
 /* Tells whether a tensor of these dimensions has a size. A config or a file may ask for anything. */
 bool sg_bind_has_size(int rank, const int64_t *dim);
+
+/* Tells whether its patches are added to its numbers. */
+static inline bool sg_bind_merges(const sg_bind_want *w) { return w->patches && !w->adapter; }
 
 /* Returns the bytes of so many elements of w as it is wanted, whole blocks. */
 static inline size_t sg_bind_bytes_of(const sg_bind_want *w, size_t n)
@@ -91,14 +96,18 @@ static inline size_t sg_bind_want_bytes(const sg_bind_want *w)
     return sg_aligned(sg_bytes(*w->tensor)) + (l ? sg_aligned(sg_bytes(l->up)) + sg_aligned(sg_bytes(l->down)) : 0);
 }
 
-/* Sets y[count] to elements i to i + count of w, both multiples of SG_QUANT_BLOCK_MAX or the end of w, as the file has them,
- * rounded to `as`, or, where w stays as it is in the file, their bytes. With y NULL it only looks. Returns SG_E_NUMERIC where one of them is a NaN, an infinity, or too
- * large for `as`. */
+/* Sets y[count] to elements i to i + count of w, both multiples of SG_QUANT_BLOCK_MAX or the end of w, as the file has
+ * them, rounded to `as`, or, where w stays as it is in the file, their bytes. With y NULL it only looks. Returns
+ * SG_E_NUMERIC where one of them is a NaN, an infinity, or too large for `as`. */
 sg_status sg_bind_convert(const sg_bind *b, const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_t count,
                           int threads, sg_error *e);
 
-/* Tells whether the patches of w are LoRAs, whose products may stay beside it. */
-bool sg_bind_adapts(const sg_bind *b, const sg_bind_want *w);
+/* Decides how w lies, by its file and its patches: tensor->quant and the adapter's shape. */
+void sg_bind_settle(sg_bind *b, sg_bind_want *w);
+
+/* Tells whether the patches of w may stay beside it, as it is in the file, of this type: they are products of low rank,
+ * and take less than widening it. True where there are none. */
+bool sg_bind_adapts(const sg_bind *b, const sg_bind_want *w, sg_quant_type type);
 
 /* Sets w->adapter to their shapes, all as one; returns false where memory is out. */
 bool sg_bind_adapter_shape(const sg_bind *b, sg_bind_want *w);
@@ -107,6 +116,9 @@ bool sg_bind_adapter_shape(const sg_bind *b, sg_bind_want *w);
  * w. */
 sg_status sg_bind_adapter_load(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *at, uint8_t *lies,
                                sg_error *e);
+
+/* Sets *out to t, a matrix of p, as F32. The caller frees it. */
+sg_status sg_bind_take(float **out, const sg_patch *p, const sg_source_tensor *t, int threads, sg_error *e);
 
 /* Holds a tensor's patches, and room for a piece of it. Zero is one without patches. */
 typedef struct sg_bind_patched {

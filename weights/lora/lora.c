@@ -212,6 +212,8 @@ static bool is_for_few_steps(const sg_lora *l)
     return false;
 }
 
+const char *sg_lora_file(const sg_lora *l) { return sg_source_path(l->source); }
+
 sg_lora_info sg_lora_describe(const sg_lora *l)
 {
     sg_lora_info f = l->so_far;

@@ -28,13 +28,13 @@ sg_model_parts = struct(
 sg_lora_option = struct("sg_lora_option", (S, "path"), (D, "strength"), (U, "denoisers"), (U * 3, "reserved"))
 sg_lora_info = struct(
     "sg_lora_info", (Z, "size"), (text(256), "name"), (D, "strength"), (U, "denoisers"), (B, "fast few_steps"),
-    (U64, "hash"), (I, "keys unused text tensors"), (I * 2, "rank"), (I64, "width"))
+    (U64, "hash"), (I, "keys unused text tensors"), (I * 2, "rank"), (I64, "width"), (B, "beside"))
 log_callback = c.CFUNCTYPE(None, P, I, S)
 sg_engine_options = struct(
     "sg_engine_options", (Z, "size"), (S, "model_dir"), (sg_model_parts, "parts"), (S, "backend dtype"), (I, "threads"),
     (U, "cpu_mask gpu_mask"), (I, "device local_rank"), (Z, "memory_limit given_bytes"), (B, "plan_only"),
     (sg_lora_option * SG_LORAS_MAX, "lora"), (I, "loras"), (B, "fast"), (I, "offload"), (B, "check timed"),
-    (S, "preview_decoder"), (log_callback, "log"), (P, "log_context"), (I, "weights_as"))
+    (S, "preview_decoder"), (log_callback, "log"), (P, "log_context"), (I, "weights_as"), (B, "lora_merge"))
 sg_component_info = struct(
     "sg_component_info", (Z, "size"), (text(32), "name"), (text(64), "class_name"), (text(160), "summary"),
     (text(16), "dtype"), (text(160), "types"), (text(1024), "place"), (U64, "parameters bytes"),
@@ -44,7 +44,7 @@ sg_model_info = struct(
     (c.POINTER(sg_component_info) * SG_COMPONENTS_MAX, "component"), (I, "multiple frame_step"), (B, "frame_pairs"),
     (I * 2, "image"), (I, "experts"), (S, "backend"), (I, "threads"), (S, "dtype device passed"),
     (B, "skips synchronous"), (I, "loras"), (c.POINTER(sg_lora_info) * SG_LORAS_MAX, "lora"), (U64, "thresholds"),
-    (S, "thresholds_model world"), (c.POINTER(S), "words"))
+    (S, "thresholds_model world"), (c.POINTER(S), "words"), (I, "weights_as"))
 sg_policy = struct(
     "sg_policy", (I, "kind"), (B, "named"), (I, "rule"), (F, "amount similarity pv"),
     (I, "sink budget score"), (B, "tail"), (I, "tail_bias pv_dtype order"), (D, "dense_steps"), (I, "dense_steps_kind"),
