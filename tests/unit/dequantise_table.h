@@ -30,4 +30,6 @@ static const struct {
     {"I8", 1, 1, {-1, -1}, 0x240d70763513b725u},
 };
 
+static const uint64_t packed_sum = 0x1a7cffa97b7eca4bu;
+
 #endif

@@ -1,7 +1,8 @@
-/* gguf_file.h - a GGUF that a test writes: keys, then tensors of F32, F16 or BF16. */
+/* gguf_file.h - a GGUF that a test writes: keys, then tensors of F32, F16, BF16 or Q8_0. */
 #ifndef SG_GGUF_FILE_H
 #define SG_GGUF_FILE_H
 
+#include "quant.h"
 #include "safetensors_write.h"
 
 #include <jansson.h>
@@ -79,11 +80,12 @@ static inline void gguf_write(const char *path, const gguf_key *key, int keys, c
         if (key[i].kind) gguf_write_key(f, &key[i]);
     for (int i = 0; i < count; i++) {
         const sg_tensor *const t = &tensor[i].t;
-        assert_true(t->dtype == SG_F32 || t->dtype == SG_F16 || t->dtype == SG_BF16);
+        const bool             q8_0 = t->quant.type == SG_QUANT_Q8_0;
+        assert_true(q8_0 || t->dtype == SG_F32 || t->dtype == SG_F16 || t->dtype == SG_BF16);
         gguf_text(f, tensor[i].name);
         gguf_put(f, (uint64_t)t->rank, 4);
         for (int k = t->rank; k-- > 0;) gguf_put(f, (uint64_t)t->dim[k], 8);
-        gguf_put(f, t->dtype == SG_F32 ? 0 : t->dtype == SG_F16 ? 1 : 30, 4);
+        gguf_put(f, q8_0 ? 8 : t->dtype == SG_F32 ? 0 : t->dtype == SG_F16 ? 1 : 30, 4);
         gguf_put(f, at, 8);
         at += (sg_bytes(*t) + 31) / 32 * 32;
     }

@@ -5,7 +5,8 @@ usage: make_dequantise_table.py >dequantise_table.h
 
 Needs gguf and torch. test_dequantise.c makes the same bits: bytes of a linear congruential generator whose state begins
 with 1 for each type; then each F16 scale that is not finite loses bit 14. The sum runs over the elements' bits as F32:
-sum = (sum xor bits) * 0x100000001b3, from 0xcbf29ce484222325 on, modulo 2^64."""
+sum = (sum xor bits) * 0x100000001b3, from 0xcbf29ce484222325 on, modulo 2^64. The other sum is over the bytes of Q8_0 that
+gguf-py makes of made-up numbers: see numbers_to_pack."""
 import gguf
 import numpy as np
 import torch
@@ -35,6 +36,19 @@ def total(values):
     for u in np.ascontiguousarray(values, np.float32).reshape(-1).view(np.uint32).tolist():
         out = (out ^ u) * 0x100000001b3 % 2**64
     return out
+
+
+def numbers_to_pack():
+    """Of the same generator: from block to block the numbers grow from 2^-40 to 2^19; one block is of zeros, the next has
+    ties, 0.5 to 30.5 with both signs, and 127."""
+    state, out = 1, []
+    for block in range(BLOCKS):
+        for _ in range(32):
+            state = (state * 1664525 + 1013904223) % 2**32
+            out.append(((state >> 8) / 2**23 - 1) * 2.0**(block % 60 - 40))
+    out[:32] = [0.0] * 32
+    out[32:64] = [(i + 0.5) * (-1)**i for i in range(31)] + [127.0]
+    return np.array(out, np.float32).reshape(BLOCKS, 32)
 
 
 def byte_values(name):
@@ -67,4 +81,12 @@ for name, scales in SCALES.items():
     print(f'    {{"{name}", {block}, {size}, {{{scales[0]}, {second}}}, 0x{total(values):016x}u}},')
 for name in ("F8_E4M3", "F8_E5M2", "I8"):
     print(f'    {{"{name}", 1, 1, {{-1, -1}}, 0x{total(byte_values(name)):016x}u}},')
-print("};\n\n#endif")
+packed = gguf.quants.quantize(numbers_to_pack(), gguf.GGMLQuantizationType.Q8_0)
+total_of_bytes = 0xcbf29ce484222325
+for byte in packed.reshape(-1).tolist():
+    total_of_bytes = (total_of_bytes ^ byte) * 0x100000001b3 % 2**64
+print(f"""}};
+
+static const uint64_t packed_sum = 0x{total_of_bytes:016x}u;
+
+#endif""")

@@ -1,8 +1,11 @@
 /* test_dequantise.c - types that no sg_dtype can view, from the file to the device: the bits of gguf-py's values, row cuts,
- * patches, and scales that are no numbers. */
+ * patches, merged and beside, and scales that are no numbers. */
 #include "convert.h"
 #include "dequantise_table.h"
 #include "memory_source.h"
+
+#include <float.h>
+#include <math.h>
 
 enum {
     CASES = sizeof table / sizeof *table,
@@ -252,6 +255,229 @@ static void patches_come_onto_the_values(void **state)
     close_both(&b, &s);
 }
 
+/* ---- patches of matrices that stay quantised ---- */
+
+/* As numbers_to_pack of make_dequantise_table.py. */
+static void packed_blocks_have_the_bytes_of_the_reference(void **state)
+{
+    enum { BLOCK = 32, BYTES = 34 };
+    float    x[BLOCK];
+    uint8_t  y[BYTES];
+    uint64_t sum = 0xcbf29ce484222325u;
+    uint32_t seed = 1;
+    for (int block = 0; block < TABLE_BLOCKS; block++) {
+        for (int i = 0; i < BLOCK; i++) {
+            seed = seed * 1664525u + 1013904223u;
+            x[i] = ldexpf((float)(seed >> 8) / (1 << 23) - 1, block % 60 - 40);
+            if (block == 0) x[i] = 0;
+            if (block == 1) x[i] = i == BLOCK - 1 ? 127 : ((float)i + 0.5f) * (i % 2 ? -1.0f : 1.0f);
+        }
+        assert_true(sg_quant_pack(y, x, BLOCK));
+        for (int i = 0; i < BYTES; i++) sum = (sum ^ y[i]) * 0x100000001b3u;
+    }
+    assert_true(sum == packed_sum);
+}
+
+static void numbers_that_cannot_be_packed_are_refused(void **state)
+{
+    static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY, FLT_MAX, 65520 * 127.0f};
+    float              x[64] = {0};
+    uint8_t            y[68], least[34] = {0};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        x[63] = bad[i];
+        assert_false(sg_quant_pack(y, x, 64));
+    }
+    x[63] = 65504 * 127.0f;
+    assert_true(sg_quant_pack(y, x, 64));
+    x[0] = FLT_TRUE_MIN; /* the reciprocal of its scale is infinite */
+    assert_true(sg_quant_pack(y, x, 32));
+    assert_memory_equal(y, least, sizeof least);
+}
+
+enum { SIDE = 64, RANK_MAX = 32 };
+
+/* A patch of w, whose low-rank factors are of small whole numbers, so that sums are exact. */
+typedef struct product {
+    float            up[SIDE * RANK_MAX], down[RANK_MAX * SIDE];
+    sg_source_tensor of[2];
+    sg_patch         patch;
+} product;
+
+static const sg_patch *make_product(product *p, const char *name, int64_t rows, int rank, double scale)
+{
+    for (int i = 0; i < SIDE * RANK_MAX; i++) p->up[i] = (float)((i * 7 + rank) % 5 - 2);
+    for (int i = 0; i < SIDE * RANK_MAX; i++) p->down[i] = (float)((i * 5 + rank) % 7 - 3);
+    p->of[0] = in_file("", (sg_tensor){.data = p->up, .rank = 2, .dim = {rows, rank}});
+    p->of[1] = in_file("", (sg_tensor){.data = p->down, .rank = 2, .dim = {rank, SIDE}});
+    p->patch = (sg_patch){.path = "l", .name = name, .scale = scale, .factor = {{&p->of[0], &p->of[1]}}};
+    return &p->patch;
+}
+
+/* A source with a square matrix, w, of bytes of this value. */
+static sg_source *square_of(uint8_t value)
+{
+    static const sg_source_type type = {"I8", SG_I8, 1, 1};
+    arrays                      a = {.count = 0};
+    memset(bits, value, SIDE * SIDE);
+    add_bits(&a, "w", &type, SIDE, SIDE * SIDE);
+    return open_arrays(&a);
+}
+
+/* w itself; the third quarter of its rows, then the first; w with rows in pairs. */
+static const sg_name_rule parts[] = {{"part", "w", 4, {{2, 1}, {0, 1}}}, {"pairs", "w", 0, {{0, 0}}}};
+static const sg_name_map  of_parts = {.rules = parts, .count = 2};
+
+static sg_bind *bind_parts(const sg_source *s, sg_tensor t[3])
+{
+    sg_bind *const b = bind_to(s, &of_parts);
+    sg_bind_matrix(b, &t[0], SG_F32, "w", SIDE, SIDE);
+    sg_bind_matrix(b, &t[1], SG_F32, "part", SIDE / 2, SIDE);
+    sg_bind_pairs(b, SIDE / 4);
+    sg_bind_matrix(b, &t[2], SG_F32, "pairs", SIDE, SIDE);
+    sg_bind_pairs(b, 0);
+    return b;
+}
+
+static void patch_parts(sg_bind *b, product p[5])
+{
+    const sg_patch *const all[] = {make_product(&p[0], "w", SIDE, 3, 0.5), make_product(&p[1], "w", SIDE, 2, -2),
+                                   make_product(&p[2], "part", SIDE, 2, 1), make_product(&p[3], "part", SIDE / 2, 1, 0),
+                                   make_product(&p[4], "pairs", SIDE, 4, 1)};
+    p[2].patch.cut = &parts[0];
+    for (int i = 0; i < 5; i++) assert_int_equal(sg_bind_patch(b, all[i], NULL), SG_OK);
+}
+
+/* Onto zeros, so that what is added is all that is there. */
+static void products_beside_are_what_is_added(void **state)
+{
+    static product p[5];
+    sg_tensor      t[2][3];
+    sg_source     *zeros = square_of(0);
+    for (int d = 0; d < 4; d++) {
+        sg_bind *b[2] = {bind_parts(zeros, t[0]), bind_parts(zeros, t[1])};
+        if (d < 2) sg_bind_keep_types(b[0], true); /* before the patches or after them */
+        for (int k = 0; k < 2; k++) patch_parts(b[k], p);
+        if (d >= 2) sg_bind_keep_types(b[0], true);
+        for (int k = 0; k < 2; k++) load(b[k], &devices[d % 2]);
+        assert_true(sg_bind_is_beside(b[0], "l") && !sg_bind_is_beside(b[0], "m") && !sg_bind_is_beside(b[1], "l"));
+        for (int k = 0; k < 3; k++) {
+            const sg_adapter *const a = t[0][k].adapter;
+            assert_true(t[0][k].quant.type == SG_QUANT_I8 && a && !t[1][k].quant.type && !t[1][k].adapter);
+            const int64_t rank = a->down.dim[0];
+            assert_int_equal(rank, k == 0 ? 5 : k == 1 ? 3 : 4);
+            for (int64_t i = 0; i < sg_count(t[1][k]); i++) {
+                float sum = 0;
+                for (int64_t r = 0; r < rank; r++)
+                    sum += sg_load(&a->up, i / SIDE * rank + r) * sg_load(&a->down, r * SIDE + i % SIDE);
+                assert_true(sum == sg_load(&t[1][k], i));
+            }
+        }
+        sg_bind_close(&b[0]);
+        sg_bind_close(&b[1]);
+    }
+    sg_source_close(&zeros);
+}
+
+/* What is merged is packed: the numbers that it is else widened to. No patch is of a form that cannot be. */
+static void merged_matrices_are_packed(void **state)
+{
+    static product         p[5];
+    static float           ones[SIDE * SIDE / 2];
+    sg_tensor              t[2][3], kept;
+    uint8_t                bytes[SIDE / 32 * 34];
+    size_t                 mapped;
+    sg_source             *s = square_of(3);
+    const sg_source_tensor diff = in_file("", numbers(ones, SG_F32, SIDE / 2, SIDE));
+    const sg_patch         whole = {.path = "d", .name = "part", .scale = 0.25, .factor = {{&diff, NULL}}};
+    for (int d = 0; d < 2; d++) {
+        sg_bind *b[2] = {bind_parts(s, t[0]), bind_parts(s, t[1])};
+        for (int k = 0; k < 2; k++) {
+            if (k == 0) sg_bind_matrix(b[0], &kept, SG_F32, "w", SIDE, SIDE); /* the second of its name has no patch */
+            sg_bind_keep_types(b[k], k == 0);
+            sg_bind_merge(b[k], true);
+            patch_parts(b[k], p);
+            assert_int_equal(sg_bind_patch(b[k], &whole, NULL), SG_OK);
+            load(b[k], &devices[d]);
+        }
+        assert_true(kept.quant.type == SG_QUANT_I8 && !sg_bind_is_beside(b[0], "l"));
+        size_t sum = d ? sg_aligned(sg_bytes(kept)) : 0;
+        for (int k = 0; k < 3; k++) {
+            assert_true(t[0][k].quant.type == SG_QUANT_Q8_0 && !t[0][k].adapter && !t[1][k].quant.type);
+            for (int64_t i = 0; i < t[0][k].dim[0]; i++) {
+                assert_true(sg_quant_pack(bytes, (const float *)t[1][k].data + i * SIDE, SIDE));
+                assert_memory_equal(bytes, (const uint8_t *)t[0][k].data + (size_t)i * sizeof bytes, sizeof bytes);
+            }
+            sum += sg_aligned((size_t)t[0][k].dim[0] * sizeof bytes);
+        }
+        assert_int_equal(sg_bind_bytes(b[0], &devices[d], &mapped), sum);
+        sg_bind_close(&b[0]);
+        sg_bind_close(&b[1]);
+    }
+    sg_source_close(&s);
+}
+
+/* Beside I8 a rank of 24 takes as much as F32 does; one taken back, it is beside again. */
+static void what_takes_more_beside_is_widened(void **state)
+{
+    static product   p[3];
+    static const int rank[] = {24, 20, 5};
+    sg_tensor        t;
+    sg_source       *s = square_of(0);
+    sg_bind         *b = bind_to(s, NULL);
+    sg_bind_matrix(b, &t, SG_F32, "w", SIDE, SIDE);
+    sg_bind_keep_types(b, true);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(sg_bind_patch(b, make_product(&p[i], "w", SIDE, rank[i], 1), NULL), SG_OK);
+        assert_true(i == 2 ? !t.quant.type && !t.adapter : t.quant.type == SG_QUANT_I8);
+        if (i < 2) assert_int_equal(t.adapter->up.dim[1], rank[i]);
+        if (i == 0) sg_bind_unpatch(b, 0);
+        assert_true(i || (t.quant.type && !t.adapter));
+    }
+    load(b, &devices[1]);
+    assert_true(!t.adapter && t.data);
+    sg_bind_unload(b);
+    sg_bind_unpatch(b, 1);
+    assert_int_equal(t.adapter->down.dim[0], rank[1]);
+    load(b, &devices[1]);
+    assert_non_null(t.adapter->up.data);
+    sg_bind_unload(b);
+    assert_true(!t.data && !t.adapter->up.data && !t.adapter->down.data);
+    close_both(&b, &s);
+}
+
+/* A factor is infinite, or grows so by its scale; W' is, is no number, or has a scale beyond F16. */
+static void patches_that_are_no_numbers_are_refused(void **state)
+{
+    static const struct {
+        float       number;
+        double      scale;
+        bool        merge;
+        const char *text;
+    } bad[] = {{INFINITY, 1, false, "l|patch|\"w\"|infinity"},
+               {1e20f, 1e20, false, "arrays|\"w\"|patches|too large for F32"},
+               {NAN, 1, true, "l|patch|\"w\"|NaN"},
+               {1e20f, 1e20, true, "arrays|\"w\"|patches|too large for Q8_0"},
+               {1e20f, 1, true, "arrays|\"w\"|patches|too large for Q8_0"},
+               {2e7f, 1, true, "arrays|\"w\"|patches|too large for Q8_0"}};
+    static product p;
+    sg_source     *s = square_of(1);
+    for (int i = 0; i < 12; i++) {
+        sg_error  e = {0};
+        sg_tensor t;
+        sg_bind  *b = bind_to(s, NULL);
+        sg_bind_matrix(b, &t, SG_F32, "w", SIDE, SIDE);
+        sg_bind_keep_types(b, true);
+        sg_bind_merge(b, bad[i / 2].merge);
+        make_product(&p, "w", SIDE, 1, bad[i / 2].scale);
+        p.up[SIDE - 1] = bad[i / 2].number;
+        assert_int_equal(sg_bind_patch(b, &p.patch, NULL), SG_OK);
+        assert_refused(sg_bind_load(b, &devices[i % 2], NULL, NULL, &e), SG_E_NUMERIC, &e, bad[i / 2].text);
+        assert_null(t.data);
+        sg_bind_close(&b);
+    }
+    sg_source_close(&s);
+}
+
 static void refuse(int c, size_t rows, size_t n, sg_status code, const char *text)
 {
     const sg_source_type type = type_of(c);
@@ -317,6 +543,12 @@ int main(void)
         cmocka_unit_test(scales_may_be_of_blocks),
         cmocka_unit_test(what_else_is_converted),
         cmocka_unit_test(patches_come_onto_the_values),
+        cmocka_unit_test(packed_blocks_have_the_bytes_of_the_reference),
+        cmocka_unit_test(numbers_that_cannot_be_packed_are_refused),
+        cmocka_unit_test(products_beside_are_what_is_added),
+        cmocka_unit_test(merged_matrices_are_packed),
+        cmocka_unit_test(what_takes_more_beside_is_widened),
+        cmocka_unit_test(patches_that_are_no_numbers_are_refused),
         cmocka_unit_test(scales_that_are_no_numbers_are_refused),
         cmocka_unit_test(blocks_are_not_cut),
     };

@@ -3,6 +3,7 @@
  * behind memory that counts, with a fetch that spoils the slot before. */
 #include "engine_fixture.h"
 #include "lora_file.h"
+#include "quantised_file.h"
 #include "tensor_source.h"
 
 /* ---- the device ---- */
@@ -184,23 +185,28 @@ static void bits_are_the_same(void **state)
         }
 }
 
-/* Weights are patched on their way, wherever they go. */
+/* Weights are patched on their way, wherever they go; quantised ones have their LoRA beside them, or are packed anew. */
 static void bits_are_the_same_with_a_lora(void **state)
 {
     static film              f[3];
     static const char *const dtypes[] = {"f32", "bf16"};
-    static const char        lora[] = "l.safetensors";
-    lora_save_for(SG_FIXTURES "/wan21_hd12/transformer/diffusion_pytorch_model.safetensors", lora, NULL);
-    for (int i = 0; i < 2; i++) {
+    static const char *const models[] = {model, "quantised"}, *const loras[] = {"l.safetensors", "q.safetensors"};
+    lora_save_for(SG_FIXTURES "/wan21_hd12/transformer/diffusion_pytorch_model.safetensors", loras[0], NULL);
+    lora_save_for(QUANTISED_FROM, loras[1], NULL);
+    quantised_folder(models[1]);
+    for (int i = 0; i < 6; i++) {
         for (int k = 0; k < 3; k++) { /* without, on the device, on the host */
             sg_report               report = {.size = sizeof report};
             const sg_engine_options o = {.size = sizeof(sg_engine_options),
-                                         .model_dir = model,
+                                         .model_dir = models[i > 1],
                                          .backend = "ref",
-                                         .dtype = dtypes[i],
-                                         .lora = {{.path = lora, .strength = 1}},
-                                         .loras = k > 0};
+                                         .dtype = dtypes[i % 2],
+                                         .lora = {{.path = loras[i > 1], .strength = 1}},
+                                         .loras = k > 0,
+                                         .lora_merge = i > 3};
             sg_engine              *g = open_engine(&o);
+            assert_int_equal(sg_engine_info(g)->weights_as, i > 1 ? SG_WEIGHTS_FILE : SG_WEIGHTS_AUTO);
+            if (k) assert_int_equal(sg_engine_info(g)->lora[0]->beside, i == 2 || i == 3);
             use_device(g);
             const sg_request r = square(g);
             g->offload = k == 2 ? SG_OFFLOAD_ON : SG_OFFLOAD_OFF;
