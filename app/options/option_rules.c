@@ -110,6 +110,8 @@ static sg_status check_values(const sg_settings *s, sg_error *e)
     for (const char *const *of = sg_options_of_slg; *of; of++)
         if (given(s, *of, NULL) && !(s->slg_scale > 0) && !s->arms) /* an arm may have a scale */
             return sg_error_set(e, SG_E_ARG, "--%s has no effect without --slg-scale above 0", *of);
+    if (s->lora_merge && !s->lora.count && !s->high_noise_lora.count && !s->fast && s->command != SG_COMMAND_SERVE)
+        return sg_error_set(e, SG_E_ARG, "--lora-merge has no effect without --lora"); /* which a job may name */
     if (given(s, "strength", NULL) && !given(s, "video", NULL) && !given(s, "image", NULL) &&
         s->command != SG_COMMAND_EVAL) /* a set may have some */
         return sg_error_set(e, SG_E_ARG, "--strength has no effect: there is no --video and no --image");

@@ -35,6 +35,12 @@ static sg_settings usual(const sg_job_engine *x)
     return s;
 }
 
+/* The server's --lora-merge is for those with LoRAs. */
+static void drop_merge(sg_settings *s)
+{
+    s->lora_merge = s->lora_merge && (s->lora.count || s->high_noise_lora.count || s->fast);
+}
+
 /* Another model has neither LoRAs nor denoisers of the usual one; a file alone may have its other parts. */
 static void take_other(sg_settings *s)
 {
@@ -88,6 +94,7 @@ sg_status sg_job_engine_open(sg_job_engine *x, const sg_job_setup *setup, sg_err
     x->setup = setup;
     x->asked = usual(x);
     x->asked.model = setup->files.usual;
+    drop_merge(&x->asked);
     SG_TRY(sg_session_inputs(&x->session, &x->asked, e));
     SG_TRY(ready(x, e));
     x->now = (sg_rendering){.settings = x->asked};
@@ -154,6 +161,7 @@ static sg_status prepare(sg_job_engine *x, const json_t *settings, bool form, co
     s->image = input[SG_JOB_IMAGE];
     s->last_image = input[SG_JOB_LAST_IMAGE];
     s->video = input[SG_JOB_VIDEO];
+    drop_merge(s);
     if (!s->prompt) return sg_error_set(e, SG_E_ARG, "prompt is needed");
     SG_TRY(sg_options_check(s, e));
     SG_TRY(sg_session_inputs(session, s, e));

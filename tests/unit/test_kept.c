@@ -15,6 +15,7 @@
 #include "unit.h"
 
 #include "lora_file.h"
+#include "quantised_file.h"
 
 /* How a render with the option differs from one without it. */
 typedef enum effect {
@@ -40,6 +41,7 @@ typedef struct row {
 #define IMAGE "--model sd35_medium --size 32x32 --steps 4 "
 #define BLOCKS "--model wan21_hd64 --size 256x256 --frames 1 --steps 1 "
 #define SPARGE BLOCKS "--attention sparge --dense-steps 0 "
+#define QUANTISED "--model quantised --size 32x32 --steps 2 --frames 1 "
 #define LAYERS "--model wan21_hd12 --size 512x512 --frames 1 --steps 1 --attention sparge --dense-steps 0 "
 
 static const row rows[] = {
@@ -60,6 +62,12 @@ static const row rows[] = {
     {"--lora look.safetensors:0.5", WAN, NULL, ON_FRAMES},
     {"--high-noise-lora high.safetensors", EXPERTS, NULL, ON_FRAMES},
     {"--fast", TINY, NULL, ON_FRAMES},
+    {"--weights-as bf16", QUANTISED, NULL, ON_NOTHING},
+    {"--weights-as file", QUANTISED "--weights-as auto", NULL, ON_NOTHING},
+    {"--weights-as bf16", WAN, NULL, WITHOUT},
+    {"--lora-merge", QUANTISED "--lora deep.safetensors", NULL, ON_FRAMES},
+    {"--lora-merge", QUANTISED "--lora deep.safetensors --weights-as bf16", NULL, WITHOUT},
+    {"--lora-merge", WAN "--lora look.safetensors", NULL, WITHOUT},
     {"--backend ref", WAN, NULL, ON_NOTHING},
     {"--dtype bf16", WAN "--dtype f32", NULL, ON_FRAMES},
     {"--threads 2", WAN, NULL, ON_NOTHING},
@@ -232,6 +240,8 @@ static int enter(void **state)
     write_other_tokenizer();
     lora_save_for(SG_FIXTURES "/wan22_a14b/transformer/diffusion_pytorch_model.safetensors", "high.safetensors", NULL);
     lora_save_for(SG_FIXTURES "/wan21_hd12/transformer/diffusion_pytorch_model.safetensors", "look.safetensors", NULL);
+    lora_save_for(QUANTISED_FROM, "deep.safetensors", NULL);
+    quantised_folder("quantised");
     write_mask();
     write_text("sparge-gen.json", "{\"transformer\": {\"num_attention_heads\": 2, \"attention_head_dim\": 12}}");
     write_text("thresholds.json",
