@@ -58,8 +58,8 @@ void sg_quant_widen(float *y, sg_quant_type t, const uint8_t *x, size_t n);
 /* Tells whether all of the same are finite, by their scales alone where they are of blocks. */
 bool sg_quant_is_finite(sg_quant_type t, const uint8_t *x, size_t n);
 
-/* Sets y to x[n], whole blocks, as Q8_0, by the rule of ggml's quantize_row_q8_0_ref. Returns false where a number is not
- * finite or a scale is too large for F16. */
+/* Sets y to x[n], whole blocks, as Q8_0, by the rule of ggml's quantize_row_q8_0_ref. Returns false where a number is
+ * not finite or a scale is too large for F16. */
 bool sg_quant_pack(uint8_t *y, const float *x, size_t n);
 
 /* Sets y[n] to the numbers that elements `at` and on of quantised weights stand for; both are whole blocks, or end

@@ -91,9 +91,9 @@ typedef struct sg_factor {
     const sg_source_tensor *up, *down; /* down NULL: up alone */
 } sg_factor;
 
-/* This is added to one tensor while it is loaded, unless it becomes an adapter: W' = W + scale D. W are the tensor's numbers as F32; D has its rows,
- * a row being all behind the first dimension, or those of the file's tensor of which it is cut out. With a second
- * factor, [o2, i2], beside the first, [o1, i1],
+/* This is added to one tensor while it is loaded, unless it becomes an adapter: W' = W + scale D. W are the tensor's
+ * numbers as F32; D has its rows, a row being all behind the first dimension, or those of the file's tensor of which it
+ * is cut out. With a second factor, [o2, i2], beside the first, [o1, i1],
  *   D[o, i] = first[o / (rows of D / o1), i / (row of D / i1)] second[o mod o2, i mod i2],
  * where either both are of D's shape (LoHa: element by element) or o1 o2 and i1 i2 are (LoKr: Kronecker's product).
  * An element of up down is the sum over r from 0 on; every product and sum is rounded to F32, W' once more to the wanted

@@ -137,8 +137,8 @@ typedef struct sg_engine_options {
     void *log_context;
 
     int weights_as; /* SG_WEIGHTS_AUTO .. */
-    /* Quantised weights that a LoRA changes are merged with it, and packed as Q8_0. Otherwise its product is computed beside
-     * them, or, where it is none of low rank, or takes more, they are widened. No others are changed by this. */
+    /* Merges LoRAs into the quantised weights that they change, and packs these as Q8_0. Otherwise a LoRA's product is
+     * computed beside them, or, where it is none of low rank or would take more memory, they are widened. */
     bool lora_merge;
 } sg_engine_options;
 

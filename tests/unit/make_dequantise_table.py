@@ -5,8 +5,8 @@ usage: make_dequantise_table.py >dequantise_table.h
 
 Needs gguf and torch. test_dequantise.c makes the same bits: bytes of a linear congruential generator whose state begins
 with 1 for each type; then each F16 scale that is not finite loses bit 14. The sum runs over the elements' bits as F32:
-sum = (sum xor bits) * 0x100000001b3, from 0xcbf29ce484222325 on, modulo 2^64. The other sum is over the bytes of Q8_0 that
-gguf-py makes of made-up numbers: see numbers_to_pack."""
+sum = (sum xor bits) * 0x100000001b3, from 0xcbf29ce484222325 on, modulo 2^64. The other sum is over the bytes of Q8_0
+that gguf-py makes of made-up numbers: see numbers_to_pack."""
 import gguf
 import numpy as np
 import torch
@@ -39,8 +39,8 @@ def total(values):
 
 
 def numbers_to_pack():
-    """Of the same generator: from block to block the numbers grow from 2^-40 to 2^19; one block is of zeros, the next has
-    ties, 0.5 to 30.5 with both signs, and 127."""
+    """Of the same generator: from block to block the numbers grow from 2^-40 to 2^19; one block is of zeros, the next
+    has ties, 0.5 to 30.5 with both signs, and 127."""
     state, out = 1, []
     for block in range(BLOCKS):
         for _ in range(32):

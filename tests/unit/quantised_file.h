@@ -25,8 +25,8 @@ static inline sg_tensor quantised(sg_tensor t, bool q8_0)
     return q;
 }
 
-/* The weights at `from` to the file `to`, GGUF with Q8_0 or safetensors with FP8; what has no rows of whole blocks stays
- * as it is. */
+/* The weights at `from` to the file `to`, GGUF with Q8_0 or safetensors with FP8. What has no rows of whole blocks
+ * stays as it is. */
 static inline void quantised_write(const char *from, const char *to)
 {
     enum { MOST = 256 };

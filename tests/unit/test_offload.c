@@ -185,7 +185,7 @@ static void bits_are_the_same(void **state)
         }
 }
 
-/* Weights are patched on their way, wherever they go; quantised ones have their LoRA beside them, or are packed anew. */
+/* Weights are patched on their way, wherever they go; quantised ones have LoRAs beside them, or are packed anew. */
 static void bits_are_the_same_with_a_lora(void **state)
 {
     static film              f[3];
