@@ -2,6 +2,8 @@
 #ifndef SG_QUANTISED_FILE_H
 #define SG_QUANTISED_FILE_H
 
+#include "unit.h"
+
 #include "gguf_file.h"
 #include "quant.h"
 

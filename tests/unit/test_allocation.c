@@ -13,6 +13,7 @@
 #include "lora_file.h"
 #include "picture_file.h"
 #include "prompt_set.h"
+#include "quantised_file.h"
 #include "t5_tokenizer.h"
 #include "tensor_source.h"
 #include "unit.h"
@@ -189,6 +190,42 @@ static sg_status open_weights(sg_error *e)
 }
 
 #define MINI_WEIGHTS SG_FIXTURES "/wan21_hd12/transformer/diffusion_pytorch_model.safetensors"
+
+/* A LoRA on quantised weights: beside them, or packed into them. */
+static sg_status load_patched(bool merged, sg_error *e)
+{
+    enum { MOST = 64 };
+    static sg_tensor tensor[MOST];
+    sg_source       *s = NULL;
+    sg_bind         *b = NULL;
+    sg_lora         *l = NULL;
+    sg_backend      *backend = NULL;
+    sg_status        status = sg_source_open(&s, "q.gguf", e);
+    if (status == SG_OK) status = sg_backend_open(&backend, &(sg_backend_options){.name = "ref", .threads = 1}, e);
+    if (status == SG_OK) status = sg_bind_open(&b, s, NULL, e);
+    if (status == SG_OK) status = sg_lora_open(&l, "lora.safetensors", 1, e);
+    for (size_t i = 0; status == SG_OK && i < sg_source_count(s); i++) {
+        const sg_source_tensor *const t = sg_source_at(s, i);
+        assert_true(i < MOST);
+        if (t->rank == 2)
+            sg_bind_matrix(b, &tensor[i], SG_BF16, t->name, t->dim[0], t->dim[1]);
+        else
+            sg_bind_tensor_(b, &tensor[i], SG_F32, t->name, t->rank, t->dim);
+    }
+    if (status == SG_OK) sg_bind_keep_types(b, true);
+    if (status == SG_OK) sg_bind_merge(b, merged);
+    if (status == SG_OK) status = sg_lora_add(l, b, "transformer", sg_files_wan.names, 1, e);
+    if (status == SG_OK) status = sg_bind_load(b, backend, NULL, NULL, e);
+    if (status == SG_OK) assert_true(sg_bind_is_beside(b, sg_lora_file(l)) == !merged);
+    sg_bind_close(&b);
+    sg_lora_close(&l);
+    sg_source_close(&s);
+    sg_backend_close(&backend);
+    return status;
+}
+
+static sg_status load_beside(sg_error *e) { return load_patched(false, e); }
+static sg_status load_merged(sg_error *e) { return load_patched(true, e); }
 
 static sg_status merge(sg_error *e) { return lora_merge(MINI_WEIGHTS, "lora.safetensors", 1, NULL, e); }
 
@@ -459,6 +496,11 @@ static void constructors(void **state)
     lora_save_for(MINI_WEIGHTS, "lora.safetensors",
                   "{\"lora_adapter_metadata\":\"{\\\"transformer.lora_alpha\\\":1}\"}");
     exhaust("LoRA", 3, merge);
+    quantised_write(QUANTISED_FROM, "q.gguf");
+    lora_save_for(QUANTISED_FROM, "lora.safetensors", NULL);
+    exhaust("LoRA beside quantised weights", 3, load_beside);
+    exhaust("LoRA packed into quantised weights", 3, load_merged);
+    unlink("q.gguf");
     unlink("lora.safetensors");
     exhaust("mini model", sparse_step, open_mini);
     exhaust("tiny-wan", sparse_step, open_tiny);

@@ -119,7 +119,7 @@ sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e)
         return sg_error_memory(e, p->path);
     w->patches++;
     sg_bind_settle(b, w);
-    return SG_OK;
+    return b->mistake_code == SG_E_MEMORY ? sg_error_memory(e, p->path) : SG_OK;
 }
 
 size_t sg_bind_patches(const sg_bind *b) { return b->patches; }
