@@ -226,6 +226,8 @@ class Render(Folder):
         settings = json.loads(pathlib.Path("tiny-wan/sparge-gen.json").read_text())
         self.assertEqual(self.engine.info.words, settings["vocabulary"])
         self.assertEqual((self.engine.defaults.frames, self.engine.defaults.sampler), (65, "unipc"))
+        with sparge_gen.Engine(lora="tiny-wan/fast.safetensors", lora_merge=True) as engine:
+            self.assertEqual((engine.info.weights_as, engine.info.lora[0].beside), ("auto", False))
         plan = self.engine.plan("a red ball", **SMALL)
         self.assertEqual([phase.name for phase in plan.phase], ["text", "denoise", "decode"])
         self.assertEqual((plan.latent, plan.tokens, plan.attention_kind), ([16, 2, 8, 8], 32, "dense"))
@@ -263,6 +265,7 @@ class Render(Folder):
                 (sparge_gen.ArgumentError, "gpu", "tiny-wan", dict(backend="gpu")),
                 (ValueError, "avx9", "tiny-wan", dict(cpu_mask="avx9")),
                 (ValueError, "threads is 100000", "tiny-wan", dict(threads=100000)),
+                (TypeError, "^lora_merge", "tiny-wan", dict(lora_merge="beside")),
                 *((sparge_gen.FileError, "x.safetensors", "tiny-wan", dict(lora=lora)) for lora in (
                     ["x.safetensors"], "x.safetensors", pathlib.Path("x.safetensors"), [("x.safetensors", 0.5)])),
                 (TypeError, "^lora", "tiny-wan", dict(lora=("x.safetensors", 0.5))),
