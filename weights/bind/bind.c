@@ -229,7 +229,7 @@ static sg_quant quant_of(const sg_bind *b, const sg_bind_want *w)
     if (!b->keeps_types || !w->matrix || w->trouble != SG_BIND_FITS || !type) return none;
     if (w->dim[1] % sg_quant_block(type) || w->dim[0] > INT32_MAX || w->dim[1] > INT32_MAX) return none;
     if (packed) return (sg_quant){.type = (int32_t)type};
-    if (!scales_are_moderate(w->from) || !sg_bind_adapts(b, w, type)) return none;
+    if (!scales_are_moderate(w->from) || !sg_bind_adapts(w, type)) return none;
     if (!w->from->scale) return (sg_quant){.type = (int32_t)type};
     const int32_t block = (int32_t)w->from->scale_block;
     for (int k = 0; k < w->runs && block; k++)
@@ -243,7 +243,7 @@ void sg_bind_settle(sg_bind *b, sg_bind_want *w)
     w->tensor->quant = quant_of(b, w);
     free(w->adapter);
     w->adapter = NULL;
-    if (w->tensor->quant.type && w->patches && !b->merges && !sg_bind_adapter_shape(b, w))
+    if (w->tensor->quant.type && w->patches && !b->merges && !sg_bind_adapter_shape(w))
         mistake(b, SG_E_MEMORY, "out of memory");
     w->tensor->adapter = w->adapter;
 }

@@ -11,35 +11,21 @@ static bool is_of(const sg_bind *b, size_t i, const sg_bind_want *w) { return &b
 
 static int64_t rank_of(const sg_patch *p) { return p->factor[0].down->dim[0]; }
 
-/* The sum of their ranks; more than `most`: it is too large, or one is no product of low rank. */
-static int64_t rank_of_all(const sg_bind *b, const sg_bind_want *w, int64_t most)
-{
-    int64_t rank = 0;
-    for (size_t i = 0; i < b->patches && rank <= most; i++) {
-        const sg_patch *const p = &b->patch[i].patch;
-        if (!is_of(b, i, w)) continue;
-        const bool fits = p->factor[0].down && !p->factor[1].up && rank_of(p) <= most - rank;
-        rank = fits ? rank + rank_of(p) : most + 1;
-    }
-    return rank;
-}
-
-bool sg_bind_adapts(const sg_bind *b, const sg_bind_want *w, sg_quant_type type)
+bool sg_bind_adapts(const sg_bind_want *w, sg_quant_type type)
 {
     const int64_t size = (int64_t)sg_dtype_size(w->tensor->dtype), o = w->dim[0], i = w->dim[1];
     if (!w->patches) return true;
-    const int64_t saved = size * o * i - (int64_t)sg_quant_bytes(type, o * i), most = saved / (size * (o + i));
-    return rank_of_all(b, w, most) <= most;
+    const int64_t saved = size * o * i - (int64_t)sg_quant_bytes(type, o * i);
+    return !w->others && w->ranks <= saved / (size * (o + i));
 }
 
-bool sg_bind_adapter_shape(const sg_bind *b, sg_bind_want *w)
+bool sg_bind_adapter_shape(sg_bind_want *w)
 {
     const sg_dtype    as = w->tensor->dtype;
     sg_adapter *const a = w->adapter = malloc(sizeof *a);
-    const int64_t     rank = rank_of_all(b, w, INT32_MAX);
     if (!a) return false;
-    *a = (sg_adapter){.up = {.dtype = as, .rank = 2, .dim = {w->dim[0], rank}},
-                      .down = {.dtype = as, .rank = 2, .dim = {rank, w->dim[1]}}};
+    *a = (sg_adapter){.up = {.dtype = as, .rank = 2, .dim = {w->dim[0], w->ranks}},
+                      .down = {.dtype = as, .rank = 2, .dim = {w->ranks, w->dim[1]}}};
     return true;
 }
 

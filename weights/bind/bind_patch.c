@@ -97,6 +97,17 @@ static sg_status misshapen(const sg_patch *p, const sg_bind_want *w, shape d, sg
                         two ? factor_text(times, &p->factor[1]) : "", two ? "" : "es", should);
 }
 
+/* One patch of w more, or one less. */
+static void count(sg_bind_want *w, const sg_patch *p, int by)
+{
+    const bool product = p->factor[0].down && !p->factor[1].up;
+    w->patches += by;
+    if (product)
+        w->ranks += by * p->factor[0].down->dim[0];
+    else
+        w->others += by;
+}
+
 sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e)
 {
     size_t at = 0;
@@ -117,7 +128,7 @@ sg_status sg_bind_patch(sg_bind *b, const sg_patch *p, sg_error *e)
                                 p->path, sg_show(w->name), p->scale);
     if (!sg_array_push(b->patch, b->patches, b->patch_room, (sg_bound_patch){*p, at}))
         return sg_error_memory(e, p->path);
-    w->patches++;
+    count(w, p, 1);
     sg_bind_settle(b, w);
     return b->mistake_code == SG_E_MEMORY ? sg_error_memory(e, p->path) : SG_OK;
 }
@@ -127,9 +138,9 @@ size_t sg_bind_patches(const sg_bind *b) { return b->patches; }
 void sg_bind_unpatch(sg_bind *b, size_t kept)
 {
     while (b->patches > kept) {
-        sg_bind_want *const w = &b->binding[b->patch[--b->patches].binding];
-        w->patches--;
-        sg_bind_settle(b, w);
+        const sg_bound_patch *const last = &b->patch[--b->patches];
+        count(&b->binding[last->binding], &last->patch, -1);
+        sg_bind_settle(b, &b->binding[last->binding]);
     }
 }
 

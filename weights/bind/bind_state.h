@@ -38,6 +38,8 @@ typedef struct sg_bind_want {
     int             block;   /* negative: none */
     int64_t         pairs;   /* sg_bind_pairs' rows */
     int             patches; /* in b->patch */
+    int64_t         ranks;   /* of those that are products of low rank, the sum */
+    int             others;  /* patches that are none */
 } sg_bind_want;
 
 /* Says where one block lies on the host, where its tensors stand in the order of its wants. */
@@ -107,10 +109,10 @@ void sg_bind_settle(sg_bind *b, sg_bind_want *w);
 
 /* Tells whether the patches of w may stay beside it, as it is in the file, of this type: they are products of low rank,
  * and take less than widening it. True where there are none. */
-bool sg_bind_adapts(const sg_bind *b, const sg_bind_want *w, sg_quant_type type);
+bool sg_bind_adapts(const sg_bind_want *w, sg_quant_type type);
 
 /* Sets w->adapter to their shapes, all as one; returns false where memory is out. */
-bool sg_bind_adapter_shape(const sg_bind *b, sg_bind_want *w);
+bool sg_bind_adapter_shape(sg_bind_want *w);
 
 /* Puts their numbers behind w, which lies at `at`, on the device, or with s NULL on the host. lies is where ops will find
  * w. */
