@@ -352,6 +352,7 @@ static void products_beside_are_what_is_added(void **state)
 {
     static product p[5];
     sg_tensor      t[2][3];
+    size_t         mapped;
     sg_source     *zeros = square_of(0);
     for (int d = 0; d < 4; d++) {
         sg_bind *b[2] = {bind_parts(zeros, t[0]), bind_parts(zeros, t[1])};
@@ -359,6 +360,9 @@ static void products_beside_are_what_is_added(void **state)
         for (int k = 0; k < 2; k++) patch_parts(b[k], p);
         if (d >= 2) sg_bind_keep_types(b[0], true);
         for (int k = 0; k < 2; k++) load(b[k], &devices[d % 2]);
+        assert_int_equal(t[0][0].data == bits, devices[d % 2].host_memory); /* serves as it lies */
+        sg_bind_bytes(b[0], &devices[d % 2], &mapped);
+        assert_int_equal(mapped, devices[d % 2].host_memory ? sg_bytes(t[0][0]) : 0);
         assert_true(sg_bind_is_beside(b[0], "l") && !sg_bind_is_beside(b[0], "m") && !sg_bind_is_beside(b[1], "l"));
         for (int k = 0; k < 3; k++) {
             const sg_adapter *const a = t[0][k].adapter;

@@ -99,13 +99,13 @@ sg_status sg_bind_adapter_load(const sg_bind *b, const sg_bind_want *w, sg_strea
                                sg_error *e)
 {
     sg_adapter *const a = w->adapter;
-    const size_t      up_at = sg_aligned(sg_bytes(*w->tensor)), down_at = up_at + sg_aligned(sg_bytes(a->up));
+    const size_t      down_at = sg_aligned(sg_bytes(a->up));
     float *const      up = malloc((size_t)sg_count(a->up) * sizeof *up);
     float *const      down = malloc((size_t)sg_count(a->down) * sizeof *down);
     sg_status         status = up && down ? gather(b, w, up, down, e) : sg_error_memory(e, sg_source_path(b->source));
-    if (status == SG_OK) status = put(b, w, s, &a->up, up, at + up_at, e);
+    if (status == SG_OK) status = put(b, w, s, &a->up, up, at, e);
     if (status == SG_OK) status = put(b, w, s, &a->down, down, at + down_at, e);
-    a->up.data = lies + up_at;
+    a->up.data = lies;
     a->down.data = lies + down_at;
     free(up);
     free(down);

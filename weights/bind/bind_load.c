@@ -12,7 +12,7 @@ static bool in_place(const sg_bind_want *w, const sg_backend *backend)
 {
     const sg_tensor *const s = &w->file;
     const sg_quant         q = w->tensor->quant;
-    if (!backend->host_memory || w->runs != 1 || w->patches || w->pairs) return false;
+    if (!backend->host_memory || w->runs != 1 || sg_bind_merges(w) || w->pairs) return false;
     return q.type ? !q.scale_rows : s->dtype == w->tensor->dtype && (uintptr_t)s->data % sg_dtype_size(s->dtype) == 0;
 }
 
@@ -47,7 +47,7 @@ static layout plan_layout(const sg_bind *b, const sg_backend *backend, sg_bind_s
     for (size_t i = 0; i < b->count; i++) {
         const sg_bind_want *const w = &b->binding[i];
         if (w->trouble != SG_BIND_FITS) continue;
-        const size_t bytes = sg_bind_want_bytes(w);
+        const size_t beside = sg_bind_adapter_bytes(w), bytes = sg_bind_want_bytes(w) + beside;
         if (stays(b, w, backend)) {
             const int place = hosted_before(b, w->block);
             if (place >= l.hosted) from = l.host;
@@ -57,6 +57,7 @@ static layout plan_layout(const sg_bind *b, const sg_backend *backend, sg_bind_s
             if (blocks) blocks[place] = (sg_bind_span){from, l.host - from};
         } else if (in_place(w, backend)) {
             l.mapped += sg_bytes(*w->tensor);
+            l.kept += beside;
         } else {
             l.kept += bytes;
         }
@@ -246,17 +247,18 @@ static sg_status load_all(sg_bind *b, sg_stream *s, int (*progress)(void *, int,
     uint8_t *device = b->device, *host = b->host;
     for (size_t i = 0; i < b->count; i++) {
         const sg_bind_want *const w = &b->binding[i];
-        const size_t              bytes = sg_bind_want_bytes(w);
+        const size_t              bytes = sg_bind_want_bytes(w), beside = sg_bind_adapter_bytes(w);
         if (stays(b, w, b->backend)) {
             SG_TRY(load_tensor(b, w, s, host, own, e));
             const int place = hosted_before(b, w->block);
             w->tensor->data = b->slot[place % 2] + ((size_t)(host - b->host) - b->span[place].at);
-            if (w->adapter) SG_TRY(sg_bind_adapter_load(b, w, NULL, host, w->tensor->data, e));
-            host += bytes;
+            if (beside) SG_TRY(sg_bind_adapter_load(b, w, NULL, host + bytes, (uint8_t *)w->tensor->data + bytes, e));
+            host += bytes + beside;
         } else {
             SG_TRY(load_tensor(b, w, s, device, own, e));
-            if (w->adapter) SG_TRY(sg_bind_adapter_load(b, w, b->backend->host_memory ? NULL : s, device, device, e));
-            if (bytes && !in_place(w, b->backend)) device += bytes;
+            if (!in_place(w, b->backend)) device += bytes;
+            if (beside) SG_TRY(sg_bind_adapter_load(b, w, b->backend->host_memory ? NULL : s, device, device, e));
+            device += beside;
         }
         if (progress && progress(context, (int)i + 1, (int)b->count))
             return sg_error_set(e, SG_E_CANCELLED, "%s: loading was cancelled", sg_source_path(b->source));

@@ -91,11 +91,12 @@ static inline size_t sg_bind_bytes_of(const sg_bind_want *w, size_t n)
     return t->quant.type ? sg_quant_bytes((sg_quant_type)t->quant.type, (int64_t)n) : n * sg_dtype_size(t->dtype);
 }
 
-/* Returns the bytes that w takes where it lies, with what is beside it. */
-static inline size_t sg_bind_want_bytes(const sg_bind_want *w)
+/* Returns the bytes that w takes where it lies, and those that its adapter takes behind it. */
+static inline size_t sg_bind_want_bytes(const sg_bind_want *w) { return sg_aligned(sg_bytes(*w->tensor)); }
+
+static inline size_t sg_bind_adapter_bytes(const sg_bind_want *w)
 {
-    const sg_adapter *const l = w->tensor->adapter;
-    return sg_aligned(sg_bytes(*w->tensor)) + (l ? sg_aligned(sg_bytes(l->up)) + sg_aligned(sg_bytes(l->down)) : 0);
+    return w->adapter ? sg_aligned(sg_bytes(w->adapter->up)) + sg_aligned(sg_bytes(w->adapter->down)) : 0;
 }
 
 /* Sets y[count] to elements i to i + count of w, both multiples of SG_QUANT_BLOCK_MAX or the end of w, as the file has
@@ -114,8 +115,7 @@ bool sg_bind_adapts(const sg_bind_want *w, sg_quant_type type);
 /* Sets w->adapter to their shapes, all as one; returns false where memory is out. */
 bool sg_bind_adapter_shape(sg_bind_want *w);
 
-/* Puts their numbers behind w, which lies at `at`, on the device, or with s NULL on the host. lies is where ops will find
- * w. */
+/* Puts their numbers at `at`, on the device, or with s NULL on the host. lies is where ops will find them. */
 sg_status sg_bind_adapter_load(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *at, uint8_t *lies,
                                sg_error *e);
 
