@@ -111,7 +111,7 @@ static sg_status check_values(const sg_settings *s, sg_error *e)
         if (given(s, *of, NULL) && !(s->slg_scale > 0) && !s->arms) /* an arm may have a scale */
             return sg_error_set(e, SG_E_ARG, "--%s has no effect without --slg-scale above 0", *of);
     if (s->lora_merge && !s->lora.count && !s->high_noise_lora.count && !s->fast && s->command != SG_COMMAND_SERVE)
-        return sg_error_set(e, SG_E_ARG, "--lora-merge has no effect without --lora"); /* which a job may name */
+        return sg_error_set(e, SG_E_ARG, "--lora-merge has no effect without --lora"); /* jobs may name some */
     if (given(s, "strength", NULL) && !given(s, "video", NULL) && !given(s, "image", NULL) &&
         s->command != SG_COMMAND_EVAL) /* a set may have some */
         return sg_error_set(e, SG_E_ARG, "--strength has no effect: there is no --video and no --image");

@@ -435,8 +435,8 @@ const sg_option sg_option_table[] = {
            "multiplied; bf16: widen all when they are loaded; the clip is the same, but for what a\n"
            "LoRA rounds otherwise; auto: file")},
     {FLAG("lora-merge", OPENS & ~TUNE, LOAD, lora_merge,
-          "merge LoRAs into the quantised weights that they change, and pack these as Q8_0; without it\n"
-          "their products are computed beside the weights: more exact, and slower")},
+          "merge LoRAs into the quantised weights that they change, and pack these as Q8_0; without\n"
+          "it their products are computed beside the weights: more exact, and slower")},
     {NAMED("offload", OPENS & ~(CHECK | TUNE), RUN, offload, "offload", "WHEN",
            "keep blocks of layers in host memory and copy each to the GPU when it is needed; auto: if\n"
            "a denoiser or text encoder does not fit on the GPU; on: also if the denoiser does")},
