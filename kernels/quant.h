@@ -39,6 +39,9 @@ typedef enum sg_quant_type {
 
 enum { SG_QUANT_BLOCK_MAX = 256 }; /* every block's length divides it */
 
+/* Up to so many rows of x a GPU's product by itself, which widens in registers, is faster: kernels/NOTES.md. */
+enum { SG_GPU_FEW_ROWS = 8 };
+
 sg_quant_type sg_quant_of(const char *name); /* SG_QUANT_NONE: it is no name of a type */
 const char   *sg_quant_name(sg_quant_type t);
 int           sg_quant_block(sg_quant_type t);

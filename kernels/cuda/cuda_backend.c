@@ -210,7 +210,7 @@ sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
     b->impl = c;
     b->call = (sg_backend_calls){.close = close_backend,
                                  .make_current = sg_cuda_enter,
-                                 .count = sg_plan_count,
+                                 .count = sg_plan_count_gpu,
                                  .served = served,
                                  .clocks = sg_cuda_clocks,
                                  .packed_bytes = sg_cuda_work_bytes};

@@ -5,6 +5,7 @@
 
 #include "cuda_backend.h"
 #include "fallback.h"
+#include "quant.h"
 
 #include <cuda_runtime.h>
 
@@ -231,10 +232,7 @@ sg_status sg_cuda_linear(sg_stream *s, const char *op, const sg_linear_job *p);
 /* Where w's numbers are now, in its dtype: in SG_CUDA_WIDE. NULL, latched: it failed. */
 const void *sg_cuda_widen(sg_stream *s, const char *op, const sg_tensor *w);
 
-/* Up to so many rows of x a product by itself is faster: kernels/NOTES.md. */
-enum { SG_CUDA_FEW_ROWS = 8 };
-
-/* y[n, o] = x w^T, sums in F32. */
+/* y[n, o] = x w^T, sums in F32: for SG_GPU_FEW_ROWS of x, and fewer. */
 sg_status sg_cuda_few_rows(sg_stream *s, const char *op, float *y, const sg_tensor *x, const sg_tensor *w);
 
 /* The same with BF16 operands, added to an F32 y, by cuDNN: as sg_cuda_attend_dnn. */

@@ -115,11 +115,11 @@ sg_status sg_cuda_few_rows(sg_stream *s, const char *op, float *y, const sg_tens
 {
     const int64_t n = x->dim[0], o = w->dim[0];
     const bool    one = n == 1;
-    const dim3    grid(sg_div_up(o, WARPS), sg_div_up(n, one ? 1 : SG_CUDA_FEW_ROWS));
+    const dim3    grid(sg_div_up(o, WARPS), sg_div_up(n, one ? 1 : SG_GPU_FEW_ROWS));
     switch (w->quant.type) {
 #define X(name, block, bytes, scale, minimum)                                                                          \
     case SG_QUANT_##name:                                                                                              \
-        return sg_cuda_launch(s, op, one ? few_rows<SG_QUANT_##name, 1> : few_rows<SG_QUANT_##name, SG_CUDA_FEW_ROWS>, \
+        return sg_cuda_launch(s, op, one ? few_rows<SG_QUANT_##name, 1> : few_rows<SG_QUANT_##name, SG_GPU_FEW_ROWS>, \
                               grid, SG_THREADS, 0, y, sg_view_of(*x), view_of(w), n, o);
         SG_QUANT_TYPES(X)
 #undef X

@@ -11,13 +11,15 @@ extern "C" {
 /* plan computes nothing. A pass over a stream from sg_plan_stream leaves, in keep.peak and scratch.peak, the memory that
  * the same pass needs on any device, and here the arithmetic it does. */
 typedef struct sg_plan_totals {
-    double            flops;              /* as sg_op_flops has it: 2 per multiply-add */
-    const sg_backend *backend;            /* given: counts the rest, and notes its products; NULL: the rest stays 0 */
-    size_t            staged_x, staged_y; /* bytes of the largest operands and results that a product widens */
-    size_t            transformed;        /* bytes of the largest tiles that a convolution transforms */
-    size_t            attended;           /* bytes of the largest keys and values of an attention, in F32 */
-    size_t            weight;             /* bytes of the largest weight of a product, as products read it, F32 */
-    size_t            table, thin; /* numbers in the largest table of embed, in the largest weight of a few rows */
+    double            flops;   /* as sg_op_flops has it: 2 per multiply-add */
+    const sg_backend *backend; /* given: counts the rest, and notes its products; NULL: the rest stays 0 */
+    /* Bytes of the largest operands and results that a product widens; on a GPU of the largest weights that it takes in
+     * another dtype or layout, and of the largest quantised ones, widened. */
+    size_t staged_x, staged_y;
+    size_t transformed; /* bytes of the largest tiles that a convolution transforms */
+    size_t attended;    /* bytes of the largest keys and values of an attention, in F32 */
+    size_t weight;      /* bytes of the largest weight of a product, as products read it, F32 */
+    size_t table, thin; /* numbers in the largest table of embed, in the largest weight of a few rows */
 } sg_plan_totals;
 
 /* Returns the arithmetic of one call of the op of that name. It is 0 for all but linear, conv, attend, and
@@ -31,6 +33,9 @@ void sg_plan_gpu(sg_backend *b, int threads);
 
 /* Is the count of a backend whose products take their weight, and what they widen, in F32. */
 void sg_plan_count(const sg_backend *b, sg_plan_totals *t, const char *op, const void *args);
+
+/* Is the count of a GPU, whose blocks of a fixed size it leaves out. */
+void sg_plan_count_gpu(const sg_backend *b, sg_plan_totals *t, const char *op, const void *args);
 
 /* These are the parts of it: does b multiply such a pair as BF16? A product that does, or that widens x and y. */
 bool sg_plan_bf16(const sg_backend *b, sg_tensor x, sg_tensor w);

@@ -1,5 +1,6 @@
 /* plan.c - the backend that computes nothing and counts. */
 #include "meta.h"
+#include "quant.h"
 
 #include <stdio.h>
 
@@ -57,6 +58,22 @@ void sg_plan_count(const sg_backend *b, sg_plan_totals *t, const char *op, const
     }
 }
 
+void sg_plan_count_gpu(const sg_backend *b, sg_plan_totals *t, const char *op, const void *args)
+{
+    enum { PIECE = 64 << 20 }; /* of weights in another dtype, at most: linear.cu */
+    if (strcmp(op, "linear") == 0) {
+        const sg_linear_args *const a = args;
+        const size_t                numbers = (size_t)sg_count(a->w);
+        if (a->w.quant.type && a->x.dim[0] > SG_GPU_FEW_ROWS)
+            sg_plan_raise(&t->staged_y, numbers * sg_dtype_size(a->w.dtype));
+        if (a->w.dtype == SG_BF16 && a->x.dtype == SG_F32)
+            sg_plan_raise(&t->staged_x, 4 * numbers < PIECE ? 4 * numbers : PIECE);
+    } else if (strcmp(op, "conv") == 0) {
+        const sg_conv_args *const a = args;
+        sg_plan_raise(&t->staged_x, (size_t)sg_count(a->w) * (sg_plan_bf16(b, a->x, a->w) ? 2 : 4));
+    }
+}
+
 static sg_status note(sg_stream *s, const char *op, const void *args)
 {
     sg_plan_totals *const t = s->meta;
@@ -109,7 +126,7 @@ void sg_plan_gpu(sg_backend *b, int threads)
     b->name = "cuda";
     b->ops = &gpu_ops;
     b->memory = &gpu_memory;
-    b->call.count = sg_plan_count;
+    b->call.count = sg_plan_count_gpu;
     b->dtype = SG_BF16;
     b->values = SG_BF16;
     b->f8 = true;
