@@ -73,4 +73,4 @@ install(EXPORT spargegen NAMESPACE spargegen:: FILE spargegen-config.cmake DESTI
 write_basic_package_version_file(spargegen-config-version.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/spargegen-config-version.cmake DESTINATION ${package_dir} COMPONENT development)
 install(FILES attention/attention.h attention/policy.h kernels/block_rule.h kernels/status.h model/spargegen/clip_model.h
-  model/spargegen/spargegen.h weights/model_parts.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spargegen COMPONENT development)
+  model/spargegen/clips.h model/spargegen/spargegen.h weights/model_parts.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spargegen COMPONENT development)

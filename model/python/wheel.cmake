@@ -15,7 +15,8 @@ set(package ${root}/sparge_gen)
 file(REMOVE_RECURSE ${root})
 file(COPY ${CMAKE_CURRENT_LIST_DIR}/sparge_gen DESTINATION ${root} FILES_MATCHING PATTERN "*.py")
 file(COPY ${CMAKE_CURRENT_LIST_DIR}/../../weights/tiny-wan DESTINATION ${package}/share/sparge-gen PATTERN recipe EXCLUDE)
-file(COPY ${CMAKE_CURRENT_LIST_DIR}/../spargegen/spargegen.h ${CMAKE_CURRENT_LIST_DIR}/../../attention/policy.h
+file(COPY ${CMAKE_CURRENT_LIST_DIR}/../spargegen/clips.h ${CMAKE_CURRENT_LIST_DIR}/../spargegen/spargegen.h
+  ${CMAKE_CURRENT_LIST_DIR}/../../attention/policy.h
   DESTINATION ${package}/include/spargegen)
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${build} --prefix ${package} --component library --strip
   OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
