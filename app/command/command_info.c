@@ -170,10 +170,20 @@ static void print_files(const sg_model_info *info, const sg_model_path *model)
                  info->component[i]->types);
 }
 
+/* How weights may lie: as files have them or widened, on the device or as many blocks as possible on the host. */
+typedef struct weights_way {
+    bool   file, offloaded, taken; /* taken: by a render as it is asked for */
+    size_t need, host, peak;       /* of a plan */
+} weights_way;
+
+enum { WAYS = 4 };
+
 /* What info shows of a model. */
 typedef struct model_summary {
     sg_session   session;
     sg_rendering now;
+    weights_way  way[WAYS];
+    int          ways;
     char         doubt[SG_FORECAST_TEXT]; /* about thresholds; or "" */
 } model_summary;
 
@@ -242,6 +252,26 @@ static void print_pictures(const sg_model_info *info)
     if (*sep == ',') putchar('\n');
 }
 
+static bool widens_to_bf16(const model_summary *t) { return strcmp(t->session.info.dtype, "bf16") == 0; }
+
+/* Where the device computes in the host's memory, no way is offloaded. */
+static void print_ways(const model_summary *t)
+{
+    bool has_host = false;
+    for (int i = 0; i < t->ways; i++) has_host |= t->way[i].offloaded;
+    printf("\n%-11s  %13s", "weights", has_host ? "on the device" : "peak");
+    puts(has_host ? "  on the host" : "");
+    for (const weights_way *w = t->way; w < t->way + t->ways; w++) {
+        printf("%-11s  %13s",
+               w->file             ? "as the file"
+               : widens_to_bf16(t) ? "as BF16"
+                                   : "as F32",
+               BYTES(has_host ? w->need : w->peak));
+        if (has_host) printf("  %11s  %s", w->host ? BYTES(w->host) : "", w->offloaded ? "offloaded" : "resident");
+        puts(w->taken ? "  <- taken" : "");
+    }
+}
+
 static void print_render(const model_summary *t)
 {
     const sg_request *const r = &t->now.request;
@@ -298,12 +328,31 @@ static void print_model(const model_summary *t)
     printf("peak       %s, with %s of program and libraries and %s of output; %s of %s must be free%s\n",
            BYTES(p->peak), BYTES(p->base), BYTES(p->output), BYTES(p->need), BYTES(p->available),
            p->need > p->available ? ": does not fit" : "");
+    if (p->rows_at_once)
+        printf("denoising  %lld tokens at once, where that changes nothing else\n", (long long)p->rows_at_once);
     if (p->untiled)
         printf("decoding   in tiles, since whole frames would take %s of work (--vae-tiling)\n", BYTES(p->untiled));
     for (int i = 0; i < p->phases; i++)
         if (p->phase[i].host)
-            printf("offload    %s of the %s stay on the host, and are copied when they are needed; %s are free there\n",
-                   BYTES(p->phase[i].host), sg_offloaded_part(&p->phase[i]), BYTES(p->host_free));
+            printf("offload    %s of the %s, %lld block%s, stay on the host and are copied when they are needed; %s "
+                   "are free "
+                   "there\n",
+                   BYTES(p->phase[i].host), sg_offloaded_part(&p->phase[i]), (long long)p->phase[i].blocks_on_host,
+                   sg_plural(p->phase[i].blocks_on_host), BYTES(p->host_free));
+    print_ways(t);
+}
+
+static json_t *ways_json(const model_summary *t)
+{
+    json_t *j = json_array();
+    for (const weights_way *w = t->way; w < t->way + t->ways; w++)
+        sg_json_append(&j, json_pack("{s:s, s:b, s:b, s:I, s:I, s:I}", "weights_as",
+                                     w->file             ? "file"
+                                     : widens_to_bf16(t) ? "bf16"
+                                                         : "f32",
+                                     "offloaded", w->offloaded, "taken", w->taken, "need_bytes", (json_int_t)w->need,
+                                     "host_bytes", (json_int_t)w->host, "peak_bytes", (json_int_t)w->peak));
+    return j;
 }
 
 static json_t *attention_json(const model_summary *t)
@@ -334,14 +383,34 @@ static sg_status save_model(const model_summary *t, sg_error *e)
     }
     for (const char *const *word = info->words; word && *word; word++) sg_json_append(&words, json_string(*word));
     json_t *j = json_pack(
-        "{s:o, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s*, s:o*}", "model",
+        "{s:o, s:o, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s*, s:o*}", "model",
         sg_report_name(x->model.name), "folder", sg_report_name(x->model.dir), "family", info->family, "device",
         info->device, "dtype", info->dtype, "build", sg_build_facts_json(), "size_multiple", info->multiple,
         "frame_multiple", info->frame_step, "frame_pairs", info->frame_pairs, sg_picture_keys[SG_IMAGE_FIRST],
         use[info->image[SG_IMAGE_FIRST]], sg_picture_keys[SG_IMAGE_LAST], use[info->image[SG_IMAGE_LAST]], "components",
         components, "defaults", sg_report_settings(&kept, &t->now.request, info, true), "attention", attention_json(t),
-        "loras", loras_json(x), "plan", sg_report_plan(&t->now.plan), "world", x->info.world, "vocabulary", words);
+        "loras", loras_json(x), "plan", sg_report_plan(&t->now.plan), "ways", ways_json(t), "world", x->info.world,
+        "vocabulary", words);
     return sg_report_take(x->asked->json, sg_report_envelope(SG_COMMAND_INFO, j), e);
+}
+
+/* Weights that are not quantised lie in one way, and no blocks are on the host where they already are. */
+static sg_status plan_ways(model_summary *t, sg_error *e)
+{
+    const sg_plan *const now = &t->now.plan;
+    const int            as = t->session.info.weights_as;
+    const bool           fits = sg_plan_fits(now, &(sg_error){0}) == SG_OK;
+    for (int i = as == SG_WEIGHTS_AUTO ? WAYS / 2 : 0; i < WAYS; i++) {
+        const bool file = i < WAYS / 2, offloaded = i % 2;
+        sg_plan    p = {.size = sizeof p};
+        SG_TRY(sg_engine_plan_as(t->session.engine, &t->now.request, offloaded ? SG_OFFLOAD_AUTO : SG_OFFLOAD_OFF,
+                                 file ? SG_WEIGHTS_FILE : SG_WEIGHTS_BF16, offloaded ? 1 : now->available, &p, e));
+        if (offloaded && !p.host) continue;
+        const bool           taken = fits && file == (as == SG_WEIGHTS_FILE) && offloaded == (now->host > 0);
+        const sg_plan *const of = taken ? now : &p;
+        t->way[t->ways++] = (weights_way){file, offloaded, taken, of->need, of->host, of->peak};
+    }
+    return SG_OK;
 }
 
 static sg_status summarise(model_summary *t, const sg_settings *s, sg_error *e)
@@ -358,6 +427,7 @@ static sg_status summarise(model_summary *t, const sg_settings *s, sg_error *e)
     sg_clip_of(&clip, r, sg_writer_default_name(r->frames));
     r->output_bytes = sg_writer_bytes(&clip);
     SG_TRY(sg_rendering_plan(&t->now, x->engine, e));
+    SG_TRY(plan_ways(t, e));
     sg_doubt_thresholds(t->doubt, &t->now, x->engine);
     if (s->json) SG_TRY(save_model(t, e));
     if (text_too(s)) print_model(t);

@@ -64,18 +64,19 @@ json_t *sg_report_plan(const sg_plan *p)
         char key[SG_PHASE_NAME + 16];
         snprintf(key, sizeof key, k->number > 1 ? "%s_%d" : "%s", k->name, k->number);
         sg_json_set(&j, key,
-                    json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "weight_bytes", (json_int_t)k->weights,
+                    json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "weight_bytes", (json_int_t)k->weights,
                               "mapped_bytes", (json_int_t)k->mapped, "packed_bytes", (json_int_t)k->packed,
-                              "host_bytes", (json_int_t)k->host, "work_bytes", (json_int_t)k->work, "peak_bytes",
-                              (json_int_t)k->peak, "flops", k->flops));
+                              "host_bytes", (json_int_t)k->host, "blocks_on_host", (json_int_t)k->blocks_on_host,
+                              "work_bytes", (json_int_t)k->work, "peak_bytes", (json_int_t)k->peak, "flops", k->flops));
     }
-    sg_json_join(&j, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I,I,I], s:I}", "base_bytes",
+    sg_json_join(&j, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:[I,I,I,I], s:I, s:I}", "base_bytes",
                                (json_int_t)p->base, "input_bytes", (json_int_t)p->input, "output_bytes",
                                (json_int_t)p->output, "preview_bytes", (json_int_t)p->preview, "staging_bytes",
                                (json_int_t)p->staging, "peak_bytes", (json_int_t)p->peak, "need_bytes",
                                (json_int_t)p->need, "available_bytes", (json_int_t)p->available, "host_bytes",
                                (json_int_t)p->host, "latent", (json_int_t)p->latent[0], (json_int_t)p->latent[1],
-                               (json_int_t)p->latent[2], (json_int_t)p->latent[3], "tokens", (json_int_t)p->tokens));
+                               (json_int_t)p->latent[2], (json_int_t)p->latent[3], "tokens", (json_int_t)p->tokens,
+                               "tokens_at_once", (json_int_t)p->rows_at_once));
     return j;
 }
 

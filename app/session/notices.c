@@ -50,8 +50,10 @@ void sg_notice_plan(sg_session *x, const sg_plan *plan)
     for (int i = 0; i < plan->phases; i++)
         if (plan->phase[i].host)
             sg_progress_say(&x->progress,
-                            "offload: %.2f GiB of the %s stay on the host, and are copied when they are needed",
-                            (double)plan->phase[i].host * 0x1p-30, sg_offloaded_part(&plan->phase[i]));
+                            "offload: %.2f GiB of the %s, %lld block%s, stay on the host and are copied when they are "
+                            "needed",
+                            (double)plan->phase[i].host * 0x1p-30, sg_offloaded_part(&plan->phase[i]),
+                            (long long)plan->phase[i].blocks_on_host, sg_plural(plan->phase[i].blocks_on_host));
     if (plan->rows_at_once)
         sg_progress_say(&x->progress,
                         "memory: the denoiser works on %lld tokens at once, where that changes nothing else",

@@ -2,6 +2,7 @@
 #include "render.h"
 #include "base/clock.h"
 #include "base/output_file.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "sized.h"
 
@@ -115,18 +116,58 @@ static sg_status take(sg_request *own, const sg_request *r, sg_error *e)
     return sg_sized_take(own, sizeof *own, r, "sg_request", e);
 }
 
-sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, sg_error *e)
+/* After begin. */
+static sg_status plan_request(sg_engine *engine, const sg_request *request, sg_plan *out, sg_error *e)
 {
-    sg_request request;
-    sg_plan    own = {.size = sizeof own};
-    SG_TRY(take(&request, r, e));
-    SG_TRY(sg_sized_check(out, "sg_plan", e));
-    SG_TRY(begin(engine, e));
-    sg_render render = {.engine = engine, .request = &request, .e = e};
-    sg_status st = sg_engine_check_request(engine, &request, e);
+    sg_plan   own = {.size = sizeof own};
+    sg_render render = {.engine = engine, .request = request, .e = e};
+    sg_status st = sg_engine_check_request(engine, request, e);
     if (!st) st = plan(&render, &own);
     close_plan(&render);
     sg_sized_give(out, &own, sizeof own);
+    return st;
+}
+
+sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, sg_error *e)
+{
+    sg_request request;
+    SG_TRY(take(&request, r, e));
+    SG_TRY(sg_sized_check(out, "sg_plan", e));
+    SG_TRY(begin(engine, e));
+    return plan_request(engine, &request, out, e);
+}
+
+/* Says how quantised weights lie, of which none is loaded. */
+static void keep_types(const sg_engine *engine, bool on)
+{
+    sg_phase      phase[SG_PHASES_MAX];
+    const int     phases = sg_phases_of(engine->components, NULL, phase);
+    sg_component *c;
+    for (int i = 0; i < phases; i++)
+        for (int k = 0; (c = sg_phase_component(engine->components, &phase[i], k)) != NULL; k++)
+            sg_bind_keep_types(c->bind, on);
+}
+
+sg_status sg_engine_plan_as(sg_engine *engine, const sg_request *r, int offload, int weights_as, size_t memory_limit,
+                            sg_plan *out, sg_error *e)
+{
+    sg_request request;
+    SG_TRY(take(&request, r, e));
+    SG_TRY(sg_sized_check(out, "sg_plan", e));
+    SG_TRY(sg_choice_check("offload", offload, SG_OFFLOAD_ON + 1, e));
+    SG_TRY(sg_choice_check("weights_as", weights_as, SG_WEIGHTS_BF16 + 1, e));
+    SG_TRY(begin(engine, e));
+    const size_t     limit = engine->memory_limit;
+    const sg_offload way = engine->offload;
+    sg_backend_make_current(engine->backend);
+    sg_keeper_drop(&engine->keeper, engine->backend, true);
+    keep_types(engine, weights_as != SG_WEIGHTS_BF16);
+    engine->memory_limit = memory_limit;
+    engine->offload = offload;
+    const sg_status st = plan_request(engine, &request, out, e);
+    engine->memory_limit = limit;
+    engine->offload = way;
+    keep_types(engine, engine->weights_as != SG_WEIGHTS_BF16);
     return st;
 }
 

@@ -30,6 +30,15 @@ static sg_kept *note_weights(sg_render *render, sg_component *c, int i, uint64_t
     return w;
 }
 
+static int most_blocks(const sg_render *render, const sg_phase *phase)
+{
+    const sg_component *c;
+    int                 most = 0;
+    for (int k = 0; (c = sg_phase_component(render->engine->components, phase, k)) != NULL; k++)
+        if (sg_bind_blocks(c->bind) > most) most = sg_bind_blocks(c->bind);
+    return most;
+}
+
 /* With so many blocks of layers of each component on the host. */
 static void plan_weights(sg_render *render, int i, sg_phase_plan *out, const sg_plan_totals *t, int offload)
 {
@@ -45,6 +54,8 @@ static void plan_weights(sg_render *render, int i, sg_phase_plan *out, const sg_
     out->mapped = now.mapped;
     out->packed = now.packed;
     out->host = now.host;
+    const int blocks = most_blocks(render, phase);
+    out->blocks_on_host = !now.host ? 0 : offload < blocks ? offload : blocks;
 }
 
 /* Checks what is to be captured. Of several denoisers only one is at work in a step. */
@@ -214,15 +225,6 @@ static size_t staged(const sg_plan_totals *t) { return t->staged_x + t->staged_y
 
 /* What every phase needs beside its weights and its work. */
 static size_t beside(const sg_plan *p) { return p->staging + p->input + p->output + p->preview; }
-
-static int most_blocks(const sg_render *render, const sg_phase *phase)
-{
-    const sg_component *c;
-    int                 most = 0;
-    for (int k = 0; (c = sg_phase_component(render->engine->components, phase, k)) != NULL; k++)
-        if (sg_bind_blocks(c->bind) > most) most = sg_bind_blocks(c->bind);
-    return most;
-}
 
 /* Puts as few blocks on the host as leave room for the rest, or all of them. The device has room for two of them, so
  * that fewer than three save nothing. */

@@ -367,9 +367,10 @@ typedef struct sg_phase_plan {
     size_t  packed;              /* bytes of weights in the layout of the products, as far as there is room for them */
     size_t  host;                /* bytes of weights on the host, of which the device has two blocks at a time */
     size_t  work;                /* bytes of activations */
-    size_t  peak;  /* bytes resident at most, in total: with base, input, output and the weights that stay */
-    double  flops; /* of the whole phase */
-    int64_t reserved[4];
+    size_t  peak;           /* bytes resident at most, in total: with base, input, output and the weights that stay */
+    double  flops;          /* of the whole phase */
+    int64_t blocks_on_host; /* of layers, of the component that has the most of them there */
+    int64_t reserved[3];
 } sg_phase_plan;
 
 typedef struct sg_plan {
@@ -421,6 +422,12 @@ typedef struct sg_plan {
  * longest. Fails as sg_engine_check_request, and SG_E_FILE, SG_E_FORMAT, SG_E_SHAPE or SG_E_ARG for files of attention's
  * thresholds or mask that do not fit; SG_E_MEMORY, SG_E_CANCELLED. */
 SG_PUBLIC sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, sg_error *e) SG_MUST_USE;
+
+/* Does the same as if engine had been opened with these of its options; a memory_limit of 1 gives the least that is
+ * enough. So a program sees what other ways take. Weights that are loaded leave memory. SG_E_ARG: offload or weights_as is
+ * none of the choices. */
+SG_PUBLIC sg_status sg_engine_plan_as(sg_engine *engine, const sg_request *r, int offload, int weights_as,
+                                      size_t memory_limit, sg_plan *out, sg_error *e) SG_MUST_USE;
 
 /* Returns SG_E_MEMORY, with the figures, when p needs more than may be used. A render asks this too, before it
  * works. */

@@ -311,6 +311,7 @@ static void auto_takes_what_fits(void **state)
         g->memory_limit = off.need - (hosted - 3) * block - 1;
         render_as_planned(g, &r, &f, &report);
         assert_memory_equal(&first, &f, sizeof f);
+        assert_int_equal(report.plan.phase[1].blocks_on_host, hosted);
         assert_true(report.plan.host == hosted * block && report.plan.need == off.need - (hosted - 2) * block);
     }
     assert_int_equal(report.plan.need, on.need);
@@ -322,6 +323,50 @@ static void auto_takes_what_fits(void **state)
     e = (sg_error){0};
     assert_refused(render_film(g, &r, &f, &report, &e), SG_E_MEMORY, &e, "offload: 0.0");
     close_engine(&g);
+}
+
+/* A plan as if the engine had been opened with other options is that of an engine that was, whatever is loaded; and the
+ * engine's own is as before. */
+static void a_plan_as_another_engine(void **state)
+{
+    enum { WAYS = 12 };
+    static film    f;
+    static sg_plan other[WAYS];
+    const int      types[] = {SG_WEIGHTS_FILE, SG_WEIGHTS_BF16};
+    const size_t   limits[] = {(size_t)1 << 40, 1};
+    sg_plan        own = {.size = sizeof own}, p = {.size = sizeof p};
+    sg_report      report = {.size = sizeof report};
+    sg_error       e = {0};
+    quantised_folder("ways");
+    for (int i = 0; i <= WAYS; i++) { /* the last is as the first */
+        const sg_engine_options o = {.size = sizeof(sg_engine_options),
+                                     .model_dir = "ways",
+                                     .backend = "ref",
+                                     .dtype = "bf16",
+                                     .memory_limit = limits[i / 6 % 2],
+                                     .weights_as = types[i / 3 % 2]};
+        sg_engine              *g = open_engine(&o);
+        const sg_request        r = square(g);
+        use_device(g);
+        g->offload = i % 3;
+        g->base_bytes = 0; /* those of this process */
+        if (i < WAYS) other[i].size = sizeof *other;
+        if (i < WAYS) assert_done(sg_engine_plan(g, &r, &other[i], &e), &e);
+        for (int k = 0; i == WAYS && k < WAYS; k++) {
+            if (k % 4 == 0) render_as_planned(g, &r, &f, &report);
+            assert_done(sg_engine_plan_as(g, &r, k % 3, types[k / 3 % 2], limits[k / 6], &p, &e), &e);
+            assert_int_equal(device.held, 0);
+            p.host_free = other[k].host_free; /* found at open */
+            assert_memory_equal(&p, &other[k], sizeof p);
+            assert_done(sg_engine_plan(g, &r, &own, &e), &e);
+            own.host_free = other[0].host_free;
+            assert_memory_equal(&own, &other[0], sizeof own);
+        }
+        if (i == WAYS) assert_refused(sg_engine_plan_as(g, &r, 3, 0, 1, &p, &e), SG_E_ARG, &e, "offload");
+        if (i == WAYS) assert_refused(sg_engine_plan_as(g, &r, 0, 3, 1, &p, &e), SG_E_ARG, &e, "weights_as");
+        close_engine(&g);
+    }
+    assert_true(other[0].need < other[3].need && other[2].host < other[5].host && other[6].need < other[0].need);
 }
 
 /* A copy of a model at `to`, whose text encoder has DEEP blocks, named by `mark` and a number: the first of them more
@@ -530,11 +575,17 @@ static void hosts_do_not_offload(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_are_the_same),           cmocka_unit_test(bits_are_the_same_with_a_lora),
-        cmocka_unit_test(auto_takes_what_fits),        cmocka_unit_test(text_encoders_take_what_fits),
-        cmocka_unit_test(early_ends_leave_what_stays), cmocka_unit_test(a_host_without_memory_is_told),
-        cmocka_unit_test(hosts_do_not_offload),        cmocka_unit_test(weights_stay_while_they_fit),
-        cmocka_unit_test(what_costs_least_goes_first), cmocka_unit_test(less_memory_drops_what_is_loaded)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_the_same),
+                                       cmocka_unit_test(bits_are_the_same_with_a_lora),
+                                       cmocka_unit_test(auto_takes_what_fits),
+                                       cmocka_unit_test(text_encoders_take_what_fits),
+
+                                       cmocka_unit_test(a_plan_as_another_engine),
+                                       cmocka_unit_test(early_ends_leave_what_stays),
+                                       cmocka_unit_test(a_host_without_memory_is_told),
+                                       cmocka_unit_test(hosts_do_not_offload),
+                                       cmocka_unit_test(weights_stay_while_they_fit),
+                                       cmocka_unit_test(what_costs_least_goes_first),
+                                       cmocka_unit_test(less_memory_drops_what_is_loaded)};
     return cmocka_run_group_tests(tests, make_copy, leave_folder);
 }

@@ -63,7 +63,7 @@ sg_request = struct(
     (Z, "preview_bytes output_bytes"), (sg_request_image * 2, "image"), (P, "start_image start_video"), (D, "strength"))
 sg_phase_plan = struct(
     "sg_phase_plan", (text(24), "name"), (I, "number stage"), (Z, "weights mapped packed host work peak"),
-    (D, "flops"), (I64 * 4, "reserved"))
+    (D, "flops"), (I64, "blocks_on_host"), (I64 * 3, "reserved"))
 sg_plan = struct(
     "sg_plan", (Z, "size"), (sg_phase_plan * SG_PHASES_MAX, "phase"), (I, "phases"),
     (Z, "base input output preview staging need available host host_free untiled peak"), (I64 * 4, "latent"),
