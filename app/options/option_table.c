@@ -438,8 +438,8 @@ const sg_option sg_option_table[] = {
           "merge LoRAs into the quantised weights that they change, and pack these as Q8_0; without\n"
           "it their products are computed beside the weights: more exact, and slower")},
     {NAMED("offload", OPENS & ~(CHECK | TUNE), RUN, offload, "offload", "WHEN",
-           "keep blocks of layers in host memory and copy each to the GPU when it is needed; auto: if\n"
-           "a denoiser or text encoder does not fit on the GPU; on: also if the denoiser does")},
+           "keep blocks of layers in host memory and copy each to the GPU when it is needed; auto: as\n"
+           "many as do not fit on the GPU; on: all of the denoiser's; info shows what each way takes")},
 
     HEADING(ALL, "Messages"),
     {FLAG("quiet", (SAMPLER & ~CHECK) | TUNE, RUN, quiet,

@@ -469,14 +469,14 @@ sg_status sg_plan_fits(const sg_plan *given, sg_error *e)
     SG_TRY(sg_sized_take(&own, sizeof own, given, "sg_plan", e));
     if (p->host > p->host_free)
         return sg_error_set(e, SG_E_MEMORY,
-                            "offload: %.2f GiB of weights stay on the host, which has %.2f GiB free. dtype bf16 takes "
-                            "less than f32.",
+                            "offload: %.2f GiB of weights stay on the host, which has %.2f GiB free. Quantised weights "
+                            "as the file has them or dtype bf16 take less.",
                             (double)p->host * gib, (double)p->host_free * gib);
     if (p->need <= p->available) return SG_OK;
     char text[256];
     phases_text(text, sizeof text, p);
     return sg_error_set(e, SG_E_MEMORY,
                         "this render needs %.2f GiB, but %.2f GiB may be used (weights + activations in GiB: %s). A "
-                        "smaller size, fewer frames or dtype bf16 take less.",
+                        "smaller size, fewer frames, quantised weights as the file has them or dtype bf16 take less.",
                         (double)p->need * gib, (double)p->available * gib, text);
 }

@@ -93,9 +93,9 @@ SG_PUBLIC const char *const *sg_names(const char *what);
 
 typedef struct sg_engine sg_engine;
 
-/* Says where the blocks of layers of a denoiser or a text encoder are while it works: all on the device, or on the host
- * and two at a time on the device. With AUTO they are on the host if the device has too little memory otherwise. With
- * ON the denoiser's are on the host, a text encoder's as with AUTO. The results are the same. */
+/* Says where the blocks of layers of a denoiser or a text encoder are while it works: on the device, or on the host, and
+ * of those two at a time on the device. With AUTO as many are on the host as leave room for the others. With ON all of the
+ * denoiser's are, a text encoder's as with AUTO. The results are the same. */
 enum { SG_OFFLOAD_AUTO, SG_OFFLOAD_OFF, SG_OFFLOAD_ON };
 
 /* Says how quantised weights lie in memory: as the file has them, and every product widens what it reads; or widened to
