@@ -205,3 +205,47 @@ published() { # NAME
         esac
     done < <(grep -E '^(json|tokenizer|pieces|file) ' "$list")
 }
+
+# A part of those shapes, transformer or text_encoder, as a GGUF, NAME-PART-TYPE.gguf: of TYPE where rows have whole blocks,
+# other matrices BF16, the rest F32.
+published_gguf() { # NAME PART TYPE
+    local head bytes file=$1-$2-$3.gguf
+    read -r bytes head < <(awk -v part="$2/" -v type="$3" -v family="${1%%-*}" '
+        BEGIN {
+            number["F32"] = 0; block["F32"] = 1; size["F32"] = 4
+            number["BF16"] = 30; block["BF16"] = 1; size["BF16"] = 2
+            number["Q8_0"] = 8; block["Q8_0"] = 32; size["Q8_0"] = 34
+            number["Q4_K"] = 12; block["Q4_K"] = 256; size["Q4_K"] = 144
+        }
+        function u(n, bytes,    s) {
+            for (s = ""; bytes-- > 0; n = int(n / 256)) s = s sprintf("\\x%02x", n % 256)
+            return s
+        }
+        function text(t) { return u(length(t), 8) t }
+        function tensor(name, shape,    d, n, i, kind, all) {
+            n = split(shape, d, ",")
+            if (n == 5) { d[2] *= d[1]; for (i = 1; i < 5; i++) d[i] = d[i + 1]; n = 4 }
+            kind = n != 2 ? "F32" : d[2] % block[type] ? "BF16" : type
+            infos = infos text(name) u(n, 4)
+            for (all = 1; n > 0; n--) { infos = infos u(d[n], 8); all *= d[n] }
+            infos = infos u(number[kind], 4) u(at, 8)
+            at += int((all / block[kind] * size[kind] + 31) / 32) * 32
+            count++
+        }
+        $1 == "file" { mine = index($2, part) == 1 }
+        !mine || NF != 3 || $2 !~ /^B?F[0-9]+$/ { next }
+        match($1, /\{[0-9]+-[0-9]+\}/) {
+            split(substr($1, RSTART + 1, RLENGTH - 2), range, "-")
+            head = substr($1, 1, RSTART - 1); tail = substr($1, RSTART + RLENGTH)
+            for (i = range[1] + 0; i <= range[2] + 0; i++) tensor(head i tail, $3)
+            next
+        }
+        { tensor($1, $3) }
+        END {
+            printf "%.0f GGUF%s%s%s%s%s%s%s\n", at, u(3, 4), u(count, 8), u(1, 8), text("general.architecture"), u(8, 4),
+                text(family), infos
+        }' "${LIB%/*}/published/$1")
+    printf '%b' "$head" >"$file"
+    truncate -s %32 "$file"
+    truncate -s "+$bytes" "$file"
+}

@@ -35,6 +35,7 @@ MODELS = {
     "mochi": {**fullsize.SHAPES["mochi"]},
     "hunyuan": {**fullsize.SHAPES["hunyuan"], "minis": "hunyuan_hd16", "vocab": 128320},
     "opensora": {**fullsize.SHAPES["opensora"], "dtype": "F32"},
+    "flux": {**fullsize.SHAPES["flux"], "minis": "flux_dev", "clip": {**fullsize.SHAPES["flux"]["clip"], "num_hidden_layers": 12}},
 }
 
 
@@ -45,7 +46,12 @@ def draw(part, k):
 def texts(spec):
     text = spec["text"]
     if "width" in text:
-        return {"text_encoder": checkpoint.make_text({**text, "layers": 24}, text["vocab"], draw("", 0), "meta")}
+        t5 = checkpoint.make_text({**text, "layers": 24}, text["vocab"], draw("", 0), "meta")
+        if "clip" not in spec:
+            return {"text_encoder": t5}
+        clip = transformers.CLIPTextConfig(hidden_act="quick_gelu", eos_token_id=2, vocab_size=49408, **spec["clip"])
+        with torch.device("meta"):
+            return {"text_encoder": transformers.CLIPTextModel(clip), "text_encoder_2": t5}
     llama = transformers.LlamaConfig(vocab_size=spec["vocab"], rms_norm_eps=1e-5,
                                      rope_parameters=dict(rope_type="default", rope_theta=500000.0), **LLAMA)
     clip = transformers.CLIPTextConfig(hidden_act="quick_gelu", eos_token_id=2, **spec["clip_text"])
