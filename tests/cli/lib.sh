@@ -206,9 +206,18 @@ published() { # NAME
     done < <(grep -E '^(json|tokenizer|pieces|file) ' "$list")
 }
 
-# A part of those shapes, transformer or text_encoder, as a GGUF, NAME-PART-TYPE.gguf: of TYPE where rows have whole blocks,
-# other matrices BF16, the rest F32.
-published_gguf() { # NAME PART TYPE
+# The names, types and shapes of safetensors files' tensors, as published/ has them.
+shapes_of() { # FILE...
+    local file
+    for file; do
+        head -c $((8 + $(od -An -tu8 -N8 "$file"))) "$file" | tail -c +9 |
+            grep -aoE '"[^"]+": *\{"dtype": *"[A-Z0-9_]+", *"shape": *\[[0-9, ]*' | sed -E 's/[][" {]//g; s/:dtype:|,shape:/ /g'
+    done
+}
+
+# A part of published/NAME, or of LIST, transformer or text_encoder, as a GGUF, NAME-PART-TYPE.gguf: of TYPE where rows have whole
+# blocks, other matrices BF16, the rest F32. Its weights are holes.
+published_gguf() { # NAME PART TYPE [LIST]
     local head bytes file=$1-$2-$3.gguf
     read -r bytes head < <(awk -v part="$2/" -v type="$3" -v family="${1%%-*}" '
         BEGIN {
@@ -244,7 +253,7 @@ published_gguf() { # NAME PART TYPE
         END {
             printf "%.0f GGUF%s%s%s%s%s%s%s\n", at, u(3, 4), u(count, 8), u(1, 8), text("general.architecture"), u(8, 4),
                 text(family), infos
-        }' "${LIB%/*}/published/$1")
+        }' "${4-${LIB%/*}/published/$1}")
     printf '%b' "$head" >"$file"
     truncate -s %32 "$file"
     truncate -s "+$bytes" "$file"
