@@ -335,9 +335,8 @@ static void print_model(const model_summary *t)
         printf("decoding   in tiles, since whole frames would take %s of work (--vae-tiling)\n", BYTES(p->untiled));
     for (int i = 0; i < p->phases; i++)
         if (p->phase[i].host)
-            printf("offload    %s of the %s, %lld block%s, stay on the host and are copied when they are needed; %s "
-                   "are free "
-                   "there\n",
+            printf("offload    %s of the %s, %lld block%s, stay on the host and are copied when they are needed; "
+                   "%s are free there\n",
                    BYTES(p->phase[i].host), sg_offloaded_part(&p->phase[i]), (long long)p->phase[i].blocks_on_host,
                    sg_plural(p->phase[i].blocks_on_host), BYTES(p->host_free));
     print_ways(t);
