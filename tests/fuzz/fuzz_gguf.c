@@ -30,6 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (family && strlen(family) > size) abort();
         source_look_through(s, true);
         source_load(s);
+        source_keep_all(s);
         read_tokenizer(s);
     } else if (e.text[0] == '\0' || s) {
         abort();

@@ -59,6 +59,7 @@ static void open_one(const uint8_t *data, size_t size)
     if (sg_source_open(&s, input_file(data, size), &e) == SG_OK) {
         source_look_through(s, false);
         source_load(s);
+        source_keep_all(s);
     } else if (e.text[0] == '\0' || s) {
         abort();
     }

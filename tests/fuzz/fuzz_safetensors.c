@@ -34,6 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (sg_source_open_stem(&w, dir, "m", &e) == SG_OK) {
         source_look_through(w, true);
         source_load(w);
+        source_keep_all(w);
     } else if (e.text[0] == '\0' || w) {
         abort();
     }

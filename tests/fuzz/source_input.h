@@ -2,22 +2,12 @@
 #ifndef SG_FUZZ_SOURCE_INPUT_H
 #define SG_FUZZ_SOURCE_INPUT_H
 
+#include "../unit/host_memory.h"
 #include "bind.h"
+#include "quant.h"
 
+#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-
-static void *source_take(const sg_backend *b, size_t bytes)
-{
-    (void)b;
-    return aligned_alloc(SG_ALIGN, bytes);
-}
-
-static void source_give(const sg_backend *b, void *p)
-{
-    (void)b;
-    free(p);
-}
 
 /* Whatever the header says, tensors must lie within the file, each no larger than it, and all of them together where none
  * shares bytes with another. */
@@ -40,8 +30,7 @@ enum { SOURCE_WANTED = 8 };
 /* Some tensors as they are and, by a map, some of their rows; patched with the others where their shapes happen to fit. */
 static void source_load(const sg_source *w)
 {
-    static const sg_memory  memory = {.alloc = source_take, .release = source_give};
-    static const sg_backend host = {.name = "host", .memory = &memory, .host_memory = true, .threads = 1};
+    static const sg_backend host = {.name = "host", .memory = &host_memory, .host_memory = true, .threads = 1};
     sg_bind                *b = NULL;
     sg_error                e = {0};
     sg_tensor               wanted[2 * SOURCE_WANTED];
@@ -79,6 +68,79 @@ static void source_load(const sg_source *w)
     e = (sg_error){0};
     if (sg_bind_load(b, &host, NULL, NULL, &e) != SG_OK && e.text[0] == '\0') abort();
     sg_bind_close(&b);
+}
+
+/* Row o of a matrix that stays as the file has it, and of the same that is converted: equal numbers; with a LoRA beside
+ * the first, of F32, within the rounding of the sums. */
+static void source_compare_row(const sg_tensor *kept, const sg_tensor *wide, int64_t o, float *row)
+{
+    const sg_adapter *const a = kept->adapter;
+    const int64_t           n = kept->dim[1], rank = a ? a->down.dim[0] : 0;
+    if (kept->quant.type) sg_quant_read(row, kept, o * n, n);
+    for (int64_t i = 0; i < n; i++) {
+        const float x = kept->quant.type ? row[i] : sg_load(kept, o * n + i), y = sg_load(wide, o * n + i);
+        double      sum = x, apart = 0;
+        if (!isfinite(x) || !isfinite(y)) abort();
+        for (int64_t r = 0; r < rank; r++) {
+            const double u = sg_load(&a->up, o * rank + r), d = sg_load(&a->down, r * n + i);
+            sum += u * d;
+            apart += fabs(u * d) * 1e-6 + fabs(d) * 0x1p-148 + 0x1p-140; /* the last two where numbers are subnormal */
+        }
+        if (a ? kept->dtype == SG_F32 && fabs(sum - y) > (fabs(x) * 1e-6 + apart) * (double)(rank + 1) : x != y)
+            abort();
+    }
+}
+
+/* A matrix kept and converted; lora (may be NULL) is added to both. Where one is refused, so is the other, but for sums
+ * that are too large, which the first does not make. */
+static void source_keep(const sg_source *w, const sg_source_tensor *t, const sg_factor *lora, unsigned turn)
+{
+    const sg_backend device = {.name = "device", .memory = &host_memory, .host_memory = turn & 1, .threads = 1};
+    sg_bind         *b[2];
+    sg_tensor        m[2];
+    sg_status        status[2];
+    float *const     row = malloc((size_t)t->dim[1] * sizeof *row + 1);
+    for (int k = 0; k < 2; k++) {
+        sg_error e = {0};
+        if (!row || sg_bind_open(&b[k], w, NULL, &e) != SG_OK) abort();
+        sg_bind_ignore(b[k], ""); /* everything else */
+        sg_bind_pairs(b[k], turn & 2 && t->dim[0] % 2 == 0 ? t->dim[0] : 0);
+        sg_bind_matrix(b[k], &m[k], turn & 4 ? SG_F32 : SG_BF16, t->name, t->dim[0], t->dim[1]);
+        const sg_patch p = {"fuzz", t->name, NULL, 0.5, {lora ? *lora : (sg_factor){0}}};
+        if (lora && sg_bind_patch(b[k], &p, &e) != SG_OK) abort();
+        sg_bind_keep_types(b[k], k == 0);
+        status[k] = sg_bind_load(b[k], &device, NULL, NULL, &e);
+        if (status[k] && e.text[0] == '\0') abort();
+    }
+    if (!lora && status[0] != status[1]) abort();
+    for (int64_t o = 0; !status[0] && !status[1] && o < t->dim[0]; o++) source_compare_row(&m[0], &m[1], o, row);
+    sg_bind_close(&b[0]);
+    sg_bind_close(&b[1]);
+    free(row);
+}
+
+static bool source_is_matrix(const sg_source_tensor *t)
+{
+    return t->rank == 2 && t->dim[0] > 0 && t->dim[1] > 0 && t->bytes > 0;
+}
+
+/* Every quantised matrix, by itself and with what happens to be a LoRA of it. */
+static void source_keep_all(const sg_source *w)
+{
+    static unsigned turn;
+    const size_t    count = sg_source_count(w) < SOURCE_WANTED ? sg_source_count(w) : SOURCE_WANTED;
+    for (size_t i = 0; i < count; i++) {
+        const sg_source_tensor *const t = sg_source_at(w, i);
+        if (!source_is_matrix(t) || !sg_quant_of(t->type->name)) continue;
+        source_keep(w, t, NULL, turn++);
+        for (size_t k = 0; k < count * count; k++) {
+            const sg_source_tensor *const up = sg_source_at(w, k / count), *const down = sg_source_at(w, k % count);
+            if (source_is_matrix(up) && source_is_matrix(down) && up->type->dtype < SG_I32 &&
+                down->type->dtype < SG_I32 && up->dim[0] == t->dim[0] && up->dim[1] == down->dim[0] &&
+                down->dim[1] == t->dim[1])
+                source_keep(w, t, &(sg_factor){up, down}, turn++);
+        }
+    }
 }
 
 #endif
