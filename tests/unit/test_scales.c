@@ -1,6 +1,10 @@
 /* test_scales.c - scaled FP8 and INT8 in safetensors: every kind that people have, and what is refused. */
 #include "memory_source.h"
+#include "quant.h"
 #include "safetensors_write.h"
+
+#include <math.h>
+#include <stdio.h>
 
 enum { ROWS = 3, COLUMNS = 5 };
 
@@ -78,6 +82,88 @@ static void every_kind_is_its_numbers_times_its_scale(void **state)
     is_read((sg_named_tensor[]){weight(SG_I8), by_row}, 2, NULL, SG_I8, rows, ROWS);
     is_read((sg_named_tensor[]){weight(SG_I8), in_list, int8}, 3, NULL, SG_I8, rows, ROWS);
     is_read((sg_named_tensor[]){weight(SG_I8), mixed}, 2, NULL, SG_I8, one, 1);
+}
+
+/* ---- matrices that stay as the file has them ---- */
+
+enum { O = 150, I = 272 };
+
+static uint8_t matrix[O * I];
+
+/* What a byte of the file is, by its type's definition. */
+static float number_of(const char *type, uint8_t byte)
+{
+    const int e5m2 = strcmp(type, "F8_E5M2") == 0, bits = e5m2 ? 2 : 3, bias = e5m2 ? 15 : 7;
+    const int exponent = (byte & 0x7f) >> bits, fraction = byte & ((1 << bits) - 1);
+    if (strcmp(type, "I8") == 0) return (float)(int8_t)byte;
+    return (byte & 0x80 ? -1.0f : 1.0f) *
+           ldexpf((float)(exponent ? fraction + (1 << bits) : fraction), (exponent ? exponent : 1) - bias - bits);
+}
+
+/* E4M3 in a file becomes E5M2, which the writer does not know. */
+static void retype(const char *type)
+{
+    static char head[4096];
+    FILE *const f = fopen(path, "r+b");
+    assert_non_null(f);
+    const size_t n = fread(head, 1, sizeof head - 1, f);
+    for (size_t i = 0; strcmp(type, "F8_E5M2") == 0 && i + 7 < n; i++)
+        if (memcmp(head + i, "F8_E4M3", 7) == 0) memcpy(head + i, type, 7);
+    rewind(f);
+    assert_true(fwrite(head, 1, n, f) == n && fclose(f) == 0);
+}
+
+/* A matrix of that type with these scales, kept and converted: the numbers by their definition, times the scale of so
+ * many rows and columns. */
+static void is_kept(const char *type, const char *name, sg_tensor scales, int64_t tall, int64_t wide)
+{
+    const float *const    scale = scales.data;
+    const sg_named_tensor all[] = {{"x.weight", bytes(matrix, strcmp(type, "I8") ? SG_F8 : SG_I8, 2, O, I)},
+                                   {name, scales}};
+    sg_error              e = {0};
+    sg_source            *s = NULL;
+    if (sg_safetensors_write_all(path, all, scales.data ? 2 : 1, NULL, &e)) fail_msg("%s", e.text);
+    retype(type);
+    if (sg_source_open(&s, path, &e)) fail_msg("%s", e.text);
+    for (int form = 0; form < 8; form++) {
+        static float row[I];
+        sg_tensor    t;
+        sg_bind     *b = bind_to(s, NULL);
+        sg_bind_matrix(b, &t, form & 1 ? SG_BF16 : SG_F32, "x.weight", O, I);
+        sg_bind_keep_types(b, form & 2);
+        if (sg_bind_check(b, &e)) fail_msg("%s", e.text);
+        load(b, &devices[form / 4]);
+        assert_true((form & 2) ? t.quant.type == (int32_t)sg_quant_of(type) : !t.quant.type);
+        for (int64_t k = 0; k < O * I; k++) {
+            const int64_t o = k / I, i = k % I, across = (I + wide - 1) / wide;
+            const float   y = number_of(type, matrix[k]) * (scale ? scale[o / tall * across + i / wide] : 1);
+            if (i == 0 && t.quant.type) sg_quant_read(row, &t, k, I);
+            const float x = t.quant.type ? row[i] : sg_load(&t, k);
+            if (x != (form & 1 ? sg_bf16_to_f32(sg_f32_to_bf16(y)) : y))
+                fail_msg("%s, %s: element %d, form %d is %g, should be %g", type, name, (int)k, form, (double)x,
+                         (double)y);
+        }
+        sg_bind_close(&b);
+    }
+    sg_source_close(&s);
+}
+
+static void every_type_and_scale_may_stay_as_the_file_has_it(void **state)
+{
+    static const char *const type[] = {"F8_E4M3", "F8_E5M2", "I8"};
+    static const char *const name[] = {"x.weight_scale", "x.scale_weight", "x.weight_scale_inv"};
+    static float             scale[O];
+    for (uint32_t k = 0; k < O * I; k++)
+        matrix[k] = (uint8_t)(k * 2654435761u >> 13) & 0xbb; /* no NaN in either float */
+    for (int o = 0; o < O; o++) scale[o] = o == 3 ? 0 : o == 4 ? 1e-41f : 0.37f / (float)(o % 7 + 1);
+    for (int t = 0; t < 3; t++)
+        for (int n = 0; n < 3; n++) {
+            if (t < 2) is_kept(type[t], name[n], (sg_tensor){0}, O, I);
+            is_kept(type[t], name[n], bytes(scale, SG_F32, 1, 1, 0), O, I);
+            is_kept(type[t], name[n], bytes(scale, SG_F32, 1, O, 0), 1, I);
+            is_kept(type[t], name[n], bytes(scale, SG_F32, 2, O, 1), 1, I);
+            is_kept(type[t], name[n], bytes(scale, SG_F32, 2, 2, 3), 128, 128);
+        }
 }
 
 /* Rows of a fused matrix keep the scales of their rows. */
@@ -194,6 +280,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_is_its_numbers_times_its_scale),
+        cmocka_unit_test(every_type_and_scale_may_stay_as_the_file_has_it),
         cmocka_unit_test(rows_are_cut_with_their_scales),
         cmocka_unit_test(products_are_looked_at),
         cmocka_unit_test(other_scales_are_refused),
