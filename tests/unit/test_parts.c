@@ -9,6 +9,9 @@
 #include "part_names.h"
 #include "safetensors_write.h"
 
+#include <math.h>
+#include <stddef.h>
+
 #define I2V SG_FIXTURES "/wan21_i2v"
 #define COG SG_FIXTURES "/cogvideox_2b"
 #define HUNYUAN SG_FIXTURES "/hunyuan_hd16"
@@ -207,6 +210,8 @@ static const char **part_of(sg_model_parts *p, kind k)
 /* ---- rendering ---- */
 
 static sg_lora_option with_lora; /* of all renders; without a path: none */
+static const char    *with_dtype = "f32";
+static int            with_weights; /* SG_WEIGHTS_AUTO .. */
 
 /* Noise, as the first picture or the last one. */
 static void put_picture(sg_request *r, int which)
@@ -216,8 +221,10 @@ static void put_picture(sg_request *r, int which)
     r->image[which].rgb = rgb[which];
 }
 
-static void render(film *f, const char *path, const sg_model_parts *parts)
+/* Returns the bytes of the weights of all phases. */
+static size_t render(film *f, const char *path, const sg_model_parts *parts)
 {
+    size_t                  bytes = 0;
     sg_error                e = {0};
     sg_engine              *g = NULL;
     sg_report               report = {.size = sizeof report};
@@ -225,7 +232,8 @@ static void render(film *f, const char *path, const sg_model_parts *parts)
                                  .model_dir = path,
                                  .parts = parts ? *parts : (sg_model_parts){0},
                                  .backend = "cpu",
-                                 .dtype = "f32",
+                                 .dtype = with_dtype,
+                                 .weights_as = with_weights,
                                  .threads = 1,
                                  .lora = {with_lora},
                                  .loras = with_lora.path != NULL};
@@ -235,7 +243,9 @@ static void render(film *f, const char *path, const sg_model_parts *parts)
     for (int i = 0; i < SG_IMAGES; i++)
         if (sg_engine_info(g)->image[i] == SG_IMAGE_NEEDED) put_picture(&r, i);
     assert_done(render_film(g, &r, f, &report, &e), &e);
+    for (int i = 0; i < report.plan.phases; i++) bytes += report.plan.phase[i].weights + report.plan.phase[i].mapped;
     sg_engine_close(&g);
+    return bytes;
 }
 
 static film folder_frames, file_frames;
@@ -1475,6 +1485,143 @@ static void llama_in_gguf_renders(void **state)
     free_keys(key);
 }
 
+/* ---- quantised files ---- */
+
+/* x[n] in blocks of Q8_0, and the numbers that these stand for. */
+static void *make_q8_0(const sg_tensor *t, float *wide)
+{
+    const int64_t  n = sg_count(*t);
+    uint8_t *const data = malloc(sg_quant_bytes(SG_QUANT_Q8_0, n));
+    for (int64_t b = 0; b < n; b += 32) {
+        uint8_t *const block = data + b / 32 * 34;
+        float          most = 0;
+        for (int64_t i = b; i < b + 32; i++) most = fmaxf(most, fabsf(sg_load(t, i)));
+        const uint16_t half = sg_f32_to_f16(most / 127);
+        const float    d = sg_f16_to_f32(half);
+        memcpy(block, &half, 2);
+        for (int64_t i = 0; i < 32; i++) {
+            const float q = d > 0 ? fminf(127, fmaxf(-127, rintf(sg_load(t, b + i) / d))) : 0;
+            block[2 + i] = (uint8_t)(int8_t)q;
+            wide[b + i] = d * q;
+        }
+    }
+    return data;
+}
+
+/* In FP8 with a scale for all or for each row, the same way. */
+static void *make_fp8(const sg_tensor *t, float *wide, float *scale, int64_t scales)
+{
+    const int64_t  n = sg_count(*t), row = n / scales;
+    uint8_t *const data = malloc((size_t)n);
+    for (int64_t r = 0; r < scales; r++) {
+        float most = 0;
+        for (int64_t i = 0; i < row; i++) most = fmaxf(most, fabsf(sg_load(t, r * row + i)));
+        scale[r] = most / 448;
+        for (int64_t i = r * row; i < (r + 1) * row; i++) {
+            data[i] = sg_f32_to_f8(scale[r] > 0 ? sg_load(t, i) / scale[r] : 0);
+            wide[i] = sg_f8_to_f32(data[i]) * scale[r];
+        }
+    }
+    return data;
+}
+
+typedef struct quantised {
+    const char        *dir, *component;
+    const sg_name_map *names; /* of a GGUF of Q8_0; NULL: a folder in FP8 */
+    size_t             part;  /* of sg_model_parts, which takes its place */
+    int                pairs; /* channels of a head of which llama.cpp makes pairs */
+} quantised;
+
+static void save(const quantised *q, const char *path, int count)
+{
+    const gguf_key keys[] = {{.name = "llama.rope.dimension_count", .kind = 'u', .number = q->pairs},
+                             {.name = "llama.attention.layer_norm_rms_epsilon", .kind = 'f', .number = 1e-5},
+                             {.name = "llama.rope.freq_base", .kind = 'f', .number = 500000}};
+    const bool     denoiser = strcmp(q->component, "transformer") == 0;
+    char           file[64];
+    sg_error       e = {0};
+    snprintf(file, sizeof file, "%s/%s.safetensors", path, denoiser ? "diffusion_pytorch_model" : "model");
+    if (!q->names) shell("mkdir -p %s && cp -L %s/%s/config.json %s", path, q->dir, q->component, path);
+    if (q->names)
+        gguf_write(path, keys, q->pairs ? 3 : 0, now.all, count);
+    else if (sg_safetensors_write_all(file, now.all, count, NULL, &e))
+        fail_msg("%s", e.text);
+}
+
+/* Writes the component with every matrix quantised whose rows are whole blocks, and as the numbers that stand there. */
+static void write_both(const quantised *q, const char *kept, const char *wide)
+{
+    static float   *numbers[TENSORS_MAX], *scales[TENSORS_MAX];
+    static uint8_t *data[TENSORS_MAX];
+    char            name[SG_NAME_MAX];
+    put_component(&now, q->dir, q->component, q->names, 0, "");
+    const int count = now.count;
+    for (int i = 0; i < count; i++) {
+        sg_tensor *const t = &now.all[i].t;
+        const bool       gguf = q->names != NULL;
+        if (q->pairs && (strstr(now.name[i], ".attn_q.") || strstr(now.name[i], ".attn_k.")))
+            put_in_pairs(&now, i, q->pairs);
+        numbers[i] = scales[i] = NULL;
+        data[i] = NULL;
+        if (t->rank != 2 || t->dim[1] % (gguf ? 32 : 16) || !strstr(now.name[i], ".weight")) continue;
+        const int64_t rows = i % 2 ? t->dim[0] : 1;
+        numbers[i] = malloc((size_t)sg_count(*t) * sizeof(float));
+        scales[i] = malloc((size_t)rows * sizeof(float));
+        data[i] = gguf ? make_q8_0(t, numbers[i]) : make_fp8(t, numbers[i], scales[i], rows);
+        *t = (sg_tensor){.data = data[i], .dtype = gguf ? SG_F32 : SG_F8, .rank = 2, .dim = {t->dim[0], t->dim[1]}};
+        if (gguf) t->quant.type = SG_QUANT_Q8_0;
+        snprintf(name, sizeof name, "%.*sscale_weight", (int)strlen(now.name[i]) - 6, now.name[i]);
+        if (!gguf) put(&now, name, (sg_tensor){.data = scales[i], .rank = 2, .dim = {rows, 1}});
+    }
+    save(q, kept, now.count);
+    for (int i = 0; i < count; i++)
+        if (numbers[i])
+            now.all[i].t =
+                (sg_tensor){.data = numbers[i], .rank = 2, .dim = {now.all[i].t.dim[0], now.all[i].t.dim[1]}};
+    save(q, wide, count);
+    take_out(&now);
+    for (int i = 0; i < count; i++) {
+        free(numbers[i]);
+        free(scales[i]);
+        free(data[i]);
+    }
+}
+
+/* Rendered as it is, and widened, it is the file of its numbers. */
+static void quantised_files_render_as_their_numbers(void **state)
+{
+#define AT(name) offsetof(sg_model_parts, name)
+    static const char wan[] = SG_FIXTURES "/wan21_hd64", hunyuan[] = SG_FIXTURES "/hunyuan_hd128";
+    const quantised   all[] = {{wan, "text_encoder", &t5_gguf_names, AT(text_encoder), 0},
+                               {wan, "text_encoder", NULL, AT(text_encoder), 0},
+                               {wan, "transformer", &wan_dit_names, AT(diffusion_model), 0},
+                               {wan, "transformer", NULL, AT(diffusion_model), 0},
+                               {hunyuan, "text_encoder", &llama_gguf_names, AT(text_encoder), 12},
+                               {hunyuan, "text_encoder", NULL, AT(text_encoder), 0},
+                               {SD3, "text_encoder_2", NULL, AT(clip_g), 0}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const char *const path[] = {all[i].names ? "kept.gguf" : "kept", all[i].names ? "wide.gguf" : "wide"};
+        static film       clip[3];
+        size_t            bytes[3];
+        write_both(&all[i], path[0], path[1]);
+        for (int dtype = 0; dtype < 2; dtype++) {
+            with_dtype = dtype ? "bf16" : "f32";
+            for (int k = 0; k < 3; k++) {
+                sg_model_parts parts = {0};
+                *(const char **)(void *)((char *)&parts + all[i].part) = path[k == 2];
+                with_weights = k ? SG_WEIGHTS_BF16 : SG_WEIGHTS_FILE;
+                bytes[k] = render(&clip[k], all[i].dir, &parts);
+            }
+            assert_true(clip[0].frames > 0 && bytes[0] < bytes[1]);
+            if (memcmp(&clip[0], &clip[1], sizeof clip[0]) != 0) fail_msg("%zu: widened, it is another clip", i);
+            if (memcmp(&clip[0], &clip[2], sizeof clip[0]) != 0) fail_msg("%zu: its numbers are another clip", i);
+        }
+    }
+    with_dtype = "f32";
+    with_weights = SG_WEIGHTS_AUTO;
+#undef AT
+}
+
 /* What a GGUF's tokenizer must not be. */
 static void a_tokenizer_that_does_not_fit_is_refused(void **state)
 {
@@ -1572,8 +1719,7 @@ static void what_is_missing_is_named_by_its_family(void **state)
             "text_encoder=FILE (llava_llama3_fp8_scaled|tokenizer=PATH (llava-llama-3-8b-text-encoder-tokenizer/|"
             "clip_l=FILE (clip_l.safetensors)|clip_tokenizer=FOLDER (clip-vit-large-patch14/|"
             "vae=FILE (hunyuan_video_vae_bf16.safetensors");
-    refused("alone/hunyuan.safetensors", &(sg_model_parts){.clip_tokenizer = "nowhere"}, SG_E_FILE,
-            "nowhere: ");
+    refused("alone/hunyuan.safetensors", &(sg_model_parts){.clip_tokenizer = "nowhere"}, SG_E_FILE, "nowhere: ");
     /* a folder that lost it, and a denoiser in a folder that never had it */
     shell("cp -rL " I2V " lost && rm -r lost/image_encoder");
     refused_by_the_engine("lost", (sg_model_parts){.vae = NULL}, SG_E_FILE,
@@ -1772,6 +1918,7 @@ int main(void)
         cmocka_unit_test(one_file_without_t5_renders),
         cmocka_unit_test(clip_l_without_a_projection_renders),
         cmocka_unit_test(llama_in_gguf_renders),
+        cmocka_unit_test(quantised_files_render_as_their_numbers),
         cmocka_unit_test(a_tokenizer_that_does_not_fit_is_refused),
         cmocka_unit_test(a_pad_token_takes_the_place_of_the_folders),
         cmocka_unit_test(what_is_missing_is_named_by_its_family),

@@ -160,6 +160,7 @@ static void every_type_and_scale_may_stay_as_the_file_has_it(void **state)
         for (int n = 0; n < 3; n++) {
             if (t < 2) is_kept(type[t], name[n], (sg_tensor){0}, O, I);
             is_kept(type[t], name[n], bytes(scale, SG_F32, 1, 1, 0), O, I);
+            is_kept(type[t], name[n], bytes(scale, SG_F32, 2, 1, 1), O, I);
             is_kept(type[t], name[n], bytes(scale, SG_F32, 1, O, 0), 1, I);
             is_kept(type[t], name[n], bytes(scale, SG_F32, 2, O, 1), 1, I);
             is_kept(type[t], name[n], bytes(scale, SG_F32, 2, 2, 3), 128, 128);
@@ -223,8 +224,10 @@ static void other_scales_are_refused(void **state)
     is_refused((sg_named_tensor[]){weight(SG_I8)}, 1, NULL, SG_E_FORMAT, "\"x.weight\"|I8|scale");
     is_refused((sg_named_tensor[]){scale}, 1, NULL, SG_E_FORMAT, "scale|weight");
     is_refused((sg_named_tensor[]){scale, {"x.weight", bytes(one, SG_F32, 1, 1, 0)}}, 2, NULL, SG_E_FORMAT, "F32|FP8");
-    is_refused((sg_named_tensor[]){w, scale, {"x.weight_scale", bytes(one, SG_F32, 1, 1, 0)}}, 3, NULL, SG_E_FORMAT,
-               "has two scales");
+    is_refused((sg_named_tensor[]){w,
+                                   {"x.weight_scale_inv", bytes(one, SG_F32, 1, 1, 0)},
+                                   {"x.weight_scale", bytes(one, SG_F32, 1, 1, 0)}},
+               3, NULL, SG_E_FORMAT, "\"x.weight_scale\"|second scale|x.weight");
     is_refused((sg_named_tensor[]){w, {"x.scale_weight", bytes(two, SG_F32, 1, 2, 0)}}, 2, NULL, SG_E_FORMAT,
                "scale|shape|[2]");
     is_refused((sg_named_tensor[]){w, {"x.weight_scale", bytes(rows, SG_F32, 2, 1, ROWS)}}, 2, NULL, SG_E_FORMAT,

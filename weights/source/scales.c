@@ -59,7 +59,7 @@ static bool has_shape(const sg_source_tensor *scale, const sg_source_tensor *wei
 {
     int64_t count = 1;
     for (int i = 0; i < scale->rank; i++) count *= scale->dim[i];
-    if (count == 1 && scale->rank <= 1) return true;
+    if (count == 1) return true;
     return weight->rank >= 1 && scale->rank >= 1 && scale->rank <= 2 && scale->dim[0] == weight->dim[0] &&
            (scale->rank == 1 || scale->dim[1] == 1);
 }
@@ -69,7 +69,7 @@ static sg_status attach(const sg_source *s, sg_source_tensor *weight, sg_source_
     char            shape[120];
     const sg_tensor is = sg_source_shape(scale);
     sg_shape_text(shape, sizeof shape, is.rank, is.dim);
-    if (weight->scale) return bad(e, s, weight, "has two scales, %s and %s", scale_names[0], scale_names[1]);
+    if (weight->scale) return bad(e, s, scale, "is the second scale of %s", sg_show(weight->name));
     if (strcmp(scale->type->name, "F32") != 0)
         return bad(e, s, scale, "is %s; a scale should be F32", scale->type->name);
     const bool blocks = !has_shape(scale, weight) && is_of_blocks(scale, weight);
