@@ -46,15 +46,16 @@ void sg_shape_text(char *out, size_t size, int rank, const int64_t *dim)
 
 sg_tensor sg_reshape_(sg_tensor t, int rank, const int64_t *dim)
 {
-    sg_tensor v = {.data = t.data, .dtype = t.dtype, .rank = rank, .quant = t.quant};
+    sg_tensor v = {.data = t.data, .dtype = t.dtype, .rank = rank};
+    if (t.quant.type) return rank == 2 && dim[0] == t.dim[0] && dim[1] == t.dim[1] ? t : (sg_tensor){0};
     for (int i = 0; i < rank; i++) v.dim[i] = dim[i];
-    const bool same = !t.quant.type || (rank == 2 && dim[0] == t.dim[0] && dim[1] == t.dim[1]);
-    return same && sg_count(v) == sg_count(t) ? v : (sg_tensor){0};
+    return sg_count(v) == sg_count(t) ? v : (sg_tensor){0};
 }
 
 sg_tensor sg_rows(sg_tensor t, int64_t first, int64_t count)
 {
-    if (t.rank == 0 || first < 0 || count < 0 || first + count > t.dim[0] || t.quant.scale_rows) return (sg_tensor){0};
+    const bool alone = !t.quant.scale_rows && !t.adapter;
+    if (t.rank == 0 || first < 0 || count < 0 || first + count > t.dim[0] || !alone) return (sg_tensor){0};
     const size_t row = t.dim[0] ? sg_bytes(t) / (size_t)t.dim[0] : 0;
     t.data = t.data ? (char *)t.data + (size_t)first * row : NULL;
     t.dim[0] = count;

@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { TENSORS = 7, KEYS = 64, MOST = 4096 };
+enum { TENSORS = 8, KEPT = 7, KEYS = 64, MOST = 4096 };
 
 static const struct {
     const char *name;
@@ -19,7 +19,7 @@ static const struct {
     {"patch_embedding.weight", 5, {8, 2, 1, 2, 2}}, {"blocks.0.attn1.to_q.weight", 2, {8, 12}},
     {"blocks.0.attn1.to_q.bias", 1, {8}},           {"blocks.0.norm2.weight", 1, {8}},
     {"blocks.0.scale_shift_table", 3, {1, 6, 4}},   {"scale_shift_table", 3, {1, 2, 4}},
-    {"blocks.0.fused.weight", 2, {16, 8}},
+    {"blocks.0.fused.weight", 2, {16, 8}},          {"blocks.0.kept.weight", 2, {8, 16}},
 };
 
 /* The model's names, and one matrix that the file has more rows of. */
@@ -29,19 +29,24 @@ static const sg_name_rule rules[] = {{"blocks.%d.attn1.to_q", "blocks.%d.self_at
                                      {"blocks.%d.fused", "blocks.%d.qkv", 3, {{2, 1}, {0, 1}}}};
 static const sg_name_map  map = {.rules = rules, .count = 4};
 
-static float weights[TENSORS][256];
+static float weights[TENSORS][256]; /* of the last, in FP8, the first bytes */
 
 static sg_bind *model(arrays *a, sg_tensor t[TENSORS], sg_source **s)
 {
+    static const sg_source_type fp8 = {"F8_E4M3", SG_F8, 1, 1};
     for (int i = 0; i < TENSORS; i++) {
         sg_tensor of = {weights[i], SG_F32, wanted[i].rank, {0}};
         memcpy(of.dim, wanted[i].dim, sizeof wanted[i].dim);
         add(a, wanted[i].name, of);
+        if (i != KEPT) continue;
+        a->tensor[i].type = &fp8;
+        a->tensor[i].bytes /= sizeof(float);
     }
     *s = open_arrays(a);
     sg_bind *const b = bind_to(*s, NULL);
-    for (int i = 0; i < TENSORS; i++)
+    for (int i = 0; i < KEPT; i++)
         sg_bind_tensor_(b, &t[i], i % 2 ? SG_F32 : SG_BF16, wanted[i].name, wanted[i].rank, wanted[i].dim);
+    sg_bind_matrix(b, &t[KEPT], SG_F32, wanted[KEPT].name, wanted[KEPT].dim[0], wanted[KEPT].dim[1]);
     return b;
 }
 
@@ -137,7 +142,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         e = (sg_error){0};
         if (whole && sg_lora_check(l, &e) != SG_OK) expect_message(&e);
         e = (sg_error){0};
-        if (sg_bind_load(b, &devices[0], NULL, NULL, &e) != SG_OK) expect_message(&e);
+        sg_bind_keep_types(b, true);
+        if (sg_bind_load(b, &devices[size % 3 % 2], NULL, NULL, &e) != SG_OK) expect_message(&e);
     }
     close_both(&b, &s);
     sg_lora_close(&l);

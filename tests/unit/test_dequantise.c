@@ -307,6 +307,8 @@ static void check_beside(int c, sg_dtype as, const sg_backend *device)
     for (int k = 0; k < 3; k++) {
         const sg_adapter *const beside = t[k].adapter;
         assert_true(t[k].quant.type && beside && beside->up.dtype == as && beside->down.dtype == as);
+        assert_ptr_equal(sg_reshape(t[k], t[k].dim[0], row).adapter, beside);
+        assert_int_equal(sg_rows(t[k], 0, 1).rank, 0);
         for (int64_t o = 0; o < t[k].dim[0]; o++) {
             sg_quant_read(plain_data, &t[k], o * row, row);
             const int64_t stands = k == 2 ? o : from[2][from[k][o]]; /* where the row is in `wide`, which has pairs */
