@@ -56,8 +56,8 @@ int64_t sg_count(sg_tensor t); /* elements; 0 when absent */
 size_t  sg_bytes(sg_tensor t);
 void    sg_shape_text(char *out, size_t size, int rank, const int64_t *dim); /* "[2, 3]" */
 
-/* Returns the same elements under another shape. The counts must agree, and quantised weights keep their shape and adapter; a
- * mismatch gives an absent tensor, which the next op refuses. */
+/* Returns the same elements under another shape. The counts must agree, and quantised weights keep their shape and
+ * their adapter; a mismatch gives an absent tensor, which the next op refuses. */
 sg_tensor sg_reshape_(sg_tensor t, int rank, const int64_t *dim);
 /* Returns `count` slices of the outermost dimension from `first`, or an absent tensor when they are out of range, or are
  * of quantised weights with scales behind them or an adapter. */

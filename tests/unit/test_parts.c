@@ -1622,6 +1622,36 @@ static void quantised_files_render_as_their_numbers(void **state)
 #undef AT
 }
 
+/* The difference of two clips of one size, at most. */
+static int apart(const film *a, const film *b)
+{
+    int most = 0;
+    for (size_t i = 0; i < (size_t)a->frames * a->bytes; i++)
+        if (abs(a->rgb[i] - b->rgb[i]) > most) most = abs(a->rgb[i] - b->rgb[i]);
+    return most;
+}
+
+/* Beside matrices that stay it is what it is when it is added to them, but for rounding. */
+static void a_lora_of_a_quantised_file_renders(void **state)
+{
+    static const quantised of[] = {{SG_FIXTURES "/wan21_hd64", "transformer"}, {FLUX, "transformer"}};
+    for (size_t i = 0; i < 2; i++) {
+        const sg_model_parts parts = {.diffusion_model = "kept"};
+        static film          beside, merged, none;
+        write_both(&of[i], "kept", "wide");
+        write_loras(of[i].dir, i ? &flux_dit_names : &wan_dit_names, "named.safetensors", "joined.safetensors");
+        render(&none, of[i].dir, &parts);
+        with_lora = (sg_lora_option){.path = "named.safetensors", .strength = 0.5};
+        render(&beside, of[i].dir, &parts);
+        with_weights = SG_WEIGHTS_BF16;
+        render(&merged, of[i].dir, &parts);
+        with_lora.path = NULL;
+        with_weights = SG_WEIGHTS_AUTO;
+        print_message("%d %d\n", apart(&beside, &merged), apart(&beside, &none));
+        assert_true(apart(&beside, &merged) <= 1 && apart(&beside, &none) > 8);
+    }
+}
+
 /* What a GGUF's tokenizer must not be. */
 static void a_tokenizer_that_does_not_fit_is_refused(void **state)
 {
@@ -1919,6 +1949,7 @@ int main(void)
         cmocka_unit_test(clip_l_without_a_projection_renders),
         cmocka_unit_test(llama_in_gguf_renders),
         cmocka_unit_test(quantised_files_render_as_their_numbers),
+        cmocka_unit_test(a_lora_of_a_quantised_file_renders),
         cmocka_unit_test(a_tokenizer_that_does_not_fit_is_refused),
         cmocka_unit_test(a_pad_token_takes_the_place_of_the_folders),
         cmocka_unit_test(what_is_missing_is_named_by_its_family),
