@@ -270,96 +270,6 @@ static void types_may_be_mixed(void **state)
     sg_source_close(&s);
 }
 
-/* A LoRA leaves the numbers of the file alone: up, times its strength, and down stand beside them, with the rows that the
- * matrix has. */
-static void check_beside(int c, sg_dtype as, const sg_backend *device)
-{
-    static const sg_name_rule rules[] = {{"cut", "w", 4, {{2, 1}, {0, 1}}}};
-    static const int          from[3][4] = {{0, 1, 2, 3}, {2, 0}, {0, 2, 1, 3}};
-    const sg_name_map         map = {.rules = rules, .count = 1};
-    const sg_source_type      type = type_of(c);
-    const size_t              all = make_bits(c), n = type.block == 1 ? 192 : all;
-    const int64_t             row = (int64_t)n / 4;
-    static float              down_data[FLOATS_MAX];
-    float                     up_data[4];
-    arrays                    a = {.count = 0};
-    sg_tensor                 t[3], wide;
-    const sg_tensor           up = numbers(up_data, SG_F32, 4, 1), down = numbers(down_data, SG_BF16, 1, row);
-    const sg_patch p = {.path = "l", .name = "w.weight", .scale = 0.5, .factor = {{IN_FILE(up), IN_FILE(down)}}};
-    sg_patch       part = p;
-    part.name = "cut.weight";
-    part.cut = rules;
-    add_bits(&a, "w.weight", &type, 4, n);
-    sg_source *s = open_arrays(&a);
-    sg_bind   *b = bind_to(s, &map), *second = bind_to(s, NULL);
-    sg_bind_matrix(b, &t[0], as, "w.weight", 4, row);
-    sg_bind_matrix(b, &t[1], as, "cut.weight", 2, row);
-    sg_bind_pairs(second, 4);
-    sg_bind_matrix(second, &t[2], as, "w.weight", 4, row);
-    sg_bind_tensor(second, &wide, as, "w.weight", 4, row);
-    assert_int_equal(sg_bind_patch(b, &p, NULL), SG_OK);
-    assert_int_equal(sg_bind_patch(b, &part, NULL), SG_OK);
-    assert_int_equal(sg_bind_patch(second, &p, NULL), SG_OK);
-    sg_bind_keep_types(b, true);
-    sg_bind_keep_types(second, true);
-    load(b, device);
-    load(second, device);
-    for (int k = 0; k < 3; k++) {
-        const sg_adapter *const beside = t[k].adapter;
-        assert_true(t[k].quant.type && beside && beside->up.dtype == as && beside->down.dtype == as);
-        assert_ptr_equal(sg_reshape(t[k], t[k].dim[0], row).adapter, beside);
-        assert_int_equal(sg_rows(t[k], 0, 1).rank, 0);
-        for (int64_t o = 0; o < t[k].dim[0]; o++) {
-            sg_quant_read(plain_data, &t[k], o * row, row);
-            const int64_t stands = k == 2 ? o : from[2][from[k][o]]; /* where the row is in `wide`, which has pairs */
-            const float   u = 0.5f * up_data[from[k][o]];
-            for (int64_t i = 0; i < row; i++) assert_true(plain_data[i] == sg_load(&wide, stands * row + i));
-            assert_true(sg_load(&beside->up, o) == (as == SG_BF16 ? sg_bf16_to_f32(sg_f32_to_bf16(u)) : u));
-        }
-        for (int64_t i = 0; i < row; i++) assert_true(sg_load(&beside->down, i) == sg_load(&down, i));
-    }
-    sg_bind_close(&second);
-    close_both(&b, &s);
-}
-
-static void loras_stand_beside_what_stays(void **state)
-{
-    for (int c = 0; c < CASES; c++)
-        for (int k = 0; k < 4; k++) check_beside(c, k % 2 ? SG_BF16 : SG_F32, &devices[k / 2]);
-}
-
-/* A NaN in a factor, a factor that is too large with its strength, and a NaN in the file beside a sound one. */
-static void numbers_of_loras_must_be_finite(void **state)
-{
-    static const char *const words[] = {"l|tensor \"w\"|NaN", "l|tensor \"w\"|NaN", "arrays|tensor \"w\"|too large",
-                                        "arrays|tensor \"w\"|NaN|element 3"};
-    int                      c = 0;
-    while (strcmp(table[c].type, "F8_E4M3") != 0) c++;
-    const sg_source_type type = type_of(c);
-    for (int i = 0; i < 8; i++) {
-        float     up[4] = {1, i / 2 == 0 ? NAN : i / 2 == 2 ? 3e38f : 1}, down[48] = {1, i / 2 == 1 ? INFINITY : 1};
-        arrays    a = {.count = 0};
-        sg_tensor t;
-        sg_error  e = {0};
-        make_bits(c);
-        if (i / 2 == 3) bits[3] = 0x7f;
-        add_bits(&a, "w", &type, 4, 192);
-        sg_source     *s = open_arrays(&a);
-        sg_bind       *b = bind_to(s, NULL);
-        const sg_patch p = {.path = "l",
-                            .name = "w",
-                            .scale = 2,
-                            .factor = {{IN_FILE(((sg_tensor){up, SG_F32, 2, {4, 1}})),
-                                        IN_FILE(((sg_tensor){down, SG_F32, 2, {1, 48}}))}}};
-        sg_bind_matrix(b, &t, SG_F32, "w", 4, 48);
-        assert_int_equal(sg_bind_patch(b, &p, NULL), SG_OK);
-        sg_bind_keep_types(b, true);
-        assert_refused(sg_bind_load(b, &devices[i % 2], NULL, NULL, &e), SG_E_NUMERIC, &e, words[i / 2]);
-        assert_null(t.data);
-        close_both(&b, &s);
-    }
-}
-
 /* Onto the dequantised numbers, before they are rounded. */
 static void patches_come_onto_the_values(void **state)
 {
@@ -495,6 +405,8 @@ static void products_beside_are_what_is_added(void **state)
         for (int k = 0; k < 3; k++) {
             const sg_adapter *const a = t[0][k].adapter;
             assert_true(t[0][k].quant.type == SG_QUANT_I8 && a && !t[1][k].quant.type && !t[1][k].adapter);
+            assert_ptr_equal(sg_reshape(t[0][k], t[0][k].dim[0], SIDE).adapter, a);
+            assert_int_equal(sg_rows(t[0][k], 0, 1).rank, 0);
             const int64_t rank = a->down.dim[0];
             assert_int_equal(rank, k == 0 ? 5 : k == 1 ? 3 : 4);
             for (int64_t i = 0; i < sg_count(t[1][k]); i++) {
@@ -675,8 +587,6 @@ int main(void)
         cmocka_unit_test(scales_may_be_of_blocks),
         cmocka_unit_test(what_else_is_converted),
         cmocka_unit_test(types_may_be_mixed),
-        cmocka_unit_test(loras_stand_beside_what_stays),
-        cmocka_unit_test(numbers_of_loras_must_be_finite),
         cmocka_unit_test(patches_come_onto_the_values),
         cmocka_unit_test(packed_blocks_have_the_bytes_of_the_reference),
         cmocka_unit_test(numbers_that_cannot_be_packed_are_refused),
