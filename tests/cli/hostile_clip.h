@@ -32,7 +32,7 @@ BAD("no norm at the end", swap, WEIGHTS, "vision_model.post_layernorm.bias", "vi
     "missing: vision_model.post_layernorm.bias")
 BAD("no projection", swap, WEIGHTS, "visual_projection.weight", "visuel_projection.weight", "extra: visuel_projection.weight")
 BAD("a number that is none", poke, WEIGHTS, "text_projection.weight", "nan", "text_projection.weight")
-BAD("no number at all", poison, WEIGHTS, NULL, NULL, "/m: the embedding of token 0 is not finite")
+BAD("no number at all", poison, WEIGHTS, NULL, NULL, "/m: |\"text_model.embeddings.token_embedding.weight\"|token 0 is not finite")
 GOOD("weights at odd bytes", shift, WEIGHTS, NULL, NULL)
 
 /* ---- tokenizer, preparation ---- */
