@@ -143,6 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (whole && sg_lora_check(l, &e) != SG_OK) expect_message(&e);
         e = (sg_error){0};
         sg_bind_keep_types(b, true);
+        sg_bind_merge(b, size % 5 % 2);
         if (sg_bind_load(b, &devices[size % 3 % 2], NULL, NULL, &e) != SG_OK) expect_message(&e);
     }
     close_both(&b, &s);
