@@ -91,6 +91,17 @@ static void source_compare_row(const sg_tensor *kept, const sg_tensor *wide, int
     }
 }
 
+/* Row o of a matrix that is packed with its LoRA, and of the same that is widened: packed, that is the same. */
+static void source_compare_packed(const sg_tensor *packed, const sg_tensor *wide, int64_t o)
+{
+    const size_t   n = (size_t)wide->dim[1], bytes = sg_quant_bytes(SG_QUANT_Q8_0, wide->dim[1]);
+    uint8_t *const row = malloc(bytes);
+    if (!row || packed->quant.type != SG_QUANT_Q8_0) abort();
+    if (!sg_quant_pack(row, (const float *)wide->data + (size_t)o * n, n)) abort();
+    if (memcmp(row, (const uint8_t *)packed->data + (size_t)o * bytes, bytes) != 0) abort();
+    free(row);
+}
+
 /* A matrix kept and converted; lora (may be NULL) is added to both. Where one is refused, so is the other, but for sums
  * that are too large, which the first does not make. */
 static void source_keep(const sg_source *w, const sg_source_tensor *t, const sg_factor *lora, unsigned turn)
@@ -99,6 +110,7 @@ static void source_keep(const sg_source *w, const sg_source_tensor *t, const sg_
     sg_bind         *b[2];
     sg_tensor        m[2];
     sg_status        status[2];
+    const bool       merge = lora && turn & 8;
     float *const     row = malloc((size_t)t->dim[1] * sizeof *row + 1);
     for (int k = 0; k < 2; k++) {
         sg_error e = {0};
@@ -109,11 +121,16 @@ static void source_keep(const sg_source *w, const sg_source_tensor *t, const sg_
         const sg_patch p = {"fuzz", t->name, NULL, 0.5, {lora ? *lora : (sg_factor){0}}};
         if (lora && sg_bind_patch(b[k], &p, &e) != SG_OK) abort();
         sg_bind_keep_types(b[k], k == 0);
+        sg_bind_merge(b[k], merge);
         status[k] = sg_bind_load(b[k], &device, NULL, NULL, &e);
         if (status[k] && e.text[0] == '\0') abort();
     }
     if (!lora && status[0] != status[1]) abort();
-    for (int64_t o = 0; !status[0] && !status[1] && o < t->dim[0]; o++) source_compare_row(&m[0], &m[1], o, row);
+    for (int64_t o = 0; !status[0] && !status[1] && o < t->dim[0]; o++)
+        if (!merge || !m[0].quant.type)
+            source_compare_row(&m[0], &m[1], o, row);
+        else if (m[1].dtype == SG_F32)
+            source_compare_packed(&m[0], &m[1], o);
     sg_bind_close(&b[0]);
     sg_bind_close(&b[1]);
     free(row);
