@@ -1,4 +1,5 @@
-/* source_input.h - what must hold of every source of tensors that opened: looked through, bound, cut, patched and loaded. */
+/* source_input.h - what must hold of every source of tensors that opened: looked through, bound, cut, patched and loaded;
+ * quantised matrices as they are and widened. */
 #ifndef SG_FUZZ_SOURCE_INPUT_H
 #define SG_FUZZ_SOURCE_INPUT_H
 

@@ -1,6 +1,6 @@
 /* test_parts.c - models that are not a Diffusers folder: files of each part in other names, all in one, original
- * repositories, GGUF. They render as the folders that they are made of; what shapes say of a config; what is missing,
- * another family's or does not fit is refused by its name. */
+ * repositories, GGUF. They render as the folders that they are made of, quantised ones as their numbers; what shapes say
+ * of a config; what is missing, another family's or does not fit is refused by its name. */
 #include "base/path.h"
 #include "bpe_tokenizer.h"
 #include "engine_fixture.h"
@@ -1738,7 +1738,8 @@ static void what_is_missing_is_named_by_its_family(void **state)
             "text_encoder=FILE (llava_llama3_fp8_scaled|tokenizer=PATH (llava-llama-3-8b-text-encoder-tokenizer/|"
             "clip_l=FILE (clip_l.safetensors)|clip_tokenizer=FOLDER (clip-vit-large-patch14/|"
             "vae=FILE (hunyuan_video_vae_bf16.safetensors");
-    refused("alone/hunyuan.safetensors", &(sg_model_parts){.clip_tokenizer = "nowhere"}, SG_E_FILE, "nowhere: ");
+    refused("alone/hunyuan.safetensors", &(sg_model_parts){.clip_tokenizer = "nowhere"}, SG_E_FILE,
+            "nowhere: ");
     /* a folder that lost it, and a denoiser in a folder that never had it */
     shell("cp -rL " I2V " lost && rm -r lost/image_encoder");
     refused_by_the_engine("lost", (sg_model_parts){.vae = NULL}, SG_E_FILE,
