@@ -235,6 +235,12 @@ static void other_scales_are_refused(void **state)
                "scale|shape|[2]");
     is_refused((sg_named_tensor[]){w, {"x.weight_scale", bytes(rows, SG_F32, 2, 1, ROWS)}}, 2, NULL, SG_E_FORMAT,
                "scale|shape|[1, 3]");
+    const float           squares[6] = {1, 1, 1, 1, 1, NAN};
+    const sg_named_tensor many = {"x.weight", bytes(matrix, SG_F8, 2, O, I)};
+    is_refused((sg_named_tensor[]){many, {"x.weight_scale_inv", bytes(squares, SG_F32, 2, 3, 2)}}, 2, NULL, SG_E_FORMAT,
+               "\"x.weight_scale_inv\"|shape [3, 2]|128x128|x.weight");
+    is_refused((sg_named_tensor[]){many, {"x.weight_scale_inv", bytes(squares, SG_F32, 2, 2, 3)}}, 2, NULL, SG_E_FORMAT,
+               "\"x.weight_scale_inv\"|number 5|finite");
     is_refused((sg_named_tensor[]){w, {"x.scale_weight", bytes(half, SG_BF16, 1, 1, 0)}}, 2, NULL, SG_E_FORMAT,
                "should be F32");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
