@@ -61,15 +61,23 @@ typedef struct sg_added_phase {
     void (*run)(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g, sg_watch watch);
 } sg_added_phase;
 
+/* Says what modulates the blocks of a model's only denoiser: rows that follow from a timestep and a text alone. A render
+ * computes those of all its steps before them, in a phase of its own, whose weights then leave the device. */
+typedef struct sg_modulations {
+    sg_component *component;   /* has the weights that nothing else reads; NULL: the model has no such phase */
+    int64_t       rows, width; /* of a step with a text */
+} sg_modulations;
+
 /* Describes what a model is made of, with which every model begins. The model owns all of it and keeps it where it is
  * until it is closed. */
 typedef struct sg_components {
     sg_text_source    text[SG_TEXTS_MAX]; /* may be none */
     int               texts;
     sg_added_phase    added[SG_ADDED_MAX];
-    int               addeds;
+    int               addeds;                     /* 0 where there are modulations */
     sg_denoiser       denoiser[SG_DENOISERS_MAX]; /* in the order of their work; the last one's `from` is 0 */
     int               denoisers;
+    sg_modulations    modulation;
     int64_t           patch[3]; /* of latents in one of their tokens: frames, rows, columns */
     sg_vae            vae;
     sg_sampler_config sampler;
@@ -112,6 +120,7 @@ typedef struct sg_pass {
     double      timestep;    /* of 1000, for sg_self_attention_run */
     int         first_layer; /* of this denoiser, as attention counts them through all */
     sg_tensor   t;           /* F32 [1]: the sampler's timestep */
+    sg_tensor   modulation;  /* F32 [rows, width]: of this step with this text, where the model has such */
     sg_tensor   x, out;      /* F32 [c, f, y, x]: the latents, the model's output for them */
     /* non_finite I32 [layers + 2] += how many rows are not finite after the embedding and after each block, and how
      * many values of out. */
@@ -183,6 +192,10 @@ typedef struct sg_family {
     void (*attention)(const void *model, const sg_geometry *g, const sg_conditioning *c, int pass, int layer,
                       sg_attention_shape *shape);
 
+    /* Sets y F32 [steps, texts, rows, width] to what modulates each step with each of c's texts. t F32 [steps] has the
+     * sampler's timesteps; on a plan c has no states. modulate tells `watch` of each unit of its work, at least one, on
+     * a plan too. It is NULL where there are no modulations. */
+    void (*modulate)(void *model, sg_stream *s, const sg_conditioning *c, sg_tensor t, sg_tensor y, sg_watch watch);
     /* Puts into s->keep what all steps of a render share; `self` is borrowed until the next call. Forgets an earlier
      * render. */
     void (*render_open)(void *model, sg_stream *s, const sg_geometry *g, const sg_self_attention *self);

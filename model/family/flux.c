@@ -101,7 +101,7 @@ static sg_status flux_open(void *model, const sg_checkpoint *from, sg_config *in
     SG_TRY(sg_sampler_config_read_own(&c->sampler, from, &sg_solver_flow_flux, e));
     SG_TRY(open_texts(c, from, act, e));
     SG_TRY(open_denoiser(m, from, act, e));
-    sg_components_add_dit(c, d, sg_files_flux.names, sg_mmdit_layers(&m->net));
+    sg_components_add_mmdit(c, &m->net, sg_files_flux.names);
     SG_TRY(sg_components_open_vae(c, &sg_kl_vae_ops, from, act, e));
 
     /* no other number of its files than these two tells */
@@ -152,18 +152,17 @@ static void flux_denoiser_open(void *model, sg_stream *s, int denoiser, const sg
     for (int k = 0; k < c->passes; k++) {
         sg_dit_run_text(&m->run, &m->net.dit, s, k, c->text[k][T5].states, c->text[k][T5].len);
         sg_tap(s, m->run.text[k], "dit.text");
-        sg_mmdit_run_row(&m->run, &m->net, s, k, c->text[k][CLIP].row, c->guidance);
     }
 }
 
-/* F32 [1]: the timestep as the embedder takes it: FluxPipeline and the model round in the dtype of the denoiser. */
+/* F32 [steps]: timesteps as the embedder takes them: FluxPipeline and the model round in the dtype of the denoiser. */
 static sg_tensor time_input(sg_stream *s, sg_tensor t, sg_dtype act)
 {
     static const float factor[] = {1, 0.001f, 1000};
     if (act != SG_BF16) return t;
-    const sg_tensor y = sg_new(s, SG_F32, 1);
+    const sg_tensor y = sg_new(s, SG_F32, t.dim[0]);
     const size_t    mark = s->scratch.used;
-    const sg_tensor product = sg_new(s, SG_F32, 1), rounded = sg_new(s, SG_BF16, 1);
+    const sg_tensor product = sg_new(s, SG_F32, t.dim[0]), rounded = sg_new(s, SG_BF16, t.dim[0]);
     for (size_t i = 0; i < sizeof factor / sizeof *factor; i++) {
         sg_combine(s, .y = product, .x = {i ? y : t}, .a = {factor[i]}, .count = 1);
         sg_copy(s, .y = rounded, .x = product);
@@ -173,6 +172,13 @@ static sg_tensor time_input(sg_stream *s, sg_tensor t, sg_dtype act)
     return y;
 }
 
+static void flux_modulate(void *model, sg_stream *s, const sg_conditioning *c, sg_tensor t, sg_tensor y, sg_watch watch)
+{
+    const flux *const  m = model;
+    const float *const row[SG_TEXT_PASSES] = {c->text[0][CLIP].row, c->text[1][CLIP].row};
+    sg_mmdit_modulate(&m->net, s, c, row, time_input(s, t, m->net.dit.component.act), y, watch);
+}
+
 static void flux_forward(void *model, sg_stream *s, const sg_pass *p)
 {
     const flux *const       m = model;
@@ -180,9 +186,7 @@ static void flux_forward(void *model, sg_stream *s, const sg_pass *p)
     const sg_dit *const     d = &m->net.dit;
     const size_t            mark = s->scratch.used;
     const sg_tensor         text = r->text[p->text], x = sg_new(s, SG_F32, text.dim[0] + r->n, d->width);
-    const sg_tensor         t = time_input(s, p->t, d->component.act);
-    const sg_tensor         time = sg_dit_time(s, t, m->net.time, r->row[p->text], "dit.temb");
-    const sg_mmdit_pass     pass = sg_mmdit_pass_of(&m->net, r, p, time);
+    const sg_mmdit_pass     pass = sg_mmdit_pass_of(&m->net, r, p);
     sg_copy(s, .y = sg_mmdit_rows(&pass, x, SG_MMDIT_TEXT), .x = text);
     sg_dit_patch_embed(d, r, s, p, sg_mmdit_rows(&pass, x, SG_MMDIT_PICTURE), false);
     sg_mmdit_blocks(&m->net, &pass, s, x);
@@ -215,6 +219,7 @@ const sg_family sg_family_flux = {
     .open = flux_open,
     .close = flux_close,
     .attention = flux_attention,
+    .modulate = flux_modulate,
     .render_open = flux_render_open,
     .denoiser_open = flux_denoiser_open,
     .forward = flux_forward,

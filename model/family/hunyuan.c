@@ -130,8 +130,8 @@ static sg_status open_denoiser(hunyuan *m, const sg_checkpoint *from, sg_dtype a
     SG_TRY(sg_mmdit_bind(n, e));
     sg_bind *const b = d->component.bind;
     const int64_t o = d->width, *const p = d->patch;
-    sg_mmdit_want_embedder(n, m->text_time, "context_embedder.time_text_embed.timestep_embedder", SG_MMDIT_WAVE);
-    sg_mmdit_want_embedder(n, m->text_mean, "context_embedder.time_text_embed.text_embedder", d->text_dim);
+    sg_mmdit_want_embedder(n, b, m->text_time, "context_embedder.time_text_embed.timestep_embedder", SG_MMDIT_WAVE);
+    sg_mmdit_want_embedder(n, b, m->text_mean, "context_embedder.time_text_embed.text_embedder", d->text_dim);
     sg_want_linear(b, &d->text_in, act, "context_embedder.proj_in", o, d->text_dim);
     sg_bind_tensor(b, &d->patch_in.w, act, "x_embedder.proj.weight", o, d->input, p[0], p[1], p[2]);
     sg_bind_tensor(b, &d->patch_in.b, SG_F32, "x_embedder.proj.bias", o);
@@ -180,7 +180,7 @@ static sg_status hunyuan_open(void *model, const sg_checkpoint *from, sg_config 
     SG_TRY(sg_sampler_config_read_own(&c->sampler, from, &sg_solver_flow_even, e));
     SG_TRY(open_texts(c, from, act, e));
     SG_TRY(open_denoiser(m, from, act, e));
-    sg_components_add_dit(c, d, sg_files_hunyuan.names, sg_mmdit_layers(&m->net));
+    sg_components_add_mmdit(c, &m->net, sg_files_hunyuan.names);
     SG_TRY(sg_components_open_vae(c, &sg_hunyuan_vae_ops, from, act, e));
     c->frames.step = c->vae.info.scale_time;
     c->guidance = m->net.guided ? SG_GUIDANCE_EMBEDDED : SG_GUIDANCE_CLASSIFIER_FREE;
@@ -239,6 +239,13 @@ static void hunyuan_render_open(void *model, sg_stream *s, const sg_geometry *g,
     sg_dit_run_rotary(&m->run, s, m->axis, m->theta, NULL);
 }
 
+static void hunyuan_modulate(void *model, sg_stream *s, const sg_conditioning *c, sg_tensor t, sg_tensor y,
+                             sg_watch watch)
+{
+    const float *const row[SG_TEXT_PASSES] = {c->text[0][CLIP].row, c->text[1][CLIP].row};
+    sg_mmdit_modulate(&((const hunyuan *)model)->net, s, c, row, t, y, watch);
+}
+
 /* The mean of the states through its embedder. */
 static void embed_mean(hunyuan *m, sg_stream *s, int k, const float *states, int len)
 {
@@ -266,7 +273,6 @@ static void hunyuan_denoiser_open(void *model, sg_stream *s, int denoiser, const
         embed_mean(m, s, k, states, rows);
         sg_dit_run_text(&m->run, &m->net.dit, s, k, states, rows);
         sg_tap(s, m->run.text[k], "dit.text_in");
-        sg_mmdit_run_row(&m->run, &m->net, s, k, c->text[k][CLIP].row, c->guidance);
     }
 }
 
@@ -302,8 +308,7 @@ static void hunyuan_forward(void *model, sg_stream *s, const sg_pass *p)
     const size_t            mark = s->scratch.used;
     const sg_tensor         given = r->text[p->text], x = sg_new(s, SG_F32, r->n + given.dim[0], d->width);
     const sg_tensor         text_time = sg_dit_time(s, p->t, m->text_time, m->mean[p->text], "dit.text_temb");
-    const sg_tensor         time = sg_dit_time(s, p->t, m->net.time, r->row[p->text], "dit.temb");
-    const sg_mmdit_pass     pass = sg_mmdit_pass_of(&m->net, r, p, time);
+    const sg_mmdit_pass     pass = sg_mmdit_pass_of(&m->net, r, p);
     const sg_tensor         text = sg_mmdit_rows(&pass, x, SG_MMDIT_TEXT);
     sg_copy(s, .y = text, .x = given);
     for (int i = 0; i < m->refiners; i++) refine(m, s, text, text_time, i);
@@ -337,6 +342,7 @@ const sg_family sg_family_hunyuan = {
     .close = hunyuan_close,
     .prompt = hunyuan_prompt,
     .attention = hunyuan_attention,
+    .modulate = hunyuan_modulate,
     .render_open = hunyuan_render_open,
     .denoiser_open = hunyuan_denoiser_open,
     .forward = hunyuan_forward,

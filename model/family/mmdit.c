@@ -65,7 +65,6 @@ static void bind_side(const sg_mmdit *m, sg_mmdit_side *w, int i, int stream)
     const bool              ends = stream == SG_MMDIT_TEXT && ends_text(m, i);
     const bool              dual = stream == SG_MMDIT_PICTURE && is_dual(m, i);
     sg_bind_prefix(b, "transformer_blocks.%d.", i);
-    sg_want_linear(b, &w->mod, act, n->mod, (ends ? 2 : dual ? 9 : 6) * o, o);
     bind_heads(m, &w->attn, n);
     if (ends) return;
     sg_want_linear(b, &w->attn.out, act, n->out, o, o);
@@ -81,33 +80,62 @@ static void bind_single(const sg_mmdit *m, sg_mmdit_single *w)
     sg_bind *const b = m->dit.component.bind;
     const sg_dtype act = m->dit.component.act;
     const int64_t  o = m->dit.width;
-    sg_want_linear(b, &w->mod, act, "norm.linear", 3 * o, o);
     bind_heads(m, &w->attn, &names[SG_MMDIT_PICTURE]);
     sg_want_linear(b, &w->up, act, "proj_mlp", m->ffn, o);
     sg_want_linear(b, &w->out, act, "proj_out", o, o + m->ffn);
 }
 
-void sg_mmdit_want_embedder(sg_mmdit *m, sg_linear_weights l[2], const char *prefix, int64_t i)
+void sg_mmdit_want_embedder(const sg_mmdit *m, sg_bind *b, sg_linear_weights l[2], const char *prefix, int64_t i)
 {
-    sg_bind *const b = m->dit.component.bind;
-    const int64_t  o = m->dit.width;
+    const int64_t o = m->dit.width;
     sg_bind_prefix(b, "%s.", prefix);
     sg_want_linear(b, &l[0], m->dit.component.act, "linear_1", o, i);
     sg_want_linear(b, &l[1], m->dit.component.act, "linear_2", o, o);
     sg_bind_prefix(b, "%s", "");
 }
 
+static void want_mod(sg_mmdit *m, sg_mmdit_mod *mod, const char *name, int64_t rows)
+{
+    *mod = (sg_mmdit_mod){.first = m->modulations, .rows = rows};
+    sg_want_linear(m->modulation.bind, &mod->weights, m->modulation.act, name, rows * m->dit.width, m->dit.width);
+    m->modulations += rows;
+}
+
+/* In the order of mod_at. */
+static void bind_modulations(sg_mmdit *m)
+{
+    sg_bind *const b = m->modulation.bind;
+    sg_mmdit_want_embedder(m, b, m->time, "time_text_embed.timestep_embedder", SG_MMDIT_WAVE);
+    sg_mmdit_want_embedder(m, b, m->row, "time_text_embed.text_embedder", m->row_dim);
+    if (m->guided) sg_mmdit_want_embedder(m, b, m->guidance, "time_text_embed.guidance_embedder", SG_MMDIT_WAVE);
+    for (int i = 0; i < m->layers; i++) {
+        sg_bind_prefix(b, "transformer_blocks.%d.", i);
+        sg_bind_block(b, i);
+        want_mod(m, &m->block[i][SG_MMDIT_PICTURE].mod, names[SG_MMDIT_PICTURE].mod, is_dual(m, i) ? 9 : 6);
+        want_mod(m, &m->block[i][SG_MMDIT_TEXT].mod, names[SG_MMDIT_TEXT].mod, ends_text(m, i) ? 2 : 6);
+    }
+    for (int i = 0; i < m->singles; i++) {
+        sg_bind_prefix(b, "single_transformer_blocks.%d.", i);
+        sg_bind_block(b, (int)m->layers + i);
+        want_mod(m, &m->single[i].mod, "norm.linear", 3);
+    }
+    sg_bind_block(b, -1);
+    sg_bind_prefix(b, "%s", "");
+    want_mod(m, &m->mod_out, "norm_out.linear", 2);
+}
+
 sg_status sg_mmdit_bind(sg_mmdit *m, sg_error *e)
 {
-    sg_bind *const b = m->dit.component.bind;
-    const sg_dtype act = m->dit.component.act;
-    const int64_t  o = m->dit.width;
+    sg_component *const whole = &m->dit.component;
+    sg_bind *const      b = whole->bind;
     m->block = calloc((size_t)m->layers + 1, sizeof *m->block);
     m->single = calloc((size_t)m->singles + 1, sizeof *m->single);
-    if (!m->block || !m->single) return sg_error_memory(e, m->dit.component.dir);
-    sg_mmdit_want_embedder(m, m->time, "time_text_embed.timestep_embedder", SG_MMDIT_WAVE);
-    sg_mmdit_want_embedder(m, m->row, "time_text_embed.text_embedder", m->row_dim);
-    if (m->guided) sg_mmdit_want_embedder(m, m->guidance, "time_text_embed.guidance_embedder", SG_MMDIT_WAVE);
+    if (!m->block || !m->single) return sg_error_memory(e, whole->dir);
+    m->modulation = (sg_component){.name = "modulation", .source = whole->source, .map = whole->map, .act = whole->act};
+    SG_TRY(sg_bind_open(&m->modulation.bind, whole->source, whole->map, e));
+    bind_modulations(m);
+    sg_bind_share(b, m->modulation.bind);
+    sg_bind_ignore(m->modulation.bind, ""); /* the list of the blocks tells of what neither wants */
     for (int i = 0; i < m->layers; i++) {
         sg_bind_block(b, i);
         for (int k = 0; k < SG_MMDIT_STREAMS; k++) bind_side(m, &m->block[i][k], i, k);
@@ -119,8 +147,8 @@ sg_status sg_mmdit_bind(sg_mmdit *m, sg_error *e)
     }
     sg_bind_block(b, -1);
     sg_bind_prefix(b, "%s", "");
-    sg_want_linear(b, &m->mod_out, act, "norm_out.linear", 2 * o, o);
-    sg_want_linear(b, &m->dit.proj_out, act, "proj_out", sg_dit_patch_size(&m->dit, m->dit.channels), o);
+    sg_want_linear(b, &m->dit.proj_out, whole->act, "proj_out", sg_dit_patch_size(&m->dit, m->dit.channels),
+                   m->dit.width);
     return SG_OK;
 }
 
@@ -132,14 +160,22 @@ static int64_t second_layer(const sg_mmdit *m, int64_t i)
     return layer;
 }
 
-int64_t sg_mmdit_layers(const sg_mmdit *m) { return second_layer(m, m->layers); }
+static int64_t layers_of(const sg_mmdit *m) { return second_layer(m, m->layers); }
+
+void sg_components_add_mmdit(sg_components *c, sg_mmdit *m, const sg_name_map *names_)
+{
+    sg_components_add_dit(c, &m->dit, names_, layers_of(m));
+    c->modulation = (sg_modulations){.component = &m->modulation, .rows = m->modulations, .width = m->dit.width};
+}
 
 sg_status sg_mmdit_check(sg_mmdit *m, sg_error *e)
 {
-    const int64_t all = m->layers + m->singles, duals = sg_mmdit_layers(m) - all;
+    sg_bind *const blocks = m->dit.component.bind, *const modulations = m->modulation.bind;
+    const int64_t all = m->layers + m->singles, duals = layers_of(m) - all;
     char          kinds[64] = "";
     if (m->singles) snprintf(kinds, sizeof kinds, ", %lld of two streams", (long long)m->layers);
     if (duals) snprintf(kinds, sizeof kinds, ", %lld with a second attention", (long long)duals);
+    SG_TRY(sg_bind_check_both(blocks, modulations, e));
     return sg_dit_check(&m->dit, e, "%lld layer%s%s, %lld heads x %lld, ffn %lld, %lld latent channels", (long long)all,
                         sg_plural(all), kinds, (long long)m->dit.heads, (long long)m->dit.head_dim, (long long)m->ffn,
                         (long long)m->dit.channels);
@@ -147,12 +183,13 @@ sg_status sg_mmdit_check(sg_mmdit *m, sg_error *e)
 
 void sg_mmdit_close(sg_mmdit *m)
 {
+    sg_bind_close(&m->modulation.bind);
     sg_dit_close(&m->dit);
     free(m->block);
     free(m->single);
 }
 
-/* ---- time, guidance, the row of the text ---- */
+/* ---- modulations: time, guidance, the row of the text ---- */
 
 /* Guidance as an embedder takes it: the pipelines multiply in the dtype of the denoiser. */
 static float guidance_input(double guidance, sg_dtype act)
@@ -161,10 +198,12 @@ static float guidance_input(double guidance, sg_dtype act)
     return sg_bf16_to_f32(sg_f32_to_bf16(sg_bf16_to_f32(sg_f32_to_bf16((float)guidance)) * 1000));
 }
 
-void sg_mmdit_run_row(sg_dit_run *r, const sg_mmdit *m, sg_stream *s, int k, const float *row, double guidance)
+/* F32 [1, D], what the time is added to in all steps: of the row of a text [row_dim], on the host and NULL on a plan, and
+ * of the guidance. */
+static sg_tensor embed_row(const sg_mmdit *m, sg_stream *s, const float *row, double guidance)
 {
     const int64_t   width = m->dit.width;
-    const sg_tensor y = sg_new_keep(s, SG_F32, 1, width);
+    const sg_tensor y = sg_new(s, SG_F32, 1, width);
     const size_t    mark = s->scratch.used;
     const sg_tensor x = sg_new(s, SG_F32, 1, m->row_dim), t = sg_new(s, SG_F32, 1);
     const sg_tensor wave = sg_new(s, SG_F32, 1, SG_MMDIT_WAVE);
@@ -178,20 +217,65 @@ void sg_mmdit_run_row(sg_dit_run *r, const sg_mmdit *m, sg_stream *s, int k, con
         sg_add(s, .y = y, .a = text, .b = guided);
     }
     s->scratch.used = mark;
-    r->row[k] = y;
+    return y;
+}
+
+/* Number k of all modulations, in the order of their rows; NULL past the last. *block is the binding's block. */
+static const sg_mmdit_mod *mod_at(const sg_mmdit *m, int64_t k, int *block)
+{
+    const int64_t of_two = SG_MMDIT_STREAMS * m->layers;
+    *block = (int)(k < of_two ? k / SG_MMDIT_STREAMS : k - of_two + m->layers);
+    if (k < of_two) return &m->block[*block][k % SG_MMDIT_STREAMS].mod;
+    if (k < of_two + m->singles) return &m->single[k - of_two].mod;
+    *block = -1;
+    return k == of_two + m->singles ? &m->mod_out : NULL;
+}
+
+void sg_mmdit_modulate(const sg_mmdit *m, sg_stream *s, const sg_conditioning *c,
+                       const float *const row[SG_TEXT_PASSES], sg_tensor t, sg_tensor y, sg_watch watch)
+{
+    const size_t  mark = s->scratch.used;
+    const int64_t width = m->dit.width, times = y.dim[0] * y.dim[1],
+                  all = SG_MMDIT_STREAMS * m->layers + m->singles + 1;
+    const sg_tensor     time = sg_new(s, SG_F32, times, width), by_time = sg_reshape(y, times, m->modulations, width);
+    sg_tensor           text[SG_TEXT_PASSES];
+    const sg_mmdit_mod *mod;
+    int                 block, last = -1;
+    for (int k = 0; k < c->passes; k++) text[k] = embed_row(m, s, row[k], c->guidance);
+    for (int64_t i = 0; i < times; i++) {
+        const size_t before = s->scratch.used;
+        sg_copy(s, .y = sg_rows(time, i, 1),
+                .x = sg_dit_time(s, sg_rows(t, i / c->passes, 1), m->time, text[i % c->passes], "dit.temb"));
+        s->scratch.used = before;
+    }
+    for (int64_t k = 0; (mod = mod_at(m, k, &block)) != NULL; k++) {
+        if (block != last) sg_bind_fetch(m->modulation.bind, s, last = block);
+        for (int64_t i = 0; i < times; i++) { /* row by row, as a step alone would */
+            const sg_tensor own = sg_reshape(sg_rows(by_time, i, 1), m->modulations, width);
+            sg_linear(s, .y = sg_reshape(sg_rows(own, mod->first, mod->rows), 1, mod->rows * width),
+                      .x = sg_rows(time, i, 1), .w = mod->weights.w, .b = mod->weights.b);
+        }
+        sg_watch_tell(watch, s, (int)k + 1, (int)all);
+    }
+    s->scratch.used = mark;
+}
+
+/* F32 [rows, D]: of this pass. */
+static sg_tensor modulation(const sg_mmdit_pass *p, const sg_mmdit_mod *mod)
+{
+    return sg_rows(p->pass->modulation, mod->first, mod->rows);
 }
 
 /* ---- the blocks ---- */
 
-sg_mmdit_pass sg_mmdit_pass_of(const sg_mmdit *m, const sg_dit_run *r, const sg_pass *p, sg_tensor time)
+sg_mmdit_pass sg_mmdit_pass_of(const sg_mmdit *m, const sg_dit_run *r, const sg_pass *p)
 {
     const int64_t text = r->text[p->text].dim[0];
     return (sg_mmdit_pass){
         .pass = p,
         .run = r,
         .first = {[SG_MMDIT_PICTURE] = m->text_first ? text : 0, [SG_MMDIT_TEXT] = m->text_first ? 0 : r->n},
-        .count = {[SG_MMDIT_PICTURE] = r->n, [SG_MMDIT_TEXT] = text},
-        .time = time};
+        .count = {[SG_MMDIT_PICTURE] = r->n, [SG_MMDIT_TEXT] = text}};
 }
 
 sg_tensor sg_mmdit_rows(const sg_mmdit_pass *p, sg_tensor x, int stream)
@@ -272,7 +356,7 @@ static void block(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int i
     const int64_t              all = x.dim[0];
     const bool                 ends = ends_text(m, i);
     sg_tensor                  e[SG_MMDIT_STREAMS];
-    for (int k = 0; k < SG_MMDIT_STREAMS; k++) e[k] = sg_modulation_by(s, &side[k].mod, p->time, m->dit.width);
+    for (int k = 0; k < SG_MMDIT_STREAMS; k++) e[k] = modulation(p, &side[k].mod);
     const sg_tensor o = new_heads(m, s, all);
     const size_t    held = s->scratch.used;
     sg_tensor       qkv[3];
@@ -347,7 +431,7 @@ static void single(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int 
     const sg_mmdit_single *const w = &m->single[i - (int)m->layers];
     const size_t                 mark = s->scratch.used;
     const int64_t                all = x.dim[0];
-    const sg_tensor              e = sg_modulation_by(s, &w->mod, p->time, m->dit.width);
+    const sg_tensor              e = modulation(p, &w->mod);
     const sg_modulation          mod = sg_modulation_at(e, 0);
     const sg_tensor              y = sg_new(s, m->dit.component.act, all, m->dit.width), o = new_heads(m, s, all);
     const size_t                 held = s->scratch.used;
@@ -381,7 +465,7 @@ void sg_mmdit_blocks(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, sg
 void sg_mmdit_project_out(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, sg_tensor x)
 {
     const size_t        mark = s->scratch.used;
-    const sg_modulation mod = last_modulation(sg_modulation_by(s, &m->mod_out, p->time, m->dit.width));
+    const sg_modulation mod = last_modulation(modulation(p, &m->mod_out));
     const sg_tensor     y = sg_new(s, m->dit.component.act, p->run->n, m->dit.width);
     modulated(s, y, sg_mmdit_rows(p, x, SG_MMDIT_PICTURE), &mod,
               sg_rows(p->pass->non_finite, m->layers + m->singles, 1));

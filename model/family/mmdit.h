@@ -3,7 +3,8 @@
  * and text have weights of their own and attend together; in a block of one, attention and feed-forward are beside each
  * other, with one product out of both. Tensor names are diffusers'. Tokens x F32 [n, D] hold the rows of both streams;
  * the picture's are the video's, too. What bites: the modulation of the way out has scale before shift; guidance is 1000
- * times the number, in BF16 rounded twice, so that 6 becomes 6016. */
+ * times the number, in BF16 rounded twice, so that 6 becomes 6016. A quarter of the weights are read with one row a step:
+ * those of the modulations, which are a component of their own (sg_modulations). */
 #ifndef SG_MMDIT_H
 #define SG_MMDIT_H
 
@@ -13,19 +14,24 @@ enum { SG_MMDIT_WAVE = 256 }; /* numbers of a sinusoid */
 
 enum { SG_MMDIT_PICTURE, SG_MMDIT_TEXT, SG_MMDIT_STREAMS }; /* streams of tokens */
 
+/* Holds the weights of a modulation, [rows D, D], and tells which rows of all modulations of a step they make. */
+typedef struct sg_mmdit_mod {
+    sg_linear_weights weights;
+    int64_t           first, rows;
+} sg_mmdit_mod;
+
 /* Holds the weights of one stream of a block of two. */
 typedef struct sg_mmdit_side {
-    /* mod is [6 D, D], with shift, scale and gate of attention and of the feed-forward; or [9 D, D], with those of the
-     * second attention, too; or [2 D, D], with scale and shift, for a text that ends here and has neither attn.out nor
-     * ff. */
-    sg_linear_weights       mod;
+    /* The rows of mod are shift, scale and gate of attention and of the feed-forward; and, as the third, of the second
+     * attention, too; or scale and shift, for a text that ends here and has neither attn.out nor ff. */
+    sg_mmdit_mod            mod;
     sg_attention_weights    attn;
     sg_attention_weights    attn2; /* of a dual block's picture */
     sg_feed_forward_weights ff;
 } sg_mmdit_side;
 
 typedef struct sg_mmdit_single {
-    sg_linear_weights    mod;  /* [3 D, D]: shift, scale, gate */
+    sg_mmdit_mod         mod;  /* shift, scale, gate */
     sg_attention_weights attn; /* without out */
     sg_linear_weights    up;   /* [ffn, D] */
     sg_linear_weights    out;  /* [D, D + ffn] */
@@ -45,8 +51,11 @@ typedef struct sg_mmdit {
      * second attentions are layers behind all blocks. The list is borrowed. */
     const bool *dual;
 
+    /* What follows up to mod_out, and mod of every block, has its binding in `modulation`. */
+    sg_component      modulation;                   /* over dit.component's source */
+    int64_t           modulations;                  /* rows of a step, of all blocks and of the way out */
     sg_linear_weights time[2], guidance[2], row[2]; /* [D, WAVE] [D, D]; the same?; [D, row_dim] [D, D] */
-    sg_linear_weights mod_out;                      /* [2 D, D]: scale, shift */
+    sg_mmdit_mod      mod_out;                      /* scale, shift */
     sg_mmdit_side (*block)[SG_MMDIT_STREAMS];       /* [layers] */
     sg_mmdit_single *single;                        /* [singles] */
 } sg_mmdit;
@@ -61,29 +70,30 @@ sg_status sg_mmdit_bind(sg_mmdit *m, sg_error *e) SG_MUST_USE;
 /* Ends opening, as sg_dit_check does, with a summary by the blocks. */
 sg_status sg_mmdit_check(sg_mmdit *m, sg_error *e) SG_MUST_USE;
 
-/* Returns how many layers of self-attention there are: of all blocks, and second ones. */
-int64_t sg_mmdit_layers(const sg_mmdit *m);
+/* Adds m, its modulations and its layers of self-attention, those of all blocks and second ones, to c as
+ * sg_components_add_dit does. */
+void sg_components_add_mmdit(sg_components *c, sg_mmdit *m, const sg_name_map *names);
 
-/* Closes m->dit and frees the blocks. */
+/* Closes m->dit and the modulations, and frees the blocks. */
 void sg_mmdit_close(sg_mmdit *m);
 
-/* Binds linear_1 and linear_2 of an embedder of i numbers. */
-void sg_mmdit_want_embedder(sg_mmdit *m, sg_linear_weights l[2], const char *prefix, int64_t i);
+/* Binds linear_1 and linear_2 of an embedder of i numbers in b. */
+void sg_mmdit_want_embedder(const sg_mmdit *m, sg_bind *b, sg_linear_weights l[2], const char *prefix, int64_t i);
 
-/* Sets r->row[k], what the time is added to in all steps. It comes from the guidance and from the row of the text
- * [row_dim], which is on the host, and NULL on a plan. */
-void sg_mmdit_run_row(sg_dit_run *r, const sg_mmdit *m, sg_stream *s, int k, const float *row, double guidance);
+/* Sets y, as sg_family's modulate does, from the timesteps t, from the guidance of c and from the row of each of its texts
+ * [row_dim], which is on the host, and NULL on a plan. Taps "dit.temb". */
+void sg_mmdit_modulate(const sg_mmdit *m, sg_stream *s, const sg_conditioning *c,
+                       const float *const row[SG_TEXT_PASSES], sg_tensor t, sg_tensor y, sg_watch watch);
 
 /* Describes a pass through the blocks. */
 typedef struct sg_mmdit_pass {
     const sg_pass    *pass;
     const sg_dit_run *run; /* its rotary is of the picture's rows; the text's are not rotated */
     int64_t           first[SG_MMDIT_STREAMS], count[SG_MMDIT_STREAMS]; /* rows of x that each stream has */
-    sg_tensor         time;                                             /* F32 [1, D]: sg_dit_time's */
 } sg_mmdit_pass;
 
-/* Says where the rows of both streams stand in a pass by this time. */
-sg_mmdit_pass sg_mmdit_pass_of(const sg_mmdit *m, const sg_dit_run *r, const sg_pass *p, sg_tensor time);
+/* Says where the rows of both streams stand in a pass. */
+sg_mmdit_pass sg_mmdit_pass_of(const sg_mmdit *m, const sg_dit_run *r, const sg_pass *p);
 
 /* Returns the rows of a stream in x, which has all. */
 sg_tensor sg_mmdit_rows(const sg_mmdit_pass *p, sg_tensor x, int stream);

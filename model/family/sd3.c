@@ -163,7 +163,7 @@ static sg_status sd3_open(void *model, const sg_checkpoint *from, sg_config *ind
     SG_TRY(open_denoiser(m, from, act, e));
     m->names = *sg_files_sd3.names;
     m->names.span = (int)m->net.layers;
-    sg_components_add_dit(c, &m->net.dit, &m->names, sg_mmdit_layers(&m->net));
+    sg_components_add_mmdit(c, &m->net, &m->names);
     SG_TRY(sg_components_open_vae(c, &sg_kl_vae_ops, from, act, e));
     c->skip_blocks = (int)m->net.layers;
     c->guidance = SG_GUIDANCE_CLASSIFIER_FREE;
@@ -231,19 +231,17 @@ static void sd3_render_open(void *model, sg_stream *s, const sg_geometry *g, con
     place_tokens(m, s);
 }
 
-/* states [TEXT_LEN, text_dim], which are zero, get those of a text's encoders; row [row_dim] gets their rows. */
-static void join(const sd3 *m, const sg_text_states *text, float *states, float *row)
+/* states [TEXT_LEN, text_dim], which are zero, get those of a text's encoders. */
+static void join(const sd3 *m, const sg_text_states *text, float *states)
 {
     const sg_components *const c = &m->components;
     const int64_t              width = m->net.dit.text_dim;
     int64_t                    at = 0;
     for (int k = CLIP_L; k <= CLIP_G; k++) {
-        const int64_t own = sg_text_width(c, k), numbers = sg_text_pooled(c, k);
+        const int64_t own = sg_text_width(c, k);
         for (int64_t i = 0; i < CLIP_LEN; i++)
             memcpy(states + i * width + at, text[k].states + i * own, (size_t)own * sizeof *states);
-        memcpy(row, text[k].row, (size_t)numbers * sizeof *row);
         at += own;
-        row += numbers;
     }
     if (c->texts > T5) memcpy(states + CLIP_LEN * width, text[T5].states, (size_t)(T5_LEN * width) * sizeof *states);
 }
@@ -255,17 +253,35 @@ static void sd3_denoiser_open(void *model, sg_stream *s, int denoiser, const sg_
     (void)denoiser;
     for (int k = 0; k < c->passes; k++) {
         const bool   there = c->text[k][CLIP_L].states != NULL;
-        float *const all = there ? calloc((size_t)(states + m->net.row_dim), sizeof *all) : NULL;
+        float *const all = there ? calloc((size_t)states, sizeof *all) : NULL;
         if (there && !all) {
             sg_fail(s, SG_E_MEMORY, "no memory for the states of a text");
             return;
         }
-        if (all) join(m, c->text[k], all, all + states);
+        if (all) join(m, c->text[k], all);
         sg_dit_run_text(&m->run, &m->net.dit, s, k, all, TEXT_LEN);
         sg_tap(s, m->run.text[k], "dit.text");
-        sg_mmdit_run_row(&m->run, &m->net, s, k, all ? all + states : NULL, 0);
         free(all);
     }
+}
+
+/* The row of a text is those of both CLIPs. */
+static void sd3_modulate(void *model, sg_stream *s, const sg_conditioning *c, sg_tensor t, sg_tensor y, sg_watch watch)
+{
+    const sd3 *const m = model;
+    const size_t     first = (size_t)sg_text_pooled(&m->components, CLIP_L), all = (size_t)m->net.row_dim;
+    float *const     rows = malloc(SG_TEXT_PASSES * all * sizeof *rows);
+    const float     *row[SG_TEXT_PASSES] = {NULL};
+    if (!rows) sg_fail(s, SG_E_MEMORY, "no memory for the rows of texts");
+    for (int k = 0; rows && k < c->passes; k++) {
+        const sg_text_states *const text = c->text[k];
+        if (!text[CLIP_L].row) continue;
+        memcpy(rows + (size_t)k * all, text[CLIP_L].row, first * sizeof *rows);
+        memcpy(rows + (size_t)k * all + first, text[CLIP_G].row, (all - first) * sizeof *rows);
+        row[k] = rows + (size_t)k * all;
+    }
+    sg_mmdit_modulate(&m->net, s, c, row, t, y, watch);
+    free(rows);
 }
 
 static void sd3_forward(void *model, sg_stream *s, const sg_pass *p)
@@ -275,8 +291,7 @@ static void sd3_forward(void *model, sg_stream *s, const sg_pass *p)
     const sg_dit *const     d = &m->net.dit;
     const size_t            mark = s->scratch.used;
     const sg_tensor         text = r->text[p->text], x = sg_new(s, SG_F32, r->n + text.dim[0], d->width);
-    const sg_tensor         time = sg_dit_time(s, p->t, m->net.time, r->row[p->text], "dit.temb");
-    const sg_mmdit_pass     pass = sg_mmdit_pass_of(&m->net, r, p, time);
+    const sg_mmdit_pass     pass = sg_mmdit_pass_of(&m->net, r, p);
     const sg_tensor         picture = sg_mmdit_rows(&pass, x, SG_MMDIT_PICTURE);
     sg_copy(s, .y = sg_mmdit_rows(&pass, x, SG_MMDIT_TEXT), .x = text);
     sg_copy(s, .y = picture, .x = m->place);
@@ -318,6 +333,7 @@ const sg_family sg_family_sd3 = {
     .close = sd3_close,
     .check = sd3_check,
     .attention = sd3_attention,
+    .modulate = sd3_modulate,
     .render_open = sd3_render_open,
     .denoiser_open = sd3_denoiser_open,
     .forward = sd3_forward,

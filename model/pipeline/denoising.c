@@ -93,6 +93,12 @@ static denoising allocate(sg_render *render, sg_stream *s)
     return d;
 }
 
+static sg_tensor of_text(sg_tensor modulation, int text)
+{
+    if (!modulation.rank) return modulation;
+    return sg_reshape(sg_rows(modulation, text, 1), modulation.dim[1], modulation.dim[2]);
+}
+
 /* d->v = the guided output of the model for d->state.x at this step. Taps "step.%d.v_cond", "step.%d.v_uncond",
  * "step.%d.v_skip". */
 static void predict(sg_render *render, sg_stream *s, const denoising *d, int step, int denoiser)
@@ -105,18 +111,21 @@ static void predict(sg_render *render, sg_stream *s, const denoising *d, int ste
     sg_tensor                  out[SG_PASSES_MAX] = {d->v};
     for (int k = 0; passes > 1 && k < passes; k++) out[k] = sg_alloc(s, &s->scratch, SG_F32, d->v.rank, d->v.dim);
     sg_upload(s, t, &(float){(float)render->sampler.timestep[step]});
+    const sg_tensor modulation = sg_modulation_of_step(render, s, step);
     sg_self_attention_enter(&render->self, s, sg_sampler_of_1000(&render->sampler, step));
     sg_step_begin(s, same_steps(render, step));
     for (int k = 0; k < passes; k++) {
+        const int     text = k % texts; /* behind the texts comes the prompt's once more */
         const sg_pass p = {.index = k,
                            .count = passes,
-                           .text = k % texts, /* behind the texts comes the prompt's once more */
+                           .text = text,
                            .skipped = k < texts ? NULL : render->request->skip_layers,
                            .denoiser = denoiser,
                            .step = step,
                            .timestep = sg_sampler_of_1000(&render->sampler, step),
                            .first_layer = sg_first_layer(components, denoiser),
                            .t = t,
+                           .modulation = of_text(modulation, text),
                            .x = d->state.x,
                            .out = out[k],
                            .non_finite = sg_rows(d->non_finite, 0, components->denoiser[denoiser].layers + 2)};

@@ -1,4 +1,5 @@
-/* encoding.c - the phases before denoising: each text encoder, the encoder of the start, what the family adds. */
+/* encoding.c - the phases before denoising: each text encoder, modulations, the encoder of the start, what the family
+ * adds. */
 #include "base/clock.h"
 #include "base/hash.h"
 #include "render.h"
@@ -34,6 +35,8 @@ void sg_encoding_compute(sg_render *render, const sg_phase *phase, sg_stream *s,
     const sg_components *const components = engine->components;
     if (phase->kind == SG_PHASE_TEXT)
         sg_conditioning_encode(&engine->texts, components, phase->index, s);
+    else if (phase->kind == SG_PHASE_MODULATION)
+        sg_modulation_compute(render, s, watch);
     else if (phase->kind == SG_PHASE_START)
         sg_start_encode(render, s, watch);
     else
@@ -60,6 +63,7 @@ static uint64_t *made_of(const sg_render *render, const sg_phase *phase)
 {
     sg_engine *const engine = render->engine;
     if (phase->kind == SG_PHASE_START) return &engine->start_hash;
+    if (phase->kind == SG_PHASE_MODULATION) return &engine->modulation_hash;
     if (phase->kind != SG_PHASE_ADDED || !engine->components->added[phase->index].of_images) return NULL;
     return &engine->encoded[phase->index];
 }
@@ -85,7 +89,9 @@ sg_status sg_encoding_run(sg_render *render, const sg_phase *phase)
 {
     sg_component *const component = sg_phase_component(render->engine->components, phase, 0);
     uint64_t *const     made = made_of(render, phase);
-    const uint64_t      want = made ? hash_of_input(render, phase) : 0;
+    const uint64_t      want = !made                                ? 0
+                               : phase->kind == SG_PHASE_MODULATION ? sg_modulation_hash(render)
+                                                                    : hash_of_input(render, phase);
     if (phase->kind == SG_PHASE_TEXT && sg_conditioning_encoded(&render->engine->texts, phase->index)) return SG_OK;
     if (made && *made == want) return SG_OK;
     if (made) *made = 0;

@@ -243,6 +243,7 @@ void sg_engine_close(sg_engine **engine)
     sg_trace_free(&(*engine)->times);
     free((*engine)->count);
     free((*engine)->start);
+    free((*engine)->modulation);
     sg_backend_close(&(*engine)->backend);
     free(*engine);
     *engine = NULL;

@@ -75,7 +75,7 @@ static sg_component_info describe(const sg_component *p)
 enum { COMPONENTS_MAX = SG_TEXTS_MAX + SG_ADDED_MAX + SG_DENOISERS_MAX + 1 };
 
 /* Lists the components of a model, in the order of their work. A VAE whose encoder has a phase of its own is listed
- * once, as the decoder. */
+ * once, as the decoder, and a denoiser whose modulations have one as the denoiser. */
 static int list_components(const sg_components *components, const sg_component *list[COMPONENTS_MAX])
 {
     const sg_component *const decoder = components->vae.ops->component(components->vae.of), *p;
@@ -84,7 +84,9 @@ static int list_components(const sg_components *components, const sg_component *
     int                       n = 0;
     for (int k = 0; k < phases; k++)
         for (int i = 0; (p = sg_phase_component(components, &phase[k], i)) != NULL; i++)
-            if (p == decoder || (phase[k].kind != SG_PHASE_START && p->source != decoder->source)) list[n++] = p;
+            if (p == decoder || (phase[k].kind != SG_PHASE_START && phase[k].kind != SG_PHASE_MODULATION &&
+                                 p->source != decoder->source))
+                list[n++] = p;
     return n;
 }
 

@@ -23,12 +23,14 @@ struct sg_engine {
     sg_model_info        info;
     const char          *image_file; /* "image_lora" of sparge-gen.json: a LoRA for renders with a picture; or NULL */
     sg_lora             *image_lora; /* that file while the denoisers have it; or NULL */
-    size_t               patches[SG_DENOISERS_MAX]; /* of each denoiser without it */
-    sg_keeper            keeper;                    /* of all weights */
-    sg_conditioning      texts;                     /* of the last render or plan */
-    uint64_t             encoded[SG_ADDED_MAX];     /* hash of the pictures that an added phase has encoded; 0: none */
+    size_t               patches[SG_DENOISERS_MAX + 1]; /* of each denoiser, and of the modulations, without it */
+    sg_keeper            keeper;                        /* of all weights */
+    sg_conditioning      texts;                         /* of the last render or plan */
+    uint64_t             encoded[SG_ADDED_MAX]; /* hash of the pictures that an added phase has encoded; 0: none */
     float               *start; /* host: the latents of the image or video encoded last, as sg_vae_encode has them */
-    uint64_t             start_hash; /* of its frames; 0: there are none */
+    uint64_t             start_hash;      /* of its frames; 0: there are none */
+    float               *modulation;      /* host: sg_family's y of the last render */
+    uint64_t             modulation_hash; /* of what it was made of; 0: there is none */
     sg_dtype             act;
     sg_request           defaults;
     sg_config           *own;        /* sparge-gen.json, which holds strings of defaults; or NULL */
@@ -95,7 +97,8 @@ void sg_conditioning_free(sg_conditioning *c);
 
 typedef enum sg_phase_kind {
     SG_PHASE_TEXT,
-    SG_PHASE_START, /* of renders that start from an image or a video */
+    SG_PHASE_MODULATION, /* of all steps */
+    SG_PHASE_START,      /* of renders that start from an image or a video */
     SG_PHASE_ADDED,
     SG_PHASE_DENOISE,
     SG_PHASE_DECODE
@@ -111,7 +114,7 @@ typedef struct sg_phase {
     int           units; /* of its work that progress tells of, as the plan found them; not of the last two kinds */
 } sg_phase;
 
-/* Lists the phases of r, and returns how many: each text encoder, the start, what the family adds, denoising, decoding.
+/* Lists the phases of r, and returns how many: each text encoder, modulations, the start, what the family adds, denoising, decoding.
  * Latents that are there already are only decoded. r NULL: all that the model has. */
 int sg_phases_of(const sg_components *components, const sg_request *r, sg_phase phase[SG_PHASES_MAX]);
 

@@ -19,16 +19,25 @@ static sg_status misfit(const sg_engine *engine, const sg_lora *l, sg_status sta
     return sg_error_set(e, status, "%s; rows of %lld are those of %s", why.text, (long long)width, known->name);
 }
 
+/* The bindings that LoRAs go to: of each denoiser in turn, then of the modulations that the only one has apart; NULL past
+ * the last. */
+static sg_bind *binding(const sg_components *c, int i)
+{
+    if (i < c->denoisers) return c->denoiser[i].component->bind;
+    return i == c->denoisers && c->modulation.component ? c->modulation.component->bind : NULL;
+}
+
 /* Opens the file at path, and adds it to the denoisers whose bits are set. */
 static sg_status add(sg_lora **lora, const sg_engine *engine, const char *path, double strength, unsigned denoisers,
                      sg_error *e)
 {
     const sg_components *const c = engine->components;
     SG_TRY(sg_lora_open(lora, path, engine->backend->threads, e));
-    for (int i = 0; i < c->denoisers; i++) {
-        const sg_denoiser *const d = &c->denoiser[i];
-        if (!(denoisers >> i & 1)) continue;
-        const sg_status status = sg_lora_add(*lora, d->component->bind, d->component->name, d->names, strength, e);
+    for (int i = 0; binding(c, i); i++) {
+        const int                of = i < c->denoisers ? i : 0;
+        const sg_denoiser *const d = &c->denoiser[of];
+        if (!(denoisers >> of & 1)) continue;
+        const sg_status status = sg_lora_add(*lora, binding(c, i), d->component->name, d->names, strength, e);
         if (status != SG_OK) return misfit(engine, *lora, status, e);
     }
     return sg_lora_check(*lora, e);
@@ -64,8 +73,8 @@ const char *sg_engine_lora_unused(const sg_engine *engine, int lora, size_t *at)
 
 static void take_back(sg_engine *engine)
 {
-    for (int i = 0; i < engine->components->denoisers; i++)
-        sg_bind_unpatch(engine->components->denoiser[i].component->bind, engine->patches[i]);
+    sg_bind *b;
+    for (int i = 0; (b = binding(engine->components, i)) != NULL; i++) sg_bind_unpatch(b, engine->patches[i]);
     sg_lora_close(&engine->image_lora);
 }
 
@@ -79,7 +88,7 @@ sg_status sg_engine_set_image(sg_engine *engine, bool on, sg_error *e)
     }
     if (!sg_file_beside(sg_checkpoint_path(engine->checkpoint), engine->image_file, path, sizeof path))
         return sg_error_set(e, SG_E_ARG, "%s: the path is too long", engine->image_file);
-    for (int i = 0; i < c->denoisers; i++) engine->patches[i] = sg_bind_patches(c->denoiser[i].component->bind);
+    for (int i = 0; binding(c, i); i++) engine->patches[i] = sg_bind_patches(binding(c, i));
     const sg_status st = add(&engine->image_lora, engine, path, 1, ~0u, e);
     if (st) take_back(engine);
     return st;

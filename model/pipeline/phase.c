@@ -9,13 +9,16 @@ int sg_phases_of(const sg_components *components, const sg_request *r, sg_phase 
     static const sg_phase decode = {.kind = SG_PHASE_DECODE, .name = "decode", .stage = SG_STAGE_DECODE};
     const bool            images = !r || sg_geometry_of(components, r).images > 0, starts = !r || sg_request_start(r);
     int                   n = 0;
-    _Static_assert(SG_TEXTS_MAX + SG_ADDED_MAX + 3 <= SG_PHASES_MAX, "there is room for every phase");
+    _Static_assert(SG_TEXTS_MAX + SG_ADDED_MAX + 3 <= SG_PHASES_MAX,
+                   "there is room: modulations are not among added ones");
     if (r && r->latents_in) {
         phase[0] = decode;
         return 1;
     }
     for (int i = 0; i < components->texts; i++)
         phase[n++] = (sg_phase){.kind = SG_PHASE_TEXT, .index = i, .name = "text", .stage = SG_STAGE_TEXT};
+    if (components->modulation.component)
+        phase[n++] = (sg_phase){.kind = SG_PHASE_MODULATION, .name = "modulation", .stage = SG_STAGE_TEXT};
     if (starts && components->vae.ops->encode_open)
         phase[n++] = (sg_phase){.kind = SG_PHASE_START, .name = r ? sg_start_name(r) : NULL, .stage = SG_STAGE_ENCODE};
     for (int i = 0; i < components->addeds; i++) {
@@ -36,6 +39,7 @@ sg_component *sg_phase_component(const sg_components *components, const sg_phase
     if (i > 0) return NULL;
     switch (phase->kind) {
     case SG_PHASE_TEXT: return encoder->ops->component(encoder->of);
+    case SG_PHASE_MODULATION: return components->modulation.component;
     case SG_PHASE_START: return components->vae.ops->encoder(components->vae.of);
     case SG_PHASE_ADDED: return components->added[phase->index].component;
     default: return components->vae.ops->component(components->vae.of);

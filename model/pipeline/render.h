@@ -1,7 +1,7 @@
 /* render.h - one render: what its files share, a section for each file.
  *
  * render.c owns a render: it checks the request, has it planned, and runs its phases in turn. render_plan.c plans.
- * encoding.c, denoising.c, which has the loop of the steps, and decoding.c work on a phase, in memory and with progress
+ * encoding.c, modulation.c, denoising.c, which has the loop of the steps, and decoding.c work on a phase, in memory and with progress
  * by stage.c. What is loaded, and what of it stays for the next render, is weight_keeper.c's. */
 #ifndef SG_RENDER_H
 #define SG_RENDER_H
@@ -104,6 +104,20 @@ void sg_encoding_compute(sg_render *render, const sg_phase *phase, sg_stream *s,
 
 /* Does the phase. What the same tokens, pictures or frames have become before is not made again. */
 sg_status sg_encoding_run(sg_render *render, const sg_phase *phase);
+
+/* ---- modulation.c: what modulates the steps, from its phase to each of them ---- */
+
+/* Returns the bytes on the host of all that modulates a render; 0 where the model has no such phase. */
+size_t sg_modulation_bytes(const sg_render *render);
+
+/* Returns the hash of all that modulations follow from, when the texts are encoded; it is not 0. */
+uint64_t sg_modulation_hash(const sg_render *render);
+
+/* Computes those of all steps, on a plan too: they become the engine's. Failures latch in s. */
+void sg_modulation_compute(const sg_render *render, sg_stream *s, sg_watch watch);
+
+/* Returns F32 [texts, rows, width] in s->scratch, those of this step; absent where the model has none. */
+sg_tensor sg_modulation_of_step(const sg_render *render, sg_stream *s, int step);
 
 /* ---- start.c: what denoising starts from ---- */
 

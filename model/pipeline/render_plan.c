@@ -43,7 +43,9 @@ static int most_blocks(const sg_render *render, const sg_phase *phase)
 static void plan_weights(sg_render *render, int i, sg_phase_plan *out, const sg_plan_totals *t, int offload)
 {
     const sg_phase *const phase = &render->phase[i];
-    const uint64_t        unpacked = t->thin + (phase->kind == SG_PHASE_TEXT ? t->table : 0);
+    const uint64_t        unpacked = phase->kind == SG_PHASE_MODULATION
+                                         ? UINT64_MAX /* they are read row by row */
+                                         : t->thin + (phase->kind == SG_PHASE_TEXT ? t->table : 0);
     sg_component *const   preview = phase->kind == SG_PHASE_DENOISE ? sg_preview_component(render) : NULL;
     sg_component         *c;
     for (int k = 0; (c = sg_phase_component(render->engine->components, phase, k)) != NULL; k++)
@@ -209,12 +211,13 @@ static size_t captured_bytes(const sg_render *render)
     return (size_t)(2 * x->h + 2 * x->hk) * (size_t)x->n * (size_t)x->d * sg_dtype_size(render->engine->act);
 }
 
-/* Of the request's pictures and its start. */
+/* Of the request's pictures and its start, and of what modulates its steps. */
 static size_t input_bytes(const sg_render *render)
 {
     const sg_request *const r = render->request;
     const size_t            frame = (size_t)r->width * (size_t)r->height * 3;
-    size_t                  bytes = sg_request_start(r) ? (size_t)r->frames * frame : 0;
+    size_t                  bytes = sg_modulation_bytes(render);
+    if (sg_request_start(r)) bytes += (size_t)r->frames * frame;
     for (int i = 0; i < render->geometry.images; i++)
         bytes += frame + (size_t)r->image[i].whole_width * (size_t)r->image[i].whole_height * 3;
     return bytes;
