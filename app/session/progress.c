@@ -59,7 +59,8 @@ const char *sg_guidance_text(char text[SG_GUIDANCE_TEXT], const sg_request *r)
 
 const char *sg_offloaded_part(const sg_phase_plan *p)
 {
-    return p->stage == SG_STAGE_DENOISE ? "denoiser" : "text encoder";
+    if (p->stage == SG_STAGE_DENOISE) return "denoiser";
+    return strcmp(p->name, "modulation") == 0 ? "modulations" : "text encoder";
 }
 
 const char *sg_clip_noun(int frames) { return frames == 1 ? "image" : "clip"; }

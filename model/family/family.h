@@ -193,9 +193,8 @@ typedef struct sg_family {
                       sg_attention_shape *shape);
 
     /* Sets y F32 [steps, texts, rows, width] to what modulates each step with each of c's texts. t F32 [steps] has the
-     * sampler's timesteps; on a plan c has no states. modulate tells `watch` of each unit of its work, at least one, on
-     * a plan too. It is NULL where there are no modulations. */
-    void (*modulate)(void *model, sg_stream *s, const sg_conditioning *c, sg_tensor t, sg_tensor y, sg_watch watch);
+     * sampler's timesteps; on a plan c has no states. It is NULL where there are no modulations. */
+    void (*modulate)(void *model, sg_stream *s, const sg_conditioning *c, sg_tensor t, sg_tensor y);
     /* Puts into s->keep what all steps of a render share; `self` is borrowed until the next call. Forgets an earlier
      * render. */
     void (*render_open)(void *model, sg_stream *s, const sg_geometry *g, const sg_self_attention *self);

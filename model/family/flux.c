@@ -172,11 +172,11 @@ static sg_tensor time_input(sg_stream *s, sg_tensor t, sg_dtype act)
     return y;
 }
 
-static void flux_modulate(void *model, sg_stream *s, const sg_conditioning *c, sg_tensor t, sg_tensor y, sg_watch watch)
+static void flux_modulate(void *model, sg_stream *s, const sg_conditioning *c, sg_tensor t, sg_tensor y)
 {
     const flux *const  m = model;
     const float *const row[SG_TEXT_PASSES] = {c->text[0][CLIP].row, c->text[1][CLIP].row};
-    sg_mmdit_modulate(&m->net, s, c, row, time_input(s, t, m->net.dit.component.act), y, watch);
+    sg_mmdit_modulate(&m->net, s, c, row, time_input(s, t, m->net.dit.component.act), y);
 }
 
 static void flux_forward(void *model, sg_stream *s, const sg_pass *p)

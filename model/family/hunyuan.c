@@ -239,11 +239,10 @@ static void hunyuan_render_open(void *model, sg_stream *s, const sg_geometry *g,
     sg_dit_run_rotary(&m->run, s, m->axis, m->theta, NULL);
 }
 
-static void hunyuan_modulate(void *model, sg_stream *s, const sg_conditioning *c, sg_tensor t, sg_tensor y,
-                             sg_watch watch)
+static void hunyuan_modulate(void *model, sg_stream *s, const sg_conditioning *c, sg_tensor t, sg_tensor y)
 {
     const float *const row[SG_TEXT_PASSES] = {c->text[0][CLIP].row, c->text[1][CLIP].row};
-    sg_mmdit_modulate(&((const hunyuan *)model)->net, s, c, row, t, y, watch);
+    sg_mmdit_modulate(&((const hunyuan *)model)->net, s, c, row, t, y);
 }
 
 /* The mean of the states through its embedder. */

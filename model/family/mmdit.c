@@ -232,11 +232,10 @@ static const sg_mmdit_mod *mod_at(const sg_mmdit *m, int64_t k, int *block)
 }
 
 void sg_mmdit_modulate(const sg_mmdit *m, sg_stream *s, const sg_conditioning *c,
-                       const float *const row[SG_TEXT_PASSES], sg_tensor t, sg_tensor y, sg_watch watch)
+                       const float *const row[SG_TEXT_PASSES], sg_tensor t, sg_tensor y)
 {
-    const size_t  mark = s->scratch.used;
-    const int64_t width = m->dit.width, times = y.dim[0] * y.dim[1],
-                  all = SG_MMDIT_STREAMS * m->layers + m->singles + 1;
+    const size_t        mark = s->scratch.used;
+    const int64_t       width = m->dit.width, times = y.dim[0] * y.dim[1];
     const sg_tensor     time = sg_new(s, SG_F32, times, width), by_time = sg_reshape(y, times, m->modulations, width);
     sg_tensor           text[SG_TEXT_PASSES];
     const sg_mmdit_mod *mod;
@@ -249,13 +248,13 @@ void sg_mmdit_modulate(const sg_mmdit *m, sg_stream *s, const sg_conditioning *c
         s->scratch.used = before;
     }
     for (int64_t k = 0; (mod = mod_at(m, k, &block)) != NULL; k++) {
-        if (block != last) sg_bind_fetch(m->modulation.bind, s, last = block);
+        if (block >= 0 && block != last) sg_bind_fetch(m->modulation.bind, s, block);
+        last = block;
         for (int64_t i = 0; i < times; i++) { /* row by row, as a step alone would */
             const sg_tensor own = sg_reshape(sg_rows(by_time, i, 1), m->modulations, width);
             sg_linear(s, .y = sg_reshape(sg_rows(own, mod->first, mod->rows), 1, mod->rows * width),
                       .x = sg_rows(time, i, 1), .w = mod->weights.w, .b = mod->weights.b);
         }
-        sg_watch_tell(watch, s, (int)k + 1, (int)all);
     }
     s->scratch.used = mark;
 }

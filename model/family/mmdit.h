@@ -83,7 +83,7 @@ void sg_mmdit_want_embedder(const sg_mmdit *m, sg_bind *b, sg_linear_weights l[2
 /* Sets y, as sg_family's modulate does, from the timesteps t, from the guidance of c and from the row of each of its texts
  * [row_dim], which is on the host, and NULL on a plan. Taps "dit.temb". */
 void sg_mmdit_modulate(const sg_mmdit *m, sg_stream *s, const sg_conditioning *c,
-                       const float *const row[SG_TEXT_PASSES], sg_tensor t, sg_tensor y, sg_watch watch);
+                       const float *const row[SG_TEXT_PASSES], sg_tensor t, sg_tensor y);
 
 /* Describes a pass through the blocks. */
 typedef struct sg_mmdit_pass {

@@ -266,7 +266,7 @@ static void sd3_denoiser_open(void *model, sg_stream *s, int denoiser, const sg_
 }
 
 /* The row of a text is those of both CLIPs. */
-static void sd3_modulate(void *model, sg_stream *s, const sg_conditioning *c, sg_tensor t, sg_tensor y, sg_watch watch)
+static void sd3_modulate(void *model, sg_stream *s, const sg_conditioning *c, sg_tensor t, sg_tensor y)
 {
     const sd3 *const m = model;
     const size_t     first = (size_t)sg_text_pooled(&m->components, CLIP_L), all = (size_t)m->net.row_dim;
@@ -280,7 +280,7 @@ static void sd3_modulate(void *model, sg_stream *s, const sg_conditioning *c, sg
         memcpy(rows + (size_t)k * all + first, text[CLIP_G].row, (all - first) * sizeof *rows);
         row[k] = rows + (size_t)k * all;
     }
-    sg_mmdit_modulate(&m->net, s, c, row, t, y, watch);
+    sg_mmdit_modulate(&m->net, s, c, row, t, y);
     free(rows);
 }
 

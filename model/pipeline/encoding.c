@@ -36,7 +36,7 @@ void sg_encoding_compute(sg_render *render, const sg_phase *phase, sg_stream *s,
     if (phase->kind == SG_PHASE_TEXT)
         sg_conditioning_encode(&engine->texts, components, phase->index, s);
     else if (phase->kind == SG_PHASE_MODULATION)
-        sg_modulation_compute(render, s, watch);
+        sg_modulation_compute(render, s);
     else if (phase->kind == SG_PHASE_START)
         sg_start_encode(render, s, watch);
     else
@@ -45,8 +45,8 @@ void sg_encoding_compute(sg_render *render, const sg_phase *phase, sg_stream *s,
 
 static sg_status compute(sg_render *render, const sg_phase *phase)
 {
-    const double  start = sg_seconds();
-    const bool    text = phase->kind == SG_PHASE_TEXT;
+    const double start = sg_seconds();
+    const bool text = phase->kind == SG_PHASE_TEXT, one = text || phase->kind == SG_PHASE_MODULATION; /* unit of work */
     phase_at_work work = {render, phase};
     sg_stream     s;
     SG_TRY(report_units(render, phase, 0));
@@ -55,7 +55,7 @@ static sg_status compute(sg_render *render, const sg_phase *phase)
     sg_stage_close(render, &s);
     sg_stage_end(render, phase->stage, start);
     SG_TRY(sg_stage_status(&s, text ? "text encoder" : phase->name, render->e));
-    return text ? report_units(render, phase, phase->units) : SG_OK;
+    return one ? report_units(render, phase, phase->units) : SG_OK;
 }
 
 /* Where the hash of what this phase encoded last is kept; NULL: it encodes nothing. */

@@ -35,7 +35,7 @@ uint64_t sg_modulation_hash(const sg_render *render)
     return hash | 1;
 }
 
-void sg_modulation_compute(const sg_render *render, sg_stream *s, sg_watch watch)
+void sg_modulation_compute(const sg_render *render, sg_stream *s)
 {
     sg_engine *const            engine = render->engine;
     const sg_modulations *const m = &engine->components->modulation;
@@ -44,7 +44,7 @@ void sg_modulation_compute(const sg_render *render, sg_stream *s, sg_watch watch
     const sg_tensor t = sg_new(s, SG_F32, steps), y = sg_new(s, SG_F32, steps, engine->texts.passes, m->rows, m->width);
     for (int i = 0; i < steps; i++) timestep[i] = (float)render->sampler.timestep[i];
     sg_upload(s, t, timestep);
-    engine->family->modulate(engine->model, s, &engine->texts, t, y, watch);
+    engine->family->modulate(engine->model, s, &engine->texts, t, y);
     if (!s->memory->alloc) return; /* a plan has no data */
     free(engine->modulation);
     engine->modulation = malloc(sg_bytes(y));

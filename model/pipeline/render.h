@@ -114,7 +114,7 @@ size_t sg_modulation_bytes(const sg_render *render);
 uint64_t sg_modulation_hash(const sg_render *render);
 
 /* Computes those of all steps, on a plan too: they become the engine's. Failures latch in s. */
-void sg_modulation_compute(const sg_render *render, sg_stream *s, sg_watch watch);
+void sg_modulation_compute(const sg_render *render, sg_stream *s);
 
 /* Returns F32 [texts, rows, width] in s->scratch, those of this step; absent where the model has none. */
 sg_tensor sg_modulation_of_step(const sg_render *render, sg_stream *s, int step);

@@ -359,7 +359,7 @@ enum { SG_PHASES_MAX = 8, SG_PHASE_NAME = 24 };
 
 /* Plans one phase of a render, whose memory is gone when the next begins. */
 typedef struct sg_phase_plan {
-    char    name[SG_PHASE_NAME]; /* "text", "denoise", "decode", or as the family calls what it adds */
+    char    name[SG_PHASE_NAME]; /* "text", "modulation", "denoise", "decode", or as the family calls what it adds */
     int     number;              /* of those of this name, from 1: each text encoder has a phase of its own */
     int     stage;               /* in which its time and progress are counted */
     size_t  weights;             /* bytes of converted weights */
@@ -378,7 +378,7 @@ typedef struct sg_plan {
     sg_phase_plan phase[SG_PHASES_MAX]; /* in the order of their work */
     int           phases;
     size_t        base;       /* bytes of the process itself: program, libraries, files' headers; 0 on a device */
-    size_t        input;      /* bytes: the request's pictures and its start; 0 on a device */
+    size_t        input;      /* bytes: the request's pictures, its start, its steps' modulations; 0 on a device */
     size_t        output;     /* bytes: the request's output_bytes and what is captured; 0 on a device */
     size_t        preview;    /* bytes: the request's preview_bytes and one preview; 0 on a device */
     size_t        staging;    /* bytes that a library may take beside these, for the operands of one product */

@@ -1,6 +1,7 @@
-/* test_flux.c - what Flux has of its own: its schedule, how dev and schnell are told apart. Golden tests hold the numbers of
- * a render. */
+/* test_flux.c - what Flux has of its own: its schedule, how dev and schnell are told apart; and modulations, which SD3 and
+ * HunyuanVideo have as well. Golden tests hold the numbers of a render. */
 #include "engine_fixture.h"
+#include "lora_file.h"
 #include "sampler_table.h"
 #include "solver.h"
 
@@ -100,6 +101,139 @@ static void plan_tells_the_shift(void **state)
     sg_engine_close(&g);
 }
 
+/* ---- modulations ---- */
+
+static const char *const modulated[] = {SG_FIXTURES "/flux_dev", SG_FIXTURES "/sd35_medium",
+                                        SG_FIXTURES "/hunyuan_hd16"};
+enum { MODULATED = sizeof modulated / sizeof *modulated };
+
+static size_t weights_of(const sg_plan *p, const char *phase)
+{
+    for (int i = 0; i < p->phases; i++)
+        if (strcmp(p->phase[i].name, phase) == 0) return p->phase[i].weights + p->phase[i].mapped;
+    fail_msg("there is no phase %s", phase);
+    return 0;
+}
+
+/* Each weight of the denoiser's file is loaded in one of two phases. The file has a header besides, and SD3's a table. */
+static void modulations_have_their_own_weights(void **state)
+{
+    for (int i = 0; i < MODULATED; i++) {
+        sg_plan    p = {.size = sizeof p};
+        sg_error   e = {0};
+        sg_engine *g = open_model(modulated[i], 0);
+        sg_request r = small(g);
+        r.frames = 1;
+        assert_int_equal(sg_engine_plan(g, &r, &p, &e), SG_OK);
+        const size_t all = sg_source_bytes(g->components->denoiser->component->source);
+        const size_t before = weights_of(&p, "modulation"), blocks = weights_of(&p, "denoise");
+        assert_true(before > all / 4 && blocks > all / 4);
+        assert_true(before + blocks <= all && before + blocks > all / 16 * 15);
+        sg_engine_close(&g);
+    }
+}
+
+static sg_engine *open_modulated(int i)
+{
+    return open_engine(
+        &(sg_engine_options){.size = sizeof(sg_engine_options), .model_dir = modulated[i], .backend = "cpu"});
+}
+
+static void count_times(void *context, const char *name, sg_stream *s, sg_tensor t)
+{
+    *(int *)context += strcmp(name, "dit.temb") == 0;
+}
+
+/* One engine renders after another request what a fresh one does, and computes modulations only where something that
+ * they follow from has changed. */
+static void modulations_are_those_of_the_request(void **state)
+{
+    static film fresh, again;
+    for (int i = 0; i < MODULATED; i++) {
+        sg_report  report = {.size = sizeof report};
+        sg_error   e = {0};
+        sg_engine *g = open_modulated(i);
+        sg_request r = small(g);
+        int        times = 0, before = 0;
+        r.frames = 1;
+        g->tap = count_times;
+        g->tap_context = &times;
+        for (int k = 0; k < 7; k++) {
+            if (k == 1) r.prompt = "a dog";
+            if (k == 2) r.steps = 3;
+            if (k == 3) r.flow_shift = 5;
+            if (k == 4 && r.guidance > 0) r.guidance += 1; /* SD3 is not told any */
+            if (k == 5) r.cfg_scale = 1;
+            if (k == 6) r.seed = 8;
+            const bool same = k == 6 || (k == 4 && r.guidance <= 0);
+            assert_done(render_film(g, &r, &again, &report, &e), &e);
+            assert_int_equal(times - before, same ? 0 : report.steps_done * (r.cfg_scale > 1 ? 2 : 1));
+            before = times;
+            sg_engine *one = open_modulated(i);
+            assert_done(render_film(one, &r, &fresh, &report, &e), &e);
+            assert_memory_equal(&fresh, &again, sizeof fresh);
+            sg_engine_close(&one);
+        }
+        sg_engine_close(&g);
+    }
+}
+
+/* What a LoRA adds to weights of modulations and to others is what those of a file with the sums give. */
+static void loras_change_modulations(void **state)
+{
+    static const char *const names[] = {"transformer_blocks.1.norm1.linear.weight", "norm_out.linear.bias",
+                                        "transformer_blocks.0.attn.to_q.weight"};
+    static const char        file[] = "copy/transformer/diffusion_pytorch_model.safetensors";
+    static film              of_file, of_lora, without;
+    sg_report                report = {.size = sizeof report};
+    sg_error                 e = {0};
+    lora_file                lora = {.size = 0}, sums = {.size = 0};
+    sg_source               *s = NULL;
+    sg_engine_options        o = {.size = sizeof o, .model_dir = "copy", .backend = "cpu"};
+    shell("cp -r '%s' copy", modulated[0]);
+    assert_int_equal(sg_source_open(&s, file, &e), SG_OK);
+    for (size_t i = 0; i < sg_source_count(s); i++) {
+        const sg_source_tensor *const t = sg_source_at(s, i);
+        const size_t                  n = t->bytes / sizeof(float);
+        float *const x = malloc(t->bytes), *const added = malloc(t->bytes);
+        assert_true(x && added);
+        memcpy(x, t->data, t->bytes);
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            if (strcmp(names[k], t->name) != 0) continue;
+            for (size_t j = 0; j < n; j++) x[j] += added[j] = (float)(j % 7) / 16;
+            char key[128];
+            snprintf(key, sizeof key, "transformer.%.*s%s", (int)(strrchr(t->name, '.') - t->name), t->name,
+                     sg_text_ends(t->name, "bias") ? ".diff_b" : ".diff");
+            lora_put(&lora, key, "F32", t->rank, t->dim, added, t->bytes);
+        }
+        lora_put(&sums, t->name, "F32", t->rank, t->dim, x, t->bytes);
+        free(added);
+        free(x);
+    }
+    lora_put(&lora, "transformer.nothing.diff", "F32", 1, (int64_t[]){1}, &(float){1}, sizeof(float));
+    lora_save(&lora, "lora.safetensors", NULL);
+    sg_source_close(&s);
+    sg_engine *g = open_engine(&o);
+    sg_request r = small(g);
+    r.frames = 1;
+    assert_done(render_film(g, &r, &without, &report, &e), &e);
+    sg_engine_close(&g);
+    o.lora[0] = (sg_lora_option){.path = "lora.safetensors", .strength = 1};
+    o.loras = 1;
+    g = open_engine(&o);
+    const sg_lora_info *const info = sg_engine_info(g)->lora[0];
+    assert_true(info->keys == 4 && info->tensors == 3 && info->unused == 1);
+    assert_done(render_film(g, &r, &of_lora, &report, &e), &e);
+    sg_engine_close(&g);
+    lora_save(&sums, file, NULL);
+    o.loras = 0;
+    g = open_engine(&o);
+    assert_done(render_film(g, &r, &of_file, &report, &e), &e);
+    sg_engine_close(&g);
+    assert_memory_equal(&of_file, &of_lora, sizeof of_file);
+    assert_memory_not_equal(&of_file, &without, sizeof of_file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -107,6 +241,9 @@ int main(void)
         cmocka_unit_test(shift_of_a_request),
         cmocka_unit_test(dev_and_schnell_differ),
         cmocka_unit_test(plan_tells_the_shift),
+        cmocka_unit_test(modulations_have_their_own_weights),
+        cmocka_unit_test(modulations_are_those_of_the_request),
+        cmocka_unit_test(loras_change_modulations),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
