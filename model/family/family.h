@@ -61,8 +61,8 @@ typedef struct sg_added_phase {
     void (*run)(void *model, sg_stream *s, const sg_request *r, const sg_geometry *g, sg_watch watch);
 } sg_added_phase;
 
-/* Says what modulates the blocks of a model's only denoiser: rows that follow from a timestep and a text alone. A render
- * computes those of all its steps before them, in a phase of its own, whose weights then leave the device. */
+/* Says what modulates the blocks of a model's only denoiser: rows that follow from a timestep and a text alone. A
+ * render computes those of all its steps before them, in a phase of its own: the steps need none of its weights. */
 typedef struct sg_modulations {
     sg_component *component;   /* has the weights that nothing else reads; NULL: the model has no such phase */
     int64_t       rows, width; /* of a step with a text */

@@ -96,9 +96,9 @@ void sg_mmdit_want_embedder(const sg_mmdit *m, sg_bind *b, sg_linear_weights l[2
 
 static void want_mod(sg_mmdit *m, sg_mmdit_mod *mod, const char *name, int64_t rows)
 {
-    *mod = (sg_mmdit_mod){.first = m->modulations, .rows = rows};
+    *mod = (sg_mmdit_mod){.first = m->modulation_rows, .rows = rows};
     sg_want_linear(m->modulation.bind, &mod->weights, m->modulation.act, name, rows * m->dit.width, m->dit.width);
-    m->modulations += rows;
+    m->modulation_rows += rows;
 }
 
 /* In the order of mod_at. */
@@ -165,7 +165,7 @@ static int64_t layers_of(const sg_mmdit *m) { return second_layer(m, m->layers);
 void sg_components_add_mmdit(sg_components *c, sg_mmdit *m, const sg_name_map *names_)
 {
     sg_components_add_dit(c, &m->dit, names_, layers_of(m));
-    c->modulation = (sg_modulations){.component = &m->modulation, .rows = m->modulations, .width = m->dit.width};
+    c->modulation = (sg_modulations){.component = &m->modulation, .rows = m->modulation_rows, .width = m->dit.width};
 }
 
 sg_status sg_mmdit_check(sg_mmdit *m, sg_error *e)
@@ -198,8 +198,8 @@ static float guidance_input(double guidance, sg_dtype act)
     return sg_bf16_to_f32(sg_f32_to_bf16(sg_bf16_to_f32(sg_f32_to_bf16((float)guidance)) * 1000));
 }
 
-/* F32 [1, D], what the time is added to in all steps: of the row of a text [row_dim], on the host and NULL on a plan, and
- * of the guidance. */
+/* F32 [1, D], what the time is added to in all steps: of the row of a text [row_dim], on the host and NULL on a
+ * plan, and of the guidance. */
 static sg_tensor embed_row(const sg_mmdit *m, sg_stream *s, const float *row, double guidance)
 {
     const int64_t   width = m->dit.width;
@@ -236,7 +236,8 @@ void sg_mmdit_modulate(const sg_mmdit *m, sg_stream *s, const sg_conditioning *c
 {
     const size_t        mark = s->scratch.used;
     const int64_t       width = m->dit.width, times = y.dim[0] * y.dim[1];
-    const sg_tensor     time = sg_new(s, SG_F32, times, width), by_time = sg_reshape(y, times, m->modulations, width);
+    const sg_tensor     time = sg_new(s, SG_F32, times, width);
+    const sg_tensor     by_time = sg_reshape(y, times, m->modulation_rows, width);
     sg_tensor           text[SG_TEXT_PASSES];
     const sg_mmdit_mod *mod;
     int                 block, last = -1;
@@ -251,7 +252,7 @@ void sg_mmdit_modulate(const sg_mmdit *m, sg_stream *s, const sg_conditioning *c
         if (block >= 0 && block != last) sg_bind_fetch(m->modulation.bind, s, block);
         last = block;
         for (int64_t i = 0; i < times; i++) { /* row by row, as a step alone would */
-            const sg_tensor own = sg_reshape(sg_rows(by_time, i, 1), m->modulations, width);
+            const sg_tensor own = sg_reshape(sg_rows(by_time, i, 1), m->modulation_rows, width);
             sg_linear(s, .y = sg_reshape(sg_rows(own, mod->first, mod->rows), 1, mod->rows * width),
                       .x = sg_rows(time, i, 1), .w = mod->weights.w, .b = mod->weights.b);
         }

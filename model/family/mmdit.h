@@ -1,10 +1,11 @@
-/* mmdit.h - the blocks that HunyuanVideo, Flux and SD3 are made of, multimodal diffusion transformers (arXiv:2403.03206), and what
- * is around them: how time, guidance and the row of a text modulate them, and the way out. In a block of two streams picture
- * and text have weights of their own and attend together; in a block of one, attention and feed-forward are beside each
- * other, with one product out of both. Tensor names are diffusers'. Tokens x F32 [n, D] hold the rows of both streams;
- * the picture's are the video's, too. What bites: the modulation of the way out has scale before shift; guidance is 1000
- * times the number, in BF16 rounded twice, so that 6 becomes 6016. A quarter of the weights are read with one row a step:
- * those of the modulations, which are a component of their own (sg_modulations). */
+/* mmdit.h - the blocks that HunyuanVideo, Flux and SD3 are made of, multimodal diffusion transformers
+ * (arXiv:2403.03206), and what is around them: how time, guidance and the row of a text modulate them, and the way
+ * out. In a block of two streams picture and text have weights of their own and attend together; in a block of one,
+ * attention and feed-forward are beside each other, with one product out of both. Tensor names are diffusers'.
+ * Tokens x F32 [n, D] hold the rows of both streams; the picture's are the video's, too. What bites: the modulation
+ * of the way out has scale before shift; guidance is 1000 times the number, in BF16 rounded twice, so that 6 becomes
+ * 6016. A quarter of the weights are read with one row a step: those of the modulations, which are a component of
+ * their own (sg_modulations). */
 #ifndef SG_MMDIT_H
 #define SG_MMDIT_H
 
@@ -53,7 +54,7 @@ typedef struct sg_mmdit {
 
     /* What follows up to mod_out, and mod of every block, has its binding in `modulation`. */
     sg_component      modulation;                   /* over dit.component's source */
-    int64_t           modulations;                  /* rows of a step, of all blocks and of the way out */
+    int64_t           modulation_rows;              /* of a step with a text: of all blocks and of the way out */
     sg_linear_weights time[2], guidance[2], row[2]; /* [D, WAVE] [D, D]; the same?; [D, row_dim] [D, D] */
     sg_mmdit_mod      mod_out;                      /* scale, shift */
     sg_mmdit_side (*block)[SG_MMDIT_STREAMS];       /* [layers] */
@@ -80,8 +81,8 @@ void sg_mmdit_close(sg_mmdit *m);
 /* Binds linear_1 and linear_2 of an embedder of i numbers in b. */
 void sg_mmdit_want_embedder(const sg_mmdit *m, sg_bind *b, sg_linear_weights l[2], const char *prefix, int64_t i);
 
-/* Sets y, as sg_family's modulate does, from the timesteps t, from the guidance of c and from the row of each of its texts
- * [row_dim], which is on the host, and NULL on a plan. Taps "dit.temb". */
+/* Sets y, as sg_family's modulate does, from the timesteps t, from the guidance of c and from the row of each of its
+ * texts [row_dim], which is on the host, and NULL on a plan. Taps "dit.temb". */
 void sg_mmdit_modulate(const sg_mmdit *m, sg_stream *s, const sg_conditioning *c,
                        const float *const row[SG_TEXT_PASSES], sg_tensor t, sg_tensor y);
 

@@ -114,8 +114,8 @@ typedef struct sg_phase {
     int           units; /* of its work that progress tells of, as the plan found them; not of the last two kinds */
 } sg_phase;
 
-/* Lists the phases of r, and returns how many: each text encoder, modulations, the start, what the family adds, denoising, decoding.
- * Latents that are there already are only decoded. r NULL: all that the model has. */
+/* Lists the phases of r, and returns how many: each text encoder, modulations, the start, what the family adds,
+ * denoising, decoding. Latents that are there already are only decoded. r NULL: all that the model has. */
 int sg_phases_of(const sg_components *components, const sg_request *r, sg_phase phase[SG_PHASES_MAX]);
 
 /* Returns the weights that a phase works with. i counts denoisers, which take turns; any other phase has one. NULL is

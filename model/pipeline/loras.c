@@ -19,8 +19,8 @@ static sg_status misfit(const sg_engine *engine, const sg_lora *l, sg_status sta
     return sg_error_set(e, status, "%s; rows of %lld are those of %s", why.text, (long long)width, known->name);
 }
 
-/* The bindings that LoRAs go to: of each denoiser in turn, then of the modulations that the only one has apart; NULL past
- * the last. */
+/* The bindings that LoRAs go to: of each denoiser in turn, then of the modulations that the only one has apart; NULL
+ * past the last. */
 static sg_bind *binding(const sg_components *c, int i)
 {
     if (i < c->denoisers) return c->denoiser[i].component->bind;

@@ -1,6 +1,5 @@
-/* modulation.c - what modulates the steps of a render: computed for all of them in a phase before denoising, kept on the
- * host, brought to the device step by step. A step has a few MB, all steps have hundreds, and bringing it there takes a
- * hundredth of the step. */
+/* modulation.c - what modulates the steps of a render: computed for all of them in a phase before denoising, kept on
+ * the host, brought to the device step by step: a step has a few MB, all steps have hundreds. */
 #include "base/hash.h"
 #include "render.h"
 

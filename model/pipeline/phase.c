@@ -10,7 +10,7 @@ int sg_phases_of(const sg_components *components, const sg_request *r, sg_phase 
     const bool            images = !r || sg_geometry_of(components, r).images > 0, starts = !r || sg_request_start(r);
     int                   n = 0;
     _Static_assert(SG_TEXTS_MAX + SG_ADDED_MAX + 3 <= SG_PHASES_MAX,
-                   "there is room: modulations are not among added ones");
+                   "there is room for every phase: where there are modulations, no family adds one");
     if (r && r->latents_in) {
         phase[0] = decode;
         return 1;

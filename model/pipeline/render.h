@@ -1,8 +1,8 @@
 /* render.h - one render: what its files share, a section for each file.
  *
  * render.c owns a render: it checks the request, has it planned, and runs its phases in turn. render_plan.c plans.
- * encoding.c, modulation.c, denoising.c, which has the loop of the steps, and decoding.c work on a phase, in memory and with progress
- * by stage.c. What is loaded, and what of it stays for the next render, is weight_keeper.c's. */
+ * encoding.c, modulation.c, denoising.c, which has the loop of the steps, and decoding.c work on a phase, in memory and
+ * with progress by stage.c. What is loaded, and what of it stays for the next render, is weight_keeper.c's. */
 #ifndef SG_RENDER_H
 #define SG_RENDER_H
 

@@ -28,9 +28,9 @@ typedef struct sg_kept {
 } sg_kept;
 
 typedef struct sg_keeper {
-    sg_kept
-        kept[SG_TEXTS_MAX + 1 + SG_ADDED_MAX + SG_DENOISERS_MAX + 3]; /* modulations, the decoder, that of previews */
-    int count;
+    /* Texts, the start, added ones, denoisers; modulations, the decoder, and that of previews. */
+    sg_kept kept[SG_TEXTS_MAX + 1 + SG_ADDED_MAX + SG_DENOISERS_MAX + 3];
+    int     count;
 } sg_keeper;
 
 /* Begins a plan, in which nothing is needed and nothing stays. */

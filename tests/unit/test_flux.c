@@ -1,5 +1,5 @@
-/* test_flux.c - what Flux has of its own: its schedule, how dev and schnell are told apart; and modulations, which SD3 and
- * HunyuanVideo have as well. Golden tests hold the numbers of a render. */
+/* test_flux.c - what Flux has of its own: its schedule, how dev and schnell are told apart; and modulations, which
+ * SD3 and HunyuanVideo have as well. Golden tests hold the numbers of a render. */
 #include "engine_fixture.h"
 #include "lora_file.h"
 #include "sampler_table.h"
@@ -115,7 +115,8 @@ static size_t weights_of(const sg_plan *p, const char *phase)
     return 0;
 }
 
-/* Each weight of the denoiser's file is loaded in one of two phases. The file has a header besides, and SD3's a table. */
+/* Each weight of the denoiser's file is loaded in one of two phases. The file has a header besides, and SD3's a
+ * table. */
 static void modulations_have_their_own_weights(void **state)
 {
     for (int i = 0; i < MODULATED; i++) {
