@@ -162,9 +162,9 @@ static int64_t second_layer(const sg_mmdit *m, int64_t i)
 
 static int64_t layers_of(const sg_mmdit *m) { return second_layer(m, m->layers); }
 
-void sg_components_add_mmdit(sg_components *c, sg_mmdit *m, const sg_name_map *names_)
+void sg_components_add_mmdit(sg_components *c, sg_mmdit *m, const sg_name_map *map)
 {
-    sg_components_add_dit(c, &m->dit, names_, layers_of(m));
+    sg_components_add_dit(c, &m->dit, map, layers_of(m));
     c->modulation = (sg_modulations){.component = &m->modulation, .rows = m->modulation_rows, .width = m->dit.width};
 }
 

@@ -73,7 +73,7 @@ sg_status sg_mmdit_check(sg_mmdit *m, sg_error *e) SG_MUST_USE;
 
 /* Adds m, its modulations and its layers of self-attention, those of all blocks and second ones, to c as
  * sg_components_add_dit does. */
-void sg_components_add_mmdit(sg_components *c, sg_mmdit *m, const sg_name_map *names);
+void sg_components_add_mmdit(sg_components *c, sg_mmdit *m, const sg_name_map *map);
 
 /* Closes m->dit and the modulations, and frees the blocks. */
 void sg_mmdit_close(sg_mmdit *m);
