@@ -483,7 +483,7 @@ struct sg_stream {
     sg_arena          keep, scratch;
     sg_tap_fn        *tap; /* sees named tensors; NULL: nobody looks */
     void             *tap_context;
-    int64_t           rows_at_once; /* of tokens, in what a model can do in pieces to take less memory; 0: all */
+    int64_t           rows_at_once; /* of tokens, whole tiles of 128, where a model can work in pieces; 0: all */
     const int        *cancel;       /* where another thread makes it 1, the next op latches SG_E_CANCELLED; or NULL */
     sg_status         status;
     char              why[320];

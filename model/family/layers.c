@@ -55,12 +55,15 @@ void sg_want_attention(sg_bind *b, sg_attention_weights *w, sg_dtype act, int64_
     sg_bind_tensor(b, &w->norm_k, SG_F32, "norm_k.weight", norm);
 }
 
-int64_t sg_rows_at_once(const sg_stream *s, int64_t n)
+int64_t sg_rows_piece(int64_t n, int64_t most)
 {
     enum { TILE = 128 };
-    if (s->rows_at_once <= 0 || n <= s->rows_at_once) return n;
-    const int64_t even = sg_div_up(n, sg_div_up(n, s->rows_at_once));
-    return sg_min64(n, sg_div_up(even, TILE) * TILE);
+    return n <= most ? n : sg_div_up(sg_div_up(n, sg_div_up(n, most)), TILE) * TILE;
+}
+
+int64_t sg_rows_at_once(const sg_stream *s, int64_t n)
+{
+    return s->rows_at_once ? sg_rows_piece(n, s->rows_at_once) : n;
 }
 
 sg_rotary sg_rotary_rows(const sg_rotary *r, int64_t first, int64_t count)
@@ -90,9 +93,9 @@ static void project_piece(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linea
 void sg_project_heads(sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights *l, sg_tensor norm, double eps,
                       const sg_rotary *rotary)
 {
-    const int64_t n = x.dim[0], most = sg_rows_at_once(s, n);
+    const int64_t n = x.dim[0];
     for (int64_t i = 0, count; i < n; i += count) {
-        count = sg_min64(most, n - i);
+        count = sg_rows_at_once(s, n - i);
         const sg_rotary own = sg_rotary_rows(rotary, i, count);
         project_piece(s, sg_rows(y, i, count), sg_rows(x, i, count), l, norm, eps, &own);
     }
@@ -127,9 +130,9 @@ void sg_feed_forward(sg_stream *s, sg_tensor x, sg_tensor y, const sg_feed_forwa
                      sg_tensor gate)
 {
     const size_t  mark = s->scratch.used;
-    const int64_t n = y.dim[0], most = sg_rows_at_once(s, n);
+    const int64_t n = y.dim[0];
     for (int64_t i = 0, count; i < n; i += count) {
-        count = sg_min64(most, n - i);
+        count = sg_rows_at_once(s, n - i);
         const sg_tensor u = sg_new(s, y.dtype, count, w->up.w.dim[0]);
         sg_linear(s, .y = u, .x = sg_rows(y, i, count), .w = w->up.w, .b = w->up.b, .act = act);
         sg_linear(s, .y = sg_rows(x, i, count), .x = u, .w = w->down.w, .b = w->down.b, .gate = gate, .add = true);

@@ -49,7 +49,12 @@ typedef struct sg_rotary {
     sg_tensor cos, sin; /* F32 [n, d/2] */
 } sg_rotary;
 
-/* Returns of n rows how many are to be worked on at once: as many as s has room for, in even pieces of whole tiles. */
+/* Returns how many of the n rows that are left make the next piece, where a piece has at most `most`, whole tiles of 128:
+ * pieces are about even, the first is the longest, and the last has at least most / 2 - 127 rows, so that it is computed
+ * as the others are. */
+int64_t sg_rows_piece(int64_t n, int64_t most);
+
+/* Returns the same for as many as s has room for. */
 int64_t sg_rows_at_once(const sg_stream *s, int64_t n);
 
 /* Returns rows [first, first + count) of the tables, where they are there. */

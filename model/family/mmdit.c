@@ -338,7 +338,7 @@ static sg_tensor attend_again(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stre
     const sg_modulation mod = sg_modulation_at(e, 6);
     const sg_tensor     o = new_heads(m, s, n);
     const size_t        mark = s->scratch.used;
-    const sg_tensor     y = sg_new(s, m->dit.component.act, n, m->dit.width);
+    const sg_tensor     y = sg_reshape(o, n, m->dit.width); /* used up by then */
     sg_tensor           qkv[3];
     for (int k = 0; k < 3; k++) qkv[k] = new_heads(m, s, n);
     modulated(s, y, x, &mod, (sg_tensor){0});
@@ -365,11 +365,9 @@ static void block(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int i
         const sg_modulation attn = k == SG_MMDIT_TEXT && ends ? last_modulation(e[k]) : sg_modulation_at(e[k], 0);
         const sg_tensor     own[3] = {sg_mmdit_rows(p, qkv[0], k), sg_mmdit_rows(p, qkv[1], k),
                                       sg_mmdit_rows(p, qkv[2], k)};
-        const size_t        before = s->scratch.used;
-        const sg_tensor     y = sg_new(s, m->dit.component.act, p->count[k], m->dit.width);
+        const sg_tensor     y = sg_reshape(sg_mmdit_rows(p, o, k), p->count[k], m->dit.width); /* used up by then */
         modulated(s, y, sg_mmdit_rows(p, x, k), &attn, sg_rows(p->pass->non_finite, i, 1));
         project_in(s, &side[k].attn, k == SG_MMDIT_PICTURE ? p->run->rotary : NULL, own, y);
-        s->scratch.used = before;
     }
     sg_dit_attend(&m->dit, p->run, s, p->pass, i, o, qkv);
     s->scratch.used = held;
@@ -387,16 +385,27 @@ static void block(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int i
 static void project_heads(const sg_mmdit_pass *p, sg_stream *s, sg_tensor y, sg_tensor x, const sg_linear_weights *l,
                           sg_tensor norm)
 {
-    const size_t    mark = s->scratch.used;
-    const int64_t   all = y.dim[0], h = y.dim[1], d = y.dim[2], text = p->count[SG_MMDIT_TEXT];
-    const sg_tensor v = sg_new(s, y.dtype, all, h, d);
-    sg_linear(s, .y = sg_reshape(v, all, h * d), .x = x, .w = l->w, .b = l->b);
-    sg_rope(s, .y = sg_mmdit_rows(p, y, SG_MMDIT_PICTURE), .x = sg_mmdit_rows(p, v, SG_MMDIT_PICTURE), .w = norm,
-            .cos = p->run->rotary->cos, .sin = p->run->rotary->sin, .eps = eps);
-    sg_norm(s, .y = sg_reshape(sg_mmdit_rows(p, y, SG_MMDIT_TEXT), text * h, d),
-            .x = sg_reshape(sg_mmdit_rows(p, v, SG_MMDIT_TEXT), text * h, d), .w = norm, .kind = SG_NORM_RMS,
-            .eps = eps);
-    s->scratch.used = mark;
+    const size_t  mark = s->scratch.used;
+    const int64_t all = y.dim[0], h = y.dim[1], d = y.dim[2];
+    for (int64_t i = 0, n; i < all; i += n) {
+        n = sg_rows_at_once(s, all - i);
+        const sg_tensor v = sg_new(s, y.dtype, n, h, d);
+        sg_linear(s, .y = sg_reshape(v, n, h * d), .x = sg_rows(x, i, n), .w = l->w, .b = l->b);
+        for (int k = 0; k < SG_MMDIT_STREAMS; k++) {
+            const int64_t first = p->first[k] > i ? p->first[k] : i;
+            const int64_t rows = sg_min64(i + n, p->first[k] + p->count[k]) - first;
+            if (rows <= 0) continue;
+            const sg_tensor to = sg_rows(y, first, rows), from = sg_rows(v, first - i, rows);
+            if (k == SG_MMDIT_PICTURE) {
+                const sg_rotary own = sg_rotary_rows(p->run->rotary, first - p->first[k], rows);
+                sg_rope(s, .y = to, .x = from, .w = norm, .cos = own.cos, .sin = own.sin, .eps = eps);
+            } else {
+                sg_norm(s, .y = sg_reshape(to, rows * h, d), .x = sg_reshape(from, rows * h, d), .w = norm,
+                        .kind = SG_NORM_RMS, .eps = eps);
+            }
+        }
+        s->scratch.used = mark;
+    }
 }
 
 /* Columns first, first + 1, .. of y [n, columns] become x [n, ..]. */
@@ -407,20 +416,24 @@ static void put_columns(sg_stream *s, sg_tensor y, int64_t first, sg_tensor x)
                     .head = c, .scatter = true);
 }
 
-/* x += gate ([o | gelu(y up)] out), so many rows at once that the feed-forward takes little memory. */
+/* x += gate ([o | gelu(y up)] out), where y is x modulated, or absent: then it is computed again. The feed-forward of all
+ * rows would take nine times as much as o, so it always works in pieces. */
 static void single_out(const sg_mmdit *m, sg_stream *s, const sg_mmdit_single *w, sg_tensor x, sg_tensor y, sg_tensor o,
-                       sg_tensor gate)
+                       const sg_modulation *e)
 {
     enum { ROWS = 8192 };
-    for (int64_t i = 0; i < x.dim[0]; i += ROWS) {
-        const size_t    mark = s->scratch.used;
-        const int64_t   n = x.dim[0] - i < ROWS ? x.dim[0] - i : ROWS;
-        const sg_tensor u = sg_new(s, m->dit.component.act, n, m->ffn),
-                        both = sg_new(s, m->dit.component.act, n, m->dit.width + m->ffn);
-        sg_linear(s, .y = u, .x = sg_rows(y, i, n), .w = w->up.w, .b = w->up.b, .act = SG_ACT_GELU_TANH);
+    const sg_dtype act = m->dit.component.act;
+    const size_t   mark = s->scratch.used;
+    for (int64_t i = 0, n; i < x.dim[0]; i += n) {
+        n = sg_rows_piece(x.dim[0] - i, s->rows_at_once ? s->rows_at_once : ROWS);
+        const sg_tensor to = sg_rows(x, i, n), u = sg_new(s, act, n, m->ffn);
+        const sg_tensor both = sg_new(s, act, n, m->dit.width + m->ffn);
+        const sg_tensor from = y.rank ? sg_rows(y, i, n) : sg_new(s, act, n, m->dit.width);
+        if (!y.rank) modulated(s, from, to, e, (sg_tensor){0});
+        sg_linear(s, .y = u, .x = from, .w = w->up.w, .b = w->up.b, .act = SG_ACT_GELU_TANH);
         put_columns(s, both, 0, sg_rows(o, i, n));
         put_columns(s, both, m->dit.width, u);
-        sg_linear(s, .y = sg_rows(x, i, n), .x = both, .w = w->out.w, .b = w->out.b, .gate = gate, .add = true);
+        sg_linear(s, .y = to, .x = both, .w = w->out.w, .b = w->out.b, .gate = e->gate, .add = true);
         s->scratch.used = mark;
     }
 }
@@ -433,9 +446,11 @@ static void single(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int 
     const int64_t                all = x.dim[0];
     const sg_tensor              e = modulation(p, &w->mod);
     const sg_modulation          mod = sg_modulation_at(e, 0);
-    const sg_tensor              y = sg_new(s, m->dit.component.act, all, m->dit.width), o = new_heads(m, s, all);
-    const size_t                 held = s->scratch.used;
-    sg_tensor                    qkv[3];
+    const sg_tensor              o = new_heads(m, s, all);
+    const bool      again = s->rows_at_once > 0; /* y is computed, in the room of o, which is free until then */
+    const sg_tensor y = again ? sg_reshape(o, all, m->dit.width) : sg_new(s, m->dit.component.act, all, m->dit.width);
+    const size_t    held = s->scratch.used;
+    sg_tensor       qkv[3];
     for (int k = 0; k < 3; k++) qkv[k] = new_heads(m, s, all);
     modulated(s, y, x, &mod, sg_rows(p->pass->non_finite, i, 1));
     project_heads(p, s, qkv[0], y, &w->attn.q, w->attn.norm_q);
@@ -443,7 +458,7 @@ static void single(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int 
     sg_linear(s, .y = sg_reshape(qkv[2], all, m->dit.width), .x = y, .w = w->attn.v.w, .b = w->attn.v.b);
     sg_dit_attend(&m->dit, p->run, s, p->pass, i, o, qkv);
     s->scratch.used = held;
-    single_out(m, s, w, x, y, o, mod.gate);
+    single_out(m, s, w, x, again ? (sg_tensor){0} : y, o, &mod);
     sg_tap(s, sg_mmdit_rows(p, x, SG_MMDIT_PICTURE), "dit.block.%d.out", i);
     sg_tap(s, sg_mmdit_rows(p, x, SG_MMDIT_TEXT), "dit.block.%d.out_text", i);
     s->scratch.used = mark;

@@ -351,30 +351,31 @@ typedef struct stream {
 
 static sg_tensor mod_row(const stream *k, int64_t i) { return sg_reshape(sg_rows(k->mod, i, 1), k->mod.dim[1]); }
 
-/* y = RMS(x) (1 + scale), in the dtype of products. */
-static sg_tensor normed(const sg_dit *d, sg_stream *s, const stream *k, int64_t scale)
+/* y = RMS(x) (1 + scale), where x are rows of the stream. */
+static void norm_rows(sg_stream *s, sg_tensor y, const stream *k, sg_tensor x, int64_t scale)
 {
-    const sg_tensor y = sg_new(s, d->component.act, k->x.dim[0], k->x.dim[1]);
-    sg_norm(s, .y = y, .x = k->x, .scale = mod_row(k, scale), .kind = SG_NORM_RMS, .eps = eps);
-    return y;
+    sg_norm(s, .y = y, .x = x, .scale = mod_row(k, scale), .kind = SG_NORM_RMS, .eps = eps);
 }
 
-/* x += RMS(r) tanh(gate). */
-static void add_normed(sg_stream *s, const stream *k, sg_tensor r, int64_t gate)
+/* x += RMS(r) tanh(gate), where x are rows of the stream. */
+static void add_normed(sg_stream *s, const stream *k, sg_tensor x, sg_tensor r, int64_t gate)
 {
     const size_t    mark = s->scratch.used;
     const sg_tensor y = sg_new(s, r.dtype, r.dim[0], r.dim[1]);
     sg_norm(s, .y = y, .x = r, .kind = SG_NORM_RMS, .eps = eps);
-    sg_gate_add(s, .x = k->x, .r = y, .gate = mod_row(k, gate), .tanh_gate = true);
+    sg_gate_add(s, .x = x, .r = y, .gate = mod_row(k, gate), .tanh_gate = true);
     s->scratch.used = mark;
 }
 
-/* q, k, v of one stream, into its rows of all. */
-static void project_in(const sg_dit *d, sg_stream *s, const stream *k, const sg_tensor qkv[3], const sg_rotary *rotary)
+/* q, k, v of one stream, into its rows of all. Those of o are free until attention: what is projected stands there where
+ * the stream is as wide. */
+static void project_in(const sg_dit *d, sg_stream *s, const stream *k, const sg_tensor qkv[3], sg_tensor o,
+                       const sg_rotary *rotary)
 {
     const size_t    mark = s->scratch.used;
-    const int64_t   n = k->x.dim[0];
-    const sg_tensor y = normed(d, s, k, 0);
+    const int64_t   n = k->x.dim[0], w = k->x.dim[1];
+    const sg_tensor y = w == d->width ? sg_reshape(sg_rows(o, k->first, n), n, w) : sg_new(s, o.dtype, n, w);
+    norm_rows(s, y, k, k->x, 0);
     sg_project_heads(s, sg_rows(qkv[0], k->first, n), y, &k->w->q, k->w->norm_q, eps_head, rotary);
     sg_project_heads(s, sg_rows(qkv[1], k->first, n), y, &k->w->k, k->w->norm_k, eps_head, rotary);
     sg_linear(s, .y = sg_reshape(sg_rows(qkv[2], k->first, n), n, d->width), .x = y, .w = k->w->v.w);
@@ -387,28 +388,31 @@ static void project_back(const sg_dit *d, sg_stream *s, const stream *k, sg_tens
     const int64_t   n = k->x.dim[0];
     const sg_tensor r = sg_new(s, d->component.act, n, k->x.dim[1]);
     sg_linear(s, .y = r, .x = sg_reshape(sg_rows(o, k->first, n), n, d->width), .w = k->w->out.w, .b = k->w->out.b);
-    add_normed(s, k, r, 1);
+    add_normed(s, k, k->x, r, 1);
     sg_tap(s, k->x, "dit.block.%d.attn1%s", i, k->tap);
     s->scratch.used = mark;
 }
 
 static void feed_forward(const sg_dit *d, sg_stream *s, const stream *k, int i)
 {
-    const size_t    mark = s->scratch.used;
-    const sg_dtype  act = d->component.act;
-    const int64_t   n = k->x.dim[0], width = k->x.dim[1], o = inner(width);
-    const sg_tensor r = sg_new(s, act, n, width), u = sg_new(s, act, n, o);
-    const size_t    wide = s->scratch.used;
-    const sg_tensor a = sg_new(s, act, n, o), b = sg_new(s, act, n, o);
-    const sg_tensor y = normed(d, s, k, 2);
-    sg_linear(s, .y = a, .x = y, .w = sg_rows(k->w->up, 0, o));
-    sg_linear(s, .y = b, .x = y, .w = sg_rows(k->w->up, o, o), .act = SG_ACT_SILU);
-    sg_mul(s, .y = u, .a = a, .b = b);
-    s->scratch.used = wide;
-    sg_linear(s, .y = r, .x = u, .w = k->w->down);
-    add_normed(s, k, r, 3);
+    const size_t   mark = s->scratch.used;
+    const sg_dtype act = d->component.act;
+    const int64_t  all = k->x.dim[0], width = k->x.dim[1], o = inner(width);
+    for (int64_t t = 0, n; t < all; t += n) {
+        n = sg_rows_at_once(s, all - t);
+        const sg_tensor x = sg_rows(k->x, t, n), r = sg_new(s, act, n, width), u = sg_new(s, act, n, o);
+        const size_t    wide = s->scratch.used;
+        const sg_tensor a = sg_new(s, act, n, o), b = sg_new(s, act, n, o), y = sg_new(s, act, n, width);
+        norm_rows(s, y, k, x, 2);
+        sg_linear(s, .y = a, .x = y, .w = sg_rows(k->w->up, 0, o));
+        sg_linear(s, .y = b, .x = y, .w = sg_rows(k->w->up, o, o), .act = SG_ACT_SILU);
+        sg_mul(s, .y = u, .a = a, .b = b);
+        s->scratch.used = wide;
+        sg_linear(s, .y = r, .x = u, .w = k->w->down);
+        add_normed(s, k, x, r, 3);
+        s->scratch.used = mark;
+    }
     sg_tap(s, k->x, "dit.block.%d.ff%s", i, k->tap);
-    s->scratch.used = mark;
 }
 
 /* Block i, on the video's tokens x and the text's, which are absent where there is none. */
@@ -430,8 +434,8 @@ static void block(const mochi *m, sg_stream *s, const sg_pass *p, int i, sg_tens
     const size_t    joint = s->scratch.used;
     const sg_tensor qkv[3] = {sg_new(s, act, all, heads, hd), sg_new(s, act, all, heads, hd),
                               sg_new(s, act, all, heads, hd)};
-    project_in(d, s, &video, qkv, m->run.rotary);
-    if (text.rank) project_in(d, s, &words, qkv, NULL);
+    project_in(d, s, &video, qkv, o, m->run.rotary);
+    if (text.rank) project_in(d, s, &words, qkv, o, NULL);
     sg_dit_attend(d, &m->run, s, p, i, o, qkv);
     s->scratch.used = joint;
     project_back(d, s, &video, o, i);

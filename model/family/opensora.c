@@ -53,7 +53,7 @@ typedef struct opensora {
 
     /* What the passes of a step share, in s->scratch from the first to the last: F32. */
     sg_tensor temb, e6, e;    /* [1, D] [1, 6 D] [6, D]: time, its projection, the modulation of the block at work */
-    sg_tensor x, copy, spare; /* [n, D]: tokens; those of a pass but the last; room to move them, and for a block */
+    sg_tensor x, copy, spare; /* [n, D]: tokens; those of a pass but the last?; room to move them, and for a block */
 } opensora;
 
 /* ---- opening ---- */
@@ -272,7 +272,7 @@ static void opensora_denoiser_open(void *model, sg_stream *s, int denoiser, cons
 
 /* ---- one forward ---- */
 
-/* Time and tokens, for all passes of the step. */
+/* Time, and room for tokens, for all passes of the step. */
 static void begin_step(opensora *m, sg_stream *s, const sg_pass *p)
 {
     const sg_dit *const d = &m->dit;
@@ -283,7 +283,7 @@ static void begin_step(opensora *m, sg_stream *s, const sg_pass *p)
     m->e6 = sg_new(s, SG_F32, 1, ROWS * w);
     m->e = sg_new(s, SG_F32, ROWS, w);
     m->x = sg_new(s, SG_F32, n, w);
-    m->copy = p->count > 1 ? sg_new(s, SG_F32, n, w) : (sg_tensor){0};
+    m->copy = p->count > 1 && !s->rows_at_once ? sg_new(s, SG_F32, n, w) : (sg_tensor){0};
     m->spare = sg_new(s, SG_F32, n, w);
 
     sg_copy(s, .y = rounded, .x = p->t);
@@ -293,7 +293,6 @@ static void begin_step(opensora *m, sg_stream *s, const sg_pass *p)
     sg_tap(s, m->temb, "dit.temb");
     sg_activate(s, .y = hidden, .x = m->temb, .act = SG_ACT_SILU);
     sg_linear(s, .y = m->e6, .x = hidden, .w = m->time_proj.w, .b = m->time_proj.b);
-    sg_dit_patch_embed(d, &m->run, s, p, m->x, false);
 }
 
 /* Room for n rows of products' dtype [n, D], where x may move to: it is free while a block works. */
@@ -302,6 +301,16 @@ static sg_tensor room_of(const opensora *m, const sg_dit_tokens *k)
     sg_tensor y = k->spare;
     y.dtype = m->dit.component.act;
     return y;
+}
+
+/* As much again: behind it, or in s->scratch where a number of products is as long as one of x. */
+static sg_tensor more_room_of(const opensora *m, sg_stream *s, const sg_dit_tokens *k)
+{
+    sg_tensor     y = room_of(m, k);
+    const int64_t n = y.dim[0];
+    if (y.dtype == SG_F32) return sg_new(s, SG_F32, n, y.dim[1]);
+    y.dim[0] = 2 * n;
+    return sg_rows(y, n, n);
 }
 
 static void tap(const opensora *m, sg_stream *s, const sg_dit_tokens *k, const char *part, int i)
@@ -318,8 +327,9 @@ static void self_attention(const opensora *m, sg_stream *s, const sg_pass *p, in
     const int64_t                     n = r->n, w = d->width, h = d->heads, hd = d->head_dim;
     const sg_dtype                    act = d->component.act;
     const size_t                      mark = s->scratch.used;
-    const sg_tensor qkv[3] = {sg_new(s, act, n, h, hd), sg_new(s, act, n, h, hd), sg_new(s, act, n, h, hd)};
-    const sg_tensor y = room_of(m, k), o = sg_reshape(y, n, h, hd); /* y is used up by then */
+    const sg_tensor                   qkv[3] = {sg_reshape(more_room_of(m, s, k), n, h, hd), sg_new(s, act, n, h, hd),
+                                                sg_new(s, act, n, h, hd)};
+    const sg_tensor                   y = room_of(m, k), o = sg_reshape(y, n, h, hd); /* y is used up by then */
     sg_norm(s, .y = y, .non_finite = sg_rows(p->non_finite, i, 1), .x = k->x, .shift = e.shift, .scale = e.scale,
             .kind = SG_NORM_LAYER, .eps = (float)m->eps);
     sg_project_heads(s, qkv[0], y, &a->q, (sg_tensor){0}, 0, &r->rotary[k->order]);
@@ -373,17 +383,19 @@ static void opensora_forward(void *model, sg_stream *s, const sg_pass *p)
     opensora *const m = model;
     const bool      first = p->index == 0, last = p->index + 1 == p->count;
     if (first && !s->status) begin_step(m, s, p);
-    if (s->status) return; /* keys and values may be missing */
-    sg_dit_tokens shared = {m->x, m->spare, 0}, k = last ? shared : (sg_dit_tokens){m->copy, m->spare, 0};
+    if (s->status) return;                                            /* keys and values may be missing */
+    const bool    copied = m->copy.rank > 0, anew = first || !copied; /* nothing is shared where there is no room */
+    sg_dit_tokens shared = {m->x, m->spare, 0}, k = last || !copied ? shared : (sg_dit_tokens){m->copy, m->spare, 0};
+    if (anew) sg_dit_patch_embed(&m->dit, &m->run, s, p, m->x, false);
     for (int i = 0; i < m->layers; i++) {
         sg_bind_fetch(m->dit.component.bind, s, i);
         sg_add(s, .y = m->e, .a = m->block[i].table, .b = sg_reshape(m->e6, ROWS, m->dit.width));
         sg_dit_arrange(&m->run, s, &k, groups_of(m, i));
         if (i > 0)
             self_attention(m, s, p, i, &k);
-        else if (first)
-            self_attention(m, s, p, i, &shared); /* for all passes */
-        if (i == 0 && !last) sg_copy(s, .y = m->copy, .x = m->x);
+        else if (anew)
+            self_attention(m, s, p, i, &shared); /* for all passes that share it */
+        if (i == 0 && !last && copied) sg_copy(s, .y = m->copy, .x = m->x);
         cross_attention(m, s, p, i, &k);
         feed_forward(m, s, i, &k);
     }

@@ -143,13 +143,15 @@ static sg_status check_fit(const sd3 *m, const char *path, sg_error *e)
     const sg_dit *const        d = &m->net.dit;
     const int64_t              clip = sg_text_width(c, CLIP_L) + sg_text_width(c, CLIP_G);
     const sg_fit               fit[] = {
-                      {clip > d->text_dim ? clip : d->text_dim, "the width of text_encoder and text_encoder_2 together", d->text_dim,
+                      {clip > d->text_dim ? clip : d->text_dim, "the width of text_encoder and text_encoder_2 together",
+                       d->text_dim, width},
+                      {c->texts > T5 ? sg_text_width(c, T5) : d->text_dim, "the width of text_encoder_3", d->text_dim,
                        width},
-                      {c->texts > T5 ? sg_text_width(c, T5) : d->text_dim, "the width of text_encoder_3", d->text_dim, width},
                       {sg_text_pooled(c, CLIP_L) + sg_text_pooled(c, CLIP_G),
                        "the pooled width of text_encoder and text_encoder_2 together", m->net.row_dim,
                        "transformer/config.json: pooled_projection_dim"},
-                      {c->vae.info.z, "vae/config.json: latent_channels", d->channels, "transformer/config.json: in_channels"},
+                      {c->vae.info.z, "vae/config.json: latent_channels", d->channels,
+                       "transformer/config.json: in_channels"},
                       {0}};
     return sg_check_fit(fit, path, e);
 }

@@ -138,10 +138,9 @@ void sg_wan_self_attention(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *
     const size_t                      mark = s->scratch.used;
     const sg_tensor qkv[3] = {sg_new(s, act, n, h, hd), sg_new(s, act, n, h, hd), sg_new(s, act, n, h, hd)};
     const size_t    inner = s->scratch.used;
-    const int64_t   most = sg_rows_at_once(s, n);
 
     for (int64_t t = 0, count; t < n; t += count) {
-        count = sg_min64(most, n - t);
+        count = sg_rows_at_once(s, n - t);
         const sg_tensor y = sg_new(s, act, count, w);
         const sg_rotary rotary = sg_rotary_rows(r->dit.rotary, t, count);
         norm_rows(d, r, s, y, sg_rows(x, t, count), 0, sg_rows(p->non_finite, i, 1), row_of(r, t, count));
@@ -187,8 +186,11 @@ static void cross_piece(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, 
 
 void sg_wan_cross_attention(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, int pass, int i, sg_tensor x)
 {
-    const int64_t n = x.dim[0], most = sg_rows_at_once(s, n);
-    for (int64_t t = 0; t < n; t += most) cross_piece(d, r, s, pass, i, sg_rows(x, t, sg_min64(most, n - t)));
+    const int64_t n = x.dim[0];
+    for (int64_t t = 0, count; t < n; t += count) {
+        count = sg_rows_at_once(s, n - t);
+        cross_piece(d, r, s, pass, i, sg_rows(x, t, count));
+    }
     sg_tap(s, x, "dit.block.%d.attn2", i);
 }
 
@@ -196,10 +198,10 @@ void sg_wan_feed_forward(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s,
 {
     const sg_feed_forward_weights *const w = &d->block[i].ffn;
     const sg_dtype                       act = d->dit.component.act;
-    const int64_t                        n = x.dim[0], most = sg_rows_at_once(s, n);
+    const int64_t                        n = x.dim[0];
     const size_t                         mark = s->scratch.used;
     for (int64_t t = 0, count; t < n; t += count) {
-        count = sg_min64(most, n - t);
+        count = sg_rows_at_once(s, n - t);
         const sg_tensor own = sg_rows(x, t, count), row = row_of(r, t, count);
         const sg_tensor y = sg_new(s, act, count, d->dit.width), u = sg_new(s, act, count, d->ffn);
         norm_rows(d, r, s, y, own, 3, (sg_tensor){0}, row);

@@ -358,27 +358,26 @@ static sg_status plan_tiles(sg_render *render, sg_plan *p, sg_plan_totals *t)
     return SG_OK;
 }
 
-/* Whether the denoiser fits without a block on the host. */
-static bool denoiser_fits(const sg_render *render, const sg_plan *p)
-{
-    for (int i = 0; i < p->phases; i++) {
-        const sg_phase_plan *const x = &p->phase[i];
-        if (render->phase[i].kind == SG_PHASE_DENOISE && (x->host || x->weights + x->work + beside(p) > p->available))
-            return false;
-    }
-    return true;
-}
-
-/* A denoiser that does not fit works on so many tokens at once wherever that changes nothing but time. */
+/* A denoiser that does not fit, or not without blocks on the host that nobody asked for, works on fewer tokens at once
+ * where that takes less memory: it changes nothing but time. */
 static sg_status plan_rows(sg_render *render, sg_plan *p, sg_plan_totals *t)
 {
     enum { ROWS = 8192 };
-    if (render->engine->backend->process_memory || render->engine->offload == SG_OFFLOAD_ON) return SG_OK;
-    if (denoiser_fits(render, p)) return SG_OK;
-    p->rows_at_once = render->rows_at_once = ROWS;
-    for (int i = 0; i < p->phases; i++)
-        if (render->phase[i].kind == SG_PHASE_DENOISE)
-            SG_TRY(plan_phase(render, &render->phase[i], &p->phase[i], &t[i]));
+    const sg_engine *const engine = render->engine;
+    int                    i = 0;
+    while (i < p->phases && render->phase[i].kind != SG_PHASE_DENOISE) i++;
+    if (i == p->phases || (engine->backend->process_memory && !engine->rows_at_once)) return SG_OK;
+    sg_phase_plan *const out = &p->phase[i];
+    const size_t         whole = out->work;
+    const bool           fits = out->weights + whole + beside(p) <= p->available;
+    if (fits && (!out->host || engine->offload == SG_OFFLOAD_ON) && !engine->rows_at_once) return SG_OK;
+    render->rows_at_once = engine->rows_at_once ? engine->rows_at_once : ROWS;
+    SG_TRY(plan_phase(render, &render->phase[i], out, &t[i]));
+    if (out->work >= whole && !engine->rows_at_once) {
+        render->rows_at_once = 0;
+        SG_TRY(plan_phase(render, &render->phase[i], out, &t[i]));
+    }
+    p->rows_at_once = render->rows_at_once;
     sum_memory(render, p, t);
     return SG_OK;
 }
