@@ -329,14 +329,10 @@ static void print_model(const model_summary *t)
            BYTES(p->peak), BYTES(p->base), BYTES(p->output), BYTES(p->need), BYTES(p->available),
            p->need > p->available ? ": does not fit" : "");
     if (p->rows_at_once)
-        printf("denoising  at most %lld tokens at a time, since all at once would not fit\n",
+        printf("denoising  at most %lld tokens at a time, since with all of them it does not fit\n",
                (long long)p->rows_at_once);
     if (p->untiled)
         printf("decoding   in tiles, since whole frames would take %s of work (--vae-tiling)\n", BYTES(p->untiled));
-    if (p->rows_at_once)
-        printf(
-            "memory     the denoiser works on at most %lld tokens at a time, since it does not fit with all of them\n",
-            (long long)p->rows_at_once);
     for (int i = 0; i < p->phases; i++)
         if (p->phase[i].host)
             printf("offload    %s of the %s, %lld block%s, stay on the host and are copied when they are needed; "

@@ -2,6 +2,7 @@
  * for bit, in every family, and a plan does it where a device lacks the room. */
 #include "../held.h"
 #include "engine_fixture.h"
+#include "notices.h"
 
 enum { STEPS = 2 };
 
@@ -127,9 +128,27 @@ static void a_device_without_room_takes_pieces(void **state)
     sg_engine_close(&g);
 }
 
+static void it_is_said(void **state)
+{
+    const int  own = dup(STDERR_FILENO);
+    sg_session x = {0};
+    sg_progress_init(&x.progress, false);
+    assert_non_null(freopen("said", "w", stderr));
+    sg_notice_plan(&x, &(sg_plan){0});
+    sg_notice_plan(&x, &(sg_plan){.rows_at_once = 8192});
+    fflush(stderr);
+    dup2(own, STDERR_FILENO);
+    close(own);
+    char *const said = read_file("said", NULL);
+    assert_string_equal(said, "denoising: at most 8192 tokens at a time, since with all of them it does not fit; the "
+                              "frames are the same\n");
+    free(said);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_are_the_same),
-                                       cmocka_unit_test(a_device_without_room_takes_pieces)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+                                       cmocka_unit_test(a_device_without_room_takes_pieces),
+                                       cmocka_unit_test(it_is_said)};
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
