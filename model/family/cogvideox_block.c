@@ -40,7 +40,7 @@ static void bind_projection(const sg_cogvideox_dit *d, sg_linear_weights *l, con
     if (d->attention_bias)
         sg_want_linear(d->dit.component.bind, l, act, name, w, w);
     else
-        sg_bind_tensor(d->dit.component.bind, &l->w, act, full, w, w);
+        sg_bind_matrix(d->dit.component.bind, &l->w, act, full, w, w);
 }
 
 void sg_cogvideox_bind_block(sg_cogvideox_dit *d, int i)

@@ -362,7 +362,7 @@ static sg_status plan_tiles(sg_render *render, sg_plan *p, sg_plan_totals *t)
  * where that takes less memory: it changes nothing but time. */
 static sg_status plan_rows(sg_render *render, sg_plan *p, sg_plan_totals *t)
 {
-    enum { ROWS = 8192 };
+    enum { ROWS = 8192, TILE = 128 };
     const sg_engine *const engine = render->engine;
     int                    i = 0;
     while (i < p->phases && render->phase[i].kind != SG_PHASE_DENOISE) i++;
@@ -371,7 +371,8 @@ static sg_status plan_rows(sg_render *render, sg_plan *p, sg_plan_totals *t)
     const size_t         whole = out->work;
     const bool           fits = out->weights + whole + beside(p) <= p->available;
     if (fits && (!out->host || engine->offload == SG_OFFLOAD_ON) && !engine->rows_at_once) return SG_OK;
-    render->rows_at_once = engine->rows_at_once ? engine->rows_at_once : ROWS;
+    const int64_t half = sg_div_up(p->tokens, 2 * TILE) * TILE;
+    render->rows_at_once = engine->rows_at_once ? engine->rows_at_once : half < ROWS ? half : ROWS;
     SG_TRY(plan_phase(render, &render->phase[i], out, &t[i]));
     if (out->work >= whole && !engine->rows_at_once) {
         render->rows_at_once = 0;
