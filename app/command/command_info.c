@@ -329,7 +329,7 @@ static void print_model(const model_summary *t)
            BYTES(p->peak), BYTES(p->base), BYTES(p->output), BYTES(p->need), BYTES(p->available),
            p->need > p->available ? ": does not fit" : "");
     if (p->rows_at_once)
-        printf("denoising  at most %lld tokens at a time, since with all of them it does not fit\n",
+        printf("denoising  at most %lld tokens at a time, since all at once would not fit\n",
                (long long)p->rows_at_once);
     if (p->untiled)
         printf("decoding   in tiles, since whole frames would take %s of work (--vae-tiling)\n", BYTES(p->untiled));

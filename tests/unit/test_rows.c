@@ -140,8 +140,9 @@ static void it_is_said(void **state)
     dup2(own, STDERR_FILENO);
     close(own);
     char *const said = read_file("said", NULL);
-    assert_string_equal(said, "denoising: at most 8192 tokens at a time, since with all of them it does not fit; the "
-                              "frames are the same\n");
+    assert_string_equal(said,
+                        "denoising: at most 8192 tokens at a time, since all at once would not fit; the frames are "
+                        "the same\n");
     free(said);
 }
 

@@ -11,7 +11,7 @@ whole=$(plan 80G) all=$(need)
 exact=$(plan "$all")
 ! grep "tokens at a time" <<<"$whole$exact" || fail "it fits"
 pieces=$(plan $((all - 1))) fewer=$(need)
-grep -qx "denoising  at most 8192 tokens at a time, since with all of them it does not fit" <<<"$pieces" || fail "$pieces"
+grep -qx "denoising  at most 8192 tokens at a time, since all at once would not fit" <<<"$pieces" || fail "$pieces"
 ((fewer < all)) || fail "$fewer of $all"
 ! grep "^offload .* of the denoiser" <<<"$pieces" || fail "$pieces"
 plan $((fewer - 1)) | grep -q "^offload .* of the denoiser" || fail "$((fewer - 1))"
