@@ -538,8 +538,12 @@ static void linear_by_two(sg_stream *s, const sg_linear_args *a)
     const sg_tensor few = sg_alloc(s, &s->scratch, a->x.dtype, 2, (const int64_t[]){n, adapter->down.dim[0]});
     sg_linear_(s, &first);
     sg_linear_(s, &(sg_linear_args){.y = few, .x = a->x, .w = adapter->down});
-    sg_linear_(
-        s, &(sg_linear_args){.y = first.y, .x = few, .w = adapter->up, .gate = a->gate, .row = a->row, .add = true});
+    sg_linear_(s, &(sg_linear_args){.y = first.y,
+                                    .x = few,
+                                    .w = sg_rows(adapter->up, a->w.quant.first, o),
+                                    .gate = a->gate,
+                                    .row = a->row,
+                                    .add = true});
     if (a->act != SG_ACT_NONE) sg_act_(s, &(sg_act_args){.y = a->y, .x = first.y, .act = a->act});
     s->scratch.used = mark;
 }

@@ -38,7 +38,9 @@ size_t      sg_quant_bytes(sg_quant_type t, int64_t n) { return (size_t)(n / typ
 
 size_t sg_quant_scales_at(const sg_tensor *w)
 {
-    return sg_aligned(sg_quant_bytes((sg_quant_type)w->quant.type, sg_count(*w)));
+    const sg_quant *const q = &w->quant;
+    const size_t          row = sg_quant_bytes((sg_quant_type)q->type, w->dim[1]);
+    return sg_aligned(row * (size_t)(q->all ? q->all : w->dim[0])) - row * (size_t)q->first;
 }
 
 int64_t sg_quant_scales(const sg_tensor *w)
@@ -115,7 +117,7 @@ static void scale_row(float *y, const sg_tensor *w, int64_t row, int64_t column,
 {
     const sg_quant *const q = &w->quant;
     const float *const    scale = (const float *)(const void *)((const char *)w->data + sg_quant_scales_at(w)) +
-                               row / q->scale_rows * sg_div_up(w->dim[1], q->scale_columns);
+                               (q->first + row) / q->scale_rows * sg_div_up(w->dim[1], q->scale_columns);
     for (int64_t i = 0; i < n; i++) y[i] *= scale[(column + i) / q->scale_columns];
 }
 

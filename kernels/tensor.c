@@ -54,11 +54,14 @@ sg_tensor sg_reshape_(sg_tensor t, int rank, const int64_t *dim)
 
 sg_tensor sg_rows(sg_tensor t, int64_t first, int64_t count)
 {
-    const bool alone = !t.quant.scale_rows && !t.adapter;
-    if (t.rank == 0 || first < 0 || count < 0 || first + count > t.dim[0] || !alone) return (sg_tensor){0};
-    const size_t row = t.dim[0] ? sg_bytes(t) / (size_t)t.dim[0] : 0;
-    t.data = t.data ? (char *)t.data + (size_t)first * row : NULL;
+    if (t.rank == 0 || first < 0 || count < 0 || first + count > t.dim[0]) return (sg_tensor){0};
+    const int64_t all = t.dim[0];
+    t.dim[0] = first;
+    const size_t before = t.quant.type ? sg_quant_bytes((sg_quant_type)t.quant.type, sg_count(t)) : sg_bytes(t);
+    t.data = t.data ? (char *)t.data + before : NULL;
     t.dim[0] = count;
+    if (t.quant.type && !t.quant.all) t.quant.all = (int32_t)all;
+    if (t.quant.type) t.quant.first += (int32_t)first;
     return t;
 }
 

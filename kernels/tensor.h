@@ -19,9 +19,10 @@ typedef enum sg_dtype { SG_F32, SG_F16, SG_BF16, SG_I32, SG_U8, SG_I8, SG_F8, SG
 /* Says how quantised weights [rows, columns] lie: rows of whole blocks of `type`, then at the next multiple of SG_ALIGN
  * bytes F32 scales, unless scale_rows is 0: one for so many rows and columns,
  *   scale[row / scale_rows][column / scale_columns],
- * by which an element is multiplied. quant.h has the types; 0 is none of them. */
+ * by which an element is multiplied. Rows may be some of `all`, `first` and on, and count from 0 all the same; all is 0
+ * where there are no others. quant.h has the types; 0 is none of them. */
 typedef struct sg_quant {
-    int32_t type, scale_rows, scale_columns;
+    int32_t type, scale_rows, scale_columns, first, all;
 } sg_quant;
 
 /* This is a view, which never owns memory. It is dense, with the outermost dimension first. Rank 0 means "absent".
@@ -59,8 +60,7 @@ void    sg_shape_text(char *out, size_t size, int rank, const int64_t *dim); /* 
 /* Returns the same elements under another shape. The counts must agree, and quantised weights keep their shape and
  * their adapter; a mismatch gives an absent tensor, which the next op refuses. */
 sg_tensor sg_reshape_(sg_tensor t, int rank, const int64_t *dim);
-/* Returns `count` slices of the outermost dimension from `first`, or an absent tensor when they are out of range, or are
- * of quantised weights with scales behind them or an adapter. */
+/* Returns `count` slices of the outermost dimension from `first`, or an absent tensor when they are out of range. */
 sg_tensor sg_rows(sg_tensor t, int64_t first, int64_t count);
 
 /* Returns which row stands for row t: row[t] of I32 numbers in the host's memory, or where they are absent 0. */

@@ -10,7 +10,7 @@ enum { WARPS = SG_THREADS / SG_WARP };
 struct quant_view {
     const uint8_t *data;
     const float   *scale;                          /* NULL: all are 1 */
-    int64_t        columns, scale_columns, across; /* across: scales beside each other */
+    int64_t        first, columns, scale_columns, across; /* first: rows before these; across: scales beside each other */
     int            scale_rows;
     bool           bf16;
 };
@@ -32,7 +32,7 @@ static __device__ __forceinline__ void get_run(float (&v)[SG_QUANT_RUN], const q
     if (!w.scale) return;
     int64_t       column;
     const int64_t row = sg_divide(at, w.columns, &column);
-    const float   scale = w.scale[row / w.scale_rows * w.across + column / w.scale_columns];
+    const float   scale = w.scale[(w.first + row) / w.scale_rows * w.across + column / w.scale_columns];
 #pragma unroll
     for (int k = 0; k < SG_QUANT_RUN; k++) v[k] *= scale;
 }
@@ -86,6 +86,7 @@ static quant_view view_of(const sg_tensor *w)
     const float *const    scale = q->scale_rows ? (const float *)((const char *)w->data + sg_quant_scales_at(w)) : NULL;
     return {(const uint8_t *)w->data,
             scale,
+            q->first,
             w->dim[1],
             q->scale_columns,
             scale ? sg_div_up(w->dim[1], q->scale_columns) : 0,

@@ -119,7 +119,7 @@ static void bind_stream(sg_dit *d, stream_weights *w, const stream_names *n, int
     sg_bind_tensor(b, &w->norm_k, SG_F32, n->norm_k, d->head_dim);
     if (read_only) return;
     sg_want_linear(b, &w->out, act, n->out, width, d->width);
-    sg_bind_tensor(b, &w->up, act, n->up, 2 * inner(width), width);
+    sg_bind_matrix(b, &w->up, act, n->up, 2 * inner(width), width);
     sg_bind_matrix(b, &w->down, act, n->down, width, inner(width));
 }
 

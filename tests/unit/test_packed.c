@@ -157,10 +157,46 @@ static void quantised_weights_give_the_products_of_their_numbers(void **state)
     }
 }
 
+/* Some rows of quantised weights, with a scale for each 24 rows and 16 columns and an adapter beside them, give those
+ * columns of the product. */
+static void rows_of_quantised_weights_are_theirs(void **state)
+{
+    enum { N = 6, I = 32, O = 80, FIRST = 30, ROWS = 40, RANK = 3, ACROSS = I / 16, SCALES = (O + 23) / 24 * ACROSS };
+    static const char *const names[] = {"ref", "cpu"};
+    static float             x[N * I], up[O * RANK], down[RANK * I], all[N * O], some[N * ROWS];
+    static struct {
+        _Alignas(SG_ALIGN) int8_t w[O * I]; /* whole SG_ALIGNs */
+        float scale[SCALES];
+    } q;
+    static _Alignas(SG_ALIGN) uint8_t room[1 << 16];
+    for (int i = 0; i < N * I; i++) x[i] = (float)(i % 13 - 6);
+    for (int i = 0; i < O * I; i++) q.w[i] = (int8_t)(i % 101 - 50);
+    for (int i = 0; i < SCALES; i++) q.scale[i] = 0.01f * (float)(i + 1);
+    for (int i = 0; i < O * RANK; i++) up[i] = (float)(i % 7 - 3);
+    for (int i = 0; i < RANK * I; i++) down[i] = (float)(i % 5 - 2);
+    const sg_adapter adapter = {{.data = up, .rank = 2, .dim = {O, RANK}}, {.data = down, .rank = 2, .dim = {RANK, I}}};
+    const sg_tensor  w = {.data = q.w, .rank = 2, .dim = {O, I}, .quant = {SG_QUANT_I8, 24, 16}, .adapter = &adapter};
+    for (int i = 0; i < 2; i++) {
+        sg_backend *b = NULL;
+        sg_error    e = {0};
+        assert_done(sg_backend_open(&b, &(sg_backend_options){.name = names[i], .threads = 1}, &e), &e);
+        sg_stream s = sg_stream_of(b);
+        s.scratch = (sg_arena){.base = (uintptr_t)room, .cap = sizeof room};
+        const sg_tensor of = {.data = x, .rank = 2, .dim = {N, I}};
+        sg_linear(&s, .y = (sg_tensor){.data = all, .rank = 2, .dim = {N, O}}, .x = of, .w = w);
+        sg_linear(&s, .y = (sg_tensor){.data = some, .rank = 2, .dim = {N, ROWS}}, .x = of,
+                  .w = sg_rows(w, FIRST, ROWS));
+        if (s.status) fail_msg("%s", s.why);
+        for (int k = 0; k < N * ROWS; k++) assert_true(some[k] == all[k / ROWS * O + FIRST + k % ROWS]);
+        sg_backend_close(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(weights_packed_ahead_are_those_of_the_product),
                                        cmocka_unit_test(packed_weights_go_by_place),
+                                       cmocka_unit_test(rows_of_quantised_weights_are_theirs),
                                        cmocka_unit_test(quantised_weights_give_the_products_of_their_numbers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
