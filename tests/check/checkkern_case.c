@@ -407,7 +407,8 @@ static void *twin_of(const ck *c, void *data)
 {
     for (int i = 0; i < c->buffers; i++) {
         const ck_buffer *const b = &c->buffer[i];
-        if (b->twin && data == b->t.data) return b->twin + ((unsigned char *)b->t.data - b->region);
+        const size_t           at = (size_t)((uintptr_t)data - (uintptr_t)b->region);
+        if (b->twin && at < b->size) return b->twin + at;
     }
     return data;
 }

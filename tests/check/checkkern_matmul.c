@@ -33,7 +33,7 @@ static int64_t length(ck *c)
     return t < 1 ? 1 : t;
 }
 
-/* Every type, with the scales that it may have behind it: one, one of a row, of a square. */
+/* Every type, with the scales that it may have behind it: one, one of a row, of a square; all rows, or some. */
 static void try_quantised(ck *c)
 {
     const int rounds = c->quick ? 1 : 6;
@@ -41,16 +41,17 @@ static void try_quantised(ck *c)
         const int      type = 1 + i % (SG_QUANT_COUNT - 1), block = sg_quant_block((sg_quant_type)type);
         const int64_t  n = ck_draw(c, 3) ? upto(c, 6) : length(c), m = block * upto(c, 512 / block), o = length(c);
         const bool     add = ck_draw(c, 3) == 0;
-        const int32_t  all = (int32_t)(m + o);
+        const int32_t  all = (int32_t)(m + o + 256);
         const sg_quant scaled[] = {{type, all, all / 16 * 16 + 16}, {type, 1, all / 16 * 16 + 16}, {type, 128, 128}};
         const bool     scales = block == 16 && ck_draw(c, 4);
-        sg_linear_args a = {
-            .y = ck_out(c, type_in(c, i), n, o),
-            .x = ck_new(c, type_in(c, i / 2), CK_RANDOM, n, m),
-            .w = ck_quantised(c, type_in(c, i), scales ? scaled[ck_draw(c, 3)] : (sg_quant){.type = type}, o, m),
-            .b = ck_draw(c, 3) ? ck_new(c, SG_F32, CK_RANDOM, o) : (sg_tensor){0},
-            .act = add ? SG_ACT_NONE : (sg_act)ck_draw(c, SG_ACT_TANH + 1),
-            .add = add};
+        const sg_quant q = scales ? scaled[ck_draw(c, 3)] : (sg_quant){.type = type};
+        const int64_t  before = ck_draw(c, 3) ? 0 : upto(c, 200), behind = before ? upto(c, 6) : 0;
+        sg_linear_args a = {.y = ck_out(c, type_in(c, i), n, o),
+                            .x = ck_new(c, type_in(c, i / 2), CK_RANDOM, n, m),
+                            .w = sg_rows(ck_quantised(c, type_in(c, i), q, before + o + behind, m), before, o),
+                            .b = ck_draw(c, 3) ? ck_new(c, SG_F32, CK_RANDOM, o) : (sg_tensor){0},
+                            .act = add ? SG_ACT_NONE : (sg_act)ck_draw(c, SG_ACT_TANH + 1),
+                            .add = add};
         if (add && ck_draw(c, 2)) a.gate = ck_gates(c, CK_RANDOM, n, o, &a.row);
         ck_case(c, &a);
     }
