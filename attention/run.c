@@ -8,6 +8,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     Q_GROUP = 32, /* rows of q that share a scale */
@@ -286,26 +287,37 @@ static sg_tensor causal_bias(sg_stream *s, int64_t hk, int64_t g, int64_t first,
     return bias;
 }
 
-/* Heads that share keys become queries of one head: q and y [tokens, hk, g, d] as [tokens g, hk, d]. */
+/* Of the queries from `first` on. Heads that share keys become queries of one head: q and y [tokens, hk, g, d] as
+ * [tokens g, hk, d]. */
 static void attend_rows(const sg_attention *a, sg_stream *s, const sg_attend_args *x, int64_t first, int64_t tokens)
 {
     const int64_t hk = a->shape.hk, g = a->shape.h / hk, d = a->shape.d, m = a->shape.causal ? first + tokens : keys(a);
-    const sg_tensor q = sg_rows(x->q, first, tokens), y = sg_rows(x->y, first, tokens);
-    const size_t    mark = s->scratch.used;
-    const sg_tensor q_by = g > 1 ? sg_new(s, q.dtype, tokens * g, hk, d) : q;
-    const sg_tensor y_by = g > 1 ? sg_new(s, y.dtype, tokens * g, hk, d) : y;
-    if (g > 1) sg_permute(s, .y = q_by, .x = q, .rank = 4, .dim = {tokens, hk, g, d}, .perm = {0, 2, 1, 3});
+    const size_t  mark = s->scratch.used;
+    const sg_tensor q_by = g > 1 ? sg_new(s, x->q.dtype, tokens * g, hk, d) : x->q;
+    const sg_tensor y_by = g > 1 ? sg_new(s, x->y.dtype, tokens * g, hk, d) : x->y;
+    if (g > 1) sg_permute(s, .y = q_by, .x = x->q, .rank = 4, .dim = {tokens, hk, g, d}, .perm = {0, 2, 1, 3});
     const sg_tensor bias = a->shape.causal ? causal_bias(s, hk, g, first, tokens) : (sg_tensor){0};
     sg_attend(s, .y = y_by, .q = q_by, .k = sg_rows(x->k, 0, m), .v = sg_rows(x->v, 0, m), .bias = bias,
               .scale = x->scale);
-    if (g > 1) sg_permute(s, .y = y, .x = y_by, .rank = 4, .dim = {tokens, g, hk, d}, .perm = {0, 2, 1, 3});
+    if (g > 1) sg_permute(s, .y = x->y, .x = y_by, .rank = 4, .dim = {tokens, g, hk, d}, .perm = {0, 2, 1, 3});
     s->scratch.used = mark;
 }
 
+/* Where y is to take the place of q, fewer rows are attended at a time, so that the result takes little memory. */
 static void attend_dense(const sg_attention *a, sg_stream *s, const sg_attend_args *x)
 {
-    const int64_t n = a->shape.n, step = a->shape.causal ? SG_BLOCK_K : n;
-    for (int64_t first = 0; first < n; first += step) attend_rows(a, s, x, first, n - first < step ? n - first : step);
+    const bool    in_place = x->y.data == x->q.data;
+    const int64_t n = a->shape.n;
+    const size_t  mark = s->scratch.used;
+    for (int64_t first = 0, count; first < n; first += count, s->scratch.used = mark) {
+        count = a->shape.causal ? sg_min64(n - first, SG_BLOCK_K) : in_place ? sg_rows_at_once(s, n - first) : n;
+        sg_attend_args own = *x;
+        own.q = sg_rows(x->q, first, count);
+        own.y = sg_rows(x->y, first, count);
+        if (in_place) own.y = sg_alloc(s, &s->scratch, own.q.dtype, own.q.rank, own.q.dim);
+        attend_rows(a, s, &own, first, count);
+        if (in_place) sg_copy(s, .y = sg_rows(x->y, first, count), .x = own.y);
+    }
 }
 
 /* ---- quantised ---- */
@@ -316,19 +328,37 @@ typedef struct call {
     const sg_attend_args *x;
     int                   layer, row, slot;
     bool                  sparse, tail, error, biased;
+    sg_arena              spare;    /* q's place, where y takes that of k */
     sg_tensor             k_center; /* F32 [hk, d] */
     sg_tensor             score, q_similarity, k_similarity, theta;
     sg_attend_blocks_args b;
 } call;
 
-/* Pools p->x. Allocates means, variances and means of sub-blocks in scratch where they are absent. */
-static void pool(sg_stream *s, sg_pool_args *p, bool var, bool sub)
+/* Returns a tensor that is written when q is read no more: in q's place, where that is spare and has room, else in
+ * scratch. */
+static sg_tensor new_late(call *c, sg_dtype type, int rank, const int64_t *dim)
 {
-    const int64_t n = p->x.dim[0], h = p->x.dim[1], d = p->x.dim[2], b = sg_div_up(n, p->block);
-    if (!p->mean.rank) p->mean = sg_new(s, SG_F32, b, h, d);
-    if (var) p->var = sg_new(s, SG_F32, b, h, d);
-    if (sub) p->sub = sg_new(s, SG_F32, sg_div_up(n, SG_BLOCK_SUB), h, d);
-    sg_pool_(s, p);
+    sg_tensor t = {.dtype = type, .rank = rank};
+    memcpy(t.dim, dim, (size_t)rank * sizeof *dim);
+    const bool fits = sg_aligned(sg_bytes(t)) <= c->spare.cap - c->spare.used;
+    return sg_alloc(c->s, fits ? &c->spare : &c->s->scratch, type, rank, dim);
+}
+#define NEW_LATE(c, type, ...) new_late(c, type, SG_DIMS(__VA_ARGS__))
+
+/* Of every `block` rows of p->x. */
+static sg_tensor new_means(call *c, const sg_pool_args *p, int64_t block)
+{
+    const int64_t dim[] = {sg_div_up(p->x.dim[0], block), p->x.dim[1], p->x.dim[2]};
+    return p->x.data == c->x->q.data ? sg_alloc(c->s, &c->s->scratch, SG_F32, 3, dim) : new_late(c, SG_F32, 3, dim);
+}
+
+/* Pools p->x. Allocates means, variances and means of sub-blocks where they are absent. */
+static void pool(call *c, sg_pool_args *p, bool var, bool sub)
+{
+    if (!p->mean.rank) p->mean = new_means(c, p, p->block);
+    if (var) p->var = new_means(c, p, p->block);
+    if (sub) p->sub = new_means(c, p, SG_BLOCK_SUB);
+    sg_pool_(c->s, p);
 }
 
 /* The dtype of values for attend_blocks: I8 or F8; BF16: v as given. */
@@ -339,10 +369,10 @@ static sg_dtype values_of(const sg_attention *a)
 }
 
 /* n tokens of v as I8 or F8. */
-static sg_tensor packed_values(const call *c, int64_t n)
+static sg_tensor packed_values(call *c, int64_t n)
 {
     const int64_t hk = c->a->shape.hk, d = c->a->shape.d;
-    return values_of(c->a) == SG_F8 ? sg_new(c->s, SG_F8, hk, d, sg_f8_row(n)) : sg_new(c->s, SG_I8, hk, n, d);
+    return values_of(c->a) == SG_F8 ? NEW_LATE(c, SG_F8, hk, d, sg_f8_row(n)) : NEW_LATE(c, SG_I8, hk, n, d);
 }
 
 /* Allocates what attend_blocks reads. */
@@ -353,23 +383,23 @@ static void take_room(call *c)
     const bool       packs = values_of(c->a) != SG_BF16, given = c->a->t->rule == SG_SELECT_GIVEN;
     c->b.q = sg_new(s, SG_I8, h, c->a->shape.n, d);
     c->b.q_scale = sg_new(s, SG_F32, sg_div_up(c->a->shape.n, Q_GROUP), h);
-    c->b.k = sg_new(s, SG_I8, hk, keys(c->a), d);
-    c->b.k_scale = sg_new(s, SG_F32, sg_div_up(keys(c->a), K_GROUP), hk);
-    c->k_center = sg_new(s, SG_F32, hk, d);
+    c->b.k = NEW_LATE(c, SG_I8, hk, keys(c->a), d);
+    c->b.k_scale = NEW_LATE(c, SG_F32, sg_div_up(keys(c->a), K_GROUP), hk);
+    c->k_center = NEW_LATE(c, SG_F32, hk, d);
     c->b.v = c->x->v;
     if (packs) {
         c->b.v = packed_values(c, keys(c->a));
-        c->b.v_scale = sg_new(s, SG_F32, hk, d);
-        c->b.v_center = sg_new(s, SG_F32, hk, d);
+        c->b.v_scale = NEW_LATE(c, SG_F32, hk, d);
+        c->b.v_center = NEW_LATE(c, SG_F32, hk, d);
     }
     if (!c->sparse) return;
-    c->b.list = given ? c->a->list : sg_new(s, SG_U16, h, nq, nk);
-    c->b.count = given ? c->a->count : sg_new(s, SG_I32, h, nq);
+    c->b.list = given ? c->a->list : NEW_LATE(c, SG_U16, h, nq, nk);
+    c->b.count = given ? c->a->count : NEW_LATE(c, SG_I32, h, nq);
     if (!c->tail) return;
-    c->b.tail_k = sg_new(s, SG_I8, hk, nk, d);
-    c->b.tail_k_scale = sg_new(s, SG_F32, sg_div_up(nk, SG_BLOCK_K), hk);
-    c->b.tail_v = packs ? packed_values(c, nk) : sg_new(s, SG_F32, nk, hk, d);
-    if (c->biased) c->b.tail_bias = sg_new(s, SG_F32, h, nq, nk);
+    c->b.tail_k = NEW_LATE(c, SG_I8, hk, nk, d);
+    c->b.tail_k_scale = NEW_LATE(c, SG_F32, sg_div_up(nk, SG_BLOCK_K), hk);
+    c->b.tail_v = packs ? packed_values(c, nk) : NEW_LATE(c, SG_F32, nk, hk, d);
+    if (c->biased) c->b.tail_bias = NEW_LATE(c, SG_F32, h, nq, nk);
 }
 
 /* Takes values as given or quantises them by channel about their mean, and their means for the tail. Returns the
@@ -379,7 +409,7 @@ static sg_tensor take_values(call *c)
     const bool   packs = values_of(c->a) != SG_BF16;
     sg_pool_args v = {.total = c->b.v_center, .channel_scale = c->b.v_scale, .x = c->x->v, .block = SG_BLOCK_K};
     if (!packs) v.mean = c->b.tail_v;
-    if (packs || c->tail || c->error) pool(c->s, &v, c->error, false);
+    if (packs || c->tail || c->error) pool(c, &v, c->error, false);
     if (packs) {
         sg_quantise(c->s, .y = c->b.v, .scale = c->b.v_scale, .x = c->x->v, .center = c->b.v_center);
         if (c->tail) sg_quantise(c->s, .y = c->b.tail_v, .scale = c->b.v_scale, .x = v.mean, .center = c->b.v_center);
@@ -394,7 +424,7 @@ static void score(call *c, const sg_pool_args *q, const sg_pool_args *k, sg_tens
     const sg_attention_shape *const x = &a->shape;
     sg_stream *const                s = c->s;
     const bool                      sub = a->p.score != SG_SCORE_MEAN;
-    c->score = sg_new(s, SG_F32, x->h, a->nq, a->nk);
+    c->score = NEW_LATE(c, SG_F32, x->h, a->nq, a->nk);
     if (judges(a, c->row)) {
         c->q_similarity = sg_new(s, SG_F32, a->nq, x->h);
         c->k_similarity = sg_new(s, SG_F32, a->nk, x->hk);
@@ -435,11 +465,11 @@ static void predict(call *c)
 {
     const sg_attention *const a = c->a;
     const bool                given = a->t->rule == SG_SELECT_GIVEN, sub = a->p.score != SG_SCORE_MEAN && !given;
-    const sg_tensor           v_var = take_values(c);
     sg_pool_args              k = keys_of(c);
     sg_pool_args q = {.x = c->x->q, .block = SG_BLOCK_Q, .y = c->b.q, .scale = c->b.q_scale, .group = Q_GROUP};
-    pool(c->s, &q, c->biased, sub);
-    pool(c->s, &k, c->biased || c->error, sub);
+    pool(c, &q, c->biased, sub);
+    pool(c, &k, c->biased || c->error, sub);
+    const sg_tensor v_var = take_values(c);
     if (!given) score(c, &q, &k, v_var);
     if (c->tail)
         sg_quantise(c->s, .y = c->b.tail_k, .scale = c->b.tail_k_scale, .x = k.mean, .center = c->k_center,
@@ -456,10 +486,10 @@ static void prepare(call *c)
     if (c->sparse) {
         predict(c);
     } else {
-        take_values(c);
         sg_pool_args k = keys_of(c);
-        pool(c->s, &k, false, false);
         sg_quantise(c->s, .y = c->b.q, .scale = c->b.q_scale, .x = c->x->q, .group = Q_GROUP);
+        pool(c, &k, false, false);
+        take_values(c);
     }
 }
 
@@ -481,22 +511,24 @@ static void attend_prepared(call *c)
 static call call_of(const sg_attention *a, sg_stream *s, int layer, int row, int slot, bool sparse,
                     const sg_attend_args *args)
 {
-    return (call){.a = a,
-                  .s = s,
-                  .x = args,
-                  .layer = layer,
-                  .row = row,
-                  .slot = slot,
-                  .sparse = sparse,
-                  .tail = sparse && a->p.tail,
-                  .error = sparse && a->p.score == SG_SCORE_ERROR && a->t->rule != SG_SELECT_GIVEN,
-                  .biased = sparse && a->p.tail && a->p.tail_bias != SG_TAIL_BIAS_NONE,
-                  .b = {.y = args->y,
-                        .q_group = Q_GROUP,
-                        .k_group = K_GROUP,
-                        .pv_group = SG_PV_GROUP,
-                        .scale = args->scale,
-                        .causal = a->shape.causal}};
+    return (call){
+        .a = a,
+        .s = s,
+        .x = args,
+        .layer = layer,
+        .row = row,
+        .slot = slot,
+        .sparse = sparse,
+        .tail = sparse && a->p.tail,
+        .error = sparse && a->p.score == SG_SCORE_ERROR && a->t->rule != SG_SELECT_GIVEN,
+        .biased = sparse && a->p.tail && a->p.tail_bias != SG_TAIL_BIAS_NONE,
+        .spare = {.base = (uintptr_t)args->q.data, .cap = args->y.data == args->k.data ? sg_bytes(args->q) : 0},
+        .b = {.y = args->y,
+              .q_group = Q_GROUP,
+              .k_group = K_GROUP,
+              .pv_group = SG_PV_GROUP,
+              .scale = args->scale,
+              .causal = a->shape.causal}};
 }
 
 static void attend_quantised(call c)
@@ -521,6 +553,17 @@ void sg_attention_run_buckets(const sg_attention *a, sg_stream *s, const sg_atte
         visit(context, s, bucket);
     }
     s->scratch.used = outer;
+}
+
+sg_tensor sg_attention_spare(const sg_attention *a, int layer, int step, sg_tensor q, sg_tensor k)
+{
+    const sg_attention_shape *const x = &a->shape;
+    const sg_attention_kind         kind = sg_attention_kind_of(a, layer, step, NULL);
+    bool                            kept = x->h != x->hk || x->m || x->watch.on_end;
+    if (kind == SG_ATTENTION_DENSE) return q;
+    for (int bucket = 0; bucket < a->t->buckets && kind == SG_ATTENTION_SPARGE; bucket++)
+        kept = kept || judges(a, row_in(a, bucket, layer)); /* which reads q and k once more */
+    return kept ? (sg_tensor){0} : k;
 }
 
 void sg_attention_run(const sg_attention *a, sg_stream *s, int layer, int step, int pass, double timestep,

@@ -107,6 +107,10 @@ int sg_attention_same_steps(const sg_attention *a, int step);
  * sg_attention_run uploads them inside the step, and the step cannot be replayed. */
 void sg_attention_set_timestep(const sg_attention *a, sg_stream *s, double timestep);
 
+/* Returns q or k, in whose place y of sg_attention_run may be, to take less memory: both are then written over. It
+ * returns an absent tensor where y may not. */
+sg_tensor sg_attention_spare(const sg_attention *a, int layer, int step, sg_tensor q, sg_tensor k);
+
 /* Sets y to the attention of q, k and v, whose tokens are in the policy's order; k and v are [m, hk, d]. args are those
  * of sg_attend, without bias and key_bias. Where attention is dense, y has q's dtype. timestep, of 1000, selects the
  * bucket of tuned thresholds. It taps q, k, v, score, list, count and y as "attention.<layer>.*". */

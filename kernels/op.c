@@ -70,6 +70,17 @@ void sg_step_end(sg_stream *s)
 /* The table of the device itself, where a decorator stands before it. */
 static const sg_ops *device_ops(const sg_stream *s) { return s->inner ? s->inner : s->ops; }
 
+int64_t sg_rows_piece(int64_t n, int64_t most)
+{
+    enum { TILE = 128 };
+    return n <= most ? n : sg_div_up(sg_div_up(n, sg_div_up(n, most)), TILE) * TILE;
+}
+
+int64_t sg_rows_at_once(const sg_stream *s, int64_t n)
+{
+    return s->rows_at_once ? sg_rows_piece(n, s->rows_at_once) : n;
+}
+
 void sg_fetch(sg_stream *s, const sg_fetch_args *a)
 {
     if (s->status || !device_ops(s)->fetch) return;

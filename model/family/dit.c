@@ -371,6 +371,13 @@ sg_tensor sg_dit_row_by_row(const sg_dit_run *r, sg_stream *s, const sg_dit_toke
     return t->spare;
 }
 
+sg_tensor sg_dit_attended(const sg_dit_run *r, sg_stream *s, const sg_pass *p, int i, sg_tensor q, sg_tensor k)
+{
+    sg_tensor o = {0};
+    if (s->rows_at_once) o = sg_self_attention_spare(r->self, p->first_layer + i, p->step, p->index, q, k);
+    return o.rank ? o : sg_alloc(s, &s->scratch, q.dtype, q.rank, q.dim);
+}
+
 void sg_dit_attend(const sg_dit *d, const sg_dit_run *r, sg_stream *s, const sg_pass *p, int i, sg_tensor o,
                    const sg_tensor qkv[3])
 {

@@ -154,6 +154,10 @@ void sg_dit_arrange(const sg_dit_run *r, sg_stream *s, sg_dit_tokens *t, sg_grou
 /* Returns t->x with a row for each token, row by row, as whoever looks wants it: t->x itself, or t->spare. */
 sg_tensor sg_dit_row_by_row(const sg_dit_run *r, sg_stream *s, const sg_dit_tokens *t);
 
+/* Returns the o of sg_dit_attend of layer i: a tensor in s->scratch, or where memory is short q or k, if it may be: both
+ * are then written over. */
+sg_tensor sg_dit_attended(const sg_dit_run *r, sg_stream *s, const sg_pass *p, int i, sg_tensor q, sg_tensor k);
+
 /* Runs attention of layer i of this denoiser, scores scaled by 1 / sqrt(d): o [m, h, d] of q, k, v [m, h, d], where m
  * counts the text's tokens too. */
 void sg_dit_attend(const sg_dit *d, const sg_dit_run *r, sg_stream *s, const sg_pass *p, int i, sg_tensor o,

@@ -55,17 +55,6 @@ void sg_want_attention(sg_bind *b, sg_attention_weights *w, sg_dtype act, int64_
     sg_bind_tensor(b, &w->norm_k, SG_F32, "norm_k.weight", norm);
 }
 
-int64_t sg_rows_piece(int64_t n, int64_t most)
-{
-    enum { TILE = 128 };
-    return n <= most ? n : sg_div_up(sg_div_up(n, sg_div_up(n, most)), TILE) * TILE;
-}
-
-int64_t sg_rows_at_once(const sg_stream *s, int64_t n)
-{
-    return s->rows_at_once ? sg_rows_piece(n, s->rows_at_once) : n;
-}
-
 sg_rotary sg_rotary_rows(const sg_rotary *r, int64_t first, int64_t count)
 {
     if (!r || !r->cos.rank) return (sg_rotary){0};
@@ -114,11 +103,11 @@ void sg_keys_new(sg_keys **keys, sg_stream *s, int64_t count)
     if (!*keys) sg_fail(s, SG_E_MEMORY, "no memory for %lld text keys", (long long)count);
 }
 
-sg_keys sg_keys_of(sg_stream *s, sg_tensor x, int64_t heads, const sg_linear_weights *k, const sg_linear_weights *v,
-                   sg_tensor norm, double eps)
+sg_keys sg_keys_of(sg_stream *s, sg_arena *where, sg_tensor x, int64_t heads, const sg_linear_weights *k,
+                   const sg_linear_weights *v, sg_tensor norm, double eps)
 {
-    const int64_t n = x.dim[0], w = x.dim[1];
-    const sg_keys y = {sg_new_keep(s, x.dtype, n, heads, w / heads), sg_new_keep(s, x.dtype, n, heads, w / heads)};
+    const int64_t n = x.dim[0], w = x.dim[1], dim[] = {n, heads, w / heads};
+    const sg_keys y = {sg_alloc(s, where, x.dtype, 3, dim), sg_alloc(s, where, x.dtype, 3, dim)};
     sg_project_heads(s, y.key, x, k, norm, eps, NULL);
     sg_linear(s, .y = sg_reshape(y.value, n, w), .x = x, .w = v->w, .b = v->b);
     return y;

@@ -49,14 +49,6 @@ typedef struct sg_rotary {
     sg_tensor cos, sin; /* F32 [n, d/2] */
 } sg_rotary;
 
-/* Returns how many of the n rows that are left make the next piece, where a piece has at most `most`, whole tiles of 128:
- * pieces are about even, the first is the longest, and the last has at least most / 2 - 127 rows, so that it is computed
- * as the others are. */
-int64_t sg_rows_piece(int64_t n, int64_t most);
-
-/* Returns the same for as many as s has room for. */
-int64_t sg_rows_at_once(const sg_stream *s, int64_t n);
-
 /* Returns rows [first, first + count) of the tables, where they are there. */
 sg_rotary sg_rotary_rows(const sg_rotary *r, int64_t first, int64_t count);
 
@@ -77,10 +69,10 @@ typedef struct sg_keys {
  * to free. */
 void sg_keys_new(sg_keys **keys, sg_stream *s, int64_t count);
 
-/* Returns keys and values in s->keep, those of rows x [rows, D] through k and v; keys are normalised as by
+/* Returns keys and values in an arena of s, those of rows x [rows, D] through k and v; keys are normalised as by
  * sg_project_heads. */
-sg_keys sg_keys_of(sg_stream *s, sg_tensor x, int64_t heads, const sg_linear_weights *k, const sg_linear_weights *v,
-                   sg_tensor norm, double eps);
+sg_keys sg_keys_of(sg_stream *s, sg_arena *where, sg_tensor x, int64_t heads, const sg_linear_weights *k,
+                   const sg_linear_weights *v, sg_tensor norm, double eps);
 
 /* ---- feed-forward ---- */
 

@@ -264,7 +264,7 @@ static void opensora_denoiser_open(void *model, sg_stream *s, int denoiser, cons
         for (int i = 0; i < m->layers; i++) {
             const sg_attention_weights *const a = &m->block[i].cross;
             sg_bind_fetch(m->dit.component.bind, s, i);
-            m->keys[2 * i + k] = sg_keys_of(s, x, m->dit.heads, &a->k, &a->v, (sg_tensor){0}, 0);
+            m->keys[2 * i + k] = sg_keys_of(s, &s->keep, x, m->dit.heads, &a->k, &a->v, (sg_tensor){0}, 0);
         }
         s->scratch.used = mark;
     }

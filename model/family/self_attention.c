@@ -115,6 +115,15 @@ void sg_self_attention_enter(const sg_self_attention *a, sg_stream *s, double ti
     for (int k = 0; k < a->shapes; k++) sg_attention_set_timestep(a->bound[k], s, timestep);
 }
 
+sg_tensor sg_self_attention_spare(const sg_self_attention *a, int layer, int step, int pass, sg_tensor q, sg_tensor k)
+{
+    const int *const at = groups_at(a, pass, layer);
+    const sg_tensor  spare = sg_attention_spare(a->bound[at[0]], layer, step, q, k);
+    for (int g = 1; g < a->groups && at[g] >= 0; g++)
+        if (sg_attention_spare(a->bound[at[g]], layer, step, q, k).data != spare.data) return (sg_tensor){0};
+    return spare;
+}
+
 void sg_self_attention_run(const sg_self_attention *a, sg_stream *s, int layer, int step, int pass, double timestep,
                            const sg_attend_args *args)
 {

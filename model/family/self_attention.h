@@ -35,6 +35,9 @@ void sg_self_attention_place(const sg_self_attention *a, sg_stream *s);
 int  sg_self_attention_same_steps(const sg_self_attention *a, int step);
 void sg_self_attention_enter(const sg_self_attention *a, sg_stream *s, double timestep);
 
+/* Calls sg_attention_spare in the shapes of that layer in that pass, which all have to agree. */
+sg_tensor sg_self_attention_spare(const sg_self_attention *a, int layer, int step, int pass, sg_tensor q, sg_tensor k);
+
 /* Calls sg_attention_run in the shape of that layer in that pass, for one group after the other. */
 void sg_self_attention_run(const sg_self_attention *a, sg_stream *s, int layer, int step, int pass, double timestep,
                            const sg_attend_args *args);

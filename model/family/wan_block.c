@@ -36,17 +36,35 @@ void sg_wan_bind_block(sg_wan_dit *d, int i)
 
 /* ---- keys of texts and pictures ---- */
 
-/* Those of every layer from the rows x. */
-static void project_keys(const sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, int which, sg_tensor x)
+/* Those of layer i from the rows x, in that arena. */
+static sg_keys project_keys(const sg_wan_dit *d, sg_stream *s, sg_arena *where, int which, int i, sg_tensor x)
 {
-    for (int i = 0; i < d->layers; i++) {
-        const sg_wan_block *const b = &d->block[i];
-        const bool                pictures = which == SG_WAN_PICTURES;
-        sg_bind_fetch(d->dit.component.bind, s, i);
-        r->keys[SG_WAN_KEYS * i + which] =
-            sg_keys_of(s, x, d->dit.heads, pictures ? &b->image_k : &b->cross.k, pictures ? &b->image_v : &b->cross.v,
-                       pictures ? b->image_norm : b->cross.norm_k, d->eps);
+    const sg_wan_block *const b = &d->block[i];
+    const bool                pictures = which == SG_WAN_PICTURES;
+    return sg_keys_of(s, where, x, d->dit.heads, pictures ? &b->image_k : &b->cross.k,
+                      pictures ? &b->image_v : &b->cross.v, pictures ? b->image_norm : b->cross.norm_k, d->eps);
+}
+
+/* Those of every layer from the rows x. Where memory is short the rows are kept, and each layer makes its own in every
+ * step. */
+static void keep_keys(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, int which, sg_tensor x)
+{
+    if (s->rows_at_once) {
+        r->rows[which] = sg_new_keep(s, x.dtype, x.dim[0], x.dim[1]);
+        sg_copy(s, .y = r->rows[which], .x = x);
+        return;
     }
+    for (int i = 0; i < d->layers; i++) {
+        sg_bind_fetch(d->dit.component.bind, s, i);
+        r->keys[SG_WAN_KEYS * i + which] = project_keys(d, s, &s->keep, which, i, x);
+    }
+}
+
+/* Those of layer i. */
+static sg_keys keys_at(const sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, int which, int i)
+{
+    if (r->rows[which].rank) return project_keys(d, s, &s->scratch, which, i, r->rows[which]);
+    return r->keys[SG_WAN_KEYS * i + which];
 }
 
 void sg_wan_picture_keys(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, const float *given, int rows)
@@ -63,7 +81,7 @@ void sg_wan_picture_keys(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, const
     sg_mlp(s, y, x, d->image, SG_ACT_GELU_ERF);
     sg_norm(s, .y = ya, .x = y, .w = d->norm_w[1], .b = d->norm_b[1], .kind = SG_NORM_LAYER, .eps = 1e-5f);
     sg_tap(s, ya, "dit.image");
-    project_keys(r, d, s, SG_WAN_PICTURES, ya);
+    keep_keys(r, d, s, SG_WAN_PICTURES, ya);
     s->scratch.used = mark;
 }
 
@@ -81,7 +99,7 @@ void sg_wan_text_keys(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, int pass
     } else {
         sg_fail(s, SG_E_MEMORY, "no memory for %lld text states", (long long)m);
     }
-    project_keys(r, d, s, pass, sg_dit_embed_text(&d->dit, s, d->text, states, m));
+    keep_keys(r, d, s, pass, sg_dit_embed_text(&d->dit, s, d->text, states, m));
     free(states);
     s->scratch.used = mark;
 }
@@ -130,6 +148,13 @@ static void add_gated(const sg_wan_run *r, sg_stream *s, sg_tensor x, sg_tensor 
 
 /* ---- the parts of a block ---- */
 
+/* How many of the n rows that are left are worked on at once, where q, k and v of all rows are not there: there is room
+ * for twice as many, and a quantised weight is widened half as often. */
+static int64_t more_rows_at_once(const sg_stream *s, int64_t n)
+{
+    return s->rows_at_once ? sg_rows_piece(n, 2 * s->rows_at_once) : n;
+}
+
 void sg_wan_self_attention(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, const sg_pass *p, int i, sg_tensor x)
 {
     const sg_attention_weights *const a = &d->block[i].self;
@@ -149,19 +174,19 @@ void sg_wan_self_attention(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *
         sg_linear(s, .y = sg_reshape(sg_rows(qkv[2], t, count), count, w), .x = y, .w = a->v.w, .b = a->v.b);
         s->scratch.used = inner;
     }
-    const sg_tensor o = sg_new(s, act, n, h, hd);
+    const sg_tensor o = sg_dit_attended(&r->dit, s, p, i, qkv[0], qkv[1]);
     sg_dit_attend(&d->dit, &r->dit, s, p, i, o, qkv);
     add_gated(r, s, x, sg_reshape(o, n, w), &a->out, 2, r->row);
     sg_tap(s, x, "dit.block.%d.attn1", i);
     s->scratch.used = mark;
 }
 
-static void cross_piece(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, int pass, int i, sg_tensor x)
+/* x += cross-attention, of these rows with the keys of a text and, where there are some, of pictures. */
+static void cross_piece(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, int pass, int i, sg_tensor x,
+                        const sg_keys keys[2])
 {
     const sg_wan_block *const b = &d->block[i];
     const int64_t             n = x.dim[0], w = d->dit.width, h = d->dit.heads, hd = d->dit.head_dim;
-    const sg_keys *const      keys = r->keys + SG_WAN_KEYS * i;
-    const sg_keys *const      text = keys + pass;
     const float               scale = 1.0f / sqrtf((float)hd);
     const sg_dtype            act = d->dit.component.act;
     const size_t              mark = s->scratch.used;
@@ -173,10 +198,10 @@ static void cross_piece(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, 
         sg_copy(s, .y = y, .x = x);
     sg_project_heads(s, q, y, &b->cross.q, b->cross.norm_q, d->eps, NULL);
     sg_tensor o = sg_new(s, act, n, h, hd);
-    sg_attend(s, .y = o, .q = q, .k = text->key, .v = text->value, .key_bias = r->bias[pass], .scale = scale);
+    sg_attend(s, .y = o, .q = q, .k = keys[0].key, .v = keys[0].value, .key_bias = r->bias[pass], .scale = scale);
     if (d->image_dim) {
         const sg_tensor of = sg_new(s, act, n, h, hd);
-        sg_attend(s, .y = of, .q = q, .k = keys[SG_WAN_PICTURES].key, .v = keys[SG_WAN_PICTURES].value, .scale = scale);
+        sg_attend(s, .y = of, .q = q, .k = keys[1].key, .v = keys[1].value, .scale = scale);
         sg_add(s, .y = y, .a = sg_reshape(o, n, w), .b = sg_reshape(of, n, w));
         o = sg_reshape(y, n, h, hd);
     }
@@ -187,10 +212,15 @@ static void cross_piece(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, 
 void sg_wan_cross_attention(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, int pass, int i, sg_tensor x)
 {
     const int64_t n = x.dim[0];
+    const size_t  mark = s->scratch.used;
+    sg_keys       keys[2];
+    keys[0] = keys_at(r, d, s, pass, i);
+    if (d->image_dim) keys[1] = keys_at(r, d, s, SG_WAN_PICTURES, i);
     for (int64_t t = 0, count; t < n; t += count) {
-        count = sg_rows_at_once(s, n - t);
-        cross_piece(d, r, s, pass, i, sg_rows(x, t, count));
+        count = more_rows_at_once(s, n - t);
+        cross_piece(d, r, s, pass, i, sg_rows(x, t, count), keys);
     }
+    s->scratch.used = mark;
     sg_tap(s, x, "dit.block.%d.attn2", i);
 }
 
@@ -201,7 +231,7 @@ void sg_wan_feed_forward(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s,
     const int64_t                        n = x.dim[0];
     const size_t                         mark = s->scratch.used;
     for (int64_t t = 0, count; t < n; t += count) {
-        count = sg_rows_at_once(s, n - t);
+        count = more_rows_at_once(s, n - t);
         const sg_tensor own = sg_rows(x, t, count), row = row_of(r, t, count);
         const sg_tensor y = sg_new(s, act, count, d->dit.width), u = sg_new(s, act, count, d->ffn);
         norm_rows(d, r, s, y, own, 3, (sg_tensor){0}, row);

@@ -43,6 +43,7 @@ typedef struct sg_wan_dit {
 typedef struct sg_wan_run {
     sg_dit_run dit;
     sg_keys   *keys;                 /* host [SG_WAN_KEYS layers]: of a pass at SG_WAN_KEYS layer + pass, of rows + 1 */
+    sg_tensor  rows[SG_WAN_KEYS];    /* act [rows + 1, D]: what keys are made of in each step, in their place */
     sg_tensor  bias[SG_TEXT_PASSES]; /* F32 [rows + 1]: ln(how many padding rows the last one stands for) */
     sg_tensor  held;                 /* F32 [c, 1, y x]? the first frame of the latents, which is a picture's */
     sg_tensor  t;                    /* F32 [2], with held: the step's timestep; 0, that of the held frame's tokens */

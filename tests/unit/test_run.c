@@ -447,9 +447,59 @@ static void text_costs_its_own_blocks_alone(void **state)
     }
 }
 
+/* y in the place of an operand has the bits that it has apart from all. */
+static void results_may_take_an_operands_place(void **state)
+{
+    static const struct {
+        sg_policy p;
+        bool      causal, none; /* none: nothing is spare */
+    } want[] = {
+        {{.kind = SG_ATTENTION_DENSE}},
+        {{.kind = SG_ATTENTION_DENSE}, .causal = true},
+        {{.kind = SG_ATTENTION_SAGE}},
+        {{.kind = SG_ATTENTION_SAGE, .pv_dtype = SG_PV_INT8}},
+        {{.kind = SG_ATTENTION_SPARGE, .amount = 0.3f, .similarity = -1}},
+        {{.kind = SG_ATTENTION_SPARGE,
+          .amount = 0.3f,
+          .similarity = -1,
+          .score = SG_SCORE_ERROR,
+          .tail = true,
+          .tail_bias = SG_TAIL_BIAS_HALF}},
+        {{.kind = SG_ATTENTION_SPARGE, .amount = 0.3f, .similarity = -1, .pv_dtype = SG_PV_INT8, .tail = true}},
+        {{.kind = SG_ATTENTION_SPARGE, .amount = 0.3f, .similarity = 0.5f}, .none = true},
+    };
+    for (int i = 0; i < (int)(sizeof want / sizeof *want); i++) {
+        const bool dense = want[i].p.kind == SG_ATTENTION_DENSE;
+        bench      apart = make(1100, 2, 2, 16, want[i].p), b = make(1100, 2, 2, 16, want[i].p);
+        apart.shape.causal = b.shape.causal = want[i].causal;
+        free(b.y);
+        b.y = dense ? b.q : b.k;
+        bind(&apart);
+        bind(&b);
+        b.s.rows_at_once = 256;
+        const sg_attend_args x = arguments(&b);
+        const sg_tensor      spare = sg_attention_spare(b.a, 1, 2, x.q, x.k);
+        assert_ptr_equal(spare.data, want[i].none ? NULL : b.y);
+        if (spare.data) {
+            run_at(&apart, 1, 2, 0, 500);
+            run_at(&b, 1, 2, 0, 500);
+            assert_memory_equal(apart.y, b.y, sg_bytes(x.y));
+        }
+        b.y = NULL;
+        finish(&apart);
+        finish(&b);
+    }
+    bench grouped = make(1100, 4, 2, 16, plain);
+    bind(&grouped);
+    const sg_attend_args x = arguments(&grouped);
+    assert_null(sg_attention_spare(grouped.a, 1, 2, x.q, x.k).data);
+    finish(&grouped);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_may_take_an_operands_place),
         cmocka_unit_test(dense_is_exact),
         cmocka_unit_test(quantised_is_near_exact),
         cmocka_unit_test(policies_are_followed),
