@@ -256,9 +256,11 @@ static sg_status load_all(sg_bind *b, sg_stream *s, int (*progress)(void *, int,
             host += bytes + beside;
         } else {
             SG_TRY(load_tensor(b, w, s, device, own, e));
-            if (!in_place(w, b->backend)) device += bytes;
-            if (beside) SG_TRY(sg_bind_adapter_load(b, w, b->backend->host_memory ? NULL : s, device, device, e));
-            device += beside;
+            if (bytes && !in_place(w, b->backend)) device += bytes; /* NULL: nothing lies there */
+            if (beside) {
+                SG_TRY(sg_bind_adapter_load(b, w, b->backend->host_memory ? NULL : s, device, device, e));
+                device += beside;
+            }
         }
         if (progress && progress(context, (int)i + 1, (int)b->count))
             return sg_error_set(e, SG_E_CANCELLED, "%s: loading was cancelled", sg_source_path(b->source));
