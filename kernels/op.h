@@ -513,9 +513,9 @@ void sg_download(sg_stream *s, void *host, sg_tensor t);
 void sg_step_begin(sg_stream *s, int repeats);
 void sg_step_end(sg_stream *s);
 
-/* Returns how many of the n rows that are left make the next piece, where a piece has at most `most`, whole tiles of 128:
- * pieces are about even, the first is the longest, and the last has at least most / 2 - 127 rows, so that it is computed
- * as the others are. */
+/* Returns how many of the n rows that are left make the next piece of at most `most`, a number of whole tiles of 128.
+ * Pieces are about even, the first is the longest, and of several the last has at least most / 2 - 127 rows, so that it
+ * is computed as the others are. */
 int64_t sg_rows_piece(int64_t n, int64_t most);
 
 /* Returns the same for as many as s has room for. */

@@ -447,7 +447,8 @@ static void single(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int 
     const sg_tensor              e = modulation(p, &w->mod);
     const sg_modulation          mod = sg_modulation_at(e, 0);
     const sg_tensor              o = new_heads(m, s, all);
-    const bool      again = s->rows_at_once > 0; /* y is computed, in the room of o, which is free until then */
+    /* for want of room y stands where o will, and is computed again for the feed-forward */
+    const bool      again = s->rows_at_once > 0;
     const sg_tensor y = again ? sg_reshape(o, all, m->dit.width) : sg_new(s, m->dit.component.act, all, m->dit.width);
     const size_t    held = s->scratch.used;
     sg_tensor       qkv[3];
