@@ -303,20 +303,23 @@ static void attend_rows(const sg_attention *a, sg_stream *s, const sg_attend_arg
     s->scratch.used = mark;
 }
 
+/* On a plan of single ops tensors may have no place. */
+static bool in_place(sg_tensor y, sg_tensor x) { return y.data && y.data == x.data; }
+
 /* Where y is to take the place of q, fewer rows are attended at a time, so that the result takes little memory. */
 static void attend_dense(const sg_attention *a, sg_stream *s, const sg_attend_args *x)
 {
-    const bool    in_place = x->y.data == x->q.data;
+    const bool    over_q = in_place(x->y, x->q);
     const int64_t n = a->shape.n;
     const size_t  mark = s->scratch.used;
     for (int64_t first = 0, count; first < n; first += count, s->scratch.used = mark) {
-        count = a->shape.causal ? sg_min64(n - first, SG_BLOCK_K) : in_place ? sg_rows_at_once(s, n - first) : n;
+        count = a->shape.causal ? sg_min64(n - first, SG_BLOCK_K) : over_q ? sg_rows_at_once(s, n - first) : n;
         sg_attend_args own = *x;
         own.q = sg_rows(x->q, first, count);
         own.y = sg_rows(x->y, first, count);
-        if (in_place) own.y = sg_alloc(s, &s->scratch, own.q.dtype, own.q.rank, own.q.dim);
+        if (over_q) own.y = sg_alloc(s, &s->scratch, own.q.dtype, own.q.rank, own.q.dim);
         attend_rows(a, s, &own, first, count);
-        if (in_place) sg_copy(s, .y = sg_rows(x->y, first, count), .x = own.y);
+        if (over_q) sg_copy(s, .y = sg_rows(x->y, first, count), .x = own.y);
     }
 }
 
@@ -511,24 +514,23 @@ static void attend_prepared(call *c)
 static call call_of(const sg_attention *a, sg_stream *s, int layer, int row, int slot, bool sparse,
                     const sg_attend_args *args)
 {
-    return (call){
-        .a = a,
-        .s = s,
-        .x = args,
-        .layer = layer,
-        .row = row,
-        .slot = slot,
-        .sparse = sparse,
-        .tail = sparse && a->p.tail,
-        .error = sparse && a->p.score == SG_SCORE_ERROR && a->t->rule != SG_SELECT_GIVEN,
-        .biased = sparse && a->p.tail && a->p.tail_bias != SG_TAIL_BIAS_NONE,
-        .spare = {.base = (uintptr_t)args->q.data, .cap = args->y.data == args->k.data ? sg_bytes(args->q) : 0},
-        .b = {.y = args->y,
-              .q_group = Q_GROUP,
-              .k_group = K_GROUP,
-              .pv_group = SG_PV_GROUP,
-              .scale = args->scale,
-              .causal = a->shape.causal}};
+    return (call){.a = a,
+                  .s = s,
+                  .x = args,
+                  .layer = layer,
+                  .row = row,
+                  .slot = slot,
+                  .sparse = sparse,
+                  .tail = sparse && a->p.tail,
+                  .error = sparse && a->p.score == SG_SCORE_ERROR && a->t->rule != SG_SELECT_GIVEN,
+                  .biased = sparse && a->p.tail && a->p.tail_bias != SG_TAIL_BIAS_NONE,
+                  .spare = {.base = (uintptr_t)args->q.data, .cap = in_place(args->y, args->k) ? sg_bytes(args->q) : 0},
+                  .b = {.y = args->y,
+                        .q_group = Q_GROUP,
+                        .k_group = K_GROUP,
+                        .pv_group = SG_PV_GROUP,
+                        .scale = args->scale,
+                        .causal = a->shape.causal}};
 }
 
 static void attend_quantised(call c)

@@ -219,6 +219,16 @@ static bool scales_are_moderate(const sg_source_tensor *t)
     return true;
 }
 
+/* Whether the patches of w may stay beside it, as it is in the file, of this type: they are products of low rank, and take
+ * less than widening it. True where there are none. */
+static bool adapts(const sg_bind_want *w, sg_quant_type type)
+{
+    const int64_t size = (int64_t)sg_dtype_size(w->tensor->dtype), o = w->dim[0], i = w->dim[1];
+    if (!w->patches) return true;
+    const int64_t saved = size * o * i - (int64_t)sg_quant_bytes(type, o * i);
+    return !w->others && w->ranks <= saved / (size * (o + i));
+}
+
 /* How w stays quantised; of type SG_QUANT_NONE: it does not. */
 static sg_quant quant_of(const sg_bind *b, const sg_bind_want *w)
 {
@@ -229,7 +239,7 @@ static sg_quant quant_of(const sg_bind *b, const sg_bind_want *w)
     if (!b->keeps_types || !w->matrix || w->trouble != SG_BIND_FITS || !type) return none;
     if (w->dim[1] % sg_quant_block(type) || w->dim[0] > INT32_MAX || w->dim[1] > INT32_MAX) return none;
     if (packed) return (sg_quant){.type = (int32_t)type};
-    if (!scales_are_moderate(w->from) || !sg_bind_adapts(w, type)) return none;
+    if (!scales_are_moderate(w->from) || !adapts(w, type)) return none;
     if (!w->from->scale) return (sg_quant){.type = (int32_t)type};
     const int32_t block = (int32_t)w->from->scale_block;
     for (int k = 0; k < w->runs && block; k++)
@@ -238,12 +248,23 @@ static sg_quant quant_of(const sg_bind *b, const sg_bind_want *w)
     return (sg_quant){(int32_t)type, w->from->scales > 1 ? 1 : (int32_t)w->dim[0], (int32_t)w->dim[1]};
 }
 
+/* Sets w->adapter to their shapes, all as one; false: memory is out. */
+static bool shape_adapter(sg_bind_want *w)
+{
+    const sg_dtype    as = w->tensor->dtype;
+    sg_adapter *const a = w->adapter = malloc(sizeof *a);
+    if (!a) return false;
+    *a = (sg_adapter){.up = {.dtype = as, .rank = 2, .dim = {w->dim[0], w->ranks}},
+                      .down = {.dtype = as, .rank = 2, .dim = {w->ranks, w->dim[1]}}};
+    return true;
+}
+
 void sg_bind_settle(sg_bind *b, sg_bind_want *w)
 {
     w->tensor->quant = quant_of(b, w);
     free(w->adapter);
     w->adapter = NULL;
-    if (w->tensor->quant.type && w->patches && !b->merges && !sg_bind_adapter_shape(w))
+    if (w->tensor->quant.type && w->patches && !b->merges && !shape_adapter(w))
         mistake(b, SG_E_MEMORY, "out of memory");
     w->tensor->adapter = w->adapter;
 }

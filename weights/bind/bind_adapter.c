@@ -11,24 +11,6 @@ static bool is_of(const sg_bind *b, size_t i, const sg_bind_want *w) { return &b
 
 static int64_t rank_of(const sg_patch *p) { return p->factor[0].down->dim[0]; }
 
-bool sg_bind_adapts(const sg_bind_want *w, sg_quant_type type)
-{
-    const int64_t size = (int64_t)sg_dtype_size(w->tensor->dtype), o = w->dim[0], i = w->dim[1];
-    if (!w->patches) return true;
-    const int64_t saved = size * o * i - (int64_t)sg_quant_bytes(type, o * i);
-    return !w->others && w->ranks <= saved / (size * (o + i));
-}
-
-bool sg_bind_adapter_shape(sg_bind_want *w)
-{
-    const sg_dtype    as = w->tensor->dtype;
-    sg_adapter *const a = w->adapter = malloc(sizeof *a);
-    if (!a) return false;
-    *a = (sg_adapter){.up = {.dtype = as, .rank = 2, .dim = {w->dim[0], w->ranks}},
-                      .down = {.dtype = as, .rank = 2, .dim = {w->ranks, w->dim[1]}}};
-    return true;
-}
-
 /* Where row t of the file's rows stands: see sg_bind_pairs. */
 static int64_t place_of(const sg_bind_want *w, int64_t t)
 {

@@ -31,15 +31,15 @@ typedef struct sg_bind_want {
      * only where they are one run. */
     sg_tensor       file;
     sg_bind_run     run[SG_NAME_ROWS];
+    sg_adapter     *adapter; /* tensor->adapter; owned */
+    int64_t         pairs;   /* sg_bind_pairs' rows */
+    int64_t         ranks;   /* of the patches that are products of low rank, the sum */
     int             runs;
     sg_bind_trouble trouble;
-    bool            matrix;  /* of sg_bind_matrix; tensor->quant is set where it stays quantised */
-    sg_adapter     *adapter; /* tensor->adapter; owned */
     int             block;   /* negative: none */
-    int64_t         pairs;   /* sg_bind_pairs' rows */
     int             patches; /* in b->patch */
-    int64_t         ranks;   /* of those that are products of low rank, the sum */
-    int             others;  /* patches that are none */
+    int             others;  /* of these, those that are no such products */
+    bool            matrix;  /* of sg_bind_matrix; tensor->quant is set where it stays quantised */
 } sg_bind_want;
 
 /* Says where one block lies on the host, where its tensors stand in the order of its wants. */
@@ -107,13 +107,6 @@ sg_status sg_bind_convert(const sg_bind *b, const sg_bind_want *w, void *y, sg_d
 
 /* Decides how w lies, by its file and its patches: tensor->quant and the adapter's shape. */
 void sg_bind_settle(sg_bind *b, sg_bind_want *w);
-
-/* Tells whether the patches of w may stay beside it, as it is in the file, of this type: they are products of low rank,
- * and take less than widening it. True where there are none. */
-bool sg_bind_adapts(const sg_bind_want *w, sg_quant_type type);
-
-/* Sets w->adapter to their shapes, all as one; returns false where memory is out. */
-bool sg_bind_adapter_shape(sg_bind_want *w);
 
 /* Puts their numbers at `at`, on the device, or with s NULL on the host. lies is where ops will find them. */
 sg_status sg_bind_adapter_load(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *at, uint8_t *lies,

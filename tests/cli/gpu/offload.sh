@@ -18,7 +18,8 @@ done
 # here denoising needs more than decoding
 few=("${prompt[@]}" --backend cuda --dtype bf16 --size 32x32 --frames 1 --steps 20 --seed 7)
 sparge-gen "${few[@]}" --quiet --json few.json -o few.y4m 2>log || fail "$(<log)"
-limit=$(($(json few.json plan.need_bytes) - 1))
+sparge-gen "${few[@]}" --quiet --offload on --json on.json -o on.y4m 2>log || fail "$(<log)"
+limit=$(json on.json plan.need_bytes)
 sparge-gen "${few[@]}" --memory-limit $limit -o auto.y4m 2>log || fail "$(<log)"
 grep -q "^offload: " log || fail "$(<log)"
 cmp few.y4m auto.y4m || fail "auto"
