@@ -64,8 +64,8 @@ void sg_plan_count_gpu(const sg_backend *b, sg_plan_totals *t, const char *op, c
     if (strcmp(op, "linear") == 0) {
         const sg_linear_args *const a = args;
         const size_t                numbers = (size_t)sg_count(a->w);
-        if (a->w.quant.type && a->x.dim[0] > SG_GPU_FEW_ROWS)
-            sg_plan_raise(&t->staged_y, numbers * sg_dtype_size(a->w.dtype));
+        if (a->w.quant.type && a->x.dim[0] <= SG_GPU_FEW_ROWS) return;
+        if (a->w.quant.type) sg_plan_raise(&t->staged_y, numbers * sg_dtype_size(a->w.dtype));
         if (a->w.dtype == SG_BF16 && a->x.dtype == SG_F32)
             sg_plan_raise(&t->staged_x, 4 * numbers < PIECE ? 4 * numbers : PIECE);
     } else if (strcmp(op, "conv") == 0) {
