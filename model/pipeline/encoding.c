@@ -58,7 +58,7 @@ static sg_status compute(sg_render *render, const sg_phase *phase)
     return one ? report_units(render, phase, phase->units) : SG_OK;
 }
 
-/* Where the hash of what this phase encoded last is kept; NULL: it encodes nothing. */
+/* Where the hash of what this phase worked from last is kept; NULL: nowhere. */
 static uint64_t *made_of(const sg_render *render, const sg_phase *phase)
 {
     sg_engine *const engine = render->engine;
@@ -68,9 +68,11 @@ static uint64_t *made_of(const sg_render *render, const sg_phase *phase)
     return &engine->encoded[phase->index];
 }
 
-/* Of the samples of all pictures, or of the start, of their sizes and of what changes how they are encoded; not 0. */
+/* Of the samples of all pictures, or of the start, of their sizes and of what changes how they are encoded; or of what
+ * modulations follow from. Not 0. */
 static uint64_t hash_of_input(const sg_render *render, const sg_phase *phase)
 {
+    if (phase->kind == SG_PHASE_MODULATION) return sg_modulation_hash(render);
     const sg_request *const r = render->request;
     const size_t            frame = (size_t)r->width * (size_t)r->height * 3;
     const int               size[] = {r->width, r->height, r->frames, render->geometry.images, render->tiled};
@@ -89,9 +91,7 @@ sg_status sg_encoding_run(sg_render *render, const sg_phase *phase)
 {
     sg_component *const component = sg_phase_component(render->engine->components, phase, 0);
     uint64_t *const     made = made_of(render, phase);
-    const uint64_t      want = !made                                ? 0
-                               : phase->kind == SG_PHASE_MODULATION ? sg_modulation_hash(render)
-                                                                    : hash_of_input(render, phase);
+    const uint64_t      want = made ? hash_of_input(render, phase) : 0;
     if (phase->kind == SG_PHASE_TEXT && sg_conditioning_encoded(&render->engine->texts, phase->index)) return SG_OK;
     if (made && *made == want) return SG_OK;
     if (made) *made = 0;
