@@ -132,18 +132,16 @@ static sg_status take_fast(sg_engine *engine, sg_error *e)
     return SG_OK;
 }
 
-/* Says how quantised weights lie: before there are patches, which the others go by. */
-static void hold_weights(sg_engine *engine, const sg_engine_options *o)
+void sg_engine_hold_weights(sg_engine *engine, bool widened)
 {
     sg_phase      phase[SG_PHASES_MAX];
     const int     phases = sg_phases_of(engine->components, NULL, phase);
     sg_component *c;
     for (int i = 0; i < phases; i++)
         for (int k = 0; (c = sg_phase_component(engine->components, &phase[i], k)) != NULL; k++) {
-            if (sg_bind_is_quantised(c->bind))
-                engine->weights_as = o->weights_as == SG_WEIGHTS_BF16 ? SG_WEIGHTS_BF16 : SG_WEIGHTS_FILE;
-            sg_bind_keep_types(c->bind, o->weights_as != SG_WEIGHTS_BF16);
-            sg_bind_merge(c->bind, o->lora_merge);
+            if (sg_bind_is_quantised(c->bind)) engine->weights_as = widened ? SG_WEIGHTS_BF16 : SG_WEIGHTS_FILE;
+            sg_bind_keep_types(c->bind, !widened);
+            sg_bind_merge(c->bind, engine->lora_merge);
         }
 }
 
@@ -193,7 +191,8 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
     if (st) return st;
     engine->components = engine->model;
     SG_TRY(check_used(engine, o, e));
-    hold_weights(engine, o);
+    engine->lora_merge = o->lora_merge;
+    sg_engine_hold_weights(engine, o->weights_as == SG_WEIGHTS_BF16);
     SG_TRY(sg_engine_add_loras(engine, o->lora, o->loras, e));
     engine->defaults = engine->components->defaults;
     engine->defaults.size = sizeof engine->defaults;

@@ -45,6 +45,7 @@ struct sg_engine {
     size_t               base_bytes; /* before any render: of this process, resident; of a device, what its ops hold */
     sg_offload           offload;
     int                  weights_as; /* as sg_model_info has it */
+    bool                 lora_merge;
     bool                 check;
     sg_trace            *trace; /* times, another, or NULL */
     sg_trace             times; /* of the last render, where the options say timed */
@@ -57,6 +58,11 @@ struct sg_engine {
     sg_attention_count *count;   /* [steps][passes][layers], of the last render; NULL: none */
     int                 steps, passes, layers;
 };
+
+/* ---- engine.c ---- */
+
+/* Says how quantised weights lie, of which none is loaded. */
+void sg_engine_hold_weights(sg_engine *engine, bool widened);
 
 /* ---- engine_info.c ---- */
 

@@ -137,17 +137,6 @@ sg_status sg_engine_plan(sg_engine *engine, const sg_request *r, sg_plan *out, s
     return plan_request(engine, &request, out, e);
 }
 
-/* Says how quantised weights lie, of which none is loaded. */
-static void keep_types(const sg_engine *engine, bool on)
-{
-    sg_phase      phase[SG_PHASES_MAX];
-    const int     phases = sg_phases_of(engine->components, NULL, phase);
-    sg_component *c;
-    for (int i = 0; i < phases; i++)
-        for (int k = 0; (c = sg_phase_component(engine->components, &phase[i], k)) != NULL; k++)
-            sg_bind_keep_types(c->bind, on);
-}
-
 sg_status sg_engine_plan_as(sg_engine *engine, const sg_request *r, int offload, int weights_as, size_t memory_limit,
                             sg_plan *out, sg_error *e)
 {
@@ -159,15 +148,16 @@ sg_status sg_engine_plan_as(sg_engine *engine, const sg_request *r, int offload,
     SG_TRY(begin(engine, e));
     const size_t     limit = engine->memory_limit;
     const sg_offload way = engine->offload;
+    const int        as = engine->weights_as;
     sg_backend_make_current(engine->backend);
     sg_keeper_drop(&engine->keeper, engine->backend, true);
-    keep_types(engine, weights_as != SG_WEIGHTS_BF16);
+    sg_engine_hold_weights(engine, weights_as == SG_WEIGHTS_BF16);
     engine->memory_limit = memory_limit;
     engine->offload = offload;
     const sg_status st = plan_request(engine, &request, out, e);
     engine->memory_limit = limit;
     engine->offload = way;
-    keep_types(engine, engine->weights_as != SG_WEIGHTS_BF16);
+    sg_engine_hold_weights(engine, as == SG_WEIGHTS_BF16);
     return st;
 }
 
