@@ -90,13 +90,6 @@ static int list_components(const sg_components *components, const sg_component *
     return n;
 }
 
-static bool is_beside(const sg_components *components, const sg_lora *l)
-{
-    for (int i = 0; i < components->denoisers; i++)
-        if (sg_bind_is_beside(components->denoiser[i].component->bind, sg_lora_file(l))) return true;
-    return false;
-}
-
 void sg_engine_describe(sg_engine *engine)
 {
     const sg_components *const components = engine->components;
@@ -132,7 +125,7 @@ void sg_engine_describe(sg_engine *engine)
     }
     for (int i = 0; i < info->loras; i++) {
         info->lora[i] = &engine->lora_info[i];
-        engine->lora_info[i].beside = is_beside(components, engine->lora[i]);
+        engine->lora_info[i].beside = sg_engine_lora_is_beside(engine, i);
     }
 }
 

@@ -77,6 +77,9 @@ void sg_engine_log(const sg_engine *engine, int level, const char *fmt, ...) SG_
 /* Adds so many LoRAs to the denoisers that they are for. */
 sg_status sg_engine_add_loras(sg_engine *engine, const sg_lora_option *o, int count, sg_error *e);
 
+/* Returns whether products of a LoRA are computed beside weights that it changes. */
+bool sg_engine_lora_is_beside(const sg_engine *engine, int lora);
+
 /* Adds image_file to the denoisers, which do not have it, or takes it back; nothing is loaded. After a failure they do
  * not have it. */
 sg_status sg_engine_set_image(sg_engine *engine, bool on, sg_error *e);

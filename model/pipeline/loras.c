@@ -69,6 +69,14 @@ const char *sg_engine_lora_unused(const sg_engine *engine, int lora, size_t *at)
     return lora >= 0 && lora < engine->loras ? sg_lora_unused(engine->lora[lora], at) : NULL;
 }
 
+bool sg_engine_lora_is_beside(const sg_engine *engine, int lora)
+{
+    sg_bind *b;
+    for (int i = 0; (b = binding(engine->components, i)) != NULL; i++)
+        if (sg_bind_is_beside(b, sg_lora_file(engine->lora[lora]))) return true;
+    return false;
+}
+
 /* ---- for renders with a picture ---- */
 
 static void take_back(sg_engine *engine)

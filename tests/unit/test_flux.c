@@ -2,6 +2,7 @@
  * SD3 and HunyuanVideo have as well. Golden tests hold the numbers of a render. */
 #include "engine_fixture.h"
 #include "lora_file.h"
+#include "quantised_file.h"
 #include "sampler_table.h"
 #include "solver.h"
 
@@ -163,7 +164,7 @@ static void modulations_are_those_of_the_request(void **state)
             if (k == 1) r.prompt = "a dog";
             if (k == 2) r.steps = 3;
             if (k == 3) r.flow_shift = 5;
-            if (k == 4 && r.guidance > 0) r.guidance += 1; /* SD3 is not told any */
+            if (k == 4 && r.guidance > 0) r.guidance += 1; /* SD3 has none */
             if (k == 5) r.cfg_scale = 1;
             if (k == 6) r.seed = 8;
             const bool same = k == 6 || (k == 4 && r.guidance <= 0);
@@ -235,6 +236,32 @@ static void loras_change_modulations(void **state)
     assert_memory_not_equal(&of_file, &without, sizeof of_file);
 }
 
+/* One that changes nothing but modulations is said to be beside them, too. */
+static void a_lora_is_beside_quantised_modulations(void **state)
+{
+    enum { WIDTH = 64 };
+    static const float x[6 * WIDTH];
+    lora_file          lora = {.size = 0};
+    shell("cp -r " SG_FIXTURES "/sd3_medium f8 && rm f8/transformer/*model*");
+    quantised_write(SG_FIXTURES "/sd3_medium/transformer/diffusion_pytorch_model.safetensors.index.json",
+                    "f8/transformer/diffusion_pytorch_model.safetensors");
+    lora_put(&lora, "transformer.transformer_blocks.0.norm1.linear.lora_A.weight", "F32", 2, (int64_t[]){1, WIDTH}, x,
+             WIDTH * sizeof *x);
+    lora_put(&lora, "transformer.transformer_blocks.0.norm1.linear.lora_B.weight", "F32", 2, (int64_t[]){6 * WIDTH, 1},
+             x, sizeof x);
+    lora_save(&lora, "beside.safetensors", NULL);
+    for (int merge = 0; merge < 2; merge++) {
+        sg_engine *g = open_engine(&(sg_engine_options){.size = sizeof(sg_engine_options),
+                                                        .model_dir = "f8",
+                                                        .backend = "cpu",
+                                                        .lora = {{.path = "beside.safetensors", .strength = 1}},
+                                                        .loras = 1,
+                                                        .lora_merge = merge});
+        assert_true(sg_engine_info(g)->lora[0]->beside == !merge);
+        sg_engine_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +272,7 @@ int main(void)
         cmocka_unit_test(modulations_have_their_own_weights),
         cmocka_unit_test(modulations_are_those_of_the_request),
         cmocka_unit_test(loras_change_modulations),
+        cmocka_unit_test(a_lora_is_beside_quantised_modulations),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
