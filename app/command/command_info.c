@@ -328,9 +328,7 @@ static void print_model(const model_summary *t)
     printf("peak       %s, with %s of program and libraries and %s of output; %s of %s must be free%s\n",
            BYTES(p->peak), BYTES(p->base), BYTES(p->output), BYTES(p->need), BYTES(p->available),
            p->need > p->available ? ": does not fit" : "");
-    if (p->rows_at_once)
-        printf("denoising  at most %lld tokens at a time, since all at once would not fit\n",
-               (long long)p->rows_at_once);
+    if (p->rows_at_once) puts("denoising  tokens in pieces, since all at once would not fit");
     if (p->untiled)
         printf("decoding   in tiles, since whole frames would take %s of work (--vae-tiling)\n", BYTES(p->untiled));
     for (int i = 0; i < p->phases; i++)

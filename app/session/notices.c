@@ -55,10 +55,8 @@ void sg_notice_plan(sg_session *x, const sg_plan *plan)
                             (double)plan->phase[i].host * 0x1p-30, sg_offloaded_part(&plan->phase[i]),
                             (long long)plan->phase[i].blocks_on_host, sg_plural(plan->phase[i].blocks_on_host));
     if (plan->rows_at_once)
-        sg_progress_say(
-            &x->progress,
-            "denoising: at most %lld tokens at a time, since all at once would not fit; the frames are the same",
-            (long long)plan->rows_at_once);
+        sg_progress_say(&x->progress,
+                        "denoising: tokens in pieces, since all at once would not fit; the frames are the same");
     if (plan->untiled)
         sg_progress_warn(&x->progress,
                          "the VAE works in tiles, because whole frames would take %.2f GiB: the frames will differ a "

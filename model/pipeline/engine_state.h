@@ -41,7 +41,7 @@ struct sg_engine {
     sg_thresholds_file   tuned;      /* what it has; or empty */
     sg_attention_watch   watch;
     size_t               memory_limit; /* 0: none given */
-    int64_t              rows_at_once; /* of tokens, that a denoiser works on; 0: all, or fewer where they do not fit */
+    int64_t              rows_at_once; /* of tokens, in every render; 0: all, or fewer where they do not fit */
     size_t               base_bytes; /* before any render: of this process, resident; of a device, what its ops hold */
     sg_offload           offload;
     int                  weights_as; /* as sg_model_info has it */

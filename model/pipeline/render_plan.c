@@ -358,8 +358,8 @@ static sg_status plan_tiles(sg_render *render, sg_plan *p, sg_plan_totals *t)
     return SG_OK;
 }
 
-/* A denoiser that does not fit, or not without blocks on the host that nobody asked for, works on at most ROWS tokens at
- * once, or on half of them, where that takes less memory: it changes nothing but time. */
+/* A denoiser that does not fit, or not without blocks on the host that nobody asked for, works on its tokens in
+ * pieces of at most ROWS, or of half of them, where that takes less memory: it changes nothing but time. */
 static sg_status plan_rows(sg_render *render, sg_plan *p, sg_plan_totals *t)
 {
     enum { ROWS = 8192, TILE = 128 };

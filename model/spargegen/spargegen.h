@@ -414,7 +414,7 @@ typedef struct sg_plan {
     int     chunks;         /* of latent frames, as they are decoded */
     int     text_tokens[2]; /* of prompt and negative prompt, that are read, without pads */
     int     cut[2];         /* those after them, which are not */
-    int64_t rows_at_once;   /* tokens that the denoiser works on at once, to take less memory; 0: all */
+    int64_t rows_at_once;   /* most tokens of a piece, or of half a piece, where the denoiser works in pieces; else 0 */
     int64_t reserved[7];
 } sg_plan;
 
