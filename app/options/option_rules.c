@@ -51,6 +51,7 @@ static const rule rules[] = {
     {"preset-steps", NULL, {"steps", "flow-shift", "sampler", "sched-compat"}},
     {"backend", "cpu", {"device", "gpumask"}},
     {"backend", "ref", {"device", "gpumask"}},
+    {"weights-as", "bf16", {"lora-merge"}},
 };
 
 /* An option that was asked for and that does nothing by a rule that s fulfils: by any rule, or where s is what became
