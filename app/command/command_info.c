@@ -172,8 +172,9 @@ static void print_files(const sg_model_info *info, const sg_model_path *model)
 
 /* How weights may lie: as files have them or widened, on the device or as many blocks as possible on the host. */
 typedef struct weights_way {
-    bool   file, offloaded, taken; /* taken: by a render as it is asked for */
-    size_t need, host, peak;       /* of a plan */
+    const char *as;               /* "file", or the dtype */
+    bool        offloaded, taken; /* taken: by a render as it is asked for */
+    size_t      need, host, peak; /* of a plan */
 } weights_way;
 
 enum { WAYS = 4 };
@@ -252,21 +253,16 @@ static void print_pictures(const sg_model_info *info)
     if (*sep == ',') putchar('\n');
 }
 
-static bool widens_to_bf16(const model_summary *t) { return strcmp(t->session.info.dtype, "bf16") == 0; }
-
-/* Where the device computes in the host's memory, no way is offloaded. */
+/* Where there is a choice. Where the device computes in the host's memory, no way is offloaded. */
 static void print_ways(const model_summary *t)
 {
     bool has_host = false;
+    if (t->ways < 2) return;
     for (int i = 0; i < t->ways; i++) has_host |= t->way[i].offloaded;
-    printf("\n%-11s  %13s", "weights", has_host ? "on the device" : "peak");
+    printf("\n%-10s  %13s", "weights as", has_host ? "on the device" : "peak");
     puts(has_host ? "  on the host" : "");
     for (const weights_way *w = t->way; w < t->way + t->ways; w++) {
-        printf("%-11s  %13s",
-               w->file             ? "as the file"
-               : widens_to_bf16(t) ? "as BF16"
-                                   : "as F32",
-               BYTES(has_host ? w->need : w->peak));
+        printf("%-10s  %13s", w->as, BYTES(has_host ? w->need : w->peak));
         if (has_host) printf("  %11s  %s", w->host ? BYTES(w->host) : "", w->offloaded ? "offloaded" : "resident");
         puts(w->taken ? "  <- taken" : "");
     }
@@ -344,12 +340,9 @@ static json_t *ways_json(const model_summary *t)
 {
     json_t *j = json_array();
     for (const weights_way *w = t->way; w < t->way + t->ways; w++)
-        sg_json_append(&j, json_pack("{s:s, s:b, s:b, s:I, s:I, s:I}", "weights_as",
-                                     w->file             ? "file"
-                                     : widens_to_bf16(t) ? "bf16"
-                                                         : "f32",
-                                     "offloaded", w->offloaded, "taken", w->taken, "need_bytes", (json_int_t)w->need,
-                                     "host_bytes", (json_int_t)w->host, "peak_bytes", (json_int_t)w->peak));
+        sg_json_append(&j, json_pack("{s:s, s:b, s:b, s:I, s:I, s:I}", "weights_as", w->as, "offloaded", w->offloaded,
+                                     "taken", w->taken, "need_bytes", (json_int_t)w->need, "host_bytes",
+                                     (json_int_t)w->host, "peak_bytes", (json_int_t)w->peak));
     return j;
 }
 
@@ -406,7 +399,8 @@ static sg_status plan_ways(model_summary *t, sg_error *e)
         if (offloaded && !p.host) continue;
         const bool           taken = fits && file == (as == SG_WEIGHTS_FILE) && offloaded == (now->host > 0);
         const sg_plan *const of = taken ? now : &p;
-        t->way[t->ways++] = (weights_way){file, offloaded, taken, of->need, of->host, of->peak};
+        t->way[t->ways++] =
+            (weights_way){file ? "file" : t->session.info.dtype, offloaded, taken, of->need, of->host, of->peak};
     }
     return SG_OK;
 }

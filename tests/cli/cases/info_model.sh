@@ -16,6 +16,7 @@ for line in tiny-wan: component render attention picture device denoising decodi
 # How weights may lie, and which way is taken: those that are not quantised in one way; others as the file has them, or widened,
 # which takes more. On a GPU blocks of layers are on the device, or, where these are too many, on the host.
 [[ $(json j 'ways[*].offloaded' 'ways[*].taken') == "false true" ]] || fail "$(json j 'ways[*].taken')"
+! grep "^weights as" text || fail "one way is no choice"
 { echo "file transformer/" && shapes_of "$SPARGE_GEN_MODEL"/transformer/*.safetensors; } >shapes
 published_gguf wan transformer Q8_0 shapes
 quantised=(--model "$SPARGE_GEN_MODEL" --diffusion-model wan-transformer-Q8_0.gguf --attention dense --size 32x32 --frames 5)
@@ -24,7 +25,7 @@ for as in file bf16; do
     has j 'ways[0].weights_as=file' 'ways[1].weights_as=bf16' 'ways[0].offloaded=false' 'ways[1].offloaded=false'
     [[ $(json j 'ways[*].taken') == $([[ $as == file ]] && printf 'true\nfalse' || printf 'false\ntrue') ]] || fail $as
     (($(json j 'ways[0].peak_bytes') < $(json j 'ways[1].peak_bytes'))) || fail "$(<text)"
-    grep -A 2 '^weights' text | grep -q "^as $([[ $as == file ]] && echo "the file" || echo BF16) .* <- taken$" || fail "$(<text)"
+    grep -A 2 '^weights as' text | grep -q "^$as .* <- taken$" || fail "$(<text)"
 done
 gpu=(info "${quantised[@]}" --backend cuda --dtype bf16)
 sparge-gen "${gpu[@]}" --memory-limit 1G --json j >text || fail
@@ -34,6 +35,6 @@ need=$(json j 'ways[0].need_bytes')
 sparge-gen "${gpu[@]}" --memory-limit "$(json j 'ways[1].need_bytes')" --json j >text || fail
 [[ $(json j 'ways[*].taken' | tr '\n' ' ') == "false true false false " ]] || fail "$(<text)"
 has j plan.denoise.blocks_on_host=[3-6] "ways[1].host_bytes=$(json j plan.host_bytes)" "ways[1].need_bytes=$(json j plan.need_bytes)"
-grep -q '^as the file .* offloaded  <- taken$' text && grep -q '^offload .* of the denoiser, [3-6] blocks, stay on the host' text || fail "$(<text)"
+grep -q '^file .* offloaded  <- taken$' text && grep -q '^offload .* of the denoiser, [3-6] blocks, stay on the host' text || fail "$(<text)"
 sparge-gen "${gpu[@]}" --memory-limit 10K --json j >text || fail
 [[ $(json j 'ways[*].taken' | sort -u) == false ]] || fail "$(<text)"
