@@ -135,7 +135,7 @@ sg_status sg_mmdit_bind(sg_mmdit *m, sg_error *e)
     SG_TRY(sg_bind_open(&m->modulation.bind, whole->source, whole->map, e));
     bind_modulations(m);
     sg_bind_share(b, m->modulation.bind);
-    sg_bind_ignore(m->modulation.bind, ""); /* the list of the blocks tells of what neither wants */
+    sg_bind_ignore(m->modulation.bind, ""); /* what neither wants is extra to b */
     for (int i = 0; i < m->layers; i++) {
         sg_bind_block(b, i);
         for (int k = 0; k < SG_MMDIT_STREAMS; k++) bind_side(m, &m->block[i][k], i, k);
@@ -447,7 +447,7 @@ static void single(const sg_mmdit *m, const sg_mmdit_pass *p, sg_stream *s, int 
     const sg_tensor              e = modulation(p, &w->mod);
     const sg_modulation          mod = sg_modulation_at(e, 0);
     const sg_tensor              o = new_heads(m, s, all);
-    /* for want of room y stands where o will, and is computed again for the feed-forward */
+    /* where memory is short y has o's place until attention, and is computed again for the feed-forward */
     const bool      again = s->rows_at_once > 0;
     const sg_tensor y = again ? sg_reshape(o, all, m->dit.width) : sg_new(s, m->dit.component.act, all, m->dit.width);
     const size_t    held = s->scratch.used;

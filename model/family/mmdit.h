@@ -15,7 +15,7 @@ enum { SG_MMDIT_WAVE = 256 }; /* numbers of a sinusoid */
 
 enum { SG_MMDIT_PICTURE, SG_MMDIT_TEXT, SG_MMDIT_STREAMS }; /* streams of tokens */
 
-/* Holds the weights of a modulation, [rows D, D], and tells which rows of all modulations of a step they make. */
+/* Holds the weights of a modulation, [rows D, D], and which rows of all modulations of a step they make. */
 typedef struct sg_mmdit_mod {
     sg_linear_weights weights;
     int64_t           first, rows;
@@ -93,7 +93,7 @@ typedef struct sg_mmdit_pass {
     int64_t           first[SG_MMDIT_STREAMS], count[SG_MMDIT_STREAMS]; /* rows of x that each stream has */
 } sg_mmdit_pass;
 
-/* Says where the rows of both streams stand in a pass. */
+/* Says where the rows of both streams are in a pass. */
 sg_mmdit_pass sg_mmdit_pass_of(const sg_mmdit *m, const sg_dit_run *r, const sg_pass *p);
 
 /* Returns the rows of a stream in x, which has all. */

@@ -367,8 +367,8 @@ static void add_normed(sg_stream *s, const stream *k, sg_tensor x, sg_tensor r, 
     s->scratch.used = mark;
 }
 
-/* q, k, v of one stream, into its rows of all. Those of o are free until attention: what is projected stands there where
- * the stream is as wide. */
+/* q, k, v of one stream, into its rows of all. Those of o are free until attention: they have what is projected, where the
+ * stream is as wide. */
 static void project_in(const sg_dit *d, sg_stream *s, const stream *k, const sg_tensor qkv[3], sg_tensor o,
                        const sg_rotary *rotary)
 {

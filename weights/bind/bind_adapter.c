@@ -1,5 +1,5 @@
-/* bind_adapter.c - LoRAs of a tensor that stays as its file has it: their products stand beside it, all as one of the
- * sum of their ranks. */
+/* bind_adapter.c - LoRAs of a tensor that stays as its file has it: one product beside it, of the sum of
+ * their ranks. */
 #include "base/text.h"
 #include "bind_state.h"
 #include "convert.h"
@@ -11,7 +11,7 @@ static bool is_of(const sg_bind *b, size_t i, const sg_bind_want *w) { return &b
 
 static int64_t rank_of(const sg_patch *p) { return p->factor[0].down->dim[0]; }
 
-/* Where row t of the file's rows stands: see sg_bind_pairs. */
+/* Where row t of the file's rows goes: see sg_bind_pairs. */
 static int64_t place_of(const sg_bind_want *w, int64_t t)
 {
     if (!w->pairs) return t;

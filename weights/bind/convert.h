@@ -16,7 +16,7 @@ bool sg_convert_reads(const sg_source_type *type);
 /* Does the same for elements i to i + n of a tensor as its file has them, both multiples of its type's block. */
 bool sg_convert_from(void *y, sg_dtype as, const sg_source_tensor *t, size_t i, size_t n, int threads);
 
-/* Sets y to the bytes of those elements, of a quantised type, as the file has them. Returns and looks likewise. */
+/* Sets y to the bytes of those elements, of a quantised type, as the file has them. Returns the same; y NULL: it only looks. */
 bool sg_convert_keep(void *y, const sg_source_tensor *t, size_t i, size_t n, int threads);
 
 #endif

@@ -8,7 +8,8 @@ import numpy as np
 from . import _library as l
 
 # Members that are a choice, and what sg_names calls it.
-CHOICES = {name: name for name in "sampler cache vae_tiling offload weights_as score tail_bias budget pv_dtype order".split()}
+CHOICES = {name: name for name in
+           "sampler cache vae_tiling offload weights_as score tail_bias budget pv_dtype order".split()}
 CHOICES.update(dict.fromkeys(["kind", "attention_kind", "dense_steps_kind"], "attention"))
 # How many there are of a member whose array has the most that there can be.
 COUNTS = {"component": "components", "lora": "loras", "phase": "phases", "at": "count", "skipped": "steps_done",
