@@ -66,7 +66,6 @@ static const row rows[] = {
     {"--weights-as file", QUANTISED "--weights-as auto", NULL, ON_NOTHING},
     {"--weights-as bf16", WAN, NULL, WITHOUT},
     {"--lora-merge", QUANTISED "--lora deep.safetensors", NULL, ON_FRAMES},
-    {"--lora-merge", QUANTISED "--lora deep.safetensors --weights-as bf16", NULL, WITHOUT},
     {"--lora-merge", WAN "--lora look.safetensors", NULL, WITHOUT},
     {"--backend ref", WAN, NULL, ON_NOTHING},
     {"--dtype bf16", WAN "--dtype f32", NULL, ON_FRAMES},
