@@ -279,12 +279,12 @@ static void print_option(FILE *f, const sg_settings *s, const sg_option *o)
 
 void sg_settings_print(FILE *f, json_t *settings, sg_command command, const char *output)
 {
-    static const char ours[] = "tiny-wan"; /* needs no --model */
+    static const char ours[] = "tiny-wan"; /* needs no --model, if its own denoiser is at work */
     const char *const name = sg_command_row_of(command)->name;
     sg_settings       s = sg_options_empty(command);
     const sg_option  *o;
     get_settings(&s, settings);
-    if (s.model && strcmp(sg_path_name(s.model), ours) == 0) s.model = NULL;
+    if (s.model && !s.parts.diffusion_model && strcmp(sg_path_name(s.model), ours) == 0) s.model = NULL;
     sg_settings_drop_idle(&s, SG_OPTION_KEPT);
     fprintf(f, "sparge-gen%s%s", *name ? " " : "", name);
     for (int i = 0; (o = sg_settings_next(&s, SG_OPTION_KEPT, &i)) != NULL;)

@@ -51,6 +51,8 @@ static const row rows[] = {
     /* a model that is one file, and a link to one of another name, as caches of downloads have them */
     {"--diffusion-model denoiser.safetensors --vae vae --text-encoder encoder --tokenizer letters", TINY "--steps 1",
      NULL, ON_FRAMES},
+    /* of our model only the denoiser is another: the file alone would be no model */
+    {"--diffusion-model q8.gguf", "--model tiny-wan --attention dense " TINY "--steps 1", NULL, ON_FRAMES},
     {"--high-noise-diffusion-model expert", EXPERTS, NULL, ON_FRAMES},
     {"--vae vae/", WAN, NULL, ON_FRAMES},
     {"--text-encoder encoder", WAN, NULL, ON_FRAMES},
@@ -241,6 +243,8 @@ static int enter(void **state)
     lora_save_for(SG_FIXTURES "/wan21_hd12/transformer/diffusion_pytorch_model.safetensors", "look.safetensors", NULL);
     lora_save_for(QUANTISED_FROM, "deep.safetensors", NULL);
     quantised_folder("quantised");
+    quantised_write(SG_TINY_WAN "/transformer/diffusion_pytorch_model.safetensors.index.json", "q8.gguf");
+    if (symlink(SG_TINY_WAN, "tiny-wan") != 0) return -1;
     write_mask();
     write_text("sparge-gen.json", "{\"transformer\": {\"num_attention_heads\": 2, \"attention_head_dim\": 12}}");
     write_text("thresholds.json",
