@@ -432,8 +432,8 @@ const sg_option sg_option_table[] = {
      TO(vae_tiling)},
     {NAMED("weights-as", OPENS & ~TUNE, LOAD, weights_as, "weights_as", "TYPE",
            "file: keep quantised weights (GGUF, FP8, INT8) as the file has them, and widen what is\n"
-           "multiplied; bf16: widen all when they are loaded; the clip is the same, but for what a\n"
-           "LoRA rounds otherwise; auto: file")},
+           "multiplied; bf16: widen all when they are loaded; the clip is the same, or almost with a\n"
+           "LoRA; auto: file")},
     {FLAG("lora-merge", OPENS & ~TUNE, LOAD, lora_merge,
           "merge LoRAs into the quantised weights that they change, and pack these as Q8_0; without\n"
           "it their products are computed beside the weights: more exact, and slower")},

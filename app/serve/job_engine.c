@@ -35,7 +35,7 @@ static sg_settings usual(const sg_job_engine *x)
     return s;
 }
 
-/* The server's --lora-merge is for those with LoRAs. */
+/* The server's --lora-merge is for jobs with LoRAs. */
 static void drop_merge(sg_settings *s)
 {
     s->lora_merge = s->lora_merge && (s->lora.count || s->high_noise_lora.count || s->fast);

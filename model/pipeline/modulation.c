@@ -16,7 +16,7 @@ size_t sg_modulation_bytes(const sg_render *render)
     return render->request->latents_in ? 0 : (size_t)render->sampler.steps * numbers_of_step(render) * sizeof(float);
 }
 
-/* Of each text the rows count, as encoders without one have nothing that modulates. */
+/* Of a text only its pooled rows modulate. LoRAs and weights are the engine's, but for the LoRA of pictures. */
 uint64_t sg_modulation_hash(const sg_render *render)
 {
     const sg_engine *const       engine = render->engine;
