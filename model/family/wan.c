@@ -498,7 +498,7 @@ static void wan_forward(void *model, sg_stream *s, const sg_pass *p)
     sg_wan_modulate(r, s, 2, d->table, r->temb);
     const size_t    mark = s->scratch.used;
     const sg_tensor y = sg_new(s, d->dit.component.act, r->dit.n, d->dit.width);
-    sg_wan_norm(d, r, s, y, x, 0, sg_rows(p->non_finite, d->layers, 1));
+    sg_wan_norm(d, r, s, y, x, 0, sg_rows(p->non_finite, d->layers, 1), r->row);
     sg_dit_project_out(&d->dit, &r->dit, s, p, y);
     s->scratch.used = mark;
 }

@@ -120,17 +120,11 @@ static sg_tensor modulation(const sg_wan_run *r, int i)
     return r->row.rank ? sg_rows(r->e, i, SG_WAN_ROWS + 1) : sg_reshape(sg_rows(r->e, i, 1), r->e.dim[1]);
 }
 
-static void norm_rows(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, sg_tensor y, sg_tensor x, int first,
-                      sg_tensor non_finite, sg_tensor row)
+void sg_wan_norm(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, sg_tensor y, sg_tensor x, int first,
+                 sg_tensor non_finite, sg_tensor row)
 {
     sg_norm(s, .y = y, .non_finite = non_finite, .x = x, .shift = modulation(r, first),
             .scale = modulation(r, first + 1), .row = row, .kind = SG_NORM_LAYER, .eps = (float)d->eps);
-}
-
-void sg_wan_norm(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, sg_tensor y, sg_tensor x, int first,
-                 sg_tensor non_finite)
-{
-    norm_rows(d, r, s, y, x, first, non_finite, r->row);
 }
 
 /* Which modulation each of these tokens has; absent where all have one. */
@@ -168,7 +162,7 @@ void sg_wan_self_attention(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *
         count = sg_rows_at_once(s, n - t);
         const sg_tensor y = sg_new(s, act, count, w);
         const sg_rotary rotary = sg_rotary_rows(r->dit.rotary, t, count);
-        norm_rows(d, r, s, y, sg_rows(x, t, count), 0, sg_rows(p->non_finite, i, 1), row_of(r, t, count));
+        sg_wan_norm(d, r, s, y, sg_rows(x, t, count), 0, sg_rows(p->non_finite, i, 1), row_of(r, t, count));
         sg_project_heads(s, sg_rows(qkv[0], t, count), y, &a->q, a->norm_q, d->eps, &rotary);
         sg_project_heads(s, sg_rows(qkv[1], t, count), y, &a->k, a->norm_k, d->eps, &rotary);
         sg_linear(s, .y = sg_reshape(sg_rows(qkv[2], t, count), count, w), .x = y, .w = a->v.w, .b = a->v.b);
@@ -234,7 +228,7 @@ void sg_wan_feed_forward(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s,
         count = more_rows_at_once(s, n - t);
         const sg_tensor own = sg_rows(x, t, count), row = row_of(r, t, count);
         const sg_tensor y = sg_new(s, act, count, d->dit.width), u = sg_new(s, act, count, d->ffn);
-        norm_rows(d, r, s, y, own, 3, (sg_tensor){0}, row);
+        sg_wan_norm(d, r, s, y, own, 3, (sg_tensor){0}, row);
         sg_linear(s, .y = u, .x = y, .w = w->up.w, .b = w->up.b, .act = SG_ACT_GELU_TANH);
         add_gated(r, s, own, u, &w->down, 5, row);
         s->scratch.used = mark;

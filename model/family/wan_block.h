@@ -58,17 +58,17 @@ typedef struct sg_wan_run {
 void sg_wan_bind_block(sg_wan_dit *d, int i);
 
 /* Sets the keys and values of a text, or of pictures, that all layers attend to, once for all steps: they depend on
- * them alone. states F32 [rows, any] are on the host, and NULL on a plan. A text's real rows are followed by one row of
- * zeros that stands for all of its padding. */
+ * them alone. Where memory is short, each step makes them again. states F32 [rows, any] are on the host, and NULL on a
+ * plan. A text's real rows are followed by one row of zeros that stands for all of its padding. */
 void sg_wan_text_keys(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, int pass, const float *states, int rows);
 void sg_wan_picture_keys(sg_wan_run *r, const sg_wan_dit *d, sg_stream *s, const float *states, int rows);
 
 /* Sets `rows` rows of r->e, for each time, to table + v. v is [times, D], or [times, rows D]. */
 void sg_wan_modulate(const sg_wan_run *r, sg_stream *s, int64_t rows, sg_tensor table, sg_tensor v);
 
-/* Sets y to the norm of x, modulated by rows first and first + 1 of r->e. */
+/* Sets y to the norm of x, modulated by rows first and first + 1 of r->e; row are those of r->row for x. */
 void sg_wan_norm(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, sg_tensor y, sg_tensor x, int first,
-                 sg_tensor non_finite);
+                 sg_tensor non_finite, sg_tensor row);
 
 /* These are the parts of block i, of a modulation that is made. They add to x. */
 void sg_wan_self_attention(const sg_wan_dit *d, const sg_wan_run *r, sg_stream *s, const sg_pass *p, int i,
