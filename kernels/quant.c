@@ -1,4 +1,4 @@
-/* quant.c - see quant.h: their numbers. */
+/* quant.c - see quant.h. */
 #include "quant_run.h"
 
 #include <float.h>
@@ -16,18 +16,46 @@ SG_QUANT_TYPES(X)
 #undef X
 
 static const struct {
-    size_t    block, bytes;
-    int       half[2];
-    widen_fn *widen;
+    const char *name;
+    int         block, bytes, half[2];
+    widen_fn   *widen;
 } types[SG_QUANT_COUNT] = {
-#define X(name, block, bytes, scale, minimum) [SG_QUANT_##name] = {block, bytes, {scale, minimum}, widen_##name},
+#define X(name, block, bytes, scale, minimum) [SG_QUANT_##name] = {#name, block, bytes, {scale, minimum}, widen_##name},
     SG_QUANT_TYPES(X)
 #undef X
 };
 
+/* ---- how they lie ---- */
+
+sg_quant_type sg_quant_of(const char *name)
+{
+    int t = SG_QUANT_COUNT - 1;
+    while (t > SG_QUANT_NONE && strcmp(types[t].name, name) != 0) t--;
+    return (sg_quant_type)t;
+}
+
+const char *sg_quant_name(sg_quant_type t) { return types[t].name; }
+int         sg_quant_block(sg_quant_type t) { return types[t].block; }
+size_t      sg_quant_bytes(sg_quant_type t, int64_t n) { return (size_t)(n / types[t].block) * (size_t)types[t].bytes; }
+
+size_t sg_quant_scales_at(const sg_tensor *w)
+{
+    const sg_quant *const q = &w->quant;
+    const size_t          row = sg_quant_bytes((sg_quant_type)q->type, w->dim[1]);
+    return sg_aligned(row * (size_t)(q->all ? q->all : w->dim[0])) - row * (size_t)q->first;
+}
+
+int64_t sg_quant_scales(const sg_tensor *w)
+{
+    const sg_quant *const q = &w->quant;
+    return q->scale_rows ? sg_div_up(w->dim[0], q->scale_rows) * sg_div_up(w->dim[1], q->scale_columns) : 0;
+}
+
+/* ---- their numbers ---- */
+
 void sg_quant_widen(float *y, sg_quant_type t, const uint8_t *x, size_t n)
 {
-    const size_t block = types[t].block, blocks = n / block, rest = n % block;
+    const size_t block = (size_t)types[t].block, blocks = n / block, rest = n % block;
     types[t].widen(y, x, blocks);
     if (!rest) return;
     uint8_t end[SG_QUANT_RUN] = {0};
@@ -45,7 +73,7 @@ bool sg_quant_is_finite(sg_quant_type t, const uint8_t *x, size_t n)
         for (size_t i = 0; all && i < n; i++) bad |= (x[i] & all) == all;
         return !bad;
     }
-    const size_t blocks = n / types[t].block, bytes = types[t].bytes;
+    const size_t blocks = n / (size_t)types[t].block, bytes = (size_t)types[t].bytes;
     const int    high[2] = {types[t].half[0] + 1, types[t].half[1] + 1};
     for (size_t i = 0; i < blocks; i++, x += bytes)
         bad |= ((x[high[0]] & 0x7c) == 0x7c) | ((x[high[1]] & 0x7c) == 0x7c);
@@ -80,30 +108,33 @@ static bool pack_block(uint8_t *y, const float *x)
 
 bool sg_quant_pack(uint8_t *y, const float *x, size_t n)
 {
-    const size_t block = types[SG_QUANT_Q8_0].block, bytes = types[SG_QUANT_Q8_0].bytes;
+    const size_t block = (size_t)types[SG_QUANT_Q8_0].block, bytes = (size_t)types[SG_QUANT_Q8_0].bytes;
     bool         fits = true;
     for (size_t i = 0; i < n / block && fits; i++) fits = pack_block(y + i * bytes, x + i * block);
     return fits;
 }
 
-/* y[n], of one row, from `column` on. */
-static void scale_row(float *y, const sg_tensor *w, int64_t row, int64_t column, int64_t n)
+void sg_quant_scale(float *y, int64_t at, int64_t n, int64_t width, const void *scales, int64_t rows, int64_t columns)
 {
-    const sg_quant *const q = &w->quant;
-    const float *const    scale = (const float *)(const void *)((const char *)w->data + sg_quant_scales_at(w)) +
-                               (q->first + row) / q->scale_rows * sg_div_up(w->dim[1], q->scale_columns);
-    for (int64_t i = 0; i < n; i++) y[i] *= scale[(column + i) / q->scale_columns];
+    const int64_t across = sg_div_up(width, columns);
+    for (int64_t i = 0, count; i < n; i += count) {
+        const int64_t row = (at + i) / width, column = (at + i) % width, end = (column / columns + 1) * columns;
+        float         scale;
+        memcpy(&scale, (const char *)scales + (size_t)(row / rows * across + column / columns) * sizeof scale,
+               sizeof scale);
+        count = sg_min64(sg_min64(end, width) - column, n - i);
+        for (int64_t k = 0; k < count; k++) y[i + k] *= scale;
+    }
 }
 
 void sg_quant_read(float *y, const sg_tensor *w, int64_t at, int64_t n)
 {
-    const sg_quant_type t = (sg_quant_type)w->quant.type;
-    const int64_t       row = w->dim[1];
-    sg_quant_widen(y, t, (const uint8_t *)w->data + sg_quant_bytes(t, at), (size_t)n);
-    for (int64_t i = 0, more; w->quant.scale_rows && i < n; i += more) {
-        more = sg_min64(row - (at + i) % row, n - i);
-        scale_row(y + i, w, (at + i) / row, (at + i) % row, more);
-    }
+    const sg_quant *const q = &w->quant;
+    sg_quant_widen(y, (sg_quant_type)q->type, (const uint8_t *)w->data + sg_quant_bytes((sg_quant_type)q->type, at),
+                   (size_t)n);
+    if (q->scale_rows)
+        sg_quant_scale(y, at + q->first * w->dim[1], n, w->dim[1], (const char *)w->data + sg_quant_scales_at(w),
+                       q->scale_rows, q->scale_columns);
     if (w->dtype == SG_F32) return;
     for (int64_t i = 0; i < n; i++) y[i] = sg_bf16_to_f32(sg_f32_to_bf16(y[i]));
 }

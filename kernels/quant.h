@@ -39,7 +39,7 @@ typedef enum sg_quant_type {
 
 enum { SG_QUANT_BLOCK_MAX = 256 }; /* every block's length divides it */
 
-/* Up to so many rows of x a GPU's product by itself, which widens in registers, is faster: kernels/NOTES.md. */
+/* Up to so many rows of x a GPU multiplies by itself and widens in registers, which is faster. */
 enum { SG_GPU_FEW_ROWS = 8 };
 
 sg_quant_type sg_quant_of(const char *name); /* SG_QUANT_NONE: it is no name of a type */
@@ -64,6 +64,10 @@ bool sg_quant_is_finite(sg_quant_type t, const uint8_t *x, size_t n);
 /* Sets y to x[n], whole blocks, as Q8_0, by the rule of ggml's quantize_row_q8_0_ref. Returns false where a number is
  * not finite or a scale is too large for F16. */
 bool sg_quant_pack(uint8_t *y, const float *x, size_t n);
+
+/* Multiplies y[n], elements `at` and on of rows of that width, by their scales: floats, perhaps misaligned, one for so
+ * many rows and columns, as those of sg_quant. */
+void sg_quant_scale(float *y, int64_t at, int64_t n, int64_t width, const void *scales, int64_t rows, int64_t columns);
 
 /* Sets y[n] to the numbers that elements `at` and on of quantised weights stand for; both are whole blocks, or end
  * where a row ends. */

@@ -3,6 +3,7 @@
 #include "convert.h"
 #include "dequantise_table.h"
 #include "memory_source.h"
+#include "quant.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* convert.c - see convert.h. Plain loops that compilers vectorise; a piece at a time, so that looking for NaN and then
  * converting costs one trip to memory. */
 #include "convert.h"
-#include "quant.h"
+#include "quant_run.h"
 
 #include <string.h>
 
@@ -24,23 +24,6 @@ static uint16_t load16(const uint8_t *p)
     return u;
 }
 
-/* F16 as F32, exactly, in a form that compilers vectorise. The exponent's bias is corrected by a product, which also
- * normalises subnormals. NaN and infinity stay what they are. */
-static inline float half_to_f32(uint16_t h)
-{
-    const uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;
-    float          f;
-    memcpy(&f, &magnitude, sizeof f);
-    f *= 0x1p112f;
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    u |= sign | ((h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u);
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-/* ---- numbers as they are wanted ---- */
-
 /* An exponent of all ones is a NaN or an infinity. */
 static bool finite32(const uint8_t *x, size_t n)
 {
@@ -58,7 +41,7 @@ static bool finite16(const uint8_t *x, size_t n, uint16_t ones)
 
 static void f16_to_f32(float *y, const uint8_t *x, size_t n)
 {
-    for (size_t i = 0; i < n; i++) y[i] = half_to_f32(load16(x + 2 * i));
+    for (size_t i = 0; i < n; i++) y[i] = sg_run_half(load16(x + 2 * i));
 }
 
 static void bf16_to_f32(float *y, const uint8_t *x, size_t n)
@@ -68,7 +51,7 @@ static void bf16_to_f32(float *y, const uint8_t *x, size_t n)
 
 static void f16_to_bf16(uint16_t *y, const uint8_t *x, size_t n)
 {
-    for (size_t i = 0; i < n; i++) y[i] = sg_f32_to_bf16(half_to_f32(load16(x + 2 * i)));
+    for (size_t i = 0; i < n; i++) y[i] = sg_f32_to_bf16(sg_run_half(load16(x + 2 * i)));
 }
 
 static void f32_to_bf16(uint16_t *y, const uint8_t *x, size_t n)
@@ -99,17 +82,9 @@ static bool convert_piece(void *y, sg_dtype as, const uint8_t *x, sg_dtype from,
 /* y[n] are elements first and on of t, bytes in the file. */
 static void apply_scales(float *y, const sg_source_tensor *t, size_t first, size_t n)
 {
-    const size_t block = (size_t)t->scale_block, rows = t->rank ? (size_t)t->dim[0] : 1, row = (size_t)t->bytes / rows;
-    const size_t across = block ? (row + block - 1) / block : 1, width = block ? block : row;
-    for (size_t i = 0, more; i < n; i += more) {
-        const size_t r = (first + i) / row, column = (first + i) % row, end = (column / width + 1) * width;
-        const size_t number = block ? r / block * across + column / block : t->scales > 1 ? r : 0;
-        float        scale;
-        more = (end < row ? end : row) - column;
-        if (more > n - i) more = n - i;
-        memcpy(&scale, t->scale + number * sizeof scale, sizeof scale);
-        for (size_t k = 0; k < more; k++) y[i + k] *= scale;
-    }
+    const int64_t block = t->scale_block, width = (int64_t)t->bytes / (t->rank ? t->dim[0] : 1);
+    const int64_t rows = t->scales > 1 ? 1 : INT64_MAX;
+    sg_quant_scale(y, (int64_t)first, (int64_t)n, width, t->scale, block ? block : rows, block ? block : width);
 }
 
 /* y[n] = elements first and on of t. */

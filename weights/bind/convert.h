@@ -2,7 +2,6 @@
 #ifndef SG_CONVERT_H
 #define SG_CONVERT_H
 
-#include "quant.h"
 #include "tensor_source.h"
 
 /* Sets y[n] to x[n] as `as`, F32 or BF16 (rounded to nearest, ties to even); from is F32, F16 or BF16. x may be
