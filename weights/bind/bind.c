@@ -3,7 +3,6 @@
 #include "base/text.h"
 #include "bind_state.h"
 #include "convert.h"
-#include "quant.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -241,11 +240,10 @@ static sg_quant quant_of(const sg_bind *b, const sg_bind_want *w)
     if (packed) return (sg_quant){.type = (int32_t)type};
     if (!scales_are_moderate(w->from) || !adapts(w, type)) return none;
     if (!w->from->scale) return (sg_quant){.type = (int32_t)type};
-    const int32_t block = (int32_t)w->from->scale_block;
-    for (int k = 0; k < w->runs && block; k++)
-        if (w->pairs || w->run[k].first / (size_t)w->dim[1] % (size_t)block) return none;
-    if (block) return w->runs == 1 ? (sg_quant){(int32_t)type, block, block} : none;
-    return (sg_quant){(int32_t)type, w->from->scales > 1 ? 1 : (int32_t)w->dim[0], (int32_t)w->dim[1]};
+    const int32_t block = (int32_t)w->from->scale_block, rows = w->from->scales > 1 ? 1 : (int32_t)w->dim[0];
+    if (!block) return (sg_quant){(int32_t)type, rows, (int32_t)w->dim[1]};
+    const bool cut = w->run[0].first / (size_t)w->dim[1] % (size_t)block != 0;
+    return cut || w->runs > 1 || w->pairs ? none : (sg_quant){(int32_t)type, block, block};
 }
 
 /* Sets w->adapter to their shapes, all as one; false: memory is out. */
