@@ -227,16 +227,16 @@ typedef struct sg_linear_job {
 
 sg_status sg_cuda_linear(sg_stream *s, const char *op, const sg_linear_job *p);
 
-/* ---- quantised weights: quant.cu. They begin at SG_ALIGN. ---- */
+/* The same with BF16 operands, added to an F32 y, by cuDNN: as sg_cuda_attend_dnn. */
+bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_linear_job *p, sg_status *status);
+
+/* ---- quantised weights: quant.cu. The first of all their rows begins at SG_ALIGN. ---- */
 
 /* Where w's numbers are now, in its dtype: in SG_CUDA_WIDE. NULL, latched: it failed. */
 const void *sg_cuda_widen(sg_stream *s, const char *op, const sg_tensor *w);
 
-/* y[n, o] = x w^T, sums in F32: for SG_GPU_FEW_ROWS of x, and fewer. */
+/* y[n, o] = x w^T, sums in F32, of at most SG_GPU_FEW_ROWS rows of x. */
 sg_status sg_cuda_few_rows(sg_stream *s, const char *op, float *y, const sg_tensor *x, const sg_tensor *w);
-
-/* The same with BF16 operands, added to an F32 y, by cuDNN: as sg_cuda_attend_dnn. */
-bool sg_cuda_added_dnn(sg_stream *s, const char *op, const sg_linear_job *p, sg_status *status);
 
 /* ---- group_norm.cu ---- */
 

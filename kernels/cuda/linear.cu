@@ -186,9 +186,9 @@ static sg_status few_rows(sg_stream *s, const sg_linear_args *a, const sg_linear
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
     sg_linear_job p = {.y = a->y.data, .x = a->x.data, .w = a->w.data, .b = sg_data(a->b),
-                             .gate = sg_data(a->gate), .gate_row = sg_data(a->row), .n = a->x.dim[0],
-                             .i = a->x.dim[1], .o = a->w.dim[0], .y_type = a->y.dtype, .x_type = a->x.dtype,
-                             .w_type = a->w.dtype, .act = a->act, .add = a->add};
+                       .gate = sg_data(a->gate), .gate_row = sg_data(a->row), .n = a->x.dim[0],
+                       .i = a->x.dim[1], .o = a->w.dim[0], .y_type = a->y.dtype, .x_type = a->x.dtype,
+                       .w_type = a->w.dtype, .act = a->act, .add = a->add};
     if (a->w.quant.type && p.i && p.n <= SG_GPU_FEW_ROWS) return few_rows(s, a, &p);
     if (a->w.quant.type && p.i) p.w = sg_cuda_widen(s, "linear", &a->w);
     return p.w || !p.i ? sg_cuda_linear(s, "linear", &p) : s->status;
