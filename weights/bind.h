@@ -58,15 +58,15 @@ void sg_bind_tensor_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, in
  * stays quantised, if that is what it is in the file, in whole blocks of a row. */
 void sg_bind_matrix(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int64_t o, int64_t i);
 
-/* Says whether such matrices stay as the file has them; they do not without a word, and nothing is loaded yet. One with
- * patches that are all products of low rank, and together take less than widening it would, gets their sum as its
- * adapter; one with others is widened. */
+/* Says whether such matrices stay as the file has them, which they do not by default. Nothing may be loaded yet. Where all
+ * patches of one are products of low rank, and together take less than widening it would, they become its adapter; with
+ * others it is widened. */
 void sg_bind_keep_types(sg_bind *b, bool on);
 
 /* Tells whether the file has such a matrix quantised, however it will lie. */
 bool sg_bind_is_quantised(const sg_bind *b);
 
-/* Says whether such matrices with patches are merged with them, and packed as Q8_0, instead; nothing is loaded yet. */
+/* Says whether such matrices are merged with their patches and packed as Q8_0 instead; likewise. */
 void sg_bind_merge(sg_bind *b, bool on);
 
 /* Says that what is wanted from here on is of this block of layers; a negative number stands for none. Blocks are
@@ -139,10 +139,11 @@ size_t sg_bind_host_bytes(const sg_bind *b, const sg_backend *backend);
 /* Returns how many numbers the bound tensors of two and more dimensions have as products of the backend read them. */
 uint64_t sg_bind_packed_numbers(const sg_bind *b, const sg_backend *backend);
 
-/* Converts, patches and uploads; what already has the wanted dtype, in one piece and without patches, serves from the map
- * when the device shares host memory. Packs what products that a plan noted want otherwise (sg_backend_pack).
- * progress (may be NULL) is called after each tensor; non-zero cancels. A NaN or infinity is SG_E_NUMERIC naming the
- * tensor. Loading twice is a no-op until sg_bind_unload or another sg_bind_offload. */
+/* Converts, patches and uploads. What lies in the file as it is wanted, in one piece, without scales and without patches
+ * that are added to it, serves from the map when the device shares host memory. Packs what products that a plan noted
+ * want otherwise (sg_backend_pack). progress (may be NULL) is called after each tensor; non-zero cancels. A NaN or
+ * infinity is SG_E_NUMERIC naming the tensor. Loading twice is a no-op until sg_bind_unload or another
+ * sg_bind_offload. */
 sg_status sg_bind_load(sg_bind *b, const sg_backend *backend, int (*progress)(void *context, int done, int total),
                        void *context, sg_error *e) SG_MUST_USE;
 void      sg_bind_unload(sg_bind *b); /* gives back memory that no op uses any more; shapes, and what is packed, stay */

@@ -62,17 +62,12 @@ static sg_status put(const sg_bind *b, const sg_bind_want *w, sg_stream *s, cons
     const char *const path = sg_source_path(b->source);
     uint8_t *const own = s ? malloc(sg_bytes(*t)) : NULL, *const to = s ? own : at;
     if (!to) return sg_error_memory(e, path);
-    const bool fits = sg_convert(to, t->dtype, x, SG_F32, (size_t)sg_count(*t), b->backend->threads);
-    sg_status  status = fits ? SG_OK : SG_E_NUMERIC;
-    if (!fits)
-        sg_error_set(e, status, "%s: tensor \"%s\" has patches with numbers too large for %s", path, sg_show(w->name),
-                     sg_dtype_name(t->dtype));
-    if (fits && s) {
-        status = s->memory->upload(s, at, own, sg_bytes(*t));
-        if (status != SG_OK)
-            sg_error_set(e, status, "%s: tensor \"%s\": upload of its patches failed: %s", path, sg_show(w->name),
-                         s->why);
-    }
+    sg_status status = SG_OK;
+    if (!sg_convert(to, t->dtype, x, SG_F32, (size_t)sg_count(*t), b->backend->threads))
+        status = sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has patches with numbers too large for %s", path,
+                              sg_show(w->name), sg_dtype_name(t->dtype));
+    else if (s)
+        status = sg_bind_upload(b, w, s, at, own, sg_bytes(*t), e);
     free(own);
     return status;
 }

@@ -142,6 +142,13 @@ static sg_status not_sent(const sg_bind *b, const sg_bind_want *w, const sg_stre
                         sg_show(w->name), b->backend->name, s->why);
 }
 
+sg_status sg_bind_upload(const sg_bind *b, const sg_bind_want *w, sg_stream *s, void *to, const void *from,
+                         size_t bytes, sg_error *e)
+{
+    const sg_status status = s->memory->upload(s, to, from, bytes);
+    return status == SG_OK ? SG_OK : not_sent(b, w, s, status, e);
+}
+
 /* A tensor to `device` by way of own[STAGING]; NULL: of the device's staging, and one piece is converted while the one
  * before is on its way. */
 static sg_status send(const sg_bind *b, const sg_bind_want *w, const sg_bind_patched *p, sg_stream *s, uint8_t *device,
@@ -155,9 +162,7 @@ static sg_status send(const sg_bind *b, const sg_bind_want *w, const sg_bind_pat
         if (!piece) return not_sent(b, w, s, s->status, e);
         SG_TRY(make(b, w, p, as_is ? NULL : piece, i, count, e));
         const void *const from = as_is ? (const uint8_t *)w->file.data + sg_bind_bytes_of(w, i) : piece;
-        const sg_status   status =
-            s->memory->upload(s, device + sg_bind_bytes_of(w, i), from, sg_bind_bytes_of(w, count));
-        if (status != SG_OK) return not_sent(b, w, s, status, e);
+        SG_TRY(sg_bind_upload(b, w, s, device + sg_bind_bytes_of(w, i), from, sg_bind_bytes_of(w, count), e));
     }
     return SG_OK;
 }
@@ -199,10 +204,7 @@ static sg_status send_pairs(const sg_bind *b, const sg_bind_want *w, const sg_bi
     void *const  all = malloc(bytes + 1);
     if (!all) return sg_error_memory(e, sg_source_path(b->source));
     sg_status status = make_all(b, w, p, all, e);
-    if (status == SG_OK) {
-        status = s->memory->upload(s, device, all, bytes);
-        if (status != SG_OK) not_sent(b, w, s, status, e);
-    }
+    if (status == SG_OK) status = sg_bind_upload(b, w, s, device, all, bytes, e);
     free(all);
     return status;
 }
@@ -214,10 +216,7 @@ static sg_status send_scales(const sg_bind *b, const sg_bind_want *w, sg_stream 
     float *const scale = malloc(bytes);
     if (!scale) return sg_error_memory(e, sg_source_path(b->source));
     sg_status status = make_scales(b, w, scale, e);
-    if (status == SG_OK) {
-        status = s->memory->upload(s, device + sg_quant_scales_at(w->tensor), scale, bytes);
-        if (status != SG_OK) not_sent(b, w, s, status, e);
-    }
+    if (status == SG_OK) status = sg_bind_upload(b, w, s, device + sg_quant_scales_at(w->tensor), scale, bytes, e);
     free(scale);
     return status;
 }

@@ -108,7 +108,11 @@ sg_status sg_bind_convert(const sg_bind *b, const sg_bind_want *w, void *y, sg_d
 /* Decides how w lies, by its file and its patches: tensor->quant and the adapter's shape. */
 void sg_bind_settle(sg_bind *b, sg_bind_want *w);
 
-/* Puts their numbers at `at`, on the device, or with s NULL on the host. lies is where ops will find them. */
+/* Copies bytes of w to `to`, on the device. */
+sg_status sg_bind_upload(const sg_bind *b, const sg_bind_want *w, sg_stream *s, void *to, const void *from,
+                         size_t bytes, sg_error *e);
+
+/* Puts the adapter's numbers at `at`, on the device, or with s NULL on the host. lies is where ops will find them. */
 sg_status sg_bind_adapter_load(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *at, uint8_t *lies,
                                sg_error *e);
 

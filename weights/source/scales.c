@@ -1,10 +1,11 @@
 /* scales.c - quantised weights in safetensors: which tensor is the scale of which.
  *
- * X.weight of type F8_E4M3, F8_E5M2 or I8 is multiplied by X.scale_weight, X.weight_scale or X.weight_scale_inv, F32: one
- * number, one for each row ([rows] or [rows, 1]), or one for each block of 128 rows and 128 columns. FP8 may stand alone. The kinds that people have: ComfyUI's scaled FP8
- * (scale_weight, and a marker scaled_fp8); its mixed files (weight_scale, and the format as JSON in X.comfy_quant or
- * in the metadata _quantization_metadata); LightX2V's FP8 and INT8 (weight_scale by row). Scales of activations
- * (X.scale_input, X.input_scale) are not used. */
+ * X.weight of type F8_E4M3, F8_E5M2 or I8 is multiplied by X.scale_weight, X.weight_scale or X.weight_scale_inv, F32:
+ * one number, one for each row ([rows] or [rows, 1]), or one for each block of 128 rows and 128 columns. FP8 may stand
+ * alone. The kinds that people have: ComfyUI's scaled FP8 (scale_weight, and a marker scaled_fp8); its mixed files
+ * (weight_scale, and the format as JSON in X.comfy_quant or in the metadata _quantization_metadata); LightX2V's FP8 and
+ * INT8 (weight_scale by row); FP8 by blocks (weight_scale_inv). Scales of activations (X.scale_input, X.input_scale)
+ * are not used. */
 #include "base/json_input.h"
 #include "base/text.h"
 #include "source_state.h"
@@ -194,6 +195,7 @@ sg_status sg_scales_attach(sg_source *s, sg_error *e)
     for (size_t i = 0; i < s->count; i++)
         if (strcmp(s->tensor[i].type->name, "I8") == 0 && !s->tensor[i].scale &&
             sg_text_ends(s->tensor[i].name, ".weight"))
-            return bad(e, s, &s->tensor[i], "is I8 without a scale (%s or %s)", scale_names[0], scale_names[1]);
+            return bad(e, s, &s->tensor[i], "is I8 without a scale (%s, %s or %s)", scale_names[0], scale_names[1],
+                       scale_names[2]);
     return SG_OK;
 }
