@@ -339,20 +339,20 @@ typedef struct call {
 
 /* Returns a tensor that is written when q is read no more: in q's place, where that is spare and has room, else in
  * scratch. */
-static sg_tensor new_late(call *c, sg_dtype type, int rank, const int64_t *dim)
+static sg_tensor new_after_q(call *c, sg_dtype type, int rank, const int64_t *dim)
 {
     sg_tensor t = {.dtype = type, .rank = rank};
     memcpy(t.dim, dim, (size_t)rank * sizeof *dim);
     const bool fits = sg_aligned(sg_bytes(t)) <= c->spare.cap - c->spare.used;
     return sg_alloc(c->s, fits ? &c->spare : &c->s->scratch, type, rank, dim);
 }
-#define NEW_LATE(c, type, ...) new_late(c, type, SG_DIMS(__VA_ARGS__))
+#define NEW_AFTER_Q(c, type, ...) new_after_q(c, type, SG_DIMS(__VA_ARGS__))
 
 /* Of every `block` rows of p->x. */
 static sg_tensor new_means(call *c, const sg_pool_args *p, int64_t block)
 {
     const int64_t dim[] = {sg_div_up(p->x.dim[0], block), p->x.dim[1], p->x.dim[2]};
-    return p->x.data == c->x->q.data ? sg_alloc(c->s, &c->s->scratch, SG_F32, 3, dim) : new_late(c, SG_F32, 3, dim);
+    return p->x.data == c->x->q.data ? sg_alloc(c->s, &c->s->scratch, SG_F32, 3, dim) : new_after_q(c, SG_F32, 3, dim);
 }
 
 /* Pools p->x. Allocates means, variances and means of sub-blocks where they are absent. */
@@ -375,7 +375,7 @@ static sg_dtype values_of(const sg_attention *a)
 static sg_tensor packed_values(call *c, int64_t n)
 {
     const int64_t hk = c->a->shape.hk, d = c->a->shape.d;
-    return values_of(c->a) == SG_F8 ? NEW_LATE(c, SG_F8, hk, d, sg_f8_row(n)) : NEW_LATE(c, SG_I8, hk, n, d);
+    return values_of(c->a) == SG_F8 ? NEW_AFTER_Q(c, SG_F8, hk, d, sg_f8_row(n)) : NEW_AFTER_Q(c, SG_I8, hk, n, d);
 }
 
 /* Allocates what attend_blocks reads. */
@@ -386,23 +386,23 @@ static void take_room(call *c)
     const bool       packs = values_of(c->a) != SG_BF16, given = c->a->t->rule == SG_SELECT_GIVEN;
     c->b.q = sg_new(s, SG_I8, h, c->a->shape.n, d);
     c->b.q_scale = sg_new(s, SG_F32, sg_div_up(c->a->shape.n, Q_GROUP), h);
-    c->b.k = NEW_LATE(c, SG_I8, hk, keys(c->a), d);
-    c->b.k_scale = NEW_LATE(c, SG_F32, sg_div_up(keys(c->a), K_GROUP), hk);
-    c->k_center = NEW_LATE(c, SG_F32, hk, d);
+    c->b.k = NEW_AFTER_Q(c, SG_I8, hk, keys(c->a), d);
+    c->b.k_scale = NEW_AFTER_Q(c, SG_F32, sg_div_up(keys(c->a), K_GROUP), hk);
+    c->k_center = NEW_AFTER_Q(c, SG_F32, hk, d);
     c->b.v = c->x->v;
     if (packs) {
         c->b.v = packed_values(c, keys(c->a));
-        c->b.v_scale = NEW_LATE(c, SG_F32, hk, d);
-        c->b.v_center = NEW_LATE(c, SG_F32, hk, d);
+        c->b.v_scale = NEW_AFTER_Q(c, SG_F32, hk, d);
+        c->b.v_center = NEW_AFTER_Q(c, SG_F32, hk, d);
     }
     if (!c->sparse) return;
-    c->b.list = given ? c->a->list : NEW_LATE(c, SG_U16, h, nq, nk);
-    c->b.count = given ? c->a->count : NEW_LATE(c, SG_I32, h, nq);
+    c->b.list = given ? c->a->list : NEW_AFTER_Q(c, SG_U16, h, nq, nk);
+    c->b.count = given ? c->a->count : NEW_AFTER_Q(c, SG_I32, h, nq);
     if (!c->tail) return;
-    c->b.tail_k = NEW_LATE(c, SG_I8, hk, nk, d);
-    c->b.tail_k_scale = NEW_LATE(c, SG_F32, sg_div_up(nk, SG_BLOCK_K), hk);
-    c->b.tail_v = packs ? packed_values(c, nk) : NEW_LATE(c, SG_F32, nk, hk, d);
-    if (c->biased) c->b.tail_bias = NEW_LATE(c, SG_F32, h, nq, nk);
+    c->b.tail_k = NEW_AFTER_Q(c, SG_I8, hk, nk, d);
+    c->b.tail_k_scale = NEW_AFTER_Q(c, SG_F32, sg_div_up(nk, SG_BLOCK_K), hk);
+    c->b.tail_v = packs ? packed_values(c, nk) : NEW_AFTER_Q(c, SG_F32, nk, hk, d);
+    if (c->biased) c->b.tail_bias = NEW_AFTER_Q(c, SG_F32, h, nq, nk);
 }
 
 /* Takes values as given or quantises them by channel about their mean, and their means for the tail. Returns the
@@ -427,7 +427,7 @@ static void score(call *c, const sg_pool_args *q, const sg_pool_args *k, sg_tens
     const sg_attention_shape *const x = &a->shape;
     sg_stream *const                s = c->s;
     const bool                      sub = a->p.score != SG_SCORE_MEAN;
-    c->score = NEW_LATE(c, SG_F32, x->h, a->nq, a->nk);
+    c->score = NEW_AFTER_Q(c, SG_F32, x->h, a->nq, a->nk);
     if (judges(a, c->row)) {
         c->q_similarity = sg_new(s, SG_F32, a->nq, x->h);
         c->k_similarity = sg_new(s, SG_F32, a->nk, x->hk);
