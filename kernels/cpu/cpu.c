@@ -103,8 +103,8 @@ static void count_conv(const sg_backend *b, sg_plan_totals *t, const sg_conv_arg
     if (SG_ONEDNN && c->library) sg_onednn_note_conv(c, a);
     if (!sg_replicates(a)) return;
     const sg_conv_args piece = sg_replicated_piece(a, 0, bf16 ? SG_BF16 : SG_F32);
-    sg_plan_raise(&t->staged_x, sg_bytes(piece.x));
-    if (piece.y.dim[2] > a->y.dim[2]) sg_plan_raise(&t->staged_y, sg_bytes(piece.y));
+    sg_plan_raise(&t->staged[0], sg_bytes(piece.x));
+    if (piece.y.dim[2] > a->y.dim[2]) sg_plan_raise(&t->staged[1], sg_bytes(piece.y));
 }
 
 static void count(const sg_backend *b, sg_plan_totals *t, const char *op, const void *args)

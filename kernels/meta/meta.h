@@ -13,9 +13,9 @@ extern "C" {
 typedef struct sg_plan_totals {
     double            flops;   /* as sg_op_flops has it: 2 per multiply-add */
     const sg_backend *backend; /* given: counts the rest, and notes its products; NULL: the rest stays 0 */
-    /* Bytes of the largest operands and results that a product widens; on a GPU of the largest weights that it takes in
-     * another dtype or layout, and of the largest quantised ones, widened. */
-    size_t staged_x, staged_y;
+    /* Bytes of two buffers that products fill: with the largest operand and result that they widen; on a GPU with the
+     * largest weights that they take in another dtype or layout, and the largest quantised ones, widened. */
+    size_t staged[2];
     size_t transformed; /* bytes of the largest tiles that a convolution transforms */
     size_t attended;    /* bytes of the largest keys and values of an attention, in F32 */
     size_t weight;      /* bytes of the largest weight of a product, as products read it, F32 */
@@ -34,13 +34,13 @@ void sg_plan_gpu(sg_backend *b, int threads);
 /* Is the count of a backend whose products take their weight, and what they widen, in F32. */
 void sg_plan_count(const sg_backend *b, sg_plan_totals *t, const char *op, const void *args);
 
-/* Is the count of a GPU, whose blocks of a fixed size it leaves out. */
-void sg_plan_count_gpu(const sg_backend *b, sg_plan_totals *t, const char *op, const void *args);
-
 /* These are the parts of it: does b multiply such a pair as BF16? A product that does, or that widens x and y. */
 bool sg_plan_bf16(const sg_backend *b, sg_tensor x, sg_tensor w);
 void sg_plan_product(sg_plan_totals *t, sg_tensor y, sg_tensor x, sg_tensor w, bool bf16);
 void sg_plan_raise(size_t *most, size_t v);
+
+/* Is the count of a GPU, whose blocks of a fixed size it leaves out. */
+void sg_plan_count_gpu(const sg_backend *b, sg_plan_totals *t, const char *op, const void *args);
 
 /* check runs every op on the wrapped backend and on the oracle from the same inputs, and latches SG_E_MISMATCH at the
  * first op whose error is more than budget.h allows. It works in host memory only. */

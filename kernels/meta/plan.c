@@ -41,8 +41,8 @@ void sg_plan_product(sg_plan_totals *t, sg_tensor y, sg_tensor x, sg_tensor w, b
 {
     sg_plan_raise(&t->weight, 4 * (size_t)sg_count(w));
     if (bf16) return;
-    sg_plan_raise(&t->staged_x, widened(x));
-    sg_plan_raise(&t->staged_y, widened(y));
+    sg_plan_raise(&t->staged[0], widened(x));
+    sg_plan_raise(&t->staged[1], widened(y));
 }
 
 void sg_plan_count(const sg_backend *b, sg_plan_totals *t, const char *op, const void *args)
@@ -64,13 +64,13 @@ void sg_plan_count_gpu(const sg_backend *b, sg_plan_totals *t, const char *op, c
     if (strcmp(op, "linear") == 0) {
         const sg_linear_args *const a = args;
         const size_t                numbers = (size_t)sg_count(a->w);
-        if (a->w.quant.type && a->x.dim[0] <= SG_GPU_FEW_ROWS) return;
-        if (a->w.quant.type) sg_plan_raise(&t->staged_y, numbers * sg_dtype_size(a->w.dtype));
+        if (a->w.quant.type && a->x.dim[0] <= SG_GPU_FEW_ROWS) return; /* widened in registers */
+        if (a->w.quant.type) sg_plan_raise(&t->staged[1], numbers * sg_dtype_size(a->w.dtype));
         if (a->w.dtype == SG_BF16 && a->x.dtype == SG_F32)
-            sg_plan_raise(&t->staged_x, 4 * numbers < PIECE ? 4 * numbers : PIECE);
+            sg_plan_raise(&t->staged[0], 4 * numbers < PIECE ? 4 * numbers : PIECE);
     } else if (strcmp(op, "conv") == 0) {
         const sg_conv_args *const a = args;
-        sg_plan_raise(&t->staged_x, (size_t)sg_count(a->w) * (sg_plan_bf16(b, a->x, a->w) ? 2 : 4));
+        sg_plan_raise(&t->staged[0], (size_t)sg_count(a->w) * (sg_plan_bf16(b, a->x, a->w) ? 2 : 4));
     }
 }
 

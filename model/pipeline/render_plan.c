@@ -224,7 +224,7 @@ static size_t input_bytes(const sg_render *render)
 }
 
 /* What the backend takes beside tensors and weights. */
-static size_t staged(const sg_plan_totals *t) { return t->staged_x + t->staged_y + t->transformed + t->attended; }
+static size_t staged(const sg_plan_totals *t) { return t->staged[0] + t->staged[1] + t->transformed + t->attended; }
 
 /* What every phase needs beside its weights and its work. */
 static size_t beside(const sg_plan *p) { return p->staging + p->input + p->output + p->preview; }

@@ -67,7 +67,7 @@ static sg_status check_memory(sg_clip_model *m, size_t limit, sg_error *e)
     SG_TRY(plan(m, &t, &m->scratch, e));
     const size_t weights = sg_bind_bytes(sg_clip_text_component(m->text)->bind, m->backend, NULL) +
                            sg_bind_bytes(sg_clip_vision_component(m->vision)->bind, m->backend, NULL);
-    const size_t work = m->scratch + t.staged_x + t.staged_y + t.attended + t.weight;
+    const size_t work = m->scratch + t.staged[0] + t.staged[1] + t.attended + t.weight;
     const size_t may = limit ? limit : m->backend->total_bytes;
     if (weights + work > may)
         return sg_error_set(e, SG_E_MEMORY,

@@ -157,10 +157,10 @@ static void plan_counts_copies_with_edges(void **state)
         ACCEPTS(conv, a);
     }
     const size_t whole = 11 * 8 * 10 * 4 * sizeof(float), piece = 5 * 10 * 12 * 4;
-    assert_int_equal(totals[0].staged_x, whole); /* x as F32 */
-    assert_int_equal(totals[1].staged_x, piece * sizeof(uint16_t));
-    assert_int_equal(totals[1].staged_y, 3 * 8 * 12 * 2 * sizeof(uint16_t)); /* wider by two columns */
-    assert_int_equal(totals[2].staged_x, whole);
+    assert_int_equal(totals[0].staged[0], whole); /* x as F32 */
+    assert_int_equal(totals[1].staged[0], piece * sizeof(uint16_t));
+    assert_int_equal(totals[1].staged[1], 3 * 8 * 12 * 2 * sizeof(uint16_t)); /* wider by two columns */
+    assert_int_equal(totals[2].staged[0], whole);
     sg_backend_close(&cpu);
 }
 
@@ -179,8 +179,8 @@ static void plan_counts_a_strided_convolution(void **state)
                   .y = SHAPE(BF16, 1, 8 / stride, 8, 2), .x = SHAPE(BF16, 1, 8, 8, 4), .w = SHAPE(BF16, 2, 4, 1, 1, 1)};
             for (int k = 0; k < 3; k++) a.stride[k] = k == 1 ? stride : 1;
             ACCEPTS(conv, a);
-            assert_int_equal(t.staged_x, stride > 1 && !i ? 8 * 8 * 4 * sizeof(float) : 0);
-            assert_int_equal(t.staged_y, stride > 1 && !i ? 4 * 8 * 2 * sizeof(float) : 0);
+            assert_int_equal(t.staged[0], stride > 1 && !i ? 8 * 8 * 4 * sizeof(float) : 0);
+            assert_int_equal(t.staged[1], stride > 1 && !i ? 4 * 8 * 2 * sizeof(float) : 0);
         }
     sg_backend_close(&cpu);
 }
