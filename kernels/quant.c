@@ -1,4 +1,4 @@
-/* quant.c - see quant.h. */
+/* quant.c - see quant.h: their numbers. */
 #include "quant_run.h"
 
 #include <float.h>
@@ -16,46 +16,17 @@ SG_QUANT_TYPES(X)
 #undef X
 
 static const struct {
-    const char *name;
-    int         block, bytes, half[2];
-    widen_fn   *widen;
+    int       half[2];
+    widen_fn *widen;
 } types[SG_QUANT_COUNT] = {
-#define X(name, block, bytes, scale, minimum) [SG_QUANT_##name] = {#name, block, bytes, {scale, minimum}, widen_##name},
+#define X(name, block, bytes, scale, minimum) [SG_QUANT_##name] = {{scale, minimum}, widen_##name},
     SG_QUANT_TYPES(X)
 #undef X
 };
 
-/* ---- how they lie ---- */
-
-sg_quant_type sg_quant_of(const char *name)
-{
-    int t = SG_QUANT_COUNT - 1;
-    while (t > SG_QUANT_NONE && strcmp(types[t].name, name) != 0) t--;
-    return (sg_quant_type)t;
-}
-
-const char *sg_quant_name(sg_quant_type t) { return types[t].name; }
-int         sg_quant_block(sg_quant_type t) { return types[t].block; }
-size_t      sg_quant_bytes(sg_quant_type t, int64_t n) { return (size_t)(n / types[t].block) * (size_t)types[t].bytes; }
-
-size_t sg_quant_scales_at(const sg_tensor *w)
-{
-    const sg_quant *const q = &w->quant;
-    const size_t          row = sg_quant_bytes((sg_quant_type)q->type, w->dim[1]);
-    return sg_aligned(row * (size_t)(q->all ? q->all : w->dim[0])) - row * (size_t)q->first;
-}
-
-int64_t sg_quant_scales(const sg_tensor *w)
-{
-    const sg_quant *const q = &w->quant;
-    return q->scale_rows ? sg_div_up(w->dim[0], q->scale_rows) * sg_div_up(w->dim[1], q->scale_columns) : 0;
-}
-
-/* ---- their numbers ---- */
-
 void sg_quant_widen(float *y, sg_quant_type t, const uint8_t *x, size_t n)
 {
-    const size_t block = (size_t)types[t].block, blocks = n / block, rest = n % block;
+    const size_t block = (size_t)sg_quant_block(t), blocks = n / block, rest = n % block;
     types[t].widen(y, x, blocks);
     if (!rest) return;
     uint8_t end[SG_QUANT_RUN] = {0};
@@ -73,7 +44,7 @@ bool sg_quant_is_finite(sg_quant_type t, const uint8_t *x, size_t n)
         for (size_t i = 0; all && i < n; i++) bad |= (x[i] & all) == all;
         return !bad;
     }
-    const size_t blocks = n / (size_t)types[t].block, bytes = (size_t)types[t].bytes;
+    const size_t blocks = n / (size_t)sg_quant_block(t), bytes = sg_quant_bytes(t, sg_quant_block(t));
     const int    high[2] = {types[t].half[0] + 1, types[t].half[1] + 1};
     for (size_t i = 0; i < blocks; i++, x += bytes)
         bad |= ((x[high[0]] & 0x7c) == 0x7c) | ((x[high[1]] & 0x7c) == 0x7c);
@@ -108,7 +79,7 @@ static bool pack_block(uint8_t *y, const float *x)
 
 bool sg_quant_pack(uint8_t *y, const float *x, size_t n)
 {
-    const size_t block = (size_t)types[SG_QUANT_Q8_0].block, bytes = (size_t)types[SG_QUANT_Q8_0].bytes;
+    const size_t block = (size_t)sg_quant_block(SG_QUANT_Q8_0), bytes = sg_quant_bytes(SG_QUANT_Q8_0, (int64_t)block);
     bool         fits = true;
     for (size_t i = 0; i < n / block && fits; i++) fits = pack_block(y + i * bytes, x + i * block);
     return fits;
