@@ -55,35 +55,23 @@ static sg_status gather(const sg_bind *b, const sg_bind_want *w, float *up, floa
     return SG_OK;
 }
 
-/* Puts x, as t has it, at `at`. */
-static sg_status put(const sg_bind *b, const sg_bind_want *w, sg_stream *s, const sg_tensor *t, const float *x,
-                     uint8_t *at, sg_error *e)
+/* y = x as t has it. */
+static sg_status put(const sg_bind *b, const sg_bind_want *w, const sg_tensor *t, uint8_t *y, const float *x,
+                     sg_error *e)
 {
-    const char *const path = sg_source_path(b->source);
-    uint8_t *const own = s ? malloc(sg_bytes(*t)) : NULL, *const to = s ? own : at;
-    if (!to) return sg_error_memory(e, path);
-    sg_status status = SG_OK;
-    if (!sg_convert(to, t->dtype, x, SG_F32, (size_t)sg_count(*t), b->backend->threads))
-        status = sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has patches with numbers too large for %s", path,
-                              sg_show(w->name), sg_dtype_name(t->dtype));
-    else if (s)
-        status = sg_bind_upload(b, w, s, at, own, sg_bytes(*t), e);
-    free(own);
-    return status;
+    if (sg_convert(y, t->dtype, x, SG_F32, (size_t)sg_count(*t), b->backend->threads)) return SG_OK;
+    return sg_error_set(e, SG_E_NUMERIC, "%s: tensor \"%s\" has patches with numbers too large for %s",
+                        sg_source_path(b->source), sg_show(w->name), sg_dtype_name(t->dtype));
 }
 
-sg_status sg_bind_adapter_load(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *at, uint8_t *lies,
-                               sg_error *e)
+sg_status sg_bind_adapter_make(const sg_bind *b, const sg_bind_want *w, uint8_t *y, sg_error *e)
 {
-    sg_adapter *const a = w->adapter;
-    const size_t      down_at = sg_aligned(sg_bytes(a->up));
-    float *const      up = malloc((size_t)sg_count(a->up) * sizeof *up);
-    float *const      down = malloc((size_t)sg_count(a->down) * sizeof *down);
-    sg_status         status = up && down ? gather(b, w, up, down, e) : sg_error_memory(e, sg_source_path(b->source));
-    if (status == SG_OK) status = put(b, w, s, &a->up, up, at, e);
-    if (status == SG_OK) status = put(b, w, s, &a->down, down, at + down_at, e);
-    a->up.data = lies;
-    a->down.data = lies + down_at;
+    const sg_adapter *const a = w->adapter;
+    float *const            up = malloc((size_t)sg_count(a->up) * sizeof *up);
+    float *const            down = malloc((size_t)sg_count(a->down) * sizeof *down);
+    sg_status status = up && down ? gather(b, w, up, down, e) : sg_error_memory(e, sg_source_path(b->source));
+    if (status == SG_OK) status = put(b, w, &a->up, y, up, e);
+    if (status == SG_OK) status = put(b, w, &a->down, y + sg_aligned(sg_bytes(a->up)), down, e);
     free(up);
     free(down);
     return status;

@@ -142,8 +142,8 @@ static sg_status not_sent(const sg_bind *b, const sg_bind_want *w, const sg_stre
                         sg_show(w->name), b->backend->name, s->why);
 }
 
-sg_status sg_bind_upload(const sg_bind *b, const sg_bind_want *w, sg_stream *s, void *to, const void *from,
-                         size_t bytes, sg_error *e)
+static sg_status upload(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *to, const void *from,
+                        size_t bytes, sg_error *e)
 {
     const sg_status status = s->memory->upload(s, to, from, bytes);
     return status == SG_OK ? SG_OK : not_sent(b, w, s, status, e);
@@ -162,7 +162,7 @@ static sg_status send(const sg_bind *b, const sg_bind_want *w, const sg_bind_pat
         if (!piece) return not_sent(b, w, s, s->status, e);
         SG_TRY(make(b, w, p, as_is ? NULL : piece, i, count, e));
         const void *const from = as_is ? (const uint8_t *)w->file.data + sg_bind_bytes_of(w, i) : piece;
-        SG_TRY(sg_bind_upload(b, w, s, device + sg_bind_bytes_of(w, i), from, sg_bind_bytes_of(w, count), e));
+        SG_TRY(upload(b, w, s, device + sg_bind_bytes_of(w, i), from, sg_bind_bytes_of(w, count), e));
     }
     return SG_OK;
 }
@@ -204,7 +204,7 @@ static sg_status send_pairs(const sg_bind *b, const sg_bind_want *w, const sg_bi
     void *const  all = malloc(bytes + 1);
     if (!all) return sg_error_memory(e, sg_source_path(b->source));
     sg_status status = make_all(b, w, p, all, e);
-    if (status == SG_OK) status = sg_bind_upload(b, w, s, device, all, bytes, e);
+    if (status == SG_OK) status = upload(b, w, s, device, all, bytes, e);
     free(all);
     return status;
 }
@@ -216,7 +216,7 @@ static sg_status send_scales(const sg_bind *b, const sg_bind_want *w, sg_stream 
     float *const scale = malloc(bytes);
     if (!scale) return sg_error_memory(e, sg_source_path(b->source));
     sg_status status = make_scales(b, w, scale, e);
-    if (status == SG_OK) status = sg_bind_upload(b, w, s, device + sg_quant_scales_at(w->tensor), scale, bytes, e);
+    if (status == SG_OK) status = upload(b, w, s, device + sg_quant_scales_at(w->tensor), scale, bytes, e);
     free(scale);
     return status;
 }
@@ -240,6 +240,21 @@ static sg_status load_tensor(const sg_bind *b, const sg_bind_want *w, sg_stream 
     return SG_OK;
 }
 
+/* The adapter of w to `to`, on the device, or with s NULL on the host. lies is where ops will find it. */
+static sg_status load_adapter(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *to, uint8_t *lies,
+                              sg_error *e)
+{
+    const size_t   bytes = sg_bind_adapter_bytes(w);
+    uint8_t *const own = s ? malloc(bytes) : NULL;
+    if (s && !own) return sg_error_memory(e, sg_source_path(b->source));
+    sg_status status = sg_bind_adapter_make(b, w, s ? own : to, e);
+    if (status == SG_OK && s) status = upload(b, w, s, to, own, bytes, e);
+    free(own);
+    w->adapter->up.data = lies;
+    w->adapter->down.data = lies + sg_aligned(sg_bytes(w->adapter->up));
+    return status;
+}
+
 static sg_status load_all(sg_bind *b, sg_stream *s, int (*progress)(void *, int, int), void *context, void *own,
                           sg_error *e)
 {
@@ -251,13 +266,13 @@ static sg_status load_all(sg_bind *b, sg_stream *s, int (*progress)(void *, int,
             SG_TRY(load_tensor(b, w, s, host, own, e));
             const int place = hosted_before(b, w->block);
             w->tensor->data = b->slot[place % 2] + ((size_t)(host - b->host) - b->span[place].at);
-            if (beside) SG_TRY(sg_bind_adapter_load(b, w, NULL, host + bytes, (uint8_t *)w->tensor->data + bytes, e));
+            if (beside) SG_TRY(load_adapter(b, w, NULL, host + bytes, (uint8_t *)w->tensor->data + bytes, e));
             host += bytes + beside;
         } else {
             SG_TRY(load_tensor(b, w, s, device, own, e));
             if (bytes && !in_place(w, b->backend)) device += bytes; /* NULL: nothing lies there */
             if (beside) {
-                SG_TRY(sg_bind_adapter_load(b, w, b->backend->host_memory ? NULL : s, device, device, e));
+                SG_TRY(load_adapter(b, w, b->backend->host_memory ? NULL : s, device, device, e));
                 device += beside;
             }
         }

@@ -108,13 +108,8 @@ sg_status sg_bind_convert(const sg_bind *b, const sg_bind_want *w, void *y, sg_d
 /* Decides how w lies, by its file and its patches: tensor->quant and the adapter's shape. */
 void sg_bind_settle(sg_bind *b, sg_bind_want *w);
 
-/* Copies bytes of w to `to`, on the device. */
-sg_status sg_bind_upload(const sg_bind *b, const sg_bind_want *w, sg_stream *s, void *to, const void *from,
-                         size_t bytes, sg_error *e);
-
-/* Puts the adapter's numbers at `at`, on the device, or with s NULL on the host. lies is where ops will find them. */
-sg_status sg_bind_adapter_load(const sg_bind *b, const sg_bind_want *w, sg_stream *s, uint8_t *at, uint8_t *lies,
-                               sg_error *e);
+/* Sets y to what lies of w's adapter: up, and at the next multiple of SG_ALIGN bytes down. */
+sg_status sg_bind_adapter_make(const sg_bind *b, const sg_bind_want *w, uint8_t *y, sg_error *e);
 
 /* Sets *out to t, a matrix of p, as F32. The caller frees it. */
 sg_status sg_bind_take(float **out, const sg_patch *p, const sg_source_tensor *t, int threads, sg_error *e);
