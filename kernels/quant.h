@@ -49,7 +49,8 @@ int           sg_quant_block(sg_quant_type t);
 /* Returns the bytes of n elements, whole blocks. */
 size_t sg_quant_bytes(sg_quant_type t, int64_t n);
 
-/* Returns where the scales of quantised weights lie behind the first byte of data, and how many there are. */
+/* Returns where the scales of quantised weights lie behind the first byte of data, and how many there are, with those of
+ * the rows before, where w is some of all. */
 size_t  sg_quant_scales_at(const sg_tensor *w);
 int64_t sg_quant_scales(const sg_tensor *w);
 

@@ -33,5 +33,5 @@ size_t sg_quant_scales_at(const sg_tensor *w)
 int64_t sg_quant_scales(const sg_tensor *w)
 {
     const sg_quant *const q = &w->quant;
-    return q->scale_rows ? sg_div_up(w->dim[0], q->scale_rows) * sg_div_up(w->dim[1], q->scale_columns) : 0;
+    return q->scale_rows ? sg_div_up(q->first + w->dim[0], q->scale_rows) * sg_div_up(w->dim[1], q->scale_columns) : 0;
 }

@@ -206,6 +206,8 @@ static void rows_of_quantised_weights_are_theirs(void **state)
     for (int i = 0; i < RANK * I; i++) down[i] = (float)(i % 5 - 2);
     const sg_adapter adapter = {{.data = up, .rank = 2, .dim = {O, RANK}}, {.data = down, .rank = 2, .dim = {RANK, I}}};
     const sg_tensor  w = {.data = q.w, .rank = 2, .dim = {O, I}, .quant = {SG_QUANT_I8, 24, 16}, .adapter = &adapter};
+    const sg_tensor  part = sg_rows(w, FIRST, ROWS);
+    assert_ptr_equal((char *)part.data + sg_bytes(part), q.scale + (FIRST + ROWS + 23) / 24 * ACROSS);
     for (int i = 0; i < 2; i++) {
         sg_backend *b = NULL;
         sg_error    e = {0};
@@ -214,8 +216,7 @@ static void rows_of_quantised_weights_are_theirs(void **state)
         s.scratch = (sg_arena){.base = (uintptr_t)room, .cap = sizeof room};
         const sg_tensor of = {.data = x, .rank = 2, .dim = {N, I}};
         sg_linear(&s, .y = (sg_tensor){.data = all, .rank = 2, .dim = {N, O}}, .x = of, .w = w);
-        sg_linear(&s, .y = (sg_tensor){.data = some, .rank = 2, .dim = {N, ROWS}}, .x = of,
-                  .w = sg_rows(w, FIRST, ROWS));
+        sg_linear(&s, .y = (sg_tensor){.data = some, .rank = 2, .dim = {N, ROWS}}, .x = of, .w = part);
         if (s.status) fail_msg("%s", s.why);
         for (int k = 0; k < N * ROWS; k++) assert_true(some[k] == all[k / ROWS * O + FIRST + k % ROWS]);
         sg_backend_close(&b);
