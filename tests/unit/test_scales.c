@@ -189,6 +189,32 @@ static void rows_are_cut_with_their_scales(void **state)
     close_both(&b, &s);
 }
 
+/* A column that is wanted as a row, whose numbers have scales of their own, and rows of nothing: they are widened. */
+static void rows_of_other_lengths_are_widened(void **state)
+{
+    static const int64_t file[][2] = {{32, 1}, {4, 0}, {4, 0}}, want[][2] = {{1, 32}, {4, 0}, {4, 0}};
+    static float         scale[32];
+    static uint8_t       column[32];
+    for (int i = 0; i < 32; i++) scale[i] = (float)(i + 1);
+    for (int i = 0; i < 32; i++) column[i] = (uint8_t)(0x30 + i);
+    for (int i = 0; i < 3; i++) {
+        const sg_named_tensor all[] = {{"x.weight", bytes(column, SG_F8, 2, file[i][0], file[i][1])},
+                                       {"x.weight_scale", bytes(scale, SG_F32, 1, i == 2 ? 1 : file[i][0], 0)}};
+        sg_error              e = {0};
+        sg_source            *s = NULL;
+        sg_tensor             t;
+        assert_int_equal(open_file(&s, all, 2, NULL, &e), SG_OK);
+        sg_bind *b = bind_to(s, NULL);
+        sg_bind_matrix(b, &t, SG_F32, "x.weight", want[i][0], want[i][1]);
+        sg_bind_keep_types(b, true);
+        load(b, &devices[0]);
+        assert_false(t.quant.type);
+        for (int k = 0; i == 0 && k < 32; k++)
+            assert_true(sg_load(&t, k) == number_of("F8_E4M3", column[k]) * scale[k]);
+        close_both(&b, &s);
+    }
+}
+
 /* Numbers and scales that are finite may have products that are not. They are found in what would stay, too. */
 static void products_are_looked_at(void **state)
 {
@@ -294,6 +320,7 @@ int main(void)
         cmocka_unit_test(every_kind_is_its_numbers_times_its_scale),
         cmocka_unit_test(every_type_and_scale_may_stay_as_the_file_has_it),
         cmocka_unit_test(rows_are_cut_with_their_scales),
+        cmocka_unit_test(rows_of_other_lengths_are_widened),
         cmocka_unit_test(products_are_looked_at),
         cmocka_unit_test(other_scales_are_refused),
         cmocka_unit_test(other_formats_are_refused_by_name),

@@ -240,6 +240,7 @@ static sg_quant quant_of(const sg_bind *b, const sg_bind_want *w)
     if (packed) return (sg_quant){.type = (int32_t)type};
     if (!scales_are_moderate(w->from) || !adapts(w, type)) return none;
     if (!w->from->scale) return (sg_quant){.type = (int32_t)type};
+    if (w->from->rank != 2 || w->from->dim[1] != w->dim[1] || !w->dim[1]) return none; /* other rows than the file's */
     const int32_t block = (int32_t)w->from->scale_block, rows = w->from->scales > 1 ? 1 : (int32_t)w->dim[0];
     if (!block) return (sg_quant){(int32_t)type, rows, (int32_t)w->dim[1]};
     const bool cut = w->run[0].first / (size_t)w->dim[1] % (size_t)block != 0;
