@@ -58,8 +58,8 @@ void sg_token_table_embed(const sg_token_table *t, sg_stream *s, sg_tensor x, co
     if (rows) {
         for (int i = 0; i < n; i++)
             if (!sg_bind_row(&t->rows, ids[i], rows + (size_t)i * width))
-                sg_fail(s, SG_E_NUMERIC, "%s: tensor \"%s\": the embedding of token %d is not finite", t->rows.from->file,
-                        sg_show(t->rows.from->name), (int)ids[i]);
+                sg_fail(s, SG_E_NUMERIC, "%s: tensor \"%s\": the embedding of token %d is not finite",
+                        t->rows.from->file, sg_show(t->rows.from->name), (int)ids[i]);
         sg_upload(s, x, rows);
     } else {
         sg_fail(s, SG_E_MEMORY, "no memory for %d embeddings", n);
