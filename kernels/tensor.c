@@ -30,10 +30,9 @@ int64_t sg_count(sg_tensor t)
 
 size_t sg_bytes(sg_tensor t)
 {
-    const int64_t n = sg_count(t), scales = t.quant.type ? sg_quant_scales(&t) : 0;
-    if (!t.quant.type) return (size_t)n * sg_dtype_size(t.dtype);
-    return scales ? sg_quant_scales_at(&t) + (size_t)scales * sizeof(float)
-                  : sg_quant_bytes((sg_quant_type)t.quant.type, n);
+    if (!t.quant.type) return (size_t)sg_count(t) * sg_dtype_size(t.dtype);
+    if (!t.quant.scale_rows) return sg_quant_bytes((sg_quant_type)t.quant.type, sg_count(t));
+    return sg_quant_scales_at(&t) + (size_t)sg_quant_scales(&t) * sizeof(float);
 }
 
 void sg_shape_text(char *out, size_t size, int rank, const int64_t *dim)

@@ -18,9 +18,9 @@ typedef enum sg_dtype { SG_F32, SG_F16, SG_BF16, SG_I32, SG_U8, SG_I8, SG_F8, SG
 
 /* Says how quantised weights [rows, columns] lie: rows of whole blocks of `type`, then at the next multiple of SG_ALIGN
  * bytes F32 scales, unless scale_rows is 0: one for so many rows and columns,
- *   scale[row / scale_rows][column / scale_columns],
- * by which an element is multiplied. Rows may be some of `all`, `first` and on, and count from 0 all the same; all is 0
- * where there are no others. quant.h has the types; 0 is none of them. */
+ *   scale[(first + row) / scale_rows][column / scale_columns],
+ * by which an element is multiplied. sg_rows gives some of `all` rows, from `first` on; all is 0 where none are left out.
+ * quant.h has the types; 0 is none of them. */
 typedef struct sg_quant {
     int32_t type, scale_rows, scale_columns, first, all;
 } sg_quant;
@@ -37,7 +37,7 @@ typedef struct sg_tensor {
     const struct sg_adapter *adapter;
 } sg_tensor;
 
-/* up down, both plain: what LoRAs add to weights [o, i]. */
+/* up down, both plain: what LoRAs add to weights [o, i], to all of their rows. */
 typedef struct sg_adapter {
     sg_tensor up, down; /* [o, r] [r, i] */
 } sg_adapter;
