@@ -170,7 +170,7 @@ static void matrices_may_stay_as_the_file_has_them(void **state)
         }
 }
 
-/* A scale for each 128 rows and columns; the last blocks are smaller. */
+/* A scale for each 128 rows and columns; the last blocks are smaller. test_scales has the numbers. */
 static void scales_may_be_of_blocks(void **state)
 {
     enum { O = 300, I = 272, BLOCK = 128, ACROSS = 3, SCALES = 3 * ACROSS };
@@ -198,9 +198,6 @@ static void scales_may_be_of_blocks(void **state)
             sg_bind_keep_types(b[k], k == 0);
             load(b[k], &devices[d]);
         }
-        for (int i = 0; i < O * I; i++)
-            assert_true(((const float *)t[1][0].data)[i] ==
-                        (float)(int8_t)bits[i] * scale[i / I / BLOCK * ACROSS + i % I / BLOCK]);
         assert_reads_as(&t[0][0], &t[1][0]);
         assert_reads_as(&t[0][1], &t[1][1]);
         assert_true(!t[0][2].quant.type); /* no whole blocks */
