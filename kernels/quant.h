@@ -39,7 +39,7 @@ typedef enum sg_quant_type {
 
 enum { SG_QUANT_BLOCK_MAX = 256 }; /* every block's length divides it */
 
-/* Up to so many rows of x a GPU multiplies by itself and widens in registers, which is faster. */
+/* For up to so many rows of x a GPU has a product of its own, which widens in registers and is faster. */
 enum { SG_GPU_FEW_ROWS = 8 };
 
 sg_quant_type sg_quant_of(const char *name); /* SG_QUANT_NONE: it is no name of a type */
@@ -49,8 +49,8 @@ int           sg_quant_block(sg_quant_type t);
 /* Returns the bytes of n elements, whole blocks. */
 size_t sg_quant_bytes(sg_quant_type t, int64_t n);
 
-/* Returns where the scales of quantised weights lie behind the first byte of data, and how many there are, with those of
- * the rows before, where w is some of all. */
+/* Returns where the scales of quantised weights lie behind the first byte of data, and how many there are up to the last
+ * one of w, which may be some of all rows. */
 size_t  sg_quant_scales_at(const sg_tensor *w);
 int64_t sg_quant_scales(const sg_tensor *w);
 
