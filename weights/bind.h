@@ -66,7 +66,7 @@ void sg_bind_keep_types(sg_bind *b, bool on);
 /* Tells whether the file has such a matrix quantised, however it will lie. */
 bool sg_bind_is_quantised(const sg_bind *b);
 
-/* Says whether such matrices are merged with their patches and packed as Q8_0 instead; likewise. */
+/* Says whether such matrices with patches are merged with them, and packed as Q8_0, instead; nothing is loaded yet. */
 void sg_bind_merge(sg_bind *b, bool on);
 
 /* Says that what is wanted from here on is of this block of layers; a negative number stands for none. Blocks are

@@ -1,4 +1,4 @@
-/* test_packed.c - weights that are packed ahead of their products, and quantised weights, which are widened. */
+/* test_packed.c - weights that are packed ahead of their products, or widened for them. */
 #include "meta.h"
 #include "quant.h"
 #include "unit.h"
@@ -227,6 +227,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(weights_packed_ahead_are_those_of_the_product),
                                        cmocka_unit_test(packed_weights_go_by_place),
+                                       cmocka_unit_test(gpus_widen_weights),
                                        cmocka_unit_test(rows_of_quantised_weights_are_theirs),
                                        cmocka_unit_test(quantised_weights_give_the_products_of_their_numbers)};
     return cmocka_run_group_tests(tests, NULL, NULL);

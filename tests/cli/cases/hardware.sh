@@ -1,5 +1,5 @@
 # README's table of what fits on which GPU is what `info` plans for checkpoints of the published shapes, with one GiB of the
-# GPU, or two of 80, left to its driver and to others. A type behind a model's name is its denoiser's, as a GGUF; the text encoder
+# GPU left to its driver and to others. A type behind a model's name is its denoiser's, as a GGUF; the text encoder
 # is Q8_0 then.
 source "$LIB"
 minis wan22_hd128 hunyuan_hd16 flux_dev
@@ -25,7 +25,7 @@ while IFS='|' read -r _ gpu model size device host _; do
         files=(--diffusion-model "$name-transformer-${model#*, }.gguf" --text-encoder "$name-$text-Q8_0.gguf")
         [[ $model != *A14B* ]] || files+=(--high-noise-diffusion-model "${files[1]}")
     fi
-    plan=$(sparge-gen info "$name" "${files[@]}" --backend cuda --memory-limit $((gpu - (gpu == 80 ? 2 : 1)))G --size "${size%,*}" \
+    plan=$(sparge-gen info "$name" "${files[@]}" --backend cuda --memory-limit $((gpu - 1))G --size "${size%,*}" \
         --frames "${size#*, }") || fail "$name"
     [[ $plan != *"does not fit"* ]] || fail "$model, $size does not fit into $gpu GB: $plan"
     planned=$(sed -nE 's/^peak .* ([0-9.]+ GiB) of [0-9.]+ GiB must be free.*/\1/p' <<<"$plan")
