@@ -189,8 +189,7 @@ def one_job(b, s):
     hold(b)
     b.wait("document.querySelector('.view img')?.naturalWidth > 0 && document.querySelector('progress').value > 0")
     check(b.value("(v => Math.abs(v.clientWidth / v.clientHeight - 2) < 0.05)(document.querySelector('.view'))"), "a preview's shape")
-    said = b.value("document.querySelector('.cell').innerText")
-    check(re.search(r"denoising, \d+ of 1000, [\d.]+ (s|min) left", said), said)
+    b.wait("/denoising, \\d+ of 1000, [\\d.]+ (s|min) left/.test(document.querySelector('.cell').innerText)")
     check(b.value("(v => Math.abs(v.offsetWidth / v.parentElement.clientWidth - cells.get(watched.id).count) < 0.01)"
                   "(document.querySelector('.view img'))"), "a frame is not as wide as its place")
     check(b.value("document.title") == "(1) sparge-gen")
