@@ -50,23 +50,32 @@ void sg_bind_prefix(sg_bind *b, const char *fmt, ...)
     if (n < 0 || n >= SG_NAME_MAX) mistake(b, SG_E_ARG, "a prefix is too long");
 }
 
-/* Cuts w->file, which is all of w->from, to the rows that w->cut means. False: they are no equal parts, or no whole
- * blocks. */
+/* Finds the runs that w->cut means. False: they are no equal parts, or no whole blocks. */
 static bool cut(sg_bind_want *w)
 {
-    const int64_t rows = w->file.dim[0], of = w->cut->of;
-    const size_t  part = (size_t)(sg_count(w->file) / of);
-    if (rows % of || part % (size_t)w->from->type->block) return false;
-    w->file.dim[0] = 0;
+    const sg_tensor all = sg_source_shape(w->from);
+    const int64_t   of = w->cut->of;
+    const size_t    part = (size_t)(sg_count(all) / of);
+    if (all.dim[0] % of || part % (size_t)w->from->type->block) return false;
     for (int i = 0; i < SG_NAME_ROWS && w->cut->rows[i].count; i++) {
         const size_t first = (size_t)w->cut->rows[i].first, count = (size_t)w->cut->rows[i].count;
         w->run[w->runs++] = (sg_bind_run){first * part, count * part};
-        w->file.dim[0] += rows / of * (int64_t)count;
     }
     return true;
 }
 
-/* What the file has under the full name w->name: where from, file and runs. False: the map leads nowhere. */
+/* The shape of w's rows in the file; absent: they are of no type that is read. */
+static sg_tensor shape_in_file(const sg_bind_want *w)
+{
+    sg_tensor     t = sg_source_shape(w->from);
+    const int64_t part = w->cut ? t.dim[0] / w->cut->of : 0;
+    if (!sg_convert_reads(w->from->type)) return (sg_tensor){0};
+    if (w->cut) t.dim[0] = 0;
+    for (int i = 0; w->cut && i < SG_NAME_ROWS; i++) t.dim[0] += part * w->cut->rows[i].count;
+    return t;
+}
+
+/* What the file has under the full name w->name: where from, runs and data. False: the map leads nowhere. */
 static bool look_up(sg_bind *b, sg_bind_want *w, const char *full)
 {
     char file[SG_NAME_MAX];
@@ -78,13 +87,11 @@ static bool look_up(sg_bind *b, sg_bind_want *w, const char *full)
     w->from = sg_source_at(b->source, (size_t)index);
     if (!sg_convert_reads(w->from->type)) return true;
     const sg_source_type *const type = w->from->type;
-    w->file = sg_source_shape(w->from);
     if (!w->cut)
-        w->run[w->runs++] = (sg_bind_run){0, (size_t)sg_count(w->file)};
+        w->run[w->runs++] = (sg_bind_run){0, (size_t)sg_count(sg_source_shape(w->from))};
     else if (!cut(w))
         w->trouble = SG_BIND_MISSHAPEN;
-    if (w->runs == 1)
-        w->file.data = (void *)(uintptr_t)(w->from->data + w->run[0].first / (size_t)type->block * (size_t)type->bytes);
+    if (w->runs == 1) w->data = w->from->data + w->run[0].first / (size_t)type->block * (size_t)type->bytes;
     return true;
 }
 
@@ -103,13 +110,14 @@ sg_bind_rows sg_bind_peek(sg_bind *b, const char *name)
     sg_bind_rows r = {0};
     if (!full_name(b, name, full) || !look_up(b, &w, full) || !w.from) return r;
     r.type = w.from->type->name;
-    const int one = w.file.rank > 2 && w.file.dim[0] == 1;
-    r.row = w.runs == 1 && w.file.dim[one] ? w.run[0].count / (size_t)w.file.dim[one] : 0;
+    const sg_tensor file = shape_in_file(&w);
+    const int       one = file.rank > 2 && file.dim[0] == 1;
+    r.row = w.runs == 1 && file.dim[one] ? w.run[0].count / (size_t)file.dim[one] : 0;
     if (w.runs != 1 || r.row % (size_t)w.from->type->block) return r;
     r.from = w.from;
     r.first = w.run[0].first;
-    r.rank = w.file.rank - one;
-    memcpy(r.dim, w.file.dim + one, (size_t)r.rank * sizeof *r.dim);
+    r.rank = file.rank - one;
+    memcpy(r.dim, file.dim + one, (size_t)r.rank * sizeof *r.dim);
     return r;
 }
 
@@ -156,20 +164,21 @@ static bool same_but_for_ones(int rank, const int64_t *dim, const sg_tensor *fil
 }
 
 /* Formats of four dimensions drop those of 1, and make the first two of five one. */
-static bool same_shape(const sg_bind_want *w)
+static bool same_shape(const sg_bind_want *w, const sg_tensor *file)
 {
     int64_t dim[SG_MAX_RANK];
-    if (same_but_for_ones(w->rank, w->dim, &w->file)) return true;
-    if (w->rank != 5 || w->file.rank > 4) return false;
+    if (same_but_for_ones(w->rank, w->dim, file)) return true;
+    if (w->rank != 5 || file->rank > 4) return false;
     memcpy(dim, w->dim, sizeof dim);
-    return !__builtin_mul_overflow(dim[0], dim[1], &dim[1]) && same_but_for_ones(4, dim + 1, &w->file);
+    return !__builtin_mul_overflow(dim[0], dim[1], &dim[1]) && same_but_for_ones(4, dim + 1, file);
 }
 
 static sg_bind_trouble judge(const sg_bind_want *w)
 {
     if (!w->from) return SG_BIND_MISSING;
-    if (w->file.rank == 0) return SG_BIND_MISTYPED;
-    return same_shape(w) ? w->trouble : SG_BIND_MISSHAPEN;
+    const sg_tensor file = shape_in_file(w);
+    if (file.rank == 0) return SG_BIND_MISTYPED;
+    return same_shape(w, &file) ? w->trouble : SG_BIND_MISSHAPEN;
 }
 
 void sg_bind_tensor_(sg_bind *b, sg_tensor *t, sg_dtype as, const char *name, int rank, const int64_t *dim)
@@ -346,7 +355,7 @@ static bool convert(const sg_bind_want *w, void *y, sg_dtype as, size_t i, size_
 
 static sg_status not_finite(const sg_bind *b, const sg_bind_want *w, sg_error *e)
 {
-    const size_t n = (size_t)sg_count(w->file), step = 1 << 16, block = (size_t)w->from->type->block;
+    const size_t n = (size_t)sg_count(*w->tensor), step = 1 << 16, block = (size_t)w->from->type->block;
     size_t       i = 0;
     while (i < n && convert(w, NULL, SG_F32, i, n - i < step ? n - i : step, 1)) i += step;
     while (i < n && convert(w, NULL, SG_F32, i, block, 1)) i += block;

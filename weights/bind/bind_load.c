@@ -10,10 +10,10 @@ enum { STAGING = 8 << 20 }; /* bytes on their way to a device */
 /* Does the mapped tensor serve as it lies? */
 static bool in_place(const sg_bind_want *w, const sg_backend *backend)
 {
-    const sg_tensor *const s = &w->file;
-    const sg_quant         q = w->tensor->quant;
+    const sg_quant q = w->tensor->quant;
+    const sg_dtype is = sg_source_shape(w->from).dtype;
     if (!backend->host_memory || w->runs != 1 || sg_bind_merges(w) || w->pairs) return false;
-    return q.type ? !q.scale_rows : s->dtype == w->tensor->dtype && (uintptr_t)s->data % sg_dtype_size(s->dtype) == 0;
+    return q.type ? !q.scale_rows : is == w->tensor->dtype && (uintptr_t)w->data % sg_dtype_size(is) == 0;
 }
 
 /* How many blocks before this one stay on the host. */
@@ -155,13 +155,13 @@ static sg_status send(const sg_bind *b, const sg_bind_want *w, const sg_bind_pat
                       void *own, sg_error *e)
 {
     const size_t n = (size_t)sg_count(*w->tensor), step = STAGING / sg_dtype_size(w->tensor->dtype);
-    const bool   as_is = own && w->file.dtype == w->tensor->dtype && w->runs == 1 && !sg_bind_merges(w);
+    const bool as_is = own && sg_source_shape(w->from).dtype == w->tensor->dtype && w->runs == 1 && !sg_bind_merges(w);
     for (size_t i = 0; i < n; i += step) {
         const size_t count = n - i < step ? n - i : step;
         void *const  piece = own ? own : s->memory->stage(s);
         if (!piece) return not_sent(b, w, s, s->status, e);
         SG_TRY(make(b, w, p, as_is ? NULL : piece, i, count, e));
-        const void *const from = as_is ? (const uint8_t *)w->file.data + sg_bind_bytes_of(w, i) : piece;
+        const void *const from = as_is ? w->data + sg_bind_bytes_of(w, i) : piece;
         SG_TRY(upload(b, w, s, device + sg_bind_bytes_of(w, i), from, sg_bind_bytes_of(w, count), e));
     }
     return SG_OK;
@@ -235,7 +235,7 @@ static sg_status load_tensor(const sg_bind *b, const sg_bind_want *w, sg_stream 
     if (status == SG_OK && !host && !w->pairs && w->tensor->quant.scale_rows) status = send_scales(b, w, s, to, e);
     sg_bind_patched_close(&p, w);
     if (status != SG_OK) return status;
-    w->tensor->data = serves ? w->file.data : to;
+    w->tensor->data = serves ? (void *)(uintptr_t)w->data : to;
     if (!serves) drop(b, w);
     return SG_OK;
 }

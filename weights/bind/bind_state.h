@@ -27,19 +27,17 @@ typedef struct sg_bind_want {
 
     const sg_source_tensor *from; /* NULL: missing */
     const sg_name_rule     *cut;  /* which rows of it; NULL: all */
-    /* `file` views those rows as the file has them, with dtype SG_DTYPES where they have none. Their data are there
-     * only where they are one run. */
-    sg_tensor       file;
-    sg_bind_run     run[SG_NAME_ROWS];
-    sg_adapter     *adapter; /* tensor->adapter; owned */
-    int64_t         pairs;   /* sg_bind_pairs' rows */
-    int64_t         ranks;   /* of the patches that are products of low rank, the sum */
-    int             runs;
-    sg_bind_trouble trouble;
-    int             block;   /* negative: none */
-    int             patches; /* in b->patch */
-    int             others;  /* of these, those that are no such products */
-    bool            matrix;  /* of sg_bind_matrix; tensor->quant is set where it stays quantised */
+    const uint8_t          *data; /* those rows in the file, where they are one run; else NULL */
+    sg_bind_run             run[SG_NAME_ROWS];
+    sg_adapter             *adapter; /* tensor->adapter; owned */
+    int64_t                 pairs;   /* sg_bind_pairs' rows */
+    int64_t                 ranks;   /* of the patches that are products of low rank, the sum */
+    int                     runs;
+    sg_bind_trouble         trouble;
+    int                     block;   /* negative: none */
+    int                     patches; /* in b->patch */
+    int                     others;  /* of these, those that are no such products */
+    bool                    matrix;  /* of sg_bind_matrix; tensor->quant is set where it stays quantised */
 } sg_bind_want;
 
 /* Says where one block lies on the host, where its tensors stand in the order of its wants. */
