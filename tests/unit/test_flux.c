@@ -1,4 +1,4 @@
-/* test_flux.c - what Flux has of its own: its schedule, how dev and schnell are told apart; and modulations, which
+/* test_flux.c - what Flux has of its own: its schedule, how dev and schnell differ; and modulations, which
  * SD3 and HunyuanVideo have as well. Golden tests hold the numbers of a render. */
 #include "engine_fixture.h"
 #include "lora_file.h"
