@@ -550,10 +550,10 @@ static sg_status cut(sg_token_run *r, bool normalized, const char *text, size_t 
 
 sg_status sg_token_run_encode(sg_token_run *r, const char *text, size_t len, sg_error *e)
 {
-    size_t bad;
-    if (len > SG_PROMPT_MAX)
-        return sg_error_set(e, SG_E_ARG, "tokenizer: %zu bytes are more than the %d that a text may have", len,
-                            SG_PROMPT_MAX);
+    const size_t size = r->size ? r->size : SG_PROMPT_MAX;
+    size_t       bad;
+    if (len > size)
+        return sg_error_set(e, SG_E_ARG, "tokenizer: %zu bytes are more than the %zu that a text may have", len, size);
     if (!sg_utf8_check(text, len, &bad))
         return sg_error_set(e, SG_E_ARG, "tokenizer: not UTF-8 at byte %zu (0x%02x)", bad, (unsigned char)text[bad]);
     const sg_status status = cut(r, false, text, len, e);

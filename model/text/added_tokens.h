@@ -73,11 +73,12 @@ struct sg_token_run {
     /* words appends the ids of a normalised text between added tokens, as long as there are fewer than `most`. */
     sg_status (*words)(sg_token_run *r, const char *text, size_t len, sg_error *e);
     size_t       most; /* the result keeps no more */
+    size_t       size; /* bytes that a text may have; 0: SG_PROMPT_MAX of prompt_clean.h */
     sg_token_ids ids;  /* the caller frees ids.at */
     sg_textbuf   normal;
 };
 
-/* Appends the ids of len bytes of UTF-8, at most SG_PROMPT_MAX of prompt_clean.h: of added tokens, and what r->words
+/* Appends the ids of len bytes of UTF-8, at most r->size: of added tokens, and what r->words
  * makes of what lies between. */
 sg_status sg_token_run_encode(sg_token_run *r, const char *text, size_t len, sg_error *e) SG_MUST_USE;
 

@@ -300,3 +300,31 @@ void sg_bpe_work_free(sg_bpe_work *w)
     sg_textbuf_free(&w->text);
     *w = (sg_bpe_work){0};
 }
+
+/* ---- decoding ---- */
+
+bool sg_bpe_model_decode(const sg_bpe_model *m, const int32_t *ids, size_t n, sg_textbuf *out)
+{
+    enum { CHARACTERS = 512 };
+    const size_t            count = m->vocabulary.count;
+    const sg_string_entry **by_id = calloc(count + 1, sizeof(const sg_string_entry *));
+    int                     byte_of[CHARACTERS];
+    for (int i = 0; i < CHARACTERS; i++) byte_of[i] = -1;
+    for (int b = 0; b < 256; b++) byte_of[character(b)] = b;
+    for (size_t i = 0; by_id && i < count; i++) by_id[m->vocabulary.entries[i].id] = &m->vocabulary.entries[i];
+    for (size_t i = 0; by_id && i < n; i++) {
+        const sg_string_entry *const w = ids[i] >= 0 && (size_t)ids[i] < count ? by_id[ids[i]] : NULL;
+        for (size_t at = 0; w && at < w->len;) {
+            int32_t      c;
+            const size_t bytes = sg_utf8_next(w->text + at, w->len - at, &c);
+            const char   byte = c < CHARACTERS && byte_of[c] >= 0 ? (char)byte_of[c] : 0;
+            if (c < CHARACTERS && byte_of[c] >= 0)
+                sg_textbuf_put(out, &byte, 1);
+            else /* a character that stands for no byte is itself, as tokenizers has it */
+                sg_textbuf_put(out, w->text + at, bytes);
+            at += bytes;
+        }
+    }
+    free(by_id);
+    return by_id && !out->failed;
+}

@@ -36,6 +36,10 @@ typedef struct sg_bpe_source {
 sg_status sg_bpe_model_open(sg_bpe_model *m, const sg_bpe_source *from, sg_error *e) SG_MUST_USE;
 void      sg_bpe_model_close(sg_bpe_model *m);
 
+/* Appends the bytes that n ids stand for; what is no id of the vocabulary stands for none. Returns false when memory runs
+ * out. The texts of a model with a suffix keep it. */
+bool sg_bpe_model_decode(const sg_bpe_model *m, const int32_t *ids, size_t n, sg_textbuf *out);
+
 /* Lends encoding its memory from word to word. Zero-initialise it. */
 typedef struct sg_bpe_work {
     struct sg_bpe_symbol *symbol;

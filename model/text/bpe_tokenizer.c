@@ -5,6 +5,7 @@
 #include "bpe_files.h"
 #include "nfc.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,6 +138,7 @@ static sg_status encode_words(sg_token_run *r, const char *text, size_t len, sg_
     return encode_by((encoder *)r, 0, text, len) ? SG_OK : sg_tokenizer_no_memory(e);
 }
 
+/* Ids that stand at every text. */
 static sg_status append(sg_token_ids *ids, const int32_t *fixed, int count, sg_error *e)
 {
     for (int i = 0; i < count; i++)
@@ -144,15 +146,35 @@ static sg_status append(sg_token_ids *ids, const int32_t *fixed, int count, sg_e
     return SG_OK;
 }
 
-static sg_status encode(encoder *enc, const char *text, size_t len, sg_error *e)
+/* With the ids that stand before and behind every text, where they are asked for. */
+static sg_status encode(encoder *enc, const char *text, size_t len, bool before, bool after, sg_error *e)
 {
     const sg_bpe_rules *const r = &enc->t->rules;
     sg_token_ids *const       ids = &enc->run.ids;
-    SG_TRY(append(ids, r->before, r->befores, e));
+    if (before) SG_TRY(append(ids, r->before, r->befores, e));
     SG_TRY(sg_token_run_encode(&enc->run, text, len, e));
     if (ids->len > enc->run.most) ids->len = enc->run.most;
-    SG_TRY(append(ids, r->after, r->afters, e));
+    if (after) SG_TRY(append(ids, r->after, r->afters, e));
     return sg_array_reserve(ids->at, ids->cap, 1) ? SG_OK : sg_tokenizer_no_memory(e);
+}
+
+static encoder encoder_of(const sg_bpe_tokenizer *t, int most)
+{
+    return (encoder){
+        .run = {.added = &t->added, .by = {normalize, &t->rules}, .words = encode_words, .most = (size_t)most}, .t = t};
+}
+
+/* Hands the ids over, or frees them after a failure. */
+static sg_status finish(encoder *enc, sg_status status, int32_t **ids, int *count)
+{
+    sg_bpe_work_free(&enc->work);
+    if (status != SG_OK) {
+        free(enc->run.ids.at);
+        return status;
+    }
+    *ids = enc->run.ids.at;
+    *count = (int)enc->run.ids.len;
+    return SG_OK;
 }
 
 sg_status sg_bpe_tokenizer_encode(const sg_bpe_tokenizer *t, const char *text, size_t len, int max, int32_t **ids,
@@ -161,18 +183,35 @@ sg_status sg_bpe_tokenizer_encode(const sg_bpe_tokenizer *t, const char *text, s
     if (max < sg_bpe_tokenizer_fixed(t) || max < 1)
         return sg_error_set(e, SG_E_ARG, "tokenizer: at most %d tokens, but every text has %d", max,
                             sg_bpe_tokenizer_fixed(t));
-    encoder         enc = {.run = {.added = &t->added,
-                                   .by = {normalize, &t->rules},
-                                   .words = encode_words,
-                                   .most = (size_t)(max - t->rules.afters)},
-                           .t = t};
-    const sg_status status = encode(&enc, text, len, e);
-    sg_bpe_work_free(&enc.work);
-    if (status != SG_OK) {
-        free(enc.run.ids.at);
-        return status;
+    encoder enc = encoder_of(t, max - t->rules.afters);
+    return finish(&enc, encode(&enc, text, len, true, true, e), ids, count);
+}
+
+sg_status sg_bpe_tokenizer_encode_long(const sg_bpe_tokenizer *t, const char *text, size_t len, bool before,
+                                       int32_t **ids, int *count, sg_error *e)
+{
+    encoder enc = encoder_of(t, INT_MAX);
+    enc.run.size = SG_BPE_TEXT_MAX;
+    return finish(&enc, encode(&enc, text, len, before, false, e), ids, count);
+}
+
+sg_status sg_bpe_tokenizer_decode(const sg_bpe_tokenizer *t, const int32_t *ids, size_t n, char **text, sg_error *e)
+{
+    sg_textbuf out = {0};
+    int32_t   *kept = malloc((n + 1) * sizeof *kept);
+    size_t     count = 0;
+    for (size_t i = 0; kept && i < n; i++) {
+        bool added = false;
+        for (size_t k = 0; k < t->added.count; k++) added = added || t->added.tokens[k].id == ids[i];
+        if (!added) kept[count++] = ids[i];
     }
-    *ids = enc.run.ids.at;
-    *count = (int)enc.run.ids.len;
-    return SG_OK;
+    const bool done = kept && sg_bpe_model_decode(&t->model, kept, count, &out);
+    free(kept);
+    if (done) sg_textbuf_put(&out, "", 1);
+    if (done && !out.failed) {
+        *text = out.data;
+        return SG_OK;
+    }
+    sg_textbuf_free(&out);
+    return sg_tokenizer_no_memory(e);
 }

@@ -14,6 +14,7 @@
 
 #include "status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,7 +28,7 @@ sg_status sg_bpe_tokenizer_open(sg_bpe_tokenizer **out, const char *path, sg_err
 /* Does the same with this token for pads, whatever the folder says. */
 sg_status sg_bpe_tokenizer_open_padded(sg_bpe_tokenizer **out, const char *path, const char *pad,
                                        sg_error *e) SG_MUST_USE;
-/* Reads the tokenizer in a GGUF of Llama 3 (tokenizer_gguf.h). */
+/* Reads the tokenizer in a GGUF of Llama 3 or Qwen2 (tokenizer_gguf.h). */
 sg_status sg_bpe_tokenizer_open_inside(sg_bpe_tokenizer **out, const char *path, sg_error *e) SG_MUST_USE;
 void      sg_bpe_tokenizer_close(sg_bpe_tokenizer **t);
 
@@ -36,6 +37,18 @@ void      sg_bpe_tokenizer_close(sg_bpe_tokenizer **t);
  * once. Returns SG_E_ARG or SG_E_MEMORY on failure. A failure leaves *ids and *count as they were. */
 sg_status sg_bpe_tokenizer_encode(const sg_bpe_tokenizer *t, const char *text, size_t len, int max, int32_t **ids,
                                   int *count, sg_error *e) SG_MUST_USE;
+
+enum { SG_BPE_TEXT_MAX = 1 << 26 };
+
+/* Encodes a long text, of at most SG_BPE_TEXT_MAX bytes, into as many ids as it has, in the same way. Those that stand behind
+ * every text are left out, those before it as well unless `before`. */
+sg_status sg_bpe_tokenizer_encode_long(const sg_bpe_tokenizer *t, const char *text, size_t len, bool before,
+                                       int32_t **ids, int *count, sg_error *e) SG_MUST_USE;
+
+/* Makes the bytes that n ids stand for, without added tokens and what is no id, and a NUL behind them. A character that
+ * was cut is not repaired: the bytes may be no UTF-8. The caller frees *text. Returns SG_E_MEMORY on failure. */
+sg_status sg_bpe_tokenizer_decode(const sg_bpe_tokenizer *t, const int32_t *ids, size_t n, char **text,
+                                  sg_error *e) SG_MUST_USE;
 
 /* Returns how many ids every text has before and behind its own. */
 int sg_bpe_tokenizer_fixed(const sg_bpe_tokenizer *t);

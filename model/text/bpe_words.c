@@ -48,6 +48,7 @@ static const sg_bpe_split splits[] = {
      .lines = true},
 };
 const char sg_bpe_llama[] = LLAMA_HEAD "\\p{N}{1,3}" LLAMA_REST;
+const char sg_bpe_qwen[] = LLAMA_HEAD "\\p{N}" LLAMA_REST;
 enum { SPLITS = sizeof splits / sizeof *splits };
 
 const sg_bpe_split *sg_bpe_split_find(const char *regex)

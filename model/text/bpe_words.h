@@ -8,7 +8,7 @@
 
 typedef struct sg_bpe_split sg_bpe_split;
 
-extern const char sg_bpe_llama[]; /* the regular expression of Llama 3 */
+extern const char sg_bpe_llama[], sg_bpe_qwen[]; /* the regular expressions of Llama 3 and of Qwen2 */
 
 /* Finds the split of this regular expression, as tokenizer.json spells it; NULL where it is not one of those that are
  * known. */

@@ -92,26 +92,39 @@ static sg_status read_merges(json_t *merges, const sg_source *s, sg_error *e)
     return SG_OK;
 }
 
-static sg_status check_bpe(const sg_source *s, sg_error *e)
+/* What tokenizer.ggml.pre stands for. */
+static const struct pre {
+    const char *name, *regex;
+    bool        llama; /* a word of the vocabulary is not merged, and a text begins with bos; else it becomes NFC */
+} pres[] = {
+    {"llama-bpe", sg_bpe_llama, true},
+    {"llama3", sg_bpe_llama, true},
+    {"llama-v3", sg_bpe_llama, true},
+    {"qwen2", sg_bpe_qwen, false},
+};
+
+static sg_status find_pre(const struct pre **out, const sg_source *s, sg_error *e)
 {
-    static const char *const pres[] = {"llama-bpe", "llama3", "llama-v3"};
     const char *const model = sg_source_metadata(s, KEY "model"), *const pre = sg_source_metadata(s, KEY "pre");
     if (!model || strcmp(model, "gpt2") != 0)
         return sg_error_set(e, SG_E_UNSUPPORTED, "%s: " KEY "model is %s; only gpt2 is understood", sg_source_path(s),
                             model ? sg_show(model) : "missing");
     for (size_t i = 0; pre && i < sizeof pres / sizeof *pres; i++)
-        if (strcmp(pre, pres[i]) == 0) return SG_OK;
-    return sg_error_set(e, SG_E_UNSUPPORTED, "%s: " KEY "pre is %s; only llama-bpe, of Llama 3, is understood",
-                        sg_source_path(s), pre ? sg_show(pre) : "missing");
+        if (strcmp(pre, pres[i].name) == 0) {
+            *out = &pres[i];
+            return SG_OK;
+        }
+    return sg_error_set(e, SG_E_UNSUPPORTED,
+                        "%s: " KEY "pre is %s; only llama-bpe, of Llama 3, and qwen2 are understood", sg_source_path(s),
+                        pre ? sg_show(pre) : "missing");
 }
 
 /* The token that every text begins with; *bos stays NULL where there is none. */
-static sg_status read_first(json_t **bos, const sg_source *s, sg_error *e)
+static sg_status read_first(json_t **bos, const sg_source *s, bool usual, sg_error *e)
 {
     sg_source_list add, id, tokens;
-    if (sg_source_metadata_list(s, KEY "add_bos_token", &add) && add.kind != 's' && add.count == 1 &&
-        sg_source_number(&add, 0) == 0)
-        return SG_OK;
+    const bool     said = sg_source_metadata_list(s, KEY "add_bos_token", &add) && add.kind != 's' && add.count == 1;
+    if (said ? sg_source_number(&add, 0) == 0 : !usual) return SG_OK;
     if (!sg_source_metadata_list(s, KEY "bos_token_id", &id)) return SG_OK;
     SG_TRY(texts(s, KEY "tokens", TOKENS_MAX, &tokens, e));
     if (id.kind != 'u' || id.count != 1 || !(sg_source_number(&id, 0) < (double)tokens.count))
@@ -125,19 +138,26 @@ static sg_status read_first(json_t **bos, const sg_source *s, sg_error *e)
 sg_status sg_bpe_gguf_read(json_t **out, const sg_source *s, sg_error *e)
 {
     json_t *const vocabulary = json_object(), *const added = json_array(), *const merges = json_array();
-    json_t   *bos = NULL;
-    sg_status status = vocabulary && added && merges ? check_bpe(s, e) : no_memory(s, e);
+    json_t           *bos = NULL;
+    const struct pre *pre = NULL;
+    sg_status         status = vocabulary && added && merges ? find_pre(&pre, s, e) : no_memory(s, e);
     if (status == SG_OK) status = read_tokens(vocabulary, added, s, e);
     if (status == SG_OK) status = read_merges(merges, s, e);
-    if (status == SG_OK) status = read_first(&bos, s, e);
+    if (status == SG_OK) status = read_first(&bos, s, pre->llama, e);
     *out = NULL;
     if (status == SG_OK)
         *out = json_pack("{s:{s:s, s:O, s:O, s:b}, s:O, s:O?, s:{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, {s:s, s:b, s:b}]}}",
-                         "model", "type", "BPE", "vocab", vocabulary, "merges", merges, "ignore_merges", 1,
+                         "model", "type", "BPE", "vocab", vocabulary, "merges", merges, "ignore_merges", pre->llama,
                          "added_tokens", added, "post_processor", bos, "pre_tokenizer", "type", "Sequence",
-                         "pretokenizers", "type", "Split", "pattern", "Regex", sg_bpe_llama, "behavior", "Isolated",
+                         "pretokenizers", "type", "Split", "pattern", "Regex", pre->regex, "behavior", "Isolated",
                          "invert", 0, "type", "ByteLevel", "add_prefix_space", 0, "use_regex", 0);
+    if (*out && !pre->llama && json_object_set_new(*out, "normalizer", json_pack("{s:s}", "type", "NFC")) != 0)
+        status = no_memory(s, e);
     if (status == SG_OK && !*out) status = no_memory(s, e);
+    if (status != SG_OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
     json_decref(vocabulary);
     json_decref(added);
     json_decref(merges);

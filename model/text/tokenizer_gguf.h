@@ -7,9 +7,9 @@
  *     tokenizer.ggml.scores           F32 of each token
  *     tokenizer.ggml.precompiled_charsmap, .eos_token_id, .add_space_prefix    need not be there
  *   of "gpt2"
- *     tokenizer.ggml.pre              must be that of Llama 3
+ *     tokenizer.ggml.pre              that of Llama 3, or qwen2: of Qwen2, Qwen2.5 and Qwen3
  *     tokenizer.ggml.merges           texts
- *     tokenizer.ggml.bos_token_id     where add_bos_token is not false */
+ *     tokenizer.ggml.bos_token_id     where add_bos_token says so, or Llama 3 has no add_bos_token */
 #ifndef SG_TOKENIZER_GGUF_H
 #define SG_TOKENIZER_GGUF_H
 

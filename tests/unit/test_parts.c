@@ -1666,7 +1666,7 @@ static void a_tokenizer_that_does_not_fit_is_refused(void **state)
         sg_status   code;
         const char *says;
     } of[] = {
-        {PRE, 's', "qwen2", 0, SG_E_UNSUPPORTED, "tokenizer.ggml.pre|qwen2|llama-bpe|Llama"},
+        {PRE, 's', "deepseek-llm", 0, SG_E_UNSUPPORTED, "tokenizer.ggml.pre|deepseek-llm|llama-bpe|Llama"},
         {PRE, 0, NULL, 0, SG_E_UNSUPPORTED, "tokenizer.ggml.pre is missing"},
         {MODEL, 's', "llama", 0, SG_E_UNSUPPORTED, "tokenizer.ggml.model|llama|gpt2"},
         {TOKENS, 0, NULL, 0, SG_E_FORMAT, "key \"tokenizer.ggml.tokens\"|missing"},
