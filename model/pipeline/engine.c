@@ -1,6 +1,7 @@
 /* engine.c - opening and closing an engine: its checkpoint, its family, its LoRAs and its defaults. */
 #include "base/file.h"
 #include "base/text.h"
+#include "device.h"
 #include "dit.h"
 #include "render.h"
 #include "sized.h"
@@ -96,19 +97,6 @@ static sg_status read_attention(sg_engine *engine, sg_error *e)
     return SG_OK;
 }
 
-static sg_status choose_dtype(sg_engine *engine, const char *name, sg_error *e)
-{
-    if (!name || strcmp(name, "auto") == 0)
-        engine->act = engine->backend->dtype;
-    else if (strcmp(name, "f32") == 0)
-        engine->act = SG_F32;
-    else if (strcmp(name, "bf16") == 0)
-        engine->act = SG_BF16;
-    else
-        return sg_error_set(e, SG_E_ARG, "dtype \"%s\" is unknown; known are auto, f32, bf16", name);
-    return SG_OK;
-}
-
 /* fast_lora and fast_preset of sparge-gen.json: the weights change, and the defaults follow. */
 static sg_status take_fast(sg_engine *engine, sg_error *e)
 {
@@ -181,7 +169,7 @@ static sg_status open_all(sg_engine *engine, const sg_engine_options *o, sg_erro
         return sg_error_set(e, SG_E_ARG, "offload: weights are on the host anyway with backend %s",
                             engine->backend->name);
     engine->offload = o->offload;
-    SG_TRY(choose_dtype(engine, o->dtype, e));
+    SG_TRY(sg_device_dtype(&engine->act, o->dtype, engine->backend, e));
 
     sg_config *index = NULL;
     SG_TRY(sg_checkpoint_index(engine->checkpoint, &index, e));

@@ -1,4 +1,5 @@
 /* render_plan.c - what a render needs, found by running the model on streams that compute nothing. */
+#include "device.h"
 #include "render.h"
 #include "sized.h"
 
@@ -223,9 +224,6 @@ static size_t input_bytes(const sg_render *render)
     return bytes;
 }
 
-/* What the backend takes beside tensors and weights. */
-static size_t staged(const sg_plan_totals *t) { return t->staged[0] + t->staged[1] + t->transformed + t->attended; }
-
 /* What every phase needs beside its weights and its work. */
 static size_t beside(const sg_plan *p) { return p->staging + p->input + p->output + p->preview; }
 
@@ -251,7 +249,7 @@ static void sum_memory(sg_render *render, sg_plan *p, const sg_plan_totals *t)
     const sg_offload asked = render->engine->offload;
     p->need = p->staging = 0;
     sg_keeper_begin(&render->engine->keeper);
-    for (int i = 0; i < p->phases; i++) p->staging = larger(p->staging, staged(&t[i]) + t[i].weight);
+    for (int i = 0; i < p->phases; i++) p->staging = larger(p->staging, sg_device_staged(&t[i]) + t[i].weight);
     for (int i = 0; i < p->phases; i++) {
         sg_phase_plan *const out = &p->phase[i];
         const bool           all = asked == SG_OFFLOAD_ON && render->phase[i].kind == SG_PHASE_DENOISE;
@@ -278,7 +276,7 @@ static void plan_peaks(sg_render *render, sg_plan *p, const sg_plan_totals *t)
         const sg_weight_bytes now = sg_keeper_during(keeper, i, false);
         const size_t          packed = smaller(now.packed, limit);
         phase->packed = smaller(phase->packed, packed);
-        phase->peak = p->base + p->input + now.device + now.mapped + packed + phase->work + staged(&t[i]);
+        phase->peak = p->base + p->input + now.device + now.mapped + packed + phase->work + sg_device_staged(&t[i]);
         if (packed < now.packed) phase->peak += t[i].weight;
         if (render->phase[i].kind == SG_PHASE_DECODE) phase->peak += p->output;
         if (render->phase[i].kind == SG_PHASE_DENOISE) phase->peak += p->preview;

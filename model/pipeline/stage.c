@@ -1,5 +1,6 @@
 /* stage.c - a phase at work: its progress, its time, its weights and its memory. */
 #include "base/clock.h"
+#include "device.h"
 #include "render.h"
 
 sg_status sg_stage_check(const sg_render *render)
@@ -72,16 +73,7 @@ sg_status sg_stage_open(sg_render *render, sg_stream *s, const sg_phase *phase)
         sg_check_wrap(s);
     else if (engine->trace)
         sg_trace_wrap(s, engine->trace);
-    sg_arena *const arena[2] = {&s->keep, &s->scratch};
-    const size_t    bytes[2] = {phase->keep, phase->scratch};
-    for (int i = 0; i < 2; i++) {
-        void *const block = bytes[i] ? s->memory->alloc(s->backend, bytes[i]) : NULL;
-        if (bytes[i] && !block) {
-            if (i) s->memory->release(s->backend, (void *)s->keep.base);
-            return sg_error_set(render->e, SG_E_MEMORY, "the device cannot give %zu bytes", bytes[i]);
-        }
-        *arena[i] = (sg_arena){.base = (uintptr_t)block, .cap = bytes[i]};
-    }
+    SG_TRY(sg_device_take(s, phase->keep, phase->scratch, render->e));
     sg_stage_note_peak(render, s);
     return SG_OK;
 }
@@ -91,8 +83,7 @@ void sg_stage_close(sg_render *render, sg_stream *s)
     sg_stage_note_peak(render, s); /* packed weights have come since it was opened */
     sg_backend_drop_scratch(render->engine->backend);
     sg_backend_drop_packed_in(render->engine->backend, s->keep.base, s->keep.cap); /* filters and colours */
-    s->memory->release(s->backend, (void *)s->keep.base);
-    s->memory->release(s->backend, (void *)s->scratch.base);
+    sg_device_release(s);
 }
 
 sg_status sg_stage_status(const sg_stream *s, const char *doing, sg_error *e)
