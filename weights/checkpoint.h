@@ -25,6 +25,10 @@ sg_status sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const 
  * "image_processor" where it has a preprocessor_config.json or processor_config.json. The configs of the two encoders
  * have the model's projection_dim. Returns SG_E_FILE, or SG_E_FORMAT if config.json is not one of CLIPModel. */
 sg_status   sg_checkpoint_open_clip(sg_checkpoint **out, const char *folder, sg_error *e) SG_MUST_USE;
+/* Opens a language model as the components "text_encoder" and "tokenizer": a folder of transformers', where both are, or
+ * a GGUF that has both, which is told by what is known as above. Returns SG_E_FILE or SG_E_UNSUPPORTED if it is none. */
+sg_status   sg_checkpoint_open_language(sg_checkpoint **out, const char *path, const sg_model_files *(*known)(int i),
+                                        sg_error *e) SG_MUST_USE;
 void        sg_checkpoint_close(sg_checkpoint **c);
 const char *sg_checkpoint_path(const sg_checkpoint *c); /* as it was given; without one that of the denoiser */
 

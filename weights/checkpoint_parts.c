@@ -491,3 +491,35 @@ sg_status sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const 
     if (status != SG_OK) sg_checkpoint_close(out);
     return status;
 }
+
+/* ---- a language model ---- */
+
+static sg_status open_language(opening *o, const char *path)
+{
+    sg_checkpoint *const c = o->c;
+    sg_place             tokenizer = {.component = encoder_names[0][1]};
+    bool                 inside = false;
+    if (access(path, R_OK) != 0) return sg_error_set(o->e, SG_E_FILE, "%s: %s", path, strerror(errno));
+    SG_TRY(put_given(o, TEXT, TEXT, path));
+    SG_TRY(set_path(o, &tokenizer, path));
+    SG_TRY(put(o, &tokenizer));
+    if (!c->place[0].part) return SG_OK;
+    c->place[0].map.prefix = c->place[0].prefix;
+    SG_TRY(holds_tokenizer(&inside, path, o->e));
+    if (!inside)
+        return sg_error_set(o->e, SG_E_UNSUPPORTED,
+                            "%s: has no tokenizer in it; a language model is a folder with config.json, tokenizer.json "
+                            "and safetensors, or a GGUF",
+                            path);
+    return sg_checkpoint_describe(c, o->e);
+}
+
+sg_status sg_checkpoint_open_language(sg_checkpoint **out, const char *path, sg_known_files *known, sg_error *e)
+{
+    static const sg_model_parts none;
+    SG_TRY(sg_checkpoint_open(out, path, e));
+    (*out)->diffusers = false;
+    const sg_status status = open_language(&(opening){.c = *out, .parts = &none, .known = known, .e = e}, path);
+    if (status != SG_OK) sg_checkpoint_close(out);
+    return status;
+}

@@ -45,8 +45,11 @@ sg_status sg_config_empty(sg_config **out, const char *path, sg_error *e)
 
 sg_status sg_config_member(sg_config **out, const sg_config *c, const char *key, const char *path, sg_error *e)
 {
+    *out = NULL;
     json_t *const value = json_object_get(c->root, key);
-    return config_new(out, path, value ? json_incref(value) : json_object(), e);
+    if (value && !json_is_object(value) && !json_is_null(value))
+        return sg_error_set(e, SG_E_FORMAT, "%s: should be an object", path);
+    return config_new(out, path, json_is_object(value) ? json_incref(value) : json_object(), e);
 }
 
 sg_status sg_config_update(sg_config *c, const char *as, const sg_config *over, const char *key, sg_error *e)

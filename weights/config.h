@@ -45,7 +45,8 @@ int sg_config_strings(sg_config *c, const char *key, const char **out, int min, 
 /* Returns entry i of a list of strings, or NULL when the field is absent, shorter, or that entry is null. */
 const char *sg_config_string_at(sg_config *c, const char *key, int i);
 
-/* Makes the object under key a config of its own, which `path` names in messages. It is empty where there is none. */
+/* Makes the object under key a config of its own, which `path` names in messages. It is empty where there is none, or null.
+ * SG_E_FORMAT if it is no object. */
 sg_status sg_config_member(sg_config **out, const sg_config *c, const char *key, const char *path,
                            sg_error *e) SG_MUST_USE;
 
