@@ -9,6 +9,7 @@
 #include "base/text.h"
 
 #include <stdio.h>
+#include <string.h>
 
 const char *const sg_denoiser_prefixes[] = {
     "", "model.diffusion_model.", "diffusion_model.", "net.", "model.", "model.model.", NULL};
@@ -117,44 +118,87 @@ static const sg_name_rule llama_gguf[] = {
     AS(M "mlp.gate_proj", K "ffn_gate"),
     AS(M "mlp.up_proj", K "ffn_up"),
     AS(M "mlp.down_proj", K "ffn_down"),
-    {.file = "output"},
-    {.file = "rope_freqs"},
+    AS(M "self_attn.q_norm", K "attn_q_norm"),
+    AS(M "self_attn.k_norm", K "attn_k_norm"),
+    AS("lm_head", "output"),
 };
 static const sg_name_map llama_gguf_names = {MAP(llama_gguf)};
 
-/* A number above 0 that a GGUF has under this key; else the usual one. */
-static double number_of(const sg_found_part *p, const char *key, double usual)
+/* What a GGUF is of; a file that does not say so is of Llama. */
+static const char *architecture_of(const sg_found_part *p)
 {
+    const char *const name = sg_source_metadata(p->source, "general.architecture");
+    return name ? name : "llama";
+}
+
+/* A number above 0 that a GGUF has under this key, behind its architecture; else the usual one. */
+static double number_of(const sg_found_part *p, const char *name, double usual)
+{
+    char           key[128];
     sg_source_list l;
+    snprintf(key, sizeof key, "%.64s.%s", architecture_of(p), name);
     if (!sg_source_metadata_list(p->source, key, &l) || l.kind == 's' || l.count != 1) return usual;
     const double x = sg_source_number(&l, 0);
     return x > 0 && x < 1e12 ? x : usual;
 }
 
-/* Llama 3 has heads of 128 numbers. */
-static sg_status describe_llama_as(const sg_found_part *p, bool by_pairs)
+/* Llama 3 has heads of 128 numbers. A GGUF says how many its heads have, or how many heads there are. */
+static int64_t head_of(const sg_found_part *p, int64_t width)
+{
+    const double heads = number_of(p, "attention.head_count", 0), whole = heads >= 1 ? (double)width / heads : 128;
+    return (int64_t)number_of(p, "attention.key_length", number_of(p, "rope.dimension_count", whole));
+}
+
+static sg_status describe_llama(const sg_found_part *p)
 {
     const sg_source_tensor *const table = sg_found_tensor(p, "embed_tokens.weight");
-    const int64_t                 head = (int64_t)number_of(p, "llama.rope.dimension_count", 128), d = head ? head : 1;
     if (!table || table->rank != 2)
         return sg_error_set(p->e, SG_E_FORMAT, "%s: has no table of embeddings (embed_tokens.weight) of two dimensions",
                             sg_source_path(p->source));
+    const int64_t head = head_of(p, table->dim[1]), d = head ? head : 1;
     sg_config_set(
         p->made, p->component, SG_NUMBER("hidden_size", table->dim[1]), SG_NUMBER("vocab_size", table->dim[0]),
         SG_NUMBER("num_hidden_layers", sg_found_list(p, SG_BLOCKS_MAX, "layers", "input_layernorm.weight")),
         SG_NUMBER("intermediate_size", sg_found_rows(p, "layers.0.mlp.up_proj.weight")),
         SG_NUMBER("num_attention_heads", sg_found_rows(p, "layers.0.self_attn.q_proj.weight") / d),
         SG_NUMBER("num_key_value_heads", sg_found_rows(p, "layers.0.self_attn.k_proj.weight") / d),
-        SG_NUMBER("head_dim", head),
-        SG_REAL("rms_norm_eps", number_of(p, "llama.attention.layer_norm_rms_epsilon", 1e-5)),
-        SG_REAL("rope_theta", number_of(p, "llama.rope.freq_base", 500000)), SG_BOOL("rope_by_pairs", by_pairs));
+        SG_NUMBER("head_dim", head), SG_REAL("rms_norm_eps", number_of(p, "attention.layer_norm_rms_epsilon", 1e-5)),
+        SG_REAL("rope_theta", number_of(p, "rope.freq_base", 500000)));
     return SG_OK;
 }
 
-static sg_status describe_llama(const sg_found_part *p) { return describe_llama_as(p, false); }
+/* The ids that end a text, as a GGUF has them: of a text, and of a turn. */
+static void add_ends(const sg_found_part *p)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"};
+    int64_t                  id[2];
+    int                      count = 0;
+    sg_source_list           l;
+    for (int i = 0; i < 2; i++)
+        if (sg_source_metadata_list(p->source, keys[i], &l) && l.kind == 'u' && l.count == 1)
+            id[count++] = (int64_t)sg_source_number(&l, 0);
+    sg_config_set(p->made, p->component, SG_NUMBERS("eos_token_id", id, count));
+}
 
-/* llama.cpp puts the channels of q and k that are rotated together side by side. */
-static sg_status describe_llama_gguf(const sg_found_part *p) { return describe_llama_as(p, true); }
+/* llama.cpp puts the channels of q and k of Llama that are rotated together side by side. It has the scaling "llama3" as
+ * a tensor, rope_freqs. */
+static sg_status describe_llama_gguf(const sg_found_part *p)
+{
+    char              key[128];
+    const char *const name = architecture_of(p);
+    const double      longest = number_of(p, "context_length", 0);
+    snprintf(key, sizeof key, "%.64s.rope.scaling.type", name);
+    const char *const scaling = sg_source_metadata(p->source, key);
+    if (scaling && strcmp(scaling, "none") != 0)
+        return sg_error_set(p->e, SG_E_UNSUPPORTED, "%s: key \"%s\": \"%s\" is not supported; \"none\" is",
+                            sg_source_path(p->source), sg_show(key), sg_show(scaling));
+    SG_TRY(describe_llama(p));
+    sg_config_set(p->made, p->component, SG_TEXT("model_type", name),
+                  SG_BOOL("rope_by_pairs", strcmp(name, "llama") == 0));
+    add_ends(p);
+    if (longest >= 1) sg_config_set(p->made, p->component, SG_NUMBER("max_position_embeddings", (int64_t)longest));
+    return SG_OK;
+}
 
 static const char *const llama_prefixes[] = {"", "model.", "language_model.model.",
                                              "text_encoders.llama.transformer.model.", NULL};

@@ -14,7 +14,7 @@
  *  - timesteps are of 1000; guidance is 1000 times the number, in BF16 rounded twice, so that 6 becomes 6016;
  *  - the patch vector is (c, pt, ph, pw) on the way in and on the way out. */
 #include "clip_text.h"
-#include "llama.h"
+#include "decoder.h"
 #include "mmdit.h"
 #include "op.h"
 #include "prompt_clean.h"
@@ -162,7 +162,7 @@ static sg_status check_template(const sg_components *c, const char *dir, sg_erro
 static sg_status open_texts(sg_components *c, const sg_checkpoint *from, sg_dtype act, sg_error *e)
 {
     sg_text_source *const llama = &c->text[LLAMA], *const clip = &c->text[CLIP];
-    SG_TRY(sg_llama_encoder_open(&llama->encoder, from, "text_encoder", "tokenizer", SKIP, act, e));
+    SG_TRY(sg_decoder_encoder_open(&llama->encoder, from, "text_encoder", "tokenizer", SKIP, act, e));
     llama->tokens_max = CROP + TEXT_LEN;
     llama->before = CROP;
     SG_TRY(sg_clip_text_encoder_open(&clip->encoder, from, "text_encoder_2", "tokenizer_2", false, 0, act, e));

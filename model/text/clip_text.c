@@ -187,12 +187,11 @@ void sg_clip_text_encode(const sg_clip_text *t, sg_stream *s, sg_tensor y, sg_te
     if (!sg_token_table_has(&t->table, s, ids, n, t->size.tokens)) return;
     const size_t    mark = s->scratch.used;
     const sg_tensor x = sg_new(s, SG_F32, n, t->size.width);
-    const sg_tensor bias = sg_causal_bias(s, t->size.heads, n);
     embed(t, s, x, ids, n);
     sg_tap(s, x, "%s.embed", t->tap);
     for (int i = 0; i < t->size.layers; i++) {
         if (t->size.layers - i == t->skip) sg_copy(s, .y = y, .x = x);
-        sg_clip_attend(&t->layer[i], &t->kind, s, x, bias);
+        sg_clip_attend(&t->layer[i], &t->kind, s, x, true);
         sg_tap(s, x, "%s.block.%d.attn", t->tap, i);
         sg_clip_feed_forward(&t->layer[i], &t->kind, s, x);
         sg_tap(s, x, "%s.block.%d.ff", t->tap, i);

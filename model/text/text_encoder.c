@@ -1,7 +1,7 @@
-/* text_encoder.c - T5, Llama or CLIP and its tokenizer as one text encoder. */
+/* text_encoder.c - T5, a decoder or CLIP and its tokenizer as one text encoder. */
 #include "bpe_tokenizer.h"
 #include "clip_text.h"
-#include "llama.h"
+#include "decoder.h"
 #include "t5.h"
 #include "t5_tokenizer.h"
 
@@ -12,7 +12,7 @@ typedef struct encoder {
     sg_t5_tokenizer  *pieces; /* of T5 */
     sg_bpe_tokenizer *bytes;  /* of the others */
     sg_t5            *t5;     /* one of the three */
-    sg_llama         *llama;
+    sg_decoder         *decoder;
     sg_clip_text     *clip;
 } encoder;
 
@@ -33,14 +33,14 @@ static int32_t pad(const void *of)
 static sg_component *component(void *of)
 {
     encoder *const t = of;
-    return t->t5 ? sg_t5_component(t->t5) : t->llama ? sg_llama_component(t->llama) : sg_clip_text_component(t->clip);
+    return t->t5 ? sg_t5_component(t->t5) : t->decoder ? sg_decoder_component(t->decoder) : sg_clip_text_component(t->clip);
 }
 
 static int width(const void *of)
 {
     const encoder *const t = of;
     if (t->t5) return sg_t5_describe(t->t5).width;
-    return t->llama ? sg_llama_describe(t->llama).width : sg_clip_text_describe(t->clip).width;
+    return t->decoder ? sg_decoder_describe(t->decoder).width : sg_clip_text_describe(t->clip).width;
 }
 
 static int pooled(const void *of) { return sg_clip_text_describe(((const encoder *)of)->clip).pooled; }
@@ -49,7 +49,7 @@ static void encode(const void *of, sg_stream *s, sg_tensor y, sg_tensor row, con
 {
     const encoder *const t = of;
     if (t->t5) sg_t5_encode(t->t5, s, y, ids, n);
-    if (t->llama) sg_llama_encode(t->llama, s, y, ids, n);
+    if (t->decoder) sg_decoder_encode(t->decoder, s, y, ids, n);
     if (t->clip) sg_clip_text_encode(t->clip, s, y, row, ids, n);
 }
 
@@ -57,7 +57,7 @@ static void encoder_close(void *of)
 {
     encoder *const t = of;
     sg_t5_close(&t->t5);
-    sg_llama_close(&t->llama);
+    sg_decoder_close(&t->decoder);
     sg_clip_text_close(&t->clip);
     sg_t5_tokenizer_close(&t->pieces);
     sg_bpe_tokenizer_close(&t->bytes);
@@ -118,13 +118,13 @@ sg_status sg_t5_encoder_open(sg_text_encoder *out, const sg_checkpoint *c, const
     return finish(out, t, status);
 }
 
-sg_status sg_llama_encoder_open(sg_text_encoder *out, const sg_checkpoint *c, const char *name, const char *tokenizer,
+sg_status sg_decoder_encoder_open(sg_text_encoder *out, const sg_checkpoint *c, const char *name, const char *tokenizer,
                                 int skip, sg_dtype act, sg_error *e)
 {
     encoder *const t = start(out, name, e);
     if (!t) return SG_E_MEMORY;
-    sg_status status = sg_llama_open(&t->llama, c, name, skip, act, e);
-    if (status == SG_OK) status = open_tokenizer(t, c, name, tokenizer, 0, sg_llama_describe(t->llama).vocab, e);
+    sg_status status = sg_decoder_open(&t->decoder, c, name, skip, false, act, e);
+    if (status == SG_OK) status = open_tokenizer(t, c, name, tokenizer, 0, sg_decoder_describe(t->decoder).vocab, e);
     return finish(out, t, status);
 }
 

@@ -1,5 +1,4 @@
-/* text_layers.h - what text encoders share: their lists of layers, attention in which a token sees itself and those
- * before it, the gated feed-forward part. */
+/* text_layers.h - what text encoders share: their lists of layers, the gated feed-forward part. */
 #ifndef SG_TEXT_LAYERS_H
 #define SG_TEXT_LAYERS_H
 
@@ -10,11 +9,6 @@
  * SG_E_FORMAT, where the config's `key` says that there are `all` layers, but p has fewer tensors than that. */
 void *sg_layers_new(const sg_component *p, const char *key, int all, int count, size_t size, sg_status *status,
                     sg_error *e);
-
-/* Returns F32 [heads, n, n] in s->scratch, the bias of sg_attend that hides key j from query i where j > i. It is a
- * number so low that its weight is 0 in F32, and not an infinity, so that a row which a kernel has seen nothing of yet
- * has a finite maximum. */
-sg_tensor sg_causal_bias(sg_stream *s, int heads, int n);
 
 /* Computes x += down(act(gate(y)) up(y)) with y = norm(x), RMS without a bias. */
 typedef struct sg_gated {

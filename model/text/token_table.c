@@ -42,13 +42,18 @@ sg_status sg_token_table_open(sg_token_table *t, const sg_component *p, const ch
     return bound;
 }
 
+bool sg_ids_known(sg_stream *s, const char *component, int vocab, const int32_t *ids, int64_t n)
+{
+    for (int64_t i = 0; !s->status && i < n; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            sg_fail(s, SG_E_FORMAT, "token %d: the vocabulary of %s has %d", (int)ids[i], component, vocab);
+    return !s->status;
+}
+
 bool sg_token_table_has(const sg_token_table *t, sg_stream *s, const int32_t *ids, int n, int max)
 {
     if (n < 1 || n > max) sg_fail(s, SG_E_ARG, "%d tokens: the encoder takes 1 to %d", n, max);
-    for (int i = 0; !s->status && i < n; i++)
-        if (ids[i] < 0 || ids[i] >= t->vocab)
-            sg_fail(s, SG_E_FORMAT, "token %d: the vocabulary of %s has %d", (int)ids[i], t->component, t->vocab);
-    return !s->status;
+    return sg_ids_known(s, t->component, t->vocab, ids, n);
 }
 
 void sg_token_table_embed(const sg_token_table *t, sg_stream *s, sg_tensor x, const int32_t *ids, int n)

@@ -18,6 +18,9 @@ typedef struct sg_token_table {
 sg_status sg_token_table_open(sg_token_table *t, const sg_component *p, const char *name, const char *spelt, int vocab,
                               int width, sg_error *e) SG_MUST_USE;
 
+/* Tells whether each of n ids is below vocab; if not, SG_E_FORMAT is latched. */
+bool sg_ids_known(sg_stream *s, const char *component, int vocab, const int32_t *ids, int64_t n);
+
 /* Tells whether n is 1 to max and the table has a row for each of n ids; if not, SG_E_ARG or SG_E_FORMAT is latched. */
 bool sg_token_table_has(const sg_token_table *t, sg_stream *s, const int32_t *ids, int n, int max);
 

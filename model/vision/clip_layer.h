@@ -27,9 +27,9 @@ void sg_clip_kind_read(sg_clip_kind *k, sg_config *c);
 void sg_want_clip_layer(sg_bind *b, sg_clip_layer *l, const sg_clip_kind *k);
 void sg_want_clip_norm(sg_bind *b, sg_tensor *w, sg_tensor *bias, const char *name, int64_t width);
 
-/* These add to x F32 [n, width] the attention of its norm, with sg_attend's bias, and the feed-forward part of its
- * norm. */
-void sg_clip_attend(const sg_clip_layer *l, const sg_clip_kind *k, sg_stream *s, sg_tensor x, sg_tensor bias);
+/* These add to x F32 [n, width] the attention of its norm, in which with causal a token sees itself and those
+ * before it, and the feed-forward part of its norm. */
+void sg_clip_attend(const sg_clip_layer *l, const sg_clip_kind *k, sg_stream *s, sg_tensor x, bool causal);
 void sg_clip_feed_forward(const sg_clip_layer *l, const sg_clip_kind *k, sg_stream *s, sg_tensor x);
 
 #endif

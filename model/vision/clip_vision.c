@@ -328,7 +328,7 @@ void sg_clip_vision_encode(const sg_clip_vision *v, sg_stream *s, sg_tensor y, c
     embed(v, s, y, rgb, width, height);
     sg_tap(s, y, "vision.embed");
     for (int i = 0; i < v->layers; i++) {
-        sg_clip_attend(&v->layer[i], &v->kind, s, y, (sg_tensor){0});
+        sg_clip_attend(&v->layer[i], &v->kind, s, y, false);
         sg_clip_feed_forward(&v->layer[i], &v->kind, s, y);
         sg_tap(s, y, "vision.block.%d", i);
     }

@@ -1,6 +1,6 @@
 /* test_text_encoders.c - Llama and CLIP: states and rows against transformers, names, what is left out, refusals, memory. */
 #include "clip_text.h"
-#include "llama.h"
+#include "decoder.h"
 
 #include "backend.h"
 #include "base/text.h"
@@ -122,7 +122,7 @@ static void write_checkpoint(const made *m)
 enum { SCRATCH = 1 << 20, NUMBERS = TABLE_TOKENS * CLIP_WIDTH + CLIP_WIDTH };
 
 typedef struct encoder {
-    sg_llama     *llama; /* one of the two */
+    sg_decoder     *llama; /* one of the two */
     sg_clip_text *clip;
 } encoder;
 
@@ -130,25 +130,25 @@ static sg_status open_made(encoder *t, const made *m, sg_dtype act, sg_error *e)
 {
     write_checkpoint(m);
     *t = (encoder){0};
-    return m->llama ? sg_llama_open(&t->llama, from, "text_encoder", m->skip, act, e)
+    return m->llama ? sg_decoder_open(&t->llama, from, "text_encoder", m->skip, false, act, e)
                     : sg_clip_text_open(&t->clip, from, "text_encoder", m->projected, m->skip, act, e);
 }
 
 static void close_made(encoder *t)
 {
-    sg_llama_close(&t->llama);
+    sg_decoder_close(&t->llama);
     sg_clip_text_close(&t->clip);
     if (backend) sg_backend_drop_packed(backend); /* known by addresses, which the next weights may get */
 }
 
 static void run(const encoder *t, sg_stream *s, float *y, const int32_t *ids, int n)
 {
-    const int       width = t->llama ? sg_llama_describe(t->llama).width : sg_clip_text_describe(t->clip).width;
+    const int       width = t->llama ? sg_decoder_describe(t->llama).width : sg_clip_text_describe(t->clip).width;
     const sg_tensor states = {.data = y, .rank = 2, .dim = {n, width}};
     const sg_tensor row = {
         .data = y + n * width, .rank = 2, .dim = {1, t->clip ? sg_clip_text_describe(t->clip).pooled : 1}};
     if (t->llama)
-        sg_llama_encode(t->llama, s, states, ids, n);
+        sg_decoder_encode(t->llama, s, states, ids, n);
     else
         sg_clip_text_encode(t->clip, s, states, row, ids, n);
 }
@@ -163,7 +163,7 @@ static sg_stream encode(encoder *t, const int32_t *ids, int n, float *y)
 {
     static _Alignas(SG_ALIGN) unsigned char buffer[SCRATCH];
     sg_error                                e = {0};
-    sg_component *const c = t->llama ? sg_llama_component(t->llama) : sg_clip_text_component(t->clip);
+    sg_component *const c = t->llama ? sg_decoder_component(t->llama) : sg_clip_text_component(t->clip);
     if (sg_bind_load(c->bind, backend, NULL, NULL, &e) != SG_OK) fail_msg("%s", e.text);
     sg_stream s = sg_stream_of(backend);
     s.scratch = (sg_arena){.base = (uintptr_t)buffer, .cap = SCRATCH};
@@ -276,7 +276,7 @@ static void a_plan_asks_for_what_it_takes(void **state)
 
 static sg_status open_encoder(sg_text_encoder *t, const made *m, sg_error *e)
 {
-    return m->llama ? sg_llama_encoder_open(t, from, "text_encoder", "tokenizer", m->skip, SG_F32, e)
+    return m->llama ? sg_decoder_encoder_open(t, from, "text_encoder", "tokenizer", m->skip, SG_F32, e)
                     : sg_clip_text_encoder_open(t, from, "text_encoder", "tokenizer", m->projected, m->skip, SG_F32, e);
 }
 
