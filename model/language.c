@@ -26,27 +26,27 @@ typedef struct end_state {
 } end_state;
 
 struct sg_language {
-    sg_checkpoint     *checkpoint;
-    sg_backend        *backend;
-    sg_decoder        *decoder;
-    sg_bpe_tokenizer  *tokenizer;
-    sg_language_info   info;
-    sg_dtype           act;
-    int32_t            end[ENDS];
-    int                ends;
-    size_t             available, weights;
-    sg_stream          own;  /* its keep arena is the cache's */
-    sg_stream          work; /* its arenas are those of a piece */
-    bool               planned; /* which are as large as policy and watch want */
-    sg_decoder_cache   cache;
-    sg_policy          policy;
-    sg_thresholds_file tuned; /* of the policy's file; or empty */
-    sg_attention_watch watch;
-    int64_t            length;
-    end_state          state[STATES]; /* in rising order of `at` */
-    int                states;
-    float             *numbers;       /* of state[].x, and one row more */
-    sg_attention_count *count;        /* [2 layers]: sums, and room for those of a piece */
+    sg_checkpoint      *checkpoint;
+    sg_backend         *backend;
+    sg_decoder         *decoder;
+    sg_bpe_tokenizer   *tokenizer;
+    sg_language_info    info;
+    sg_dtype            act;
+    int32_t             end[ENDS];
+    int                 ends;
+    size_t              available, weights;
+    sg_stream           own;     /* its keep arena is the cache's */
+    sg_stream           work;    /* its arenas are those of a piece */
+    bool                planned; /* which are as large as policy and watch want */
+    sg_decoder_cache    cache;
+    sg_policy           policy;
+    sg_thresholds_file  tuned; /* of the policy's file; or empty */
+    sg_attention_watch  watch;
+    int64_t             length;
+    end_state           state[STATES]; /* in rising order of `at` */
+    int                 states;
+    float              *numbers; /* of state[].x, and one row more */
+    sg_attention_count *count;   /* [2 layers]: sums, and room for those of a piece */
 };
 
 /* ---- a piece ---- */
@@ -83,11 +83,12 @@ static void compute(piece *p, sg_stream *s, const sg_decoder_cache *cache, int64
     const sg_tensor          x = sg_new(s, SG_F32, p->n, l->info.width);
     const int32_t *const     ids = p->ids ? p->ids + p->done : NULL;
     const sg_decoder_piece   of_layers = {
-        .cache = *cache, .at = at, .attend = p->attention ? attend : NULL, .layer = tell, .context = p};
+          .cache = *cache, .at = at, .attend = p->attention ? attend : NULL, .layer = tell, .context = p};
     sg_decoder_run(l->decoder, s, &of_layers, x, ids);
     const int64_t known = p->done + p->n < p->total ? p->n : p->n - 1; /* rows whose next token is there */
     if (!p->ids || (p->logp && known))
-        sg_decoder_likelihoods(l->decoder, s, sg_rows(x, 0, ids ? known : p->n), ids ? ids + 1 : NULL, ids ? p->logp + p->done + 1 : NULL);
+        sg_decoder_likelihoods(l->decoder, s, sg_rows(x, 0, ids ? known : p->n), ids ? ids + 1 : NULL,
+                               ids ? p->logp + p->done + 1 : NULL);
     sg_download(s, p->state, sg_rows(x, p->n - 1, 1));
     s->scratch.used = mark;
 }
@@ -222,8 +223,8 @@ static sg_status open_tokenizer(sg_language *l, sg_error *e)
     SG_TRY((inside ? sg_bpe_tokenizer_open_inside : sg_bpe_tokenizer_open)(&l->tokenizer, path, e));
     const int ids = sg_bpe_tokenizer_vocab(l->tokenizer);
     if (ids <= l->info.vocab) return SG_OK;
-    return sg_error_set(e, SG_E_FORMAT, "%s: the tokenizer has %d ids, but the model's vocab_size is only %d", path, ids,
-                        l->info.vocab);
+    return sg_error_set(e, SG_E_FORMAT, "%s: the tokenizer has %d ids, but the model's vocab_size is only %d", path,
+                        ids, l->info.vocab);
 }
 
 static void describe(sg_language *l, const sg_language_options *o)
@@ -491,8 +492,8 @@ static sg_status append_piece(sg_language *l, sg_stream *s, piece *p, sg_error *
 }
 
 /* Appends n of `of` tokens, of which greedy has appended so many before. */
-static sg_status append(sg_language *l, const int32_t *ids, int64_t n, float *logp, const sg_language_progress *progress,
-                        int64_t before, int64_t of, sg_error *e)
+static sg_status append(sg_language *l, const int32_t *ids, int64_t n, float *logp,
+                        const sg_language_progress *progress, int64_t before, int64_t of, sg_error *e)
 {
     piece p = {.l = l, .progress = progress, .total = n, .before = before, .of = of, .ids = ids, .logp = logp};
     SG_TRY(make_ready(l, e));
@@ -525,7 +526,8 @@ sg_status sg_language_append(sg_language *l, const int32_t *ids, int64_t n, floa
 
 sg_status sg_language_logits(sg_language *l, float *logits, sg_error *e)
 {
-    if (!last_state(l)) return sg_error_set(e, SG_E_ARG, "there are no logits behind %lld tokens", (long long)l->length);
+    if (!last_state(l))
+        return sg_error_set(e, SG_E_ARG, "there are no logits behind %lld tokens", (long long)l->length);
     SG_TRY(make_ready(l, e));
     sg_stream       s = start(l);
     const sg_tensor y = sg_new(&s, SG_F32, 1, l->info.vocab);

@@ -17,7 +17,8 @@ typedef struct sg_language_options {
     unsigned    cpu_mask, gpu_mask;
     const char *dtype;  /* "auto" (NULL), "f32", "bf16" */
     int64_t     tokens; /* room for a sequence of so many, prompt and answer; 0: the config's longest */
-    int64_t     piece;  /* tokens of one piece of a prefill, 0: as many as fit, up to 8192. Whole blocks of queries (128) keep
+    int64_t
+           piece; /* tokens of one piece of a prefill, 0: as many as fit, up to 8192. Whole blocks of queries (128) keep
                          * blocks where they would be without pieces */
     size_t memory_limit; /* bytes of the device; 0: what it has */
 } sg_language_options;
@@ -65,7 +66,7 @@ typedef struct sg_language_progress {
 } sg_language_progress;
 
 /* Appends n ids. logp, [n] or NULL, gets the log-likelihood of each id given all before it. logp[0] is NaN at the beginning of a
- * sequence, and behind a rewind to where none of the last 16 appends had ended. A token of less than e^-87 counts as that.
+ * sequence, and behind a rewind to where none of the last 16 appends had ended.
  * Returns SG_E_ARG where there is no room for n more, SG_E_FORMAT for an id beyond the vocabulary. */
 sg_status sg_language_append(sg_language *l, const int32_t *ids, int64_t n, float *logp, const sg_language_progress *p,
                              sg_error *e) SG_MUST_USE;

@@ -52,10 +52,10 @@ struct sg_decoder {
     double          theta;
     rope_scaling    scaling;
     float           eps;
-    bool            by_pairs; /* the rows of q and k are in the order of the rotation */
-    int             loaded;   /* layers that compute */
-    decoder_layer  *layer;    /* loaded */
-    sg_tensor       norm;     /* [width]? */
+    bool            by_pairs;        /* the rows of q and k are in the order of the rotation */
+    int             loaded;          /* layers that compute */
+    decoder_layer  *layer;           /* loaded */
+    sg_tensor       norm;            /* [width]? */
     sg_tensor       embedding, head; /* [vocab, width]? x 2: of a language model */
     sg_token_table  table;           /* of a text encoder */
     sg_bind_rows    slower;          /* rope_freqs */
@@ -124,7 +124,8 @@ static sg_status read_config(sg_decoder *l, sg_config *c, sg_error *e)
     const char *const kind = sg_config_string(c, "model_type", kinds[LLAMA]);
     while (l->kind < KINDS && strcmp(kind, kinds[l->kind]) != 0) l->kind++;
     if (l->kind == KINDS)
-        sg_config_fail(c, "model_type", "\"%s\" is not supported; \"llama\", \"qwen2\" and \"qwen3\" are", sg_show(kind));
+        sg_config_fail(c, "model_type", "\"%s\" is not supported; \"llama\", \"qwen2\" and \"qwen3\" are",
+                       sg_show(kind));
     SG_TRY(sg_config_status(c));
     sg_config_only(c, "hidden_act", "silu", "silu");
     read_sizes(l, c);
@@ -253,8 +254,8 @@ static sg_status want_weights(sg_decoder *l, bool head, sg_error *e)
     return sg_token_table_open(&l->table, &l->component, name, name, l->size.vocab, l->size.width, e);
 }
 
-static sg_status open_into(sg_decoder *l, const sg_checkpoint *from, const char *name, int skip, bool head, sg_dtype act,
-                           sg_error *e)
+static sg_status open_into(sg_decoder *l, const sg_checkpoint *from, const char *name, int skip, bool head,
+                           sg_dtype act, sg_error *e)
 {
     sg_config *c = NULL;
     sg_status  status = sg_component_open(&l->component, from, name, NULL, act, &c, e);
@@ -349,8 +350,8 @@ void sg_decoder_rotation(const sg_decoder *l, sg_stream *s, sg_tensor cosines, s
 /* ---- layers ---- */
 
 /* y [n, h, d] = x w + b, with each head's norm where there is one, rotated. */
-static void rotate(const sg_decoder *l, sg_stream *s, sg_tensor y, sg_tensor x, sg_tensor w, sg_tensor b, sg_tensor norm,
-                   const sg_decoder_piece *p)
+static void rotate(const sg_decoder *l, sg_stream *s, sg_tensor y, sg_tensor x, sg_tensor w, sg_tensor b,
+                   sg_tensor norm, const sg_decoder_piece *p)
 {
     const size_t    mark = s->scratch.used;
     const int64_t   n = y.dim[0], h = y.dim[1], d = y.dim[2];
@@ -372,7 +373,7 @@ static void attention(const sg_decoder *l, sg_stream *s, int layer, sg_tensor x,
     const decoder_layer *const w = &l->layer[layer];
     const size_t               mark = s->scratch.used;
     const sg_dtype             act = l->component.act;
-    const int64_t n = x.dim[0], c = x.dim[1], h = l->size.heads, g = l->size.key_heads, d = l->size.head_dim;
+    const int64_t   n = x.dim[0], c = x.dim[1], h = l->size.heads, g = l->size.key_heads, d = l->size.head_dim;
     const sg_tensor keys = of_layer(p->cache.k, p->cache.k.dim[0] > 1 ? layer : 0);
     const sg_tensor values = of_layer(p->cache.v, p->cache.v.dim[0] > 1 ? layer : 0);
     const sg_tensor y = sg_new(s, act, n, c), q = sg_new(s, act, n, h, d), a = sg_new(s, act, n, h, d);

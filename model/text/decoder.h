@@ -12,9 +12,9 @@ typedef struct sg_decoder sg_decoder;
 
 typedef struct sg_decoder_info {
     const char *kind; /* "llama", "qwen2" or "qwen3": model_type of config.json */
-    int         width, layers, heads, key_heads, head_dim, ffn, vocab; /* layers: those of the model, skipped ones too */
-    int64_t     longest; /* max_position_embeddings; 0: the config does not say */
-    bool        tied;    /* the head is the table of embeddings */
+    int     width, layers, heads, key_heads, head_dim, ffn, vocab; /* layers: those of the model, skipped ones too */
+    int64_t longest; /* max_position_embeddings; 0: the config does not say */
+    bool    tied;    /* the head is the table of embeddings */
 } sg_decoder_info;
 
 /* Opens component `name` of c: config and weights; loads nothing (sg_bind_load on sg_decoder_component does). Its states
@@ -22,9 +22,9 @@ typedef struct sg_decoder_info {
  * `skip` layers, which are then not loaded. HunyuanVideo has 2. With `head`, and skip 0, it is a language model: the table of
  * embeddings is on the device, and the head with it, which is lm_head, or the table where the config or the file says so.
  * SG_E_FORMAT, SG_E_UNSUPPORTED for what the three models may have and is not computed. */
-sg_status       sg_decoder_open(sg_decoder **out, const sg_checkpoint *c, const char *name, int skip, bool head, sg_dtype act,
-                                sg_error *e) SG_MUST_USE;
-void            sg_decoder_close(sg_decoder **d);
+sg_status sg_decoder_open(sg_decoder **out, const sg_checkpoint *c, const char *name, int skip, bool head, sg_dtype act,
+                          sg_error *e) SG_MUST_USE;
+void      sg_decoder_close(sg_decoder **d);
 sg_component   *sg_decoder_component(sg_decoder *d);
 sg_decoder_info sg_decoder_describe(const sg_decoder *d);
 
@@ -70,8 +70,8 @@ void sg_decoder_run(const sg_decoder *d, sg_stream *s, const sg_decoder_piece *p
 /* Computes y F32 [n, vocab], the logits behind the tokens whose states x [n, width] are. */
 void sg_decoder_logits(const sg_decoder *d, sg_stream *s, sg_tensor y, sg_tensor x);
 
-/* Sets out[r], on the host, to the log-likelihood of target[r] behind the states x[r]; on a plan target is NULL. Less than
- * e^-87 counts as that. Latches SG_E_NUMERIC where one is not a number. */
+/* Sets out[r], on the host, to the log-likelihood of target[r] behind the states x[r]. On a plan target is NULL. Latches
+ * SG_E_NUMERIC where one is not a number. */
 void sg_decoder_likelihoods(const sg_decoder *d, sg_stream *s, sg_tensor x, const int32_t *target, float *out);
 
 #endif

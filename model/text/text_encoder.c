@@ -12,7 +12,7 @@ typedef struct encoder {
     sg_t5_tokenizer  *pieces; /* of T5 */
     sg_bpe_tokenizer *bytes;  /* of the others */
     sg_t5            *t5;     /* one of the three */
-    sg_decoder         *decoder;
+    sg_decoder       *decoder;
     sg_clip_text     *clip;
 } encoder;
 
@@ -33,7 +33,9 @@ static int32_t pad(const void *of)
 static sg_component *component(void *of)
 {
     encoder *const t = of;
-    return t->t5 ? sg_t5_component(t->t5) : t->decoder ? sg_decoder_component(t->decoder) : sg_clip_text_component(t->clip);
+    return t->t5        ? sg_t5_component(t->t5)
+           : t->decoder ? sg_decoder_component(t->decoder)
+                        : sg_clip_text_component(t->clip);
 }
 
 static int width(const void *of)
@@ -119,7 +121,7 @@ sg_status sg_t5_encoder_open(sg_text_encoder *out, const sg_checkpoint *c, const
 }
 
 sg_status sg_decoder_encoder_open(sg_text_encoder *out, const sg_checkpoint *c, const char *name, const char *tokenizer,
-                                int skip, sg_dtype act, sg_error *e)
+                                  int skip, sg_dtype act, sg_error *e)
 {
     encoder *const t = start(out, name, e);
     if (!t) return SG_E_MEMORY;

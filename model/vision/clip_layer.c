@@ -48,8 +48,7 @@ void sg_clip_attend(const sg_clip_layer *l, const sg_clip_kind *kind, sg_stream 
     sg_linear(s, .y = sg_reshape(q, n, c), .x = y, .w = l->q.w, .b = l->q.b);
     sg_linear(s, .y = sg_reshape(k, n, c), .x = y, .w = l->k.w, .b = l->k.b);
     sg_linear(s, .y = sg_reshape(u, n, c), .x = y, .w = l->v.w, .b = l->v.b);
-    sg_attend(s, .y = a, .q = q, .k = k, .v = u, .scale = (float)(1 / sqrt((double)d)),
-              .causal = causal);
+    sg_attend(s, .y = a, .q = q, .k = k, .v = u, .scale = (float)(1 / sqrt((double)d)), .causal = causal);
     sg_project_out(s, x, a, &l->out, (sg_tensor){0});
     s->scratch.used = mark;
 }

@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "language_table.h"
 #include "made_file.h"
-#include "tune.h"
 
 #include "gguf_file.h"
 
@@ -43,7 +42,7 @@ typedef struct spelling {
 static void put_in_pairs(sg_tensor t, int64_t d)
 {
     const int64_t row = t.dim[1];
-    float *const  to = t.data, *const rows = malloc(sg_bytes(t));
+    float *const to = t.data, *const rows = malloc(sg_bytes(t));
     memcpy(rows, to, sg_bytes(t));
     for (int64_t r = 0; r < t.dim[0]; r++) {
         const int64_t at = r % d, pair = at % (d / 2), second = at / (d / 2);
@@ -61,7 +60,10 @@ static void put(made_file *f, const made *m, const char *layer, spelling part, i
         snprintf(full, sizeof full, "%s%.*s%s", *layer ? "blk." : "", *layer ? (int)strlen(layer) - 7 : 0, layer + 7,
                  part.gguf);
     else if (strcmp(part.name, "lm_head.weight") == 0)
-        snprintf(full, sizeof full, "%s%s", strcmp(m->prefix, "model.") > 0 ? "" : *m->prefix == 'l' ? "language_model." : "",
+        snprintf(full, sizeof full, "%s%s",
+                 strcmp(m->prefix, "model.") > 0 ? ""
+                 : *m->prefix == 'l'             ? "language_model."
+                                                 : "",
                  name);
     else
         snprintf(full, sizeof full, "%s%s", m->prefix, name);
@@ -110,18 +112,23 @@ static void put_model(made_file *f, const made *m)
     "\"content\": \"<end>\", \"special\": true}, {\"id\": 7, \"content\": \"<bos>\", \"special\": true}], "            \
     "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<bos>\"}}, "    \
     "{\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {\"<bos>\": {\"ids\": [7]}}}, "                             \
-    "\"model\": {\"merges\": [\"a b\"], \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"\\u0120\": 3, \"\\u00c3\": 4, "     \
+    "\"model\": {\"merges\": [\"a b\"], \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"\\u0120\": 3, \"\\u00c3\": 4, "   \
     "\"\\u00a9\": 5"
 
-static void write_model(const made *m)
+/* Tensors of that name are so many times as large. */
+static void write_scaled(const made *m, const char *name, float by)
 {
     static made_file f;
     put_model(&f, m);
+    for (int i = 0; i < f.count; i++)
+        for (int64_t k = 0; strstr(f.t[i].name, name) && k < sg_count(f.t[i].t); k++) ((float *)f.t[i].t.data)[k] *= by;
     shell("rm -rf model");
     made_file_write(&f, "model/model.safetensors");
     write_text("model/config.json", m->of.config);
     write_text("model/tokenizer.json", TOKENIZER "}}}");
 }
+
+static void write_model(const made *m) { write_scaled(m, "norm", 1); }
 
 static sg_language *open_with(const char *path, sg_language_options o)
 {
@@ -155,6 +162,13 @@ static double apart(const float *y, const double *wanted, int count)
         if (fabs(wanted[i]) > size) size = fabs(wanted[i]);
     }
     return most / size;
+}
+
+static double apart_from(const float *y, const float *wanted, int count)
+{
+    double wide[TABLE_VOCAB];
+    for (int i = 0; i < count; i++) wide[i] = (double)wanted[i];
+    return apart(y, wide, count);
 }
 
 /* All that the table has of a case; bound is that of logits and likelihoods. */
@@ -267,13 +281,15 @@ static bool put_factors(made_file *f, const made *m)
     const char *const c = m->of.config;
     const int64_t     half = m->of.head_dim / 2;
     if (!strstr(c, "\"llama3\"")) return false;
-    const double low = number_of(c, "low_freq_factor", 1), high = number_of(c, "high_freq_factor", 1);
-    const double factor = number_of(c, "factor", 1), before = number_of(c, "original_max_position_embeddings", 1);
+    const double    low = number_of(c, "low_freq_factor", 1), high = number_of(c, "high_freq_factor", 1);
+    const double    factor = number_of(c, "factor", 1), before = number_of(c, "original_max_position_embeddings", 1);
     const sg_tensor t = made_file_put(f, "rope_freqs.weight", "rope_freqs", SG_F32, 1, &half);
     for (int64_t i = 0; i < half; i++) {
         const double wave = 2 * M_PI * pow(number_of(c, "rope_theta", 10000), 2 * (double)i / (double)m->of.head_dim);
         const double smooth = (before / wave - low) / (high - low);
-        const double by = wave < before / high ? 1 : wave > before / low ? factor : 1 / ((1 - smooth) / factor + smooth);
+        const double by = wave < before / high  ? 1
+                          : wave > before / low ? factor
+                                                : 1 / ((1 - smooth) / factor + smooth);
         sg_store(&t, i, (float)by);
     }
     return true;
@@ -290,32 +306,39 @@ enum { ARCH, HEADS, KEY, LONGEST, EPSILON, THETA, MODEL, PRE, TOKENS, TYPES, MER
 
 static void write_gguf(made m, const char *change_pre, const char *scaling)
 {
-    static made_file  f;
-    const char *const kind = is_kind(&m, "llama") ? "llama" : is_kind(&m, "qwen2") ? "qwen2" : "qwen3";
-    char              name[8][64];
-    static const char *const keys[] = {"attention.head_count", "attention.key_length", "context_length",
-                                       "attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.scaling.type"};
+    static made_file         f;
+    const char *const        kind = is_kind(&m, "llama") ? "llama" : is_kind(&m, "qwen2") ? "qwen2" : "qwen3";
+    char                     name[8][64];
+    static const char *const keys[] = {"attention.head_count", "attention.key_length",
+                                       "context_length",       "attention.layer_norm_rms_epsilon",
+                                       "rope.freq_base",       "rope.scaling.type"};
     m.gguf = true;
     put_model(&f, &m);
     put_factors(&f, &m);
     for (int i = 0; i < 6; i++) snprintf(name[i], sizeof name[i], "%s.%s", kind, keys[i]);
     json_t *const types = json_pack("[i,i,i,i,i,i,i,i]", 1, 1, 1, 1, 1, 1, 3, 3);
     gguf_key      key[KEYS] = {
-        [ARCH] = {.name = "general.architecture", .kind = 's', .text = kind},
-        [HEADS] = {.name = name[0], .kind = 'u', .number = m.of.heads},
-        [KEY] = {.name = name[1], .kind = 'u', .number = m.of.head_dim},
-        [LONGEST] = {.name = name[2], .kind = 'u', .number = 96},
-        [EPSILON] = {.name = name[3], .kind = 'f', .number = number_of(m.of.config, "rms_norm_eps", 1e-6)},
-        [THETA] = {.name = name[4], .kind = 'f', .number = number_of(m.of.config, "rope_theta", 10000)},
-        [SCALING] = {.name = name[5], .kind = scaling ? 's' : '\0', .text = scaling},
-        [MODEL] = {.name = "tokenizer.ggml.model", .kind = 's', .text = "gpt2"},
-        [PRE] = {.name = "tokenizer.ggml.pre", .kind = 's', .text = change_pre ? change_pre : *kind == 'l' ? "llama-bpe" : "qwen2"},
-        [TOKENS] = {.name = "tokenizer.ggml.tokens", .kind = 'S',
-                    .list = texts_of((const char *const[]){"a", "b", "ab", "\304\240", "\303\203", "\302\251", "<end>", "<bos>", NULL})},
-        [TYPES] = {.name = "tokenizer.ggml.token_type", .kind = 'I', .list = types},
-        [MERGES] = {.name = "tokenizer.ggml.merges", .kind = 'S', .list = texts_of((const char *const[]){"a b", NULL})},
-        [BOS] = {.name = "tokenizer.ggml.bos_token_id", .kind = 'u', .number = 7},
-        [EOS] = {.name = "tokenizer.ggml.eos_token_id", .kind = 'u', .number = 70},
+             [ARCH] = {.name = "general.architecture", .kind = 's', .text = kind},
+             [HEADS] = {.name = name[0], .kind = 'u', .number = m.of.heads},
+             [KEY] = {.name = name[1], .kind = 'u', .number = m.of.head_dim},
+             [LONGEST] = {.name = name[2], .kind = 'u', .number = 96},
+             [EPSILON] = {.name = name[3], .kind = 'f', .number = number_of(m.of.config, "rms_norm_eps", 1e-6)},
+             [THETA] = {.name = name[4], .kind = 'f', .number = number_of(m.of.config, "rope_theta", 10000)},
+             [SCALING] = {.name = name[5], .kind = scaling ? 's' : '\0', .text = scaling},
+             [MODEL] = {.name = "tokenizer.ggml.model", .kind = 's', .text = "gpt2"},
+             [PRE] = {.name = "tokenizer.ggml.pre",
+                      .kind = 's',
+                      .text = change_pre     ? change_pre
+                              : *kind == 'l' ? "llama-bpe"
+                                             : "qwen2"},
+             [TOKENS] = {.name = "tokenizer.ggml.tokens",
+                         .kind = 'S',
+                         .list = texts_of((const char *const[]){"a", "b", "ab", "\304\240", "\303\203", "\302\251", "<end>",
+                                                                "<bos>", NULL})},
+             [TYPES] = {.name = "tokenizer.ggml.token_type", .kind = 'I', .list = types},
+             [MERGES] = {.name = "tokenizer.ggml.merges", .kind = 'S', .list = texts_of((const char *const[]){"a b", NULL})},
+             [BOS] = {.name = "tokenizer.ggml.bos_token_id", .kind = 'u', .number = 7},
+             [EOS] = {.name = "tokenizer.ggml.eos_token_id", .kind = 'u', .number = 70},
     };
     gguf_write("model.gguf", key, KEYS, f.t, f.count);
     f.count = 0;
@@ -349,7 +372,7 @@ static void a_gguf_is_its_folder(void **state)
 
 static void texts_become_ids_and_ids_texts(void **state)
 {
-    made m = made_of(0);
+    made         m = made_of(0);
     sg_language *l = open_made(&m, (sg_language_options){0});
     sg_error     e = {0};
     int32_t     *ids = NULL;
@@ -369,12 +392,12 @@ static void texts_become_ids_and_ids_texts(void **state)
     assert_done(sg_language_decode(l, (const int32_t[]){30, -1, 0}, 3, &text, &e), &e);
     assert_string_equal(text, "a"); /* ids that no token has are no text */
     free(text);
-    enum { LONG = 3 << 20 };
-    char *const many = malloc(LONG);
-    memset(many, 'a', LONG);
-    for (int i = 0; i < LONG; i += 64) many[i] = ' ';
-    assert_done(sg_language_encode(l, many, LONG, false, &ids, &n, &e), &e);
-    assert_int_equal(n, LONG);
+    enum { BYTES = 3 << 20 };
+    char *const many = malloc(BYTES);
+    memset(many, 'a', BYTES);
+    for (int i = 0; i < BYTES; i += 64) many[i] = ' ';
+    assert_done(sg_language_encode(l, many, BYTES, false, &ids, &n, &e), &e);
+    assert_int_equal(n, BYTES);
     free(many);
     free(ids);
     assert_refused(sg_language_encode(l, "a\377", 2, false, &ids, &n, &e), SG_E_ARG, &e, "UTF-8");
@@ -516,6 +539,133 @@ static void room_and_ids_have_ends(void **state)
     sg_language_close(&l);
 }
 
+/* Those of less than e^-87 are read from all logits: the final norm makes them a hundred times as large. */
+static void the_least_likely_are_exact(void **state)
+{
+    const made m = made_of(0);
+    float      logits[TABLE_VOCAB], logp;
+    double     least = 0;
+    sg_error   e = {0};
+    write_scaled(&m, "model.norm.weight", 100);
+    sg_language *l = open_with("model", (sg_language_options){0});
+    for (int32_t id = 0; id < 30; id++) {
+        if (id) assert_done(sg_language_logits(l, logits, &e), &e);
+        assert_done(sg_language_append(l, &id, 1, &logp, NULL, &e), &e);
+        double sum = 0;
+        for (int i = 0; id && i < m.of.vocab; i++) sum += exp((double)logits[i] - (double)logits[id]);
+        if (!id) continue;
+        assert_true(fabs((double)logp + log(sum)) <= 1e-5 * (1 + log(sum)));
+        if ((double)logp < least) least = (double)logp;
+    }
+    assert_true(least < -100);
+    sg_language_close(&l);
+}
+
+/* ---- attention ---- */
+
+enum { LONG = 1280, LAYERS = 2 };
+
+/* Two layers of heads of 64, two of queries for one of keys. */
+static made long_model(void)
+{
+    return (made){.of = {.config = "{\"model_type\": \"llama\", \"hidden_size\": 32, \"num_hidden_layers\": 2, "
+                                   "\"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 64, "
+                                   "\"intermediate_size\": 16, \"vocab_size\": 40, \"max_position_embeddings\": 2048}",
+                         .width = 32,
+                         .layers = LAYERS,
+                         .heads = 2,
+                         .key_heads = 1,
+                         .head_dim = 64,
+                         .ffn = 16,
+                         .vocab = 40},
+                  .prefix = "model."};
+}
+
+static void see(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
+                double timestep, const sg_attend_args *args)
+{
+    if (!s->memory->alloc) return; /* a plan */
+    ++*(int *)context;
+    assert_true(shape->causal && shape->h == 2 && shape->hk == 1 && layer < LAYERS && step == 0);
+}
+
+static void a_policy_counts_and_is_watched(void **state)
+{
+    const made           m = long_model();
+    int32_t              ids[LONG];
+    sg_attention_count   count[LAYERS];
+    static const int64_t pieces[] = {0, 512};
+    for (int i = 0; i < LONG; i++) ids[i] = (int32_t)(i * 7 % 40);
+    for (int i = 0; i < 2; i++) {
+        write_scaled(&m, "q_proj", 0.1f); /* attention is no choice of one key */
+        sg_language *l = open_with("model", (sg_language_options){.piece = pieces[i]});
+        float        dense[40], all[40], few[40];
+        int          seen = 0;
+        sg_error     e = {0};
+        sg_policy    p = sg_policy_default();
+        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, &e), &e);
+        assert_done(sg_language_logits(l, dense, &e), &e);
+        sg_language_counts(l, count);
+        assert_true(count[1].kind == SG_ATTENTION_DENSE && count[1].kept == count[1].blocks && count[1].blocks > 0);
+        const int64_t blocks = count[1].blocks;
+        sg_language_rewind(l, 0);
+        sg_language_counts(l, count);
+        assert_int_equal(count[0].blocks, 0);
+        p.named = true;
+        p.amount = 1;
+        assert_done(sg_language_policy(l, &p, &e), &e);
+        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, &e), &e);
+        assert_done(sg_language_logits(l, all, &e), &e);
+        sg_language_counts(l, count);
+        assert_true(count[0].kind == SG_ATTENTION_SPARGE && count[0].why == SG_WHY_POLICY);
+        assert_int_equal(count[0].blocks, blocks);
+        assert_int_equal(count[0].kept, blocks);
+        p.amount = 0.2f;
+        sg_language_rewind(l, 0);
+        assert_done(sg_language_policy(l, &p, &e), &e);
+        sg_language_watch(l, &(sg_attention_watch){.on_begin = see, .on_begin_context = &seen});
+        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, &e), &e);
+        assert_done(sg_language_logits(l, few, &e), &e);
+        sg_language_counts(l, count);
+        assert_true(count[0].kept < blocks && count[0].kept > 0);
+        assert_int_equal(seen, LAYERS * (pieces[i] ? 3 : 1));
+        const double off = apart_from(all, dense, 40), skips = apart_from(few, dense, 40);
+        if (!(off < 0.03 && skips > off)) fail_msg("piece %d: all blocks %g, few %g", (int)pieces[i], off, skips);
+        sg_language_watch(l, NULL);
+        assert_done(sg_language_policy(l, NULL, &e), &e);
+        sg_language_rewind(l, 0);
+        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, &e), &e);
+        assert_done(sg_language_logits(l, few, &e), &e);
+        assert_memory_equal(few, dense, sizeof few);
+        sg_language_close(&l);
+    }
+}
+
+static void policies_are_refused(void **state)
+{
+    const made   m = made_of(0);
+    sg_language *l = open_made(&m, (sg_language_options){0});
+    sg_policy    p = sg_policy_default();
+    sg_error     e = {0};
+    p.rule = SG_SELECT_GIVEN;
+    p.mask = "mask.safetensors";
+    p.tail = false;
+    assert_refused(sg_language_policy(l, &p, &e), SG_E_UNSUPPORTED, &e, "mask");
+    p = sg_policy_default();
+    p.amount = 2;
+    assert_refused(sg_language_policy(l, &p, &e), SG_E_ARG, &e, "topk", "2");
+    p = sg_policy_default();
+    p.budget = SG_BUDGET_ROW;
+    p.thresholds = "thresholds.json";
+    assert_refused(sg_language_policy(l, &p, &e), SG_E_FILE, &e, "thresholds.json");
+    write_text("thresholds.json", "{\"format\": \"sparge-gen thresholds\", \"version\": 1, \"rule\": \"topk\", "
+                                  "\"layers\": 1, \"heads\": 2, \"buckets\": [0], \"amount\": [[[0.5, 0.5]]], "
+                                  "\"theta\": [[[-1, -1]]], \"lambda\": [[[0, 0]]]}");
+    assert_refused(sg_language_policy(l, &p, &e), SG_E_ARG, &e, "thresholds", "1 layers", "2 heads");
+    check_case(l, 0, 1e-5); /* by the policy from before */
+    sg_language_close(&l);
+}
+
 /* ---- refusals ---- */
 
 static void refuse_with(const char *path, sg_language_options o, sg_status status, const char *names)
@@ -633,6 +783,9 @@ int main(void)
         cmocka_unit_test(a_rewound_sequence_is_as_it_was),
         cmocka_unit_test(what_is_cancelled_leaves_no_trace),
         cmocka_unit_test(room_and_ids_have_ends),
+        cmocka_unit_test(the_least_likely_are_exact),
+        cmocka_unit_test(a_policy_counts_and_is_watched),
+        cmocka_unit_test(policies_are_refused),
         cmocka_unit_test(configs_are_refused),
         cmocka_unit_test(files_are_refused),
         cmocka_unit_test(options_are_refused),

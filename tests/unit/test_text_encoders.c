@@ -122,7 +122,7 @@ static void write_checkpoint(const made *m)
 enum { SCRATCH = 1 << 20, NUMBERS = TABLE_TOKENS * CLIP_WIDTH + CLIP_WIDTH };
 
 typedef struct encoder {
-    sg_decoder     *llama; /* one of the two */
+    sg_decoder   *llama; /* one of the two */
     sg_clip_text *clip;
 } encoder;
 
