@@ -88,9 +88,9 @@ static int entry(sg_config *c, const char *object, const char *key, const char *
     if (!sg_config_has(c, object)) return usual;
     if (sg_config_counts(c, object)) return (int)sg_config_int(c, object, 1, RESIZED_MAX, NULL);
     snprintf(where, sizeof where, "%s: %s", path, object);
-    if (sg_config_member(&member, c, object, where, e)) return usual;
-    const int value = (int)sg_config_int(member, key, 1, RESIZED_MAX, NULL);
-    if (sg_config_status(member)) sg_config_fail(c, object, "should be an object with %s", key);
+    const bool there = sg_config_member(&member, c, object, where, e) == SG_OK;
+    const int  value = there ? (int)sg_config_int(member, key, 1, RESIZED_MAX, NULL) : usual;
+    if (!there || sg_config_status(member)) sg_config_fail(c, object, "should be an object with %s", key);
     sg_config_close(&member);
     return value;
 }
