@@ -28,8 +28,7 @@ static inline int64_t keys(const sg_attention *a) { return a->shape.m ? a->shape
 /* Returns how many blocks of keys are visible to block i of queries. */
 static inline int64_t seen(const sg_attention *a, int64_t i)
 {
-    const int64_t end = (i + 1) * SG_BLOCK_Q;
-    return a->shape.causal ? sg_div_up(end < a->shape.n ? end : a->shape.n, SG_BLOCK_K) : a->nk;
+    return sg_visible_blocks(a->shape.causal, i, a->shape.n, keys(a));
 }
 
 static inline float pv_threshold_of(const sg_attention *a, int row, int64_t head)

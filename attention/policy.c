@@ -33,6 +33,7 @@ sg_policy sg_policy_paper(void)
     p.score = SG_SCORE_MEAN;
     p.tail = false;
     p.tail_bias = SG_TAIL_BIAS_NONE;
+    p.count_hidden = true;
     return p;
 }
 

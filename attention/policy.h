@@ -57,19 +57,20 @@ enum {
 enum { SG_TOKENS = 8192, SG_NAMED_TOKENS = 1024 };
 
 typedef struct sg_policy {
-    int   kind;       /* SG_ATTENTION_DENSE .. */
-    bool  named;      /* the user asked for this kind: sequences from SG_NAMED_TOKENS on, not SG_TOKENS */
-    int   rule;       /* SG_SELECT_TOPK .. */
-    float amount;     /* top-k share, or cumulative mass, in [0, 1] */
-    float similarity; /* blocks whose self-similarity is below it are always kept, in [-1, 1]; below 0: none is */
-    float pv;         /* the PV filter's threshold, powers of two, [0, 1000]; 0: off */
-    int   sink;       /* how many leading blocks of keys are always kept */
-    int   budget;     /* SG_BUDGET_ROW ..; HEADS goes with TOPK, not with thresholds */
-    int   score;      /* SG_SCORE_MEAN .. */
-    bool  tail;       /* skipped blocks enter the softmax as one mean key and value each */
-    int   tail_bias;  /* SG_TAIL_BIAS_NONE .. */
-    int   pv_dtype;   /* SG_PV_AUTO .. */
-    int   order;      /* SG_ORDER_ROW .. */
+    int   kind;         /* SG_ATTENTION_DENSE .. */
+    bool  named;        /* the user asked for this kind: sequences from SG_NAMED_TOKENS on, not SG_TOKENS */
+    int   rule;         /* SG_SELECT_TOPK .. */
+    float amount;       /* top-k share, or cumulative mass, in [0, 1] */
+    float similarity;   /* blocks whose self-similarity is below it are always kept, in [-1, 1]; below 0: none is */
+    float pv;           /* the PV filter's threshold, powers of two, [0, 1000]; 0: off */
+    int   sink;         /* how many leading blocks of keys are always kept */
+    int   budget;       /* SG_BUDGET_ROW ..; HEADS goes with TOPK, not with thresholds */
+    int   score;        /* SG_SCORE_MEAN .. */
+    bool  tail;         /* skipped blocks enter the softmax as one mean key and value each */
+    int   tail_bias;    /* SG_TAIL_BIAS_NONE .. */
+    int   pv_dtype;     /* SG_PV_AUTO .. */
+    int   order;        /* SG_ORDER_ROW .. */
+    bool  count_hidden; /* of causal attention: top-k is a share of all blocks, not of the visible ones */
     /* This share of the steps, the first ones, rounded up, skips nothing, and is of this kind: DENSE or SAGE. */
     double      dense_steps;
     int         dense_steps_kind;

@@ -26,7 +26,7 @@ static sg_status check_shape(const sg_attention_shape *x, sg_error *e)
         x->text_suffix > x->n - x->text_prefix || (x->masked && (x->masked < x->n || x->m)))
         return sg_error_set(e, SG_E_ARG, "attention: %lld tokens, %lld heads, %lld of keys, of %lld channels",
                             (long long)x->n, (long long)x->h, (long long)x->hk, (long long)x->d);
-    if (x->causal && x->m && x->m != x->n)
+    if (x->causal && x->m && x->m < x->n)
         return sg_error_set(e, SG_E_ARG, "causal: %lld queries but %lld keys", (long long)x->n, (long long)x->m);
     return SG_OK;
 }
@@ -272,37 +272,6 @@ static sg_tensor heads_at(sg_tensor t, int64_t i)
 
 /* ---- dense ---- */
 
-/* The causal bias: rows [hk, first.. of g queries each, keys before first + tokens]. */
-static sg_tensor causal_bias(sg_stream *s, int64_t hk, int64_t g, int64_t first, int64_t tokens)
-{
-    const int64_t   m = first + tokens;
-    const sg_tensor bias = sg_new(s, SG_F32, hk, tokens * g, m);
-    if (s->status || !s->memory->alloc) return bias;
-    float *const host = calloc((size_t)sg_count(bias), sizeof *host);
-    if (!host) sg_fail(s, SG_E_MEMORY, "no memory for a causal mask");
-    for (int64_t row = 0; host && row < hk * tokens * g; row++)
-        for (int64_t j = first + row / g % tokens + 1; j < m; j++) host[row * m + j] = -FLT_MAX / 4;
-    if (host) sg_upload(s, bias, host);
-    free(host);
-    return bias;
-}
-
-/* Of the queries from `first` on. Heads that share keys become queries of one head: q and y [tokens, hk, g, d] as
- * [tokens g, hk, d]. */
-static void attend_rows(const sg_attention *a, sg_stream *s, const sg_attend_args *x, int64_t first, int64_t tokens)
-{
-    const int64_t hk = a->shape.hk, g = a->shape.h / hk, d = a->shape.d, m = a->shape.causal ? first + tokens : keys(a);
-    const size_t  mark = s->scratch.used;
-    const sg_tensor q_by = g > 1 ? sg_new(s, x->q.dtype, tokens * g, hk, d) : x->q;
-    const sg_tensor y_by = g > 1 ? sg_new(s, x->y.dtype, tokens * g, hk, d) : x->y;
-    if (g > 1) sg_permute(s, .y = q_by, .x = x->q, .rank = 4, .dim = {tokens, hk, g, d}, .perm = {0, 2, 1, 3});
-    const sg_tensor bias = a->shape.causal ? causal_bias(s, hk, g, first, tokens) : (sg_tensor){0};
-    sg_attend(s, .y = y_by, .q = q_by, .k = sg_rows(x->k, 0, m), .v = sg_rows(x->v, 0, m), .bias = bias,
-              .scale = x->scale);
-    if (g > 1) sg_permute(s, .y = x->y, .x = y_by, .rank = 4, .dim = {tokens, g, hk, d}, .perm = {0, 2, 1, 3});
-    s->scratch.used = mark;
-}
-
 /* On a plan of single ops tensors may have no place. */
 static bool in_place(sg_tensor y, sg_tensor x) { return y.data && y.data == x.data; }
 
@@ -310,15 +279,19 @@ static bool in_place(sg_tensor y, sg_tensor x) { return y.data && y.data == x.da
 static void attend_dense(const sg_attention *a, sg_stream *s, const sg_attend_args *x)
 {
     const bool    over_q = in_place(x->y, x->q);
-    const int64_t n = a->shape.n;
+    const int64_t n = a->shape.n, before = keys(a) - n;
     const size_t  mark = s->scratch.used;
     for (int64_t first = 0, count; first < n; first += count, s->scratch.used = mark) {
-        count = a->shape.causal ? sg_min64(n - first, SG_BLOCK_K) : over_q ? sg_rows_at_once(s, n - first) : n;
-        sg_attend_args own = *x;
-        own.q = sg_rows(x->q, first, count);
-        own.y = sg_rows(x->y, first, count);
+        count = over_q ? sg_rows_at_once(s, n - first) : n;
+        const int64_t  m = a->shape.causal ? before + first + count : keys(a);
+        sg_attend_args own = {.y = sg_rows(x->y, first, count),
+                              .q = sg_rows(x->q, first, count),
+                              .k = sg_rows(x->k, 0, m),
+                              .v = sg_rows(x->v, 0, m),
+                              .scale = x->scale,
+                              .causal = a->shape.causal};
         if (over_q) own.y = sg_alloc(s, &s->scratch, own.q.dtype, own.q.rank, own.q.dim);
-        attend_rows(a, s, &own, first, count);
+        sg_attend_(s, &own);
         if (over_q) sg_copy(s, .y = sg_rows(x->y, first, count), .x = own.y);
     }
 }
@@ -453,8 +426,8 @@ static void choose(const call *c)
               .mass = heads_at(a->mass, c->slot), .score = c->score, .amount = heads_at(a->amount, place_of(a, c->row)),
               .q_similarity = c->q_similarity, .k_similarity = c->k_similarity, .theta = c->theta, .rule = a->t->rule,
               .heads = a->p.budget && !a->shape.tuned && a->t->rule == SG_SELECT_TOPK, .ragged = sub,
-              .causal = a->shape.causal, .sink = a->p.sink, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix,
-              .text_suffix = x->text_suffix);
+              .causal = a->shape.causal, .count_hidden = a->shape.causal && a->p.count_hidden, .sink = a->p.sink,
+              .n = x->n, .m = keys(a), .text_prefix = x->text_prefix, .text_suffix = x->text_suffix);
 }
 
 /* Pools keys and quantises them about a center that is known before they are read. */

@@ -73,7 +73,7 @@ typedef struct sg_attention_shape {
      * Only sg_attention_open borrows them. */
     const double *timesteps;
 
-    bool                 causal; /* a token attends to itself and those before it; n keys */
+    bool                 causal; /* a token attends to itself and those before it; the n are the last of m >= n */
     const sg_thresholds *tuned;  /* of the policy's file; NULL: there are none. Borrowed */
     /* With SG_SELECT_GIVEN mask, U8 [1 or h, nq, nk] on the host, is not 0 where a block is kept. It is borrowed. */
     sg_tensor          mask;

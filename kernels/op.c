@@ -209,13 +209,15 @@ static bool rope_fits(const sg_rope_args *a)
            same_shape(a->sin, a->cos);
 }
 
+static bool serves(int64_t h, int64_t hk) { return hk > 0 && h % hk == 0; }
+
 static bool attend_fits(const sg_attend_args *a)
 {
-    const int64_t n = a->q.dim[0], m = a->k.dim[0], h = a->q.dim[1], d = a->q.dim[2];
+    const int64_t n = a->q.dim[0], m = a->k.dim[0], h = a->q.dim[1], d = a->q.dim[2], hk = a->k.dim[1];
     const bool    bias_ok = a->bias.rank == 0 || (a->bias.dtype == SG_F32 && is3(a->bias, h, n, m));
     return is_real(a->q) && a->k.dtype == a->q.dtype && a->v.dtype == a->q.dtype && a->y.dtype == a->q.dtype &&
-           is3(a->q, n, h, d) && is3(a->y, n, h, d) && is3(a->k, m, h, d) && is3(a->v, m, h, d) && bias_ok &&
-           maybe1(a->key_bias, m);
+           is3(a->q, n, h, d) && is3(a->y, n, h, d) && is3(a->k, m, hk, d) && is3(a->v, m, hk, d) && serves(h, hk) &&
+           bias_ok && maybe1(a->key_bias, m) && (!a->causal || (n <= m && a->bias.rank + a->key_bias.rank == 0));
 }
 
 static bool gate_add_fits(const sg_gate_add_args *a)
@@ -363,7 +365,6 @@ static bool distance_fits(const sg_distance_args *a)
 /* ---- sparse attention ---- */
 
 /* Heads of queries and of keys. */
-static bool serves(int64_t h, int64_t hk) { return hk > 0 && h % hk == 0; }
 
 static bool pool_fits(const sg_pool_args *a)
 {
@@ -423,7 +424,7 @@ static bool score_fits(const sg_score_args *a)
            maybe2(a->k_center, hk, d) && maybe3(a->k_var, nk, hk, d) && (a->k_var.rank > 0) == (a->v_var.rank > 0) &&
            (a->v_var.rank == 0 || f32_3(a->v_var, nk, hk, a->v_var.dim[2])) &&
            fixed_fits(a->q_similarity, a->k_similarity, a->theta, n, m, h, a->text_prefix, a->text_suffix) &&
-           (!a->causal || n == m);
+           (!a->causal || n <= m);
 }
 
 static bool listed(sg_tensor list, sg_tensor count, int64_t h, int64_t nq, int64_t nk)
@@ -438,7 +439,8 @@ static bool select_fits(const sg_select_args *a)
     return is_f32(a->score) && a->score.rank == 3 && a->n > 0 && a->m > 0 && nq == sg_div_up(a->n, SG_BLOCK_Q) &&
            nk == sg_div_up(a->m, SG_BLOCK_K) && listed(a->list, a->count, h, nq, nk) && a->kept.dtype == SG_I32 &&
            is2(a->kept, h, 2) && f32_1(a->mass, h) && a->sink >= 0 && a->rule != SG_SELECT_GIVEN &&
-           f32_1(a->amount, h) && (!a->heads || a->rule == SG_SELECT_TOPK) && (!a->causal || a->n == a->m) &&
+           f32_1(a->amount, h) && (!a->heads || a->rule == SG_SELECT_TOPK) && (!a->causal || a->n <= a->m) &&
+           (a->causal || !a->count_hidden) &&
            fixed_fits(a->q_similarity, a->k_similarity, a->theta, a->n, a->m, h, a->text_prefix, a->text_suffix);
 }
 
@@ -479,7 +481,7 @@ static bool attend_blocks_fits(const sg_attend_blocks_args *a)
     return is_real(a->y) && is3(a->y, n, h, d) && a->k.dim[2] == d && is_f32(a->q_scale) &&
            is2(a->q_scale, sg_div_up(n, a->q_group), h) && is_f32(a->k_scale) &&
            is2(a->k_scale, sg_div_up(m, a->k_group), hk) && values && maybe2(a->v_center, hk, d) && keeps &&
-           tail_fits(a, h, hk, nq, nk, d) && filters && (!a->causal || n == m);
+           tail_fits(a, h, hk, nq, nk, d) && filters && (!a->causal || n <= m);
 }
 
 /* Of all ops linear alone reads quantised weights, its third tensor. */

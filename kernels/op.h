@@ -111,11 +111,14 @@ typedef struct sg_rope_args {
 } sg_rope_args;
 SG_TENSORS(rope, 1, sin);
 
-/* y = softmax(scale q k^T + bias + key_bias) v, per head. */
+/* y = softmax(scale q k^T + bias + key_bias) v, per head. Each head of keys serves h / hk neighbouring heads of queries.
+ * With `causal` the queries stand behind the last n of m >= n keys: query r sees keys up to r + m - n, and there is no
+ * bias of either kind. */
 typedef struct sg_attend_args {
-    sg_tensor y, q, k, v;     /* [n, h, d] [n, h, d] [m, h, d] [m, h, d], one dtype */
+    sg_tensor y, q, k, v;     /* [n, h, d] [n, h, d] [m, hk, d] [m, hk, d], one dtype */
     sg_tensor bias, key_bias; /* F32 [h, n, m]? F32 [m]? */
     float     scale;
+    bool      causal;
 } sg_attend_args;
 SG_TENSORS(attend, 1, key_bias);
 
@@ -271,11 +274,19 @@ SG_TENSORS(distance, 1, b);
  * Fixed blocks are those that no prediction is trusted for: a last block that is not full, but with `ragged` only of keys;
  * blocks that hold text, which is the first text_prefix and the last text_suffix tokens; and, where self-similarity is
  * judged, those whose self-similarity is not above the theta of the query head. A fixed block of keys is kept for all
- * queries, a fixed block of queries keeps all keys. With `causal`, n = m, and block j of keys is hidden from block i of
- * queries where all its keys come after all its queries. */
+ * queries, a fixed block of queries keeps all keys. With `causal` the queries are the last n of m >= n tokens: query r
+ * stands at token r + m - n, and block j of keys is hidden from block i of queries where all its keys come after all its
+ * queries. The other blocks are visible. sg_visible_blocks counts them. */
 
 enum { SG_BLOCK_SUB = 16, SG_CENTER_STEP = 64 };
 enum { SG_LISTED = 1 << 16 }; /* blocks that a list has numbers for; of one head no more than INT32_MAX are listed */
+
+/* Returns how many blocks of m keys are visible to block i of n queries. They are the first. */
+static inline int64_t sg_visible_blocks(bool causal, int64_t i, int64_t n, int64_t m)
+{
+    const int64_t end = (i + 1) * SG_BLOCK_Q < n ? (i + 1) * SG_BLOCK_Q : n;
+    return sg_div_up(causal ? end + m - n : m, SG_BLOCK_K);
+}
 
 /* Values as F8 are [h, d, tokens], the row of a channel filled up with zeros to whole blocks of keys. Token t stands at
  * sg_f8_position(t): of 16 neighbours 0 1 8 9, 2 3 10 11, 4 5 12 13, 6 7 14 15, so that the four weights of a row that
@@ -340,7 +351,8 @@ typedef int sg_select_rule; /* SG_SELECT_TOPK or SG_SELECT_MASS; GIVEN is no rul
 /* A list says which blocks of keys each block of queries keeps: the first `count` of its row. The one with the highest
  * score comes first, of equals the first, of NaN last; then the others in rising order; the rest of the row is 0. Fixed
  * blocks, and the first `sink` blocks of keys, are added to those that the rule takes; hidden blocks are taken away
- * last. With `heads`, TOPK gives each row a quarter of its number, and what is left of all to the best of the whole
+ * last. TOPK takes amount times the row's visible blocks, or with count_hidden amount times nk; rounded down, 1 at least.
+ * With `heads`, TOPK gives each row a quarter of its number, and what is left of all to the best of the whole
  * layer, of equals to the first head and row. kept counts the blocks that each head keeps, and those of them that its
  * last row keeps. mass is the share of a row's scores that its kept blocks have, the mean over the rows whose sum is
  * not 0, and 1 where there is none. */
@@ -349,7 +361,7 @@ typedef struct sg_select_args {
     sg_tensor      score, amount;           /* F32 [h, nq, nk]; [h] */
     sg_tensor      q_similarity, k_similarity, theta; /* F32 [nq, h]? [nk, hk]? [h]? */
     sg_select_rule rule;
-    bool           heads, ragged, causal;
+    bool           heads, ragged, causal, count_hidden;
     int            sink;
     int64_t        n, m, text_prefix, text_suffix; /* tokens */
 } sg_select_args;
@@ -368,7 +380,7 @@ typedef struct sg_tail_bias_args {
 SG_TENSORS(tail_bias, 1, k_var);
 
 /* y_r = sum over t of w_rt v_t / sum over t of w_rt, plus v_center; w_rt = exp(l_rt), l_rt = scale q_scale k_scale
- * (q_r k_t). t runs over the keys of the blocks that r's block keeps (all without a list), up to r itself with `causal`;
+ * (q_r k_t). t runs over the keys of the blocks that r's block keeps (all without a list), with `causal` up to r + m - n;
  * and, with a tail, over one key for each full block that is not kept and whose keys r's block all sees: its mean, tail_k
  * (scales by SG_BLOCK_K means), tail_v (scaled as v is), with tail_bias, or ln SG_BLOCK_K, added to its logit. y_r = 0
  * where there is no t. v_t is v_scale v where v is I8 or F8, all of which is finite, else v.

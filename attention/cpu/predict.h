@@ -44,10 +44,4 @@ static inline bool sg_is_fixed(const sg_fixed *f, int64_t head, int64_t i)
     return f->theta && !(f->similarity[i * f->columns + head / f->share] > f->theta[head]);
 }
 
-/* Returns how many blocks of keys are visible to block i of queries. */
-static inline int64_t sg_visible_blocks(bool causal, int64_t i, int64_t nk)
-{
-    return causal ? sg_min64(nk, (i + 1) * (SG_BLOCK_Q / SG_BLOCK_K)) : nk;
-}
-
 #endif

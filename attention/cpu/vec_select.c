@@ -255,7 +255,7 @@ static int64_t list_word(const int32_t *key, int64_t word, uint64_t bits, uint16
 /* Adds the blocks that are always kept, removes hidden ones, counts and lists. */
 static void finish_row(const select_job *j, int64_t row, const row_workspace *r)
 {
-    const int64_t      head = row / j->nq, i = row % j->nq, seen = sg_visible_blocks(j->a->causal, i, j->nk);
+    const int64_t      head = row / j->nq, i = row % j->nq, seen = sg_visible_blocks(j->a->causal, i, j->a->n, j->a->m);
     const float *const x = scores_of(j, row);
     uint16_t *const    list = (uint16_t *)j->a->list.data + row * j->nk;
     const bool         all = sg_is_fixed(&j->queries, head, i);

@@ -66,14 +66,14 @@ static void logits(const attend_job *x, int64_t g, int64_t r, const bool *kept, 
     const real                         scale = (real)a->scale * get(&a->q_scale, r / a->q_group * x->h + g);
     for (int64_t t = 0; t < x->m; t++) {
         l[t] = -INFINITY;
-        if (!kept[t / SG_BLOCK_K] || (a->causal && t > r)) continue;
+        if (!kept[t / SG_BLOCK_K] || (a->causal && t > r + x->m - x->n)) continue;
         l[t] = scale * get(&a->k_scale, t / a->k_group * x->hk + gk) *
                product(&a->q, g * x->n + r, &a->k, gk * x->m + t, x->d);
     }
     for (int64_t j = 0; j < x->nk; j++) {
         const int64_t end = (j + 1) * SG_BLOCK_K;
         l[x->m + j] = -INFINITY;
-        if (!a->tail_k.rank || kept[j] || end > x->m || (a->causal && end - 1 > i * SG_BLOCK_Q)) continue;
+        if (!a->tail_k.rank || kept[j] || end > x->m || (a->causal && end - 1 > i * SG_BLOCK_Q + x->m - x->n)) continue;
         l[x->m + j] = scale * get(&a->tail_k_scale, j / SG_BLOCK_K * x->hk + gk) *
                           product(&a->q, g * x->n + r, &a->tail_k, gk * x->nk + j, x->d) +
                       get_or(&a->tail_bias, (g * x->nq + i) * x->nk + j, FN(log)(SG_BLOCK_K));
@@ -98,7 +98,7 @@ static int64_t leave_out(const attend_job *x, int64_t g, int64_t first, int64_t 
     bool          any = false;
     for (int64_t at = 0; at < b->count; at++) {
         const int64_t j = b->list[at], from = j * SG_BLOCK_K, keys = sg_min64(SG_BLOCK_K, x->m - from);
-        if (x->a->causal && from > last) continue;
+        if (x->a->causal && from > last + x->m - x->n) continue;
         b->out[j] = any;
         for (int64_t r = 0; r < rows; r++) {
             const real max = largest(l + r * (x->m + x->nk) + from, keys);

@@ -203,10 +203,7 @@ static bool k_fixed(const rules *o, int64_t g, int64_t j)
     return !(sg_load(o->k_similarity, j * hk + g / (o->h / hk)) > sg_load(o->theta, g));
 }
 
-static bool is_visible(const rules *o, int64_t i, int64_t j)
-{
-    return !o->causal || j * SG_BLOCK_K < sg_min64((i + 1) * SG_BLOCK_Q, o->n);
-}
+static bool is_visible(const rules *o, int64_t i, int64_t j) { return j < sg_visible_blocks(o->causal, i, o->n, o->m); }
 
 /* ---- score ---- */
 
@@ -317,13 +314,14 @@ static int64_t mass_count(const place *p, int64_t nk, float amount)
 }
 
 /* How many of a row's blocks, the best first, the rule takes. */
-static int64_t rule_count(const sg_select_args *a, int64_t g, const place *p)
+static int64_t rule_count(const sg_select_args *a, int64_t row, const place *p)
 {
-    const int64_t nk = a->score.dim[2];
-    const float   amount = sg_load(&a->amount, g);
+    const int64_t nq = a->score.dim[1], nk = a->score.dim[2];
+    const int64_t of = sg_visible_blocks(a->causal && !a->count_hidden, row % nq, a->n, a->m);
+    const float   amount = sg_load(&a->amount, row / nq);
     if (a->rule == SG_SELECT_TOPK) {
-        const float share = floorf(amount * (float)nk);
-        return share >= (float)nk ? nk : share >= 1 ? (int64_t)share : 1;
+        const float share = floorf(amount * (float)of);
+        return share >= (float)of ? of : share >= 1 ? (int64_t)share : 1;
     }
     return mass_count(p, nk, amount);
 }
@@ -384,7 +382,7 @@ SG_REF(select)
         place *const own = p + row * nk;
         for (int64_t j = 0; j < nk; j++) own[j] = (place){sg_load(&a->score, row * nk + j), row * nk + j};
         qsort(own, (size_t)nk, sizeof *own, by_score);
-        const int64_t count = rule_count(a, row / nq, own), now = a->heads ? count / 4 : count;
+        const int64_t count = rule_count(a, row, own), now = a->heads ? count / 4 : count;
         for (int64_t k = 0; k < now; k++) taken[own[k].at] = true;
         budget += count - now;
     }

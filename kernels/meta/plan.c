@@ -4,6 +4,12 @@
 
 #include <stdio.h>
 
+/* Pairs of a query and a key that it sees. */
+static double pairs(int64_t n, int64_t m, bool causal)
+{
+    return (double)n * ((double)m - (causal ? ((double)n - 1) / 2 : 0));
+}
+
 double sg_op_flops(const char *op, const void *args)
 {
     if (strcmp(op, "linear") == 0) {
@@ -12,11 +18,11 @@ double sg_op_flops(const char *op, const void *args)
     }
     if (strcmp(op, "attend") == 0) {
         const sg_attend_args *const a = args;
-        return 4.0 * (double)sg_count(a->q) * (double)a->k.dim[0];
+        return 4.0 * (double)(a->q.dim[1] * a->q.dim[2]) * pairs(a->q.dim[0], a->k.dim[0], a->causal);
     }
     if (strcmp(op, "attend_blocks") == 0) {
         const sg_attend_blocks_args *const a = args;
-        return 4.0 * (double)sg_count(a->q) * (double)a->k.dim[1];
+        return 4.0 * (double)(a->q.dim[0] * a->q.dim[2]) * pairs(a->q.dim[1], a->k.dim[1], a->causal);
     }
     if (strcmp(op, "conv") == 0) {
         const sg_conv_args *const a = args;

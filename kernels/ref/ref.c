@@ -324,19 +324,20 @@ SG_REF(rope)
 static void attend_row(const sg_attend_args *a, const real *q, const real *k, const real *v, int64_t i, int64_t g,
                        real *score, double *scratch)
 {
-    const int64_t m = a->k.dim[0], h = a->q.dim[1], d = a->q.dim[2], n = a->q.dim[0];
+    const int64_t n = a->q.dim[0], h = a->q.dim[1], d = a->q.dim[2], hk = a->k.dim[1], gk = g / (h / hk);
+    const int64_t m = a->causal ? i + a->k.dim[0] - n + 1 : a->k.dim[0];
     real          max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < m; j++) {
-        score[j] = dot(q + (i * h + g) * d, k + (j * h + g) * d, d) * (real)a->scale + get_or(&a->key_bias, j, 0) +
+        score[j] = dot(q + (i * h + g) * d, k + (j * hk + gk) * d, d) * (real)a->scale + get_or(&a->key_bias, j, 0) +
                    get_or(&a->bias, (g * n + i) * m + j, 0);
         if (score[j] > max || score[j] != score[j]) max = score[j];
     }
     for (int64_t j = 0; j < m; j++) score[j] = max == -INFINITY ? 0 : FN(exp)(score[j] - max);
     ADD_UP(sum, j, m, score[j]);
     for (int64_t j = 0; j < m; j++) score[j] = round_as(a->v.dtype, score[j]);
-    const real       *v_row = v + g * d;
+    const real       *v_row = v + gk * d;
     const real       *p = score;
-    const terms       t = {&p, &v_row, 1, m, d, h * d};
+    const terms       t = {&p, &v_row, 1, m, d, hk * d};
     const ending      none = {&(sg_tensor){0}, &(sg_tensor){0}, &(sg_tensor){0}, 0, 0, false};
     const real *const o = sums_of(&t, &none, scratch);
     for (int64_t e = 0; e < d; e++) put(&a->y, (i * h + g) * d + e, sum == 0 ? 0 : o[e] / sum);
