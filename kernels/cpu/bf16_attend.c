@@ -1,11 +1,12 @@
 /* bf16_attend.c - dense attention of BF16 operands by BF16 matmuls. Compiled for AVX-512 BF16 and for AMX.
  *
- * y = softmax(scale q k^T + key_bias) v per head, with an online softmax. Everything is transposed: scores are k q^T,
+ * y = softmax(scale q k^T + key_bias) v per head, causal or not, with an online softmax. Everything is transposed: scores are k q^T,
  * [keys, queries], and outputs v^T p, [channels, queries]. So queries lie along the vectors, maxima and sums need no
  * shuffles, weights leave the registers in the pairs that the second matmul needs, and k needs no packing but zeros at
  * its ends.
  *
- * Loops. A task is up to SG_TASK groups of SG_SUB = 32 queries of one head. It loops over chunks of keys that fit into
+ * Loops. A task is up to SG_TASK groups of SG_SUB = 32 queries of one head. It loops over chunks of the keys that its last
+ * query sees, which fit into
  * the L2 cache, in each chunk over its groups, and for each group over units of SG_UNIT keys, in steps of 32 keys. A
  * stage does three independent things, two by tiles and the third by vectors beside them:
  *
@@ -51,10 +52,10 @@ enum { SG_CHUNK_BYTES = 512 << 10, SG_GROUP_BYTES = 64 << 20 };
 
 typedef struct attend_job {
     const sg_attend_args *a;
-    int64_t               n, m, h, d;
+    int64_t               n, m, h, hk, d;
     int64_t               depth, units, chunk; /* of 32 channels; of SG_UNIT keys; units in a chunk */
     int64_t               subs, task;          /* groups of SG_SUB queries; those of a task */
-    int64_t               first;               /* head of those packed */
+    int64_t               first;               /* head of keys of those packed */
     uint16_t             *k, *v;               /* a head is units * SG_UNIT * depth * 32 numbers */
     float                *bias;                /* of each key, in powers of two; -INFINITY beyond m */
 } attend_job;
@@ -66,11 +67,12 @@ typedef struct sub_state {
 
 /* The workspace of a task, in its thread's scratch. */
 typedef struct attend_workspace {
-    uint16_t  *q;         /* [subs][depth][2][16][16][2] */
-    float     *o;         /* [subs][depth][2][2][16][16] */
-    float     *score[2];  /* of a step */
-    uint16_t  *weight[2]; /* of a unit */
-    sub_state *state;     /* [subs] */
+    uint16_t  *q;          /* [subs][depth][2][16][16][2] */
+    float     *o;          /* [subs][depth][2][2][16][16] */
+    float     *score[2];   /* of a step */
+    uint16_t  *weight[2];  /* of a unit */
+    sub_state *state;      /* [subs] */
+    int64_t    row, units; /* its first query; units of keys that its last one sees */
 } attend_workspace;
 
 static int64_t head_words(const attend_job *b) { return b->units * SG_STEPS * b->depth * SG_PAIR; }
@@ -91,19 +93,19 @@ static int64_t workspace_at(const attend_job *b, attend_workspace *r, char *p)
 
 /* ---- packing ---- */
 
-/* The row of d numbers of (token, head), and zeros for tokens from `tokens` on. */
-static __m512i load32(const attend_job *b, const sg_tensor *t, int64_t tokens, int64_t token, int64_t head, int64_t e)
+/* Numbers e.. of the row of (token, head) in t [tokens, heads, d]; zeros for tokens beyond it. */
+static __m512i load32(const sg_tensor *t, int64_t token, int64_t head, int64_t e)
 {
-    if (token >= tokens) return _mm512_setzero_si512();
-    const uint16_t *const x = (const uint16_t *)t->data + (token * b->h + head) * b->d + e;
-    return _mm512_maskz_loadu_epi16(sg_lanes32(b->d - e), x);
+    if (token >= t->dim[0]) return _mm512_setzero_si512();
+    const uint16_t *const x = (const uint16_t *)t->data + (token * t->dim[1] + head) * t->dim[2] + e;
+    return _mm512_maskz_loadu_epi16(sg_lanes32(t->dim[2] - e), x);
 }
 
-static __m512i load16(const attend_job *b, const sg_tensor *t, int64_t tokens, int64_t token, int64_t head, int64_t e)
+static __m512i load16(const sg_tensor *t, int64_t token, int64_t head, int64_t e)
 {
-    if (token >= tokens || e >= b->d) return _mm512_setzero_si512();
-    const uint16_t *const x = (const uint16_t *)t->data + (token * b->h + head) * b->d + e;
-    return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(sg_lanes16(b->d - e), x));
+    if (token >= t->dim[0] || e >= t->dim[2]) return _mm512_setzero_si512();
+    const uint16_t *const x = (const uint16_t *)t->data + (token * t->dim[1] + head) * t->dim[2] + e;
+    return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(sg_lanes16(t->dim[2] - e), x));
 }
 
 static void pack_unit(const attend_job *b, int64_t head, int64_t unit)
@@ -112,7 +114,7 @@ static void pack_unit(const attend_job *b, int64_t head, int64_t unit)
     for (int64_t i = 0; i < SG_UNIT; i++) {
         uint16_t *const k = b->k + at + i / 32 * b->depth * SG_PAIR + i % 32 * 32;
         for (int64_t e = 0; e < b->depth; e++)
-            _mm512_store_si512(k + e * SG_PAIR, load32(b, &b->a->k, b->m, unit * SG_UNIT + i, head, e * 32));
+            _mm512_store_si512(k + e * SG_PAIR, load32(&b->a->k, unit * SG_UNIT + i, head, e * 32));
     }
     uint16_t *v = b->v + at;
     for (int64_t e = 0; e < b->depth; e++)
@@ -121,8 +123,8 @@ static void pack_unit(const attend_job *b, int64_t head, int64_t unit)
                 __m512i x[16];
                 for (int64_t i = 0; i < 16; i++) {
                     const int64_t key = unit * SG_UNIT + step * 32 + i * 2, c = e * 32 + half * 16;
-                    const __m512i even = load16(b, &b->a->v, b->m, key, head, c);
-                    const __m512i odd = load16(b, &b->a->v, b->m, key + 1, head, c);
+                    const __m512i even = load16(&b->a->v, key, head, c);
+                    const __m512i odd = load16(&b->a->v, key + 1, head, c);
                     x[i] = _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
                 }
                 sg_transpose16(x);
@@ -137,7 +139,7 @@ static void pack_queries(const attend_job *b, const attend_workspace *w, int64_t
     for (int64_t e = 0; e < b->depth; e++)
         for (int64_t col = 0; col < SG_COLS; col++, q += SG_TILE) {
             __m512i x[16];
-            for (int64_t i = 0; i < 16; i++) x[i] = load32(b, &b->a->q, b->n, row + col * 16 + i, head, e * 32);
+            for (int64_t i = 0; i < 16; i++) x[i] = load32(&b->a->q, row + col * 16 + i, head, e * 32);
             sg_transpose16(x);
             for (int64_t i = 0; i < 16; i++) _mm512_store_si512(q + i * 32, x[i]);
         }
@@ -171,13 +173,13 @@ typedef struct place {
     int64_t sub, unit, from, to;
 } place;
 
-static void advance(const attend_job *b, place *p, int64_t sub, int64_t end)
+static void advance(const attend_job *b, place *p, int64_t units, int64_t sub, int64_t end)
 {
     if (++p->unit < p->to) return;
     if (++p->sub == end) {
         p->sub = sub;
         p->from = p->to;
-        p->to = sg_min64(p->to + b->chunk, b->units);
+        p->to = sg_min64(p->to + b->chunk, units);
     }
     p->unit = p->from;
 }
@@ -203,6 +205,15 @@ static void clear_beyond(float *score, int64_t keys)
 {
     for (int64_t key = keys < 0 ? 0 : keys; key < 32; key++)
         for (int64_t i = 0; i < SG_SUB; i++) score[(key / 16 * SG_COLS + i / 16) * 256 + key % 16 * 16 + i % 16] = 0;
+}
+
+/* Hides from each query of a group the keys of a step that it does not see: the first query sees `keys` of them, each
+ * further one the next, too. */
+static void hide(float *score, int64_t keys)
+{
+    for (int64_t key = keys < 0 ? 0 : keys; key < 32; key++)
+        for (int64_t i = 0; i < SG_SUB && i <= key - keys; i++)
+            score[(key / 16 * SG_COLS + i / 16) * 256 + key % 16 * 16 + i % 16] = -INFINITY;
 }
 
 /* The matmuls of a stage; either may be absent. */
@@ -241,17 +252,18 @@ static void stage(const stage_args *t, const sg_softmax *w, bool biased)
 static void attend_groups(const attend_job *b, const attend_workspace *w, int64_t head, int64_t sub, int64_t end,
                           max_pass pass)
 {
-    const uint16_t *const k = b->k + (head - b->first) * head_words(b), *const v = b->v + (k - b->k);
-    const int64_t count = (end - sub) * b->units * SG_STEPS, unit_words = head_words(b) / b->units;
-    place         now = {sub, 0, 0, sg_min64(b->chunk, b->units)}, last = now;
+    const uint16_t *const k = b->k + (head / (b->h / b->hk) - b->first) * head_words(b), *const v = b->v + (k - b->k);
+    const int64_t count = (end - sub) * w->units * SG_STEPS, unit_words = head_words(b) / b->units;
+    place         now = {sub, 0, 0, sg_min64(b->chunk, w->units)}, last = now;
     for (int64_t i = 0; i < count + SG_STEPS; i++) {
         const int64_t step = i % SG_STEPS, unit = i / SG_STEPS, softmax = (i + SG_STEPS - 1) % SG_STEPS;
         if (i > 0 && step == 0) {
             last = now;
-            if (i < count) advance(b, &now, sub, end);
+            if (i < count) advance(b, &now, w->units, sub, end);
         }
         const place *const p = step ? &now : &last;
         const int64_t      key = p->unit * SG_UNIT + softmax * 32;
+        const int64_t      seen = b->a->causal ? w->row + p->sub * SG_SUB + b->m - b->n + 1 - key : 32;
         sub_state *const   state = &w->state[p->sub];
         sg_softmax         s = {.score = w->score[(i + 1) % 2],
                                 .bias = b->bias + key,
@@ -261,6 +273,7 @@ static void attend_groups(const attend_job *b, const attend_workspace *w, int64_
                                 .by = _mm512_set1_ps(b->a->scale * SG_LOG2E)};
         if (i > 0 && i <= count) {
             if (key + 32 > b->m) clear_beyond(w->score[(i + 1) % 2], b->m - key);
+            if (seen < 32) hide(w->score[(i + 1) % 2], seen);
             if (pass == MAX_SEARCHED || (pass == MAX_GUESSED && key == 0)) raise(&s, state);
             if (pass != MAX_SEARCHED) s.end = SG_QUADS;
         }
@@ -275,7 +288,7 @@ static void attend_groups(const attend_job *b, const attend_workspace *w, int64_
                               .scores = i < count ? 1 : 0,
                               .outputs = (unit > 0 && pass != MAX_SEARCHED) ? to - from : 0,
                               .last = step == 0};
-        stage(&t, &s, b->a->key_bias.rank || key + 32 > b->m);
+        stage(&t, &s, b->a->key_bias.rank || key + 32 > b->m || seen < 32);
     }
 }
 
@@ -287,9 +300,11 @@ static void clear_sub(const attend_job *b, const attend_workspace *w, int64_t su
 }
 
 /* Groups [first, end) of a head. */
-static void attend_task(const attend_job *b, const attend_workspace *w, int64_t head, int64_t first, int64_t end)
+static void attend_task(const attend_job *b, attend_workspace *w, int64_t head, int64_t first, int64_t end)
 {
-    const int64_t subs = end - first;
+    const int64_t subs = end - first, last = sg_min64(end * SG_SUB, b->n);
+    w->row = first * SG_SUB;
+    w->units = b->a->causal ? sg_div_up(last + b->m - b->n, SG_UNIT) : b->units;
     for (int64_t i = 0; i < subs; i++) {
         pack_queries(b, w, head, (first + i) * SG_SUB, i);
         clear_sub(b, w, i);
@@ -327,7 +342,7 @@ static void fill_bias(const attend_job *b)
 
 static void attend_heads(const attend_job *b, int threads, int64_t heads, char *workspaces)
 {
-    const int64_t tasks = sg_div_up(b->subs, b->task);
+    const int64_t tasks = sg_div_up(b->subs, b->task), g = b->h / b->hk;
 #pragma omp parallel num_threads(threads)
     {
         attend_workspace mine;
@@ -338,9 +353,9 @@ static void attend_heads(const attend_job *b, int threads, int64_t heads, char *
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < heads * b->units; i++) pack_unit(b, b->first + i / b->units, i % b->units);
 #pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < heads * tasks; i++) {
-            const int64_t sub = i % tasks * b->task;
-            attend_task(b, &mine, b->first + i / tasks, sub, sg_min64(sub + b->task, b->subs));
+        for (int64_t i = 0; i < heads * g * tasks; i++) { /* of a head the last first, which are the longest */
+            const int64_t sub = (tasks - 1 - i % tasks) * b->task;
+            attend_task(b, &mine, b->first * g + i / tasks, sub, sg_min64(sub + b->task, b->subs));
         }
         sg_tiles_close();
         _mm_setcsr(control);
@@ -350,11 +365,13 @@ static void attend_heads(const attend_job *b, int threads, int64_t heads, char *
 static sg_status attend(sg_stream *s, const sg_attend_args *a)
 {
     sg_cpu *const cpu = sg_cpu_of(s);
-    attend_job    b = {.a = a, .n = a->q.dim[0], .m = a->k.dim[0], .h = a->q.dim[1], .d = a->q.dim[2]};
-    if (a->q.dtype != SG_BF16 || a->bias.rank || sg_count(a->q) == 0 || b.m == 0) return sg_vec_attend_avx512(s, a);
+    attend_job b = {.a = a, .n = a->q.dim[0], .m = a->k.dim[0], .h = a->q.dim[1], .hk = a->k.dim[1], .d = a->q.dim[2]};
+    const bool hides = a->causal && !(a->scale > 0); /* a hidden score of -INFINITY has to stay that */
+    if (a->q.dtype != SG_BF16 || a->bias.rank || hides || sg_count(a->q) == 0 || b.m == 0)
+        return sg_vec_attend_avx512(s, a);
     shape(&b, cpu->threads);
     const int64_t head_bytes = 4 * head_words(&b), fit = SG_GROUP_BYTES / head_bytes;
-    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b.h);
+    const int64_t group = fit < 1 ? 1 : sg_min64(fit, b.hk);
     const int64_t workspaces = cpu->threads * workspace_at(&b, &(attend_workspace){0}, NULL);
     char *const   p = sg_cpu_scratch(
           cpu, SG_SLOT_WORK, (size_t)(workspaces + group * head_bytes + b.units * SG_UNIT * (int64_t)sizeof(float)));
@@ -363,8 +380,8 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
     b.v = b.k + group * head_words(&b);
     b.bias = (float *)(b.v + group * head_words(&b));
     fill_bias(&b);
-    for (b.first = 0; b.first < b.h; b.first += group)
-        attend_heads(&b, cpu->threads, sg_min64(group, b.h - b.first), p);
+    for (b.first = 0; b.first < b.hk; b.first += group)
+        attend_heads(&b, cpu->threads, sg_min64(group, b.hk - b.first), p);
     return SG_OK;
 }
 

@@ -219,6 +219,19 @@ void ck_try_attend(ck *c)
                                          ck_draw(c, 2) ? ck_new(c, SG_F32, biases[ck_draw(c, 4)], m) : (sg_tensor){0},
                                      .scale = 1.0f / sqrtf((float)d)});
     }
+    for (int i = 0; i < trials(c, 90); i++) { /* heads share keys; causal, or with a bias. A hidden value is finite. */
+        const int64_t  hk = upto(c, 2), h = hk * upto(c, 4), d = sizes[ck_draw(c, 11)], n = length(c);
+        const bool     causal = ck_draw(c, 3) > 0, bias = !causal && ck_draw(c, 2);
+        const int64_t  before = ck_draw(c, 2) ? 0 : length(c), m = causal ? n + before : length(c);
+        const sg_dtype t = i % 2 ? SG_BF16 : SG_F32;
+        ck_case(c, &(sg_attend_args){.y = ck_out(c, t, n, h, d),
+                                     .q = ck_new(c, t, i % 16 == 1 ? CK_NAN : CK_RANDOM, n, h, d),
+                                     .k = ck_new(c, t, keys[ck_draw(c, 4)], m, hk, d),
+                                     .v = ck_new(c, t, CK_RANDOM, m, hk, d),
+                                     .bias = bias ? ck_new(c, SG_F32, CK_RANDOM, h, n, m) : (sg_tensor){0},
+                                     .scale = (ck_draw(c, 3) ? 1.0f : 8.0f) / sqrtf((float)d),
+                                     .causal = causal});
+    }
     ck_model_attend(c);
     ck_long_attend(c);
 }
