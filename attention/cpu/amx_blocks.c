@@ -108,13 +108,13 @@ static void fill_lists(const blocks_job *b, const blocks_workspace *w, int64_t h
         if (t.index >= b->plain) fill_bias(bias_at(b, w, sub, t.index), &t);
         for (int64_t g = sub; g < end; g++) {
             sub_state *const s = &w->state[g];
-            const bool       hidden = t.edge && !b->s.count && t.index * SG_BLOCK_K >= s->row + SG_SUB;
+            const bool       hidden = t.edge && !b->s.count && t.index * SG_BLOCK_K >= s->row + t.before + SG_SUB;
             if (!hidden) w->list[g * b->s.tiles + s->count++] = (int32_t)t.index;
         }
     }
 }
 
-/* Causal masks of the keys from `from` on: a bit for each query from `row` on. */
+/* Causal masks of the keys from `from` on: a bit for each query, the first of which sees keys up to `row`. */
 static void fill_seen(const blocks_job *b, uint32_t *seen, int64_t row, int64_t from)
 {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -129,7 +129,7 @@ static void fill_seen(const blocks_job *b, uint32_t *seen, int64_t row, int64_t 
 /* How a group sees a block. */
 static void set_mask(const blocks_job *b, const blocks_workspace *w, sg_blocks_softmax *s, int64_t sub, int64_t block)
 {
-    const int64_t row = w->state[sub].row, from = block * SG_BLOCK_K;
+    const int64_t row = w->state[sub].row + b->s.m - b->s.n, from = block * SG_BLOCK_K;
     if (b->s.a->causal && block < b->s.nk && from + SG_BLOCK_K > row + 1) {
         fill_seen(b, w->seen, row, from);
         s->seen = w->seen;

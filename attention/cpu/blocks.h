@@ -105,10 +105,11 @@ static inline float sg_blocks_scale(const sg_blocks_job *b, int64_t head, int64_
 
 typedef struct sg_blocks_tile {
     int64_t      index;
-    uint64_t     seen; /* a bit per key: visible to the block of queries, or to its last rows */
-    bool         edge; /* not to all rows: key k of block j from row SG_BLOCK_K j + k on */
-    const float *bias; /* of a tail's keys; NULL: none */
-    float        add;  /* to every logit: ln SG_BLOCK_K where a tail lacks a bias */
+    uint64_t     seen;   /* a bit per key: visible to the block of queries, or to its last rows */
+    bool         edge;   /* not to all rows: key k of block j from row SG_BLOCK_K j + k - before on */
+    int64_t      before; /* keys before the first query's */
+    const float *bias;   /* of a tail's keys; NULL: none */
+    float        add;    /* to every logit: ln SG_BLOCK_K where a tail lacks a bias */
 } sg_blocks_tile;
 
 typedef struct sg_blocks_iterator {
@@ -123,11 +124,11 @@ typedef struct sg_blocks_iterator {
 
 static inline void sg_blocks_begin(sg_blocks_iterator *w, const sg_blocks_job *b, int64_t head, int64_t i)
 {
-    const int64_t last = sg_min64(b->n, (i + 1) * SG_BLOCK_Q), row = head * b->nq + i;
+    const int64_t row = head * b->nq + i;
     w->b = b;
     w->head = head;
     w->i = i;
-    w->visible = b->a->causal ? sg_div_up(last, SG_BLOCK_K) : b->nk;
+    w->visible = sg_visible_blocks(b->a->causal, i, b->n, b->m);
     w->list = b->a->list.rank ? (const uint16_t *)b->a->list.data + row * b->nk : NULL;
     w->count = w->list ? ((const int32_t *)b->a->count.data)[row] : w->visible;
     w->next = w->tail = 0;
@@ -142,18 +143,20 @@ static inline uint64_t sg_low_bits(int64_t n) { return n >= 64 ? ~0ull : n <= 0 
 static inline bool sg_blocks_next(sg_blocks_iterator *w, sg_blocks_tile *t)
 {
     const sg_blocks_job *const b = w->b;
+    const int64_t before = b->m - b->n, first = w->i * SG_BLOCK_Q + before + 1; /* keys that the first row sees */
     while (w->next < w->count) {
         const int64_t j = w->list ? w->list[w->next] : w->next;
         w->next++;
         if (j >= w->visible) continue;
         *t = (sg_blocks_tile){.index = j,
                               .seen = sg_low_bits(b->m - j * SG_BLOCK_K),
-                              .edge = b->a->causal && (j + 1) * SG_BLOCK_K > w->i * SG_BLOCK_Q + 1};
+                              .edge = b->a->causal && (j + 1) * SG_BLOCK_K > first,
+                              .before = before};
         return true;
     }
     while (w->tail < b->tiles - b->nk) {
         const int64_t  word = w->tail++, full = b->m / SG_BLOCK_K;
-        const int64_t  whole = b->a->causal ? sg_min64(full, (w->i * SG_BLOCK_Q + 1) / SG_BLOCK_K) : full;
+        const int64_t  whole = b->a->causal ? sg_min64(full, first / SG_BLOCK_K) : full;
         const uint64_t seen = ~w->kept[word] & sg_low_bits(whole - word * 64);
         if (!seen) continue;
         *t = (sg_blocks_tile){.index = b->nk + word, .seen = seen, .add = 4.15888308335967186f};
@@ -168,7 +171,7 @@ static inline bool sg_blocks_next(sg_blocks_iterator *w, sg_blocks_tile *t)
 /* Returns the keys of a tile, a bit for each, that are visible to row `row` of the tensor. */
 static inline uint64_t sg_blocks_visible(const sg_blocks_tile *t, int64_t row)
 {
-    return t->edge ? t->seen & sg_low_bits(row - t->index * SG_BLOCK_K + 1) : t->seen;
+    return t->edge ? t->seen & sg_low_bits(row + t->before - t->index * SG_BLOCK_K + 1) : t->seen;
 }
 
 /* ---- counts ---- */

@@ -159,10 +159,11 @@ static void mark_mass(const select_job *j, int64_t row, float amount, const row_
     }
 }
 
-static int64_t top_count(const select_job *j, int64_t head)
+static int64_t top_count(const select_job *j, int64_t row)
 {
-    const float share = floorf(((const float *)j->a->amount.data)[head] * (float)j->nk);
-    return share >= (float)j->nk ? j->nk : share >= 1.0f ? (int64_t)share : 1;
+    const int64_t of = sg_visible_blocks(j->a->causal && !j->a->count_hidden, row % j->nq, j->a->n, j->a->m);
+    const float   share = floorf(((const float *)j->a->amount.data)[row / j->nq] * (float)of);
+    return share >= (float)of ? of : share >= 1.0f ? (int64_t)share : 1;
 }
 
 /* ---- one budget for all heads ---- */
@@ -170,7 +171,7 @@ static int64_t top_count(const select_job *j, int64_t head)
 /* How many blocks a row takes where `have` are at the threshold or above: at least its quarter. */
 static int64_t row_takes(const select_job *j, int64_t row, int32_t have)
 {
-    const int64_t quarter = top_count(j, row / j->nq) / 4;
+    const int64_t quarter = top_count(j, row) / 4;
     return have > quarter ? have : quarter;
 }
 
@@ -207,7 +208,7 @@ static void share_budget(const select_job *j, const row_workspace *workspaces, i
 {
     const int64_t rows = j->h * j->nq;
     int64_t       taken[SG_PASSES][SG_MARKS] = {{0}}, budget = 0;
-    for (int64_t g = 0; g < j->h; g++) budget += top_count(j, g) * j->nq;
+    for (int64_t row = 0; row < rows; row++) budget += top_count(j, row);
 #pragma omp parallel num_threads(threads) if (rows * j->nk > SG_TINY)
     {
         const row_workspace *const r = &workspaces[omp_get_thread_num()];
@@ -236,7 +237,7 @@ static void mark_row(const select_job *j, int64_t row, const row_workspace *r)
 {
     row_keys(j, row, r->key);
     if (j->a->rule == SG_SELECT_TOPK)
-        mark_best(r->key, j->nk, j->a->heads ? j->count[row] : top_count(j, row / j->nq), r->bits);
+        mark_best(r->key, j->nk, j->a->heads ? j->count[row] : top_count(j, row), r->bits);
     else
         mark_mass(j, row, ((const float *)j->a->amount.data)[row / j->nq], r);
 }

@@ -113,7 +113,7 @@ void ck_try_quantise(ck *c)
 /* Text at the ends, and whether a token sees what comes after it. */
 #define TEXT_AND_CAUSAL(c, a)                                                                                          \
     do {                                                                                                               \
-        (a).causal = (a).n == (a).m && coin(c);                                                                        \
+        (a).causal = (a).n <= (a).m && coin(c);                                                                        \
         (a).text_prefix = ONE_OF(c, texts);                                                                            \
         (a).text_suffix = ONE_OF(c, texts);                                                                            \
     } while (0)
@@ -156,6 +156,7 @@ void ck_try_select(ck *c)
         a.ragged = i / 2 % 2;
         const int64_t nq = sg_div_up(a.n, SG_BLOCK_Q), nk = sg_div_up(a.m, SG_BLOCK_K);
         TEXT_AND_CAUSAL(c, a);
+        a.count_hidden = a.causal && coin(c);
         a.list = ck_out(c, SG_U16, h, nq, nk);
         a.count = ck_out(c, SG_I32, h, nq);
         a.kept = ck_out(c, SG_I32, h, 2);
@@ -314,7 +315,7 @@ void ck_try_attend_blocks(ck *c)
         const ck_fill        scales = filters ? CK_SWITCHES : ck_draw(c, 12) ? CK_SCALES : CK_NAN_SCALE;
 
         sg_attend_blocks_args a = {.q_group = ONE_OF(c, q_groups), .k_group = ONE_OF(c, k_groups)};
-        a.causal = n == m && coin(c);
+        a.causal = n <= m && coin(c);
         a.scale = (ck_draw(c, 3) ? 1.0f : 4.0f) / (5376 * sqrtf((float)d)); /* products of I8 spread by 5376 sqrt(d) */
         a.y = ck_out(c, coin(c) ? SG_BF16 : SG_F32, n, h, d);
         a.q = ck_new(c, SG_I8, numbers, h, n, d);
