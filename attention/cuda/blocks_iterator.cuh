@@ -69,6 +69,10 @@ static __global__ void __launch_bounds__(SG_THREADS) mark_listed(blocks_job j)
         j.kept[row * j.words + at] = (uint64_t)bits[2 * at + 1] << 32 | bits[2 * at];
 }
 
+/* attend_blocks of a job that sm90 has made ready, its rows in order and its lists marked, with BF16 values and heads of up to
+ * 128 channels. Nothing is done where *only_if, in device memory, is 0. */
+sg_status sg_cuda_attend_job_sm80(sg_stream *s, const blocks_job &j, const uint32_t *only_if);
+
 static size_t marks_bytes(const blocks_job &j) { return (size_t)j.h * (size_t)j.nq * (size_t)j.words * sizeof *j.kept; }
 
 /* Fills j.kept, of so many bytes. */
@@ -83,7 +87,7 @@ struct blocks_tile {
     int      index; /* of a block of keys, or of the 64 blocks whose means these are */
     uint64_t seen;  /* a bit of each key that is there */
     bool     tail;
-    bool     edge; /* causal: key k is visible from row SG_BLOCK_K index + k on */
+    bool     edge; /* causal: some row of the block of queries does not see all of its keys */
 };
 
 struct blocks_iterator {
@@ -99,6 +103,27 @@ static __device__ __forceinline__ uint64_t low_bits(int64_t n)
     return n >= 64 ? ~0ull : n <= 0 ? 0 : (1ull << n) - 1;
 }
 
+/* The last key that row 0 of block i of queries sees, with causal; row r sees r more. */
+static __device__ __forceinline__ int64_t diagonal_of(const blocks_job &j, int i)
+{
+    return (int64_t)i * SG_BLOCK_Q + j.m - j.n;
+}
+
+/* How many blocks of keys block i of queries sees: the first ones. */
+static __device__ __forceinline__ int visible_of(const blocks_job &j, int i)
+{
+    const int64_t keys = min(((int64_t)i + 1) * SG_BLOCK_Q, j.n) + j.m - j.n;
+    return j.causal ? (int)min((keys + SG_BLOCK_K - 1) / SG_BLOCK_K, (int64_t)j.nk) : j.nk;
+}
+
+/* Of how many blocks of keys a tail of block i of queries may have the means: full ones, the first; with causal, those all
+ * of which its first row sees. */
+static __device__ __forceinline__ int whole_of(const blocks_job &j, int i)
+{
+    const int64_t full = j.m / SG_BLOCK_K;
+    return (int)(j.causal ? min(full, (diagonal_of(j, i) + 1) / SG_BLOCK_K) : full);
+}
+
 static __device__ __forceinline__ int64_t row_of(const blocks_job &j, const blocks_iterator &w)
 {
     return (int64_t)w.g * j.nq + w.i;
@@ -111,19 +136,10 @@ static __device__ __forceinline__ int listed_at(const blocks_job &j, const block
 
 static __device__ __forceinline__ blocks_iterator iterator_of(const blocks_job &j, int g, int i)
 {
-    blocks_iterator w = {i, g, g / (j.h / j.hk), j.nk};
-    const int64_t   end = min(((int64_t)i + 1) * SG_BLOCK_Q, j.n);
-    if (j.causal) w.visible = min((int)((end + SG_BLOCK_K - 1) / SG_BLOCK_K), j.nk);
+    blocks_iterator w = {i, g, g / (j.h / j.hk), visible_of(j, i)};
     w.count = j.list ? j.listed[row_of(j, w)] : w.visible;
     if (w.count) w.ahead = listed_at(j, w, 0);
     return w;
-}
-
-/* Blocks of a word whose means a tail may have: full ones; with causal those that end before the queries. */
-static __device__ __forceinline__ uint64_t whole_of(const blocks_job &j, const blocks_iterator &w, int word)
-{
-    const int full = (int)(j.m / SG_BLOCK_K);
-    return low_bits((j.causal ? min(full, w.i * SG_BLOCK_Q / SG_BLOCK_K) : full) - word * 64);
 }
 
 static __device__ __forceinline__ bool next_tile(const blocks_job &j, blocks_iterator &w, blocks_tile &t)
@@ -134,13 +150,13 @@ static __device__ __forceinline__ bool next_tile(const blocks_job &j, blocks_ite
         if (++w.next < w.count) w.ahead = listed_at(j, w, w.next);
         if (t.index >= w.visible) continue;
         t.seen = low_bits(j.m - (int64_t)t.index * SG_BLOCK_K);
-        t.edge = j.causal && (t.index + 1) * SG_BLOCK_K > w.i * SG_BLOCK_Q + 1;
+        t.edge = j.causal && (t.index + 1) * (int64_t)SG_BLOCK_K > diagonal_of(j, w.i) + 1;
         return true;
     }
     t.tail = true;
     while (j.tail_k && w.tail < j.words) {
         t.index = w.tail++;
-        t.seen = ~j.kept[row_of(j, w) * j.words + t.index] & whole_of(j, w, t.index);
+        t.seen = ~j.kept[row_of(j, w) * j.words + t.index] & low_bits(whole_of(j, w.i) - t.index * 64);
         if (t.seen) return true;
     }
     return false;

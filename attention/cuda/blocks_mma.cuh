@@ -203,7 +203,8 @@ static __device__ __forceinline__ void mask(const blocks_job &j, const blocks_sm
                                             float (&unit)[2][4], float (&s)[2][8][4])
 {
     const uint64_t seen = t.seen >> lane % 4 * 2;
-    const int      key = t.edge ? t.index * SG_BLOCK_K + lane % 4 * 2 - iterator.i * SG_BLOCK_Q : -SG_BLOCK_K;
+    const int      key =
+        t.edge ? (int)(t.index * (int64_t)SG_BLOCK_K - diagonal_of(j, iterator.i)) + lane % 4 * 2 : -SG_BLOCK_K;
 #pragma unroll
     for (int c = 0; c < 8; c++)
 #pragma unroll
@@ -351,13 +352,13 @@ static __device__ __forceinline__ bool is_finite_bf16(uint32_t bits) { return (b
 /* o += the non-finite values of the keys that a row sees. For other rows 0 times them would be NaN, so they are removed
  * from the tile afterwards. */
 template <int DK, int DV, int STAGES>
-static __device__ __forceinline__ void add_non_finite(const blocks_smem<DK, DV, false, STAGES> &smem, int stage,
-                                                      const blocks_iterator &iterator, const blocks_tile &t, int row,
-                                                      int lane, warp_state<DV> &w)
+static __device__ __forceinline__ void
+add_non_finite(const blocks_job &j, const blocks_smem<DK, DV, false, STAGES> &smem, int stage,
+               const blocks_iterator &iterator, const blocks_tile &t, int row, int lane, warp_state<DV> &w)
 {
 #pragma unroll 1
     for (int k = 0; k < SG_BLOCK_K; k++) {
-        const int key = t.index * SG_BLOCK_K + k - iterator.i * SG_BLOCK_Q;
+        const int key = (int)(t.index * (int64_t)SG_BLOCK_K - diagonal_of(j, iterator.i)) + k;
 #pragma unroll
         for (int c = 0; c < DV / 8; c++) {
             const uint32_t two = *(const uint32_t *)&smem.v[stage][k][c * 8 + lane % 4 * 2];
@@ -418,12 +419,14 @@ static __device__ __forceinline__ void store_rows(const blocks_job &j, const blo
     }
 }
 
-/* ONES: see add_values. Without pv_threshold only, whose shares need sums of unrounded weights. */
+/* ONES: see add_values. Without pv_threshold only, whose shares need sums of unrounded weights. only_if: NULL, or does nothing
+ * where it is 0. */
 template <int DK, int DV, bool F8, bool ONES, int STAGES>
-static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_job j)
+static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_job j, const uint32_t *only_if)
 {
     extern __shared__ __align__(16) unsigned char bytes[];
     blocks_smem<DK, DV, F8, STAGES>              &smem = *(blocks_smem<DK, DV, F8, STAGES> *)bytes;
+    if (only_if && !*only_if) return;
     const int       warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP, row = warp * WARP_ROWS + lane / 4;
     const int       turn = blockIdx.y * j.nq + blockIdx.x, item = j.order ? j.order[turn] : turn, g = item / j.nq;
     const int64_t   first = (int64_t)(item % j.nq) * SG_BLOCK_Q;
@@ -475,7 +478,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
         } else {
             for (int q = 0; !out && q < 8; q++) p[0][q / 4][q % 4] = softmax_weights<!ONES>(s, 0, q, w.sum);
             if (t.edge && has_non_finite<false>(smem, stage)) {
-                if (!out) add_non_finite(smem, stage, iterator, t, row, lane, w);
+                if (!out) add_non_finite(j, smem, stage, iterator, t, row, lane, w);
                 __syncthreads();
                 has_non_finite<true>(smem, stage);
             }
@@ -517,7 +520,8 @@ static __global__ void sum_counts(blocks_job j, float *skips)
     skips[2 * g + 1] = (float)(share / (double)j.n);
 }
 
-template <int DK, int DV, bool F8, int STAGES = 2> static sg_status launch(sg_stream *s, const blocks_job &j)
+template <int DK, int DV, bool F8, int STAGES = 2>
+static sg_status launch(sg_stream *s, const blocks_job &j, const uint32_t *only_if = NULL)
 {
     const size_t bytes = sizeof(blocks_smem<DK, DV, F8, STAGES>);
     const dim3   grid(j.nq, j.h, sg_div_up(j.d, DV));
@@ -526,13 +530,13 @@ template <int DK, int DV, bool F8, int STAGES = 2> static sg_status launch(sg_st
         j.pv_threshold ? attend_blocks_mma<DK, DV, F8, false, STAGES> : attend_blocks_mma<DK, DV, F8, ONES, STAGES>;
     /* 8.6, 8.9 and 12.0 have 99 KiB, of which two tiles of 256 channels and BF16 values take 106 */
     if constexpr (STAGES == 2 && sizeof(blocks_smem<DK, DV, F8, 2>) > SG_CUDA_SMEM_MIN)
-        if (bytes > sg_cuda_of(s)->smem_max) return launch<DK, DV, F8, 1>(s, j);
+        if (bytes > sg_cuda_of(s)->smem_max) return launch<DK, DV, F8, 1>(s, j, only_if);
     if (bytes > sg_cuda_of(s)->smem_max)
         return sg_fail(s, SG_E_UNSUPPORTED,
                        "attend_blocks: heads of %lld channels want %zu bytes of shared memory, of which "
                        "this GPU has %zu",
                        (long long)j.d, bytes, sg_cuda_of(s)->smem_max);
-    return sg_cuda_launch(s, "attend_blocks", kernel, grid, THREADS, bytes, j);
+    return sg_cuda_launch(s, "attend_blocks", kernel, grid, THREADS, bytes, j, only_if);
 }
 
 template <bool F8> static sg_status attend_blocks_as(sg_stream *s, const sg_attend_blocks_args *a)

@@ -14,7 +14,7 @@ static __global__ void __launch_bounds__(SG_THREADS) count_tiles(blocks_job j, i
     const blocks_iterator w = iterator_of(j, row / j.nq, row % j.nq);
     int                   tiles = w.count; /* hidden ones with them */
     for (int word = 0; j.tail_k && word < j.words; word++)
-        tiles += (~j.kept[row_of(j, w) * j.words + word] & whole_of(j, w, word)) != 0;
+        tiles += (~j.kept[row_of(j, w) * j.words + word] & low_bits(whole_of(j, w.i) - word * 64)) != 0;
     count[row] = tiles;
 }
 

@@ -21,6 +21,21 @@ static __global__ void __launch_bounds__(SG_THREADS)
     if (nonfinite) atomicOr(&state[NONFINITE], 1u);
 }
 
+/* Whether a value, of `packs` times eight as BF16, is not finite. */
+static __global__ void __launch_bounds__(SG_THREADS) find_non_finite(const uint4 *v, int64_t packs, uint32_t *state)
+{
+    const int64_t step = (int64_t)gridDim.x * SG_THREADS;
+    bool          nonfinite = false;
+    for (int64_t i = (int64_t)blockIdx.x * SG_THREADS + threadIdx.x; i < packs; i += step) {
+        const uint4    x = __ldg(v + i);
+        const uint32_t two[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            nonfinite = nonfinite || (two[k] & 0x7f80) == 0x7f80 || (two[k] & 0x7f800000) == 0x7f800000;
+    }
+    if (nonfinite) atomicOr(&state[NONFINITE_VALUE], 1u);
+}
+
 /* ---- launching ---- */
 
 typedef CUresult encode_fn(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
@@ -84,17 +99,19 @@ static box values_box(const void *data, const blocks_job &j, int64_t tokens, int
     return {data, {d, hk, tokens}, {2 * d, 2 * d * hk}, {64, 1, SG_BLOCK_K}, 2};
 }
 
-template <int DK, bool F8, int GROUPS = 2> static sg_status launch(sg_stream *s, const hopper_job &p)
+template <int DK, bool F8, int GROUPS, bool CAUSAL> static sg_status launch(sg_stream *s, const hopper_job &p)
 {
     const unsigned blocks = sg_min64(sg_cuda_of(s)->processors, (int64_t)p.b.nq * p.b.h);
-    return sg_cuda_launch(s, "attend_blocks", attend_blocks_wgmma<DK, F8, GROUPS>, blocks,
+    return sg_cuda_launch(s, "attend_blocks", attend_blocks_wgmma<DK, F8, GROUPS, CAUSAL>, blocks,
                           hopper_shape<DK, F8, GROUPS>::THREADS, sizeof(hopper_smem<DK, F8, GROUPS>), p);
 }
 
 template <int DK> static sg_status launch_for(sg_stream *s, const hopper_job &p, bool three)
 {
-    if (three) return launch<DK, true, 3>(s, p);
-    return p.b.v_type == SG_F8 ? launch<DK, true>(s, p) : launch<DK, false>(s, p);
+    const bool f8 = p.b.v_type == SG_F8;
+    if (three) return launch<DK, true, 3, false>(s, p);
+    if (p.b.causal) return f8 ? launch<DK, true, 2, true>(s, p) : launch<DK, false, 2, true>(s, p);
+    return f8 ? launch<DK, true, 2, false>(s, p) : launch<DK, false, 2, false>(s, p);
 }
 
 /* What this kernel does not serve, for people; NULL: it serves a. */
@@ -102,14 +119,13 @@ static const char *refusal(const sg_cuda *c, const sg_attend_blocks_args *a, con
 {
 #define BY "attend_blocks by mma.sync, not wgmma: "
     if (j.pv_threshold) return BY "a PV filter";
-    if (j.causal) return BY "causal";
     if (j.d > 128 || j.d % 16) return BY "heads not of 16, 32 .. 128 channels";
     if (j.v_type != SG_F8 && (j.v_type != SG_BF16 || (j.tail_k && a->tail_v.dtype != SG_F32)))
         return BY "values neither BF16 nor F8";
     if (!j.wide_k || !j.wide_v || (uintptr_t)j.y.data % 8 || ((uintptr_t)j.v_scale | (uintptr_t)j.v_center) % 8)
         return BY "tensors at odd addresses";
     if (j.scale < 0 || j.n == 0 || j.m == 0 || (int64_t)j.nq * j.h > INT32_MAX / 64 || j.m >= INT32_MAX / 2 ||
-        j.n >= INT32_MAX / 2)
+        j.n >= INT32_MAX / 2 || j.h > UINT16_MAX)
         return BY "a negative scale, no tokens, or too many";
     if (c->smem_max < 227 * 1024 || !encoder()) return BY "no tensor maps, or too little shared memory";
     return NULL;
@@ -128,10 +144,21 @@ static sg_status encode_maps(sg_stream *s, hopper_job &p, int channels, int rows
     return encode(s, &p.tail_v_map, values_box(j.v_type == SG_F8 ? j.tail_v : p.tail_v, j, j.nk, channels));
 }
 
+/* A row that sees some keys of a tile would have NaN of the others' values that are not finite. Where there are any, the rows
+ * are computed again by the kernel that takes account of it. */
+static sg_status attend_non_finite(sg_stream *s, const hopper_job &p)
+{
+    const blocks_job &j = p.b;
+    const int64_t     packs = j.m * j.hk * j.d / SG_PACK;
+    SG_TRY(sg_cuda_launch(s, "attend_blocks", find_non_finite, sg_cuda_blocks(s, packs), SG_THREADS, 0,
+                          (const uint4 *)j.v, packs, p.state));
+    return sg_cuda_attend_job_sm80(s, j, p.state + NONFINITE_VALUE);
+}
+
 static sg_status attend_wgmma(sg_stream *s, hopper_job &p)
 {
     blocks_job &j = p.b;
-    const bool  f8 = j.v_type == SG_F8, three = f8 && !j.list; /* any rows share all tiles */
+    const bool  f8 = j.v_type == SG_F8, three = f8 && !j.list && !j.causal; /* any rows share all tiles */
     if (three) j.nq = (int)sg_div_up(j.n, hopper_shape<128, true, 3>::ROWS);
     const int     channels = j.d <= 64 ? 64 : j.d <= 96 ? 96 : 128;
     const int64_t rows = (int64_t)j.nq * j.h, numbers = j.tail_k && !f8 ? (int64_t)j.nk * j.hk * j.d : 0;
@@ -149,9 +176,10 @@ static sg_status attend_wgmma(sg_stream *s, hopper_job &p)
         SG_TRY(sg_cuda_launch(s, "attend_blocks", ready_means, sg_cuda_blocks(s, numbers), SG_THREADS, 0,
                               (const float *)j.tail_v, (uint16_t *)(scratch + 256), numbers, p.state));
     SG_TRY(order_job(s, &j, 1, (int *)(scratch + 256 + means + marks)));
-    return channels == 64   ? launch_for<64>(s, p, three)
+    SG_TRY(channels == 64   ? launch_for<64>(s, p, three)
            : channels == 96 ? launch_for<96>(s, p, three)
-                            : launch_for<128>(s, p, three);
+                            : launch_for<128>(s, p, three));
+    return j.causal && !f8 ? attend_non_finite(s, p) : SG_OK;
 }
 
 static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)

@@ -1,7 +1,7 @@
 /* blocks_wgmma.cuh - attend_blocks for Hopper, compiled for 9.0a alone: both products by wgmma, tiles by bulk copies.
  *
  * Formula: op.h. Served: BF16 and F8 values, heads of up to 128 channels in sixteens (padded to DK: 64, 96 or 128, by the
- * copies' zeros), the tail with its biases, every group of scales; not pv_threshold, causal, I8 or F32 values
+ * copies' zeros), the tail with its biases, every group of scales, causal; not pv_threshold, I8 or F32 values
  * (blocks_wgmma.cu, refusal).
  *
  * A block of threads stays on its processor and takes items one after the other from a counter: an item is a block of
@@ -37,7 +37,8 @@
  * Nothing is under way at the end of the loop's body: the compiler puts a wait behind every product otherwise. The first
  * step of the next item is begun with the last of this one. Of three warpgroups, with 160 registers a thread, each does one
  * thing after the other, and its waits are filled by the other two. Both schedules of F8 round the same way: a list of all
- * blocks gives the same bits as none.
+ * blocks gives the same bits as none. With causal, logits that a row does not see are replaced, even NaN; a row that has seen
+ * no key keeps the base LOWEST, about which its weights are 0. Of values that are not finite, see attend_non_finite.
  *
  * Roofline, cycles of a processor a step (both warpgroups, DK 128): products 512 (I8) + 512 (F8) or 1024 (BF16), powers of
  * two 1024 (16 a cycle), instructions about 2 x 550 a scheduler; L2 to shared memory 32 KiB (F8) or 48 KiB (BF16), at
@@ -71,8 +72,9 @@ static __device__ __forceinline__ void hopper_tile_max(const uint32_t (&s)[64], 
         }
 }
 
-/* Products become logits, as floats. */
-static __device__ __forceinline__ void hopper_logits(const hopper_info &info, int lane, float scale,
+/* Products become logits, as floats; CAUSAL: -INFINITY where the thread's rows, `row` and row + 8, do not see the key. */
+template <bool CAUSAL>
+static __device__ __forceinline__ void hopper_logits(const hopper_info &info, int lane, int row, float scale,
                                                      const uint32_t (&s)[64], float (&y)[64])
 {
 #pragma unroll
@@ -80,12 +82,19 @@ static __device__ __forceinline__ void hopper_logits(const hopper_info &info, in
         const float2 add = *(const float2 *)&info.add[c / 8][c % 8 * 8 + lane % 4 * 2];
         const float  unit = scale * info.scale[c / 8][c % 8 / 2];
 #pragma unroll
-        for (int i = 0; i < 4; i++) y[c * 4 + i] = fmaf((float)(int)s[c * 4 + i], unit, i % 2 ? add.y : add.x);
+        for (int i = 0; i < 4; i++) {
+            y[c * 4 + i] = fmaf((float)(int)s[c * 4 + i], unit, i % 2 ? add.y : add.x);
+            if constexpr (CAUSAL) {
+                const int last = info.diagonal[c / 8] + row - lane % 4 * 2;
+                if (c % 8 * 8 + i % 2 > last + i / 2 * 8) y[c * 4 + i] = -INFINITY;
+            }
+        }
     }
 }
 
 /* A step's products become x, floats whose `unit`-fold is a logit; the largest logits among the thread's own. */
-static __device__ __forceinline__ void hopper_row_max(const hopper_info &info, int lane, float scale,
+template <bool CAUSAL>
+static __device__ __forceinline__ void hopper_row_max(const hopper_info &info, int lane, int row, float scale,
                                                       const uint32_t (&s)[64], float (&x)[64], float (&unit)[2],
                                                       float (&row_max)[2])
 {
@@ -99,7 +108,7 @@ static __device__ __forceinline__ void hopper_row_max(const hopper_info &info, i
 #pragma unroll
         for (int i = 0; i < 64; i++) x[i] = (float)(int)s[i];
     } else {
-        hopper_logits(info, lane, scale, s, x);
+        hopper_logits<CAUSAL>(info, lane, row, scale, s, x);
         unit[0] = unit[1] = 1.0f;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -169,7 +178,8 @@ static __device__ __forceinline__ void hopper_weights(const float (&unit)[2], co
 }
 
 /* BF16: products of a step become x, floats whose `unit`-fold is a logit. */
-static __device__ __forceinline__ void hopper_floats(const hopper_info &info, int lane, float scale,
+template <bool CAUSAL>
+static __device__ __forceinline__ void hopper_floats(const hopper_info &info, int lane, int row, float scale,
                                                      const uint32_t (&s)[64], float (&x)[64], float (&unit)[2])
 {
     if (info.plain) {
@@ -178,7 +188,7 @@ static __device__ __forceinline__ void hopper_floats(const hopper_info &info, in
 #pragma unroll
         for (int i = 0; i < 64; i++) x[i] = (float)(int)s[i];
     } else {
-        hopper_logits(info, lane, scale, s, x);
+        hopper_logits<CAUSAL>(info, lane, row, scale, s, x);
         unit[0] = unit[1] = 1.0f;
     }
 }
@@ -269,7 +279,7 @@ static __device__ __forceinline__ void hopper_pv_matmul(const uint32_t (&p)[F8 ?
     sg_wgmma_commit();
 }
 
-template <int DK>
+template <bool CAUSAL, int DK>
 static __device__ __forceinline__ void hopper_store(const blocks_job &j, const hopper_item &item, int64_t to, int lane,
                                                     const hopper_rows<DK> &w)
 {
@@ -284,8 +294,9 @@ static __device__ __forceinline__ void hopper_store(const blocks_job &j, const h
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int64_t at = ((to + 8 * r) * j.h + item.g) * j.d + e;
-            const float   x = w.o[c * 4 + 2 * r] * by[r] * scale.x + center.x,
-                        y = w.o[c * 4 + 2 * r + 1] * by[r] * scale.y + center.y;
+            const bool    none = CAUSAL && w.sum[r] == 0.0f; /* it sees nothing of the tiles that others see */
+            const float   x = none ? 0.0f : w.o[c * 4 + 2 * r] * by[r] * scale.x + center.x,
+                        y = none ? 0.0f : w.o[c * 4 + 2 * r + 1] * by[r] * scale.y + center.y;
             if (to + 8 * r >= j.n) continue;
             if (j.y.bf16)
                 *(uint32_t *)((uint16_t *)j.y.data + at) = sg_pack_bf16x2(x, y);
@@ -295,7 +306,7 @@ static __device__ __forceinline__ void hopper_store(const blocks_job &j, const h
     }
 }
 
-template <int DK>
+template <int DK, bool CAUSAL>
 static __device__ __forceinline__ void hopper_f8_two(const hopper_job &p, hopper_smem<DK, true, 2> &smem, int group)
 {
     typedef hopper_shape<DK, true, 2>  shape;
@@ -338,7 +349,7 @@ static __device__ __forceinline__ void hopper_f8_two(const hopper_job &p, hopper
     hopper_qk_matmul<DK>(operands.q, operands.k, s);
     sg_wgmma_wait<0>();
     sg_wgmma_pin_registers(s);
-    hopper_row_max(smem.info[0], lane, scale, s, x, unit, row_max);
+    hopper_row_max<CAUSAL>(smem.info[0], lane, row, scale, s, x, unit, row_max);
     hopper_rescale<true>(w, row_max, part);
     hopper_weights<DK, true>(unit, x, part, weights, w);
     for (;;) {
@@ -360,14 +371,14 @@ static __device__ __forceinline__ void hopper_f8_two(const hopper_job &p, hopper
         hopper_pv_matmul<DK, true>(weights, hopper_at(operands.v, stage * PAIR * shape::V_BYTES), part, false);
         sg_wgmma_wait<1>();
         sg_wgmma_pin_registers(s);
-        hopper_row_max(smem.info[then], lane, scale, s, x, unit, row_max);
+        hopper_row_max<CAUSAL>(smem.info[then], lane, row, scale, s, x, unit, row_max);
         sg_wgmma_wait<0>();
         sg_wgmma_pin_registers(part);
         sg_mbarrier_arrive(&smem.empty[stage]);
         if (last) {
             sg_mbarrier_arrive(&smem.q_empty[seat]);
             hopper_add<DK>(w, part);
-            hopper_store<DK>(j, item, (int64_t)item.i * SG_BLOCK_Q + row, lane, w);
+            hopper_store<CAUSAL>(j, item, (int64_t)item.i * SG_BLOCK_Q + row, lane, w);
             item = next;
             left = item.steps;
             if (left < 0) break;
@@ -382,13 +393,13 @@ static __device__ __forceinline__ void hopper_f8_two(const hopper_job &p, hopper
     }
 }
 
-template <int DK>
+template <int DK, bool CAUSAL>
 static __device__ __forceinline__ void hopper_bf16_two(const hopper_job &p, hopper_smem<DK, false, 2> &smem, int group)
 {
     typedef hopper_shape<DK, false, 2>  shape;
     const hopper_operands<DK, false, 2> operands(smem, group);
     const blocks_job                   &j = p.b;
-    const uint32_t                      none = (uint32_t)j.causal; /* 0, which the compiler does not know */
+    const uint32_t  none = (uint32_t)(CAUSAL ? !j.causal : j.causal); /* 0, which the compiler does not know */
     const int       lane = threadIdx.x % SG_WARP, row = group * 64 + threadIdx.x % 128 / SG_WARP * 16;
     int             stage = 0, seat = 0, summed = 0; /* of the queries; steps of the item */
     uint32_t        phase = 0, q_phase = 0;
@@ -420,7 +431,7 @@ static __device__ __forceinline__ void hopper_bf16_two(const hopper_job &p, hopp
     hopper_qk_matmul<DK>(operands.q, operands.k, s);
     sg_wgmma_wait<0>();
     sg_wgmma_pin_registers(s);
-    hopper_floats(smem.info[0], lane, scale, s, x, unit);
+    hopper_floats<CAUSAL>(smem.info[0], lane, row + lane / 4, scale, s, x, unit);
     hopper_bf16_raise(w, unit, x, false);
     hopper_bf16_weights(unit, x, w.base, weights, w.sum);
     for (;;) {
@@ -443,7 +454,7 @@ static __device__ __forceinline__ void hopper_bf16_two(const hopper_job &p, hopp
         summed++;
         sg_wgmma_wait<1>();
         sg_wgmma_pin_registers(s);
-        hopper_floats(smem.info[then], lane, scale, s, x, unit);
+        hopper_floats<CAUSAL>(smem.info[then], lane, row + lane / 4, scale, s, x, unit);
         bool again = last;
         if (!last) again = hopper_bf16_weights(unit, x, w.base, fresh, sum);
         if (again) { /* the branch has the weights made before the next wait */
@@ -453,7 +464,7 @@ static __device__ __forceinline__ void hopper_bf16_two(const hopper_job &p, hopp
                 sg_mbarrier_arrive(&smem.q_empty[seat]);
                 w.sum[0] = sg_lanes_sum<4>(w.sum[0]);
                 w.sum[1] = sg_lanes_sum<4>(w.sum[1]);
-                hopper_store<DK>(j, item, (int64_t)item.i * SG_BLOCK_Q + row + lane / 4, lane, w);
+                hopper_store<CAUSAL>(j, item, (int64_t)item.i * SG_BLOCK_Q + row + lane / 4, lane, w);
                 item = next;
                 left = item.steps;
                 if (left < 0) break;
@@ -508,7 +519,7 @@ static __device__ __forceinline__ void hopper_f8_three(const hopper_job &p, hopp
                                  hopper_at(operands.k, stage * PAIR * shape::K_BYTES), s);
             sg_wgmma_wait<0>();
             sg_wgmma_pin_registers(s);
-            hopper_row_max(smem.info[stage], lane, scale, s, x, unit, row_max);
+            hopper_row_max<false>(smem.info[stage], lane, row, scale, s, x, unit, row_max);
             hopper_rescale<false>(w, row_max, part);
             hopper_weights<DK, false>(unit, x, part, weights, w);
             sg_wgmma_pin_registers(weights);
@@ -521,7 +532,7 @@ static __device__ __forceinline__ void hopper_f8_three(const hopper_job &p, hopp
             if (++stage == shape::STAGES) stage = 0, phase ^= 1;
         }
         sg_mbarrier_arrive(&smem.q_empty[seat]);
-        hopper_store<DK>(j, item, at + lane / 4, lane, w);
+        hopper_store<false>(j, item, at + lane / 4, lane, w);
     }
 }
 
@@ -541,7 +552,7 @@ template <int GROUPS> static __device__ __forceinline__ void hopper_many()
         asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
 }
 
-template <int DK, bool F8, int GROUPS>
+template <int DK, bool F8, int GROUPS, bool CAUSAL>
 static __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
     attend_blocks_wgmma(const __grid_constant__ hopper_job p)
 {
@@ -572,13 +583,13 @@ static __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
     __syncthreads();
     if (group == 0) {
         hopper_few<GROUPS>();
-        hopper_load_loop(p, smem, threadIdx.x / SG_WARP);
+        hopper_load_loop<CAUSAL>(p, smem, threadIdx.x / SG_WARP);
     } else {
         hopper_many<GROUPS>();
         if constexpr (!F8)
-            hopper_bf16_two<DK>(p, smem, group - 1);
+            hopper_bf16_two<DK, CAUSAL>(p, smem, group - 1);
         else if constexpr (GROUPS == 2)
-            hopper_f8_two<DK>(p, smem, group - 1);
+            hopper_f8_two<DK, CAUSAL>(p, smem, group - 1);
         else
             hopper_f8_three<DK>(p, smem, group - 1);
     }

@@ -19,14 +19,15 @@ struct hopper_job {
     uint32_t       *state;
 };
 
-/* What the state holds: the next item's place in the order; whether a mean of values is not finite. */
-enum { NEXT, NONFINITE };
+/* What the state holds: the next item's place in the order; whether a mean of values is not finite; whether a value is. */
+enum { NEXT, NONFINITE, NONFINITE_VALUE };
 
 /* What is to be known of a step's tiles; of plain ones only the first scale of each. */
 struct alignas(16) hopper_info {
     float scale[PAIR][SG_BLOCK_K / SG_BLOCK_SUB];
     float add[PAIR][SG_BLOCK_K]; /* to logits: 0 or a bias; -INFINITY where a key is not to be seen */
-    int   plain;                 /* keys, not means, all of them there, one scale a tile */
+    int   plain;          /* keys, not means, all of them there, one scale a tile; with causal, all rows see all */
+    int   diagonal[PAIR]; /* causal: row r of the block of queries sees of a tile its keys up to diagonal + r */
 };
 
 struct hopper_item {
@@ -64,18 +65,29 @@ struct hopper_iterator {
     uint32_t tile;            /* lane l: tile l of the last 32 asked for; the highest bit: of the tail */
 };
 
-static __device__ __forceinline__ int hopper_count(const blocks_job &j, const hopper_iterator &w)
+/* As diagonal_of. */
+static __device__ __forceinline__ int hopper_diagonal(const blocks_job &j, const hopper_iterator &w)
 {
-    return j.list ? j.listed[(int64_t)w.g * j.nq + w.i] : j.nk;
+    return w.i * SG_BLOCK_Q + (int)(j.m - j.n);
+}
+
+template <bool CAUSAL> static __device__ __forceinline__ int hopper_count(const blocks_job &j, const hopper_iterator &w)
+{
+    return j.list ? j.listed[(int64_t)w.g * j.nq + w.i] : CAUSAL ? visible_of(j, w.i) : j.nk;
 }
 
 /* Returns a bit for each of 64 blocks whose means the item sees; there is a tail, so a list too. */
+template <bool CAUSAL>
 static __device__ __forceinline__ uint64_t hopper_means(const blocks_job &j, const hopper_iterator &w, int word)
 {
-    return ~j.kept[((int64_t)w.g * j.nq + w.i) * j.words + word] & low_bits((int)(j.m / SG_BLOCK_K) - word * 64);
+    return ~j.kept[((int64_t)w.g * j.nq + w.i) * j.words + word] &
+           low_bits((CAUSAL ? min((int)(j.m / SG_BLOCK_K), (hopper_diagonal(j, w) + 1) / SG_BLOCK_K)
+                            : (int)(j.m / SG_BLOCK_K)) -
+                    word * 64);
 }
 
 /* Asks for the next 32 listed blocks, or for the next tile of means, where all that was asked for has been taken. */
+template <bool CAUSAL>
 static __device__ __forceinline__ void hopper_list(const blocks_job &j, hopper_iterator &w, int lane)
 {
     if (w.at < w.have) return;
@@ -87,7 +99,7 @@ static __device__ __forceinline__ void hopper_list(const blocks_job &j, hopper_i
     }
     while (j.tail_k && w.word < j.words) {
         const int word = w.word++;
-        if (!hopper_means(j, w, word)) continue;
+        if (!hopper_means<CAUSAL>(j, w, word)) continue;
         w.tile = (uint32_t)word | 1u << 31;
         w.have = w.at + 1;
         return;
@@ -95,10 +107,11 @@ static __device__ __forceinline__ void hopper_list(const blocks_job &j, hopper_i
 }
 
 /* The next tile, nothing where there is none. */
+template <bool CAUSAL>
 static __device__ __forceinline__ blocks_tile hopper_tile(const blocks_job &j, hopper_iterator &w, int lane)
 {
     blocks_tile t;
-    hopper_list(j, w, lane);
+    hopper_list<CAUSAL>(j, w, lane);
     const uint32_t tile = __shfl_sync(~0u, w.tile, w.at < w.count ? w.at % SG_WARP : 0);
     t.tail = w.at < w.have && tile >> 31;
     t.index = w.at < w.have ? (int)(tile & 0x7fffffff) : j.nk; /* beyond the keys: zeros */
@@ -107,12 +120,12 @@ static __device__ __forceinline__ blocks_tile hopper_tile(const blocks_job &j, h
 }
 
 /* Means of values, some of which are not finite: zeros for those that are not seen. */
-template <int DK>
+template <int DK, bool CAUSAL>
 static __device__ __forceinline__ void hopper_nonfinite(const hopper_job &p, const hopper_iterator &w,
                                                         const blocks_tile &t, int lane, uint8_t *to)
 {
     const blocks_job &j = p.b;
-    const uint64_t    seen = hopper_means(j, w, t.index);
+    const uint64_t    seen = hopper_means<CAUSAL>(j, w, t.index);
 #pragma unroll 1
     for (int at = lane; at < SG_BLOCK_K * DK / 8; at += SG_WARP) {
         const int key = at / (DK / 8), e = at % (DK / 8) * 8;
@@ -125,7 +138,7 @@ static __device__ __forceinline__ void hopper_nonfinite(const hopper_job &p, con
 }
 
 /* One step's keys and values. */
-template <int DK, bool F8, int GROUPS>
+template <bool CAUSAL, int DK, bool F8, int GROUPS>
 static __device__ __forceinline__ void hopper_load(const hopper_job &p, const hopper_iterator &w,
                                                    const blocks_tile (&t)[PAIR], bool nonfinite, int lane,
                                                    hopper_smem<DK, F8, GROUPS> &smem, int stage)
@@ -135,7 +148,7 @@ static __device__ __forceinline__ void hopper_load(const hopper_job &p, const ho
     if (!F8 && nonfinite) {
 #pragma unroll
         for (int b = 0; b < PAIR; b++)
-            if (t[b].tail) hopper_nonfinite<DK>(p, w, t[b], lane, smem.v[stage][b]);
+            if (t[b].tail) hopper_nonfinite<DK, CAUSAL>(p, w, t[b], lane, smem.v[stage][b]);
         __syncwarp();
     }
     if (lane != 0) return;
@@ -167,6 +180,7 @@ struct hopper_key_bias {
     bool  plain;
 };
 
+template <bool CAUSAL>
 static __device__ __forceinline__ hopper_key_bias hopper_key_bias_of(const blocks_job &j, const hopper_iterator &w,
                                                                      const blocks_tile (&t)[PAIR], int           lane)
 {
@@ -174,12 +188,15 @@ static __device__ __forceinline__ hopper_key_bias hopper_key_bias_of(const block
     hopper_key_bias bias;
     bias.plain = j.k_shift == 2;
 #pragma unroll
-    for (int b = 0; b < PAIR; b++) bias.plain = bias.plain && !t[b].tail && t[b].index < full;
+    for (int b = 0; b < PAIR; b++) {
+        bias.plain = bias.plain && !t[b].tail && t[b].index < full;
+        if constexpr (CAUSAL) bias.plain = bias.plain && (t[b].index + 1) * SG_BLOCK_K <= hopper_diagonal(j, w) + 1;
+    }
     if (bias.plain) return bias;
 #pragma unroll
     for (int b = 0; b < PAIR; b++) {
         const int64_t  first = (int64_t)t[b].index * SG_BLOCK_K;
-        const uint64_t seen = t[b].tail ? hopper_means(j, w, t[b].index) : low_bits(j.m - first);
+        const uint64_t seen = t[b].tail ? hopper_means<CAUSAL>(j, w, t[b].index) : low_bits(j.m - first);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const int k = lane + i * SG_WARP;
@@ -192,6 +209,7 @@ static __device__ __forceinline__ hopper_key_bias hopper_key_bias_of(const block
     return bias;
 }
 
+template <bool CAUSAL>
 static __device__ __forceinline__ void hopper_load_info(const blocks_job &j, const hopper_iterator          &w,
                                                         const blocks_tile (&t)[PAIR], const hopper_key_bias &bias,
                                                         int lane, hopper_info &info, uint64_t *full)
@@ -205,6 +223,11 @@ static __device__ __forceinline__ void hopper_load_info(const blocks_job &j, con
                       (tail ? j.tail_k_scale : j.k_scale) + (there ? (int64_t)group * j.hk + w.gk : 0), there);
     }
     if (lane == 0) info.plain = bias.plain;
+    if (CAUSAL && lane < PAIR) {
+        const bool means = lane ? t[1].tail : t[0].tail; /* all rows see them */
+        info.diagonal[lane] =
+            means ? SG_BLOCK_K : hopper_diagonal(j, w) - (lane ? t[1].index : t[0].index) * SG_BLOCK_K;
+    }
     if (!bias.plain) {
 #pragma unroll
         for (int b = 0; b < PAIR; b++)
@@ -225,7 +248,7 @@ static __device__ __forceinline__ void hopper_zero_rows(const blocks_job &j, con
 }
 
 /* Warps 0 and 2 ask for the tiles of even and odd steps, 1 and 3 tell of them. */
-template <int DK, bool F8, int GROUPS>
+template <bool CAUSAL, int DK, bool F8, int GROUPS>
 static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hopper_smem<DK, F8, GROUPS> &smem,
                                                         int warp)
 {
@@ -259,7 +282,7 @@ static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hop
         w.i = item.i;
         w.g = item.g;
         w.gk = w.g / (j.h / j.hk);
-        if (item.steps > 0) w.count = hopper_count(j, w);
+        if (item.steps > 0) w.count = hopper_count<CAUSAL>(j, w);
         if (item.steps == 0) {
             if (warp == 0) hopper_zero_rows(j, w, ROWS, lane);
             continue;
@@ -279,18 +302,18 @@ static __device__ __forceinline__ void hopper_load_loop(const hopper_job &p, hop
             if (parity == warp / 2) {
                 blocks_tile t[PAIR];
 #pragma unroll
-                for (int b = 0; b < PAIR; b++) t[b] = hopper_tile(j, w, lane);
+                for (int b = 0; b < PAIR; b++) t[b] = hopper_tile<CAUSAL>(j, w, lane);
                 if (warp % 2 == 0) {
                     sg_mbarrier_wait(&smem.empty[stage], phase);
-                    hopper_load(p, w, t, nonfinite, lane, smem, stage);
+                    hopper_load<CAUSAL>(p, w, t, nonfinite, lane, smem, stage);
                 } else {
-                    const hopper_key_bias bias = hopper_key_bias_of(j, w, t, lane);
+                    const hopper_key_bias bias = hopper_key_bias_of<CAUSAL>(j, w, t, lane);
                     sg_mbarrier_wait(&smem.empty[stage], phase);
-                    hopper_load_info(j, w, t, bias, lane, smem.info[stage], &smem.full[stage]);
+                    hopper_load_info<CAUSAL>(j, w, t, bias, lane, smem.info[stage], &smem.full[stage]);
                 }
             } else {
                 for (int b = 0; b < PAIR; b++) {
-                    hopper_list(j, w, lane);
+                    hopper_list<CAUSAL>(j, w, lane);
                     w.at++;
                 }
             }

@@ -9,6 +9,8 @@
  *                 and block of keys log2 of the sum of 2^logit over the block's means, which one thread holds
  *   score_blocks  a block of threads: the softmax of the rows of one block of queries over blocks of keys
  *
+ * With causal, tiles of keys that a strip does not see are not multiplied, and what is not written is not read.
+ *
  * Roofline: F16 products, 2 d flops for each pair of means, and its power of two; written and read are 4 bytes for each row
  * and block of keys. */
 #include "blocks.cuh"
@@ -204,10 +206,13 @@ template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREAD
     const int               t = threadIdx.x % 4, own = threadIdx.x / SG_WARP * 32 + threadIdx.x % SG_WARP / 4;
     const int64_t           strip = j.first + blockIdx.y, g = strip / j.strips;
     const int64_t           head = (g / (j.h / j.hk) - j.first_k) * j.tiles, from = (int64_t)blockIdx.x * j.stretch;
-    const int64_t           end = min(from + j.stretch, j.tiles);
+    const int64_t           last = min((strip % j.strips + 1) * (ROWS / j.per_q), j.nq) - 1; /* block of queries */
+    const int64_t           seen = sg_visible(j.rules, last, j.nk) * j.per_k;                /* means of keys */
+    const int64_t           end = min(from + j.stretch, (seen + MEANS - 1) / MEANS);
     float *const            to = j.logits + ((int64_t)blockIdx.y * ROWS + own) * j.stride;
     uint32_t                q[2][D / 16][4];
     float                   q_unit[4];
+    if (from >= end) return;
     fetch_tile<D>(j, head + from, s, 0);
     round_queries<D>(j, strip % j.strips * ROWS + own, g, q, q_unit);
     for (int64_t tile = from; tile < end; tile++) {
@@ -271,6 +276,7 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
     const int64_t              strip = j.first + blockIdx.x / blocks, g = strip / j.strips;
     const int64_t              i = strip % j.strips * blocks + blockIdx.x % blocks;
     const int                  rows = (int)min((int64_t)j.per_q, j.rows - i * j.per_q);
+    const int                  seen = (int)sg_visible(j.rules, i, j.nk); /* whose logits are there */
     const float *const         logits = j.logits + (int64_t)blockIdx.x * j.per_q * j.stride;
     float *const               y = j.y + (g * j.nq + i) * j.nk;
     if (i >= j.nq) return;
@@ -289,13 +295,13 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
         const float *const l = logits + row * j.stride;
         float              largest = -INFINITY, sum = 0;
 #pragma unroll 8
-        for (int b = lane; b < j.nk; b += SG_WARP) {
+        for (int b = lane; b < seen; b += SG_WARP) {
             const float x = l[b];
             if (counts[b / SG_WARP] >> lane & 1) largest = sg_max_nan(largest, x);
         }
         for (int k = 16; k > 0; k /= 2) largest = sg_max_nan(largest, __shfl_xor_sync(~0u, largest, k));
 #pragma unroll 8
-        for (int b = lane; b < j.nk; b += SG_WARP) {
+        for (int b = lane; b < seen; b += SG_WARP) {
             const float x = sg_exp2(l[b] - largest);
             if (counts[b / SG_WARP] >> lane & 1) sum += x;
         }

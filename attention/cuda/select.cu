@@ -25,7 +25,7 @@ struct select_job {
     int64_t        sink;
     int            size; /* of what is sorted: a power of two */
     sg_select_rule rule;
-    bool           heads;
+    bool           heads, count_hidden;
 };
 
 /* The state of the layer's shared budget. */
@@ -96,10 +96,12 @@ static __device__ int mass_count(const select_job &j, const unsigned long long *
     return max(first, 1);
 }
 
-static __device__ int top_count(const select_job &j, int64_t g)
+/* Of row i of head g. */
+static __device__ int top_count(const select_job &j, int64_t g, int64_t i)
 {
-    const float share = floorf(__fmul_rn(j.amount[g], (float)j.nk));
-    return share >= (float)j.nk ? (int)j.nk : share >= 1 ? (int)share : 1;
+    const int   blocks = (int)(j.count_hidden ? j.nk : sg_visible(j.rules, i, j.nk));
+    const float share = floorf(__fmul_rn(j.amount[g], (float)blocks));
+    return share >= (float)blocks ? blocks : share >= 1 ? (int)share : 1;
 }
 
 /* Sets the bits that the row's rule takes by itself. */
@@ -109,7 +111,7 @@ static __global__ void __launch_bounds__(SG_THREADS) select_rows(select_job j)
     const int64_t                        row = blockIdx.x, g = row / j.nq;
     uint32_t *const bits = (uint32_t *)(key + j.size), *const to = j.bits + row * j.words;
     rank_row(j, j.score + row * j.nk, key);
-    const int count = j.rule == SG_SELECT_MASS ? mass_count(j, key, j.amount[g]) : top_count(j, g);
+    const int count = j.rule == SG_SELECT_MASS ? mass_count(j, key, j.amount[g]) : top_count(j, g, row % j.nq);
     const int now = j.heads ? count / 4 : count;
     for (int i = threadIdx.x; i < j.words; i += SG_THREADS) bits[i] = 0;
     __syncthreads();
@@ -191,7 +193,7 @@ template <int KEYS, bool LAST> static __global__ void __launch_bounds__(SG_THREA
     row_sums           r = {0, 0, 0, 0, NOWHERE};
 #pragma unroll
     for (int i = 0; i < KEYS; i++) key[i] = i * SG_WARP + lane < j.nk ? order_of(score[i * SG_WARP + lane]) : 0;
-    const int count = top_count(j, g), now = j.heads ? count / 4 : count;
+    const int count = top_count(j, g, at), now = j.heads ? count / 4 : count;
     for (int bit = 31; bit >= 0; bit--) { /* the largest number that at least `now` keys are not below */
         const uint32_t more = least | 1u << bit;
         int            enough = 0;
@@ -421,7 +423,7 @@ static sg_status select(sg_stream *s, const sg_select_args *a)
     select_job    j = {.rules = sg_block_rules_of(a, h), .score = sg_data(a->score), .amount = sg_data(a->amount),
                        .list = sg_data(a->list), .kept = sg_data(a->count), .nq = a->score.dim[1],
                        .nk = a->score.dim[2], .words = sg_div_up(a->score.dim[2], SG_WARP), .sink = a->sink,
-                       .rule = a->rule, .heads = a->heads};
+                       .rule = a->rule, .heads = a->heads, .count_hidden = a->count_hidden};
     const size_t rows = (size_t)(h * j.nq);
     char *const  scratch = (char *)sg_cuda_scratch(
          s, "select", SG_CUDA_X, sizeof(select_state) + rows * (2 + (size_t)j.words) * sizeof(int32_t));
