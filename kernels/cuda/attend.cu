@@ -2,6 +2,8 @@
  *
  *     y = softmax(scale q k^T + bias + key_bias) v, per head
  *
+ * With causal, a value that a row does not see must be finite, as in the other kernels: its weight is 0.
+ *
  * A CTA owns QUERIES rows of one head and WIDE columns of y, and loops over the keys, KEYS at a time. Its 256 threads
  * are a square of 16 x 16. Thread (row, col) holds the 4 x 4 scores of rows 4 row.. and keys 4 col.., and of y the same
  * rows and four columns in every 64. Scores are summed over d in steps of DEPTH, so that shared memory does not depend
@@ -20,8 +22,9 @@ enum { QUERIES = 64, KEYS = 64, DEPTH = 32, SLICE = 16, PITCH = 64 + 4 };
 
 struct attend_job {
     sg_view y, q, k, v, bias, key_bias;
-    int64_t n, m, h, d;
+    int64_t n, m, h, hk, d;
     float   scale;
+    bool    causal;
 };
 
 struct attend_smem {
@@ -31,25 +34,29 @@ struct attend_smem {
 
 /* ---- kernels ---- */
 
-/* 64 rows of t from `first` on, elements [e, e + DEPTH) of head g, transposed; zeros beyond the rows and beyond d. */
-static __device__ void load_transposed(const attend_job &j, const sg_view &t, int64_t rows, int64_t first, int64_t g,
-                                       int64_t e, float *to)
+/* The head of keys of head g of queries. */
+static __device__ __forceinline__ int64_t keys_of(const attend_job &j, int64_t g) { return g / (j.h / j.hk); }
+
+/* 64 rows of t [rows, heads, d] from `first` on, elements [e, e + DEPTH) of head g, transposed; zeros beyond the rows and
+ * beyond d. */
+static __device__ void load_transposed(const attend_job &j, const sg_view &t, int64_t rows, int64_t first,
+                                       int64_t heads, int64_t g, int64_t e, float *to)
 {
     const int     part = threadIdx.x % 4 * 8, row = threadIdx.x / 4;
-    const int64_t at = ((first + row) * j.h + g) * j.d + e + part, left = j.d - e - part;
+    const int64_t at = ((first + row) * heads + g) * j.d + e + part, left = j.d - e - part;
     float         x[SG_PACK] = {0};
     if (first + row < rows && left > 0) sg_get_pack(t, at, (int)min((int64_t)SG_PACK, left), j.d % SG_PACK == 0, x);
 #pragma unroll
     for (int i = 0; i < SG_PACK; i++) to[(part + i) * PITCH + row] = x[i];
 }
 
-/* SLICE rows of v from `first` on, columns [e, e + WIDE) of head g. */
+/* SLICE rows of v from `first` on, columns [e, e + WIDE) of head of keys g. */
 template <int WIDE>
 static __device__ void load_values(const attend_job &j, int64_t first, int64_t g, int64_t e, float *to)
 {
     for (int i = threadIdx.x * SG_PACK; i < SLICE * WIDE; i += SG_THREADS * SG_PACK) {
         const int     row = i / WIDE, col = i % WIDE;
-        const int64_t at = ((first + row) * j.h + g) * j.d + e + col, left = j.d - e - col;
+        const int64_t at = ((first + row) * j.hk + g) * j.d + e + col, left = j.d - e - col;
         float         x[SG_PACK] = {0};
         if (first + row < j.m && left > 0)
             sg_get_pack(j.v, at, (int)min((int64_t)SG_PACK, left), j.d % SG_PACK == 0, x);
@@ -65,8 +72,8 @@ static __device__ void scores(const attend_job &j, attend_smem &smem, int64_t g,
     float    *q = smem.tile, *k = smem.tile + DEPTH * PITCH;
     for (int64_t e = 0; e < j.d; e += DEPTH) {
         __syncthreads();
-        load_transposed(j, j.q, j.n, row, g, e, q);
-        load_transposed(j, j.k, j.m, key, g, e, k);
+        load_transposed(j, j.q, j.n, row, j.h, g, e, q);
+        load_transposed(j, j.k, j.m, key, j.hk, keys_of(j, g), e, k);
         __syncthreads();
 #pragma unroll 8
         for (int i = 0; i < DEPTH; i++) {
@@ -81,7 +88,7 @@ static __device__ void scores(const attend_job &j, attend_smem &smem, int64_t g,
     for (int r = 0; r < 4; r++)
         for (int c = 0; c < 4; c++) {
             const int64_t at = row + 4 * ty + r, to = key + 4 * tx + c;
-            if (to >= j.m)
+            if (to >= j.m || (j.causal && to > at + j.m - j.n))
                 s[r][c] = -INFINITY;
             else if (at < j.n)
                 s[r][c] = s[r][c] * j.scale + sg_get_or(j.key_bias, to, 0.0f) +
@@ -121,15 +128,17 @@ static __global__ void __launch_bounds__(SG_THREADS) attend_tiles(attend_job j)
     __shared__ __align__(16) attend_smem smem;
     constexpr int COLS = WIDE / 16;
     const int     ty = threadIdx.x / 16, tx = threadIdx.x % 16;
-    const int64_t row = (int64_t)blockIdx.x * QUERIES, g = blockIdx.y, first = (int64_t)blockIdx.z * WIDE;
+    const int64_t row = (int64_t)(j.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * QUERIES; /* most keys first */
+    const int64_t g = blockIdx.y, first = (int64_t)blockIdx.z * WIDE;
+    const int64_t end = j.causal ? min(j.m, row + QUERIES + j.m - j.n) : j.m;
     float o[4][COLS] = {}, sum[4] = {}, row_max[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
-    for (int64_t key = 0; key < j.m; key += KEYS) {
+    for (int64_t key = 0; key < end; key += KEYS) {
         float s[4][4] = {};
         scores(j, smem, g, row, key, s);
         softmax_update<COLS>(s, row_max, sum, o, smem.weight);
-        for (int slice = 0; slice < KEYS && key + slice < j.m; slice += SLICE) {
+        for (int slice = 0; slice < KEYS && key + slice < end; slice += SLICE) {
             __syncthreads();
-            load_values<WIDE>(j, key + slice, g, first, smem.tile);
+            load_values<WIDE>(j, key + slice, keys_of(j, g), first, smem.tile);
             __syncthreads();
 #pragma unroll 4
             for (int i = 0; i < SLICE; i++) {
@@ -167,14 +176,18 @@ template <int WIDE> static sg_status attend_launch(sg_stream *s, const attend_jo
 
 static sg_status attend(sg_stream *s, const sg_attend_args *a)
 {
-    sg_status status = SG_OK;
+    sg_status      status = SG_OK;
+    sg_attend_args all = *a;
+    all.causal = a->causal && a->q.dim[0] > 1; /* a single query sees all keys */
+    a = &all;
     if (sg_cuda_attend_dnn(s, a, &status) || sg_cuda_attend_short(s, a, &status) || sg_cuda_attend_mma(s, a, &status) ||
         sg_cuda_attend_large_head(s, a, &status))
         return status;
     if (a->q.dtype == SG_BF16)
         sg_fallback_count(&sg_cuda_of(s)->fallbacks, "attend without tensor cores: heads that its kernels do not take");
     const attend_job j = {sg_view_of(a->y), sg_view_of(a->q), sg_view_of(a->k), sg_view_of(a->v), sg_view_of(a->bias),
-                          sg_view_of(a->key_bias), a->q.dim[0], a->k.dim[0], a->q.dim[1], a->q.dim[2], a->scale};
+                          sg_view_of(a->key_bias), a->q.dim[0], a->k.dim[0], a->q.dim[1], a->k.dim[1], a->q.dim[2],
+                          a->scale, a->causal};
     if (j.h > UINT16_MAX) return sg_fail(s, SG_E_UNSUPPORTED, "attend: %lld heads; 65535 are the most", (long long)j.h);
     return j.d <= 64 ? attend_launch<64>(s, j) : j.d <= 128 ? attend_launch<128>(s, j) : attend_launch<256>(s, j);
 }

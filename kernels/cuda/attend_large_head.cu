@@ -40,11 +40,13 @@ template <typename F> static __device__ float block_reduce(float x, float *smem,
     return x;
 }
 
-/* A CTA a row: weights of scores s, rows pitch apart. A row of zero sum stays zero; NaN reaches the sum. */
+/* A CTA a row: weights of scores s, rows pitch apart. Row r sees the first `seen` + r keys, m at most. A row of zero sum stays
+ * zero; NaN reaches the sum. */
 static __global__ void __launch_bounds__(SG_THREADS)
-    softmax_rows(sg_view w, const float *s, int64_t m, int64_t pitch, float scale)
+    softmax_rows(sg_view w, const float *s, int64_t seen, int64_t all, int64_t pitch, float scale)
 {
     __shared__ float   smem[SG_THREADS / SG_WARP];
+    const int64_t      m = min(seen + blockIdx.x, all);
     const int64_t      at = blockIdx.x * pitch;
     const float *const row = s + at;
     float              row_max = -INFINITY, sum = 0;
@@ -64,23 +66,24 @@ static __global__ void __launch_bounds__(SG_THREADS)
 static sg_status piece(sg_stream *s, const sg_attend_args *a, int64_t g, int64_t first, int64_t rows, int64_t pitch,
                        float *scores, void *weights, const void *transposed)
 {
-    const int64_t  h = a->q.dim[1], d = a->q.dim[2], m = a->k.dim[0];
+    const int64_t  h = a->q.dim[1], hk = a->k.dim[1], d = a->q.dim[2], m = a->k.dim[0];
+    const int64_t  seen = a->causal ? first + m - a->q.dim[0] + 1 : m; /* keys that the first row sees */
     const sg_dtype type = a->q.dtype;
     const size_t   size = sg_dtype_size(type), at = (size_t)((first * h + g) * d) * size;
     const sg_gemm q_k = {.y = scores, .x = (const char *)a->q.data + at,
-                         .w = (const char *)a->k.data + (size_t)(g * d) * size, .n = rows, .i = d, .o = m,
-                         .stride = pitch, .x_stride = h * d, .w_stride = h * d, .type = type, .y_type = SG_F32};
+                         .w = (const char *)a->k.data + (size_t)(g / (h / hk) * d) * size, .n = rows, .i = d, .o = m,
+                         .stride = pitch, .x_stride = h * d, .w_stride = hk * d, .type = type, .y_type = SG_F32};
     const sg_gemm w_v = {.y = (char *)a->y.data + at, .x = weights, .w = transposed, .n = rows, .i = pitch, .o = d,
                          .stride = h * d, .type = type, .y_type = type};
     SG_TRY(sg_cuda_gemm(s, "attend", &q_k));
-    SG_TRY(sg_cuda_launch(s, "attend", softmax_rows, rows, SG_THREADS, 0, sg_view_at(weights, type), scores, m,
-                          pitch, a->scale * SG_LOG2_E));
+    SG_TRY(sg_cuda_launch(s, "attend", softmax_rows, rows, SG_THREADS, 0, sg_view_at(weights, type), scores, seen,
+                          m, pitch, a->scale * SG_LOG2_E));
     return sg_cuda_gemm(s, "attend", &w_v);
 }
 
 bool sg_cuda_attend_large_head(sg_stream *s, const sg_attend_args *a, sg_status *status)
 {
-    const int64_t n = a->q.dim[0], h = a->q.dim[1], d = a->q.dim[2], m = a->k.dim[0];
+    const int64_t n = a->q.dim[0], h = a->q.dim[1], hk = a->k.dim[1], d = a->q.dim[2], m = a->k.dim[0];
     const int64_t pitch = sg_div_up(m, SG_PACK) * SG_PACK;
     const size_t  size = sg_dtype_size(a->q.dtype);
     if (d <= 256 || d % SG_PACK || a->bias.rank || a->key_bias.rank || m == 0 || pitch > SG_CUDA_SUM_BYTES / 4)
@@ -93,8 +96,8 @@ bool sg_cuda_attend_large_head(sg_stream *s, const sg_attend_args *a, sg_status 
     *status = s->status;
     for (int64_t g = 0; g < h && !*status; g++) {
         const transpose_values transpose = {
-            sg_view_at(transposed, a->q.dtype), sg_view_of(a->v), g * d, h * d, m, pitch};
-        *status = sg_cuda_each(s, "attend", d * pitch, transpose);
+            sg_view_at(transposed, a->q.dtype), sg_view_of(a->v), g / (h / hk) * d, hk * d, m, pitch};
+        if (g % (h / hk) == 0) *status = sg_cuda_each(s, "attend", d * pitch, transpose);
         for (int64_t i = 0; i < n && !*status; i += rows)
             *status = piece(s, a, g, i, sg_min64(rows, n - i), pitch, scores, weights, transposed);
     }

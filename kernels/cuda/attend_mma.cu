@@ -3,8 +3,12 @@
  *
  *     y = softmax(scale q k^T + bias + key_bias) v, per head
  *
- * Tiles: a CTA owns QUERIES = 128 rows of one head, 16 for each of its eight warps, and loops over the keys, KEYS at a
- * time. D is d rounded up to 64, 128 or 256; shared memory has zeros beyond d, n and m. Fragments of mma.m16n8k16: lane
+ * Heads that share their keys are one: row r of a head of keys is query r / group of its head r % group. So a tile of keys
+ * serves `group` heads. With causal, keys that no row of a CTA sees are not loaded, and CTAs with most keys begin first. A
+ * value that a row does not see must be finite: its weight is 0.
+ *
+ * Tiles: a CTA owns QUERIES = 128 such rows, 16 for each of its eight warps, and loops over the keys, KEYS at a time. D is
+ * d rounded up to 64, 128 or 256; shared memory has zeros beyond d, n and m. Fragments of mma.m16n8k16: lane
  * l holds rows l/4 and l/4 + 8, columns 2 (l%4) and 2 (l%4) + 1 of every 8. So a score tile has the layout of the left
  * operand of p v. Weights are rounded to BF16 for p v, and summed unrounded.
  *
@@ -23,9 +27,11 @@ struct mma_job {
     uint16_t       *y;
     const uint16_t *q, *k, *v;
     const float    *bias, *key_bias;
-    int64_t         n, m, h, d;
+    int64_t         n, m, h, hk, d;
+    unsigned        group; /* h / hk */
     float           scale; /* times log2 e: weights are powers of two */
     bool            wide;  /* rows may be copied 16 bytes at a time */
+    bool            causal;
 };
 
 template <int D, int KEYS> struct mma_smem {
@@ -34,16 +40,28 @@ template <int D, int KEYS> struct mma_smem {
 
 /* ---- the kernel's steps ---- */
 
-/* Rows [first, first + ROWS) of head g. */
-template <int D, int ROWS>
-static __device__ void load_rows(const mma_job &j, const uint16_t *from, int64_t rows, int64_t first, int64_t g,
+/* Where row r of queries of head of keys g begins, in q and y. */
+static __device__ __forceinline__ int64_t query_at(const mma_job &j, int64_t g, unsigned r)
+{
+    return ((int64_t)(r / j.group) * j.h + g * j.group + r % j.group) * j.d;
+}
+
+/* How many keys that row sees. */
+static __device__ __forceinline__ int64_t seen_by(const mma_job &j, unsigned r)
+{
+    return j.causal ? min((int64_t)(r / j.group) + j.m - j.n + 1, j.m) : j.m;
+}
+
+/* Rows [first, first + ROWS) of `rows`; row_at(r): where row r begins. */
+template <int D, int ROWS, typename F>
+static __device__ void load_rows(const mma_job &j, const uint16_t *from, int64_t rows, int64_t first, F row_at,
                                  uint16_t (&to)[ROWS][D + PAD])
 {
     constexpr int CHUNKS = D / 8;
     for (int i = threadIdx.x; i < ROWS * CHUNKS; i += SG_THREADS) {
         const int     row = i / CHUNKS, e = i % CHUNKS * 8;
         const bool    there = first + row < rows;
-        const int64_t at = there ? ((first + row) * j.h + g) * j.d + e : 0;
+        const int64_t at = there ? row_at(first + row) + e : 0;
         if (j.wide)
             sg_cp_async_16(&to[row][e], from + (e < j.d ? at : 0), there && e < j.d);
         else
@@ -72,39 +90,43 @@ static __device__ void score_tile(const mma_smem<D, KEYS> &smem, int warp, int l
     }
 }
 
-/* Scores in powers of two, with biases; -INFINITY beyond m. Lane's rows are row and row + 8. */
+/* Scores in powers of two, with biases; -INFINITY for keys that are not seen. Lane's rows are row and row + 8; all rows see
+ * the first `all` keys. */
 template <int KEYS>
-static __device__ void bias_tile(const mma_job &j, int64_t g, int64_t row, int64_t key, int lane,
+static __device__ void bias_tile(const mma_job &j, int64_t g, unsigned row, int64_t key, int64_t all, int lane,
                                  float (&s)[KEYS / 8][4])
 {
-    const bool plain = !j.bias && !j.key_bias && key + KEYS <= j.m;
+    const bool plain = !j.bias && !j.key_bias && key + KEYS <= all;
+    int64_t    seen[2];
+    if (!plain) seen[0] = seen_by(j, row), seen[1] = seen_by(j, row + 8);
 #pragma unroll
     for (int c = 0; c < KEYS / 8; c++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             s[c][i] *= j.scale;
             if (plain) continue;
-            const int64_t to = key + c * 8 + lane % 4 * 2 + i % 2, at = row + i / 2 * 8;
-            if (to >= j.m) {
+            const int64_t  to = key + c * 8 + lane % 4 * 2 + i % 2;
+            const unsigned r = row + i / 2 * 8, query = r / j.group;
+            if (to >= seen[i / 2]) {
                 s[c][i] = -INFINITY;
-            } else if (at < j.n) {
+            } else if (query < j.n) {
                 if (j.key_bias) s[c][i] += j.key_bias[to] * SG_LOG2_E;
-                if (j.bias) s[c][i] += j.bias[(g * j.n + at) * j.m + to] * SG_LOG2_E;
+                if (j.bias) s[c][i] += j.bias[((g * j.group + r % j.group) * j.n + query) * j.m + to] * SG_LOG2_E;
             }
         }
 }
 
 template <int D>
-static __device__ void store_tile(const mma_job &j, int64_t g, int64_t row, int lane, const float (&o)[D / 8][4],
+static __device__ void store_tile(const mma_job &j, int64_t g, unsigned row, int lane, const float (&o)[D / 8][4],
                                   float (&sum)[2])
 {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         sum[r] = sg_lanes_sum<4>(sum[r]);
-        const int64_t at = row + r * 8;
-        if (at >= j.n) continue;
+        const unsigned at = row + r * 8;
+        if (at >= j.n * j.group) continue;
         const float     by = 1.0f / sum[r];
-        uint16_t *const y = j.y + (at * j.h + g) * j.d;
+        uint16_t *const y = j.y + query_at(j, g, at);
 #pragma unroll
         for (int c = 0; c < D / 8; c++) {
             const int      e = c * 8 + lane % 4 * 2;
@@ -126,22 +148,26 @@ static __global__ void __launch_bounds__(SG_THREADS, D <= 128 ? 2 : 1) attend_mm
     extern __shared__ __align__(16) unsigned char bytes[];
     mma_smem<D, KEYS>                            &smem = *(mma_smem<D, KEYS> *)bytes;
     const int                                     warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP;
-    const int64_t first = (int64_t)blockIdx.x * QUERIES, g = blockIdx.y, row = first + warp * 16 + lane / 4;
-    float         o[D / 8][4] = {}, row_max[2] = {-INFINITY, -INFINITY}, sum[2] = {};
-    load_rows<D>(j, j.q, j.n, first, g, smem.q);
-    load_rows<D>(j, j.k, j.m, 0, g, smem.k);
-    for (int64_t key = 0; key < j.m; key += KEYS) {
+    const unsigned first = (j.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * QUERIES, rows = j.n * j.group;
+    const unsigned row = first + warp * 16 + lane / 4;
+    const int64_t  g = blockIdx.y, all = seen_by(j, first), end = seen_by(j, min(first + QUERIES, rows) - 1);
+    const auto     key_at = [&](int64_t r) { return (r * j.hk + g) * j.d; };
+    float          o[D / 8][4] = {}, row_max[2] = {-INFINITY, -INFINITY}, sum[2] = {};
+    load_rows<D>(
+        j, j.q, rows, first, [&](int64_t r) { return query_at(j, g, (unsigned)r); }, smem.q);
+    load_rows<D>(j, j.k, j.m, 0, key_at, smem.k);
+    for (int64_t key = 0; key < end; key += KEYS) {
         float s[KEYS / 8][4], rescale[2];
         sg_cp_async_wait();
         __syncthreads();
-        load_rows<D>(j, j.v, j.m, key, g, smem.v);
+        load_rows<D>(j, j.v, j.m, key, key_at, smem.v);
         score_tile<D, KEYS>(smem, warp, lane, s);
-        bias_tile<KEYS>(j, g, row, key, lane, s);
+        bias_tile<KEYS>(j, g, row, key, all, lane, s);
         sg_softmax_update<KEYS>(s, row_max, sum, rescale);
         sg_rescale<D>(o, rescale);
         sg_cp_async_wait();
         __syncthreads();
-        if (key + KEYS < j.m) load_rows<D>(j, j.k, j.m, key + KEYS, g, smem.k);
+        if (key + KEYS < end) load_rows<D>(j, j.k, j.m, key + KEYS, key_at, smem.k);
         sg_mma_pv<D, KEYS>(smem.v, lane, s, o);
     }
     store_tile<D>(j, g, row, lane, o, sum);
@@ -152,7 +178,7 @@ static __global__ void __launch_bounds__(SG_THREADS, D <= 128 ? 2 : 1) attend_mm
 template <int D, int KEYS> static bool launch(sg_stream *s, const mma_job &j, sg_status *status)
 {
     const size_t bytes = sizeof(mma_smem<D, KEYS>);
-    const dim3   grid(sg_div_up(j.n, QUERIES), j.h);
+    const dim3   grid(sg_div_up(j.n * j.group, QUERIES), j.hk);
     if (bytes > sg_cuda_of(s)->smem_max) return false;
     *status = sg_cuda_launch(s, "attend", attend_mma<D, KEYS>, grid, SG_THREADS, bytes, j);
     return true;
@@ -160,11 +186,12 @@ template <int D, int KEYS> static bool launch(sg_stream *s, const mma_job &j, sg
 
 bool sg_cuda_attend_mma(sg_stream *s, const sg_attend_args *a, sg_status *status)
 {
-    if (a->q.dtype != SG_BF16 || a->q.dim[2] > 256 || a->q.dim[1] > UINT16_MAX) return false;
+    const int64_t n = a->q.dim[0], h = a->q.dim[1], hk = a->k.dim[1];
+    if (a->q.dtype != SG_BF16 || a->q.dim[2] > 256 || hk > UINT16_MAX || n > INT32_MAX / (h / hk)) return false;
     const mma_job j = {.y = sg_data(a->y), .q = sg_data(a->q), .k = sg_data(a->k), .v = sg_data(a->v),
-                       .bias = sg_data(a->bias), .key_bias = sg_data(a->key_bias), .n = a->q.dim[0], .m = a->k.dim[0],
-                       .h = a->q.dim[1], .d = a->q.dim[2], .scale = a->scale * SG_LOG2_E,
-                       .wide = a->q.dim[2] % 8 == 0 && sg_cuda_attend_aligned(a)};
+                       .bias = sg_data(a->bias), .key_bias = sg_data(a->key_bias), .n = n, .m = a->k.dim[0], .h = h,
+                       .hk = hk, .d = a->q.dim[2], .group = (unsigned)(h / hk), .scale = a->scale * SG_LOG2_E,
+                       .wide = a->q.dim[2] % 8 == 0 && sg_cuda_attend_aligned(a), .causal = a->causal};
     if (j.d <= 64) return launch<64, 64>(s, j, status);
     if (j.d <= 128) return launch<128, 32>(s, j, status);
     return launch<256, 32>(s, j, status);

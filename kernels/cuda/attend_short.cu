@@ -172,8 +172,8 @@ template <int D> static bool launch_for(sg_stream *s, const short_job &j, sg_sta
 bool sg_cuda_attend_short(sg_stream *s, const sg_attend_args *a, sg_status *status)
 {
     const int64_t m = a->k.dim[0], d = a->q.dim[2];
-    if (a->q.dtype != SG_BF16 || a->bias.rank || (d != 64 && d != 96 && d != 128) || m < 1 || m > MAX_KEYS ||
-        !sg_cuda_attend_aligned(a))
+    if (a->q.dtype != SG_BF16 || a->bias.rank || a->causal || a->k.dim[1] != a->q.dim[1] ||
+        (d != 64 && d != 96 && d != 128) || m < 1 || m > MAX_KEYS || !sg_cuda_attend_aligned(a))
         return false;
     const short_job j = {.y = sg_data(a->y), .q = sg_data(a->q), .k = sg_data(a->k), .v = sg_data(a->v),
                          .key_bias = sg_data(a->key_bias), .n = a->q.dim[0], .h = a->q.dim[1], .m = (int)m,
