@@ -87,7 +87,7 @@ struct blocks_tile {
     int      index; /* of a block of keys, or of the 64 blocks whose means these are */
     uint64_t seen;  /* a bit of each key that is there */
     bool     tail;
-    bool     edge; /* causal: some row of the block of queries does not see all of its keys */
+    int      ahead; /* row r of the block of queries sees its keys up to r - ahead; of means -SG_BLOCK_K: all */
 };
 
 struct blocks_iterator {
@@ -104,9 +104,9 @@ static __device__ __forceinline__ uint64_t low_bits(int64_t n)
 }
 
 /* The last key that row 0 of block i of queries sees, with causal; row r sees r more. */
-static __device__ __forceinline__ int64_t diagonal_of(const blocks_job &j, int i)
+static __device__ __forceinline__ int diagonal_of(const blocks_job &j, int i)
 {
-    return (int64_t)i * SG_BLOCK_Q + j.m - j.n;
+    return i * SG_BLOCK_Q + (int)(j.m - j.n);
 }
 
 /* How many blocks of keys block i of queries sees: the first ones. */
@@ -120,8 +120,8 @@ static __device__ __forceinline__ int visible_of(const blocks_job &j, int i)
  * of which its first row sees. */
 static __device__ __forceinline__ int whole_of(const blocks_job &j, int i)
 {
-    const int64_t full = j.m / SG_BLOCK_K;
-    return (int)(j.causal ? min(full, (diagonal_of(j, i) + 1) / SG_BLOCK_K) : full);
+    const int full = (int)(j.m / SG_BLOCK_K);
+    return j.causal ? min(full, (diagonal_of(j, i) + 1) / SG_BLOCK_K) : full;
 }
 
 static __device__ __forceinline__ int64_t row_of(const blocks_job &j, const blocks_iterator &w)
@@ -142,15 +142,19 @@ static __device__ __forceinline__ blocks_iterator iterator_of(const blocks_job &
     return w;
 }
 
+/* Whether some row does not see all keys of a tile. */
+static __device__ __forceinline__ bool is_edge(const blocks_tile &t) { return t.ahead > 1 - SG_BLOCK_K; }
+
 static __device__ __forceinline__ bool next_tile(const blocks_job &j, blocks_iterator &w, blocks_tile &t)
 {
-    t.tail = t.edge = false;
+    t.tail = false;
+    t.ahead = -SG_BLOCK_K;
     while (w.next < w.count) {
         t.index = w.ahead;
         if (++w.next < w.count) w.ahead = listed_at(j, w, w.next);
         if (t.index >= w.visible) continue;
         t.seen = low_bits(j.m - (int64_t)t.index * SG_BLOCK_K);
-        t.edge = j.causal && (t.index + 1) * (int64_t)SG_BLOCK_K > diagonal_of(j, w.i) + 1;
+        if (j.causal) t.ahead = t.index * SG_BLOCK_K - diagonal_of(j, w.i);
         return true;
     }
     t.tail = true;

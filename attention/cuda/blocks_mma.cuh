@@ -199,12 +199,11 @@ static __device__ __forceinline__ void qk_matmul(const blocks_smem<DK, DV, F8, S
 /* For tiles with hidden keys or biases: turns s into logits and sets `unit` to 1. */
 template <int DK, int DV, bool F8, int STAGES>
 static __device__ __forceinline__ void mask(const blocks_job &j, const blocks_smem<DK, DV, F8, STAGES> &smem, int stage,
-                                            const blocks_iterator &iterator, const blocks_tile &t, int row, int lane,
-                                            float (&unit)[2][4], float (&s)[2][8][4])
+                                            const blocks_tile &t, int row, int lane, float (&unit)[2][4],
+                                            float (&s)[2][8][4])
 {
     const uint64_t seen = t.seen >> lane % 4 * 2;
-    const int      key =
-        t.edge ? (int)(t.index * (int64_t)SG_BLOCK_K - diagonal_of(j, iterator.i)) + lane % 4 * 2 : -SG_BLOCK_K;
+    const int      key = t.ahead + lane % 4 * 2;
 #pragma unroll
     for (int c = 0; c < 8; c++)
 #pragma unroll
@@ -352,13 +351,12 @@ static __device__ __forceinline__ bool is_finite_bf16(uint32_t bits) { return (b
 /* o += the non-finite values of the keys that a row sees. For other rows 0 times them would be NaN, so they are removed
  * from the tile afterwards. */
 template <int DK, int DV, int STAGES>
-static __device__ __forceinline__ void
-add_non_finite(const blocks_job &j, const blocks_smem<DK, DV, false, STAGES> &smem, int stage,
-               const blocks_iterator &iterator, const blocks_tile &t, int row, int lane, warp_state<DV> &w)
+static __device__ __forceinline__ void add_non_finite(const blocks_smem<DK, DV, false, STAGES> &smem, int stage,
+                                                      const blocks_tile &t, int row, int lane, warp_state<DV> &w)
 {
 #pragma unroll 1
     for (int k = 0; k < SG_BLOCK_K; k++) {
-        const int key = (int)(t.index * (int64_t)SG_BLOCK_K - diagonal_of(j, iterator.i)) + k;
+        const int key = t.ahead + k;
 #pragma unroll
         for (int c = 0; c < DV / 8; c++) {
             const uint32_t two = *(const uint32_t *)&smem.v[stage][k][c * 8 + lane % 4 * 2];
@@ -459,7 +457,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
         qk_matmul(smem, stage, warp, lane, s);
 #pragma unroll
         for (int at = 0; at < 8; at++) unit[at / 4][at % 4] = w.scale[at / 4] * smem.scale[stage][at % 4];
-        if (t.tail || t.edge || t.seen != ~0ull || j.scale < 0) mask(j, smem, stage, iterator, t, row, lane, unit, s);
+        if (t.tail || is_edge(t) || t.seen != ~0ull || j.scale < 0) mask(j, smem, stage, t, row, lane, unit, s);
         find_row_max(s, unit, row_max);
         bool out =
             j.pv_threshold && tile > 0 && !t.tail && may_leave_out(w.base, row_max, j.pv_threshold[g], row, rows);
@@ -477,8 +475,8 @@ static __global__ void __launch_bounds__(THREADS, 2) attend_blocks_mma(blocks_jo
             if (!out) add_values_f8(smem, stage, lane, p, w);
         } else {
             for (int q = 0; !out && q < 8; q++) p[0][q / 4][q % 4] = softmax_weights<!ONES>(s, 0, q, w.sum);
-            if (t.edge && has_non_finite<false>(smem, stage)) {
-                if (!out) add_non_finite(j, smem, stage, iterator, t, row, lane, w);
+            if (is_edge(t) && has_non_finite<false>(smem, stage)) {
+                if (!out) add_non_finite(smem, stage, t, row, lane, w);
                 __syncthreads();
                 has_non_finite<true>(smem, stage);
             }

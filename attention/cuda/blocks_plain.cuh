@@ -78,7 +78,6 @@ template <bool F8> static __global__ void __launch_bounds__(THREADS) attend_bloc
     const int8_t *const q = j.q + (g * j.n + query) * j.d;
     const float         scale = j.scale * j.q_scale[query / j.q_group * j.h + g];
     blocks_iterator     w = iterator_of(j, (int)g, item % j.nq);
-    const int64_t       last = query + j.m - j.n; /* the last key that it sees, with causal */
     blocks_tile         t;
     float               o[COLUMNS] = {}, base = LOWEST, sum = 0, left = 0, skips = 0;
     for (bool filters = false; next_tile(j, w, t); filters = j.pv_threshold != NULL) { /* not in the first tile */
@@ -86,7 +85,7 @@ template <bool F8> static __global__ void __launch_bounds__(THREADS) attend_bloc
         float         row_max = -INFINITY;
 #pragma unroll 1
         for (int k = 0; k < SG_BLOCK_K; k++) {
-            const bool there = t.seen >> k & 1 && !(t.edge && from + k > last);
+            const bool there = t.seen >> k & 1 && t.ahead + k <= query - first;
             score[k][row] = there ? plain_logit(j, w, t, q, scale, from + k) : -INFINITY;
             row_max = sg_max_nan(row_max, score[k][row]);
         }

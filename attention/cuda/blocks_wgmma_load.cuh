@@ -65,12 +65,6 @@ struct hopper_iterator {
     uint32_t tile;            /* lane l: tile l of the last 32 asked for; the highest bit: of the tail */
 };
 
-/* As diagonal_of. */
-static __device__ __forceinline__ int hopper_diagonal(const blocks_job &j, const hopper_iterator &w)
-{
-    return w.i * SG_BLOCK_Q + (int)(j.m - j.n);
-}
-
 template <bool CAUSAL> static __device__ __forceinline__ int hopper_count(const blocks_job &j, const hopper_iterator &w)
 {
     return j.list ? j.listed[(int64_t)w.g * j.nq + w.i] : CAUSAL ? visible_of(j, w.i) : j.nk;
@@ -81,7 +75,7 @@ template <bool CAUSAL>
 static __device__ __forceinline__ uint64_t hopper_means(const blocks_job &j, const hopper_iterator &w, int word)
 {
     return ~j.kept[((int64_t)w.g * j.nq + w.i) * j.words + word] &
-           low_bits((CAUSAL ? min((int)(j.m / SG_BLOCK_K), (hopper_diagonal(j, w) + 1) / SG_BLOCK_K)
+           low_bits((CAUSAL ? min((int)(j.m / SG_BLOCK_K), (diagonal_of(j, w.i) + 1) / SG_BLOCK_K)
                             : (int)(j.m / SG_BLOCK_K)) -
                     word * 64);
 }
@@ -190,7 +184,7 @@ static __device__ __forceinline__ hopper_key_bias hopper_key_bias_of(const block
 #pragma unroll
     for (int b = 0; b < PAIR; b++) {
         bias.plain = bias.plain && !t[b].tail && t[b].index < full;
-        if constexpr (CAUSAL) bias.plain = bias.plain && (t[b].index + 1) * SG_BLOCK_K <= hopper_diagonal(j, w) + 1;
+        if constexpr (CAUSAL) bias.plain = bias.plain && (t[b].index + 1) * SG_BLOCK_K <= diagonal_of(j, w.i) + 1;
     }
     if (bias.plain) return bias;
 #pragma unroll
@@ -225,8 +219,7 @@ static __device__ __forceinline__ void hopper_load_info(const blocks_job &j, con
     if (lane == 0) info.plain = bias.plain;
     if (CAUSAL && lane < PAIR) {
         const bool means = lane ? t[1].tail : t[0].tail; /* all rows see them */
-        info.diagonal[lane] =
-            means ? SG_BLOCK_K : hopper_diagonal(j, w) - (lane ? t[1].index : t[0].index) * SG_BLOCK_K;
+        info.diagonal[lane] = means ? SG_BLOCK_K : diagonal_of(j, w.i) - (lane ? t[1].index : t[0].index) * SG_BLOCK_K;
     }
     if (!bias.plain) {
 #pragma unroll
