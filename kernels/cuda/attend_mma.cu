@@ -16,6 +16,8 @@
  * Schedule, a step of KEYS keys: v(t) is loaded while q k(t)^T runs, k(t + 1) while p v(t) runs.
  *   barrier 1: k(t) has arrived; all warps are done with v(t - 1)     -> load v(t)
  *   barrier 2: v(t) has arrived; all warps are done with k(t)         -> load k(t + 1)
+ * Where one CTA has all rows of a head of keys, as with a single query, the keys are split among CTAs, which store what they
+ * have summed; combine_splits puts that together.
  * Roofline: tensor cores; 128 rows share a tile of k and v, 128 FLOP a byte from the L2 cache. */
 #include "mma.cuh"
 
@@ -27,6 +29,7 @@ struct mma_job {
     uint16_t       *y;
     const uint16_t *q, *k, *v;
     const float    *bias, *key_bias;
+    float          *part; /* [splits, n, h, d + 2]: sums, their base and the sum of weights; NULL: one CTA has all keys */
     int64_t         n, m, h, hk, d;
     unsigned        group; /* h / hk */
     float           scale; /* times log2 e: weights are powers of two */
@@ -141,6 +144,51 @@ static __device__ void store_tile(const mma_job &j, int64_t g, unsigned row, int
     }
 }
 
+/* What a split of the keys has summed. */
+template <int D>
+static __device__ void store_part(const mma_job &j, int64_t g, unsigned row, int lane, const float (&o)[D / 8][4],
+                                  const float (&row_max)[2], const float (&sum)[2])
+{
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const unsigned at = row + r * 8;
+        const float    all = sg_lanes_sum<4>(sum[r]);
+        if (at >= j.n * j.group) continue;
+        float *const to = j.part + (blockIdx.z * j.n * j.h + query_at(j, g, at) / j.d) * (j.d + 2);
+#pragma unroll
+        for (int c = 0; c < D / 8; c++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const int e = c * 8 + lane % 4 * 2 + i;
+                if (e < j.d) to[e] = o[c][2 * r + i];
+            }
+        if (lane % 4 == 0) to[j.d] = row_max[r], to[j.d + 1] = all;
+    }
+}
+
+/* y of what all splits have summed. A row without a key is 0; NaN reaches the sum. */
+struct combine_splits {
+    uint16_t       *y;
+    const float    *part;
+    int64_t         rows, d; /* queries of all heads */
+    int             splits;
+    __device__ void operator()(int64_t at) const
+    {
+        int64_t            e;
+        const int64_t      row = sg_divide(at, d, &e), step = rows * (d + 2);
+        const float *const from = part + row * (d + 2);
+        float              base = -INFINITY, sum = 0, o = 0;
+        for (int i = 0; i < splits; i++) base = fmaxf(base, from[i * step + d]);
+        if (base == -INFINITY) base = 0;
+        for (int i = 0; i < splits; i++) {
+            const float by = sg_exp2(from[i * step + d] - base);
+            sum += by * from[i * step + d + 1];
+            o += by * from[i * step + e];
+        }
+        y[at] = (uint16_t)sg_pack_bf16x2(sum == 0.0f ? 0.0f : o / sum, 0.0f);
+    }
+};
+
 /* Two CTAs an SM where registers allow it: one computes while the other waits for loads. */
 template <int D, int KEYS>
 static __global__ void __launch_bounds__(SG_THREADS, D <= 128 ? 2 : 1) attend_mma(mma_job j)
@@ -150,13 +198,15 @@ static __global__ void __launch_bounds__(SG_THREADS, D <= 128 ? 2 : 1) attend_mm
     const int                                     warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP;
     const unsigned first = (j.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * QUERIES, rows = j.n * j.group;
     const unsigned row = first + warp * 16 + lane / 4;
-    const int64_t  g = blockIdx.y, all = seen_by(j, first), end = seen_by(j, min(first + QUERIES, rows) - 1);
+    const int64_t  stretch = (j.m / KEYS / gridDim.z + 1) * KEYS, from = blockIdx.z * stretch; /* of this split's keys */
+    const int64_t  g = blockIdx.y, all = seen_by(j, first);
+    const int64_t  end = min(seen_by(j, min(first + QUERIES, rows) - 1), from + stretch);
     const auto     key_at = [&](int64_t r) { return (r * j.hk + g) * j.d; };
     float          o[D / 8][4] = {}, row_max[2] = {-INFINITY, -INFINITY}, sum[2] = {};
     load_rows<D>(
         j, j.q, rows, first, [&](int64_t r) { return query_at(j, g, (unsigned)r); }, smem.q);
-    load_rows<D>(j, j.k, j.m, 0, key_at, smem.k);
-    for (int64_t key = 0; key < end; key += KEYS) {
+    load_rows<D>(j, j.k, j.m, from, key_at, smem.k);
+    for (int64_t key = from; key < end; key += KEYS) {
         float s[KEYS / 8][4], rescale[2];
         sg_cp_async_wait();
         __syncthreads();
@@ -170,17 +220,37 @@ static __global__ void __launch_bounds__(SG_THREADS, D <= 128 ? 2 : 1) attend_mm
         if (key + KEYS < end) load_rows<D>(j, j.k, j.m, key + KEYS, key_at, smem.k);
         sg_mma_pv<D, KEYS>(smem.v, lane, s, o);
     }
-    store_tile<D>(j, g, row, lane, o, sum);
+    sg_cp_async_wait(); /* for a split without a key */
+    if (j.part)
+        store_part<D>(j, g, row, lane, o, row_max, sum);
+    else
+        store_tile<D>(j, g, row, lane, o, sum);
 }
 
 /* ---- launchers ---- */
 
-template <int D, int KEYS> static bool launch(sg_stream *s, const mma_job &j, sg_status *status)
+/* Among how many CTAs the keys of a head are split: so many that each SM has two, each with LEAST keys or more. */
+static int64_t splits_of(const sg_cuda *c, const mma_job &j)
 {
-    const size_t bytes = sizeof(mma_smem<D, KEYS>);
-    const dim3   grid(sg_div_up(j.n * j.group, QUERIES), j.hk);
+    enum { LEAST = 512 };
+    const int64_t most = SG_CUDA_SUM_BYTES / (int64_t)sizeof(float) / (j.n * j.h * (j.d + 2));
+    if (j.n * j.group > QUERIES) return 1;
+    return sg_max64(1, sg_min64(most, sg_min64(2 * c->processors / j.hk, j.m / LEAST)));
+}
+
+template <int D, int KEYS> static bool launch(sg_stream *s, mma_job j, sg_status *status)
+{
+    const size_t  bytes = sizeof(mma_smem<D, KEYS>);
+    const int64_t splits = splits_of(sg_cuda_of(s), j), rows = j.n * j.h;
+    const dim3    grid(sg_div_up(j.n * j.group, QUERIES), j.hk, splits);
     if (bytes > sg_cuda_of(s)->smem_max) return false;
-    *status = sg_cuda_launch(s, "attend", attend_mma<D, KEYS>, grid, SG_THREADS, bytes, j);
+    const size_t  part = (size_t)(splits * rows * (j.d + 2)) * sizeof *j.part;
+    if (splits > 1) j.part = (float *)sg_cuda_scratch(s, "attend", SG_CUDA_SUM, part);
+    *status = s->status;
+    if (!*status) *status = sg_cuda_launch(s, "attend", attend_mma<D, KEYS>, grid, SG_THREADS, bytes, j);
+    if (*status || splits == 1) return true;
+    const combine_splits f = {j.y, j.part, rows, j.d, (int)splits};
+    *status = sg_cuda_each(s, "attend", rows * j.d, f);
     return true;
 }
 
