@@ -250,8 +250,8 @@ bool sg_cuda_attend_mma(sg_stream *s, const sg_attend_args *a, sg_status *status
 
 /* ---- attend_short.cu ---- */
 
-/* As sg_cuda_attend_mma, with d of 64 or 128, without a bias for each pair, and so few keys that those of a head fit
- * into shared memory. */
+/* As sg_cuda_attend_mma, with d of 64, 96 or 128, without a bias for each pair, not causal, each head with keys of its own,
+ * and so few keys that those of a head fit into shared memory. */
 bool sg_cuda_attend_short(sg_stream *s, const sg_attend_args *a, sg_status *status);
 
 /* ---- attend_large_head.cu ---- */
