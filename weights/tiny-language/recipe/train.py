@@ -1,12 +1,14 @@
 """Trains one seed within a given time: python3 train.py --data work --out seed0 --seed 0 --minutes 9
 
-The schedule is a function of the share of the time that is over: a short warm-up, then a cosine to zero; the length of the
-sequences grows with it. A checkpoint is written each minute; the same command goes on from it. Attention is exact throughout.
+The schedule is a function of the share of the time that is over: constant rates behind a short warm-up, from the middle on a
+line to zero; the length of the sequences grows with it. A checkpoint is written each minute; the same command goes on from it.
+Attention is exact throughout.
 """
 import argparse
 import json
 import math
 import multiprocessing
+import os
 import time
 from collections import deque
 from concurrent.futures import ProcessPoolExecutor
@@ -20,7 +22,8 @@ from decoder import Decoder, Shape
 from recall import ASKED, TEXT, Recall, read
 
 # From this share of the time on: length, share of tokens in records, how often each key is asked for.
-STAGES = ((0.0, 256, .7, 2), (.12, 1024, .5, 2), (.26, 4096, .4, 1), (.42, 16384, .25, 1), (.62, 65536, .15, 1))
+STAGES = ((0.0, 128, .8, 2), (.1, 512, .6, 2), (.2, 2048, .4, 1), (.32, 8192, .3, 1), (.46, 32768, .2, 1),
+          (.64, 65536, .15, 1))
 
 
 class Muon(torch.optim.Optimizer):
@@ -31,28 +34,20 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self):
-        for group in self.param_groups:
-            by_shape = {}
-            for p in group["params"]:
-                by_shape.setdefault(p.shape, []).append(p)
-            for shape, each in by_shape.items():
-                for p in each:
-                    if "mean" not in self.state[p]:
-                        self.state[p]["mean"] = torch.zeros_like(p)
-                g = torch.stack([p.grad for p in each])
-                mean = torch.stack([self.state[p]["mean"] for p in each]).lerp(g, 1 - group["momentum"])
-                x = g.lerp(mean, group["momentum"])
-                if shape[0] > shape[1]:
-                    x = x.mT
-                x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
-                for _ in range(5):
-                    a = x @ x.mT
-                    x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
-                if shape[0] > shape[1]:
-                    x = x.mT
-                for p, m, u in zip(each, mean, x):
-                    self.state[p]["mean"].copy_(m)
-                    p.add_(u, alpha=-group["lr"] * max(1, shape[0] / shape[1]) ** .5)
+        group, by_shape = self.param_groups[0], {}
+        for p in group["params"]:
+            by_shape.setdefault(p.shape, []).append(p)
+        for (rows, cols), each in by_shape.items():      # all of one shape together
+            g = torch.stack([p.grad for p in each])
+            mean = self.state[each[0]].setdefault("mean", torch.zeros_like(g)).lerp_(g, 1 - group["momentum"])
+            x = g.lerp(mean, group["momentum"])
+            x = x.mT if rows > cols else x
+            x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+            for _ in range(5):
+                a = x @ x.mT
+                x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+            for p, u in zip(each, x.mT if rows > cols else x):
+                p.add_(u, alpha=-group["lr"] * max(1, rows / cols) ** .5)
 
 
 def losses(model, ids, kinds, weight=1.0):
@@ -84,7 +79,6 @@ def main():
     p.add_argument("--out", type=Path, required=True)
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--minutes", type=float, default=9, help="of training in all, those before a resume counted in")
-    p.add_argument("--stop", type=float, default=1e9, help="stop after so many seconds of this call, with a checkpoint")
     p.add_argument("--tokens", type=int, default=131072, help="of a step")
     p.add_argument("--lr", type=float, default=3e-3)
     p.add_argument("--muon", type=float, default=0.02, help="rate of the layers' matrices; 0: AdamW for them too")
@@ -92,7 +86,7 @@ def main():
     p.add_argument("--shape", type=json.loads, default={}, help="changes to the shape, for trials")
     p.add_argument("--attention", choices=("flash", "cudnn"), default="flash")
     p.add_argument("--compile", action="store_true")
-    p.add_argument("--workers", type=int, default=4, help="processes that draw batches")
+    p.add_argument("--workers", type=int, default=min(12, os.cpu_count() or 1), help="processes that draw batches")
     p.add_argument("--every", type=int, default=50, help="steps of a line of the log")
     args = p.parse_args()
     step, before, state = 0, 0.0, args.out / "state.pt"
@@ -125,7 +119,6 @@ def main():
             optimizer.load_state_dict(part)
     if args.compile:
         model.compile()
-    log = open(args.out / "log.txt", "a", buffering=1)
 
     def save(seconds):
         torch.save(dict(model=model.state_dict(), optimizers=[optimizer.state_dict() for optimizer in optimizers],
@@ -137,11 +130,11 @@ def main():
     while True:
         now = time.time()
         done = (before + now - began) / (60 * args.minutes)
-        if done >= 1 or now - began > args.stop:
+        if done >= 1:
             break
         groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         for group, rate in zip(groups, rates):
-            group["lr"] = rate * min(1, (step + 1) / 100) * .5 * (1 + math.cos(math.pi * done))
+            group["lr"] = rate * min(1, (step + 1) / 100, 2 * (1 - done))
         ids, kinds = (torch.from_numpy(part).to(device).long() for part in queue.popleft().result())
         with torch.autocast("cuda", torch.bfloat16, enabled=device == "cuda"):
             loss, parts = losses(model, ids, kinds)
@@ -149,7 +142,7 @@ def main():
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
             optimizer.step()
-            optimizer.zero_grad()
+        model.zero_grad()
         step, sums, count, tokens = step + 1, sums + parts, count + 1, tokens + ids.numel()
         submit(done)
         if device == "cuda":
@@ -157,10 +150,8 @@ def main():
         if step % args.every == 0:
             text, asked, right = (sums / count).tolist()
             now = time.time()
-            line = (f"step {step} seconds {before + now - began:.1f} length {ids.shape[1] - 1} text {text:.4f} asked {asked:.4f} "
-                    f"right {right:.4f} tokens/s {tokens / (now - since):.0f}")
-            print(f"seed {args.seed} {line}", flush=True)
-            log.write(line + "\n")
+            print(f"seed {args.seed} step {step} seconds {before + now - began:.1f} length {ids.shape[1] - 1} text {text:.4f} "
+                  f"asked {asked:.4f} right {right:.4f} tokens/s {tokens / (now - since):.0f}", flush=True)
             sums, count, tokens, since = 0, 0, 0, now
             if not math.isfinite(text):
                 raise SystemExit("the loss is not finite")
