@@ -195,9 +195,13 @@ static sg_status set_shape(call *k, sg_error *e)
     if (k->h % k->hk)
         return sg_error_set(e, SG_E_ARG, "kv_heads: %lld does not divide %lld heads", (long long)k->hk,
                             (long long)k->h);
-    if (k->n != k->m && (a->causal || a->grid[0] || a->text_prefix || a->text_suffix))
-        return sg_error_set(e, SG_E_ARG, "m: %lld keys for %lld queries are neither causal nor in a grid or text",
-                            (long long)k->m, (long long)k->n);
+    if (k->n != k->m && (a->grid[0] || a->text_prefix || a->text_suffix))
+        return sg_error_set(e, SG_E_ARG, "m: %lld keys for %lld queries are not in a grid or text", (long long)k->m,
+                            (long long)k->n);
+    if (a->causal && k->m < k->n)
+        return sg_error_set(e, SG_E_ARG,
+                            "m: causal queries are the last of the tokens, but %lld are more than %lld keys",
+                            (long long)k->n, (long long)k->m);
     if (a->text_prefix < 0 || a->text_suffix < 0 || a->text_prefix > k->n || a->text_suffix > k->n - a->text_prefix)
         return sg_error_set(e, SG_E_ARG, "text_prefix, text_suffix: %lld and %lld are not tokens of %lld",
                             (long long)a->text_prefix, (long long)a->text_suffix, (long long)k->n);

@@ -74,7 +74,7 @@ typedef struct sg_attention_call_args {
     int64_t             heads, kv_heads; /* 0: as many; else each serves heads / kv_heads neighbouring ones */
     int64_t             head_dim, n, m;  /* m 0: n */
     double              scale;           /* 0: 1 / sqrt(head_dim) */
-    int                 causal;          /* a token attends to itself and to those before it; n = m */
+    int                 causal; /* a token attends to itself and to those before it; the n are the last of m >= n */
 
     /* The sequence is text_prefix tokens of text, the tokens of the grid (frame by frame and row by row), then
      * text_suffix tokens of text. Rows and columns of text are always computed. The grid's tokens are reordered so that

@@ -58,7 +58,7 @@ static void truth(double *out, const sg_attention_call_args *a, int64_t i, int64
 {
     const int64_t      h = a->heads, hk = a->kv_heads ? a->kv_heads : h, d = a->head_dim, m = a->m ? a->m : a->n;
     const float *const q = (const float *)a->q + (i * h + head) * d;
-    const int64_t      key = head / (h / hk), end = a->causal ? i + 1 : m;
+    const int64_t      key = head / (h / hk), end = a->causal ? i + m - a->n + 1 : m;
     double             sum = 0;
     for (int64_t c = 0; c < d; c++) out[c] = 0;
     for (int64_t j = 0; j < end; j++) {
@@ -108,7 +108,8 @@ static void test_shapes(void **state)
         int     causal;
         double  scale;
     } shape[] = {{100, 100, 3, 3, 40, 0, 0},   {1, 1, 1, 1, 1, 0, 0},       {130, 70, 4, 2, 64, 0, 0.3},
-                 {150, 150, 6, 2, 16, 1, 0.2}, {1100, 1100, 1, 1, 8, 1, 0}, {33, 500, 2, 2, 128, 0, 0}};
+                 {150, 150, 6, 2, 16, 1, 0.2}, {1100, 1100, 1, 1, 8, 1, 0}, {33, 500, 2, 2, 128, 0, 0},
+                 {77, 300, 6, 2, 32, 1, 0},    {1, 900, 4, 1, 64, 1, 0}};
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
         tensors                t = make(shape[i].n, shape[i].m, shape[i].h, shape[i].hk, shape[i].d);
         sg_attention_call_args a = args_of(&t);
@@ -132,11 +133,9 @@ static void test_quantised(void **state)
         const char *kind;
         int64_t     n, m, hk;
         int         causal;
-    } way[] = {{"sage", N, N, H, 0},
-               {"sage", N, 700, 2, 0},
-               {"sage", N, N, 1, 1},
-               {"sparge", N, N, 2, 1},
-               {"sparge", 1200, 1900, H, 0}};
+    } way[] = {{"sage", N, N, H, 0},        {"sage", N, 700, 2, 0},       {"sage", N, N, 1, 1},
+               {"sparge", N, N, 2, 1},      {"sparge", 1200, 1900, H, 0}, {"sage", 1100, 1930, 2, 1},
+               {"sparge", 1100, 1930, 2, 1}};
     for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
         tensors                t = make(way[i].n, way[i].m, H, way[i].hk, D);
         sg_attention_call_args a = args_of(&t);

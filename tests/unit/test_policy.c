@@ -277,7 +277,7 @@ static void misfits_are_refused(void **state)
     bad[3].named = true;
     shapes[3].values = SG_F32;
     shapes[4].causal = true;
-    shapes[4].m = 2048;
+    shapes[4].m = 512;
     bad[5].pv_dtype = SG_PV_FP8;
     for (int i = 0; i < 8; i++) {
         sg_attention *a = NULL;

@@ -80,7 +80,7 @@ static void predict_and_select(stages *x)
     x->mass = sg_new(&x->s, SG_F32, h);
     sg_select(&x->s, .list = x->lists.list, .count = x->lists.count, .kept = kept, .mass = x->mass, .score = x->score,
               .amount = x->amount, .q_similarity = x->q_similarity, .k_similarity = x->k_similarity, .theta = x->theta,
-              .rule = x->rule, .causal = x->causal, .sink = x->sink, .n = x->n, .m = x->n);
+              .rule = x->rule, .causal = x->causal, .count_hidden = x->causal, .sink = x->sink, .n = x->n, .m = x->n);
     assert_int_equal(x->s.status, SG_OK);
 }
 
