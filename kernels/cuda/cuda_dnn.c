@@ -250,8 +250,8 @@ bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status
     float         scale = a->scale, lowest = -FLT_MAX;
     int32_t       keys = (int32_t)m, queries = (int32_t)n;
     if (a->q.dtype != SG_BF16 || a->bias.rank || a->key_bias.rank || d % 8 || d > 256 || !(scale > 0) || m == 0 ||
-        n > INT32_MAX || m > INT32_MAX || n * h * d < sg_div_up(sg_cuda_of(s)->dnn_min_macs, m) ||
-        !sg_cuda_attend_aligned(a))
+        (a->causal && n != m) || n > INT32_MAX || m > INT32_MAX ||
+        n * h * d < sg_div_up(sg_cuda_of(s)->dnn_min_macs, m) || !sg_cuda_attend_aligned(a))
         return false;
     static const int64_t  at[] = {AT_Y, AT_Q, AT_K, AT_V, AT_SCALE, AT_LOWEST, AT_KEYS, AT_QUERIES};
     void *const           data[] = {a->y.data, a->q.data, a->k.data, a->v.data, &scale, &lowest, &keys, &queries};
