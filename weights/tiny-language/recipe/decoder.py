@@ -51,7 +51,7 @@ class Layer(nn.Module):
             self.mlp.add_module(name, nn.Linear(cols, rows, bias=False))
 
     def before(self, x, cos, sin):
-        """Rows [n, width] to turned queries, keys and values, [batch, heads, length, head_dim]; cos and sin [length, dim/2]."""
+        """Rows [n, width] to queries, keys and values after rotation, [batch, heads, length, head_dim]; cos and sin [length, dim/2]."""
         a, s, n = self.self_attn, self.s, self.input_layernorm(x)
         q, k, v = (p(n).view(-1, cos.shape[0], h, s.head_dim).transpose(1, 2)
                    for p, h in ((a.q_proj, s.heads), (a.k_proj, s.key_heads), (a.v_proj, s.key_heads)))
