@@ -770,6 +770,62 @@ static void options_are_refused(void **state)
     refuse_with("model", (sg_language_options){0}, SG_E_MEMORY, "1000000000 tokens|GiB");
 }
 
+/* ---- the model that comes along ---- */
+
+static void append_text(sg_language *l, const char *text)
+{
+    int32_t *ids;
+    int64_t  n;
+    sg_error e = {0};
+    assert_done(sg_language_encode(l, text, strlen(text), false, &ids, &n, &e), &e);
+    assert_done(sg_language_append(l, ids, n, NULL, NULL, &e), &e);
+    free(ids);
+}
+
+static const char *const words[] = {"function", "struct", "call",  "set",     "device", "driver", "used",    "which",
+                                    "return",   "data",   "when",  "support", "has",    "kernel", "object",  "only",
+                                    "list",     "using",  "other", "system",  "any",    "type",   "number",  "read",
+                                    "may",      "code",   "must",  "version", "also",   "time",   "command", "need"};
+
+/* Writes record k's key, and behind it its value: words of four groups of eight. */
+static void write_record(char *out, size_t size, int k, bool value)
+{
+    const int n = snprintf(out, size, "@ %s %s", words[k], words[8 + k]);
+    if (value) snprintf(out + n, size - (size_t)n, " %s %s", words[16 + k], words[24 + k]);
+}
+
+/* Records "@ key key value value" between lines of text; of some keys the value is asked for. */
+static void tiny_language_recalls(void **state)
+{
+    enum { TOLD = 8, LINES = 12 };
+    char         record[96], whole[96];
+    sg_error     e = {0};
+    sg_textbuf   text = {0};
+    sg_language *l = open_with(SG_TINY_LANGUAGE, (sg_language_options){.tokens = 2048, .dtype = "f32"});
+    for (int k = 0; k < TOLD; k++) {
+        write_record(whole, sizeof whole, k, true);
+        for (int i = 0; i < LINES; i++) sg_textbuf_printf(&text, "Line %d of this page stands between them\n", i);
+        sg_textbuf_printf(&text, "%s\n", whole);
+    }
+    append_text(l, text.data);
+    sg_textbuf_free(&text);
+    const int64_t told = sg_language_length(l);
+    for (int k = 0; k < TOLD; k++) {
+        char   *got;
+        int32_t ids[2];
+        int64_t count;
+        write_record(record, sizeof record, k, false);
+        write_record(whole, sizeof whole, k, true);
+        append_text(l, record);
+        assert_done(sg_language_greedy(l, ids, 2, &count, NULL, &e), &e);
+        assert_done(sg_language_decode(l, ids, count, &got, &e), &e);
+        assert_string_equal(got, whole + strlen(record));
+        free(got);
+        sg_language_rewind(l, told);
+    }
+    sg_language_close(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -789,6 +845,7 @@ int main(void)
         cmocka_unit_test(configs_are_refused),
         cmocka_unit_test(files_are_refused),
         cmocka_unit_test(options_are_refused),
+        cmocka_unit_test(tiny_language_recalls),
     };
     static const char *const names[] = {"cpu", "ref"};
     int                      failed = 0;
