@@ -112,8 +112,8 @@ typedef struct sg_rope_args {
 SG_TENSORS(rope, 1, sin);
 
 /* y = softmax(scale q k^T + bias + key_bias) v, per head. Each head of keys serves h / hk neighbouring heads of queries.
- * With `causal` the queries stand behind the last n of m >= n keys: query r sees keys up to r + m - n, and there is no
- * bias of either kind. */
+ * With `causal` the queries are the last n of m >= n tokens: query r sees keys up to r + m - n. There is then no bias of
+ * either kind, and values that a query does not see have to be finite. */
 typedef struct sg_attend_args {
     sg_tensor y, q, k, v;     /* [n, h, d] [n, h, d] [m, hk, d] [m, hk, d], one dtype */
     sg_tensor bias, key_bias; /* F32 [h, n, m]? F32 [m]? */

@@ -1,14 +1,13 @@
 /* bf16_attend.c - dense attention of BF16 operands by BF16 matmuls. Compiled for AVX-512 BF16 and for AMX.
  *
- * y = softmax(scale q k^T + key_bias) v per head, causal or not, with an online softmax. Everything is transposed: scores are k q^T,
- * [keys, queries], and outputs v^T p, [channels, queries]. So queries lie along the vectors, maxima and sums need no
- * shuffles, weights leave the registers in the pairs that the second matmul needs, and k needs no packing but zeros at
- * its ends.
+ * y = softmax(scale q k^T + key_bias) v per head, causal or not, with an online softmax. Everything is transposed: scores
+ * are k q^T, [keys, queries], and outputs v^T p, [channels, queries]. So queries lie along the vectors, maxima and sums
+ * need no shuffles, weights leave the registers in the pairs that the second matmul needs, and k needs no packing but
+ * zeros at its ends.
  *
- * Loops. A task is up to SG_TASK groups of SG_SUB = 32 queries of one head. It loops over chunks of the keys that its last
- * query sees, which fit into
- * the L2 cache, in each chunk over its groups, and for each group over units of SG_UNIT keys, in steps of 32 keys. A
- * stage does three independent things, two by tiles and the third by vectors beside them:
+ * Loops. A task is up to SG_TASK groups of SG_SUB = 32 queries of one head. It loops over the keys that its last query
+ * sees, in chunks that fit into the L2 cache, in each chunk over its groups, and for each group over units of SG_UNIT
+ * keys, in steps of 32 keys. A stage does three independent things, two by tiles and the third by vectors beside them:
  *
  *   - scores of step i: k [32 keys, d] times q [d, 32 queries], F32, into one of two buffers;
  *   - weights of step i - 1: F32 to BF16 (bf16_softmax.h), into the buffer of a unit, of which there are two;

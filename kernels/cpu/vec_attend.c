@@ -1,9 +1,9 @@
 /* vec_attend.c - dense attention, blocked, with an online softmax in F32.
  *
  * Per head of keys, keys and values are widened and packed into panels of SG_NR columns: k as [m / SG_NR][d][SG_NR], v as
- * [d / SG_NR][m][SG_NR], both padded with zeros. A task is some queries of one head. It loops over the keys that
- * they see in blocks of SG_KC. Between blocks a row keeps its largest score so far, the sum of its weights, lane by lane, and its unscaled
- * output. */
+ * [d / SG_NR][m][SG_NR], both padded with zeros. A task is some queries of one head. It loops over the keys that they see
+ * in blocks of SG_KC. Between blocks a row keeps its largest score so far, the sum of its weights, lane by lane, and its
+ * unscaled output. A hidden key's weight is 0, so its value has to be finite. */
 #include "vec_tile.h"
 
 #include <omp.h>
@@ -87,8 +87,8 @@ static float find_row_max(float *score, int64_t count, int64_t padded, float sca
 }
 
 /* Turns scores of rows [i, i + rows) of a task, the first of which is query `row`, into weights, and rescales the sums of
- * these rows. Rows without a key so far keep row_max -INFINITY and weights 0. bias is that of row i. The maxima have a pass of their own, so that those
- * of several rows are found in parallel. */
+ * these rows. Rows without a key so far keep row_max -INFINITY and weights 0. bias is that of row i. The maxima have a
+ * pass of their own, so that those of several rows are found in parallel. */
 static void softmax_rows(const attend_job *b, const attend_workspace *w, int64_t row, int64_t i, int64_t rows,
                          int64_t key, int64_t count, const float *bias)
 {
