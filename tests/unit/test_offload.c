@@ -372,18 +372,16 @@ static void a_plan_as_another_engine(void **state)
     assert_true(other[0].need < other[3].need && other[2].host < other[5].host && other[6].need < other[0].need);
 }
 
-/* A copy of a model at `to`, whose text encoder has DEEP blocks, named by `mark` and a number: the first of them more
+/* A copy of a model at `to`, whose text encoder has `deep` blocks, named by `mark` and a number: the first of them more
  * often. So two blocks are a small part of it. */
-enum { DEEP = 6 };
-
-static void copy_deep(const char *of, const char *to, const char *mark)
+static void copy_deep(const char *of, const char *to, const char *mark, int deep)
 {
     char       text[640], name[160];
     sg_source *s = NULL;
     lora_file  f = {.size = 0};
     shell("cp -r '%s' '%s' && sed -i -E 's/(num_layers|num_hidden_layers)\": [0-9]+/\\1\": %d/' "
           "'%s'/text_encoder/config.json",
-          of, to, DEEP, to);
+          of, to, deep, to);
     snprintf(text, sizeof text, "%s/text_encoder/model.safetensors", to);
     assert_int_equal(sg_source_open(&s, text, NULL), SG_OK);
     for (size_t i = 0; i < sg_source_count(s); i++) {
@@ -391,7 +389,7 @@ static void copy_deep(const char *of, const char *to, const char *mark)
         const char *const             at = strstr(t->name, mark);
         const char *const             rest = at ? strchr(at + strlen(mark), '.') : NULL;
         if (at && at[strlen(mark)] != '0') continue;
-        for (int k = 0; k < (at ? DEEP : 1); k++) {
+        for (int k = 0; k < (at ? deep : 1); k++) {
             snprintf(name, sizeof name, "%s", t->name);
             if (at) snprintf(name, sizeof name, "%.*s%s%d%s", (int)(at - t->name), t->name, mark, k, rest);
             lora_put(&f, name, t->type->name, t->rank, t->dim, t->data, t->bytes);
@@ -407,7 +405,8 @@ static void text_encoders_take_what_fits(void **state)
     static const char *const models[][2] = {{SG_FIXTURES "/wan21_hd12", ".block."},
                                             {SG_FIXTURES "/hunyuan_hd16", "layers."}};
     static film              first, f;
-    static char              prompt[2048]; /* so long that the text takes the most memory */
+    static const int         deep[] = {6, 80};
+    static char              prompt[2048]; /* so long, and so deep, that the text takes the most memory */
     for (size_t i = 0; i + 5 < sizeof prompt; i += 4) memcpy(prompt + i, "fox ", 5);
     for (int i = 0; i < 2; i++) {
         char       dir[128];
@@ -416,7 +415,7 @@ static void text_encoders_take_what_fits(void **state)
         sg_error   e = {0};
         const bool last = i == 1;
         snprintf(dir, sizeof dir, "deep.%d", i);
-        copy_deep(models[i][0], dir, models[i][1]);
+        copy_deep(models[i][0], dir, models[i][1], deep[i]);
         sg_engine *g = open_on_device(dir, "f32");
         sg_request r = square(g);
         r.frames = 1;

@@ -324,7 +324,7 @@ static void choosing_stages_refuse_what_does_not_fit(void **state)
     REFUSES(score, score, q_similarity, SHAPE(F32, 3, 2));
     REFUSES(score, score, k_similarity, SHAPE(F32, 5, 3));
     REFUSES(score, score, n, 0);
-    REFUSES(score, score, n, 299); /* as many blocks, but causal */
+    REFUSES(score, score, m, 299); /* as many blocks, but causal: fewer keys than queries */
     REFUSES(score, score, text_prefix, -1);
     REFUSES(score, score, k, SHAPE(BF16, 5, 2, 24));
     REFUSES(score, score, k_center, SHAPE(F32, 4, 24)); /* of queries' heads */
