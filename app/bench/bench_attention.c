@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "bench.h"
 #include "bench_input.h"
+#include "bench_language.h"
 #include "command.h"
 #include "json_build.h"
 #include "meta.h"
@@ -508,6 +509,7 @@ static json_t *all_json(const work *w)
 
 static sg_status bench_attention(sg_bench *b, sg_error *e)
 {
+    if (b->settings->inputs && strcmp(b->settings->inputs, "language") == 0) return sg_bench_language(b, e);
     const char *const dtype = b->settings->dtype ? b->settings->dtype : "auto";
     work *const       w = calloc(1, sizeof *w);
     if (!w) return sg_error_memory(e, "bench");

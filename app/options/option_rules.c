@@ -35,6 +35,7 @@ static const rule rules[] = {
      {"topk", "tau", "sim", "pv", "sink", "score", "tail", "tail-bias", "budget", "sparse-config", "block-mask",
       "order"}},
     {"block-mask", NULL, {"topk", "tau", "sim", "sink", "score", "budget", "sparse-config"}},
+    {"inputs", "language", {"attention", "tau", "order", "repeat", "qkv"}},
     {"sparse-config", NULL, {"topk", "tau", "sim", "pv"}},
     {"tail", "off", {"tail-bias"}},
     {"image-folder", NULL, {"image"}}, /* of which every entry has its own */
@@ -98,6 +99,7 @@ void sg_settings_drop_idle(sg_settings *s, unsigned phases)
 
 /* ---- before anything is opened ---- */
 
+static const char *const of_language[] = {"planted", "margin", "kv-heads", "save-qkv", NULL};
 const char *const sg_options_of_slg[] = {"skip-layers", "skip-layer-start", "skip-layer-end", NULL};
 
 static sg_status check_values(const sg_settings *s, sg_error *e)
@@ -111,6 +113,11 @@ static sg_status check_values(const sg_settings *s, sg_error *e)
     for (const char *const *of = sg_options_of_slg; *of; of++)
         if (given(s, *of, NULL) && !(s->slg_scale > 0) && !s->arms) /* an arm may have a scale */
             return sg_error_set(e, SG_E_ARG, "--%s has no effect without --slg-scale above 0", *of);
+    for (const char *const *of = of_language; *of; of++)
+        if (given(s, *of, NULL) && !given(s, "inputs", "language"))
+            return sg_error_set(e, SG_E_ARG, "--%s has no effect without --inputs language", *of);
+    if (s->command == SG_COMMAND_BENCH_ATTENTION && s->block_mask && !given(s, "inputs", "language"))
+        return sg_error_set(e, SG_E_ARG, "--block-mask has no effect without --inputs language");
     if (s->lora_merge && !s->lora.count && !s->high_noise_lora.count && !s->fast && s->command != SG_COMMAND_SERVE)
         return sg_error_set(e, SG_E_ARG, "--lora-merge has no effect without --lora"); /* jobs may name some */
     if (given(s, "strength", NULL) && !given(s, "video", NULL) && !given(s, "image", NULL) &&

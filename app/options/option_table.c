@@ -53,9 +53,11 @@ static const char *const backends[] = {"auto", "cuda", "cpu", "ref", NULL};
 static const char *const dtypes[] = {"auto", "f32", "bf16", NULL};
 static const char *const presets[] = {"usual", "paper", NULL};
 static const char *const switches[] = {"off", "on", NULL};
+static const char *const inputs[] = {"video", "language", NULL};
 static const char *const unskipped[] = {"dense", "sage", NULL};
 static const char *const rules[] = {"topk", "tau", NULL};
 
+const char *const sg_planted_names[] = {"similar", "noisy", "scattered", NULL};
 const char *const sg_cold_parts[] = {"context", "backend", "clip", NULL};
 const char *const sg_picture_fits[] = {"crop", "pad", "stretch", NULL};
 
@@ -175,6 +177,19 @@ const sg_option sg_option_table[] = {
     {TEXT("qkv", BENCH_ATTENTION, RUN, qkv, "FILE",
           "queries, keys and values saved by --capture-qkv, instead of a shape"),
      .files = SG_READS},
+    {CHOICE("inputs", BENCH_ATTENTION, RUN, inputs, inputs, "LIKE",
+            "video (default), timed; language: no time, but whether causal attention keeps the blocks of\n"
+            "keys that were planted, one a query (default shape: 1,8,8192,64)")},
+    {CHOICE("planted", BENCH_ATTENTION, RUN, planted, sg_planted_names, "WHERE",
+            "only inputs of language whose planted keys are in blocks like them (similar), in noisy\n"
+            "blocks, one key for 128 queries (noisy), or in several noisy blocks (scattered)")},
+    {TEXT("margin", BENCH_ATTENTION, RUN, margins, "LIST",
+          "by how many nats a planted key is above all others of its row together (default: -2,0,2)")},
+    {INT("kv-heads", BENCH_ATTENTION, RUN, kv_heads, 1, 256,
+         "heads of keys of language (default: a quarter, if 4 divides the heads, else as many)")},
+    {TEXT("save-qkv", BENCH_ATTENTION, RUN, save_qkv, "FILE",
+          "save queries, keys and values of language, of one --planted and --margin, as safetensors"),
+     .files = SG_WRITES},
 
     HEADING(SAMPLER | BENCH | TUNE, "Sampling"),
     {INT("steps", SPARSE | COLD | TUNE, SAMPLING, steps, 1, 1000, "denoising steps"),
@@ -308,7 +323,7 @@ const sg_option sg_option_table[] = {
           "thresholds of each head, written by tune or saved by SpargeAttn's own tuning (.pt);\n"
           "none: use no file (default: sparge-attention.json beside the model)"),
      HASHED(sparse_config), .files = SG_READS},
-    {TEXT("block-mask", SPARSE, ATTENTION, block_mask, "FILE",
+    {TEXT("block-mask", SPARSE | BENCH_ATTENTION, ATTENTION, block_mask, "FILE",
           "blocks to keep: safetensors, U8 or BOOL [heads or 1, blocks of 128 queries, blocks of\n"
           "64 keys]"),
      HASHED(block_mask), .files = SG_READS},

@@ -25,8 +25,9 @@ typedef enum sg_command {
 
 enum { SG_REPEAT_MAX = 400 };
 
-/* These lists of choices end with NULL: parts of bench cold, and how a picture is fitted. */
-extern const char *const sg_cold_parts[], *const sg_picture_fits[];
+/* These lists of choices end with NULL: parts of bench cold, where bench attention plants keys, and how a picture is
+ * fitted. */
+extern const char *const sg_cold_parts[], *const sg_planted_names[], *const sg_picture_fits[];
 
 enum { SG_LIST_MAX = 8 };
 
@@ -83,8 +84,8 @@ typedef struct sg_settings {
     size_t      memory_limit;
 
     /* bench; kinds and topk_list are lists with commas */
-    const char *shape, *qkv, *kinds, *topk_list, *part;
-    int         heads, repeat;
+    const char *shape, *qkv, *kinds, *topk_list, *part, *inputs, *planted, *margins, *save_qkv;
+    int         heads, kv_heads, repeat;
 
     /* tune: l1 is the relative L1 that may come of prediction, l2 that of it with the PV filter, cache_error the
      * relative L2 of the final latents that the cache may make. */
