@@ -46,20 +46,19 @@ static void mix(float *own, const float *shared, int64_t n, int64_t block, int e
 
 /* ---- keys and queries without what is planted ---- */
 
-/* Room for a head: what is drawn, and a transposed copy of keys. */
+/* Room for a head: what is drawn, a transposed copy of keys, and two rows for each thread. */
 typedef struct room {
-    float *own, *shared, *keys, *base, *gain; /* [n, e], [n / 64, e], [d, n], [n], [n] */
+    float *own, *shared, *keys, *rows; /* [n, e], [n / 64, e], [d, n], [threads, 2, n] */
 } room;
 
-static bool room_open(room *r, const sg_planted *p)
+static bool room_open(room *r, const sg_planted *p, int threads)
 {
     const size_t n = (size_t)p->n, e = (size_t)(p->d - CONTENT), d = (size_t)p->d;
-    r->own = malloc((n * e + n / SG_BLOCK_K * e + d * n + 2 * n) * sizeof *r->own);
+    r->own = malloc((n * e + n / SG_BLOCK_K * e + d * n + 2 * n * (size_t)threads) * sizeof *r->own);
     if (!r->own) return false;
     r->shared = r->own + n * e;
     r->keys = r->shared + n / SG_BLOCK_K * e;
-    r->base = r->keys + d * n;
-    r->gain = r->base + n;
+    r->rows = r->keys + d * n;
     return true;
 }
 
@@ -170,29 +169,30 @@ static void logits(const sg_planted *p, const float *q, const float *keys, int f
 }
 
 /* Returns s_p - ln sum over t /= p of e^s_t for s = base + a gain, and its slope by a. */
-static double excess(const room *r, int64_t count, int64_t key, double a, double *slope)
+static double excess(const float *base, const float *gain, int64_t count, int64_t key, double a, double *slope)
 {
     const float by = (float)a;
     float       most = -INFINITY;
     double      sum = 0, moved = 0;
     for (int64_t t = 0; t < count; t++) {
-        const float s = r->base[t] + by * r->gain[t];
+        const float s = base[t] + by * gain[t];
         most = t != key && s > most ? s : most;
     }
     for (int64_t t = 0; t < count; t++) {
-        const float s = r->base[t] + by * r->gain[t] - most;
+        const float s = base[t] + by * gain[t] - most;
         if (s < NOTHING || t == key) continue;
         const double w = (double)expf(s);
         sum += w;
-        moved += w * (double)r->gain[t];
+        moved += w * (double)gain[t];
     }
-    *slope = (double)r->gain[key] - moved / sum;
-    return (double)r->base[key] + (double)by * (double)r->gain[key] - (double)most - log(sum);
+    *slope = (double)gain[key] - moved / sum;
+    return (double)base[key] + (double)by * (double)gain[key] - (double)most - log(sum);
 }
 
 /* Adds a_r times the planted key's content to row r of q. */
-static void plant(sg_planted *p, int head, int64_t row, const room *r)
+static void plant(sg_planted *p, int head, int64_t row, const float *keys, float *base)
 {
+    float *const  gain = base + p->n;
     const int     e = p->d - CONTENT;
     const int64_t key = p->key[row * p->h + head];
     float *const  q = p->q + (row * p->h + head) * p->d;
@@ -201,10 +201,10 @@ static void plant(sg_planted *p, int head, int64_t row, const room *r)
         float              along[1024];
         const float *const k = p->k + (key * p->hk + head / (p->h / p->hk)) * p->d;
         for (int c = CONTENT; c < p->d; c++) along[c] = (float)(sqrt(p->d) / e * (double)k[c]);
-        logits(p, q, r->keys, 0, row + 1, r->base);
-        logits(p, along, r->keys, CONTENT, row + 1, r->gain);
+        logits(p, q, keys, 0, row + 1, base);
+        logits(p, along, keys, CONTENT, row + 1, gain);
         for (int i = 0; i < NEWTON_MOST; i++) {
-            far = p->margin - excess(r, row + 1, key, a, &slope);
+            far = p->margin - excess(base, gain, row + 1, key, a, &slope);
             a += far / slope;
             if (fabs(far) < NEWTON_ENDS) break;
         }
@@ -214,19 +214,22 @@ static void plant(sg_planted *p, int head, int64_t row, const room *r)
 }
 
 /* A head of keys, and the heads of queries that it serves. False: no memory. */
-static bool make_group(sg_planted *p, int head, uint64_t seed)
+static bool make_group(sg_planted *p, int head, uint64_t seed, int threads)
 {
     const int group = p->h / p->hk;
     room      r;
     sg_rng    g;
-    if (!room_open(&r, p)) return false;
+    if (!room_open(&r, p, threads)) return false;
     sg_rng_seed(&g, seed + (uint64_t)head);
     make_keys(p, head, &r, &g);
     transpose(p, head, r.keys);
     for (int i = head * group; i < (head + 1) * group; i++) {
         make_queries(p, i, &r, &g);
         choose_keys(p, i, &g);
-        for (int64_t row = 0; row < p->n; row++) plant(p, i, row, &r);
+#pragma omp parallel for num_threads(threads)
+        for (int part = 0; part < threads; part++)
+            for (int64_t row = part; row < p->n; row += threads)
+                plant(p, i, row, r.keys, r.rows + 2 * p->n * part);
     }
     free(r.own);
     return true;
@@ -241,8 +244,7 @@ sg_status sg_planted_make(sg_planted *p, uint64_t seed, int threads, sg_error *e
     p->v = malloc(n * (size_t)p->hk * d * sizeof *p->v);
     p->key = malloc(n * (size_t)p->h * sizeof *p->key);
     if (!p->q || !p->k || !p->v || !p->key) return sg_error_memory(e, "bench");
-#pragma omp parallel for num_threads(threads) reduction(&& : made)
-    for (int head = 0; head < p->hk; head++) made = make_group(p, head, seed) && made;
+    for (int head = 0; head < p->hk && made; head++) made = make_group(p, head, seed, threads);
     return made ? SG_OK : sg_error_memory(e, "bench");
 }
 
@@ -284,40 +286,43 @@ static void take_output(const sg_planted *p, const float *w, int64_t row, int he
     for (int c = 0; c < p->d; c++) p->output[(sample * p->h + head) * p->d + c] = (float)sum[c];
 }
 
-/* Adds up the shares of the head's planted keys. False: no memory. */
-static bool attend_head(const sg_planted *p, int head, double *share)
+/* A block of queries. Returns the sum of the shares of its planted keys. */
+static double attend_block(const sg_planted *p, int head, int64_t block, const float *keys, float *w)
 {
-    room    r;
-    int64_t sample = 0;
-    if (!room_open(&r, p)) return false;
-    transpose(p, head / (p->h / p->hk), r.keys);
-    for (int64_t row = 0; row < p->n; row++) {
+    double share = 0;
+    for (int64_t row = block * SG_BLOCK_Q; row < (block + 1) * SG_BLOCK_Q; row++) {
         const int32_t key = p->key[row * p->h + head];
-        logits(p, p->q + (row * p->h + head) * p->d, r.keys, 0, row + 1, r.base);
-        softmax(r.base, row + 1);
-        add_mass(p, r.base, row, head);
-        if (key >= 0) *share += (double)r.base[key];
-        for (; sample < p->samples && sg_planted_row(p, sample) == row; sample++)
-            take_output(p, r.base, row, head, sample);
+        const int64_t sample = row * p->samples / p->n;
+        logits(p, p->q + (row * p->h + head) * p->d, keys, 0, row + 1, w);
+        softmax(w, row + 1);
+        add_mass(p, w, row, head);
+        if (key >= 0) share += (double)w[key];
+        if (sg_planted_row(p, sample) == row) take_output(p, w, row, head, sample);
     }
-    free(r.own);
-    return true;
+    return share;
 }
 
 sg_status sg_planted_attend(sg_planted *p, int threads, sg_error *e)
 {
-    const size_t pairs = (size_t)(p->n / SG_BLOCK_Q) * (size_t)(p->n / SG_BLOCK_K);
-    bool         done = true;
-    double       share[256] = {0};
-    p->mass = calloc((size_t)p->h * pairs, sizeof *p->mass);
-    p->output = calloc((size_t)p->samples * (size_t)p->h * (size_t)p->d, sizeof *p->output);
-    if (!p->mass || !p->output) return sg_error_memory(e, "bench");
-#pragma omp parallel for num_threads(threads) reduction(&& : done)
-    for (int head = 0; head < p->h; head++) done = attend_head(p, head, &share[head]) && done;
+    const int64_t nq = p->n / SG_BLOCK_Q;
+    double *const share = malloc((size_t)nq * sizeof *share);
+    room          r = {0};
     p->share = 0;
-    for (int head = 0; head < p->h; head++) p->share += share[head];
+    p->mass = calloc((size_t)(p->h * nq * (p->n / SG_BLOCK_K)), sizeof *p->mass);
+    p->output = calloc((size_t)p->samples * (size_t)p->h * (size_t)p->d, sizeof *p->output);
+    const bool made = share && p->mass && p->output && room_open(&r, p, threads);
+    for (int head = 0; made && head < p->h; head++) {
+        transpose(p, head / (p->h / p->hk), r.keys);
+#pragma omp parallel for num_threads(threads)
+        for (int part = 0; part < threads; part++)
+            for (int64_t i = part; i < nq; i += threads)
+                share[i] = attend_block(p, head, i, r.keys, r.rows + 2 * p->n * part);
+        for (int64_t i = 0; i < nq; i++) p->share += share[i];
+    }
     p->share /= (double)(p->n - SG_PLANTED_FIRST) * p->h;
-    return done ? SG_OK : sg_error_memory(e, "bench");
+    free(share);
+    free(r.own);
+    return made ? SG_OK : sg_error_memory(e, "bench");
 }
 
 void sg_planted_free(sg_planted *p)

@@ -43,7 +43,7 @@ typedef struct sg_planted {
     int32_t      *key;        /* [n, h]; -1: none */
     float        *mass;       /* [h, n / 128, n / 64]: the share of their mass that a block's queries give to a block */
     double        share;      /* of the planted keys in their rows, the mean */
-    int64_t       samples;    /* rows of which output is known: sample i is row sg_planted_row(p, i) */
+    int64_t       samples;    /* rows of which output is known, at most n / 2: sample i is row sg_planted_row(p, i) */
     float        *output;     /* [samples, h, d] */
 } sg_planted;
 
