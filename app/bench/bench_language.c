@@ -173,7 +173,8 @@ static sg_status settle(work *w, sg_error *e)
     if (s->save_qkv && (!s->planted || w->margins.count > 1))
         return sg_error_set(e, SG_E_ARG, "--save-qkv takes one input: give --planted and one --margin");
     list_arms(w);
-    const size_t host = (size_t)w->in.n * (size_t)(2 * w->in.h + 4 * w->in.hk) * (size_t)w->in.d * sizeof(float);
+    const size_t host = (size_t)w->in.n * (size_t)(2 * w->in.h + 4 * w->in.hk) * (size_t)w->in.d * sizeof(float) +
+                        (size_t)pairs_of(w) * (sizeof *w->in.mass + sizeof *w->mask + sizeof *w->list);
     if (host < w->base->backend->total_bytes / 2) return SG_OK;
     return sg_error_set(e, SG_E_MEMORY, "bench: this shape takes more than there is; --heads takes less");
 }

@@ -1,5 +1,6 @@
 /* planted_keys.c - see planted_keys.h. */
 #include "planted_keys.h"
+#include "interrupt.h"
 #include "op.h"
 #include "rng.h"
 
@@ -228,7 +229,7 @@ static bool make_group(sg_planted *p, int head, uint64_t seed, int threads)
         choose_keys(p, i, &g);
 #pragma omp parallel for num_threads(threads)
         for (int part = 0; part < threads; part++)
-            for (int64_t row = part; row < p->n; row += threads)
+            for (int64_t row = part; row < p->n && !sg_interrupt_asked(); row += threads)
                 plant(p, i, row, r.keys, r.rows + 2 * p->n * part);
     }
     free(r.own);
@@ -245,7 +246,7 @@ sg_status sg_planted_make(sg_planted *p, uint64_t seed, int threads, sg_error *e
     p->key = malloc(n * (size_t)p->h * sizeof *p->key);
     if (!p->q || !p->k || !p->v || !p->key) return sg_error_memory(e, "bench");
     for (int head = 0; head < p->hk && made; head++) made = make_group(p, head, seed, threads);
-    return made ? SG_OK : sg_error_memory(e, "bench");
+    return made ? sg_interrupt_check(e) : sg_error_memory(e, "bench");
 }
 
 /* ---- exact attention ---- */
@@ -305,7 +306,7 @@ static double attend_block(const sg_planted *p, int head, int64_t block, const f
 sg_status sg_planted_attend(sg_planted *p, int threads, sg_error *e)
 {
     const int64_t nq = p->n / SG_BLOCK_Q;
-    double *const share = malloc((size_t)nq * sizeof *share);
+    double *const share = calloc((size_t)nq, sizeof *share);
     room          r = {0};
     p->share = 0;
     p->mass = calloc((size_t)(p->h * nq * (p->n / SG_BLOCK_K)), sizeof *p->mass);
@@ -315,14 +316,14 @@ sg_status sg_planted_attend(sg_planted *p, int threads, sg_error *e)
         transpose(p, head / (p->h / p->hk), r.keys);
 #pragma omp parallel for num_threads(threads)
         for (int part = 0; part < threads; part++)
-            for (int64_t i = part; i < nq; i += threads)
+            for (int64_t i = part; i < nq && !sg_interrupt_asked(); i += threads)
                 share[i] = attend_block(p, head, i, r.keys, r.rows + 2 * p->n * part);
         for (int64_t i = 0; i < nq; i++) p->share += share[i];
     }
     p->share /= (double)(p->n - SG_PLANTED_FIRST) * p->h;
     free(share);
     free(r.own);
-    return made ? SG_OK : sg_error_memory(e, "bench");
+    return made ? sg_interrupt_check(e) : sg_error_memory(e, "bench");
 }
 
 void sg_planted_free(sg_planted *p)

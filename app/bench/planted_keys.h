@@ -48,7 +48,7 @@ typedef struct sg_planted {
 } sg_planted;
 
 /* Fills q, k, v and key by the members before them. The same seed gives the same numbers. The caller frees p, after a
- * failure too. */
+ * failure too. SG_E_CANCELLED after Ctrl-C, of both. */
 sg_status sg_planted_make(sg_planted *p, uint64_t seed, int threads, sg_error *e) SG_MUST_USE;
 
 /* Fills what exact attention gives: mass, share, and the output of p->samples rows. Logits are F32, sums double; weights

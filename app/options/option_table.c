@@ -178,8 +178,8 @@ const sg_option sg_option_table[] = {
           "queries, keys and values saved by --capture-qkv, instead of a shape"),
      .files = SG_READS},
     {CHOICE("inputs", BENCH_ATTENTION, RUN, inputs, inputs, "LIKE",
-            "video (default), timed; language: no time, but whether causal attention keeps the blocks of\n"
-            "keys that were planted, one a query (default shape: 1,8,8192,64)")},
+            "video (default) is timed; language measures no time, but whether causal attention keeps\n"
+            "the blocks of keys that are planted, one a query (default shape: 1,8,8192,64)")},
     {CHOICE("planted", BENCH_ATTENTION, RUN, planted, sg_planted_names, "WHERE",
             "only inputs of language whose planted keys are in blocks like them (similar), in noisy\n"
             "blocks, one key for 128 queries (noisy), or in several noisy blocks (scattered)")},
@@ -274,7 +274,7 @@ const sg_option sg_option_table[] = {
     {TEXT("attention", BENCH_ATTENTION, RUN, kinds, "LIST",
           "kinds to measure (default: dense,sage,sparge, as far as the backend has them)")},
     {TEXT("topk", BENCH_ATTENTION, RUN, topk_list, "LIST",
-          "shares of a row's blocks to keep (default: 0.5,0.3,0.2,0.1)")},
+          "shares of a row's blocks to keep (default: 0.5,0.3,0.2,0.1; of language 0.1,0.2)")},
     {REAL("topk", SPARSE | STEP, ATTENTION, topk, 0, 1,
           "keep this share of each row's blocks, the best, as in --topk 0.3 (default: 0.5)"),
      USUAL},
