@@ -81,9 +81,9 @@ static sg_status read_shape(work *w, sg_error *e)
     if (in->b != 1 || in->text_prefix || in->text_suffix || in->n % SG_BLOCK_Q || in->n < SG_PLANTED_TOKENS_MIN ||
         in->d < SG_PLANTED_HEAD_MIN)
         return sg_error_set(e, SG_E_ARG,
-                            "--inputs language: %s should be 1,H,N,D without text, N a multiple of %d from %d on and D "
+                            "--shape: '%s' should be 1,H,N,D with --inputs language, N a multiple of %d from %d on and D "
                             "%d at least",
-                            in->name, SG_BLOCK_Q, SG_PLANTED_TOKENS_MIN, SG_PLANTED_HEAD_MIN);
+                            s.shape, SG_BLOCK_Q, SG_PLANTED_TOKENS_MIN, SG_PLANTED_HEAD_MIN);
     if (in->h % hk) return sg_error_set(e, SG_E_ARG, "--kv-heads: %d is no divisor of %d heads", hk, in->h);
     w->in = (sg_planted){.n = in->n, .h = in->h, .hk = hk, .d = in->d, .dtype = SG_F32};
     const char *const dtype = s.dtype ? s.dtype : "auto";
