@@ -63,8 +63,8 @@ static sg_status read_numbers(numbers *to, const char *option, const char *text,
         char        *end;
         const double x = strtod(at, &end);
         if (end == at || (*end && *end != ',') || !(x >= lo && x <= hi) || to->count == NUMBERS)
-            return sg_error_set(e, SG_E_ARG, "%s: '%.80s' is not a list of up to %d numbers from %g to %g", option, text,
-                                NUMBERS, lo, hi);
+            return sg_error_set(e, SG_E_ARG, "%s: '%.80s' is not a list of up to %d numbers from %g to %g", option,
+                                text, NUMBERS, lo, hi);
         to->at[to->count++] = x;
         at = end;
         if (!*at) return SG_OK;
@@ -77,13 +77,14 @@ static sg_status read_shape(work *w, sg_error *e)
     if (!s.shape) s.shape = "1,8,8192,64";
     SG_TRY(sg_bench_input_open(&w->shape, &s, e));
     const sg_bench_input *const in = &w->shape;
-    const int hk = s.kv_heads ? s.kv_heads : in->h % 4 ? in->h : in->h / 4;
+    const int                   hk = s.kv_heads ? s.kv_heads : in->h % 4 ? in->h : in->h / 4;
     if (in->b != 1 || in->text_prefix || in->text_suffix || in->n % SG_BLOCK_Q || in->n < SG_PLANTED_TOKENS_MIN ||
         in->d < SG_PLANTED_HEAD_MIN)
-        return sg_error_set(e, SG_E_ARG,
-                            "--shape: '%s' should be 1,H,N,D with --inputs language, N a multiple of %d from %d on and D "
-                            "%d at least",
-                            s.shape, SG_BLOCK_Q, SG_PLANTED_TOKENS_MIN, SG_PLANTED_HEAD_MIN);
+        return sg_error_set(
+            e, SG_E_ARG,
+            "--shape: '%s' should be 1,H,N,D with --inputs language, N a multiple of %d from %d on and D "
+            "%d at least",
+            s.shape, SG_BLOCK_Q, SG_PLANTED_TOKENS_MIN, SG_PLANTED_HEAD_MIN);
     if (in->h % hk) return sg_error_set(e, SG_E_ARG, "--kv-heads: %d is no divisor of %d heads", hk, in->h);
     w->in = (sg_planted){.n = in->n, .h = in->h, .hk = hk, .d = in->d, .dtype = SG_F32};
     const char *const dtype = s.dtype ? s.dtype : "auto";
@@ -168,8 +169,8 @@ static sg_status settle(work *w, sg_error *e)
     SG_TRY(sg_resolve_attention(&w->now, e));
     SG_TRY(read_shape(w, e));
     SG_TRY(read_numbers(&w->margins, "--margin", s->margins ? s->margins : "-2,0,2", -20, 20, e));
-    if (s->block_mask) SG_TRY(read_given(w, e));
-    else SG_TRY(read_numbers(&w->topk, "--topk", s->topk_list ? s->topk_list : "0.1,0.2", 1e-6, 1, e));
+    SG_TRY(s->block_mask ? read_given(w, e)
+                         : read_numbers(&w->topk, "--topk", s->topk_list ? s->topk_list : "0.1,0.2", 1e-6, 1, e));
     if (s->save_qkv && (!s->planted || w->margins.count > 1))
         return sg_error_set(e, SG_E_ARG, "--save-qkv takes one input: give --planted and one --margin");
     list_arms(w);
@@ -337,6 +338,7 @@ static void print_input(const work *w, double topk)
         printf("%-16s %7.1f%% %7.1f%% %10.3f %7.1f%% %9.2e%s\n", a->name, 100 * a->density, 100 * a->recall,
                of_oracle(w, a), 100 * a->mass, a->l1, misses ? "  misses" : "");
     }
+    fflush(stdout); /* the next takes a while */
 }
 
 static void add_json(work *w, double topk)
@@ -344,9 +346,9 @@ static void add_json(work *w, double topk)
     json_t *arms = json_array();
     for (int i = 0; i < w->arms; i++) {
         const arm *const a = &w->arm[i];
-        sg_json_append(&arms, json_pack("{s:s, s:f, s:f, s:f, s:f, s:f}", "kept_by", a->name, "density", a->density,
-                                        "recall", a->recall, "of_oracle", of_oracle(w, a), "mass", a->mass,
-                                        "relative_l1", a->l1));
+        sg_json_append(&arms,
+                       json_pack("{s:s, s:f, s:f, s:f, s:f, s:f}", "kept_by", a->name, "density", a->density, "recall",
+                                 a->recall, "of_oracle", of_oracle(w, a), "mass", a->mass, "relative_l1", a->l1));
     }
     sg_json_append(&w->inputs, json_pack("{s:s, s:f, s:f, s:f, s:o}", "planted", sg_planted_names[w->in.in], "margin",
                                          w->in.margin, "share", w->in.share, "topk", topk, "arms", arms));
@@ -358,8 +360,8 @@ static json_t *all_json(work *w)
     json_t *const           inputs = w->inputs;
     w->inputs = NULL;
     return json_pack("{s:[i,i,I,i], s:i, s:s, s:s, s:i, s:o}", "bhnd", 1, p->h, (json_int_t)p->n, p->d, "kv_heads",
-                     p->hk, "device", w->base->backend->device, "dtype", p->dtype == SG_BF16 ? "bf16" : "f32", "threads",
-                     w->base->backend->threads, "inputs", inputs);
+                     p->hk, "device", w->base->backend->device, "dtype", p->dtype == SG_BF16 ? "bf16" : "f32",
+                     "threads", w->base->backend->threads, "inputs", inputs);
 }
 
 static void print_head(const work *w)

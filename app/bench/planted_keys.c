@@ -33,8 +33,8 @@ static void waves_at(int64_t t, double *out)
     }
 }
 
-/* Mixes what rows of a block have in common and what each has alone, sqrt(rho) shared + sqrt(1 - rho) own, in place of own,
- * [n, e]. shared is [n / block, e]. */
+/* Mixes what rows of a block have in common and what each has alone: own [n, e] = sqrt(rho) shared + sqrt(1 - rho) own.
+ * shared is [n / block, e]. */
 static void mix(float *own, const float *shared, int64_t n, int64_t block, int e, bool noise)
 {
     for (int64_t t = 0; t < n; t++) {
@@ -115,7 +115,7 @@ static int64_t draw_one(sg_rng *g, int64_t count)
 {
     float x[16];
     sg_rng_randn(g, x, 16);
-    const double uniform = 0.5 * erfc(-(double)x[0] / sqrt(2));
+    const double  uniform = 0.5 * erfc(-(double)x[0] / sqrt(2));
     const int64_t i = (int64_t)(uniform * (double)count);
     return i < count ? i : count - 1;
 }

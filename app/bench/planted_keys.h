@@ -38,13 +38,13 @@ typedef struct sg_planted {
     int           h, hk, d; /* heads of queries, of keys; channels, from SG_PLANTED_HEAD_MIN on */
     sg_dtype      dtype;    /* F32 or BF16 */
     sg_planted_in in;
-    double        margin;     /* m, nats */
-    float        *q, *k, *v;  /* [n, h, d], [n, hk, d] x 2; owned, as the rest */
-    int32_t      *key;        /* [n, h]; -1: none */
-    float        *mass;       /* [h, n / 128, n / 64]: the share of their mass that a block's queries give to a block */
-    double        share;      /* of the planted keys in their rows, the mean */
-    int64_t       samples;    /* rows of which output is known, at most n / 2: sample i is row sg_planted_row(p, i) */
-    float        *output;     /* [samples, h, d] */
+    double        margin;    /* m, nats */
+    float        *q, *k, *v; /* [n, h, d], [n, hk, d] x 2; owned, as the rest */
+    int32_t      *key;       /* [n, h]; -1: none */
+    float        *mass;      /* [h, n / 128, n / 64]: the share of their mass that a block's queries give to a block */
+    double        share;     /* of the planted keys in their rows, the mean */
+    int64_t       samples;   /* rows of which output is known, at most n / 2: sample i is row sg_planted_row(p, i) */
+    float        *output;    /* [samples, h, d] */
 } sg_planted;
 
 /* Fills q, k, v and key by the members before them. The same seed gives the same numbers. The caller frees p, after a

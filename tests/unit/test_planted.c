@@ -12,9 +12,8 @@ enum { N = 2048, H = 4, HK = 2, D = 32, NQ = N / SG_BLOCK_Q, NK = N / SG_BLOCK_K
 
 static sg_planted planted(sg_planted_in in, double margin, sg_dtype dtype, uint64_t seed, int threads)
 {
-    sg_planted p = {
-        .n = N, .h = H, .hk = HK, .d = D, .dtype = dtype, .in = in, .margin = margin, .samples = SAMPLES};
-    sg_error e = {0};
+    sg_planted p = {.n = N, .h = H, .hk = HK, .d = D, .dtype = dtype, .in = in, .margin = margin, .samples = SAMPLES};
+    sg_error   e = {0};
     assert_int_equal(sg_planted_make(&p, seed, threads, &e), SG_OK);
     assert_int_equal(sg_planted_attend(&p, threads, &e), SG_OK);
     return p;
@@ -187,8 +186,7 @@ static void choices_keep_as_many_as_top_k(void **state)
                 assert_true(!at[j] || j < visible);
                 if (j < visible && at[j] && m < least) least = m;
                 if (j < visible && !at[j] && m > best) best = m;
-                if (by == SG_CHOICE_WINDOW)
-                    assert_int_equal(at[j], j == 0 || (j < visible && j > visible - count));
+                if (by == SG_CHOICE_WINDOW) assert_int_equal(at[j], j == 0 || (j < visible && j > visible - count));
             }
             assert_int_equal(kept, count);
             if (by == SG_CHOICE_ORACLE) assert_true(least >= best);
