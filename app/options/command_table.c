@@ -98,8 +98,10 @@ const sg_command_row sg_command_table[] = {
      .text = "All kernels take turns until two windows of their runs agree; medians of the runs that follow are shown. "
              "The\n"
              "error is measured against the reference on a sample of rows. The limits measured before, on the same\n"
-             "threads, are a large matrix product in F32 and in BF16, and a large copy.",
-     .example = {"sparge-gen bench attention --topk 0.5,0.2"}},
+             "threads, are a large matrix product in F32 and in BF16, and a large copy. With --inputs language no time is\n"
+             "measured: each score, with and without --sim (0.6), shows which planted keys it keeps, beside an oracle.",
+     .example = {"sparge-gen bench attention --topk 0.5,0.2",
+                 "sparge-gen bench attention --inputs language --planted noisy --margin 2"}},
     {.command = SG_COMMAND_BENCH_COLD,
      .name = "bench cold",
      .version = 1,

@@ -9,7 +9,7 @@ not_run=(
     '6 (git|pip|hf|vbench) '                       # needs the network
     '1 app/run '                                   # installs packages; tests/install runs it with stand-ins
     '7 (cmake|\(cd build|tests/run|mkdir new|SPARGE_GEN_CPUMASK=)' # builds, or runs all tests
-    '15 (python3|venv/bin/python|PYTHON=|tests/bench/)' # needs PyTorch
+    '16 (python3|venv/bin/python|PYTHON=|tests/bench/)' # needs PyTorch
     '1 mpirun '
 )
 
