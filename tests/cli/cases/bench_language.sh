@@ -20,6 +20,7 @@ sparge-gen bench attention "${small[@]}" --planted noisy --block-mask all.safete
 grep -q "^the given mask  *100.0%  *100.0%  *1.000  *100.0%" all || fail "$(<all)"
 grep -q "misses$" all && fail "$(<all)"
 
-# what was saved serves as captured tensors do
-sparge-gen bench attention --qkv qkv.safetensors --repeat 1 --topk 0.5 --threads 1 >timed || fail
-grep -q "2 heads of 32.*2048 tokens" timed || fail "$(<timed)"
+# what was saved is all of q, k and v in F32
+size=$(stat -c %s qkv.safetensors)
+((size > 3 * 2 * 2048 * 32 * 4 && size < 3 * 2 * 2048 * 32 * 4 + 1000)) || fail "$size bytes are saved"
+grep -aq '"k":{"dtype":"F32","shape":\[2048,2,32\]' qkv.safetensors || fail "$(head -c 300 qkv.safetensors)"
