@@ -27,6 +27,16 @@ void ck_long_attend(ck *c)
                                      .key_bias = i / 2 % 2 ? ck_new(c, SG_F32, CK_RANDOM, m) : (sg_tensor){0},
                                      .scale = 1.0f / sqrtf((float)d)});
     }
+    for (int i = 0; i < 2 * some(c, LENGTH(lengths)); i++) { /* the next token of a text, and the next 40 */
+        const int64_t  m = lengths[i / 2], n = i / 2 % 2 ? 40 : 1, h = 3, d = i % 4 < 2 ? 128 : 64;
+        const sg_dtype t = i % 2 ? SG_BF16 : SG_F32;
+        ck_case(c, &(sg_attend_args){.y = ck_out(c, t, n, h, d),
+                                     .q = ck_new(c, t, CK_RANDOM, n, h, d),
+                                     .k = ck_new(c, t, CK_RANDOM, m, 1, d),
+                                     .v = ck_new(c, t, CK_RANDOM, m, 1, d),
+                                     .scale = 1.0f / sqrtf((float)d),
+                                     .causal = true});
+    }
 }
 
 static void try_pool(ck *c, sg_dtype t, int64_t n, int64_t h, int64_t d)
@@ -74,7 +84,7 @@ void ck_long_quantise(ck *c)
     }
 }
 
-static void try_score(ck *c, int64_t n, int64_t m, int64_t d, bool sub)
+static void try_score(ck *c, int64_t n, int64_t m, int64_t d, bool sub, bool causal)
 {
     const int64_t h = 2, hk = 1, nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
     ck_case(c, &(sg_score_args){.y = ck_out(c, SG_F32, h, nq, nk),
@@ -84,6 +94,7 @@ static void try_score(ck *c, int64_t n, int64_t m, int64_t d, bool sub)
                                 .v_var = ck_new(c, SG_F32, CK_SCALES, nk, hk, d),
                                 .scale = 1.0f / sqrtf((float)d),
                                 .sub = sub,
+                                .causal = causal,
                                 .n = n,
                                 .m = m});
 }
@@ -91,15 +102,16 @@ static void try_score(ck *c, int64_t n, int64_t m, int64_t d, bool sub)
 void ck_long_score(ck *c)
 {
     for (int i = 0; i < 2 * some(c, LENGTH(lengths)); i++)
-        try_score(c, 300, lengths[i / 2], i / 2 % 2 ? 128 : 64, i % 2);
-    for (int i = 0; i < some(c, LENGTH(wide)); i++) try_score(c, 300, 4097, wide[i], true);
+        try_score(c, 300, lengths[i / 2], i / 2 % 2 ? 128 : 64, i % 2, false);
+    for (int i = 0; i < some(c, LENGTH(lengths)); i++) try_score(c, 700, lengths[i], 64, i % 2, true);
+    for (int i = 0; i < some(c, LENGTH(wide)); i++) try_score(c, 300, 4097, wide[i], true, false);
 }
 
 void ck_long_select(ck *c)
 {
-    for (int i = 0; i < 2 * some(c, LENGTH(lengths)); i++) {
-        const int64_t  n = 300, m = lengths[i / 2], h = 2, nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
-        sg_select_args a = {.rule = (sg_select_rule)(i % 2), .sink = i / 2 % 2, .n = n, .m = m};
+    for (int i = 0; i < 4 * some(c, LENGTH(lengths)); i++) {
+        const int64_t  n = 700, m = lengths[i / 4], h = 2, nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
+        sg_select_args a = {.rule = (sg_select_rule)(i % 2), .sink = i / 4 % 2, .n = n, .m = m, .causal = i / 2 % 2};
         a.list = ck_out(c, SG_U16, h, nq, nk);
         a.count = ck_out(c, SG_I32, h, nq);
         a.kept = ck_out(c, SG_I32, h, 2);
@@ -255,6 +267,19 @@ void ck_long_attend_blocks(ck *c)
                                      .tail = kind == 1 || kind == 2,
                                      .bias = kind == 2});
     }
+    for (int i = 0; i < 2 * some(c, LENGTH(lengths)); i++) /* the last queries of a long text; a tail of many tiles */
+        try_blocks(c, &(blocks_case){.n = lengths[i / 2] > 8000 ? 150 : 333,
+                                     .m = lengths[i / 2],
+                                     .h = lengths[i / 2] > 8000 ? 1 : 2,
+                                     .hk = 1,
+                                     .d = i / 2 % 2 ? 128 : 64,
+                                     .v = values(c, i),
+                                     .y = SG_F32,
+                                     .keep = true,
+                                     .mask = CK_END_BLOCKS,
+                                     .tail = i % 2,
+                                     .bias = i % 4 == 3,
+                                     .causal = true});
     for (int i = 0; i < 2 * some(c, LENGTH(wide)); i++)
         try_blocks(c, &(blocks_case){.n = 40,
                                      .m = 4097,
