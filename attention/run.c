@@ -5,7 +5,6 @@
 
 #include "bound.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

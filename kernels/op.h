@@ -288,6 +288,13 @@ static inline int64_t sg_visible_blocks(bool causal, int64_t i, int64_t n, int64
     return sg_div_up(causal ? end + m - n : m, SG_BLOCK_K);
 }
 
+/* Returns how many of `of` blocks a top-k share of them is: rounded down, 1 at least. */
+static inline int64_t sg_topk_count(float share, int64_t of)
+{
+    const float count = share * (float)of;
+    return count >= (float)of ? of : count >= 1 ? (int64_t)count : 1;
+}
+
 /* Values as F8 are [h, d, tokens], the row of a channel filled up with zeros to whole blocks of keys. Token t stands at
  * sg_f8_position(t): of 16 neighbours 0 1 8 9, 2 3 10 11, 4 5 12 13, 6 7 14 15, so that the four weights of a row that
  * a lane has of q k^T stand where it needs them as operands of the product with v (SageAttention2, arXiv:2411.10958).

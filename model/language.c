@@ -57,10 +57,10 @@ typedef struct piece {
     sg_attention               *attention; /* NULL: dense, by sg_attend */
     const sg_language_progress *progress;
     int64_t                     done, n, total; /* of the append: tokens before, of the piece, all */
-    int64_t                     before, of;     /* that, and others with it, as progress is told: tokens before, all */
-    const int32_t              *ids;            /* of the append; NULL on a plan */
-    float                      *logp;           /* of the append; NULL: not asked for */
-    float                      *state;          /* [width]: gets those behind the last token */
+    int64_t                     before, of; /* for progress, with the pieces and tokens before: tokens before, all */
+    const int32_t              *ids;        /* of the append; NULL on a plan */
+    float                      *logp;       /* of the append; NULL: not asked for */
+    float                      *state;      /* [width]: gets those behind the last token */
 } piece;
 
 static void attend(void *context, sg_stream *s, int layer, const sg_attend_args *a)

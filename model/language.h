@@ -59,7 +59,7 @@ sg_status sg_language_policy(sg_language *l, const sg_policy *p, sg_error *e) SG
  * append. */
 void sg_language_watch(sg_language *l, const sg_attention_watch *w);
 
-/* This is called between layers; true cancels: SG_E_CANCELLED. NULL: nobody is told. */
+/* This is called between layers. true cancels: SG_E_CANCELLED. It may be NULL. */
 typedef struct sg_language_progress {
     bool (*call)(void *context, int64_t tokens_done, int64_t tokens);
     void *context;

@@ -26,7 +26,7 @@ sg_status sg_checkpoint_open_parts(sg_checkpoint **out, const char *path, const 
  * have the model's projection_dim. Returns SG_E_FILE, or SG_E_FORMAT if config.json is not one of CLIPModel. */
 sg_status   sg_checkpoint_open_clip(sg_checkpoint **out, const char *folder, sg_error *e) SG_MUST_USE;
 /* Opens a language model as the components "text_encoder" and "tokenizer": a folder of transformers', where both are, or
- * a GGUF that has both, which is told by what is known as above. Returns SG_E_FILE or SG_E_UNSUPPORTED if it is none. */
+ * a GGUF that has both, which is recognised by what is known as above. Returns SG_E_FILE or SG_E_UNSUPPORTED if it is none. */
 sg_status   sg_checkpoint_open_language(sg_checkpoint **out, const char *path, const sg_model_files *(*known)(int i),
                                         sg_error *e) SG_MUST_USE;
 void        sg_checkpoint_close(sg_checkpoint **c);

@@ -73,6 +73,17 @@ sg_status sg_bench_wait(const sg_bench *b, sg_stream *s, sg_tensor t, sg_error *
     return sg_bench_failure(s, e);
 }
 
+sg_status sg_bench_upload(sg_stream *s, sg_tensor t, const float *x, sg_error *e)
+{
+    const int64_t   count = sg_count(t);
+    uint16_t *const half = t.dtype == SG_BF16 ? malloc((size_t)count * sizeof *half) : NULL;
+    if (t.dtype == SG_BF16 && !half) return sg_error_memory(e, "bench");
+    for (int64_t i = 0; half && i < count; i++) half[i] = sg_f32_to_bf16(x[i]);
+    sg_upload(s, t, half ? (const void *)half : x);
+    free(half);
+    return sg_bench_failure(s, e);
+}
+
 /* ---- the rule ---- */
 
 void sg_bench_note_clocks(sg_bench *b)

@@ -63,6 +63,9 @@ void      sg_bench_stream_close(sg_stream *s);
 /* Returns the stream's failure, if it has one. */
 sg_status sg_bench_failure(const sg_stream *s, sg_error *e) SG_MUST_USE;
 
+/* Uploads as many F32 numbers as t has, as its dtype, F32 or BF16. Returns the stream's failure. */
+sg_status sg_bench_upload(sg_stream *s, sg_tensor t, const float *x, sg_error *e) SG_MUST_USE;
+
 /* Waits for t, which the stream's last op writes. Returns the stream's failure; SG_E_CANCELLED after Ctrl-C. */
 sg_status sg_bench_wait(const sg_bench *b, sg_stream *s, sg_tensor t, sg_error *e) SG_MUST_USE;
 

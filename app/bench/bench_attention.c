@@ -252,23 +252,11 @@ static sg_status take_error(const work *w, sg_stream *s, const float *truth, flo
 
 /* ---- the work ---- */
 
-/* Uploads as the dtype of the bench, which the numbers have been rounded to. */
-static sg_status upload(sg_stream *s, sg_tensor t, const float *x, sg_error *e)
-{
-    const int64_t   count = sg_count(t);
-    uint16_t *const half = t.dtype == SG_BF16 ? malloc((size_t)count * sizeof *half) : NULL;
-    if (t.dtype == SG_BF16 && !half) return sg_error_memory(e, "bench");
-    for (int64_t i = 0; half && i < count; i++) half[i] = sg_f32_to_bf16(x[i]);
-    sg_upload(s, t, half ? (const void *)half : x);
-    free(half);
-    return sg_bench_failure(s, e);
-}
-
 static sg_status upload_all(work *w, sg_stream *s, sg_error *e)
 {
-    SG_TRY(upload(s, w->q, w->in.host[0], e));
-    SG_TRY(upload(s, w->k, w->in.host[1], e));
-    SG_TRY(upload(s, w->v, w->in.host[2], e));
+    SG_TRY(sg_bench_upload(s, w->q, w->in.host[0], e));
+    SG_TRY(sg_bench_upload(s, w->k, w->in.host[1], e));
+    SG_TRY(sg_bench_upload(s, w->v, w->in.host[2], e));
     int32_t *const token = sg_bench_input_order(&w->in, w->in.order);
     if (!token) return sg_error_memory(e, "bench");
     sg_upload(s, w->token, token);

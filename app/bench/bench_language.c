@@ -208,17 +208,6 @@ static void take_lists(void *context, const char *name, sg_stream *s, sg_tensor 
     if (sg_text_ends(name, ".count")) sg_download(s, w->count, t);
 }
 
-static sg_status upload(sg_stream *s, sg_tensor t, const float *x, sg_error *e)
-{
-    const int64_t   count = sg_count(t);
-    uint16_t *const half = t.dtype == SG_BF16 ? malloc((size_t)count * sizeof *half) : NULL;
-    if (t.dtype == SG_BF16 && !half) return sg_error_memory(e, "bench");
-    for (int64_t i = 0; half && i < count; i++) half[i] = sg_f32_to_bf16(x[i]);
-    sg_upload(s, t, half ? (const void *)half : x);
-    free(half);
-    return sg_bench_failure(s, e);
-}
-
 /* Relative L1 of the sampled rows. */
 static sg_status take_error(const work *w, sg_stream *s, sg_tensor y, arm *a, sg_error *e)
 {
@@ -264,9 +253,9 @@ static sg_status run_on(work *w, arm *a, sg_attention *bound, sg_stream *s, sg_e
 {
     const tensors      t = place(w, s);
     sg_attention_count count;
-    SG_TRY(upload(s, t.q, w->in.q, e));
-    SG_TRY(upload(s, t.k, w->in.k, e));
-    SG_TRY(upload(s, t.v, w->in.v, e));
+    SG_TRY(sg_bench_upload(s, t.q, w->in.q, e));
+    SG_TRY(sg_bench_upload(s, t.k, w->in.k, e));
+    SG_TRY(sg_bench_upload(s, t.v, w->in.v, e));
     s->tap = take_lists;
     s->tap_context = w;
     attend(w, bound, s, &t);

@@ -3,16 +3,9 @@
 #include "op.h"
 #include "rng.h"
 
-#include <math.h>
 #include <string.h>
 
 const char *const sg_block_choice_names[] = {"oracle", "sink + window", "random"};
-
-int64_t sg_block_count(float amount, int64_t visible)
-{
-    const int64_t count = (int64_t)floorf(amount * (float)visible);
-    return count < 1 ? 1 : count > visible ? visible : count;
-}
 
 /* The `count` with the most weight of the first `visible`; those of a row are few. */
 static void keep_most(uint8_t *row, const float *weight, int64_t visible, int64_t count)
@@ -33,7 +26,7 @@ void sg_block_choose(uint8_t *mask, sg_block_choice by, float amount, const floa
     sg_rng_seed(&g, seed);
     memset(mask, 0, (size_t)(h * nq * nk));
     for (int64_t row = 0; row < h * nq; row++) {
-        const int64_t  visible = sg_visible_blocks(true, row % nq, n, n), count = sg_block_count(amount, visible);
+        const int64_t  visible = sg_visible_blocks(true, row % nq, n, n), count = sg_topk_count(amount, visible);
         uint8_t *const to = mask + row * nk;
         if (by == SG_CHOICE_RANDOM) sg_rng_randn(&g, room, (size_t)nk);
         if (by != SG_CHOICE_WINDOW) keep_most(to, by == SG_CHOICE_ORACLE ? mass + row * nk : room, visible, count);

@@ -15,9 +15,6 @@ typedef enum sg_block_choice {
 
 extern const char *const sg_block_choice_names[]; /* "oracle", "sink + window", "random" */
 
-/* Returns how many of a row's visible blocks top-k keeps. */
-int64_t sg_block_count(float amount, int64_t visible);
-
 /* Fills mask [h, n / 128, n / 64], 1 where a block is kept, 0 elsewhere. mass has the same shape, and room for nk
  * numbers. n is a multiple of 128. */
 void sg_block_choose(uint8_t *mask, sg_block_choice by, float amount, const float *mass, int64_t n, int h, float *room,

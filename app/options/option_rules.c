@@ -100,7 +100,15 @@ void sg_settings_drop_idle(sg_settings *s, unsigned phases)
 /* ---- before anything is opened ---- */
 
 static const char *const of_language[] = {"planted", "margin", "kv-heads", "save-qkv", NULL};
-const char *const sg_options_of_slg[] = {"skip-layers", "skip-layer-start", "skip-layer-end", NULL};
+const char *const        sg_options_of_slg[] = {"skip-layers", "skip-layer-start", "skip-layer-end", NULL};
+
+/* None of these options may be given, for what they need is not. */
+static sg_status refuse_all(const sg_settings *s, const char *const *names, const char *needed, sg_error *e)
+{
+    for (; *names; names++)
+        if (given(s, *names, NULL)) return sg_error_set(e, SG_E_ARG, "--%s has no effect without %s", *names, needed);
+    return SG_OK;
+}
 
 static sg_status check_values(const sg_settings *s, sg_error *e)
 {
@@ -110,12 +118,9 @@ static sg_status check_values(const sg_settings *s, sg_error *e)
     if (given(s, "tau", NULL) && given(s, "budget", "heads"))
         return sg_error_set(e, SG_E_ARG, "--tau and --budget heads exclude each other: heads share a number of blocks");
     SG_TRY(sg_options_check_effects(s, s, e));
-    for (const char *const *of = sg_options_of_slg; *of; of++)
-        if (given(s, *of, NULL) && !(s->slg_scale > 0) && !s->arms) /* an arm may have a scale */
-            return sg_error_set(e, SG_E_ARG, "--%s has no effect without --slg-scale above 0", *of);
-    for (const char *const *of = of_language; *of; of++)
-        if (given(s, *of, NULL) && !given(s, "inputs", "language"))
-            return sg_error_set(e, SG_E_ARG, "--%s has no effect without --inputs language", *of);
+    if (!(s->slg_scale > 0) && !s->arms) /* an arm may have a scale */
+        SG_TRY(refuse_all(s, sg_options_of_slg, "--slg-scale above 0", e));
+    if (!given(s, "inputs", "language")) SG_TRY(refuse_all(s, of_language, "--inputs language", e));
     if (s->command == SG_COMMAND_BENCH_ATTENTION && s->block_mask && !given(s, "inputs", "language"))
         return sg_error_set(e, SG_E_ARG, "--block-mask has no effect without --inputs language");
     if (s->lora_merge && !s->lora.count && !s->high_noise_lora.count && !s->fast && s->command != SG_COMMAND_SERVE)

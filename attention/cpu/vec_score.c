@@ -229,6 +229,11 @@ SG_INLINE void row_weights(const float *s, float *own, sg_lanes *sum, float *bas
     exp_and_sum(s, own, sum, *base, vectors, parts);
 }
 
+static int64_t visible_to(const score_job *b, int64_t block)
+{
+    return sg_visible_blocks(b->a->causal, block, b->a->n, b->a->m);
+}
+
 static void softmax_scores(sg_score_softmax *w, int64_t rows)
 {
     const strip *const t = w->strip;
@@ -240,13 +245,12 @@ static void softmax_scores(sg_score_softmax *w, int64_t rows)
     const float *const     limit = b->limit + t->head * seg + at;
     float *const           base = t->base + w->chunk * b->bases;
     const sg_lanes         none = {0};
-    if (w->row == 0) w->limited = sg_visible_blocks(b->a->causal, t->block, b->a->n, b->a->m) < at + wide * SG_LANES;
+    if (w->row == 0) w->limited = visible_to(b, t->block) < at + wide * SG_LANES;
     for (int64_t v = 0; w->row == 0 && v < wide; v++)
         w->limited |= any_above(none, *(const sg_lanes *)(limit + v * SG_LANES));
     for (int64_t r = w->row; r < end; r++) {
         float *const s = w->s + r * SG_SCORE_COLS, *const own = t->own + r * seg + at;
-        if (w->limited)
-            hide(b, s, limit, vectors, sg_visible_blocks(b->a->causal, t->block + r / b->per, b->a->n, b->a->m) - at);
+        if (w->limited) hide(b, s, limit, vectors, visible_to(b, t->block + r / b->per) - at);
         if (b->parts == 1)
             row_weights(s, own, t->sum + r, t->now + r, vectors, 1);
         else
@@ -300,7 +304,7 @@ static void score_strip(const strip *t)
 {
     const score_job *const b = t->b;
     const float            scale = b->a->scale * SG_LOG2E;
-    const int64_t          seen = sg_visible_blocks(b->a->causal, t->block + t->blocks - 1, b->a->n, b->a->m);
+    const int64_t          seen = visible_to(b, t->block + t->blocks - 1);
     const int64_t          chunks = sg_div_up(seen, b->span);
     bool                   any = false;
     for (int64_t i = 0; i < t->blocks; i++) any |= !sg_is_fixed(&b->queries, t->head, t->block + i);
@@ -320,7 +324,7 @@ static void score_strip(const strip *t)
         if (sg_is_fixed(&b->queries, t->head, t->block + i))
             memset(b->y + (t->head * b->nq + t->block + i) * b->nk, 0, (size_t)b->nk * sizeof *b->y);
         else
-            score_block(t, i, sg_visible_blocks(b->a->causal, t->block + i, b->a->n, b->a->m));
+            score_block(t, i, visible_to(b, t->block + i));
     }
 }
 

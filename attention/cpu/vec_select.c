@@ -162,8 +162,7 @@ static void mark_mass(const select_job *j, int64_t row, float amount, const row_
 static int64_t top_count(const select_job *j, int64_t row)
 {
     const int64_t of = sg_visible_blocks(j->a->causal && !j->a->count_hidden, row % j->nq, j->a->n, j->a->m);
-    const float   share = floorf(((const float *)j->a->amount.data)[row / j->nq] * (float)of);
-    return share >= (float)of ? of : share >= 1.0f ? (int64_t)share : 1;
+    return sg_topk_count(((const float *)j->a->amount.data)[row / j->nq], of);
 }
 
 /* ---- one budget for all heads ---- */

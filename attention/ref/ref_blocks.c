@@ -319,11 +319,7 @@ static int64_t rule_count(const sg_select_args *a, int64_t row, const place *p)
     const int64_t nq = a->score.dim[1], nk = a->score.dim[2];
     const int64_t of = sg_visible_blocks(a->causal && !a->count_hidden, row % nq, a->n, a->m);
     const float   amount = sg_load(&a->amount, row / nq);
-    if (a->rule == SG_SELECT_TOPK) {
-        const float share = floorf(amount * (float)of);
-        return share >= (float)of ? of : share >= 1 ? (int64_t)share : 1;
-    }
-    return mass_count(p, nk, amount);
+    return a->rule == SG_SELECT_TOPK ? sg_topk_count(amount, of) : mass_count(p, nk, amount);
 }
 
 /* Gives the rest of the budget of all heads' rows to the best blocks that are not taken. */

@@ -365,8 +365,8 @@ static sg_status attend(sg_stream *s, const sg_attend_args *a)
 {
     sg_cpu *const cpu = sg_cpu_of(s);
     attend_job b = {.a = a, .n = a->q.dim[0], .m = a->k.dim[0], .h = a->q.dim[1], .hk = a->k.dim[1], .d = a->q.dim[2]};
-    const bool hides = a->causal && !(a->scale > 0); /* a hidden score of -INFINITY has to stay that */
-    if (a->q.dtype != SG_BF16 || a->bias.rank || hides || sg_count(a->q) == 0 || b.m == 0)
+    const bool shown = a->causal && !(a->scale > 0); /* by such a scale a hidden score would not stay -INFINITY */
+    if (a->q.dtype != SG_BF16 || a->bias.rank || shown || sg_count(a->q) == 0 || b.m == 0)
         return sg_vec_attend_avx512(s, a);
     shape(&b, cpu->threads);
     const int64_t head_bytes = 4 * head_words(&b), fit = SG_GROUP_BYTES / head_bytes;

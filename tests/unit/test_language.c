@@ -797,20 +797,20 @@ static void write_record(char *out, size_t size, int k, bool value)
 /* Records "@ key key value value" between lines of text; of some keys the value is asked for. */
 static void tiny_language_recalls(void **state)
 {
-    enum { TOLD = 8, LINES = 12 };
+    enum { RECORDS = 8, LINES = 12 };
     char         record[96], whole[96];
     sg_error     e = {0};
     sg_textbuf   text = {0};
     sg_language *l = open_with(SG_TINY_LANGUAGE, (sg_language_options){.tokens = 2048, .dtype = "f32"});
-    for (int k = 0; k < TOLD; k++) {
+    for (int k = 0; k < RECORDS; k++) {
         write_record(whole, sizeof whole, k, true);
         for (int i = 0; i < LINES; i++) sg_textbuf_printf(&text, "Line %d of this page stands between them\n", i);
         sg_textbuf_printf(&text, "%s\n", whole);
     }
     append_text(l, text.data);
     sg_textbuf_free(&text);
-    const int64_t told = sg_language_length(l);
-    for (int k = 0; k < TOLD; k++) {
+    const int64_t context = sg_language_length(l);
+    for (int k = 0; k < RECORDS; k++) {
         char   *got;
         int32_t ids[2];
         int64_t count;
@@ -821,7 +821,7 @@ static void tiny_language_recalls(void **state)
         assert_done(sg_language_decode(l, ids, count, &got, &e), &e);
         assert_string_equal(got, whole + strlen(record));
         free(got);
-        sg_language_rewind(l, told);
+        sg_language_rewind(l, context);
     }
     sg_language_close(&l);
 }

@@ -169,14 +169,14 @@ static void choices_keep_as_many_as_top_k(void **state)
 {
     static uint8_t mask[H * NQ * NK];
     static float   mass[H * NQ * NK], room[NK];
-    assert_int_equal(sg_block_count(0.1f, 4), 1);
-    assert_int_equal(sg_block_count(0.5f, 9), 4);
-    assert_int_equal(sg_block_count(1, 9), 9);
+    assert_int_equal(sg_topk_count(0.1f, 4), 1);
+    assert_int_equal(sg_topk_count(0.5f, 9), 4);
+    assert_int_equal(sg_topk_count(1, 9), 9);
     for (int64_t i = 0; i < H * NQ * NK; i++) mass[i] = (float)(i * 7919 % 1009);
     for (int by = 0; by < SG_CHOICES; by++) {
         sg_block_choose(mask, (sg_block_choice)by, 0.3f, mass, N, H, room, 1);
         for (int64_t row = 0; row < H * NQ; row++) {
-            const int64_t        visible = 2 * (row % NQ + 1), count = sg_block_count(0.3f, visible);
+            const int64_t        visible = 2 * (row % NQ + 1), count = sg_topk_count(0.3f, visible);
             const uint8_t *const at = mask + row * NK;
             int64_t              kept = 0;
             float                least = INFINITY, best = -1;
