@@ -2,7 +2,7 @@
 # Its private include folders; tests, which have the program without its main, have them too. tests/lint/run.sh has the
 # table of which of them may include from which.
 set(app_folders)
-foreach(folder bench command compare eval metric options output report serve session)
+foreach(folder bench command compare eval language metric options output report serve session)
   list(APPEND app_folders ${PROJECT_SOURCE_DIR}/app/${folder})
 endforeach()
 target_include_directories(sparge-gen PRIVATE ${app_folders})
@@ -18,7 +18,8 @@ target_sources(sparge-gen PRIVATE
   app/session/setup.c app/session/video_input.c app/session/wait_policy.c
   app/metric/clip_figures.c app/metric/clip_scores.c app/metric/clip_similarity.c app/metric/metrics.c
   app/output/caption.c app/output/collage.c app/output/preview_file.c
-  app/report/build_facts.c app/report/interval.c app/report/json_build.c app/report/report.c
+  app/report/build_facts.c app/report/interval.c app/report/json_build.c app/report/line_log.c
+  app/report/report.c
   app/report/report_attention.c app/report/report_page.c app/report/report_result.c app/report/report_settings.c
   app/command/command_check.c app/command/command_info.c app/command/command_render.c app/command/command_tune.c
   app/command/render_names.c
@@ -31,6 +32,8 @@ target_sources(sparge-gen PRIVATE
   app/eval/clip_names.c app/eval/command_eval.c app/eval/eval_files.c app/eval/eval_log.c app/eval/eval_manifest.c
   app/eval/eval_open.c app/eval/eval_order.c app/eval/eval_pictures.c app/eval/eval_report.c app/eval/eval_request.c app/eval/eval_results.c
   app/eval/eval_similarity.c app/eval/eval_summary.c app/eval/eval_unit.c
+  app/language/answer_score.c app/language/command_language.c app/language/language_items.c app/language/language_prefill.c
+  app/language/language_results.c app/language/language_run.c
   app/serve/job.c app/serve/job_engine.c app/serve/job_events.c app/serve/job_folder.c app/serve/job_queue.c
   app/serve/job_runner.c app/serve/serve_options.c app/serve/served_files.c)
 if(SG_FFMPEG)
@@ -62,7 +65,7 @@ endfunction()
 file(READ app/report/report_head.html head)
 file(READ app/report/report_style.css style)
 file(READ app/report/report_common.js script)
-foreach(template compare/report_arms eval/report_eval)
+foreach(template compare/report_arms eval/report_eval language/report_language)
   get_filename_component(page ${template} NAME)
   file(READ app/${template}.html bytes)
   string(REPLACE "@HEAD@\n" "${head}" bytes "${bytes}")
@@ -80,5 +83,5 @@ if(SG_SERVE)
 endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
   app/report/report_head.html app/report/report_style.css app/report/report_common.js
-  app/compare/report_arms.html app/eval/report_eval.html
+  app/compare/report_arms.html app/eval/report_eval.html app/language/report_language.html
   app/serve/page.html app/serve/page.js app/serve/page.css)

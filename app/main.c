@@ -33,6 +33,7 @@ static sg_status run(const sg_settings *s, sg_error *e)
     case SG_COMMAND_TUNE: return sg_command_tune(s, e);
     case SG_COMMAND_EVAL: return sg_command_eval(s, e);
     case SG_COMMAND_SERVE: return sg_command_serve(s, e);
+    case SG_COMMAND_LANGUAGE: return sg_command_language(s, e);
     default: return sg_command_render(s, e);
     }
 }

@@ -57,10 +57,10 @@ typedef struct piece {
     sg_attention               *attention; /* NULL: dense, by sg_attend */
     const sg_language_progress *progress;
     int64_t                     done, n, total; /* of the append: tokens before, of the piece, all */
-    int64_t                     before, of; /* for progress, with the pieces and tokens before: tokens before, all */
-    const int32_t              *ids;        /* of the append; NULL on a plan */
-    float                      *logp;       /* of the append; NULL: not asked for */
-    float                      *state;      /* [width]: gets those behind the last token */
+    int64_t                     before, of;    /* for progress, with the pieces and tokens before: tokens before, all */
+    const int32_t              *ids;           /* of the append; NULL on a plan */
+    float                      *logp, *states; /* of the append; NULL: not asked for */
+    float                      *state;         /* [width]: gets those behind the last token */
 } piece;
 
 static void attend(void *context, sg_stream *s, int layer, const sg_attend_args *a)
@@ -89,6 +89,7 @@ static void compute(piece *p, sg_stream *s, const sg_decoder_cache *cache, int64
     if (!p->ids || (p->logp && known))
         sg_decoder_likelihoods(l->decoder, s, sg_rows(x, 0, ids ? known : p->n), ids ? ids + 1 : NULL,
                                ids ? p->logp + p->done + 1 : NULL);
+    if (p->states) sg_download(s, p->states + p->done * l->info.width, x);
     sg_download(s, p->state, sg_rows(x, p->n - 1, 1));
     s->scratch.used = mark;
 }
@@ -227,6 +228,12 @@ static sg_status open_tokenizer(sg_language *l, sg_error *e)
                         ids, l->info.vocab);
 }
 
+static int64_t tokens_of(const sg_language_options *o, int64_t longest)
+{
+    const bool most = !o->tokens || (o->cap && longest && o->tokens > longest);
+    return most ? longest : o->tokens;
+}
+
 static void describe(sg_language *l, const sg_language_options *o)
 {
     const sg_decoder_info z = sg_decoder_describe(l->decoder);
@@ -239,7 +246,7 @@ static void describe(sg_language *l, const sg_language_options *o)
                                  .ffn = z.ffn,
                                  .vocab = z.vocab,
                                  .longest = z.longest,
-                                 .tokens = o->tokens ? o->tokens : z.longest,
+                                 .tokens = tokens_of(o, z.longest),
                                  .device = l->backend->device,
                                  .dtype = l->act == SG_BF16 ? "bf16" : "f32"};
 }
@@ -459,11 +466,11 @@ static sg_stream start(const sg_language *l)
     return s;
 }
 
-/* The states behind the last token, on the device: [1, width]. */
-static sg_tensor upload_state(const sg_language *l, sg_stream *s)
+/* States on the device: [n, width]. */
+static sg_tensor upload_states(const sg_language *l, sg_stream *s, const float *states, int64_t n)
 {
-    const sg_tensor x = sg_new(s, SG_F32, 1, l->info.width);
-    sg_upload(s, x, last_state(l));
+    const sg_tensor x = sg_new(s, SG_F32, n, l->info.width);
+    sg_upload(s, x, states);
     return x;
 }
 
@@ -473,7 +480,7 @@ static void first_likelihood(const sg_language *l, sg_stream *s, const int32_t *
     const size_t mark = s->scratch.used;
     logp[0] = NAN;
     if (!last_state(l)) return;
-    sg_decoder_likelihoods(l->decoder, s, upload_state(l, s), ids, logp);
+    sg_decoder_likelihoods(l->decoder, s, upload_states(l, s, last_state(l), 1), ids, logp);
     s->scratch.used = mark;
 }
 
@@ -491,22 +498,21 @@ static sg_status append_piece(sg_language *l, sg_stream *s, piece *p, sg_error *
     return status_of(s, "tokens", e);
 }
 
-/* Appends n of `of` tokens, of which greedy has appended so many before. */
-static sg_status append(sg_language *l, const int32_t *ids, int64_t n, float *logp,
-                        const sg_language_progress *progress, int64_t before, int64_t of, sg_error *e)
+/* Appends p->total of p->of tokens, of which greedy has appended p->before. */
+static sg_status append(piece p, sg_error *e)
 {
-    piece p = {.l = l, .progress = progress, .total = n, .before = before, .of = of, .ids = ids, .logp = logp};
+    sg_language *const l = p.l;
     SG_TRY(make_ready(l, e));
     sg_stream s = start(l);
     p.state = l->numbers;
-    if (!sg_ids_known(&s, "the model", l->info.vocab, ids, n)) return status_of(&s, "tokens", e);
-    if (logp) first_likelihood(l, &s, ids, logp);
-    for (; p.done < n; p.done += p.n) {
-        p.n = sg_min64(n - p.done, l->info.piece);
+    if (!sg_ids_known(&s, "the model", l->info.vocab, p.ids, p.total)) return status_of(&s, "tokens", e);
+    if (p.logp) first_likelihood(l, &s, p.ids, p.logp);
+    for (; p.done < p.total; p.done += p.n) {
+        p.n = sg_min64(p.total - p.done, l->info.piece);
         SG_TRY(append_piece(l, &s, &p, e));
     }
-    l->length += n;
-    note_state(l, before > 0);
+    l->length += p.total;
+    note_state(l, p.before > 0);
     return SG_OK;
 }
 
@@ -517,23 +523,32 @@ static sg_status check_room(const sg_language *l, int64_t n, sg_error *e)
                         (long long)l->length, (long long)l->info.tokens);
 }
 
-sg_status sg_language_append(sg_language *l, const int32_t *ids, int64_t n, float *logp, const sg_language_progress *p,
-                             sg_error *e)
+sg_status sg_language_append(sg_language *l, const int32_t *ids, int64_t n, float *logp, float *states,
+                             const sg_language_progress *p, sg_error *e)
 {
     SG_TRY(check_room(l, n, e));
-    return append(l, ids, n, logp, p, 0, n, e);
+    return append((piece){.l = l, .progress = p, .total = n, .of = n, .ids = ids, .logp = logp, .states = states}, e);
+}
+
+sg_status sg_language_head(sg_language *l, const float *states, int64_t n, float *logits, sg_error *e)
+{
+    SG_TRY(make_ready(l, e));
+    sg_stream     s = start(l);
+    const int64_t width = l->info.width, vocab = l->info.vocab, most = sg_decoder_logit_rows(l->decoder, n);
+    for (int64_t i = 0, rows; i < n && !s.status; i += rows, s.scratch.used = 0) {
+        rows = sg_min64(most, n - i);
+        const sg_tensor y = sg_new(&s, SG_F32, rows, vocab);
+        sg_decoder_logits(l->decoder, &s, y, upload_states(l, &s, states + i * width, rows));
+        sg_download(&s, logits + i * vocab, y);
+    }
+    return status_of(&s, "logits", e);
 }
 
 sg_status sg_language_logits(sg_language *l, float *logits, sg_error *e)
 {
     if (!last_state(l))
         return sg_error_set(e, SG_E_ARG, "there are no logits behind %lld tokens", (long long)l->length);
-    SG_TRY(make_ready(l, e));
-    sg_stream       s = start(l);
-    const sg_tensor y = sg_new(&s, SG_F32, 1, l->info.vocab);
-    sg_decoder_logits(l->decoder, &s, y, upload_state(l, &s));
-    sg_download(&s, logits, y);
-    return status_of(&s, "logits", e);
+    return sg_language_head(l, last_state(l), 1, logits, e);
 }
 
 static int32_t likeliest(const float *logits, int vocab)
@@ -557,7 +572,7 @@ sg_status sg_language_greedy(sg_language *l, int32_t *ids, int64_t n, int64_t *c
         status = sg_language_logits(l, logits, e);
         if (status != SG_OK) break;
         ids[*count] = likeliest(logits, l->info.vocab);
-        status = append(l, &ids[*count], 1, NULL, p, *count, n, e);
+        status = append((piece){.l = l, .progress = p, .total = 1, .before = *count, .of = n, .ids = &ids[*count]}, e);
         ended = sg_language_ends(l, ids[(*count)++]);
     }
     free(logits);

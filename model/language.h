@@ -17,6 +17,7 @@ typedef struct sg_language_options {
     unsigned    cpu_mask, gpu_mask;
     const char *dtype;  /* "auto" (NULL), "f32", "bf16" */
     int64_t     tokens; /* room for a sequence of so many, prompt and answer; 0: the config's longest */
+    bool        cap;    /* more tokens than the config's longest become as many as that; else they are SG_E_ARG */
     int64_t
            piece; /* tokens of one piece of a prefill, 0: as many as fit, up to 8192. Whole blocks of queries (128) keep
                          * blocks where they would be without pieces */
@@ -66,10 +67,13 @@ typedef struct sg_language_progress {
 } sg_language_progress;
 
 /* Appends n ids. logp, [n] or NULL, gets the log-likelihood of each id given all before it. logp[0] is NaN at the beginning of a
- * sequence, and behind a rewind to where none of the last 16 appends had ended.
+ * sequence, and behind a rewind to where none of the last 16 appends had ended. states, F32 [n, width] or NULL, gets the states
+ * behind each id, of which sg_language_head makes logits.
  * Returns SG_E_ARG where there is no room for n more, SG_E_FORMAT for an id beyond the vocabulary. */
-sg_status sg_language_append(sg_language *l, const int32_t *ids, int64_t n, float *logp, const sg_language_progress *p,
-                             sg_error *e) SG_MUST_USE;
+sg_status sg_language_append(sg_language *l, const int32_t *ids, int64_t n, float *logp, float *states,
+                             const sg_language_progress *p, sg_error *e) SG_MUST_USE;
+/* Sets logits, F32 [n, vocab] on the host, to those of n states of sg_language_append. */
+sg_status sg_language_head(sg_language *l, const float *states, int64_t n, float *logits, sg_error *e) SG_MUST_USE;
 /* Sets logits, F32 [vocab] on the host, to those behind the last token. SG_E_ARG where logp[0] would be NaN. */
 sg_status sg_language_logits(sg_language *l, float *logits, sg_error *e) SG_MUST_USE;
 /* Appends the n likeliest tokens one by one, of equal ones the lowest id, and ends after one that ends a text. *count of them are

@@ -27,7 +27,7 @@ static void say_set(sg_eval *v)
             "--prompts: %d entr%s a size that the model cannot render, the nearest is taken; the first is %s", v->moved,
             v->moved == 1 ? "y has" : "ies have", v->first_moved);
     sg_notice_prompts(v->session, set);
-    if (v->log.cut) sg_progress_warn(v->progress, "%s: the last line was cut short, and is taken off", v->log.path);
+    if (v->log.file.cut) sg_progress_warn(v->progress, "%s: the last line was cut short, and is taken off", v->log.file.path);
 }
 
 static const char *noun(const sg_eval *v) { return sg_eval_makes_images(v) ? "image" : "clip"; }
@@ -133,7 +133,7 @@ sg_status sg_command_eval(const sg_settings *s, sg_error *e)
     v->settings = s;
     v->session = &v->run.session;
     v->progress = &v->session->progress;
-    v->log.fd = -1;
+    v->log.file.fd = -1;
     v->pictures.of = -1;
     v->list = s->arms ? s->arms : SG_ARMS_DEFAULT;
     v->per_prompt = s->per_prompt ? s->per_prompt : 1;

@@ -64,7 +64,7 @@ typedef struct sg_eval {
 } sg_eval;
 
 /* Does everything before the first render: reads, checks and opens, and creates the folders. v is zero but for
- * settings, list, per_prompt, session, progress, log.fd and pictures.of. The caller closes, after a failure too. */
+ * settings, list, per_prompt, session, progress, log.file.fd and pictures.of. The caller closes, after a failure too. */
 sg_status sg_eval_open(sg_eval *v, sg_error *e) SG_MUST_USE;
 void      sg_eval_close(sg_eval *v);
 

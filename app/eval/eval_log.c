@@ -1,24 +1,19 @@
 /* eval_log.c - see eval_log.h. */
 #include "eval_log.h"
 #include "base/json_input.h"
-#include "base/output_file.h"
 #include "eval_results.h"
 #include "report.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 enum { MAX_CLIPS = 1 << 28 };
 
 sg_status sg_eval_log_make(sg_eval_log *l, int prompts, int per_prompt, int arms, sg_error *e)
 {
     const size_t count = (size_t)prompts * (size_t)per_prompt * (size_t)arms;
-    *l = (sg_eval_log){.prompts = prompts, .per_prompt = per_prompt, .arms = arms, .fd = -1};
+    *l = (sg_eval_log){.prompts = prompts, .per_prompt = per_prompt, .arms = arms, .file.fd = -1};
     if (count > MAX_CLIPS)
         return sg_error_set(e, SG_E_ARG, "--prompts: %zu clips are more than %d; take a part of the set", count,
                             MAX_CLIPS);
@@ -76,45 +71,12 @@ sg_status sg_eval_log_read(sg_eval_log *l, const char *folder, sg_error *e)
 
 /* ---- writing ---- */
 
-static sg_status failed(const sg_eval_log *l, const char *what, sg_error *e)
-{
-    return sg_error_set(e, SG_E_FILE, "%s: %s: %s", l->path, what, strerror(errno));
-}
-
-/* The file ends with its last newline. */
-static sg_status take_off(sg_eval_log *l, sg_error *e)
-{
-    const off_t size = lseek(l->fd, 0, SEEK_END);
-    off_t       end = size;
-    char        c;
-    if (size < 0) return failed(l, "cannot be read", e);
-    while (end > 0 && pread(l->fd, &c, 1, end - 1) == 1 && c != '\n') end--;
-    l->cut = end < size;
-    if (l->cut && ftruncate(l->fd, end) != 0) return failed(l, "cannot be cut", e);
-    return SG_OK;
-}
-
 sg_status sg_eval_log_open(sg_eval_log *l, const char *folder, const sg_rank *r, sg_error *e)
 {
     char number[16] = "";
     if (r->size > 1) snprintf(number, sizeof number, "-%d", r->rank);
-    snprintf(l->path, sizeof l->path, "%s/results%s.jsonl", folder, number);
-    SG_TRY(sg_output_file_check(l->path, "--output", e));
-    l->fd = open(l->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (l->fd < 0) return failed(l, "cannot be opened", e);
-    if (flock(l->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        return sg_error_set(e, SG_E_FILE, "%s: another process is writing it", l->path);
-    return take_off(l, e);
-}
-
-static sg_status write_line(sg_eval_log *l, const char *text, size_t bytes, sg_error *e)
-{
-    const off_t   before = lseek(l->fd, 0, SEEK_END);
-    const ssize_t n = write(l->fd, text, bytes);
-    const int     cause = n < 0 ? errno : ENOSPC;
-    if (n == (ssize_t)bytes && (fsync(l->fd) == 0 || errno == EINVAL || errno == ENOTSUP)) return SG_OK;
-    if (n != (ssize_t)bytes && (n <= 0 || ftruncate(l->fd, before) == 0)) errno = cause;
-    return failed(l, "cannot be written", e);
+    snprintf(l->file.path, sizeof l->file.path, "%s/results%s.jsonl", folder, number);
+    return sg_line_log_open(&l->file, e);
 }
 
 sg_status sg_eval_log_add(sg_eval_log *l, json_t *line, sg_error *e)
@@ -123,10 +85,10 @@ sg_status sg_eval_log_add(sg_eval_log *l, json_t *line, sg_error *e)
     const size_t bytes = text ? strlen(text) : 0;
     sg_eval_clip c = {0};
     json_decref(line);
-    if (!text) return sg_error_memory(e, l->path);
-    sg_status status = sg_eval_line_read(&c, text, bytes, l->path, 0, e); /* as it will be read */
+    if (!text) return sg_error_memory(e, l->file.path);
+    sg_status status = sg_eval_line_read(&c, text, bytes, l->file.path, 0, e); /* as it will be read */
     text[bytes] = '\n';                                                   /* in place of its NUL */
-    if (status == SG_OK) status = write_line(l, text, bytes + 1, e);
+    if (status == SG_OK) status = sg_line_log_add(&l->file, text, bytes + 1, e);
     if (status == SG_OK && !c.scored) (void)take(l, c.prompt, c.clip, c.arm, c.done);
     sg_eval_clip_free(&c);
     free(text);
@@ -141,7 +103,7 @@ json_t *sg_eval_line(const char *arm, int arm_index, int prompt, int clip, const
 
 void sg_eval_log_close(sg_eval_log *l)
 {
-    if (l->fd >= 0) close(l->fd);
+    sg_line_log_close(&l->file);
     free(l->state);
-    *l = (sg_eval_log){.fd = -1};
+    *l = (sg_eval_log){.file.fd = -1};
 }

@@ -5,22 +5,19 @@
 #ifndef SG_EVAL_LOG_H
 #define SG_EVAL_LOG_H
 
+#include "line_log.h"
 #include "rank.h"
 
 #include <jansson.h>
-#include <limits.h>
 #include <stddef.h>
 
 typedef enum sg_eval_state { SG_EVAL_MISSING, SG_EVAL_FAILED, SG_EVAL_DONE } sg_eval_state;
 
-/* state is [prompts][per_prompt][arms], of sg_eval_state. fd and path are the own file's; fd is -1 where there is none,
- * and before all else. cut says that an incomplete last line was removed. */
+/* state is [prompts][per_prompt][arms], of sg_eval_state. file is the own one; its fd is -1 before all else. */
 typedef struct sg_eval_log {
-    int      prompts, per_prompt, arms;
-    uint8_t *state;
-    int      fd;
-    char     path[PATH_MAX];
-    bool     cut;
+    int         prompts, per_prompt, arms;
+    uint8_t    *state;
+    sg_line_log file;
 } sg_eval_log;
 
 /* Makes the log of so many clips, all missing. Returns SG_E_ARG for more than 2^28, or SG_E_MEMORY. The caller closes,

@@ -4,8 +4,8 @@
 #include "base/json_input.h"
 #include "base/path.h"
 #include "base/text.h"
+#include "line_log.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum {
     MAX_BYTES = 1 << 20,
@@ -282,42 +281,30 @@ void sg_eval_clip_free(sg_eval_clip *c)
 
 /* ---- a file ---- */
 
-static sg_status read_lines(sg_eval_results *r, int source, FILE *f, const char *path, sg_error *e)
+/* The file whose lines are read. */
+typedef struct source {
+    sg_eval_results *r;
+    int              place;
+    const char      *path;
+} source;
+
+static sg_status take_line(void *context, const char *text, size_t size, int line, sg_error *e)
 {
-    sg_status status = SG_OK;
-    char     *text = NULL;
-    size_t    room = 0;
-    int       line = 0;
-    ssize_t   n = 0;
-    while (status == SG_OK && (n = getline(&text, &room, f)) > 0 && text[n - 1] == '\n') {
-        while (n > 0 && isspace((unsigned char)text[n - 1])) n--;
-        if (++line == INT_MAX || r->count == INT_MAX)
-            status = sg_error_set(e, SG_E_FORMAT, "%s: too many lines", path);
-        else if (n && !sg_array_push(r->clip, r->count, r->room, (sg_eval_clip){0}))
-            status = sg_error_memory(e, path);
-        else if (n) {
-            sg_eval_clip *const c = &r->clip[r->count - 1];
-            status = sg_eval_line_read(c, text, (size_t)n, path, line, e);
-            c->source = source;
-        }
-    }
-    free(text);
-    if (status != SG_OK || n >= 0 || feof(f)) return status;
-    return sg_error_set(e, errno == ENOMEM ? SG_E_MEMORY : SG_E_FILE, "%s: cannot be read: %s", path, strerror(errno));
+    const source *const    s = context;
+    sg_eval_results *const r = s->r;
+    if (r->count == INT_MAX) return sg_error_set(e, SG_E_FORMAT, "%s: too many lines", s->path);
+    if (!sg_array_push(r->clip, r->count, r->room, (sg_eval_clip){0})) return sg_error_memory(e, s->path);
+    sg_eval_clip *const c = &r->clip[r->count - 1];
+    const sg_status     status = sg_eval_line_read(c, text, size, s->path, line, e);
+    c->source = s->place;
+    return status;
 }
 
-static sg_status read_file(sg_eval_results *r, int source, const char *directory, sg_error *e)
+static sg_status read_file(sg_eval_results *r, int place, const char *directory, sg_error *e)
 {
-    char        path[PATH_MAX];
-    struct stat st;
-    SG_TRY(sg_path_join(path, sizeof path, directory, r->source[source]->d_name, e));
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* a FIFO must not hold us up */
-        return sg_error_set(e, SG_E_FILE, "%s: is not a regular file", path);
-    FILE *const f = fopen(path, "re");
-    if (!f) return sg_error_set(e, SG_E_FILE, "%s: cannot be opened: %s", path, strerror(errno));
-    const sg_status status = read_lines(r, source, f, path, e);
-    fclose(f);
-    return status;
+    char path[PATH_MAX];
+    SG_TRY(sg_path_join(path, sizeof path, directory, r->source[place]->d_name, e));
+    return sg_line_log_read(path, take_line, &(source){r, place, path}, e);
 }
 
 /* ---- a folder ---- */

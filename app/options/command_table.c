@@ -72,6 +72,18 @@ const sg_command_row sg_command_table[] = {
          "app/serve/README.md, installed as share/doc/sparge-gen/serve.md. It does not speak TLS: put a proxy before\n"
          "it. SIGTERM and Ctrl-C end it at the next step; the next start goes on with the queue.",
      .example = {"sparge-gen serve --models path/to/models -o results"}},
+    {.command = SG_COMMAND_LANGUAGE,
+     .name = "language",
+     .version = 1,
+     .usage = {"language TASK -m PATH [options]"},
+     .effect = {"measure attention on long texts by a language model"},
+     .text =
+         "TASK is perplexity FILE (a text), needle (a sentence hidden in a long text), FILE.jsonl (LongBench,\n"
+         "InfiniteBench and RULER as published: context and input with answers, answer or outputs; or ids, and asked,\n"
+         "places of tokens that have to be the likeliest), or prefill (how long reading takes).\n"
+         "Every arm reads each text. With -o the same command continues an interrupted run.",
+     .example = {"sparge-gen language perplexity wiki.test.raw -m path/to/llama --arms dense,sparge:topk=0.3 -o results",
+                 "sparge-gen language needle -m path/to/llama --haystack essays --lengths 16000,32000 -o results"}},
     {.command = SG_COMMAND_INFO,
      .name = "info",
      .version = 1,
@@ -122,7 +134,7 @@ const sg_command_row sg_command_table[] = {
 };
 const int sg_command_count = (int)(sizeof sg_command_table / sizeof *sg_command_table);
 
-const char *const sg_command_words[] = {"compare", "eval", "tune", "serve", "info", "bench", "check", "help", NULL};
+const char *const sg_command_words[] = {"compare", "eval", "tune", "serve", "language", "info", "bench", "check", "help", NULL};
 
 const sg_command_row *sg_command_row_of(sg_command c)
 {

@@ -37,9 +37,10 @@
 #define TUNE SG_COMMAND_TUNE
 #define EVAL SG_COMMAND_EVAL
 #define SERVE SG_COMMAND_SERVE
+#define LANGUAGE SG_COMMAND_LANGUAGE
 #define MODEL (RENDER | INFO | CHECK | STEP | COLD | TUNE | COMPARE | EVAL)
 #define OPENS (MODEL | SERVE) /* commands that open a model */
-#define ALL (OPENS | BENCH_ATTENTION)
+#define ALL (OPENS | BENCH_ATTENTION | LANGUAGE)
 #define IMAGES (MODEL & ~INFO)
 #define SAMPLER (RENDER | CHECK | COMPARE | EVAL)
 #define SPARSE (RENDER | INFO | CHECK | COMPARE | EVAL)
@@ -58,6 +59,7 @@ static const char *const unskipped[] = {"dense", "sage", NULL};
 static const char *const rules[] = {"topk", "tau", NULL};
 
 const char *const sg_planted_names[] = {"similar", "noisy", "scattered", NULL};
+const char *const sg_answer_metric_names[] = {"overlap", "f1", "rouge-l", "choice", "match", "match-any", NULL};
 const char *const sg_cold_parts[] = {"context", "backend", "clip", NULL};
 const char *const sg_picture_fits[] = {"crop", "pad", "stretch", NULL};
 
@@ -168,6 +170,37 @@ const sg_option sg_option_table[] = {
     {OPTION(BYTES, "max-disk", SERVE, RUN, max_disk,
             "files of all jobs (default: 16G); the oldest finished ones go"),
      .value = "SIZE"},
+
+    HEADING(LANGUAGE, "What to read"),
+    {TEXT("model", LANGUAGE, LOAD, model, "PATH", "a language model: a folder of transformers', or a GGUF"),
+     .letter = 'm', USUAL, .files = SG_READS_MODEL},
+    {INT("window", LANGUAGE, INPUT, window, 2, 1 << 30,
+         "perplexity: tokens that are read at once (default: 8192, or the longest that the model\n"
+         "takes); of a .jsonl the longest prompt with its answer, whose middle is left out if it has more")},
+    {INT("stride", LANGUAGE, INPUT, stride, 1, 1 << 30,
+         "perplexity: tokens from window to window, which are scored (default: the window)")},
+    {FLAG("kl", LANGUAGE, INPUT, kl,
+          "also compare the distribution of each token with the first arm's: KL divergence, and how\n"
+          "often the likeliest token is the same; takes long where the vocabulary is large")},
+    {TEXT("haystack", LANGUAGE, INPUT, haystack, "DIR", "needle: a folder of .txt files, in which it is hidden")},
+    {TEXT("lengths", LANGUAGE, INPUT, lengths, "LIST",
+          "needle, prefill: lengths in tokens (default: eight from 74000 to 112000; of prefill 8192)")},
+    {TEXT("depths", LANGUAGE, INPUT, depths, "LIST", "needle: where it is, in percent (default: ten from 0 to 100)")},
+    {TEXT("template", LANGUAGE, INPUT, template, "TEXT",
+          "the prompt: {context} and {question} of a needle, {context} and {input} of a line; \\n is the\n"
+          "end of a line (default: the published one of the needle; context, empty line, input)")},
+    {CHOICE("metric", LANGUAGE, INPUT, metric, sg_answer_metric_names, "NAME",
+            "how answers are scored (default: what the line says; choice where it has choices; f1)")},
+    {INT("max-tokens", LANGUAGE, INPUT, max_tokens, 1, 65536,
+         "tokens of an answer at most (default: 128; of a needle 50)")},
+    {TEXT("arms", LANGUAGE, INPUT, arms, "LIST",
+          "what to compare with the first of them: dense, sage, sparge, each with its own options of\n"
+          "attention after colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:sim=0.6:name=mine\n"
+          "(default: dense,sparge)"),
+     USUAL},
+    {INT("repeat", LANGUAGE, RUN, repeat, 1, SG_REPEAT_MAX,
+         "prefill: runs of which the median is taken (default: as many as last two seconds, from 5\n"
+         "to 200)")},
 
     HEADING(BENCH_ATTENTION, "What to measure"),
     {TEXT("shape", BENCH_ATTENTION, RUN, shape, "SHAPE",
@@ -349,7 +382,7 @@ const sg_option sg_option_table[] = {
     {REAL("cache-error", TUNE, RUN, cache_error, 1e-6, 1,
           "relative L2 error of the final latents that extrapolated steps may make (default: 0.01)")},
 
-    HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL | SERVE, "Output"),
+    HEADING(RENDER | BENCH | COMPARE | TUNE | EVAL | SERVE | LANGUAGE, "Output"),
     {TEXT("output", RENDER, RUN, output, "FILE",
           "by its ending: .mp4 (H.264, else AV1), .mkv (FFV1 RGB, lossless), .webp, .jpg (an image),\n"
           ".png (an image, or name-%04d.png from 1 on), .y4m (BT.601; mpv assumes BT.709 above 576\n"
@@ -384,6 +417,10 @@ const sg_option sg_option_table[] = {
           "a folder, made if it is not there, for jobs and their results, which the next start finds\n"
           "again (default: served)"),
      .letter = 'o'},
+    {TEXT("output", LANGUAGE, RUN, output, "DIR",
+          "a folder, made if it is not there: results.jsonl, summary.json, report.html; the same\n"
+          "command continues an earlier run (default: only the table)"),
+     .letter = 'o', USUAL},
     {TEXT("shard", EVAL, RUN, shard, "I/N",
           "only the I-th of N parts of the set (default: by mpirun's or srun's rank)")},
     {TEXT("merge", EVAL, RUN, merge, "DIR",
@@ -415,7 +452,7 @@ const sg_option sg_option_table[] = {
           "write a report: error and density of each head, or of each threshold tried; times;\n"
           "- is stdout"),
      .files = SG_WRITES},
-    {TEXT("json", BENCH, RUN, json, "FILE", "write the figures as JSON; - is stdout, without the table"),
+    {TEXT("json", BENCH | LANGUAGE, RUN, json, "FILE", "write the figures as JSON; - is stdout, without the table"),
      .files = SG_WRITES},
     {TEXT("json", COMPARE, RUN, json, "FILE",
           "write all figures, those of each frame too, an infinite PSNR as null; - is stdout, without\n"
@@ -436,7 +473,7 @@ const sg_option sg_option_table[] = {
            "highest CPU instruction set to use (or SPARGE_GEN_CPUMASK)")},
     {NAMED("gpumask", ALL, LOAD, gpumask, "gpu_mask", "LEVEL",
            "use only the GPU features of this level, and no cuDNN below the GPU's own level (default)")},
-    {OPTION(BYTES, "memory-limit", OPENS, RUN, memory_limit,
+    {OPTION(BYTES, "memory-limit", OPENS | LANGUAGE, RUN, memory_limit,
             "refuse a render that needs more, as in 8G or 512M (default: what the machine has free);\n"
             "info --backend cuda plans by it for a GPU of that size, without one too"),
      .value = "SIZE"},
@@ -461,6 +498,7 @@ const sg_option sg_option_table[] = {
           "print only names of files (stdout), errors and a drawn seed (stderr); --strict is on"),
      .letter = 'q', USUAL},
     {FLAG("quiet", CHECK | STEP, RUN, quiet, "print only the result and errors; --strict is on"), .letter = 'q'},
+    {FLAG("quiet", LANGUAGE, RUN, quiet, "print only the table and errors"), .letter = 'q'},
     {FLAG("verbose", RENDER | CHECK, RUN, verbose,
           "print the plan, what attention skipped, and the time of each stage"),
      .letter = 'v', USUAL},

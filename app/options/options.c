@@ -194,8 +194,9 @@ static sg_status parse_operand(sg_settings *s, const char *arg, sg_error *e)
     if (s->command & SG_COMMAND_BENCH) takes = "bench takes step, attention or cold, first of all";
     if (s->command == SG_COMMAND_INFO) takes = "info takes one folder or file", at = &s->operand;
     if (s->command == SG_COMMAND_SERVE) takes = "a model goes after --model, a folder of models after --models";
-    if (s->command == SG_COMMAND_COMPARE)
-        takes = "compare takes two", at = s->operand ? &s->second_operand : &s->operand;
+    if (s->command == SG_COMMAND_COMPARE) takes = "compare takes two";
+    if (s->command == SG_COMMAND_LANGUAGE) takes = "language takes a task, and perplexity a file";
+    if (s->command & (SG_COMMAND_COMPARE | SG_COMMAND_LANGUAGE)) at = s->operand ? &s->second_operand : &s->operand;
     without_dashes(hint, arg, s->command);
     if (s->command & SG_COMMAND_BENCH && command_of("bench ", arg, &(sg_command){0})) *hint = '\0'; /* attention */
     if (at && !*at && (!*hint || access(arg, F_OK) == 0)) return *at = arg, SG_OK;

@@ -18,6 +18,7 @@ typedef enum sg_command {
     SG_COMMAND_EVAL = 128,
     SG_COMMAND_BENCH_COLD = 256,
     SG_COMMAND_SERVE = 512,
+    SG_COMMAND_LANGUAGE = 1024,
     SG_COMMAND_ARMS = SG_COMMAND_COMPARE | SG_COMMAND_EVAL,
     SG_COMMAND_BENCH = /* while it is not known which */
     SG_COMMAND_BENCH_STEP | SG_COMMAND_BENCH_ATTENTION | SG_COMMAND_BENCH_COLD
@@ -25,9 +26,9 @@ typedef enum sg_command {
 
 enum { SG_REPEAT_MAX = 400 };
 
-/* These lists of choices end with NULL: parts of bench cold, where bench attention plants keys, and how a picture is
- * fitted. */
-extern const char *const sg_cold_parts[], *const sg_planted_names[], *const sg_picture_fits[];
+/* These lists of choices end with NULL: parts of bench cold, where bench attention plants keys, how a picture is fitted, and how
+ * an answer is scored. */
+extern const char *const sg_cold_parts[], *const sg_planted_names[], *const sg_picture_fits[], *const sg_answer_metric_names[];
 
 enum { SG_LIST_MAX = 8 };
 
@@ -45,7 +46,7 @@ typedef struct sg_settings {
     bool       help, version, quiet, verbose;
     /* topic of help is "all", "man", "bash", "zsh" or a word to be found; NULL is that of the command. */
     const char *topic;
-    /* info has one operand, a folder or file; compare has two. */
+    /* info has one operand, a folder or file; compare has two; language has a task and perhaps a file. */
     const char *operand, *second_operand;
 
     const char    *model;
@@ -98,6 +99,11 @@ typedef struct sg_settings {
     const char *prompts, *shard, *merge;
     bool        skip_bad;
     int         per_prompt;
+
+    /* language; lengths and depths are lists with commas */
+    const char *haystack, *lengths, *depths, *template, *metric;
+    int         window, stride, max_tokens;
+    bool        kl;
 
     /* serve */
     const char  *host, *models, *loras, *api_key_file;

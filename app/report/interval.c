@@ -47,6 +47,13 @@ sg_interval sg_running_interval(const sg_running *r, int together)
     return (sg_interval){r->mean, r->mean - half, r->mean + half};
 }
 
+sg_interval sg_interval_share(double right, int count)
+{
+    const double p = right / count, n = count, z = 1.959964, whole = 1 + z * z / n;
+    const double middle = p + z * z / 2 / n, half = z * sqrt(p * (1 - p) / n + z * z / 4 / n / n);
+    return (sg_interval){p, fmax((middle - half) / whole, 0), fmin((middle + half) / whole, 1)};
+}
+
 sg_interval sg_interval_bounded(sg_interval v)
 {
     const double slope = 1 / (1 - v.mean * v.mean);

@@ -26,6 +26,10 @@ void sg_running_add(sg_running *r, double v);
  * alone. */
 sg_interval sg_running_interval(const sg_running *r, int together);
 
+/* Returns the share right / count with Wilson's interval of 95 %: ((p + z^2/2n) +- z sqrt(p (1 - p) / n + z^2/4n^2)) / (1 + z^2/n),
+ * z = 1.96. It lies within 0 and 1, and is not empty where all are right. count is 1 at least. */
+sg_interval sg_interval_share(double right, int count);
+
 /* Bounds v, of figures that lie within -1 and 1, as SSIM does. The half-width is taken to Fisher's z = atanh by the
  * slope there, 1 / (1 - mean^2), and back, so that both ends lie within -1 and 1 too. The mean stays. */
 sg_interval sg_interval_bounded(sg_interval v);

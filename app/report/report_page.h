@@ -8,7 +8,7 @@
 #include <jansson.h>
 
 /* The build takes these templates from the .html of the same name. */
-extern const char sg_report_arms_page[], sg_report_eval_page[];
+extern const char sg_report_arms_page[], sg_report_eval_page[], sg_report_language_page[];
 
 /* Makes the page. The JSON is one line of ASCII and has no "<", so that nothing in it ends its element or becomes HTML.
  * *out is the caller's to free. SG_E_MEMORY. */

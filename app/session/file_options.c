@@ -86,6 +86,8 @@ sg_status sg_file_options_check(const sg_settings *s, sg_error *e)
     SG_TRY(protect_arms(s, e));
     for (int i = 0; i < 2 && s->command == SG_COMMAND_COMPARE; i++)
         if (operand[i]) SG_TRY(sg_file_options_protect_frames(operand[i], "compare", e));
+    for (int i = 0; i < 2 && s->command == SG_COMMAND_LANGUAGE; i++)
+        if (operand[i]) SG_TRY(sg_output_file_protect(operand[i], "language", e));
     if (s->command == SG_COMMAND_INFO && s->operand) SG_TRY(sg_model_protect(s->operand, "info", e));
     SG_TRY(protect_model(s, e));
     for (int i = 0; (o = sg_option_next(s->command, &i)) != NULL;) {

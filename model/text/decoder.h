@@ -70,6 +70,9 @@ void sg_decoder_run(const sg_decoder *d, sg_stream *s, const sg_decoder_piece *p
 /* Computes y F32 [n, vocab], the logits behind the tokens whose states x [n, width] are. */
 void sg_decoder_logits(const sg_decoder *d, sg_stream *s, sg_tensor y, sg_tensor x);
 
+/* Returns how many of n rows of logits are made at once: as many as take 128 MiB, 512 at most. */
+int64_t sg_decoder_logit_rows(const sg_decoder *d, int64_t n);
+
 /* Sets out[r], on the host, to the log-likelihood of target[r] behind the states x[r]. On a plan target is NULL. Latches
  * SG_E_NUMERIC where one is not a number. */
 void sg_decoder_likelihoods(const sg_decoder *d, sg_stream *s, sg_tensor x, const int32_t *target, float *out);

@@ -19,11 +19,10 @@ static int64_t parts_of(int64_t vocab)
     return h;
 }
 
-/* The rows whose logits are in memory at once. */
-static int64_t rows_of(int64_t vocab, int64_t n)
+int64_t sg_decoder_logit_rows(const sg_decoder *d, int64_t n)
 {
     enum { BYTES = 1 << 27, MOST = 512 };
-    const int64_t rows = BYTES / (int64_t)sizeof(float) / vocab;
+    const int64_t rows = BYTES / (int64_t)sizeof(float) / sg_decoder_describe(d).vocab;
     return sg_min64(n, rows < 1 ? 1 : rows > MOST ? MOST : rows);
 }
 
@@ -55,7 +54,7 @@ void sg_decoder_likelihoods(const sg_decoder *d, sg_stream *s, sg_tensor x, cons
     enum { D = 8 };
     const size_t  outer = s->scratch.used;
     const int64_t vocab = sg_decoder_describe(d).vocab, h = parts_of(vocab), m = vocab / h,
-                  most = rows_of(vocab, x.dim[0]);
+                  most = sg_decoder_logit_rows(d, x.dim[0]);
     const sg_tensor zeros = sg_new(s, SG_F32, most, h, D), mark = sg_new(s, SG_F32, m + 1, 1, D);
     const size_t    zero = (size_t)(most * h * D), keys = (size_t)((m + 1) * D);
     float *const host = calloc(zero + keys, sizeof *host), *const all = calloc((size_t)vocab, sizeof *all);

@@ -29,7 +29,7 @@ static int run(sg_language *l, const int32_t *ids, int64_t n, int64_t greedy, sg
     int32_t *const next = malloc((size_t)greedy * sizeof *next + 1);
     int64_t        count = 0;
     int            status = numbers && next ? 0 : fail("no memory");
-    if (!status && (sg_language_append(l, ids, n, numbers, NULL, e) || sg_language_logits(l, numbers + n, e) ||
+    if (!status && (sg_language_append(l, ids, n, numbers, NULL, NULL, e) || sg_language_logits(l, numbers + n, e) ||
                     sg_language_greedy(l, next, greedy, &count, NULL, e)))
         status = fail(e->text);
     if (!status) {

@@ -180,7 +180,7 @@ static void check_case(sg_language *l, int i, double bound)
     int64_t                    count = 0;
     sg_error                   e = {0};
     prompt_of(c, ids);
-    assert_done(sg_language_append(l, ids, TABLE_TOKENS, logp, NULL, &e), &e);
+    assert_done(sg_language_append(l, ids, TABLE_TOKENS, logp, NULL, NULL, &e), &e);
     assert_done(sg_language_logits(l, logits, &e), &e);
     assert_true(isnan(logp[0]));
     const double of_logp = apart(logp + 1, c->logp, TABLE_TOKENS - 1), of_logits = apart(logits, c->logits, c->vocab);
@@ -233,7 +233,7 @@ static void pieces_make_the_whole(void **state)
         sg_error     e = {0};
         prompt_of(&m.of, ids);
         for (int at = 0; at < TABLE_TOKENS; at += 8)
-            assert_done(sg_language_append(l, ids + at, 8, logp + at, NULL, &e), &e);
+            assert_done(sg_language_append(l, ids + at, 8, logp + at, NULL, NULL, &e), &e);
         assert_true(apart(logp + 1, m.of.logp, TABLE_TOKENS - 1) <= 1e-5);
         sg_language_close(&l);
     }
@@ -426,7 +426,7 @@ static void ends_are_those_of_the_configs(void **state)
     int64_t count = 0, first = 0;
     while (language_cases[0].greedy[first] != language_cases[0].greedy[9]) first++;
     prompt_of(&m.of, ids);
-    assert_done(sg_language_append(l, ids, TABLE_TOKENS, NULL, NULL, &e), &e);
+    assert_done(sg_language_append(l, ids, TABLE_TOKENS, NULL, NULL, NULL, &e), &e);
     assert_done(sg_language_greedy(l, greedy, TABLE_GREEDY, &count, NULL, &e), &e);
     assert_int_equal(count, first + 1);
     assert_memory_equal(greedy, language_cases[0].greedy, (size_t)count * sizeof *greedy);
@@ -445,7 +445,7 @@ static void a_rewound_sequence_is_as_it_was(void **state)
     sg_error     e = {0};
     prompt_of(&m.of, ids);
     assert_refused(sg_language_logits(l, logits, &e), SG_E_ARG, &e, "logits");
-    assert_done(sg_language_append(l, ids, 10, NULL, NULL, &e), &e);
+    assert_done(sg_language_append(l, ids, 10, NULL, NULL, NULL, &e), &e);
     assert_done(sg_language_logits(l, logits, &e), &e);
     assert_done(sg_language_greedy(l, greedy, 8, &count, NULL, &e), &e);
     sg_language_rewind(l, 10);
@@ -455,11 +455,11 @@ static void a_rewound_sequence_is_as_it_was(void **state)
     assert_done(sg_language_greedy(l, again, 8, &count, NULL, &e), &e);
     assert_memory_equal(greedy, again, sizeof greedy);
     sg_language_rewind(l, 10);
-    assert_done(sg_language_append(l, ids + 10, TABLE_TOKENS - 10, logp, NULL, &e), &e);
+    assert_done(sg_language_append(l, ids + 10, TABLE_TOKENS - 10, logp, NULL, NULL, &e), &e);
     assert_true(apart(logp, m.of.logp + 9, TABLE_TOKENS - 10) <= 1e-5);
     sg_language_rewind(l, 7); /* where none ended */
     assert_refused(sg_language_logits(l, logits, &e), SG_E_ARG, &e, "logits");
-    assert_done(sg_language_append(l, ids + 7, TABLE_TOKENS - 7, logp, NULL, &e), &e);
+    assert_done(sg_language_append(l, ids + 7, TABLE_TOKENS - 7, logp, NULL, NULL, &e), &e);
     assert_true(isnan(logp[0]) && apart(logp + 1, m.of.logp + 7, TABLE_TOKENS - 8) <= 1e-5);
     sg_language_rewind(l, 99); /* nothing */
     assert_int_equal(sg_language_length(l), TABLE_TOKENS);
@@ -492,11 +492,11 @@ static void what_is_cancelled_leaves_no_trace(void **state)
     int64_t      count = 0;
     sg_error     e = {0};
     prompt_of(&m.of, ids);
-    assert_done(sg_language_append(l, ids, 9, NULL, NULL, &e), &e);
+    assert_done(sg_language_append(l, ids, 9, NULL, NULL, NULL, &e), &e);
     assert_done(sg_language_logits(l, logits, &e), &e);
     calls                c = {.left = 4};
     sg_language_progress p = {count_down, &c};
-    assert_refused(sg_language_append(l, ids + 9, TABLE_TOKENS - 9, NULL, &p, &e), SG_E_CANCELLED, &e, "cancelled");
+    assert_refused(sg_language_append(l, ids + 9, TABLE_TOKENS - 9, NULL, NULL, &p, &e), SG_E_CANCELLED, &e, "cancelled");
     assert_int_equal(c.seen, 5);
     assert_int_equal(c.of, TABLE_TOKENS - 9);
     c = (calls){.left = 9};
@@ -508,7 +508,7 @@ static void what_is_cancelled_leaves_no_trace(void **state)
     assert_memory_equal(logits, same, (size_t)m.of.vocab * sizeof *same);
     c = (calls){.left = 1000};
     sg_language_rewind(l, 0);
-    assert_done(sg_language_append(l, ids, TABLE_TOKENS, NULL, &p, &e), &e);
+    assert_done(sg_language_append(l, ids, TABLE_TOKENS, NULL, NULL, &p, &e), &e);
     assert_int_equal(c.seen, 5 * m.of.layers);
     assert_done(sg_language_logits(l, logits, &e), &e);
     assert_true(apart(logits, m.of.logits, m.of.vocab) <= 1e-5);
@@ -524,15 +524,15 @@ static void room_and_ids_have_ends(void **state)
     sg_error     e = {0};
     prompt_of(&m.of, ids);
     assert_int_equal(sg_language_describe(l).tokens, 20);
-    assert_refused(sg_language_append(l, ids, 21, NULL, NULL, &e), SG_E_ARG, &e, "21 tokens", "20");
-    assert_refused(sg_language_append(l, ids, 0, NULL, NULL, &e), SG_E_ARG, &e, "0 tokens");
-    assert_done(sg_language_append(l, ids, 19, NULL, NULL, &e), &e);
+    assert_refused(sg_language_append(l, ids, 21, NULL, NULL, NULL, &e), SG_E_ARG, &e, "21 tokens", "20");
+    assert_refused(sg_language_append(l, ids, 0, NULL, NULL, NULL, &e), SG_E_ARG, &e, "0 tokens");
+    assert_done(sg_language_append(l, ids, 19, NULL, NULL, NULL, &e), &e);
     assert_refused(sg_language_greedy(l, ids, 2, &count, NULL, &e), SG_E_ARG, &e, "2 tokens", "20");
     assert_int_equal(count, 0);
     ids[0] = m.of.vocab;
-    assert_refused(sg_language_append(l, ids, 1, NULL, NULL, &e), SG_E_FORMAT, &e, "vocabulary");
+    assert_refused(sg_language_append(l, ids, 1, NULL, NULL, NULL, &e), SG_E_FORMAT, &e, "vocabulary");
     ids[0] = -1;
-    assert_refused(sg_language_append(l, ids, 1, NULL, NULL, &e), SG_E_FORMAT, &e, "vocabulary");
+    assert_refused(sg_language_append(l, ids, 1, NULL, NULL, NULL, &e), SG_E_FORMAT, &e, "vocabulary");
     assert_int_equal(sg_language_length(l), 19);
     assert_done(sg_language_greedy(l, ids, 1, &count, NULL, &e), &e);
     assert_int_equal(sg_language_length(l), 20);
@@ -550,7 +550,7 @@ static void the_least_likely_are_exact(void **state)
     sg_language *l = open_with("model", (sg_language_options){0});
     for (int32_t id = 0; id < 30; id++) {
         if (id) assert_done(sg_language_logits(l, logits, &e), &e);
-        assert_done(sg_language_append(l, &id, 1, &logp, NULL, &e), &e);
+        assert_done(sg_language_append(l, &id, 1, &logp, NULL, NULL, &e), &e);
         double sum = 0;
         for (int i = 0; id && i < m.of.vocab; i++) sum += exp((double)logits[i] - (double)logits[id]);
         if (!id) continue;
@@ -603,7 +603,7 @@ static void a_policy_counts_and_is_watched(void **state)
         int          seen = 0;
         sg_error     e = {0};
         sg_policy    p = sg_policy_default();
-        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, &e), &e);
+        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, NULL, &e), &e);
         assert_done(sg_language_logits(l, dense, &e), &e);
         sg_language_counts(l, count);
         assert_true(count[1].kind == SG_ATTENTION_DENSE && count[1].kept == count[1].blocks && count[1].blocks > 0);
@@ -614,7 +614,7 @@ static void a_policy_counts_and_is_watched(void **state)
         p.named = true;
         p.amount = 1;
         assert_done(sg_language_policy(l, &p, &e), &e);
-        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, &e), &e);
+        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, NULL, &e), &e);
         assert_done(sg_language_logits(l, all, &e), &e);
         sg_language_counts(l, count);
         assert_true(count[0].kind == SG_ATTENTION_SPARGE && count[0].why == SG_WHY_POLICY);
@@ -624,7 +624,7 @@ static void a_policy_counts_and_is_watched(void **state)
         sg_language_rewind(l, 0);
         assert_done(sg_language_policy(l, &p, &e), &e);
         sg_language_watch(l, &(sg_attention_watch){.on_begin = see, .on_begin_context = &seen});
-        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, &e), &e);
+        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, NULL, &e), &e);
         assert_done(sg_language_logits(l, few, &e), &e);
         sg_language_counts(l, count);
         assert_true(count[0].kept < blocks && count[0].kept > 0);
@@ -634,7 +634,7 @@ static void a_policy_counts_and_is_watched(void **state)
         sg_language_watch(l, NULL);
         assert_done(sg_language_policy(l, NULL, &e), &e);
         sg_language_rewind(l, 0);
-        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, &e), &e);
+        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, NULL, &e), &e);
         assert_done(sg_language_logits(l, few, &e), &e);
         assert_memory_equal(few, dense, sizeof few);
         sg_language_close(&l);
@@ -778,7 +778,7 @@ static void append_text(sg_language *l, const char *text)
     int64_t  n;
     sg_error e = {0};
     assert_done(sg_language_encode(l, text, strlen(text), false, &ids, &n, &e), &e);
-    assert_done(sg_language_append(l, ids, n, NULL, NULL, &e), &e);
+    assert_done(sg_language_append(l, ids, n, NULL, NULL, NULL, &e), &e);
     free(ids);
 }
 
