@@ -16,6 +16,7 @@ target_sources(sparge-gen PRIVATE
   app/session/interrupt.c app/session/notices.c app/session/output_options.c
   app/session/picture.c app/session/progress.c app/session/rank.c app/session/resolve.c app/session/session.c
   app/session/setup.c app/session/video_input.c app/session/wait_policy.c
+  app/language/answer_score.c
   app/metric/clip_figures.c app/metric/clip_scores.c app/metric/clip_similarity.c app/metric/metrics.c
   app/output/caption.c app/output/collage.c app/output/preview_file.c
   app/report/build_facts.c app/report/interval.c app/report/json_build.c app/report/line_log.c

@@ -126,6 +126,7 @@ fi
 # Arrows between app's folders run one way: this says from which of them, beside itself, each may include.
 declare -A below=([options]=
     [metric]=
+    [language]=
     [output]=
     [session]="options"
     [report]="metric session options"
