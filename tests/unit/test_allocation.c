@@ -4,6 +4,7 @@
  * which let their caller give them memory; not those of libraries that end the process themselves. Each failure must be
  * SG_E_MEMORY (or, where those two do not tell the reason, any other code) with a message, leave no file, and leave
  * nothing behind, which the leak check of the sanitizers sees. An operation that knows another way may also succeed. */
+#include "answer_score.h"
 #include "backend.h"
 #include "bpe_tokenizer.h"
 #include "clip_names.h"
@@ -325,6 +326,16 @@ static const struct {
                     {"prompts.json", "{\"annotations\": [{\"caption\": \"a red ball\", \"image_id\": 1}]}"}};
 enum { PROMPT_FILES = sizeof prompt_files / sizeof *prompt_files };
 
+static sg_status score_answer(sg_error *e)
+{
+    static const char *const expected[] = {"a b. c", "B"};
+    sg_answer_figures        f;
+    sg_status                status = SG_OK;
+    for (int m = 0; m < SG_ANSWER_METRICS && status == SG_OK; m++)
+        status = sg_answer_score(&f, m, " It is b. C", expected, 2, NULL, 0, e);
+    return status;
+}
+
 static sg_status list_prompts(sg_error *e)
 {
     sg_prompt_set s = {0};
@@ -493,6 +504,7 @@ static void constructors(void **state)
     exhaust("tokenizer", 3, open_tokenizer);
     exhaust("byte-level tokenizers", 1, open_byte_level);
     exhaust("prompts", 1, list_prompts);
+    exhaust("answers", 1, score_answer);
     lora_save_for(MINI_WEIGHTS, "lora.safetensors",
                   "{\"lora_adapter_metadata\":\"{\\\"transformer.lora_alpha\\\":1}\"}");
     exhaust("LoRA", 3, merge);
