@@ -138,7 +138,7 @@ static double score_words(words *w, sg_answer_metric metric)
         shared += a < b ? a : b;
         common += w->common[i];
     }
-    if (!both) return 0;
+    if (both == 0) return 0;
     if (metric == SG_ANSWER_OVERLAP) return both / w->n[1];
     const double p = rouge ? common / distinct[0] : shared / w->n[0],
                  r = rouge ? common / distinct[1] : shared / w->n[1];
