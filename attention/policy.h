@@ -70,7 +70,7 @@ typedef struct sg_policy {
     int   tail_bias;    /* SG_TAIL_BIAS_NONE .. */
     int   pv_dtype;     /* SG_PV_AUTO .. */
     int   order;        /* SG_ORDER_ROW .. */
-    bool  count_hidden; /* of causal attention: top-k is a share of all blocks, not of the visible ones */
+    bool  count_hidden; /* causal: top-k is of all blocks, not of the visible ones; the diagonal is not kept */
     /* This share of the steps, the first ones, rounded up, skips nothing, and is of this kind: DENSE or SAGE. */
     double      dense_steps;
     int         dense_steps_kind;

@@ -282,14 +282,21 @@ enum { SG_BLOCK_SUB = 16, SG_CENTER_STEP = 64 };
 enum { SG_LISTED = 1 << 16 }; /* blocks that a list has numbers for; of one head no more than INT32_MAX are listed */
 
 /* Returns how many blocks of m keys are visible to block i of n queries. They are the first. */
-static inline int64_t sg_visible_blocks(bool causal, int64_t i, int64_t n, int64_t m)
+SG_BOTH int64_t sg_visible_blocks(bool causal, int64_t i, int64_t n, int64_t m)
 {
     const int64_t end = (i + 1) * SG_BLOCK_Q < n ? (i + 1) * SG_BLOCK_Q : n;
     return sg_div_up(causal ? end + m - n : m, SG_BLOCK_K);
 }
 
+/* Returns how many blocks of m keys are wholly visible to each of block i of n queries. They are the first; those behind them
+ * that are visible lie on the diagonal. */
+SG_BOTH int64_t sg_whole_blocks(bool causal, int64_t i, int64_t n, int64_t m)
+{
+    return causal ? (i * SG_BLOCK_Q + 1 + m - n) / SG_BLOCK_K : sg_div_up(m, SG_BLOCK_K);
+}
+
 /* Returns how many of `of` blocks a top-k share of them is: rounded down, 1 at least. */
-static inline int64_t sg_topk_count(float share, int64_t of)
+SG_BOTH int64_t sg_topk_count(float share, int64_t of)
 {
     const float count = share * (float)of;
     return count >= (float)of ? of : count >= 1 ? (int64_t)count : 1;
@@ -357,8 +364,8 @@ typedef int sg_select_rule; /* SG_SELECT_TOPK or SG_SELECT_MASS; GIVEN is no rul
 
 /* A list says which blocks of keys each block of queries keeps: the first `count` of its row. The one with the highest
  * score comes first, of equals the first, of NaN last; then the others in rising order; the rest of the row is 0. Fixed
- * blocks, and the first `sink` blocks of keys, are added to those that the rule takes; hidden blocks are taken away
- * last. TOPK takes amount times the row's visible blocks, or with count_hidden amount times nk; rounded down, 1 at least.
+ * blocks, the first `sink` blocks of keys, and without count_hidden the blocks on the diagonal are added to those that the
+ * rule takes; hidden blocks are taken away last. TOPK takes amount times the row's visible blocks, or with count_hidden amount times nk; rounded down, 1 at least.
  * With `heads`, TOPK gives each row a quarter of its number, and what is left of all to the best of the whole
  * layer, of equals to the first head and row. kept counts the blocks that each head keeps, and those of them that its
  * last row keeps. mass is the share of a row's scores that its kept blocks have, the mean over the rows whose sum is

@@ -7,22 +7,16 @@
 
 #include "quant.h"
 
-#ifdef __CUDACC__
-#define SG_RUN_FN static __host__ __device__ __forceinline__
-#else
-#define SG_RUN_FN static inline __attribute__((always_inline))
-#endif
-
 enum { SG_QUANT_RUN = 16 }; /* no group of elements with a scale of its own is shorter */
 
-SG_RUN_FN float sg_run_float(uint32_t u)
+SG_BOTH float sg_run_float(uint32_t u)
 {
     float f;
     memcpy(&f, &u, sizeof f);
     return f;
 }
 
-SG_RUN_FN uint32_t sg_run_bits(float f)
+SG_BOTH uint32_t sg_run_bits(float f)
 {
     uint32_t u;
     memcpy(&u, &f, sizeof u);
@@ -31,14 +25,14 @@ SG_RUN_FN uint32_t sg_run_bits(float f)
 
 /* An F16 as F32, exactly. The exponent's bias is corrected by a product, which also normalises subnormals. NaN and
  * infinity stay what they are. */
-SG_RUN_FN float sg_run_half(uint32_t h)
+SG_BOTH float sg_run_half(uint32_t h)
 {
     const uint32_t u = sg_run_bits(sg_run_float((h & 0x7fff) << 13) * 0x1p112f);
     return sg_run_float(u | (h & 0x8000) << 16 | ((h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u));
 }
 
 /* The F16 at x, at an even address of a device. */
-SG_RUN_FN float sg_run_scale(const uint8_t *x)
+SG_BOTH float sg_run_scale(const uint8_t *x)
 {
 #ifdef __CUDA_ARCH__
     return sg_run_half(*(const uint16_t *)x);
@@ -52,7 +46,7 @@ typedef struct sg_run_bytes {
     uint8_t at[SG_QUANT_RUN] __attribute__((aligned(16)));
 } sg_run_bytes;
 
-SG_RUN_FN sg_run_bytes sg_run_take(const uint8_t *x, int align)
+SG_BOTH sg_run_bytes sg_run_take(const uint8_t *x, int align)
 {
     sg_run_bytes b;
 #ifdef __CUDA_ARCH__
@@ -76,7 +70,7 @@ SG_RUN_FN sg_run_bytes sg_run_take(const uint8_t *x, int align)
 /* ---- elements of one byte ---- */
 
 /* 4 bits of exponent, bias 7, no infinity; all ones is a NaN. */
-SG_RUN_FN void sg_run_e4m3(float *y, sg_run_bytes q)
+SG_BOTH void sg_run_e4m3(float *y, sg_run_bytes q)
 {
     for (int k = 0; k < SG_QUANT_RUN; k++) {
         const uint32_t u = sg_run_bits(sg_run_float((uint32_t)(q.at[k] & 0x7f) << 20) * 0x1p120f);
@@ -85,12 +79,12 @@ SG_RUN_FN void sg_run_e4m3(float *y, sg_run_bytes q)
 }
 
 /* The upper half of an F16. */
-SG_RUN_FN void sg_run_e5m2(float *y, sg_run_bytes q)
+SG_BOTH void sg_run_e5m2(float *y, sg_run_bytes q)
 {
     for (int k = 0; k < SG_QUANT_RUN; k++) y[k] = sg_run_half((uint32_t)q.at[k] << 8);
 }
 
-SG_RUN_FN void sg_run_integers(float *y, sg_run_bytes q, float d)
+SG_BOTH void sg_run_integers(float *y, sg_run_bytes q, float d)
 {
     for (int k = 0; k < SG_QUANT_RUN; k++) y[k] = d * (float)(int8_t)q.at[k];
 }
@@ -99,7 +93,7 @@ SG_RUN_FN void sg_run_integers(float *y, sg_run_bytes q, float d)
 
 /* Of 4 or, with `high`, 5 bits: a scale, with `min` a minimum, the fifth bits, the others. Adding -0 changes no
  * number. */
-SG_RUN_FN void sg_run_small(float *y, const uint8_t *x, int i, bool high, bool min)
+SG_BOTH void sg_run_small(float *y, const uint8_t *x, int i, bool high, bool min)
 {
     const int          at = 2 + 2 * min + 4 * high, zero = min ? 0 : high ? 16 : 8, shift = i / 16 * 4;
     const float        d = sg_run_scale(x), m = min ? sg_run_scale(x + 2) : -0.0f;
@@ -109,7 +103,7 @@ SG_RUN_FN void sg_run_small(float *y, const uint8_t *x, int i, bool high, bool m
         y[k] = d * (float)((((q.at[k] >> shift) & 15) | (h >> k & 1) << 4) - zero) + m;
 }
 
-SG_RUN_FN void sg_run_iq4(float *y, sg_run_bytes q, int i, float d)
+SG_BOTH void sg_run_iq4(float *y, sg_run_bytes q, int i, float d)
 {
     const uint64_t low = 0xf6eaddcfbfad9881,
                    high = 0x7159453526190d01; /* the 16 numbers, -127 to 113, of a byte each */
@@ -122,7 +116,7 @@ SG_RUN_FN void sg_run_iq4(float *y, sg_run_bytes q, int i, float d)
 /* ---- blocks of 256, in groups with scales of their own ---- */
 
 /* Of 4 or, with `high`, 5 bits, in 8 groups, whose scales and minima have 6 bits each, in 12 bytes. */
-SG_RUN_FN void sg_run_grouped(float *y, const uint8_t *x, int i, bool high)
+SG_BOTH void sg_run_grouped(float *y, const uint8_t *x, int i, bool high)
 {
     const int            j = i / 32, shift = j % 2 * 4;
     const uint8_t *const S = x + 4;
@@ -137,7 +131,7 @@ SG_RUN_FN void sg_run_grouped(float *y, const uint8_t *x, int i, bool high)
 
 /* Group g of 8 is elements 32 g and on; its two halves have scales of their own. */
 
-SG_RUN_FN void sg_run_q6_k(float *y, const uint8_t *x, int i)
+SG_BOTH void sg_run_q6_k(float *y, const uint8_t *x, int i)
 {
     const int          g = i / 32, low = g % 4 / 2 * 4, high = g % 4 * 2;
     const sg_run_bytes q = sg_run_take(x + g / 4 * 64 + g % 2 * 32 + i % 32, 2);
@@ -148,7 +142,7 @@ SG_RUN_FN void sg_run_q6_k(float *y, const uint8_t *x, int i)
 }
 
 /* Scale c of 16 has 6 bits, of the 12 bytes at S. */
-SG_RUN_FN void sg_run_q3_k(float *y, const uint8_t *x, int i)
+SG_BOTH void sg_run_q3_k(float *y, const uint8_t *x, int i)
 {
     const int            g = i / 32, shift = g % 4 * 2, c = i / 16;
     const uint8_t *const S = x + 96;
@@ -159,7 +153,7 @@ SG_RUN_FN void sg_run_q3_k(float *y, const uint8_t *x, int i)
         y[k] = s * (float)((((q.at[k] >> shift) & 3) | ((h.at[k] >> g) & 1) << 2) - 4);
 }
 
-SG_RUN_FN void sg_run_q2_k(float *y, const uint8_t *x, int i)
+SG_BOTH void sg_run_q2_k(float *y, const uint8_t *x, int i)
 {
     const int          c = i / 16, shift = c % 8 / 2 * 2;
     const sg_run_bytes q = sg_run_take(x + 16 + c / 8 * 32 + c % 2 * 16, 4);
@@ -167,7 +161,7 @@ SG_RUN_FN void sg_run_q2_k(float *y, const uint8_t *x, int i)
     for (int k = 0; k < SG_QUANT_RUN; k++) y[k] = s * (float)((q.at[k] >> shift) & 3) - m;
 }
 
-SG_RUN_FN void sg_run_iq4_xs(float *y, const uint8_t *x, int i)
+SG_BOTH void sg_run_iq4_xs(float *y, const uint8_t *x, int i)
 {
     const int j = i / 32, high = ((int)x[2] | (int)x[3] << 8) >> 2 * j & 3;
     const int s = ((x[4 + j / 2] >> j % 2 * 4) & 15) | high << 4;
@@ -175,7 +169,7 @@ SG_RUN_FN void sg_run_iq4_xs(float *y, const uint8_t *x, int i)
 }
 
 /* Sets y[SG_QUANT_RUN] to elements i and on of the block at x, i a multiple of SG_QUANT_RUN. */
-SG_RUN_FN void sg_quant_run(float *y, sg_quant_type type, const uint8_t *x, int i)
+SG_BOTH void sg_quant_run(float *y, sg_quant_type type, const uint8_t *x, int i)
 {
     switch (type) {
     case SG_QUANT_F8_E4M3: sg_run_e4m3(y, sg_run_take(x, 16)); break;

@@ -8,6 +8,13 @@
 #include <stdint.h>
 #include <string.h>
 
+/* A function that the host and, in CUDA, the device call. */
+#ifdef __CUDACC__
+#define SG_BOTH static __host__ __device__ __forceinline__
+#else
+#define SG_BOTH static inline __attribute__((always_inline))
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -51,7 +58,7 @@ const char *sg_dtype_name(sg_dtype t); /* "F32", as safetensors writes it */
 static inline size_t sg_aligned(size_t bytes) { return (bytes + SG_ALIGN - 1) & ~(size_t)(SG_ALIGN - 1); }
 
 static inline int64_t sg_min64(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t sg_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+SG_BOTH int64_t sg_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t sg_count(sg_tensor t); /* elements; 0 when absent */
 size_t  sg_bytes(sg_tensor t);

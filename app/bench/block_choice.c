@@ -31,5 +31,6 @@ void sg_block_choose(uint8_t *mask, sg_block_choice by, float amount, const floa
         if (by == SG_CHOICE_RANDOM) sg_rng_randn(&g, room, (size_t)nk);
         if (by != SG_CHOICE_WINDOW) keep_most(to, by == SG_CHOICE_ORACLE ? mass + row * nk : room, visible, count);
         for (int64_t i = 0; by == SG_CHOICE_WINDOW && i < count; i++) to[i ? visible - i : 0] = 1;
+        for (int64_t j = sg_whole_blocks(true, row % nq, n, n); j < visible; j++) to[j] = 1; /* as sg_select does */
     }
 }

@@ -63,9 +63,8 @@ static void report(const work *w, const sg_rule *rule, bool silent, json_t **all
     }
     if (!silent) sg_bench_print_rule(NULL, rule, name);
     fflush(stdout);
-    json_t *j = json_pack("{s:I, s:o}", "tokens", (json_int_t)w->n, "arms", arms);
-    sg_json_join(&j, sg_bench_rule_json(NULL, rule));
-    sg_json_append(all, j);
+    sg_json_append(all, json_pack("{s:I, s:o, s:o}", "tokens", (json_int_t)w->n, "arms", arms, "measured",
+                                  sg_bench_rule_json(NULL, rule)));
 }
 
 static sg_status measure(work *w, json_t **all, bool silent, sg_error *e)

@@ -173,7 +173,7 @@ const sg_option sg_option_table[] = {
 
     HEADING(LANGUAGE, "What to read"),
     {TEXT("model", LANGUAGE, LOAD, model, "PATH", "a language model: a folder of transformers', or a GGUF"),
-     .letter = 'm', USUAL, .files = SG_READS_MODEL},
+     .letter = 'm', .files = SG_READS_MODEL},
     {INT("window", LANGUAGE, INPUT, window, 2, 1 << 30,
          "perplexity: tokens that are read at once (default: 8192, or the longest that the model\n"
          "takes); of a .jsonl the longest prompt with its answer, whose middle is left out if it has more")},
@@ -196,8 +196,7 @@ const sg_option sg_option_table[] = {
     {TEXT("arms", LANGUAGE, INPUT, arms, "LIST",
           "what to compare with the first of them: dense, sage, sparge, each with its own options of\n"
           "attention after colons, as in dense,sparge:topk=0.3,sparge:tau=0.9:sim=0.6:name=mine\n"
-          "(default: dense,sparge)"),
-     USUAL},
+          "(default: dense,sparge)")},
     {INT("repeat", LANGUAGE, RUN, repeat, 1, SG_REPEAT_MAX,
          "prefill: runs of which the median is taken (default: as many as last two seconds, from 5\n"
          "to 200)")},
@@ -420,7 +419,7 @@ const sg_option sg_option_table[] = {
     {TEXT("output", LANGUAGE, RUN, output, "DIR",
           "a folder, made if it is not there: results.jsonl, summary.json, report.html; the same\n"
           "command continues an earlier run (default: only the table)"),
-     .letter = 'o', USUAL},
+     .letter = 'o'},
     {TEXT("shard", EVAL, RUN, shard, "I/N",
           "only the I-th of N parts of the set (default: by mpirun's or srun's rank)")},
     {TEXT("merge", EVAL, RUN, merge, "DIR",

@@ -259,11 +259,13 @@ static void finish_row(const select_job *j, int64_t row, const row_workspace *r)
     const float *const x = scores_of(j, row);
     uint16_t *const    list = (uint16_t *)j->a->list.data + row * j->nk;
     const bool         all = sg_is_fixed(&j->queries, head, i);
+    const int64_t      diagonal = sg_whole_blocks(j->a->causal && !j->a->count_hidden, i, j->a->n, j->a->m);
     double             sum = 0, mass = 0;
     int64_t            kept = 0, best = 0;
     for (int64_t w = 0; w < j->words; w++) {
         const int64_t visible = seen - w * 64, count = sg_min64(64, j->nk - w * 64);
         uint64_t      word = r->bits[w] | (all ? ~(uint64_t)0 : j->forced[head * j->words + w]);
+        if (diagonal < (w + 1) * 64) word |= ~(uint64_t)0 << (diagonal > w * 64 ? diagonal - w * 64 : 0);
         if (visible < 64) word &= visible > 0 ? ((uint64_t)1 << visible) - 1 : 0;
         kept = list_word(r->key, w, word, list, kept, &best);
 #pragma omp simd reduction(+ : sum, mass)

@@ -38,16 +38,10 @@ static __device__ __forceinline__ bool sg_k_fixed(const sg_block_rules &r, int64
            (r.theta && !(r.k_similarity[j * r.hk + g / (r.h / r.hk)] > r.theta[g]));
 }
 
-/* How many of nk blocks of keys block i of queries sees, the first ones. */
-static __device__ __forceinline__ int64_t sg_visible(const sg_block_rules &r, int64_t i, int64_t nk)
+/* How many blocks of keys block i of queries sees, the first ones. */
+static __device__ __forceinline__ int64_t sg_visible(const sg_block_rules &r, int64_t i)
 {
-    const int64_t keys = min((i + 1) * SG_BLOCK_Q, r.n) + r.m - r.n;
-    return r.causal ? min((keys + SG_BLOCK_K - 1) / SG_BLOCK_K, nk) : nk;
-}
-
-static __device__ __forceinline__ bool sg_is_visible(const sg_block_rules &r, int64_t i, int64_t j)
-{
-    return !r.causal || j * SG_BLOCK_K < min((i + 1) * SG_BLOCK_Q, r.n) + r.m - r.n;
+    return sg_visible_blocks(r.causal, i, r.n, r.m);
 }
 
 /* ---- 16 bytes of a row ---- */

@@ -112,8 +112,7 @@ static __device__ __forceinline__ int diagonal_of(const blocks_job &j, int i)
 /* How many blocks of keys block i of queries sees: the first ones. */
 static __device__ __forceinline__ int visible_of(const blocks_job &j, int i)
 {
-    const int64_t keys = min(((int64_t)i + 1) * SG_BLOCK_Q, j.n) + j.m - j.n;
-    return j.causal ? (int)min((keys + SG_BLOCK_K - 1) / SG_BLOCK_K, (int64_t)j.nk) : j.nk;
+    return (int)sg_visible_blocks(j.causal, i, j.n, j.m);
 }
 
 /* Of how many blocks of keys a tail of block i of queries may have the means: full ones, the first; with causal, those all

@@ -207,7 +207,7 @@ template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREAD
     const int64_t           strip = j.first + blockIdx.y, g = strip / j.strips;
     const int64_t           head = (g / (j.h / j.hk) - j.first_k) * j.tiles, from = (int64_t)blockIdx.x * j.stretch;
     const int64_t           last = min((strip % j.strips + 1) * (ROWS / j.per_q), j.nq) - 1; /* block of queries */
-    const int64_t           seen = sg_visible(j.rules, last, j.nk) * j.per_k;                /* means of keys */
+    const int64_t           seen = sg_visible(j.rules, last) * j.per_k;                /* means of keys */
     const int64_t           end = min(from + j.stretch, (seen + MEANS - 1) / MEANS);
     float *const            to = j.logits + ((int64_t)blockIdx.y * ROWS + own) * j.stride;
     uint32_t                q[2][D / 16][4];
@@ -276,7 +276,7 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
     const int64_t              strip = j.first + blockIdx.x / blocks, g = strip / j.strips;
     const int64_t              i = strip % j.strips * blocks + blockIdx.x % blocks;
     const int                  rows = (int)min((int64_t)j.per_q, j.rows - i * j.per_q);
-    const int                  seen = (int)sg_visible(j.rules, i, j.nk); /* whose logits are there */
+    const int                  seen = (int)sg_visible(j.rules, i); /* whose logits are there */
     const float *const         logits = j.logits + (int64_t)blockIdx.x * j.per_q * j.stride;
     float *const               y = j.y + (g * j.nq + i) * j.nk;
     if (i >= j.nq) return;
@@ -287,7 +287,7 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
     for (int64_t word = warp; word * SG_WARP < j.nk; word += WARPS) {
         const int64_t  b = word * SG_WARP + lane;
         const uint32_t bits =
-            __ballot_sync(~0u, b < j.nk && sg_is_visible(j.rules, i, b) && !sg_k_fixed(j.rules, g, b));
+            __ballot_sync(~0u, b < seen && !sg_k_fixed(j.rules, g, b));
         if (lane == 0) counts[word] = bits;
     }
     __syncthreads();

@@ -99,9 +99,7 @@ static __device__ int mass_count(const select_job &j, const unsigned long long *
 /* Of row i of head g. */
 static __device__ int top_count(const select_job &j, int64_t g, int64_t i)
 {
-    const int   blocks = (int)(j.count_hidden ? j.nk : sg_visible(j.rules, i, j.nk));
-    const float share = floorf(__fmul_rn(j.amount[g], (float)blocks));
-    return share >= (float)blocks ? blocks : share >= 1 ? (int)share : 1;
+    return (int)sg_topk_count(j.amount[g], j.count_hidden ? j.nk : sg_visible(j.rules, i));
 }
 
 /* Sets the bits that the row's rule takes by itself. */
@@ -137,7 +135,8 @@ struct row_sums {
 static __device__ __forceinline__ bool keeps_block(const select_job &j, int64_t g, int64_t i, int64_t b, bool taken,
                                                    bool all)
 {
-    return b < j.nk && (taken || all || b < j.sink || sg_k_fixed(j.rules, g, b)) && sg_is_visible(j.rules, i, b);
+    const bool diagonal = b >= sg_whole_blocks(j.rules.causal && !j.count_hidden, i, j.rules.n, j.rules.m);
+    return b < sg_visible(j.rules, i) && (taken || all || diagonal || b < j.sink || sg_k_fixed(j.rules, g, b));
 }
 
 /* Adds 32 blocks, of which the lane has b. Returns the bits of those that are kept. */

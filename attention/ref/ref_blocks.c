@@ -339,6 +339,7 @@ static real finish_row(const sg_select_args *a, const rules *o, int64_t row, con
     const int64_t   nq = a->score.dim[1], nk = a->score.dim[2], g = row / nq, i = row % nq;
     uint16_t *const list = (uint16_t *)a->list.data + row * nk;
     const bool      all = q_fixed(o, g, i);
+    const int64_t   diagonal = sg_whole_blocks(a->causal && !a->count_hidden, i, o->n, o->m);
     real            sum = 0, mass = 0;
     place           best = {NAN, 0};
     int64_t         count = 0, best_at = 0;
@@ -346,7 +347,7 @@ static real finish_row(const sg_select_args *a, const rules *o, int64_t row, con
         const place here = {sg_load(&a->score, row * nk + j), j};
         const real  score = get(&a->score, row * nk + j);
         sum += score;
-        if (!(taken[j] || all || j < a->sink || k_fixed(o, g, j)) || !is_visible(o, i, j)) continue;
+        if (!(taken[j] || all || j < a->sink || j >= diagonal || k_fixed(o, g, j)) || !is_visible(o, i, j)) continue;
         mass += score;
         if (count == 0 || by_score(&here, &best) < 0) {
             best = here;

@@ -1,5 +1,6 @@
 /* test_answer_score.c - scores of answers against the published formulas, and what no formula covers. */
 #include "answer_score.h"
+#include "options.h"
 #include "unit.h"
 
 #include "answer_table.h"

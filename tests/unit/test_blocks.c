@@ -328,9 +328,12 @@ static void fixed_blocks_are_added(void **state)
         }
     SELECT(&s, c, score, .amount = amount, .causal = true);
     for (int i = 0; i < ROWS; i++)
-        assert_int_equal(count_of(&c, 0, i), i >= 5); /* row 5 is the first to see block 10 */
+        for (int j = 0; j < COLS; j++) /* row 5 is the first to see block 10; j / 2 == i lies on the diagonal */
+            assert_int_equal(has(&c, 0, i, j), (j == 10 && i >= 5) || j / 2 == i);
     assert_int_equal(s.status, SG_OK);
     assert_true(at(c.mass, 0) == 7.0f / 12);
+    SELECT(&s, c, score, .amount = amount, .causal = true, .count_hidden = true);
+    for (int i = 0; i < ROWS; i++) assert_int_equal(count_of(&c, 0, i), i >= 5); /* no diagonal */
 }
 
 /* A last block of queries that is not full keeps all, or with `ragged` what others keep; one of keys is kept. */

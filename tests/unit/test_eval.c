@@ -63,7 +63,7 @@ static void lines_are_cut_anywhere(void **state)
 {
     sg_eval_log l;
     open_log(&l, &alone);
-    assert_false(l.cut);
+    assert_false(l.file.cut);
     add(&l, 0, 1, 0, true);
     const long first = size_of("results.jsonl");
     add(&l, 2, 0, 1, false);
@@ -78,7 +78,7 @@ static void lines_are_cut_anywhere(void **state)
         open_log(&l, &alone);
         assert_int_equal(sg_eval_log_count(&l, SG_EVAL_DONE), n >= first);
         assert_int_equal(sg_eval_log_count(&l, SG_EVAL_FAILED), n == whole);
-        assert_int_equal(l.cut, n != 0 && n != first && n != whole);
+        assert_int_equal(l.file.cut, n != 0 && n != first && n != whole);
         assert_int_equal(size_of("results.jsonl"), n == whole ? whole : n >= first ? first : 0);
         add(&l, 1, 1, 1, true); /* begins a line of its own */
         assert_int_equal(sg_eval_log_read(&l, folder, &(sg_error){0}), SG_OK);

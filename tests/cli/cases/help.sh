@@ -1,7 +1,7 @@
 # Help goes to stdout and knows every command and option; the first one fits on a screen. Each command explains itself, by its own
 # options only; help COMMAND and COMMAND --help are one text, and so are the two names of all options.
 source "$LIB"
-commands=(compare eval tune info check "bench step" "bench attention" "bench cold")
+commands=(compare eval tune language info check "bench step" "bench attention" "bench cold")
 sparge-gen --help >first 2>log || fail
 [[ ! -s log && $(wc -l <first) -le 45 ]] || fail "more than 45 lines, or some on stderr"
 for command in "${commands[@]}"; do grep -q "^  sparge-gen $command " first || fail "no $command"; done
