@@ -248,6 +248,35 @@ static const char *string_of(const json_t *row, const char *key)
     return s ? s : "";
 }
 
+/* Puts the strings of a member, a list of them or one, into list. */
+static void take_strings(const json_t *row, const char *key, const char **list, int *count)
+{
+    json_t *const v = json_object_get(row, key);
+    const size_t  n = json_is_array(v) ? json_array_size(v) : json_is_string(v);
+    for (size_t i = 0; i < n && *count < SG_ITEM_LIST; i++) {
+        const char *const s = json_string_value(json_is_array(v) ? json_array_get(v, i) : v);
+        if (s) list[(*count)++] = s;
+    }
+}
+
+static int take_expected(const json_t *row, const char **list)
+{
+    int count = 0;
+    for (const char *const *key = (const char *const[]){"answers", "answer", "outputs", NULL}; *key; key++)
+        take_strings(row, *key, list, &count);
+    return count;
+}
+
+static sg_status check_answers(const json_t *row, sg_error *e)
+{
+    const char *expected[SG_ITEM_LIST];
+    const int   count = take_expected(row, expected);
+    if (!count) return sg_error_set(e, SG_E_FORMAT, "has no answers, answer or outputs");
+    for (int i = 0; i < count; i++)
+        if (!*expected[i]) return sg_error_set(e, SG_E_FORMAT, "an answer is empty");
+    return SG_OK;
+}
+
 /* Bytes are an upper bound of tokens. */
 static sg_status check_row(sg_language_run *r, const json_t *row, sg_error *e)
 {
@@ -273,7 +302,7 @@ static sg_status check_row(sg_language_run *r, const json_t *row, sg_error *e)
         before = json_integer_value(v);
     }
     if (n > r->tokens) r->tokens = n;
-    return SG_OK;
+    return ids ? SG_OK : check_answers(row, e);
 }
 
 static sg_status read_row(sg_language_run *r, const char *text, size_t size, sg_error *e)
@@ -322,17 +351,6 @@ static sg_status count_jsonl(sg_language_run *r, sg_error *e)
     return SG_OK;
 }
 
-/* Puts the strings of a member, a list of them or one, into list. */
-static void take_strings(const json_t *row, const char *key, const char **list, int *count)
-{
-    json_t *const v = json_object_get(row, key);
-    const size_t  n = json_is_array(v) ? json_array_size(v) : json_is_string(v);
-    for (size_t i = 0; i < n && *count < SG_ITEM_LIST; i++) {
-        const char *const s = json_string_value(json_is_array(v) ? json_array_get(v, i) : v);
-        if (s) list[(*count)++] = s;
-    }
-}
-
 static sg_status take_ids(const json_t *row, sg_language_item *out, sg_error *e)
 {
     const json_t *const ids = json_object_get(row, "ids"), *const asked = json_object_get(row, "asked");
@@ -366,8 +384,7 @@ static sg_status take_prompt(sg_language_run *r, const json_t *row, sg_language_
     const char *const value[][2] = {{"context", context}, {"input", string_of(row, "input")}};
     out->kind = SG_ITEM_ANSWER;
     out->most = READ(r->settings->max_tokens, ANSWER);
-    for (const char *const *key = (const char *const[]){"answers", "answer", "outputs", NULL}; *key; key++)
-        take_strings(row, *key, out->expected, &out->expected_count);
+    out->expected_count = take_expected(row, out->expected);
     take_strings(row, "all_classes", out->choices, &out->choice_count);
     const bool chosen = out->choice_count || json_array_size(json_object_get(row, "options"));
     const int  named = sg_text_place(metric, sg_answer_metric_names);

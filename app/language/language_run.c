@@ -119,7 +119,7 @@ void sg_language_item_free(sg_language_item *item)
     *item = (sg_language_item){0};
 }
 
-enum { ROWS = 64 }; /* whose logits are compared at once */
+enum { ROWS = 256 }; /* whose logits are compared at once */
 
 /* An item at work by an arm. The states are those of the first arm and of this one, [n, width]; NULL where nothing needs them.
  * logits is [2 ROWS, vocab]. */
@@ -171,11 +171,16 @@ static sg_status compare(const work *w, double *kl, int64_t *same, sg_error *e)
         SG_TRY(sg_language_head(w->r->model, w->first + (size_t)at * width, rows, w->logits, e));
         SG_TRY(sg_language_head(w->r->model, w->states + (size_t)at * width, rows, other, e));
         SG_TRY(sg_interrupt_check(e));
+        double  sum = 0;
+        int64_t equal = 0;
+#pragma omp parallel for reduction(+ : sum, equal)
         for (int64_t i = 0; i < rows; i++) {
             const float *const p = w->logits + i * vocab, *const q = other + i * vocab;
-            *kl += divergence(p, q, vocab);
-            *same += likeliest(p, vocab) == likeliest(q, vocab);
+            sum += divergence(p, q, vocab);
+            equal += likeliest(p, vocab) == likeliest(q, vocab);
         }
+        *kl += sum;
+        *same += equal;
     }
     return SG_OK;
 }
@@ -276,7 +281,7 @@ static sg_status run_item(work *w, sg_error *e)
     sg_language_run *const r = w->r;
     char                   left[48] = "", duration[32];
     SG_TRY(r->task->make(r, w->place, &w->item, e));
-    if (w->item.n + w->item.most > r->info.tokens || w->item.n < 2)
+    if (w->item.n + w->item.most > r->info.tokens || w->item.n < (w->item.kind == SG_ITEM_ANSWER ? 1 : 2))
         return sg_error_set(e, SG_E_ARG, "%s: a text of %lld tokens and %d of its answer, where there is room for %lld",
                             w->item.group, (long long)w->item.n, w->item.most, (long long)r->info.tokens);
     SG_TRY(take_room(w, e));

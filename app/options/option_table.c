@@ -176,7 +176,8 @@ const sg_option sg_option_table[] = {
      .letter = 'm', .files = SG_READS_MODEL},
     {INT("window", LANGUAGE, INPUT, window, 2, 1 << 30,
          "perplexity: tokens that are read at once (default: 8192, or the longest that the model\n"
-         "takes); of a .jsonl the longest prompt with its answer, whose middle is left out if it has more")},
+         "takes); of a .jsonl the longest prompt with its answer: of one that has more the middle is\n"
+         "left out")},
     {INT("stride", LANGUAGE, INPUT, stride, 1, 1 << 30,
          "perplexity: tokens from window to window, which are scored (default: the window)")},
     {FLAG("kl", LANGUAGE, INPUT, kl,
@@ -187,8 +188,8 @@ const sg_option sg_option_table[] = {
           "needle, prefill: lengths in tokens (default: eight from 74000 to 112000; of prefill 8192)")},
     {TEXT("depths", LANGUAGE, INPUT, depths, "LIST", "needle: where it is, in percent (default: ten from 0 to 100)")},
     {TEXT("template", LANGUAGE, INPUT, template, "TEXT",
-          "the prompt: {context} and {question} of a needle, {context} and {input} of a line; \\n is the\n"
-          "end of a line (default: the published one of the needle; context, empty line, input)")},
+          "the prompt: {context} and {question} of a needle, {context} and {input} of a line; \\n begins\n"
+          "a line (default: the published one of the needle; context, empty line, input)")},
     {CHOICE("metric", LANGUAGE, INPUT, metric, sg_answer_metric_names, "NAME",
             "how answers are scored (default: what the line says; choice where it has choices; f1)")},
     {INT("max-tokens", LANGUAGE, INPUT, max_tokens, 1, 65536,
@@ -500,7 +501,7 @@ const sg_option sg_option_table[] = {
     {FLAG("quiet", LANGUAGE, RUN, quiet, "print only the table and errors"), .letter = 'q'},
     {FLAG("verbose", RENDER | CHECK, RUN, verbose,
           "print the plan, what attention skipped, and the time of each stage"),
-     .letter = 'v', USUAL},
+     .letter = 'v'},
     {FLAG("version", ALL, RUN, version, "print the version, and what this build can do")},
     {FLAG("help", ALL, RUN, help, "print this help; --help all: every option"), .letter = 'h'},
 };

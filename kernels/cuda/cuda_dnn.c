@@ -5,7 +5,7 @@
  * need not be installed: what cuDNN does not do, or is not there to do, our own kernels do; sg_dnn_describe says so.
  * They also do strided convolutions, for which the engines that its heuristics name are slower (kernels/LOG.md).
  *
- * Each shape has an execution plan: the best engine by the library's heuristics (mode B; A for causal attention) whose
+ * Each shape has an execution plan: the best engine by the library's heuristics (mode B) whose
  * sums are F32 and come out the same each time. Of those for a product, on Hopper, the one of the kernel that was the
  * fastest at every size that was tried goes first. A convolution adds to what y holds, where the bias has been put
  * before, which rounds y to BF16 once more; the engines that add a bias themselves are compiled for each shape.
@@ -106,12 +106,10 @@ static bool is_wide(const sg_dnn *l, descriptor choice)
     return wide;
 }
 
-static bool is_causal(const dnn_key *key) { return key->op == ATTEND && key->number[5]; }
-
 static cudnnStatus_t choose(dnn_plan *p, const descriptor *operations, int64_t many)
 {
     const sg_dnn *const          l = p->l;
-    const cudnnBackendHeurMode_t mode = is_causal(&p->key) ? CUDNN_HEUR_MODE_A : CUDNN_HEUR_MODE_B;
+    const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_B;
     descriptor                   choice[CHOICES];
     int64_t                      count = 0;
     cudnnStatus_t                status = CUDNN_STATUS_NOT_SUPPORTED;
@@ -136,7 +134,7 @@ static cudnnStatus_t plan_make(dnn_plan *p)
     int64_t    count = 1;
     if (p->key.op == MATMUL)
         count = added_operations(p, operations);
-    else if (is_causal(&p->key))
+    else if (p->key.op == ATTEND && p->key.number[5])
         count = causal_operations(p, operations);
     else
         operations[0] = p->key.op == CONV ? conv_operation(p) : attend_operation(p);
@@ -247,14 +245,13 @@ bool sg_cuda_attend_dnn(sg_stream *s, const sg_attend_args *a, sg_status *status
     const int64_t        n = a->q.dim[0], m = a->k.dim[0], h = a->q.dim[1], hk = a->k.dim[1], d = a->q.dim[2];
     _Alignas(16) float   scale = a->scale;
     _Alignas(16) float   lowest = -INFINITY;
-    _Alignas(16) int32_t keys = (int32_t)m;
-    _Alignas(16) int32_t queries = (int32_t)n;
+    _Alignas(16) int32_t shift = (int32_t)(m - n);
     if (a->q.dtype != SG_BF16 || a->bias.rank || a->key_bias.rank || d % 8 || d > 256 || !(scale > 0) || m == 0 ||
         n > INT32_MAX || m > INT32_MAX || n * h * d < sg_div_up(sg_cuda_of(s)->dnn_min_macs, m) ||
         !sg_cuda_attend_aligned(a))
         return false;
-    static const int64_t  at[] = {AT_Y, AT_Q, AT_K, AT_V, AT_SCALE, AT_LOWEST, AT_KEYS, AT_QUERIES};
-    void *const           data[] = {a->y.data, a->q.data, a->k.data, a->v.data, &scale, &lowest, &keys, &queries};
+    static const int64_t  at[] = {AT_Y, AT_Q, AT_K, AT_V, AT_SCALE, AT_LOWEST, AT_SHIFT};
+    void *const           data[] = {a->y.data, a->q.data, a->k.data, a->v.data, &scale, &lowest, &shift};
     const int64_t         count = !a->causal ? 5 : n == m ? 6 : COUNT(at); /* of them that the graph has */
     const dnn_key         key = {.number = {n, m, h, d, hk, a->causal}, .op = ATTEND};
     const dnn_plan *const p = serves(sg_cuda_of(s), &key);

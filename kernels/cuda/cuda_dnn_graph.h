@@ -19,7 +19,7 @@
 enum {
     MAX_PLANS = 1024,      /* plans; none is replaced, since a graph may hold its kernels */
     MAX_DESCRIPTORS = 128, /* descriptors of a plan */
-    MAX_OPERATIONS = 16    /* operations of a graph */
+    MAX_OPERATIONS = 15    /* operations of a graph */
 };
 
 /* clang-format off */
@@ -115,7 +115,7 @@ static inline descriptor build(dnn_plan *p, cudnnBackendDescriptorType_t kind, c
 /* ---- tensors and operations ---- */
 
 /* These are the ids of tensors. Those below AT_MATMUL get an address in each run: BF16; from AT_B on F32; from AT_SCALE
- * on numbers that the host gives, of which the last two are I32. The others are virtual: F32; from AT_ROW on I32; one
+ * on numbers that the host gives, of which the last is I32. The others are virtual: F32; from AT_ROW on I32; one
  * of booleans, one BF16. */
 enum {
     AT_Y = 1,
@@ -130,8 +130,7 @@ enum {
     AT_AFTER,
     AT_SCALE,
     AT_LOWEST,
-    AT_KEYS,
-    AT_QUERIES,
+    AT_SHIFT,
     AT_MATMUL,
     AT_SUM,
     AT_GATED,
@@ -145,7 +144,6 @@ enum {
     AT_STATISTICS,
     AT_ROW,
     AT_COLUMN,
-    AT_ROW_AND_KEYS,
     AT_LAST,
     AT_SEEN,
     AT_WEIGHTS
@@ -155,7 +153,7 @@ static inline cudnnDataType_t type_at(int64_t at)
 {
     if (at < AT_B || at == AT_WEIGHTS) return CUDNN_DATA_BFLOAT16;
     if (at == AT_SEEN) return CUDNN_DATA_BOOLEAN;
-    return at == AT_KEYS || at == AT_QUERIES || at >= AT_ROW ? CUDNN_DATA_INT32 : CUDNN_DATA_FLOAT;
+    return at == AT_SHIFT || at >= AT_ROW ? CUDNN_DATA_INT32 : CUDNN_DATA_FLOAT;
 }
 
 static inline descriptor tensor(dnn_plan *p, int64_t at, int64_t rank, const int64_t *size, const int64_t *stride)
@@ -297,12 +295,10 @@ static inline int64_t mask_operations(dnn_plan *p, descriptor *out, descriptor m
     int64_t          count = 0;
     out[count++] = each_of_three(p, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, 2, row, x, NULL, NULL);
     out[count++] = each_of_three(p, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, 3, column, x, NULL, NULL);
-    if (m != n) { /* in two steps, which is the pattern that cuDNN knows */
-        const descriptor sum = pairs(p, AT_ROW_AND_KEYS, m);
+    if (m != n) {
         last = pairs(p, AT_LAST, m);
-        out[count++] = each_of_three(p, CUDNN_POINTWISE_ADD, CUDNN_DATA_INT32, -1, sum, row, number(p, AT_KEYS), NULL);
         out[count++] =
-            each_of_three(p, CUDNN_POINTWISE_SUB, CUDNN_DATA_INT32, -1, last, sum, number(p, AT_QUERIES), NULL);
+            each_of_three(p, CUDNN_POINTWISE_ADD, CUDNN_DATA_INT32, -1, last, row, number(p, AT_SHIFT), NULL);
     }
     out[count++] = each_of_three(p, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, -1, seen, last, column, NULL);
     out[count++] =

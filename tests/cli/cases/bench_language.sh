@@ -12,7 +12,8 @@ grep -q "^mean, judged .* 100.0% .*[0-9]$" table || fail "the judge misses noisy
 sparge-gen bench attention "${small[@]}" --score mean --topk 0.3 --json table.json >/dev/null || fail
 has table.json command="bench attention" inputs[0].planted=similar inputs[1].planted=noisy inputs[2].planted=scattered \
     inputs[0].arms[0].kept_by=oracle inputs[0].arms[3].kept_by=mean kv_heads=2
-[[ $(json table.json 'inputs[1].arms[0].density') == "$(json table.json 'inputs[1].arms[3].density')" ]] || fail "a mask keeps more than top-k"
+awk -v a="$(json table.json 'inputs[1].arms[0].density')" -v b="$(json table.json 'inputs[1].arms[3].density')" 'BEGIN { exit !(a - b < .05 && b - a < .05) }' ||
+    fail "a mask keeps more than top-k" # but for the diagonal, which either may have taken already
 
 # a mask that keeps all: its density is that of all arms, and nothing is missed
 printf '%512s' | tr ' ' '\1' | safetensors all.safetensors '{"mask":{"dtype":"U8","shape":[1,16,32],"data_offsets":[0,512]}}'
