@@ -1,9 +1,11 @@
 /* attention_error.h - how far attention that is quantised or skips blocks is from dense attention on the same q, k and v, of
  * each layer of each pass of each step of a render: sum |y - dense| and sum |dense|, over heads, whose quotient is the
- * relative L1. dense is the backend's own dense kernel in the dtype of q. Causal attention is not measured.
+ * relative L1. dense is the backend's own dense kernel in the dtype of q.
  *
- * It measures a sample: SG_ERROR_ROWS queries of each call, in all heads and against all keys. They are spread evenly
- * over the sequence and differ between steps and layers.
+ * It measures a sample: SG_ERROR_ROWS queries of each call, or all of fewer, in all heads and against all keys that they
+ * see. They are spread evenly over the n queries and differ between steps and layers. Of causal attention they are
+ * SG_ERROR_ROWS / SG_ERROR_RUN runs of consecutive queries, each of which takes one launch: queries [first, end) attend
+ * to the first end + m - n keys, as the last of these.
  */
 #ifndef SG_ATTENTION_ERROR_H
 #define SG_ATTENTION_ERROR_H
@@ -14,7 +16,7 @@
 extern "C" {
 #endif
 
-enum { SG_ERROR_ROWS = 128 };
+enum { SG_ERROR_ROWS = 128, SG_ERROR_RUN = 16 };
 
 /* Collects the errors of one render. Zero-initialise it. */
 typedef struct sg_attention_error {

@@ -26,13 +26,14 @@ static sg_tensor noise(int64_t n, int64_t h, uint64_t seed)
     return t;
 }
 
-static void attend_row(const bench *b, int64_t n, int64_t row, int64_t head, double *y)
+/* To the first so many keys. */
+static void attend_row(const bench *b, int64_t keys, int64_t row, int64_t head, double *y)
 {
     const float *const q = (const float *)b->args.q.data + row * WIDTH + head * DIM;
     const float *const k = (const float *)b->args.k.data + head / (HEADS / KEY_HEADS) * DIM;
     const float *const v = (const float *)b->args.v.data + head / (HEADS / KEY_HEADS) * DIM;
     double             sum = 0;
-    for (int64_t j = 0; j < n; j++) {
+    for (int64_t j = 0; j < keys; j++) {
         double logit = 0;
         for (int c = 0; c < DIM; c++) logit += (double)q[c] * (double)k[j * KEY_WIDTH + c];
         const double w = exp(logit * (double)b->args.scale);
@@ -42,22 +43,31 @@ static void attend_row(const bench *b, int64_t n, int64_t row, int64_t head, dou
     for (int c = 0; c < DIM; c++) y[c] /= sum;
 }
 
-/* With the scratch memory that a plan asks for, and no more. */
-static bench make(int64_t n, uint64_t seed)
+/* Of n queries and m keys, with the scratch memory that a plan asks for, and no more. */
+static bench make_sized(int64_t n, int64_t m, bool causal, uint64_t seed)
 {
-    bench b = {.shape = {.n = n, .h = HEADS, .hk = KEY_HEADS, .d = DIM, .layers = LAYERS, .steps = STEPS, .passes = 2},
-               .args = {.y = noise(n, HEADS, seed),
-                        .q = noise(n, HEADS, seed + 1),
-                        .k = noise(n, KEY_HEADS, seed + 2),
-                        .v = noise(n, KEY_HEADS, seed + 3),
-                        .scale = 0.25f},
-               .dense = calloc((size_t)(n * WIDTH), sizeof(double))};
+    bench              b = {.shape = {.n = n,
+                                      .m = m,
+                                      .h = HEADS,
+                                      .hk = KEY_HEADS,
+                                      .d = DIM,
+                                      .layers = LAYERS,
+                                      .steps = STEPS,
+                                      .passes = 2,
+                                      .causal = causal},
+                            .args = {.y = noise(n, HEADS, seed),
+                                     .q = noise(n, HEADS, seed + 1),
+                                     .k = noise(m, KEY_HEADS, seed + 2),
+                                     .v = noise(m, KEY_HEADS, seed + 3),
+                                     .scale = 0.25f},
+                            .dense = calloc((size_t)(n * WIDTH), sizeof(double))};
     sg_attention_error none = {0};
     sg_plan_totals     totals = {0};
     sg_stream          plan = sg_plan_stream(&totals);
     assert_non_null(b.dense);
     b.y = b.args.y.data;
-    for (int64_t i = 0; i < n * HEADS; i++) attend_row(&b, n, i / HEADS, i % HEADS, b.dense + i * DIM);
+    for (int64_t i = 0; i < n * HEADS; i++)
+        attend_row(&b, causal ? i / HEADS + m - n + 1 : m, i / HEADS, i % HEADS, b.dense + i * DIM);
     sg_attention_error_hook(&none, &plan, &b.shape, 0, 0, 0, 500, &b.args);
     assert_null(none.sum);
     assert_true(plan.scratch.used == 0);
@@ -66,6 +76,8 @@ static bench make(int64_t n, uint64_t seed)
                       .scratch = {.base = (uintptr_t)host_alloc(NULL, plan.scratch.peak), .cap = plan.scratch.peak}};
     return b;
 }
+
+static bench make(int64_t n, uint64_t seed) { return make_sized(n, n, false, seed); }
 
 static void finish(bench *b)
 {
@@ -160,6 +172,47 @@ static void samples_are_spread(void **state)
     finish(&b);
 }
 
+/* Each query is compared with attention to the keys that it sees. As few as are all looked at are exact: the last of many
+ * tokens, all of them, and one. Exact attention has no error but by rounding, at any place, wherever the sample is. */
+static void causal_queries_see_what_is_before_them(void **state)
+{
+    static const int64_t sizes[][2] = {{100, 100}, {SG_ERROR_ROWS, 300}, {1, 77}, {1000, 1000}, {500, 1130}};
+    for (int i = 0; i < 5; i++) {
+        const int64_t      n = sizes[i][0];
+        bench              b = make_sized(n, sizes[i][1], true, (uint64_t)(20 * i));
+        sg_attention_error e = {0}, none = {0};
+        double             all[2] = {0};
+        add_all(&b, all);
+        see(&b, &e, 1, 2, 0);
+        if (n <= SG_ERROR_ROWS) near(error_of(&e, 2, 1, 2), all[0] / all[1], 1e-6);
+        for (int64_t k = 0; k < n * WIDTH; k++) b.y[k] = (float)b.dense[k];
+        for (int layer = 0; layer < LAYERS; layer++) see(&b, &none, layer, layer, 0);
+        assert_true(error_of(&none, -1, -1, 2) < 2e-6);
+        sg_attention_error_free(&e);
+        sg_attention_error_free(&none);
+        finish(&b);
+    }
+}
+
+/* The error grows along the sequence; runs of queries have nearly its mean, and a wrong place would not. */
+static void causal_samples_are_spread(void **state)
+{
+    enum { N = 1000 };
+    bench              b = make_sized(N, N + 300, true, 7);
+    sg_attention_error e = {0};
+    double             all[2] = {0}, of[STEPS];
+    for (int64_t i = 0; i < N * WIDTH; i++) b.y[i] = (float)(b.dense[i] * (1 + (double)(i / WIDTH) / N));
+    add_all(&b, all);
+    for (int step = 0; step < STEPS; step++) {
+        see(&b, &e, 0, step, 0);
+        near(of[step] = error_of(&e, step, 0, 2), all[0] / all[1], 0.15);
+        assert_true(step == 0 || fabs(of[step] - of[step - 1]) > 1e-6);
+    }
+    near(error_of(&e, -1, 0, 2), all[0] / all[1], 0.1);
+    sg_attention_error_free(&e);
+    finish(&b);
+}
+
 static void leaves_no_trace(void **state)
 {
     bench              b = make(100, 3);
@@ -189,7 +242,11 @@ static void renders_are_kept_apart(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(short_ones_are_exact), cmocka_unit_test(samples_are_spread),
-                                       cmocka_unit_test(leaves_no_trace), cmocka_unit_test(renders_are_kept_apart)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(short_ones_are_exact),
+                                       cmocka_unit_test(samples_are_spread),
+                                       cmocka_unit_test(causal_queries_see_what_is_before_them),
+                                       cmocka_unit_test(causal_samples_are_spread),
+                                       cmocka_unit_test(leaves_no_trace),
+                                       cmocka_unit_test(renders_are_kept_apart)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
