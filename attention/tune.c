@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { AMOUNTS = 32, LAST = AMOUNTS - 1, PV_THRESHOLDS = 12 };
 
@@ -32,6 +33,7 @@ typedef struct loss {
 typedef struct curve {
     loss   seen, held; /* for the choice, and for checking it */
     double worst[AMOUNTS], kept[AMOUNTS], blocks;
+    double call_size, call_error[AMOUNTS]; /* of the call at work, for worst */
 } curve;
 
 struct sg_tune {
@@ -45,7 +47,7 @@ struct sg_tune {
     double             seconds;
 };
 
-/* One call of attention, on a sample of its queries. */
+/* One call of attention, on a sample of its queries; where it is causal, on one block of them. */
 typedef struct call {
     sg_tune            *t;
     int                 layer, step, pass, turn; /* which of the blocks of queries it samples */
@@ -55,6 +57,7 @@ typedef struct call {
     sg_thresholds       tuned;         /* a bucket for each candidate: all blocks, the amounts, the filters */
     int                 least, tries;  /* the first amount, and how many */
     int64_t             first, blocks; /* of queries that are looked at */
+    int64_t             before;        /* blocks of the same call that were looked at before these */
     sg_tensor           all, some;     /* F32 [h, rows, d] of these: with all blocks of keys, with some */
     sg_tensor           distance;      /* F32 [h, blocks, 2] */
     int32_t            *row;           /* of the sampled queries, on the host */
@@ -155,7 +158,7 @@ static int choose_pv_threshold(const sg_tune *t, const curve *c, int amount)
     return i >= 0 && l->skipped[i] >= 0.02 * l->groups ? i : -1;
 }
 
-/* The amount to try filters on: the choice by all calls so far; -1: none yet, or the choice skips nothing. */
+/* The amount to try filters on: the choice by all that was seen so far; -1: none yet, or the choice skips nothing. */
 static int filter_of(const sg_tune *t, const call *c, int64_t head)
 {
     for (int b = bucket_of(t, c->step); b >= 0; b--) {
@@ -168,13 +171,15 @@ static int filter_of(const sg_tune *t, const call *c, int64_t head)
 
 /* ---- one call ---- */
 
+/* One in how many of so many blocks of queries is looked at: half of them or fewer. */
+static int64_t every_of(const sg_tune *t, int64_t blocks) { return sg_min64(blocks > 1 ? blocks / 2 : 1, t->o.every); }
+
 /* The blocks of queries that a call looks at, and those of text, which attend by the same predictor: every so many of the
  * video's whole blocks. They differ from call to call, so that all get sampled. Writes the rows, unless row is NULL. */
 static void choose_rows(call *c, const sg_attention_shape *x, int32_t *row)
 {
     const int64_t before = sg_div_up(x->text_prefix, SG_BLOCK_Q), end = (x->n - x->text_suffix) / SG_BLOCK_Q;
-    const int64_t blocks = end > before ? end - before : 0, half = blocks > 1 ? blocks / 2 : 1;
-    const int64_t every = half < c->t->o.every ? half : c->t->o.every;
+    const int64_t every = every_of(c->t, end > before ? end - before : 0);
     int64_t       n = 0;
     c->first = before;
     c->blocks = 0;
@@ -190,11 +195,17 @@ static void choose_rows(call *c, const sg_attention_shape *x, int32_t *row)
     c->shape.n = n;
 }
 
+static int64_t keys(const sg_attention_shape *x) { return x->m ? x->m : x->n; }
+
+/* So many tokens decide whether it would run dense. */
+static int64_t tokens(const sg_attention_shape *x) { return x->causal && x->whole ? x->whole : x->n; }
+
 static sg_attention_shape sampled_shape(const call *c, const sg_attention_shape *x)
 {
     sg_attention_shape sampled = *x;
     sampled.n = c->shape.n;
-    sampled.m = sampled.whole = x->n;
+    sampled.m = keys(x);
+    sampled.whole = tokens(x);
     sampled.masked = 0;
     sampled.layers = sampled.steps = sampled.passes = 1;
     sampled.timesteps = NULL;
@@ -219,7 +230,7 @@ static void measure(call *c, sg_stream *s)
 
 static bool is_held(const call *c, int64_t head, int64_t block)
 {
-    return (block + c->step + head) % SG_TUNE_CHECKED == SG_TUNE_CHECKED - 1;
+    return (c->before + block + c->step + head) % SG_TUNE_CHECKED == SG_TUNE_CHECKED - 1;
 }
 
 static curve *curve_of(const call *c, int64_t head)
@@ -238,6 +249,12 @@ static double sum_of(const call *c, int64_t head, bool held, int part)
     return sum;
 }
 
+/* By what a density counts in the mean: by the blocks of queries, which see as many of keys, or by those that they see. */
+static double weight_of(const call *c)
+{
+    return (double)(c->shape.causal ? sg_div_up(c->shape.m, SG_BLOCK_K) : c->blocks);
+}
+
 /* Returns the density of a head, over the queries that are looked at. Those of text keep all. */
 static double kept_share(const call *c, const sg_attention_count *count)
 {
@@ -251,8 +268,9 @@ static void add_all(const call *c)
     for (int64_t h = 0; h < c->shape.h; h++) {
         curve *const to = curve_of(c, h);
         const double seen = sum_of(c, h, false, SIZE), held = sum_of(c, h, true, SIZE);
-        to->blocks += (double)c->blocks;
-        to->kept[LAST] += (double)c->blocks;
+        to->blocks += weight_of(c);
+        to->kept[LAST] += weight_of(c);
+        to->call_size += seen + held;
         to->seen.size += seen;
         to->held.size += held;
         if (c->filter[h] < 0) continue;
@@ -266,11 +284,10 @@ static void add_amount(const call *c, int amount)
     for (int64_t h = 0; h < c->shape.h; h++) {
         curve *const to = curve_of(c, h);
         const double seen = sum_of(c, h, false, ERROR), held = sum_of(c, h, true, ERROR);
-        const double size = sum_of(c, h, false, SIZE) + sum_of(c, h, true, SIZE);
         to->seen.error[amount] += seen;
         to->held.error[amount] += held;
-        to->worst[amount] = fmax(to->worst[amount], ratio(seen + held, size));
-        to->kept[amount] += kept_share(c, &c->count[h]) * (double)c->blocks;
+        to->call_error[amount] += seen + held;
+        to->kept[amount] += kept_share(c, &c->count[h]) * weight_of(c);
         if (amount != c->filter[h]) continue;
         to->seen.filter_error += seen;
         to->held.filter_error += held;
@@ -286,6 +303,17 @@ static void add_filter(const call *c, int filter)
         to->held.filtered[filter] += sum_of(c, h, true, ERROR);
         to->seen.skipped[filter] += (double)c->count[h].skipped;
         if (filter == 0) to->seen.groups += (double)c->count[h].groups;
+    }
+}
+
+/* All of a call is added up. */
+static void end_call(const call *c)
+{
+    for (int64_t h = 0; h < c->shape.h; h++) {
+        curve *const to = curve_of(c, h);
+        for (int a = 0; a < LAST; a++) to->worst[a] = fmax(to->worst[a], ratio(to->call_error[a], to->call_size));
+        memset(to->call_error, 0, sizeof to->call_error);
+        to->call_size = 0;
     }
 }
 
@@ -336,7 +364,11 @@ static void look(call *c, sg_stream *s, const sg_attend_args *args)
     const sg_tensor row = sg_new(s, SG_I32, n), q = sg_new(s, args->q.dtype, n, h, d);
     sg_policy       p = c->t->o.policy;
     sg_error        e = {0};
-    c->a = (sg_attend_args){.y = sg_new(s, SG_F32, n, h, d), .q = q, .k = args->k, .v = args->v, .scale = args->scale};
+    c->a = (sg_attend_args){.y = sg_new(s, SG_F32, n, h, d),
+                            .q = q,
+                            .k = sg_rows(args->k, 0, c->shape.m),
+                            .v = sg_rows(args->v, 0, c->shape.m),
+                            .scale = args->scale};
     c->all = sg_new(s, SG_F32, h, rows, d), c->some = sg_new(s, SG_F32, h, rows, d);
     c->distance = sg_new(s, SG_F32, h * c->blocks, 2);
     if (s->memory->alloc) sg_upload(s, row, c->row);
@@ -380,7 +412,23 @@ static void run(call *c, sg_stream *s, sg_stream *own, const sg_attend_args *arg
     if (!s->status) take_memory(c, s, own, args);
     if (!s->status && s->memory->alloc) look(c, own, args);
     if (own->status) sg_fail(s, own->status, "%s", own->why);
+    sg_thresholds_release(&c->tuned);
     s->scratch.used = mark;
+}
+
+/* Each block of queries as the last of the keys that it sees. A plan takes what any of them may. */
+static void run_each(call *c, sg_stream *s, sg_stream *own, const sg_attend_args *args)
+{
+    const bool    computes = s->memory->alloc != NULL;
+    const int64_t n = args->q.dim[0], blocks = n / SG_BLOCK_Q, every = every_of(c->t, blocks);
+    c->first = 0;
+    c->blocks = 1;
+    c->shape.n = SG_BLOCK_Q;
+    for (int64_t i = computes ? c->turn % every : blocks - 1; i < blocks && !s->status; i += every, c->before++) {
+        for (int r = 0; r < SG_BLOCK_Q; r++) c->row[r] = (int32_t)(i * SG_BLOCK_Q + r);
+        if (computes) c->shape.m = args->k.dim[0] - n + (i + 1) * SG_BLOCK_Q;
+        run(c, s, own, args);
+    }
 }
 
 void sg_tune_hook(void *context, sg_stream *s, const sg_attention_shape *shape, int layer, int step, int pass,
@@ -392,9 +440,11 @@ void sg_tune_hook(void *context, sg_stream *s, const sg_attention_shape *shape, 
     call           c = {.t = t, .layer = layer, .step = step, .pass = pass, .turn = turn};
     if (s->status || !prepare(t, s, shape)) return;
     if (computes) t->timestep[step] = timestep;
-    if (shape->n < SG_NAMED_TOKENS) return; /* it would run dense */
+    if (tokens(shape) < SG_NAMED_TOKENS) return; /* it would run dense */
+    if (shape->causal && (shape->text_prefix || shape->text_suffix))
+        sg_fail(s, SG_E_UNSUPPORTED, "tuning: causal attention has no tokens beside the grid");
     choose_rows(&c, shape, NULL);
-    if (!c.blocks) return;
+    if (!c.blocks || s->status) return;
     sg_stream own = computes ? sg_stream_of(s->backend) : (sg_stream){0};
     char      byte;
     if (computes) /* waits */
@@ -407,7 +457,8 @@ void sg_tune_hook(void *context, sg_stream *s, const sg_attention_shape *shape, 
     c.count = malloc((size_t)shape->h * sizeof *c.count);
     if (c.row && c.sum && c.filter && c.count) {
         choose_rows(&c, shape, c.row);
-        run(&c, s, &own, args);
+        (shape->causal ? run_each : run)(&c, s, &own, args);
+        end_call(&c);
     } else {
         sg_fail(s, SG_E_MEMORY, "no memory to tune %lld tokens", (long long)shape->n);
     }
@@ -415,7 +466,6 @@ void sg_tune_hook(void *context, sg_stream *s, const sg_attention_shape *shape, 
     free(c.sum);
     free(c.filter);
     free(c.count);
-    sg_thresholds_release(&c.tuned);
     if (computes) t->seconds += sg_seconds() - start;
 }
 

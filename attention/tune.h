@@ -1,5 +1,7 @@
 /* tune.h - finds thresholds for each head while dense attention runs, by the paper's procedure (arXiv:2502.18137, 3.6): the
- * sparse operator itself runs with every candidate, on a sample of the blocks of queries, where the render computes.
+ * sparse operator itself runs with every candidate, on a sample of the blocks of queries, where the render computes. Of
+ * causal attention each sampled block runs on its own, as the last 128 of the m' tokens that end with it. Its blocks of keys
+ * are those of the whole call where m - n is a multiple of 64. Amounts are shares of the visible blocks.
  *
  * Errors are relative L1, sum |y - all| / sum |all|, to the same quantised operator with all blocks of keys. So what
  * INT8 does to both is not in them. */
@@ -38,7 +40,7 @@ sg_attention_hook sg_tune_hook;
 
 /* Holds the density and the errors of one head in one bucket with the chosen thresholds. */
 typedef struct sg_tune_figure {
-    /* density is the share of the blocks that is computed. It is NAN, and there are no errors, where this layer did not
+    /* density is the share of the visible blocks that is computed. It is NAN, and there are no errors, where this layer did not
      * run in these steps; it then keeps all. */
     float density;
     /* l1 is the error on the queries that the choice was made by, l1_checked that on queries held out, l1_worst the

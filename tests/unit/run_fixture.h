@@ -62,32 +62,57 @@ static inline void take_tap(void *context, const char *name, sg_stream *s, sg_te
     memcpy(own->data, t.data, sg_bytes(t));
 }
 
-static inline bench make(int64_t n, int64_t h, int64_t hk, int64_t d, sg_policy p)
+/* Of n queries and m keys. */
+static inline bench make_sized(int64_t n, int64_t m, int64_t h, int64_t hk, int64_t d, sg_policy p)
 {
-    bench b = {
-        .shape =
-            {.n = n, .h = h, .hk = hk, .d = d, .layers = LAYERS, .steps = STEPS, .passes = PASSES, .values = SG_BF16},
-        .policy = p,
-        .nq = (n + SG_BLOCK_Q - 1) / SG_BLOCK_Q,
-        .nk = (n + SG_BLOCK_K - 1) / SG_BLOCK_K};
-    assert_true(n <= MOST);
+    bench b = {.shape = {.n = n,
+                         .m = m,
+                         .h = h,
+                         .hk = hk,
+                         .d = d,
+                         .layers = LAYERS,
+                         .steps = STEPS,
+                         .passes = PASSES,
+                         .values = SG_BF16},
+               .policy = p,
+               .nq = (n + SG_BLOCK_Q - 1) / SG_BLOCK_Q,
+               .nk = (m + SG_BLOCK_K - 1) / SG_BLOCK_K};
+    assert_true(m <= MOST);
     b.policy.named = true;
     b.policy.dense_steps = 0;
     b.q = rows(n, h, d, 0.3f, 1);
-    b.k = rows(n, hk, d, 2, 2);
-    b.v = rows(n, hk, d, 1, 3);
+    b.k = rows(m, hk, d, 2, 2);
+    b.v = rows(m, hk, d, 1, 3);
     b.y = calloc((size_t)(n * h * d), sizeof *b.y);
     assert_non_null(b.y);
     return b;
 }
+
+static inline bench make(int64_t n, int64_t h, int64_t hk, int64_t d, sg_policy p)
+{
+    bench b = make_sized(n, n, h, hk, d, p);
+    b.shape.m = 0;
+    return b;
+}
+
+/* Causal, the last n of m tokens. */
+static inline bench make_causal(int64_t n, int64_t m, int64_t h, int64_t hk, int64_t d, sg_policy p)
+{
+    bench b = make_sized(n, m, h, hk, d, p);
+    b.shape.causal = true;
+    b.shape.whole = m;
+    return b;
+}
+
+static inline int64_t keys_of(const bench *b) { return b->shape.m ? b->shape.m : b->shape.n; }
 
 static inline sg_attend_args arguments(const bench *b)
 {
     const sg_attention_shape *const x = &b->shape;
     return (sg_attend_args){.y = {b->y, SG_F32, 3, {x->n, x->h, x->d}},
                             .q = {b->q, SG_F32, 3, {x->n, x->h, x->d}},
-                            .k = {b->k, SG_F32, 3, {x->n, x->hk, x->d}},
-                            .v = {b->v, SG_F32, 3, {x->n, x->hk, x->d}},
+                            .k = {b->k, SG_F32, 3, {keys_of(b), x->hk, x->d}},
+                            .v = {b->v, SG_F32, 3, {keys_of(b), x->hk, x->d}},
                             .scale = 1 / sqrtf((float)x->d)};
 }
 
@@ -195,15 +220,14 @@ static inline double tail_bias(const bench *b, int64_t head, int64_t i, const do
 /* Row r of one head of y, from the keys that the mask keeps, and the means of others. */
 static inline void attend_row(const bench *b, int64_t head, int64_t r, double *out)
 {
-    const int64_t n = b->shape.n, h = b->shape.h, hk = b->shape.hk, d = b->shape.d, of = head / (h / hk);
-    const int64_t i = r / SG_BLOCK_Q, end = b->shape.causal ? r + 1 : n;
-    const int64_t row_end = (i + 1) * SG_BLOCK_Q < n ? (i + 1) * SG_BLOCK_Q : n;
+    const int64_t h = b->shape.h, hk = b->shape.hk, d = b->shape.d, of = head / (h / hk), m = keys_of(b);
+    const int64_t i = r / SG_BLOCK_Q, behind = m - b->shape.n, end = b->shape.causal ? r + behind + 1 : m;
     const float  *q = b->q + (r * h + head) * d;
     double        weight = 0, most = -INFINITY;
     static double logit[MOST + MOST / SG_BLOCK_K], value[MOST + MOST / SG_BLOCK_K][128];
     int64_t       terms = 0;
     for (int64_t j = 0; j < b->nk; j++) {
-        const int64_t first = j * SG_BLOCK_K, last = first + SG_BLOCK_K < n ? first + SG_BLOCK_K : n;
+        const int64_t first = j * SG_BLOCK_K, last = first + SG_BLOCK_K < m ? first + SG_BLOCK_K : m;
         if (kept(b, head, i, j)) {
             for (int64_t t = first; t < last && t < end; t++, terms++) {
                 const float *const k = b->k + (t * hk + of) * d;
@@ -215,10 +239,10 @@ static inline void attend_row(const bench *b, int64_t head, int64_t r, double *o
                 logit[terms] /= sqrt((double)d);
             }
         } else if (b->policy.tail && last - first == SG_BLOCK_K &&
-                   (!b->shape.causal || last <= row_end - SG_BLOCK_Q + 1)) {
+                   (!b->shape.causal || last <= i * SG_BLOCK_Q + behind + 1)) {
             double mean[128], var[128];
-            means(b->k, n, hk * d, of * d, d, first, SG_BLOCK_K, mean, var);
-            means(b->v, n, hk * d, of * d, d, first, SG_BLOCK_K, value[terms], NULL);
+            means(b->k, m, hk * d, of * d, d, first, SG_BLOCK_K, mean, var);
+            means(b->v, m, hk * d, of * d, d, first, SG_BLOCK_K, value[terms], NULL);
             logit[terms++] = dot(mean, q, d) / sqrt((double)d) + tail_bias(b, head, i, var);
         }
     }

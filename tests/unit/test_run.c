@@ -68,6 +68,29 @@ static void policies_are_followed(void **state)
         }
 }
 
+/* The last n of m tokens, whose blocks stand anywhere in those of keys, with heads that share keys: every way to score and to
+ * choose, and each type of values. A share of the visible blocks is kept, whether n or m is large. */
+static void the_last_queries_of_many_keys_are_followed(void **state)
+{
+    static const int64_t   sizes[][2] = {{1024, 1536}, {300, 1100}, {128, 1130}, {70, 1600}, {1, 1025}, {1100, 1100}};
+    static const sg_policy want[] = {{.amount = 0.3f},
+                                     {.amount = 0.3f, .score = SG_SCORE_SUB16, .tail = true},
+                                     {.amount = 0.3f, .score = SG_SCORE_ERROR, .tail = true, .sink = 2},
+                                     {.amount = 0.5f, .rule = SG_SELECT_MASS},
+                                     {.amount = 0.3f, .tail = true, .tail_bias = SG_TAIL_BIAS_HALF}};
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < 5; k++) {
+            bench b = make_causal(sizes[i][0], sizes[i][1], 4, 2, 8, want[k]);
+            b.policy.kind = SG_ATTENTION_SPARGE;
+            b.policy.similarity = -1;
+            b.shape.f8 = true;
+            if ((i + k) % 3 == 1) b.shape.values = SG_I8;
+            if ((i + k) % 3 == 2) b.policy.pv_dtype = SG_PV_FP8;
+            const double density = check(&b, "the last queries", 0.03);
+            if (k == 0 && i == 0) assert_true(density > 0.25 && density <= 0.3);
+        }
+}
+
 static void masks_are_followed(void **state)
 {
     for (int64_t heads = 1; heads <= 2; heads++) {
@@ -147,8 +170,9 @@ static void all_is_sage(void **state)
 
 static void dense_is_exact(void **state)
 {
+    const sg_policy dense = {.kind = SG_ATTENTION_DENSE};
     for (int way = 0; way < 4; way++) {
-        bench b = make(300, 4, way & 1 ? 2 : 4, 16, (sg_policy){.kind = SG_ATTENTION_DENSE});
+        bench b = make(300, 4, way & 1 ? 2 : 4, 16, dense);
         b.shape.causal = way & 2;
         bind(&b);
         run_at(&b, 0, 0, 0, 0);
@@ -158,6 +182,12 @@ static void dense_is_exact(void **state)
         assert_int_equal(c.blocks, 4 * (way & 2 ? 2 + 4 + 5 : 15));
         finish(&b);
     }
+    bench b = make_causal(300, 731, 4, 2, 16, dense);
+    bind(&b);
+    run_at(&b, 0, 0, 0, 0);
+    assert_true(error_of(&b) < 2e-6);
+    assert_int_equal(count_of(&b, 0, 0, 0).blocks, 4 * (9 + 11 + 12)); /* up to 559, 687 and 731 keys */
+    finish(&b);
 }
 
 static void order_does_not_matter_to_dense(void **state)
@@ -503,6 +533,7 @@ int main(void)
         cmocka_unit_test(dense_is_exact),
         cmocka_unit_test(quantised_is_near_exact),
         cmocka_unit_test(policies_are_followed),
+        cmocka_unit_test(the_last_queries_of_many_keys_are_followed),
         cmocka_unit_test(masks_are_followed),
         cmocka_unit_test(ends_are_ragged),
         cmocka_unit_test(all_is_sage),

@@ -272,7 +272,10 @@ static bench whole(sg_policy p, float amount, float pv_threshold)
     return b;
 }
 
-static void same(double told_of, double want) { assert_true(fabs(told_of - want) <= 1e-5 * want); }
+static void same(double told_of, double want)
+{
+    if (!(fabs(told_of - want) <= 1e-5 * want)) fail_msg("%.9g is not %.9g", told_of, want);
+}
 
 /* With a filter: the one that skips most is chosen, and the second call has tried it. */
 static void compare(const sg_policy *p, float amount, int every, bool filter)
@@ -322,6 +325,154 @@ static void what_is_told_is_what_whole_attention_gives(void **state)
     compare(&(sg_policy){.tail = true, .tail_bias = SG_TAIL_BIAS_HALF, .score = SG_SCORE_ERROR}, 0.6f, 2, false);
     compare(&(sg_policy){.rule = SG_SELECT_MASS, .sink = 1}, 0.78f, 2, false);
     compare(&by_share, 0.6f, 1, true);
+}
+
+/* ---- causal attention ---- */
+
+enum { LATE = 1088, TOKENS_IN_ALL = LATE + 320 };
+
+/* A block of queries of the last tokens of `of`, as the last of the keys that it sees: attention by p, on the oracle. */
+static bench block_of(const bench *of, int64_t block, sg_policy p, float amount, float pv_threshold)
+{
+    const int64_t m = TOKENS_IN_ALL - LATE + (block + 1) * SG_BLOCK_Q, d = of->shape.d;
+    p.kind = SG_ATTENTION_SPARGE;
+    p.similarity = -1;
+    p.amount = amount;
+    p.pv = pv_threshold;
+    bench b = make_causal(SG_BLOCK_Q, m, HEADS, 1, d, p);
+    b.shape.whole = TOKENS_IN_ALL; /* however few are before it */
+    memcpy(b.q, of->q + block * SG_BLOCK_Q * HEADS * d, (size_t)(SG_BLOCK_Q * HEADS * d) * sizeof *b.q);
+    memcpy(b.k, of->k, (size_t)(m * d) * sizeof *b.k);
+    memcpy(b.v, of->v, (size_t)(m * d) * sizeof *b.v);
+    bind(&b);
+    run_at(&b, 0, 0, 0, 500);
+    return b;
+}
+
+/* What a sample of blocks gives for each head; those behind the first have had a filter tried on them. */
+typedef struct sampled {
+    told   all, call, second, with; /* of the call at work; with a filter: its blocks without it and with it */
+    double skipped, groups;
+} sampled;
+
+static void add_distances(told *t, bool held, const bench *some, const bench *all, int64_t head)
+{
+    t->error[held] += distance(some, all, head, 0);
+    t->size[held] += distance(all, NULL, head, 0);
+}
+
+/* Adds block `block`, which is number i of its call. Its density is that of the whole call. */
+static void add_block(sampled *out, const bench *of, int64_t block, int i, int step, const sg_policy *p)
+{
+    bench all = block_of(of, block, *p, 1, 0), some = block_of(of, block, *p, of->policy.amount, 0),
+          skipping = block_of(of, block, *p, of->policy.amount, 2);
+    sg_attention_count count[HEADS];
+    sg_attention_head_counts(skipping.a, &skipping.s, 0, count);
+    for (int head = 0; head < HEADS; head++) {
+        sampled *const s = &out[head];
+        const bool     held = (i + step + head) % SG_TUNE_CHECKED == SG_TUNE_CHECKED - 1;
+        add_distances(&s->all, held, &some, &all, head);
+        add_distances(&s->call, false, &some, &all, head);
+        s->all.kept += ((const int32_t *)of->lists.count.data)[head * of->nq + block];
+        s->all.blocks += (double)sg_visible_blocks(true, block, LATE, TOKENS_IN_ALL);
+        if (step == 0 && i == 0) continue;
+        add_distances(&s->second, held, &some, &all, head);
+        add_distances(&s->with, held, &skipping, &all, head);
+        s->skipped += (double)count[head].skipped;
+        s->groups += (double)count[head].groups;
+    }
+    finish(&all);
+    finish(&some);
+    finish(&skipping);
+}
+
+static void compare_causal(const sg_policy *p, float amount)
+{
+    enum { EVERY = 2 };
+    const sg_tune_options o = {.policy = *p, .l1 = 8, .l2 = 9, .least = (double)amount, .buckets = 1, .every = EVERY};
+    bench                 of = make_causal(LATE, TOKENS_IN_ALL, HEADS, 1, 16, *p);
+    of.policy.kind = SG_ATTENTION_SPARGE;
+    of.policy.similarity = -1;
+    of.policy.amount = amount;
+    bind(&of);
+    run_at(&of, 0, 0, 0, 500);
+    sampled               want[HEADS] = {0};
+    const sg_attend_args  a = arguments(&of);
+    const sg_thresholds  *found = NULL;
+    const sg_tune_figure *f = NULL;
+    sg_tune              *t = NULL;
+    sg_error              e = {0};
+    sg_stream             s = sg_stream_of(oracle);
+    assert_int_equal(sg_tune_open(&t, &o, &e), SG_OK);
+    for (int step = 0; step < CALLS; step++) {
+        attend(t, &s, &of.shape, 0, step, 0, 500, &a);
+        for (int64_t block = 3 * step % EVERY, i = 0; block < LATE / SG_BLOCK_Q; block += EVERY, i++)
+            add_block(want, &of, block, (int)i, step, p);
+        for (int head = 0; head < HEADS; head++) {
+            sampled *const w = &want[head];
+            w->all.worst = fmax(w->all.worst, w->call.error[0] / w->call.size[0]);
+            w->call = (told){0};
+        }
+    }
+    assert_string_equal(s.why, "");
+    assert_int_equal(sg_tune_choose(t, &found, &f, &e), SG_OK);
+    for (int head = 0; head < HEADS; head++) {
+        const sampled *const w = &want[head];
+        const double         l1 = w->all.error[0] / w->all.size[0], checked = w->all.error[1] / w->all.size[1];
+        same((double)found->amount[head], (double)amount);
+        same((double)f[head].density, w->all.kept / w->all.blocks);
+        same((double)f[head].l1, l1);
+        same((double)f[head].l1_checked, checked);
+        same((double)f[head].l1_worst, w->all.worst);
+        same((double)f[head].l2, l1 + (w->with.error[0] - w->second.error[0]) / w->with.size[0]);
+        same((double)f[head].l2_checked, checked + (w->with.error[1] - w->second.error[1]) / w->with.size[1]);
+        same((double)found->pv_threshold[head], 2);
+        same((double)f[head].skipped, w->skipped / w->groups);
+        assert_true(l1 > 0.001 && w->all.kept < 0.9 * w->all.blocks && w->skipped > 0);
+    }
+    sg_tune_close(&t);
+    finish(&of);
+}
+
+/* The last tokens of a sequence, with keys that heads share: each block of queries stands at its place. */
+static void causal_blocks_see_what_is_before_them(void **state)
+{
+    compare_causal(&(sg_policy){.tail = true, .score = SG_SCORE_ERROR}, 0.3f);
+    compare_causal(&(sg_policy){.rule = SG_SELECT_MASS, .sink = 1}, 0.5f);
+}
+
+/* A piece of a long sequence is long enough, and so short that it has no whole block is not. Text beside has no place. */
+static void causal_pieces_are_looked_at(void **state)
+{
+    const sg_tune_options o = {.policy = by_share, .l1 = 0.05, .l2 = 0.05, .buckets = 1};
+    const int64_t         sizes[][3] = {{256, N_MAX, 0}, {127, N_MAX, 0}, {256, 1000, 0}, {N_MAX, N_MAX, 64}};
+    draw(1);
+    for (int i = 0; i < 4; i++) {
+        const int64_t            n = sizes[i][0], m = sizes[i][1];
+        const sg_attention_shape shape = {.n = n,
+                                          .m = m,
+                                          .whole = m,
+                                          .text_suffix = sizes[i][2],
+                                          .h = HEADS,
+                                          .hk = HEADS,
+                                          .d = D,
+                                          .layers = 1,
+                                          .steps = 1,
+                                          .passes = 1,
+                                          .causal = true};
+        const sg_thresholds     *found = NULL;
+        const sg_tune_figure    *f = NULL;
+        sg_tune                 *t = NULL;
+        sg_error                 e = {0};
+        sg_stream                s = sg_stream_of(cpu);
+        sg_attend_args           a = operands(m);
+        a.q.dim[0] = n;
+        assert_int_equal(sg_tune_open(&t, &o, &e), SG_OK);
+        attend(t, &s, &shape, 0, 0, 0, 0, &a);
+        assert_int_equal(s.status, i == 3 ? SG_E_UNSUPPORTED : SG_OK);
+        assert_int_equal(sg_tune_choose(t, &found, &f, &e), i == 0 ? SG_OK : SG_E_ARG);
+        sg_tune_close(&t);
+    }
 }
 
 /* A model with two denoisers: each runs in its own steps. */
@@ -419,6 +570,8 @@ int main(void)
         cmocka_unit_test(bounds_hold),
         cmocka_unit_test(no_head_gets_less_than_the_least),
         cmocka_unit_test(what_is_told_is_what_whole_attention_gives),
+        cmocka_unit_test(causal_blocks_see_what_is_before_them),
+        cmocka_unit_test(causal_pieces_are_looked_at),
         cmocka_unit_test(a_layer_that_does_not_run_has_no_figures),
         cmocka_unit_test(dense_attention_alone_is_refused),
         cmocka_unit_test(memory_is_the_plans),
