@@ -23,7 +23,7 @@ target_sources(sparge-gen PRIVATE
   app/report/report.c
   app/report/report_attention.c app/report/report_page.c app/report/report_result.c app/report/report_settings.c
   app/command/command_check.c app/command/command_info.c app/command/command_render.c app/command/command_tune.c
-  app/command/render_names.c
+  app/command/render_names.c app/command/tune_result.c app/command/tune_text.c
   app/bench/bench.c app/bench/bench_attention.c app/bench/bench_cold.c app/bench/bench_input.c app/bench/bench_language.c
   app/bench/bench_rule.c app/bench/block_choice.c app/bench/planted_keys.c
   app/bench/bench_shapes.c app/bench/bench_step.c

@@ -385,6 +385,7 @@ sg_status sg_language_policy(sg_language *l, const sg_policy *p, sg_error *e)
     if (sparge && policy.rule == SG_SELECT_GIVEN)
         return sg_error_set(e, SG_E_UNSUPPORTED, "mask: a language model attends piece by piece, by no mask of blocks");
     policy.dense_steps = 0;
+    if (policy.thresholds) policy.count_hidden = false;
     sg_status status = sparge && policy.thresholds ? sg_thresholds_read(&tuned, policy.thresholds, e) : SG_OK;
     if (status == SG_OK && sparge && policy.thresholds && !tuned.values.layers)
         status = sg_error_set(e, SG_E_FORMAT, "thresholds: %s: has none of attention", policy.thresholds);

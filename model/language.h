@@ -52,7 +52,7 @@ sg_status sg_language_decode(const sg_language *l, const int32_t *ids, int64_t n
 bool sg_language_ends(const sg_language *l, int32_t id);
 
 /* From now on pieces attend by p, whose strings are borrowed; NULL: exactly. A piece of one token is always dense. There are no
- * steps, so dense_steps does not count, and one order. A sequence is short by its length with the whole append. Returns
+ * steps, so dense_steps does not count, and one order. Tuned top-k shares are always of the visible blocks. A sequence is short by its length with the whole append. Returns
  * SG_E_UNSUPPORTED for a block mask, SG_E_MEMORY where it takes more than there is, else as sg_attention_open and
  * sg_thresholds_read; the policy then stays as it was. */
 sg_status sg_language_policy(sg_language *l, const sg_policy *p, sg_error *e) SG_MUST_USE;

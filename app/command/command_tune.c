@@ -10,7 +10,7 @@
 #include "output_options.h"
 #include "report.h"
 #include "session.h"
-#include "tune.h"
+#include "tune_result.h"
 
 #include <float.h>
 #include <math.h>
@@ -19,8 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BUCKETS = 4, TRIALS = 32 };
-static const double LEAST = 0.2; /* attention/LOG.md: what the eye finds below */
+enum { TRIALS = 32 };
 static const double CACHE_ERROR = 0.01;
 
 /* A threshold that was tried. The first prompt with too large an error ended its trial. */
@@ -31,22 +30,18 @@ typedef struct trial {
 } trial;
 
 typedef struct job {
-    const sg_settings    *settings;
-    sg_session            session;
-    sg_rendering          now;
-    const sg_prompt_set  *prompts;
-    sg_progress          *progress; /* the session's */
-    double                bound[2];
-    sg_tune              *tune;
-    bool                  beside_model; /* thresholds go beside the model */
-    const sg_thresholds  *found;
-    const sg_tune_figure *figure; /* [buckets, layers, heads] */
+    const sg_settings   *settings;
+    sg_session           session;
+    sg_rendering         now;
+    const sg_prompt_set *prompts;
+    sg_progress         *progress;     /* the session's */
+    bool                 beside_model; /* thresholds go beside the model */
+    sg_tune_result       result;       /* its seconds are those of all steps */
 
-    int    renders;
-    double seconds; /* of all their steps, looking included */
-    bool   seen;    /* all steps of the one at work */
+    int  renders;
+    bool seen; /* all steps of the one at work */
 
-    /* with --cache, in place of tune */
+    /* with --cache, in place of result */
     double         cache_bound; /* of the error */
     sg_cache_tuned cached;
     int            trials;
@@ -88,7 +83,7 @@ static sg_status render(job *j, int prompt, int of, sg_report *report, sg_error 
     const sg_status status = sg_engine_render(j->session.engine, &j->now.request, &callbacks, report, &why);
     sg_progress_clear(j->progress);
     j->renders++;
-    j->seconds += report->seconds[SG_STAGE_DENOISE];
+    j->result.seconds += report->seconds[SG_STAGE_DENOISE];
     if (status == SG_OK || (status == SG_E_CANCELLED && j->seen && !sg_interrupt_asked())) return SG_OK;
     return sg_error_copy(e, &why);
 }
@@ -111,19 +106,11 @@ static sg_status check_size(job *j, sg_error *e)
 
 static sg_status open_tune(job *j, sg_error *e)
 {
-    const sg_settings *const s = j->settings;
-    sg_policy *const         p = &j->now.request.attention;
-    p->thresholds = NULL;
-    p->budget = SG_BUDGET_ROW;
-    p->rule = s->rule && strcmp(s->rule, "tau") == 0 ? SG_SELECT_MASS : SG_SELECT_TOPK;
-    const sg_tune_options o = {.policy = *p,
-                               .l1 = j->bound[0],
-                               .l2 = j->bound[1],
-                               .least = isnan(s->least) ? LEAST : s->least,
-                               .buckets = s->buckets ? s->buckets : BUCKETS};
-    SG_TRY(sg_tune_open(&j->tune, &o, e));
+    sg_policy *const p = &j->now.request.attention;
+    SG_TRY(sg_tune_result_open(&j->result, j->settings, p, e));
     p->kind = SG_ATTENTION_DENSE;
-    sg_engine_watch(j->session.engine, &(sg_attention_watch){.on_begin = sg_tune_hook, .on_begin_context = j->tune});
+    const sg_attention_watch watch = sg_tune_result_watch(&j->result);
+    sg_engine_watch(j->session.engine, &watch);
     j->now.request.prompt = j->prompts->prompt[0].text;
     return check_size(j, e);
 }
@@ -247,92 +234,6 @@ static sg_status search_cache(job *j, sg_error *e)
 
 /* ---- what came of it ---- */
 
-enum { DENSITY, L1, L1_CHECKED, L1_WORST, L2, L2_CHECKED, SKIPPED, FIGURES };
-
-/* The figures of a head, in sg_tune_figure's order. mean is the name under which their mean is reported; NULL: it is
- * not. */
-static const struct {
-    const char *name, *mean;
-} figures[FIGURES] = {{"density", "density"}, {"l1", NULL},         {"l1_checked", "l1"},  {"l1_worst", "l1_worst"},
-                      {"l2", NULL},           {"l2_checked", "l2"}, {"skipped", "skipped"}};
-
-static double figure_of(const sg_tune_figure *f, int i)
-{
-    float v[FIGURES];
-    _Static_assert(sizeof v == sizeof *f, "a name for each figure");
-    memcpy(v, f, sizeof v);
-    return (double)v[i];
-}
-
-/* Means over heads and all else that ran, but of L1_WORST the largest; NAN where nothing did. */
-typedef struct means {
-    double of[FIGURES];
-} means;
-
-static means mean_of(const sg_tune_figure *f, int count)
-{
-    means  m = {0};
-    double ran = 0;
-    for (int i = 0; i < count; i++) {
-        if (isnan(f[i].density)) continue;
-        ran++;
-        for (int k = 0; k < FIGURES; k++) {
-            const double v = figure_of(&f[i], k);
-            m.of[k] = k == L1_WORST ? fmax(m.of[k], v) : m.of[k] + v;
-        }
-    }
-    for (int k = 0; k < FIGURES; k++)
-        if (k != L1_WORST) m.of[k] /= ran;
-    return m;
-}
-
-static means mean_of_bucket(const job *j, int bucket)
-{
-    const int count = j->found->layers * j->found->heads;
-    return mean_of(j->figure + bucket * count, count);
-}
-
-static means mean_of_all(const job *j)
-{
-    return mean_of(j->figure, j->found->buckets * j->found->layers * j->found->heads);
-}
-
-static void print_share(double v)
-{
-    if (isnan(v))
-        printf("        -");
-    else
-        printf(" %8.4f", v);
-}
-
-static void print_row(const job *j, const char *name, int figure)
-{
-    printf("%-12s", name);
-    for (int b = 0; b < j->found->buckets; b++) print_share(mean_of_bucket(j, b).of[figure]);
-    printf("\n");
-}
-
-static void print_table(const job *j)
-{
-    const sg_thresholds *const t = j->found;
-    printf("blocks kept, a share; mean of %d head%s\ntimesteps   ", t->heads, sg_plural(t->heads));
-    for (int b = 0; b < t->buckets; b++) printf(" >= %5.0f", (double)t->from[b]);
-    printf("\n");
-    for (int layer = 0; layer < t->layers; layer++) {
-        printf("layer %-6d", layer);
-        for (int b = 0; b < t->buckets; b++)
-            print_share(mean_of(j->figure + (b * t->layers + layer) * t->heads, t->heads).of[DENSITY]);
-        printf("\n");
-    }
-    print_row(j, "all", DENSITY);
-    printf("relative L1 error, on queries that the choice did not see; the largest of one call\n");
-    print_row(j, "skipping", L1_CHECKED);
-    print_row(j, "largest", L1_WORST);
-    print_row(j, "with filter", L2_CHECKED);
-    printf("kept blocks that the filter leaves out, a share\n");
-    print_row(j, "left out", SKIPPED);
-}
-
 static void print_trials(const job *j)
 {
     printf("threshold  extrapolated  error of the latents, the largest; at most %g\n", j->cache_bound);
@@ -346,18 +247,15 @@ static void print_trials(const job *j)
 static void say_end(job *j, const char *path)
 {
     const sg_cache_tuned *const f = &j->cached;
-    const char *const           name = sg_output_is_stdout(path) ? "stdout" : path;
     char                        took[32];
-    sg_duration(took, j->seconds);
-    if (j->settings->tune_cache) {
-        sg_progress_say(j->progress,
-                        "%s: threshold %.4g: %.0f %% of %.0f steps extrapolated, error %.4f; %d render%s in %s", name,
-                        f->threshold, 100 * f->skipped, f->steps, f->reached, j->renders, sg_plural(j->renders), took);
+    if (!j->settings->tune_cache) {
+        sg_tune_result_say(&j->result, j->progress, path);
         return;
     }
-    const means m = mean_of_all(j);
-    sg_progress_say(j->progress, "%s: %.1f %% of blocks skipped, error %.4f; %s, of which looking %.0f %%", name,
-                    100 * (1 - m.of[DENSITY]), m.of[L1_CHECKED], took, 100 * sg_tune_seconds(j->tune) / j->seconds);
+    sg_progress_say(j->progress,
+                    "%s: threshold %.4g: %.0f %% of %.0f steps extrapolated, error %.4f; %d render%s in %s",
+                    sg_output_is_stdout(path) ? "stdout" : path, f->threshold, 100 * f->skipped, f->steps, f->reached,
+                    j->renders, sg_plural(j->renders), sg_duration(took, j->result.seconds));
 }
 
 /* ---- files ---- */
@@ -367,15 +265,7 @@ static sg_status fill_file(const job *j, sg_thresholds_file *f, sg_error *e)
 {
     SG_TRY(sg_thresholds_new(f, 0, 0, 0, e));
     for (int i = 0; i < j->prompts->count; i++) SG_TRY(sg_thresholds_add_prompt(f, j->prompts->prompt[i].text, e));
-    if (j->settings->tune_cache) return SG_OK;
-    const means m = mean_of_all(j);
-    f->values = *j->found;
-    memcpy(f->bound, j->bound, sizeof f->bound);
-    f->reached[0] = m.of[L1_CHECKED];
-    f->reached[1] = m.of[L2_CHECKED];
-    f->density = m.of[DENSITY];
-    f->has_policy = true;
-    f->policy = j->now.request.attention;
+    if (!j->settings->tune_cache) sg_tune_result_fill(&j->result, &j->now.request.attention, f);
     return SG_OK;
 }
 
@@ -398,24 +288,6 @@ static void join_files(const job *j, sg_thresholds_file *f, sg_thresholds_file *
     f->cache = j->cached;
 }
 
-/* A file in the usual place is dated, so that the next tune knows it for its own. */
-static sg_status write_text(const job *j, sg_thresholds_file *f, const char *path, sg_error *e)
-{
-    sg_output_file *file = NULL;
-    char           *text = NULL;
-    struct timespec now = {0};
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (j->beside_model) sg_thresholds_date(f, now);
-    SG_TRY(sg_thresholds_text(&text, f, e));
-    sg_status status = sg_output_options_open(&file, path, e);
-    if (status == SG_OK) status = sg_output_file_write(file, text, strlen(text), e);
-    if (status == SG_OK && j->beside_model) sg_output_file_set_time(file, now);
-    if (status == SG_OK) status = sg_output_file_publish(&file, e);
-    sg_output_file_discard(&file);
-    free(text);
-    return status;
-}
-
 static sg_status write_thresholds(const job *j, const char *path, sg_error *e)
 {
     sg_thresholds_file f = {0}, there = {0};
@@ -423,7 +295,7 @@ static sg_status write_thresholds(const job *j, const char *path, sg_error *e)
         sg_thresholds_free(&there);
     sg_status status = fill_file(j, &f, e);
     join_files(j, &f, &there);
-    if (status == SG_OK) status = write_text(j, &f, path, e);
+    if (status == SG_OK) status = sg_tune_result_write(&f, path, j->beside_model, e);
     if (!j->settings->tune_cache) f.values = (sg_thresholds){0}; /* are not the file's to free */
     sg_thresholds_free(&f);
     sg_thresholds_free(&there);
@@ -431,42 +303,6 @@ static sg_status write_thresholds(const job *j, const char *path, sg_error *e)
 }
 
 /* ---- the report ---- */
-
-static json_t *head_json(const job *j, int bucket, int i)
-{
-    const sg_thresholds *const t = j->found;
-    const int                  head = bucket * t->layers * t->heads + i;
-    json_t *o = json_pack("{s:i, s:i, s:i, s:f, s:f}", "bucket", bucket, "layer", i / t->heads, "head", i % t->heads,
-                          "amount", (double)t->amount[head], "lambda", (double)t->pv_threshold[head]);
-    for (int k = 0; k < FIGURES; k++)
-        sg_json_set(&o, figures[k].name, sg_report_number(figure_of(&j->figure[head], k)));
-    return o;
-}
-
-static json_t *bucket_json(const job *j, int bucket)
-{
-    const means m = mean_of_bucket(j, bucket);
-    json_t     *o = json_pack("{s:f}", "from", (double)j->found->from[bucket]);
-    for (int k = 0; k < FIGURES; k++)
-        if (figures[k].mean) sg_json_set(&o, figures[k].mean, sg_report_number(m.of[k]));
-    return o;
-}
-
-static json_t *attention_json(const job *j)
-{
-    const sg_thresholds *const t = j->found;
-    const means                m = mean_of_all(j);
-    json_t                    *buckets = json_array(), *heads = json_array();
-    for (int b = 0; b < t->buckets; b++) {
-        sg_json_append(&buckets, bucket_json(j, b));
-        for (int i = 0; i < t->layers * t->heads; i++)
-            if (!isnan(j->figure[b * t->layers * t->heads + i].density)) sg_json_append(&heads, head_json(j, b, i));
-    }
-    return json_pack("{s:s, s:{s:f, s:f}, s:{s:f, s:f, s:f}, s:o, s:o, s:{s:f, s:f}}", "rule",
-                     t->rule == SG_SELECT_TOPK ? "topk" : "tau", "bound", "l1", j->bound[0], "l2", j->bound[1],
-                     "reached", "l1", m.of[L1_CHECKED], "l2", m.of[L2_CHECKED], "density", m.of[DENSITY], "buckets",
-                     buckets, "heads", heads, "seconds", "denoise", j->seconds, "looking", sg_tune_seconds(j->tune));
-}
 
 static json_t *cache_json(const job *j)
 {
@@ -478,7 +314,8 @@ static json_t *cache_json(const job *j)
                                           sg_report_number(t->error)));
     }
     return json_pack("{s:f, s:f, s:f, s:f, s:o, s:i, s:f}", "threshold", f->threshold, "bound", f->bound, "reached",
-                     f->reached, "skipped", f->skipped, "trials", trials, "renders", j->renders, "seconds", j->seconds);
+                     f->reached, "skipped", f->skipped, "trials", trials, "renders", j->renders, "seconds",
+                     j->result.seconds);
 }
 
 static sg_status write_report(const job *j, const char *path, sg_error *e)
@@ -489,7 +326,7 @@ static sg_status write_report(const job *j, const char *path, sg_error *e)
     json_t *all = json_pack("{s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:I}", "model", sg_report_name(j->session.model.name),
                             "output", sg_report_name(path), "prompts", prompts, "width", r->width, "height", r->height,
                             "frames", r->frames, "steps", r->steps, "seed", (json_int_t)r->seed);
-    sg_json_join(&all, j->settings->tune_cache ? cache_json(j) : attention_json(j));
+    sg_json_join(&all, j->settings->tune_cache ? cache_json(j) : sg_tune_result_json(&j->result));
     return sg_report_take(j->settings->json, sg_report_envelope(SG_COMMAND_TUNE, all), e);
 }
 
@@ -503,7 +340,7 @@ static sg_status look_at_attention(job *j, sg_error *e)
         if (set->count > 1) sg_progress_say(j->progress, "%d/%d: %s", i + 1, set->count, set->prompt[i].text);
         SG_TRY(render(j, i, set->count, &report, e));
     }
-    return sg_tune_choose(j->tune, &j->found, &j->figure, e);
+    return sg_tune_result_choose(&j->result, e);
 }
 
 static sg_status run(job *j, const char *path, sg_error *e)
@@ -526,7 +363,7 @@ static sg_status run(job *j, const char *path, sg_error *e)
     if (json) SG_TRY(write_report(j, path, e));
     const bool table = !s->quiet && !sg_output_is_stdout(path) && (!json || !sg_output_is_stdout(json));
     if (table && cache) print_trials(j);
-    if (table && !cache) print_table(j);
+    if (table && !cache) sg_tune_result_print(&j->result);
     sg_notice_file(x, path);
     say_end(j, path);
     return SG_OK;
@@ -535,10 +372,11 @@ static sg_status run(job *j, const char *path, sg_error *e)
 static sg_status check_inputs(const job *j, sg_error *e)
 {
     const sg_settings *const s = j->settings;
-    if (j->bound[1] < j->bound[0])
+    const double *const      bound = j->result.bound;
+    if (bound[1] < bound[0])
         return sg_error_set(e, SG_E_ARG, "--l2 %g is below --l1 %g: it is the error with the PV filter on top",
-                            j->bound[1], j->bound[0]);
-    if (!s->prompt && !s->prompt_file)
+                            bound[1], bound[0]);
+    if (!s->prompt && !s->prompt_file && !s->text)
         return sg_error_set(e, SG_E_ARG,
                             "a prompt is needed: sparge-gen tune -m path/to/model --prompt-file prompts.txt");
     if (!isnan(s->cache_error) && !s->tune_cache)
@@ -571,14 +409,16 @@ sg_status sg_command_tune(const sg_settings *given, sg_error *e)
     sg_prompt_set prompts = {0};
     char          path[PATH_MAX + sizeof SG_THRESHOLDS_NAME + 1];
     job           j = {.settings = &s, .now.settings = s, .prompts = &prompts, .progress = &j.session.progress};
-    j.bound[0] = isnan(s.l1) ? 0.05 : s.l1;
-    j.bound[1] = isnan(s.l2) ? j.bound[0] : s.l2;
+    double *const bound = j.result.bound;
+    bound[0] = isnan(s.l1) ? 0.05 : s.l1;
+    bound[1] = isnan(s.l2) ? bound[0] : s.l2;
     SG_TRY(check_inputs(&j, e));
     SG_TRY(sg_setup_model(&j.session.model, &s, e));
     SG_TRY(choose_output(&j, &s, path, sizeof path, e));
-    SG_TRY(sg_setup_prompts(&prompts, &s, e));
-    const sg_status status = run(&j, s.output, e);
-    sg_tune_close(&j.tune);
+    sg_status status = s.text ? sg_tune_text(&j.result, &s, &j.session.model, s.output, j.beside_model, e)
+                              : sg_setup_prompts(&prompts, &s, e);
+    if (status == SG_OK && !s.text) status = run(&j, s.output, e);
+    sg_tune_close(&j.result.tune);
     free(j.latents);
     free(j.first);
     sg_session_close(&j.session);

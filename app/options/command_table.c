@@ -59,7 +59,8 @@ const sg_command_row sg_command_table[] = {
              "blocks\n"
              "can be skipped within an error. With --cache it finds instead how far the latents may move before a step "
              "has\n"
-             "to be computed. Later renders use the file that it writes automatically.",
+             "to be computed. Later renders use the file that it writes automatically. With --text a language model reads\n"
+             "a text in place of renders.",
      .example = {"sparge-gen tune -m path/to/model --prompt-file prompts.txt --l1 0.05",
                  "sparge-gen tune -m path/to/model --prompt-file prompts.txt --cache --steps 50"}},
     {.command = SG_COMMAND_SERVE,

@@ -10,6 +10,7 @@ static const sg_option *option_of(const char *member, size_t n, sg_command c)
 {
     static const char *const other[][2] = {{"path", "output"},
                                            {"mask", "block-mask"},
+                                           {"tokens", "length"},
                                            {"similarity", "sim"},
                                            {"capture_out", "capture-qkv"},
                                            {"gpu_mask", "gpumask"}};

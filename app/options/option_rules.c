@@ -99,6 +99,7 @@ void sg_settings_drop_idle(sg_settings *s, unsigned phases)
 
 /* ---- before anything is opened ---- */
 
+static const char *const of_text[] = {"length", NULL};
 static const char *const of_language[] = {"planted", "margin", "kv-heads", "save-qkv", NULL};
 const char *const        sg_options_of_slg[] = {"skip-layers", "skip-layer-start", "skip-layer-end", NULL};
 
@@ -120,6 +121,7 @@ static sg_status check_values(const sg_settings *s, sg_error *e)
     SG_TRY(sg_options_check_effects(s, s, e));
     if (!(s->slg_scale > 0) && !s->arms) /* an arm may have a scale */
         SG_TRY(refuse_all(s, sg_options_of_slg, "--slg-scale above 0", e));
+    if (!s->text) SG_TRY(refuse_all(s, of_text, "--text", e));
     if (!given(s, "inputs", "language")) SG_TRY(refuse_all(s, of_language, "--inputs language", e));
     if (s->command == SG_COMMAND_BENCH_ATTENTION && s->block_mask && !given(s, "inputs", "language"))
         return sg_error_set(e, SG_E_ARG, "--block-mask has no effect without --inputs language");
@@ -158,11 +160,15 @@ static sg_status check_reading(const sg_settings *s, sg_error *e)
 {
     static const char *const compared[] = {"json", NULL}, *const merged[] = {"merge", "quiet", NULL};
     static const char *const compared_by_clip[] = {"json", "clip", "prompt", DEVICE};
+    static const char *const text[] = {"text",   "length",    "model", "preset", "sink",  "score",
+                                       "tail",   "tail-bias", "rule",  "l1",     "l2",    "least",
+                                       "output", "force",     "json",  "dtype",  "quiet", DEVICE};
     static const char *const merged_by_clip[] = {"merge", "quiet", "clip", DEVICE};
     if (s->command == SG_COMMAND_COMPARE && s->operand)
         return allow_only(s, s->clip ? compared_by_clip : compared, "where two results are compared", e);
     if (s->command == SG_COMMAND_COMPARE && s->clip)
         return sg_error_set(e, SG_E_ARG, "--clip is for two results: sparge-gen compare A B --clip DIR");
+    if (s->command == SG_COMMAND_TUNE && s->text) return allow_only(s, text, "with --text", e);
     if (s->command == SG_COMMAND_EVAL && s->merge)
         return allow_only(s, s->clip ? merged_by_clip : merged, "with --merge", e);
     return SG_OK;

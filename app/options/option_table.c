@@ -111,6 +111,12 @@ const sg_option sg_option_table[] = {
     {TEXT("prompt-file", TUNE, RUN, prompt_file, "FILE",
           "one prompt a line, # begins a comment, - is stdin; the thresholds hold for all of them"),
      .files = SG_READS},
+    {TEXT("text", TUNE, RUN, text, "FILE",
+          "tune a language model, a folder of transformers' or a GGUF: it reads this text, from its\n"
+          "beginning; one range of steps"),
+     .files = SG_READS},
+    {INT("length", TUNE, RUN, length, SG_NAMED_TOKENS, 1 << 30,
+         "tokens of --text that are read (default: 8192, or as many as there are)")},
     {TEXT("negative-prompt", SAMPLER | TUNE, INPUT, negative_prompt, "TEXT",
           "what the video should not show; used if --cfg-scale is above 1"),
      .letter = 'n', USUAL, TO(negative_prompt)},

@@ -92,7 +92,8 @@ typedef struct sg_settings {
      * relative L2 of the final latents that the cache may make. */
     double      l1, l2, least, cache_error;
     const char *rule;
-    int         buckets;
+    const char *text;
+    int         buckets, length;
     bool        force, tune_cache;
 
     /* eval */

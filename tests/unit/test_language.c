@@ -5,6 +5,8 @@
 #include "base/text.h"
 #include "language_table.h"
 #include "made_file.h"
+#include "thresholds/thresholds.h"
+#include "tune.h"
 
 #include "gguf_file.h"
 
@@ -641,6 +643,58 @@ static void a_policy_counts_and_is_watched(void **state)
     }
 }
 
+/* Writes what tune finds while l reads ids, and returns how many blocks of a layer it keeps in all of them. */
+static int64_t tune(sg_language *l, const int32_t *ids, int layer)
+{
+    const sg_tune_options o = {.policy = sg_policy_paper(), .l1 = 0.5, .l2 = 0.5, .least = 0.2, .buckets = 4};
+    sg_tune              *t = NULL;
+    const sg_thresholds  *found = NULL;
+    const sg_tune_figure *f = NULL;
+    char                 *text = NULL;
+    int64_t               kept = 0;
+    sg_error              e = {0};
+    assert_done(sg_tune_open(&t, &o, &e), &e);
+    sg_language_watch(l, &(sg_attention_watch){.on_begin = sg_tune_hook, .on_begin_context = t});
+    assert_done(sg_language_append(l, ids, LONG, NULL, NULL, &e), &e);
+    sg_language_watch(l, NULL);
+    sg_language_rewind(l, 0);
+    assert_done(sg_tune_choose(t, &found, &f, &e), &e);
+    assert_true(found->buckets == 1 && found->layers == LAYERS && found->heads == 2 && found->from[0] == 0);
+    for (int i = 0; i < 2 * LAYERS; i++) assert_true(f[i].density > 0 && f[i].l1 <= 0.5f);
+    for (int i = 0; i < 2 * LONG / SG_BLOCK_Q; i++)
+        kept += sg_topk_count(found->amount[2 * layer + i % 2], sg_visible_blocks(true, i / 2, LONG, LONG));
+    assert_done(sg_thresholds_text(&text, &(sg_thresholds_file){.values = *found}, &e), &e);
+    write_text("found.json", text);
+    free(text);
+    sg_tune_close(&t);
+    return kept;
+}
+
+/* A model is tuned in pieces, and follows what was found: shares of the visible blocks, whatever the policy's own are of. */
+static void thresholds_are_found_and_followed(void **state)
+{
+    const made m = long_model();
+    int32_t    ids[LONG];
+    for (int i = 0; i < LONG; i++) ids[i] = (int32_t)(i * 7 % 40);
+    for (int i = 0; i < 2; i++) {
+        write_scaled(&m, "q_proj", 0.1f);
+        sg_language       *l = open_with("model", (sg_language_options){.piece = i ? 512 : 0, .tokens = LONG});
+        sg_policy          p = sg_policy_paper();
+        sg_attention_count count[LAYERS];
+        sg_error           e = {0};
+        const int64_t      want = tune(l, ids, 1);
+        p.thresholds = "found.json";
+        p.named = true;
+        p.count_hidden = true;
+        assert_done(sg_language_policy(l, &p, &e), &e);
+        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, &e), &e);
+        sg_language_counts(l, count);
+        assert_int_equal(count[1].kept, want);
+        assert_true(count[1].kept < count[1].blocks);
+        sg_language_close(&l);
+    }
+}
+
 static void policies_are_refused(void **state)
 {
     const made   m = made_of(0);
@@ -841,6 +895,7 @@ int main(void)
         cmocka_unit_test(room_and_ids_have_ends),
         cmocka_unit_test(the_least_likely_are_exact),
         cmocka_unit_test(a_policy_counts_and_is_watched),
+        cmocka_unit_test(thresholds_are_found_and_followed),
         cmocka_unit_test(policies_are_refused),
         cmocka_unit_test(configs_are_refused),
         cmocka_unit_test(files_are_refused),
