@@ -25,6 +25,9 @@ static sg_status check_shape(const sg_attention_shape *x, sg_error *e)
         x->text_suffix > x->n - x->text_prefix || (x->masked && (x->masked < x->n || x->m)))
         return sg_error_set(e, SG_E_ARG, "attention: %lld tokens, %lld heads, %lld of keys, of %lld channels",
                             (long long)x->n, (long long)x->h, (long long)x->hk, (long long)x->d);
+    if (x->causal && (x->text_prefix || x->text_suffix) && x->m && x->m != x->n)
+        return sg_error_set(e, SG_E_ARG, "causal: %lld and %lld tokens of text, but %lld queries and %lld keys",
+                            (long long)x->text_prefix, (long long)x->text_suffix, (long long)x->n, (long long)x->m);
     if (x->causal && x->m && x->m < x->n)
         return sg_error_set(e, SG_E_ARG, "causal: %lld queries but %lld keys", (long long)x->n, (long long)x->m);
     return SG_OK;
@@ -121,7 +124,7 @@ void sg_attention_close(sg_attention **a)
 
 sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int step, sg_attention_why *why)
 {
-    const int64_t    tokens = a->shape.whole ? a->shape.whole : a->shape.n;
+    const int64_t    tokens = a->shape.whole ? a->shape.whole : a->shape.causal ? keys(a) : a->shape.n;
     sg_attention_why w = SG_WHY_POLICY;
     if (a->p.kind == SG_ATTENTION_DENSE)
         ;

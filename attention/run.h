@@ -57,15 +57,16 @@ typedef struct sg_attention_watch {
 
 /* Describes the shapes that attention is bound to. */
 typedef struct sg_attention_shape {
-    int64_t  n;                        /* tokens */
+    int64_t  n;                        /* tokens; with text, causal attention has as many keys */
     int64_t  h, hk, d;                 /* heads of queries, of keys and values; channels of a head */
     int64_t  text_prefix, text_suffix; /* tokens of text before and behind the video's: always dense */
     int      layers, steps, passes;
     sg_dtype values; /* the backend's member of that name */
     bool     f8;     /* the backend's */
     int64_t  m;      /* keys; 0: n */
-    int64_t  whole;  /* so many tokens decide whether the sequence is short; 0: the n, which are no part of more */
-    int64_t  masked; /* tokens that the mask is for: of these the n are the first, but for text; 0: n */
+    /* So many tokens decide whether the sequence is short. 0: the n, which are no part of more; where causal, the m. */
+    int64_t whole;
+    int64_t masked; /* tokens that the mask is for: of these the n are the first, but for text; 0: n */
     /* What a layer's tokens attend in, of which sg_self_attention binds each: the n are then those of one group. There
      * is no text with groups. */
     sg_groups groups;

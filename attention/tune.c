@@ -198,7 +198,7 @@ static void choose_rows(call *c, const sg_attention_shape *x, int32_t *row)
 static int64_t keys(const sg_attention_shape *x) { return x->m ? x->m : x->n; }
 
 /* So many tokens decide whether it would run dense. */
-static int64_t tokens(const sg_attention_shape *x) { return x->causal && x->whole ? x->whole : x->n; }
+static int64_t tokens(const sg_attention_shape *x) { return !x->causal ? x->n : x->whole ? x->whole : keys(x); }
 
 static sg_attention_shape sampled_shape(const call *c, const sg_attention_shape *x)
 {

@@ -19,7 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KERNELS = 10, SAMPLE = 512 }; /* at most; and rows of queries that are computed in F32 too */
+/* At most; and rows of queries that are computed in F32 too, where attention is causal so many neighbours at once. */
+enum { KERNELS = 10, SAMPLE = 512, RUN = 16 };
 
 /* Columns of the table of stages; attend is also attend_blocks. */
 enum { STAGES = 7, ATTEND = STAGES - 1 };
@@ -138,7 +139,8 @@ static sg_status bind(work *w, kernel *k, const sg_attend_args *args, sg_error *
                                          .steps = 1,
                                          .passes = in->b,
                                          .values = w->base->backend->values,
-                                         .f8 = w->base->backend->f8};
+                                         .f8 = w->base->backend->f8,
+                                         .causal = in->causal};
     sg_plan_totals              totals = {0};
     sg_stream                   plan = sg_plan_stream(&totals);
     SG_TRY(sg_attention_open(&k->bound, &k->policy, &shape, e));
@@ -204,29 +206,47 @@ static sg_status take_count(kernel *k, sg_stream *s, sg_error *e)
 /* ---- how exact ---- */
 
 static int64_t samples(const work *w) { return w->in.n < SAMPLE ? w->in.n : SAMPLE; }
-static int64_t sample(const work *w, int64_t i) { return i * w->in.n / samples(w); }
+
+/* Causal shapes have more tokens than SAMPLE. */
+static int64_t sample(const work *w, int64_t i)
+{
+    return w->in.causal ? i / RUN * RUN * w->in.n / SAMPLE + i % RUN : i * w->in.n / samples(w);
+}
+
+static sg_status attend_exactly(const work *w, sg_attention_context *cpu, sg_attention_call_args *a, sg_error *e)
+{
+    const int64_t width = (int64_t)w->in.h * w->in.d, run = w->in.causal ? RUN : samples(w);
+    sg_status     status = SG_OK;
+    a->n = run;
+    a->causal = w->in.causal;
+    for (int64_t i = 0; i < samples(w) && status == SG_OK; i += run) {
+        a->m = w->in.causal ? sample(w, i) + run : w->in.n;
+        status = sg_attention_call(cpu, a, NULL, e);
+        a->q = (const float *)a->q + run * width;
+        a->o = (float *)a->o + run * width;
+    }
+    return status;
+}
 
 /* Rows of queries attended to in F32 by the CPU's exact kernel, [samples, h, d]. queries has room for as many. */
 static sg_status true_rows(const work *w, float *rows, float *queries, sg_error *e)
 {
-    const sg_bench_input *const  in = &w->in;
-    const size_t                 width = (size_t)in->h * (size_t)in->d;
-    const sg_attention_options   o = {.threads = w->base->settings->threads};
-    const sg_attention_call_args args = {.o = rows,
-                                         .q = queries,
-                                         .k = in->host[1],
-                                         .v = in->host[2],
-                                         .heads = in->h,
-                                         .kv_heads = in->hk,
-                                         .head_dim = in->d,
-                                         .n = samples(w),
-                                         .m = in->n,
-                                         .kind = "dense"};
-    sg_attention_context        *cpu;
+    const sg_bench_input *const in = &w->in;
+    const size_t                width = (size_t)in->h * (size_t)in->d;
+    const sg_attention_options  o = {.threads = w->base->settings->threads};
+    sg_attention_call_args      args = {.o = rows,
+                                        .q = queries,
+                                        .k = in->host[1],
+                                        .v = in->host[2],
+                                        .heads = in->h,
+                                        .kv_heads = in->hk,
+                                        .head_dim = in->d,
+                                        .kind = "dense"};
+    sg_attention_context       *cpu;
     for (int64_t i = 0; i < samples(w); i++)
         memcpy(queries + (size_t)i * width, in->host[0] + (size_t)sample(w, i) * width, width * sizeof *queries);
     SG_TRY(sg_attention_context_open(&cpu, &o, e));
-    const sg_status status = sg_attention_call(cpu, &args, NULL, e);
+    const sg_status status = attend_exactly(w, cpu, &args, e);
     sg_attention_context_close(&cpu);
     return status;
 }
@@ -340,6 +360,9 @@ static sg_status work_on(work *w, sg_error *e)
     sg_stream s;
     SG_TRY(list_kernels(w, e));
     SG_TRY(sg_bench_input_open(&w->in, w->base->settings, e));
+    if (w->in.causal && w->base->settings->order)
+        return sg_error_set(e, SG_E_ARG, "--order has no effect with --shape %s: tokens of a text have one",
+                            w->in.name);
     SG_TRY(prepare(w, &bytes, e));
     SG_TRY(sg_bench_ceilings(w->base, e));
     SG_TRY(sg_bench_input_fill(&w->in, w->base->backend->threads, e));
@@ -354,7 +377,12 @@ static sg_status work_on(work *w, sg_error *e)
 
 /* ---- what came out ---- */
 
-static double flops_of(const sg_bench_input *in) { return 4.0 * in->b * in->h * (double)in->n * (double)in->n * in->d; }
+/* Of the pairs that are visible. */
+static double flops_of(const sg_bench_input *in)
+{
+    const double n = (double)in->n;
+    return 4.0 * in->b * in->h * (in->causal ? n * (n + 1) / 2 : n * n) * in->d;
+}
 
 /* Seconds of a copy of q, k and v in and of 8 bits of each out. */
 static double floor_of(const work *w)
@@ -436,7 +464,7 @@ static void print_stages(const work *w)
     }
     printf("before: what is done before attending; copies: q, k, v in and 8 bits of each out, %.3f ms\n",
            floor_of(w) * 1e3);
-    if (!first_of(w, SG_ATTENTION_SPARGE)) return;
+    if (!first_of(w, SG_ATTENTION_SPARGE) || w->in.causal) return;
     printf("order %s: %.3f ms to put the tokens in order and back, once a forward", sg_names("order")[w->in.order],
            order_of(w) * 1e3);
     if (w->in.layers)
@@ -452,8 +480,8 @@ static void print_all(const work *w)
              w->base->backend->device, in->b, in->h, sg_plural(in->h), in->d);
     if (in->h < in->all_heads) printf(" (of %d)", in->all_heads);
     if (in->hk < in->h) printf(", %d of keys", in->hk);
-    printf(", %lld token%s (%lldx%lldx%lld", (long long)in->n, sg_plural(in->n), (long long)in->grid[0],
-           (long long)in->grid[1], (long long)in->grid[2]);
+    printf(", %lld token%s (%s%lldx%lldx%lld", (long long)in->n, sg_plural(in->n), in->causal ? "causal, " : "",
+           (long long)in->grid[0], (long long)in->grid[1], (long long)in->grid[2]);
     if (in->text_prefix) printf(", %lld of text before", (long long)in->text_prefix);
     if (in->text_suffix) printf(", %lld of text behind", (long long)in->text_suffix);
     printf("), %.4g TFLOP\n", flops_of(in) * 1e-12);
@@ -485,14 +513,14 @@ static json_t *all_json(const work *w)
     json_t                     *rows = json_array();
     for (int i = 0; i < w->kernels; i++) sg_json_append(&rows, kernel_json(w, &w->kernel[i]));
     return json_pack(
-        "{s:o, s:[i,i,I,i], s:i, s:i, s:[I,I,I], s:I, s:I, s:s, s:s, s:i, s:f, s:s, s:f, s:i, s:f, s:o, s:o, s:o}",
+        "{s:o, s:[i,i,I,i], s:i, s:i, s:[I,I,I], s:I, s:I, s:b, s:s, s:s, s:i, s:f, s:s, s:f, s:i, s:f, s:o, s:o, s:o}",
         "shape", sg_report_name(in->name), "bhnd", in->b, in->h, (json_int_t)in->n, in->d, "kv_heads", in->hk,
         "all_heads", in->all_heads, "grid", (json_int_t)in->grid[0], (json_int_t)in->grid[1], (json_int_t)in->grid[2],
-        "text_prefix", (json_int_t)in->text_prefix, "text_suffix", (json_int_t)in->text_suffix, "device",
-        w->base->backend->device, "dtype", in->dtype == SG_BF16 ? "bf16" : "f32", "threads", w->base->backend->threads,
-        "flops", flops_of(in), "order", sg_names("order")[in->order], "order_seconds", order_of(w), "layers",
-        in->layers, "copy_seconds", floor_of(w), "ceilings", sg_bench_ceilings_json(w->base), "measured",
-        sg_bench_rule_json(w->base, &w->rule), "kernels", rows);
+        "text_prefix", (json_int_t)in->text_prefix, "text_suffix", (json_int_t)in->text_suffix, "causal", in->causal,
+        "device", w->base->backend->device, "dtype", in->dtype == SG_BF16 ? "bf16" : "f32", "threads",
+        w->base->backend->threads, "flops", flops_of(in), "order", sg_names("order")[in->order], "order_seconds",
+        order_of(w), "layers", in->layers, "copy_seconds", floor_of(w), "ceilings", sg_bench_ceilings_json(w->base),
+        "measured", sg_bench_rule_json(w->base, &w->rule), "kernels", rows);
 }
 
 static sg_status bench_attention(sg_bench *b, sg_error *e)

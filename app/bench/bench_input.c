@@ -31,6 +31,23 @@ static bool parse_numbers(sg_bench_input *in, const char *text)
            in->d <= 1024;
 }
 
+static bool take_text(sg_bench_input *in, const char *name)
+{
+    const sg_bench_text *t = sg_bench_texts;
+    while (t->name && strcmp(t->name, name) != 0) t++;
+    if (!t->name) return false;
+    in->name = t->name;
+    in->b = 1;
+    in->h = t->heads;
+    in->hk = t->key_heads;
+    in->d = t->head_dim;
+    in->grid[0] = in->grid[1] = 1;
+    in->n = in->grid[2] = t->tokens;
+    in->causal = true;
+    in->order = SG_ORDER_ROW;
+    return true;
+}
+
 static sg_status parse_shape(sg_bench_input *in, const char *text, sg_error *e)
 {
     const sg_known_shape *s;
@@ -48,6 +65,7 @@ static sg_status parse_shape(sg_bench_input *in, const char *text, sg_error *e)
         in->n += in->text_prefix + in->text_suffix;
         return SG_OK;
     }
+    if (take_text(in, text)) return SG_OK;
     if (parse_numbers(in, text)) {
         in->name = in->grid[0] * in->grid[1] > 1 ? "a grid of tokens" : "a row of tokens";
         return SG_OK;
@@ -101,24 +119,25 @@ static void take_smooth(const field *f, const sg_bench_input *in, int64_t token)
     }
 }
 
-/* Adds, for head h, scale (1.6 smooth + 0.6 noise) to out [n, h, d]. */
-static void add_field(const field *f, const sg_bench_input *in, const int32_t *token, float *out, int h, float scale,
-                      uint64_t seed)
+/* Adds, for head h, scale (1.6 smooth + 0.6 noise) to out [n, heads, d]. */
+static void add_field(const field *f, const sg_bench_input *in, const int32_t *token, float *out, int heads, int h,
+                      float scale, uint64_t seed)
 {
     sg_randn(f->coarse, f->cells, 2 * seed);
     sg_randn(f->noise, f->all, 2 * seed + 1);
     for (int64_t i = 0; i < in->n; i++) {
         take_smooth(f, in, token[i]);
-        float *const       row = out + (i * in->h + h) * in->d;
+        float *const       row = out + (i * heads + h) * in->d;
         const float *const extra = f->noise + (int64_t)token[i] * in->d;
         for (int k = 0; k < in->d; k++) row[k] += scale * (1.6F * f->smooth[k] + 0.6F * extra[k]);
     }
 }
 
-/* False: no memory. */
+/* Makes q of head h, and k and v where it is the first that has them. False: no memory. */
 static bool make_head(const sg_bench_input *in, const int32_t *token, int h)
 {
     const uint64_t seed = 4 * (uint64_t)h + 1;
+    const int      group = in->h / in->hk, hk = h / group;
     field          f = {.all = (size_t)in->n * (size_t)in->d};
     for (int a = 0; a < 3; a++) f.g[a] = (int)fmax(2, (double)(in->grid[a] / (a ? 5 : 3)));
     f.cells = ((size_t)f.g[0] * (size_t)f.g[1] * (size_t)f.g[2] + (size_t)(in->n - cells_of(in))) * (size_t)in->d;
@@ -126,13 +145,14 @@ static bool make_head(const sg_bench_input *in, const int32_t *token, int h)
     if (!f.coarse) return false;
     f.noise = f.coarse + f.cells;
     f.smooth = f.noise + f.all;
-    for (int i = 0; i < 3; i++) add_field(&f, in, token, in->host[i], h, i == 1 ? 0.7F : 1, seed + (uint64_t)i);
+    add_field(&f, in, token, in->host[0], in->h, h, 1, seed);
+    for (int i = 1; i < 3 && h % group == 0; i++)
+        add_field(&f, in, token, in->host[i], in->hk, hk, i == 1 ? 0.7F : 1, seed + (uint64_t)i);
     sg_randn(f.smooth, (size_t)in->d, 2 * seed + 6); /* the vector for all keys */
-    for (int64_t i = 0; i < in->n; i++)
-        for (int k = 0; k < in->d; k++) {
-            const int64_t at = (i * in->h + h) * in->d + k;
-            in->host[1][at] += 0.7F * in->host[0][at] + 2 * f.smooth[k];
-        }
+    for (int64_t i = 0; i < in->n && h % group == 0; i++)
+        for (int k = 0; k < in->d; k++)
+            in->host[1][(i * in->hk + hk) * in->d + k] +=
+                0.7F * in->host[0][(i * in->h + h) * in->d + k] + 2 * f.smooth[k];
     free(f.coarse);
     return true;
 }

@@ -8,11 +8,19 @@
 
 enum { SG_BENCH_BATCH = 64 }; /* sequences, at most */
 
+/* Shapes of language models, whose attention is causal: of so many tokens in a row. The last has no name. */
+typedef struct sg_bench_text {
+    const char *name;
+    int         heads, key_heads, head_dim;
+    int64_t     tokens;
+} sg_bench_text;
+extern const sg_bench_text sg_bench_texts[];
+
 /* Made inputs resemble those of a video: with field = 1.6 smooth + 0.6 noise, where smooth is standard normal on a grid
  * of a third of the frames and a fifth of the rows and columns, interpolated linearly (of text: standard normal), and
  * noise is standard normal,
  *     q = field, k = 0.7 q + 0.7 field + 2 (one standard normal vector for all keys of a head), v = field,
- * each field another.
+ * each field another. Where heads share keys, q is that of the first of them.
  *
  * A file is safetensors with tensors q [n, h, d], k and v [n, hk, d], and in its metadata, as decimal text, grid
  * "frames,rows,columns" (absent: 1,1,n), text_prefix and text_suffix, tokens of text (absent: 0), and order, that of
@@ -20,7 +28,8 @@ enum { SG_BENCH_BATCH = 64 }; /* sequences, at most */
 typedef struct sg_bench_input {
     const char *name; /* of the shape, or the file; borrowed */
     int         b, h, hk, d;
-    int         all_heads, layers;           /* of the model; layers 0: not known */
+    int         all_heads, layers; /* of the model; layers 0: not known */
+    bool        causal;
     int64_t     grid[3];                     /* frames, rows, columns */
     int64_t     text_prefix, text_suffix, n; /* tokens of text at either end; all tokens */
     sg_dtype    dtype;

@@ -91,6 +91,29 @@ static void the_last_queries_of_many_keys_are_followed(void **state)
         }
 }
 
+/* The last queries of a long sequence are not short. Where text is at both ends, these are all of its tokens. */
+static void few_queries_of_many_keys_are_not_short(void **state)
+{
+    sg_error           e = {0};
+    sg_attention      *a = NULL;
+    sg_attention_why   why;
+    sg_attention_shape x = {.n = 128, .m = 1024, .h = 2, .hk = 1, .d = 16, .layers = 1, .steps = 1, .passes = 1};
+    sg_policy          p = plain;
+    x.values = SG_BF16;
+    p.named = true;
+    for (int causal = 0; causal < 2; causal++) {
+        x.causal = causal;
+        assert_int_equal(sg_attention_open(&a, &p, &x, &e), SG_OK);
+        assert_int_equal(sg_attention_kind_of(a, 0, 0, &why), causal ? SG_ATTENTION_SPARGE : SG_ATTENTION_DENSE);
+        assert_int_equal(why, causal ? SG_WHY_POLICY : SG_WHY_SHORT);
+        sg_attention_close(&a);
+    }
+    x.text_suffix = 64;
+    assert_int_equal(sg_attention_open(&a, &p, &x, &e), SG_E_ARG);
+    assert_non_null(strstr(e.text, "64 tokens of text, but 128 queries and 1024 keys"));
+    assert_null(a);
+}
+
 static void masks_are_followed(void **state)
 {
     for (int64_t heads = 1; heads <= 2; heads++) {
@@ -534,6 +557,7 @@ int main(void)
         cmocka_unit_test(quantised_is_near_exact),
         cmocka_unit_test(policies_are_followed),
         cmocka_unit_test(the_last_queries_of_many_keys_are_followed),
+        cmocka_unit_test(few_queries_of_many_keys_are_not_short),
         cmocka_unit_test(masks_are_followed),
         cmocka_unit_test(ends_are_ragged),
         cmocka_unit_test(all_is_sage),

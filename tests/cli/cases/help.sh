@@ -21,7 +21,7 @@ awk 'length > 120 { exit 1 }' texts || fail "a line is longer than 120 character
 of() { sparge-gen $1 --help | grep -q -e "$2"; } # "COMMAND" TEXT
 of info "--json FILE" && of "bench attention" --shape || fail "an option of their own"
 of info --sampler || of "bench step" --shape || of check --output && fail "an option of another command"
-of "bench attention" "wan14b-480p, tiny-wan" && of "bench attention" "flux-1024, flux-2048, sd35-1024" || fail "no shapes of models"
+of "bench attention" "wan14b-480p, tiny-wan" && of "bench attention" "llama-8b-24k, llama-8b-128k" && of "bench attention" "flux-1024, flux-2048, sd35-1024" || fail "no shapes of models"
 sparge-gen bench --help | grep -q "bench attention" || fail bench
 
 sparge-gen --version >version || fail
