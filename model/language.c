@@ -228,15 +228,10 @@ static sg_status open_tokenizer(sg_language *l, sg_error *e)
                         ids, l->info.vocab);
 }
 
-static int64_t tokens_of(const sg_language_options *o, int64_t longest)
-{
-    const bool most = !o->tokens || (o->cap && longest && o->tokens > longest);
-    return most ? longest : o->tokens;
-}
-
 static void describe(sg_language *l, const sg_language_options *o)
 {
     const sg_decoder_info z = sg_decoder_describe(l->decoder);
+    const bool            most = !o->tokens || (o->cap && z.longest && o->tokens > z.longest);
     l->info = (sg_language_info){.kind = z.kind,
                                  .width = z.width,
                                  .layers = z.layers,
@@ -246,7 +241,7 @@ static void describe(sg_language *l, const sg_language_options *o)
                                  .ffn = z.ffn,
                                  .vocab = z.vocab,
                                  .longest = z.longest,
-                                 .tokens = tokens_of(o, z.longest),
+                                 .tokens = most ? z.longest : o->tokens,
                                  .device = l->backend->device,
                                  .dtype = l->act == SG_BF16 ? "bf16" : "f32"};
 }

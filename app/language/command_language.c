@@ -75,7 +75,7 @@ static json_t *manifest_of(const sg_language_run *r)
 {
     char                          room[PATH_MAX];
     const sg_language_info *const m = &r->info;
-    json_t                       *names = json_array(), *arms = json_array(), *j;
+    json_t                       *names = json_array(), *arms = json_array(), *settings = json_object(), *j;
     for (int i = 0; i < r->arms.count; i++) {
         json_t *arm = json_object();
         sg_settings_put(&arm, &r->rendering[i].settings, SG_OPTION_ATTENTION, false);
@@ -91,7 +91,8 @@ static json_t *manifest_of(const sg_language_run *r)
                   m->device, "dtype", m->dtype, "arms", names, "arm_settings", arms, "piece", (json_int_t)m->piece,
                   "model", "name", sg_setup_own_name(room, r->settings->model), "layers", m->layers, "width", m->width,
                   "heads", m->heads, "vocab", m->vocab, "bytes", (json_int_t)m->weights);
-    sg_settings_put(&j, r->settings, SG_OPTION_INPUT, false);
+    sg_settings_put(&settings, r->settings, SG_OPTION_INPUT, false);
+    sg_json_set(&j, "settings", settings);
     return sg_report_envelope(SG_COMMAND_LANGUAGE, j);
 }
 
