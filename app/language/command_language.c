@@ -92,6 +92,7 @@ static json_t *manifest_of(const sg_language_run *r)
                   "model", "name", sg_setup_own_name(room, r->settings->model), "layers", m->layers, "width", m->width,
                   "heads", m->heads, "vocab", m->vocab, "bytes", (json_int_t)m->weights);
     sg_settings_put(&settings, r->settings, SG_OPTION_INPUT, false);
+    json_object_del(settings, "arms"); /* which have been taken apart */
     sg_json_set(&j, "settings", settings);
     return sg_report_envelope(SG_COMMAND_LANGUAGE, j);
 }
