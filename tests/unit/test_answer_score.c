@@ -72,9 +72,10 @@ static void any_bytes(void **state)
                                         "A", "answer:"};
     enum { TEXTS = sizeof texts / sizeof *texts };
     for (int m = 0; m < SG_ANSWER_METRICS; m++) {
-        assert_true(figures_of(m, "x", (const char *const[]){NULL}, (const char *const[]){NULL}).score == 0);
+        assert_true(
+            figures_of((sg_answer_metric)m, "x", (const char *const[]){NULL}, (const char *const[]){NULL}).score == 0);
         for (int i = 0; i < TEXTS * TEXTS; i++) {
-            const double score = score_of(m, texts[i % TEXTS], texts[i / TEXTS]);
+            const double score = score_of((sg_answer_metric)m, texts[i % TEXTS], texts[i / TEXTS]);
             assert_true(score >= 0 && score <= 1);
         }
     }
