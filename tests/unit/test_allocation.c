@@ -332,7 +332,7 @@ static sg_status score_answer(sg_error *e)
     sg_answer_figures        f;
     sg_status                status = SG_OK;
     for (int m = 0; m < SG_ANSWER_METRICS && status == SG_OK; m++)
-        status = sg_answer_score(&f, m, " It is b. C", expected, 2, NULL, 0, e);
+        status = sg_answer_score(&f, (sg_answer_metric)m, " It is b. C", expected, 2, NULL, 0, e);
     return status;
 }
 
