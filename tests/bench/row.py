@@ -177,6 +177,40 @@ def blocks_by_turns(bench, blocks):
     return {n: rule.figure([t for t, _ in v], max(u for _, u in v)) for n, v in found.items() if v}
 
 
+# ---- reading a text with a language model ----
+
+ARMS = ["dense", "sparge:topk=0.46:sim=-1", "sparge:topk=0.3:sim=-1"]  # random blocks resemble nothing, and would be kept
+
+
+def prefill(tokens):
+    """A text of random tokens, to the logits behind it: `language prefill`, an arm a block, and transformers."""
+    def measure(bench):
+        import language_model
+        folder, n = os.path.join(bench.args.folder, "llama-small" if bench.args.quick else "llama-8b"), 1024 if bench.args.quick else tokens
+        bench.say(f"making {folder}")
+        language_model.make(folder, bench.args.quick, bench.device)
+        theirs = {name: bench.timed(call) for name, call in language_model.ways(folder, bench.device, n).items()}
+        notes = {}
+
+        def ours(arm):
+            text, _ = bench.ours("language", "prefill", "-m", folder, "--lengths", str(n), "--arms", arm, "--dtype", "bf16", "--quiet",
+                                 "--json", "-", *repeat_of(bench))
+            result = json.loads(text)
+            found = result["lengths"][0]["arms"][0]
+            notes[arm] = f"density {found['density']:.3f}; weights {result['weights'] / 2**30:.1f} GiB, keys and values {result['cache'] / 2**30:.1f}, pieces {result['scratch'] / 2**30:.1f}"
+            return found["seconds"], found["unsteady"]
+
+        def other(name):
+            block = rule.by_turns({name: theirs[name]}, bench.args.repeat)[name]
+            if bench.device == "cuda":
+                notes[name] = f"peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB"
+            return block["median"], block["unsteady"]
+        blocks = {**{arm: lambda a=arm: ours(a) for arm in ARMS}, **{n: lambda n=n: other(n) for n in theirs}}
+        found = blocks_by_turns(bench, blocks)
+        return found, notes, list(found)
+    return measure
+
+
 # ---- one attention call ----
 
 def attention(heads, grid, d):

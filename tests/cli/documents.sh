@@ -9,7 +9,7 @@ not_run=(
     '6 (git|pip|hf|vbench) '                       # needs the network
     '1 app/run '                                   # installs packages; tests/install runs it with stand-ins
     '7 (cmake|\(cd build|tests/run|mkdir new|SPARGE_GEN_CPUMASK=)' # builds, or runs all tests
-    '16 (python3|venv/bin/python|PYTHON=|tests/bench/)' # needs PyTorch
+    '17 (python3|venv/bin/python|PYTHON=|tests/bench/)' # needs PyTorch
     '1 mpirun '
 )
 
@@ -42,6 +42,10 @@ furnish() {
     command sparge-gen "${prompt[@]}" --size 64x64 --frames 9 --steps 1 -q -o dense.mp4
     cp dense.mp4 sparse.mp4
     cp dense.mp4 dog.mp4
+    mkdir -p path/to essays
+    ln -s "${LIB%/*}/../../weights/tiny-language" path/to/llama
+    for set in wiki.test.raw essays/a.txt; do cp "${LIB%/*}/../../README.md" $set; done
+    printf '{"input": "a", "answers": ["b"]}\n' >narrativeqa.jsonl
     for set in dense sparse; do mkdir $set && command sparge-gen "${prompt[@]}" --size 64x64 --frames 5 --steps 1 -q -o $set/%02d.png; done
 }
 
@@ -69,8 +73,20 @@ shrink() {
     command sparge-gen "${args[@]}"
 }
 
+# A text is short.
+shrink_text() {
+    local args=()
+    while (($#)); do
+        args+=("$1")
+        [[ $1 != --lengths ]] || { args+=(400) && shift; }
+        shift
+    done
+    command sparge-gen "${args[@]}"
+}
+
 sparge-gen() {
     case $* in
+    language*) shrink_text "$@" ;;
     *--merge* | compare\ [^-]*) command sparge-gen "$@" ;;
     info*--size* | -* | compare* | eval* | tune*) shrink "$@" ;;
     *) command sparge-gen "$@" ;;
