@@ -87,7 +87,7 @@ static void the_last_queries_of_many_keys_are_followed(void **state)
             if ((i + k) % 3 == 1) b.shape.values = SG_I8;
             if ((i + k) % 3 == 2) b.policy.pv_dtype = SG_PV_FP8;
             const double density = check(&b, "the last queries", 0.03);
-            if (k == 0 && i == 0) assert_true(density > 0.25 && density <= 0.3);
+            if (k == 0 && i == 0) assert_true(density > 0.3 && density <= 0.45); /* with the diagonal */
         }
 }
 

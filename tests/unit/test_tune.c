@@ -82,8 +82,8 @@ static const sg_thresholds *tune(sg_tune **t, const sg_policy *p, const sg_tune_
 }
 
 /* With values as they are: what is known below holds for them. */
-static const sg_policy by_share = {.rule = SG_SELECT_TOPK, .pv_dtype = SG_PV_BF16},
-                       with_tail = {.rule = SG_SELECT_TOPK, .tail = true, .pv_dtype = SG_PV_BF16};
+static const sg_policy by_share = {.rule = SG_SELECT_TOPK, .similarity = -1, .pv_dtype = SG_PV_BF16},
+                       with_tail = {.rule = SG_SELECT_TOPK, .similarity = -1, .tail = true, .pv_dtype = SG_PV_BF16};
 
 /* Every place of both arrays has this. */
 static void expect(const sg_policy *p, float least, float most, double error)
@@ -93,11 +93,20 @@ static void expect(const sg_policy *p, float least, float most, double error)
     const sg_thresholds  *found = tune(&t, p, &f);
     for (int i = 0; i < 2 * 2 * HEADS; i++) {
         assert_true(f[i].density >= least && f[i].density <= most);
-        assert_true(found->amount[i] > 0 && found->amount[i] <= 1 && found->theta[i] < 0);
+        assert_true(found->amount[i] > 0 && found->amount[i] <= 1 && found->theta[i] == p->similarity);
         assert_true(f[i].l1 <= error && f[i].l1_checked <= error && f[i].l1_worst <= error);
     }
     sg_tune_close(&t);
     assert_null(t);
+}
+
+/* Blocks that resemble nothing are kept whatever a head's share is, and the thresholds say so. */
+static void judged_blocks_are_kept(void **state)
+{
+    sg_policy p = by_share;
+    p.similarity = 0.999F; /* no block has more */
+    draw(1);
+    expect(&p, 1, 1, 1e-6);
 }
 
 static void block_diagonal_needs_one_block(void **state)
@@ -110,8 +119,9 @@ static void block_diagonal_needs_one_block(void **state)
         }
     expect(&by_share, 1.0f / NK_MAX, 1.0f / NK_MAX, 1e-4);
     expect(&with_tail, 1.0f / NK_MAX, 1.0f / NK_MAX, 1e-4);
-    expect(&(sg_policy){.rule = SG_SELECT_MASS, .score = SG_SCORE_SUB16}, 1.0f / NK_MAX, 1.0f / NK_MAX, 1e-4);
-    expect(&(sg_policy){.sink = 1}, 1.0f / NK_MAX, 2.0f / NK_MAX, 1e-4);
+    expect(&(sg_policy){.rule = SG_SELECT_MASS, .similarity = -1, .score = SG_SCORE_SUB16}, 1.0f / NK_MAX,
+           1.0f / NK_MAX, 1e-4);
+    expect(&(sg_policy){.similarity = -1, .sink = 1}, 1.0f / NK_MAX, 2.0f / NK_MAX, 1e-4);
 }
 
 /* The queries of a video need their own block of keys and all of the text, whose own queries need everything. The text
@@ -564,6 +574,7 @@ static void what_cannot_be_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(judged_blocks_are_kept),
         cmocka_unit_test(block_diagonal_needs_one_block),
         cmocka_unit_test(text_is_neither_skipped_nor_looked_at),
         cmocka_unit_test(uniform_attention_needs_all_or_a_tail),
