@@ -352,7 +352,7 @@ static void make_candidates(call *c, sg_stream *s)
         const int candidate = i / h, filter = candidate - c->tries - 1, on = filter >= 0 ? c->filter[i % h] : -1;
         const int amount = candidate > 0 && filter < 0 ? c->least + candidate - 1 : on;
         of->amount[i] = t->amounts[amount < 0 ? LAST : amount];
-        of->theta[i] = -1;
+        of->theta[i] = t->o.policy.similarity;
         of->pv_threshold[i] = on < 0 ? 0 : pv_thresholds[filter];
     }
 }
@@ -479,7 +479,7 @@ static void choose_one(const sg_tune *t, const curve *c, int64_t i)
     sg_tune_figure *const      f = &t->figure[i];
     const int                  a = choose_amount(t, c), l = a < LAST ? choose_pv_threshold(t, c, a) : -1;
     out->amount[i] = t->amounts[a];
-    out->theta[i] = -1;
+    out->theta[i] = t->o.policy.similarity;
     out->pv_threshold[i] = l >= 0 ? pv_thresholds[l] : 0;
     *f = (sg_tune_figure){.density = NAN};
     if (!(c->blocks > 0)) return;

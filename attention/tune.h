@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 typedef struct sg_tune_options {
-    sg_policy policy;  /* rule (TOPK or MASS), score, tail, tail_bias and sink: what the thresholds are for */
+    sg_policy policy;  /* rule (TOPK or MASS), similarity, score, tail, tail_bias and sink: what the thresholds are for */
     double    l1, l2;  /* bounds on the error of skipping blocks, and of that with the PV filter; l2 = l1: no filter */
     double    least;   /* no head gets an amount below this */
     int       buckets; /* how many runs of equal length the steps are cut into; fewer when there are fewer steps */

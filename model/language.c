@@ -371,6 +371,14 @@ static void swap_policy(sg_language *l, sg_policy *p, sg_thresholds_file *tuned)
     l->planned = false;
 }
 
+sg_policy sg_language_default(void)
+{
+    sg_policy p = sg_policy_default();
+    p.similarity = 0.6F;
+    p.order = SG_ORDER_ROW; /* the only one of a text */
+    return p;
+}
+
 sg_status sg_language_policy(sg_language *l, const sg_policy *p, sg_error *e)
 {
     sg_policy          policy = p ? *p : (sg_policy){0};

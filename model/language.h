@@ -51,6 +51,9 @@ sg_status sg_language_decode(const sg_language *l, const int32_t *ids, int64_t n
 /* Tells whether the config, generation_config.json or the GGUF says that id ends a text. */
 bool sg_language_ends(const sg_language *l, int32_t id);
 
+/* Returns the policy that texts are usually read by: sg_policy_default's with blocks of keys judged, similarity 0.6. Without that
+ * a key that answers far away is lost among others in its block (attention/NOTES.md). */
+sg_policy sg_language_default(void);
 /* From now on pieces attend by p, whose strings are borrowed; NULL: exactly. A piece of one token is always dense. There are no
  * steps, so dense_steps does not count, and one order. Tuned top-k shares are always of the visible blocks. A sequence is short by its length with the whole append. Returns
  * SG_E_UNSUPPORTED for a block mask, SG_E_MEMORY where it takes more than there is, else as sg_attention_open and

@@ -47,6 +47,7 @@ static sg_status open_language(reading *r, size_t bytes, sg_error *e)
                                    .gpu_mask = b.gpu_mask,
                                    .dtype = s->dtype,
                                    .tokens = sg_min64(s->length ? s->length : TOKENS, (int64_t)bytes + 1),
+                                   .cap = !s->length,
                                    .memory_limit = s->memory_limit};
     return sg_language_open(&r->language, r->model->dir, &o, e);
 }
@@ -71,14 +72,13 @@ static sg_status read_text(reading *r, sg_error *e)
 static sg_status look(reading *r, sg_error *e)
 {
     const sg_language_progress progress = {on_progress, r};
-    r->now.request.attention = sg_policy_default();
+    r->now.request.attention = sg_language_default();
     SG_TRY(sg_resolve_attention(&r->now, e));
-    r->now.request.attention.order = SG_ORDER_ROW; /* the only one of a text */
     SG_TRY(sg_tune_result_open(r->result, r->settings, &r->now.request.attention, e));
     const sg_attention_watch watch = sg_tune_result_watch(r->result);
     sg_language_watch(r->language, &watch);
     const double    start = sg_seconds();
-    const sg_status status = sg_language_append(r->language, r->ids, r->n, NULL, &progress, e);
+    const sg_status status = sg_language_append(r->language, r->ids, r->n, NULL, NULL, &progress, e);
     sg_progress_clear(&r->progress);
     r->result->seconds = sg_seconds() - start;
     SG_TRY(status);

@@ -7,9 +7,6 @@
 #include <string.h>
 #include <utf8proc.h>
 
-const char *const sg_answer_metric_names[SG_ANSWER_METRICS + 1] = {"overlap", "f1",    "rouge-l",
-                                                                   "choice",  "match", "match-any"};
-
 typedef struct word {
     const char *at;
     size_t      bytes;

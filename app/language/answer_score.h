@@ -34,6 +34,7 @@
 
 enum { SG_ANSWER_WORDS = 4096 }; /* of an answer, of an expected one */
 
+/* Their names are sg_answer_metric_names (options.h). */
 typedef enum sg_answer_metric {
     SG_ANSWER_OVERLAP,
     SG_ANSWER_F1,
@@ -43,8 +44,6 @@ typedef enum sg_answer_metric {
     SG_ANSWER_MATCH_ANY,
     SG_ANSWER_METRICS
 } sg_answer_metric;
-
-extern const char *const sg_answer_metric_names[SG_ANSWER_METRICS + 1]; /* NULL at the end */
 
 typedef struct sg_answer_figures {
     double score; /* 0 to 1 */

@@ -23,7 +23,7 @@ typedef struct member {
 static const member members[] = {{"version", 'i', 1, SG_LANGUAGE_LINE_VERSION, ""},
                                  {"arm", 's', 0, 0, ""},
                                  {"group", 's', 0, 0, ""},
-                                 {"tokens", 'i', 2, 1 << 30, ""},
+                                 {"tokens", 'i', 1, 1 << 30, ""},
                                  {"seconds", 'f', 0, 1e9, ""},
                                  {"density", 'f', 0, 1, ""},
                                  {"nats", 'f', 0, 1e12, NULL},

@@ -38,7 +38,7 @@ static sg_status open_arms(sg_language_run *r, sg_error *e)
     for (int i = 0; i < r->arms.count; i++) {
         sg_rendering *const x = &r->rendering[i];
         SG_TRY(check_arm(&r->arms.arm[i], e));
-        *x = (sg_rendering){.settings = r->arms.arm[i].settings, .request.attention = sg_policy_default()};
+        *x = (sg_rendering){.settings = r->arms.arm[i].settings, .request.attention = sg_language_default()};
         if (beside) x->request.attention.thresholds = tuned;
         SG_TRY(sg_error_in(e, sg_resolve_attention(x, e), r->arms.arm[i].name));
     }

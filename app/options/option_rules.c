@@ -160,9 +160,9 @@ static sg_status check_reading(const sg_settings *s, sg_error *e)
 {
     static const char *const compared[] = {"json", NULL}, *const merged[] = {"merge", "quiet", NULL};
     static const char *const compared_by_clip[] = {"json", "clip", "prompt", DEVICE};
-    static const char *const text[] = {"text",   "length",    "model", "preset", "sink",  "score",
-                                       "tail",   "tail-bias", "rule",  "l1",     "l2",    "least",
-                                       "output", "force",     "json",  "dtype",  "quiet", DEVICE};
+    static const char *const text[] = {"text",  "length",    "model", "preset", "sim", "sink",  "score",
+                                       "tail",  "tail-bias", "rule",  "l1",     "l2",  "least", "output",
+                                       "force", "json",      "dtype", "quiet",  DEVICE};
     static const char *const merged_by_clip[] = {"merge", "quiet", "clip", DEVICE};
     if (s->command == SG_COMMAND_COMPARE && s->operand)
         return allow_only(s, s->clip ? compared_by_clip : compared, "where two results are compared", e);

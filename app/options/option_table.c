@@ -194,8 +194,8 @@ const sg_option sg_option_table[] = {
           "needle, prefill: lengths in tokens (default: eight from 74000 to 112000; of prefill 8192)")},
     {TEXT("depths", LANGUAGE, INPUT, depths, "LIST", "needle: where it is, in percent (default: ten from 0 to 100)")},
     {TEXT("template", LANGUAGE, INPUT, template, "TEXT",
-          "the prompt: {context} and {question} of a needle, {context} and {input} of a line; \\n begins\n"
-          "a line (default: the published one of the needle; context, empty line, input)")},
+          "the prompt: {context} and {question} of a needle, {context} and {input} of a line; \\n\n"
+          "begins a line (default: the published one of the needle; context, empty line, input)")},
     {CHOICE("metric", LANGUAGE, INPUT, metric, sg_answer_metric_names, "NAME",
             "how answers are scored (default: what the line says; choice where it has choices; f1)")},
     {INT("max-tokens", LANGUAGE, INPUT, max_tokens, 1, 65536,
@@ -319,8 +319,8 @@ const sg_option sg_option_table[] = {
      USUAL},
     {REAL("tau", BLOCKS, ATTENTION, tau, 0, 1,
           "or keep the best blocks up to this share of the predicted mass, as in --tau 0.9")},
-    {REAL("sim", BLOCKS, ATTENTION, sim, -1, 1,
-          "keep every block whose self-similarity is below this (default: -1, none)"),
+    {REAL("sim", BLOCKS | TUNE, ATTENTION, sim, -1, 1,
+          "keep every block whose self-similarity is below this (default: -1, none; of texts 0.6)"),
      TO(attention.similarity)},
     {REAL("pv", BLOCKS, ATTENTION, pv, 0, 1000,
           "PV filter: skip rows of a kept block whose weights are at most 2^-X of the largest so\n"

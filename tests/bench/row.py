@@ -401,6 +401,8 @@ ROWS = {
                            attention(24, (24, 40, 40), 96)),
     "sd35-large": ("one step of Stable Diffusion 3.5 large, 1024x1024 (random weights)",
                    *step_row("sd35-large", "sd3", (1024, 1024, 1), [("ours, dense", DENSE)])),
+    "prefill-24k": ("prefill of Llama-3.1-8B's shape, 24,576 tokens (random weights)", "cuda", prefill(24576)),
+    "prefill-128k": ("prefill of Llama-3.1-8B's shape, 131,072 tokens (random weights)", "cuda", prefill(131072)),
 }
 
 
@@ -409,7 +411,7 @@ def seconds(value):
 
 
 def is_ours(name):
-    return name.startswith(("ours", "sparge"))
+    return name.startswith(("ours", "sparge", "dense"))
 
 
 def show(bench, what, found, notes, quoted):

@@ -151,7 +151,7 @@ $hits"
 
 # render, compare and eval, and what they stand on, see of the library what any program sees, and base/. build_facts.c tells
 # how the program was built.
-seen=$(sources 'app/*/*.[ch]' | grep -vE '^app/(bench/|command/(command_(check|info|tune)\.c|tune_[a-z]+\.[ch])|report/build_facts\.c)')
+seen=$(sources 'app/*/*.[ch]' | grep -vE '^app/(bench/|language/|command/(command_(check|info|tune)\.c|tune_[a-z]+\.[ch])|report/build_facts\.c)')
 hits=$(grep -noHP '^#\s*include [<"]\K[^>"]+' $seen | grep -vE ':(base/.*|prompt_set\.h|spargegen/spargegen\.h)$' |
     while IFS=: read -r file line header; do
         grep -qE "^(kernels|attention|weights|model|prompts)/(.*/)?${header//./\\.}$" <<<"$code" && echo "$file:$line: includes $header"

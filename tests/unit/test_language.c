@@ -655,7 +655,7 @@ static int64_t tune(sg_language *l, const int32_t *ids, int layer)
     sg_error              e = {0};
     assert_done(sg_tune_open(&t, &o, &e), &e);
     sg_language_watch(l, &(sg_attention_watch){.on_begin = sg_tune_hook, .on_begin_context = t});
-    assert_done(sg_language_append(l, ids, LONG, NULL, NULL, &e), &e);
+    assert_done(sg_language_append(l, ids, LONG, NULL, NULL, NULL, &e), &e);
     sg_language_watch(l, NULL);
     sg_language_rewind(l, 0);
     assert_done(sg_tune_choose(t, &found, &f, &e), &e);
@@ -687,9 +687,9 @@ static void thresholds_are_found_and_followed(void **state)
         p.named = true;
         p.count_hidden = true;
         assert_done(sg_language_policy(l, &p, &e), &e);
-        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, &e), &e);
+        assert_done(sg_language_append(l, ids, LONG, NULL, NULL, NULL, &e), &e);
         sg_language_counts(l, count);
-        assert_int_equal(count[1].kept, want);
+        assert_true(count[1].kept >= want && count[1].kept <= want + 2 * 2 * LONG / SG_BLOCK_Q); /* and the diagonal */
         assert_true(count[1].kept < count[1].blocks);
         sg_language_close(&l);
     }

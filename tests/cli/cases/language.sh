@@ -5,7 +5,7 @@ model=(-m "$top/weights/tiny-language" -t 1 -q)
 cat "$top"/README.md "$top"/app/GUIDE.md | head -c 15000 >text
 
 # every token but the first is scored once; an arm that is exact is the first one
-sparge-gen language perplexity text "${model[@]}" --window 2048 --arms dense,dense:name=same,sparge:topk=0.3 --kl -o out >table || fail
+sparge-gen language perplexity text "${model[@]}" --window 2048 --arms dense,dense:name=same,sparge:topk=0.3:sim=-1 --kl -o out >table || fail
 has out/summary.json task=perplexity groups[0]=perplexity rows[1].kl.mean=0.0 rows[1].top1.mean=1.0 rows[1].perplexity.change.mean=0.0 rows[0].density.mean=1.0
 awk -v d="$(json out/summary.json 'rows[2].density.mean')" -v k="$(json out/summary.json 'rows[2].kl.mean')" 'BEGIN { exit !(d < .5 && k > 0) }' ||
     fail "$(<table)"
@@ -20,12 +20,12 @@ sparge-gen language perplexity text "${model[@]}" --window 2048 --stride 2049 2>
 lines=$(wc -l <out/results.jsonl)
 cp out/results.jsonl whole
 head -c -100 whole >out/results.jsonl
-sparge-gen language perplexity text "${model[@]}" --window 2048 --arms dense,dense:name=same,sparge:topk=0.3 --kl -o out >again || fail
+sparge-gen language perplexity text "${model[@]}" --window 2048 --arms dense,dense:name=same,sparge:topk=0.3:sim=-1 --kl -o out >again || fail
 [[ $(wc -l <out/results.jsonl) == $((lines + 2)) && $(sed '/density/d' again) == "$(sed '/density/d' table)" ]] || fail "$(<again)"
-sparge-gen language perplexity text "${model[@]}" --window 1024 --arms dense,dense:name=same,sparge:topk=0.3 --kl -o out 2>log
+sparge-gen language perplexity text "${model[@]}" --window 1024 --arms dense,dense:name=same,sparge:topk=0.3:sim=-1 --kl -o out 2>log
 [[ $? == 2 && $(<log) == *"out holds results"*"window: 2048 -> 1024"* ]] || fail "$(<log)"
 echo '{"version":1}' >>out/results.jsonl
-sparge-gen language perplexity text "${model[@]}" --window 2048 --arms dense,dense:name=same,sparge:topk=0.3 --kl -o out 2>log
+sparge-gen language perplexity text "${model[@]}" --window 2048 --arms dense,dense:name=same,sparge:topk=0.3:sim=-1 --kl -o out 2>log
 [[ $? == 1 && $(<log) == *"out/results.jsonl: line $((lines + 3)): arm is missing"* ]] || fail "$(<log)"
 
 # a needle at each length and depth, and the page

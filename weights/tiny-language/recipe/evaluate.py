@@ -2,7 +2,7 @@
 
 Perplexity over the held-out text, recall at several lengths (every key is told in the first half of the records and asked for
 in the second), and of two models how far they agree. --write FILE.jsonl writes the same sequences for other programs instead,
-a JSON object a line: "ids" (tokens), "text" (what they decode to, if the package tokenizers finds the same ids in it), and
+a JSON object a line: "group", "ids" (tokens), "text" (what they decode to, if the package tokenizers finds the same ids in it), and
 "asked" (places of value tokens in ids; recall is right where both of a pair are the likeliest given all before them).
 """
 import argparse
@@ -44,7 +44,7 @@ def write(path, args, recall):
     with open(path, "w") as file:
         for kind, length, ids, asked in rows:
             text = tokenizer.decode(ids.tolist(), skip_special_tokens=False)
-            row = dict(kind=kind, length=length, ids=ids.tolist(), asked=[int(i) for i in asked])
+            row = dict(group=f"{kind} {length}", ids=ids.tolist(), asked=[int(i) for i in asked])
             if tokenizer.encode(text).ids == row["ids"]:
                 row["text"] = text
             file.write(json.dumps(row, separators=(",", ":")) + "\n")
