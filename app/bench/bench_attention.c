@@ -2,6 +2,7 @@
  * video model: time, that of each stage, and how far the results are from those of F32. */
 #include "attention.h"
 #include "base/clock.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "bench.h"
 #include "bench_input.h"
@@ -46,9 +47,10 @@ typedef struct work {
     sg_tensor      y, q, k, v, token; /* on the device, for all of a batch; the order */
     kernel         kernel[KERNELS];
     int            kernels;
-    sg_rule        rule; /* things: the kernels, those that have stages once more, and last the order of tokens */
-    int            thing[SG_RULE_THINGS]; /* which kernel */
-    const char    *name[SG_RULE_THINGS];
+    sg_rule
+        rule; /* things: the kernels, those that have stages once more, and last the order of tokens, unless it is causal */
+    int         thing[SG_RULE_THINGS]; /* which kernel */
+    const char *name[SG_RULE_THINGS];
 } work;
 
 /* ---- what is measured ---- */
@@ -82,16 +84,11 @@ static sg_status add(work *w, const sg_policy *usual, sg_attention_kind kind, do
 static sg_status add_sparge(work *w, const sg_policy *usual, const char *list, sg_error *e)
 {
     if (usual->rule == SG_SELECT_MASS) return add(w, usual, SG_ATTENTION_SPARGE, (double)usual->amount, e);
-    const char *at = list ? list : "0.5,0.3,0.2,0.1";
-    for (;;) {
-        char        *end;
-        const double share = strtod(at, &end);
-        if (end == at || (*end && *end != ',') || !(share > 0 && share <= 1))
-            return sg_error_set(e, SG_E_ARG, "--topk: '%.80s' is not a list of shares above 0, as in 0.5,0.3", list);
-        SG_TRY(add(w, usual, SG_ATTENTION_SPARGE, share, e));
-        if (!*end) return SG_OK;
-        at = end + 1;
-    }
+    double    share[SG_RULE_THINGS];
+    const int count = sg_number_list(list ? list : "0.5,0.3,0.2,0.1", 1e-6, 1, share, SG_RULE_THINGS);
+    for (int i = 0; i < count; i++) SG_TRY(add(w, usual, SG_ATTENTION_SPARGE, share[i], e));
+    if (count) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "--topk: '%.80s' is not a list of shares above 0, as in 0.5,0.3", list);
 }
 
 static sg_status list_kernels(work *w, sg_error *e)
@@ -176,7 +173,7 @@ static sg_status run(work *w, sg_stream *s, int thing, sg_error *e)
     sg_rule *const       r = &w->rule;
     const sg_attend_args args = args_of(w);
     kernel *const        k = &w->kernel[w->thing[thing]];
-    const bool           order = thing == r->things - 1, traced = !order && thing >= w->kernels;
+    const bool           order = !w->in.causal && thing == r->things - 1, traced = !order && thing >= w->kernels;
     w->trace.paused = !traced;
     s->keep.used = 0;
     if (!order) sg_attention_upload(k->bound, s);
@@ -294,8 +291,8 @@ static int list_things(work *w)
             w->name[n] = w->kernel[i].name;
             w->thing[n++] = i;
         }
-    w->name[n] = "the order of tokens";
-    return n + 1;
+    if (!w->in.causal) w->name[n++] = "the order of tokens";
+    return n;
 }
 
 static sg_status run_all(work *w, sg_stream *s, const float *truth, float *got, sg_error *e)
@@ -399,7 +396,7 @@ static double density_of(const kernel *k)
 
 static double median_of(const work *w, const kernel *k) { return sg_rule_median(&w->rule, (int)(k - w->kernel)); }
 
-static double order_of(const work *w) { return sg_rule_median(&w->rule, w->rule.things - 1); }
+static double order_of(const work *w) { return w->in.causal ? 0 : sg_rule_median(&w->rule, w->rule.things - 1); }
 
 /* Of the median one of the runs by stages. */
 static const double *stages_of(const work *w, const kernel *k)

@@ -1,5 +1,6 @@
 /* bench_language.c - see bench_language.h. */
 #include "bench_language.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "bench_input.h"
 #include "block_choice.h"
@@ -59,16 +60,10 @@ static int64_t pairs_of(const work *w) { return rows_of(w) * (w->in.n / SG_BLOCK
 
 static sg_status read_numbers(numbers *to, const char *option, const char *text, double lo, double hi, sg_error *e)
 {
-    for (const char *at = text;; at++) {
-        char        *end;
-        const double x = strtod(at, &end);
-        if (end == at || (*end && *end != ',') || !(x >= lo && x <= hi) || to->count == NUMBERS)
-            return sg_error_set(e, SG_E_ARG, "%s: '%.80s' is not a list of up to %d numbers from %g to %g", option,
-                                text, NUMBERS, lo, hi);
-        to->at[to->count++] = x;
-        at = end;
-        if (!*at) return SG_OK;
-    }
+    to->count = sg_number_list(text, lo, hi, to->at, NUMBERS);
+    if (to->count) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "%s: '%.80s' is not a list of up to %d numbers from %g to %g", option, text,
+                        NUMBERS, lo, hi);
 }
 
 static sg_status read_shape(work *w, sg_error *e)

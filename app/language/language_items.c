@@ -77,27 +77,17 @@ static sg_status copy_ids(sg_language_item *out, const int32_t *ids, int64_t n, 
 
 /* ---- lists ---- */
 
-/* "N,N,..." of numbers from lo to hi; NULL: so many whole numbers from first to last, evenly spread. */
-static sg_status read_list(double *out, int *n, const char *text, const char *option, const double range[2], int count,
-                           double first, double last, sg_error *e)
+static sg_status read_list(double *out, int *n, const char *text, const char *option, double lo, double hi, sg_error *e)
 {
-    *n = text ? 0 : count;
-    for (int i = 0; i < *n; i++) out[i] = round(first + (last - first) * i / (count - 1));
-    for (const char *p = text; p; p = *p ? p + 1 : NULL) {
-        const size_t size = strcspn(p, ",");
-        if (*n == SG_LANGUAGE_LENGTHS || !sg_number_real(p, size, range[0], range[1], &out[*n]))
-            return sg_error_set(e, SG_E_ARG, "--%s: '%.80s' is not a list of at most %d numbers from %g to %g", option,
-                                text, SG_LANGUAGE_LENGTHS, range[0], range[1]);
-        ++*n;
-        p += size;
-    }
-    return SG_OK;
+    *n = sg_number_list(text, lo, hi, out, SG_LANGUAGE_LENGTHS);
+    if (*n) return SG_OK;
+    return sg_error_set(e, SG_E_ARG, "--%s: '%.80s' is not a list of up to %d numbers from %g to %g", option, text,
+                        SG_LANGUAGE_LENGTHS, lo, hi);
 }
 
-static sg_status read_lengths(sg_language_run *r, int count, double first, double last, sg_error *e)
+static sg_status read_lengths(sg_language_run *r, const char *usual, sg_error *e)
 {
-    SG_TRY(read_list(r->length, &r->lengths, r->settings->lengths, "lengths", (double[]){2, INT32_MAX / 2}, count,
-                     first, last, e));
+    SG_TRY(read_list(r->length, &r->lengths, READ(r->settings->lengths, usual), "lengths", 2, INT32_MAX / 2, e));
     for (int i = 0; i < r->lengths; i++) {
         r->length[i] = floor(r->length[i]);
         r->tokens = r->tokens > (int64_t)r->length[i] ? r->tokens : (int64_t)r->length[i];
@@ -107,7 +97,7 @@ static sg_status read_lengths(sg_language_run *r, int count, double first, doubl
 
 /* ---- prefill ---- */
 
-static sg_status read_prefill(sg_language_run *r, sg_error *e) { return read_lengths(r, 1, WINDOW, WINDOW, e); }
+static sg_status read_prefill(sg_language_run *r, sg_error *e) { return read_lengths(r, "8192", e); }
 
 /* ---- perplexity ---- */
 
@@ -180,8 +170,9 @@ static sg_status read_needle(sg_language_run *r, sg_error *e)
 {
     if (!r->settings->haystack)
         return sg_error_set(e, SG_E_ARG, "language needle needs a folder of texts: --haystack FOLDER");
-    SG_TRY(read_lengths(r, 8, 74000, 112000, e));
-    SG_TRY(read_list(r->depth, &r->depths, r->settings->depths, "depths", (double[]){0, 100}, 10, 0, 100, e));
+    SG_TRY(read_lengths(r, "74000,79429,84857,90286,95714,101143,106571,112000", e));
+    SG_TRY(read_list(r->depth, &r->depths, READ(r->settings->depths, "0,11,22,33,44,56,67,78,89,100"), "depths", 0, 100,
+                     e));
     r->tokens += READ(r->settings->max_tokens, NEEDLE_ANSWER);
     return read_haystack(r, r->settings->haystack, e);
 }

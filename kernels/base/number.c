@@ -79,3 +79,14 @@ bool sg_number_real(const char *text, size_t n, double lo, double hi, double *ou
     *out = v;
     return true;
 }
+
+int sg_number_list(const char *text, double lo, double hi, double *out, int most)
+{
+    for (int count = 0; count < most; text++) {
+        const size_t n = strcspn(text, ",");
+        if (!sg_number_real(text, n, lo, hi, &out[count++])) return 0;
+        text += n;
+        if (!*text) return count;
+    }
+    return 0;
+}

@@ -21,4 +21,8 @@ bool sg_number_pair(const char *text, const char *between, int lo, int hi, int o
  * where text[n] is none. */
 bool sg_number_real(const char *text, size_t n, double lo, double hi, double *out);
 
+/* Reads such numbers with commas between them. Returns how many there are, 0 where text is no such list or has more than
+ * `most`. */
+int sg_number_list(const char *text, double lo, double hi, double *out, int most);
+
 #endif

@@ -317,6 +317,14 @@ static void pairs_of_numbers(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (sg_number_pair(bad[i], "xX*", 1, 1000, of)) fail_msg("'%s' is accepted", bad[i]);
     assert_false(sg_number_small("4294967297", 10, 0, INT32_MAX, of)); /* which is no int */
+    double list[3];
+    assert_int_equal(sg_number_list("1,-2.5,3e1", -9, 30, list, 3), 3);
+    assert_true(list[0] == 1 && list[1] == -2.5 && list[2] == 30);
+    assert_int_equal(sg_number_list("7", 0, 9, list, 3), 1);
+    for (const char *const *no =
+             (const char *const[]){"", ",", "1,", ",1", "1,,2", "1 ,2", "1;2", "1,2,3,4", "1,31", NULL};
+         *no; no++)
+        assert_int_equal(sg_number_list(*no, -9, 30, list, 3), 0);
 }
 
 static void real_numbers(void **state)

@@ -70,6 +70,7 @@ sparge-gen language bad.jsonl "${model[@]}" 2>log
 # how long prefill takes
 sparge-gen language prefill "${model[@]}" --lengths 300,1200 --arms dense,sage --repeat 2 --json prefill.json >/dev/null || fail
 has prefill.json task=prefill lengths[1].tokens=1200 lengths[1].arms[1].name=sage lengths[1].measured.runs=2
+sparge-gen language prefill "${model[@]}" --arms dense --repeat 1 | grep -q "^8192 tokens, dense: " || fail "the usual length"
 
 # what is asked for in vain
 refuse() { # MESSAGE ARGUMENT...
