@@ -2,6 +2,7 @@
  * as a sequence. */
 #include "language.h"
 
+#include "base/hash.h"
 #include "base/path.h"
 #include "bpe_tokenizer.h"
 #include "decoder.h"
@@ -242,6 +243,7 @@ static void describe(sg_language *l, const sg_language_options *o)
                                  .vocab = z.vocab,
                                  .longest = z.longest,
                                  .tokens = most ? z.longest : o->tokens,
+                                 .hash = sg_source_hash(sg_decoder_component(l->decoder)->source, SG_HASH),
                                  .device = l->backend->device,
                                  .dtype = l->act == SG_BF16 ? "bf16" : "f32"};
 }

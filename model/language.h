@@ -37,6 +37,7 @@ typedef struct sg_language_info {
     int64_t     tokens, piece; /* as opened */
     const char *device, *dtype;
     size_t      weights, cache, scratch; /* bytes, by the plan */
+    uint64_t    hash;                    /* of the tensors (sg_source_hash) */
 } sg_language_info;
 
 sg_language_info sg_language_describe(const sg_language *l);

@@ -74,7 +74,9 @@ static sg_status check_options(const sg_language_run *r, sg_error *e)
 static json_t *manifest_of(const sg_language_run *r)
 {
     char                          room[PATH_MAX];
+    const sg_settings *const      s = r->settings;
     const sg_language_info *const m = &r->info;
+    const char *const             file = s->second_operand ? s->second_operand : s->haystack ? s->haystack : s->operand;
     json_t                       *names = json_array(), *arms = json_array(), *settings = json_object(), *j;
     for (int i = 0; i < r->arms.count; i++) {
         json_t *arm = json_object();
@@ -82,16 +84,12 @@ static json_t *manifest_of(const sg_language_run *r)
         sg_json_append(&arms, arm);
         sg_json_append(&names, json_string(r->arms.arm[i].name));
     }
-    j = json_pack("{s:s, s:o, s:o, s:i, s:I, s:s, s:s, s:o, s:o, s:I, s:{s:s, s:i, s:i, s:i, s:i, s:I}}", "task",
-                  r->task->name, "file",
-                  sg_report_name(sg_path_name(*r->task->name == '.'         ? r->settings->operand
-                                              : r->settings->second_operand ? r->settings->second_operand
-                                                                            : "")),
-                  "hash", sg_report_hash(r->hash), "items", r->items, "room", (json_int_t)m->tokens, "device",
-                  m->device, "dtype", m->dtype, "arms", names, "arm_settings", arms, "piece", (json_int_t)m->piece,
-                  "model", "name", sg_setup_own_name(room, r->settings->model), "layers", m->layers, "width", m->width,
-                  "heads", m->heads, "vocab", m->vocab, "bytes", (json_int_t)m->weights);
-    sg_settings_put(&settings, r->settings, SG_OPTION_INPUT, false);
+    j = json_pack("{s:s, s:o, s:o, s:i, s:I, s:s, s:s, s:o, s:o, s:I, s:{s:s, s:o}}", "task", r->task->name, "file",
+                  sg_report_name(sg_path_name(file)), "hash", sg_report_hash(r->hash), "items", r->items, "room",
+                  (json_int_t)m->tokens, "device", m->device, "dtype", m->dtype, "arms", names, "arm_settings", arms,
+                  "piece", (json_int_t)m->piece, "model", "name", sg_setup_own_name(room, s->model), "hash",
+                  sg_report_hash(m->hash));
+    sg_settings_put(&settings, s, SG_OPTION_INPUT, false);
     json_object_del(settings, "arms"); /* which have been taken apart */
     sg_json_set(&j, "settings", settings);
     return sg_report_envelope(SG_COMMAND_LANGUAGE, j);
@@ -99,7 +97,7 @@ static json_t *manifest_of(const sg_language_run *r)
 
 static bool may_differ(const char *name, const json_t *there, const json_t *now)
 {
-    static const char *const names[] = {"device", "file", "piece", NULL};
+    static const char *const names[] = {"device", "file", "piece", "model.name", NULL};
     (void)there, (void)now;
     return names[sg_text_place(name, names)];
 }
