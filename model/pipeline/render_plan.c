@@ -441,7 +441,9 @@ sg_status sg_render_plan(sg_render *render, sg_plan *out)
     SG_TRY(plan_tiles(render, out, t));
     SG_TRY(plan_rows(render, out, t));
     out->chunks = render->chunks;
-    out->base = engine->base_bytes + sg_backend_code_bytes(engine->backend);
+    out->base = engine->base_bytes;
+    if (out->need <= out->available) /* kernels are compiled for what fits alone */
+        out->base += sg_backend_code_bytes(engine->backend);
     plan_peaks(render, out, t);
     return SG_OK;
 }
