@@ -56,6 +56,10 @@ static void *take_foreign(size_t n)
     return p;
 }
 
+/* Jansson's lexer does not notice where its buffer, of 16 bytes times a power of two, cannot grow, and asserts later that it holds
+ * what was read (2.14, load.c, lex_save): blocks of such a size do not fail. */
+static void *jansson_take(size_t n) { return n >= 32 && (n & (n - 1)) == 0 ? __real_malloc(n) : take_foreign(n); }
+
 static png_voidp png_take(png_structp p, png_alloc_size_t n)
 {
     (void)p;

@@ -651,6 +651,6 @@ int main(void)
                                        cmocka_unit_test(renders),      cmocka_unit_test(commands)};
     const char *const       step = getenv("ALLOCATION_STEP");
     sparse_step = step ? atoi(step) : 1;
-    json_set_alloc_funcs(take_foreign, free);
+    json_set_alloc_funcs(jansson_take, free);
     return cmocka_run_group_tests(tests, write_prompts, leave_folder);
 }
