@@ -367,20 +367,34 @@ static void cut_middle(sg_language_item *out, int64_t room)
     out->n = room;
 }
 
+/* Of InfiniteBench's choices the letter of the answer is expected, too. Returns whether there are some. */
+static bool add_letter(const json_t *row, sg_language_item *out)
+{
+    static const char *const letters[] = {"A", "B", "C", "D"};
+    const char              *options[SG_ITEM_LIST];
+    int                      count = 0;
+    take_strings(row, "options", options, &count);
+    for (int i = 0; i < count && i < 4 && out->expected_count == 1; i++)
+        if (strcmp(options[i], out->expected[0]) == 0) out->expected[out->expected_count++] = letters[i];
+    return count > 0;
+}
+
 static sg_status take_prompt(sg_language_run *r, const json_t *row, sg_language_item *out, sg_error *e)
 {
     const char *const context = string_of(row, "context"), *const metric =
                                                                READ(r->settings->metric, string_of(row, "metric"));
     const char *const form = READ(r->settings->template, *context ? "{context}\\n\\n{input}" : "{input}");
     const char *const value[][2] = {{"context", context}, {"input", string_of(row, "input")}};
+    /* LongBench scores the first line of these alone. */
+    static const char *const lines[] = {"trec", "triviaqa", "samsum", "lsht", NULL};
     out->kind = SG_ITEM_ANSWER;
+    out->first_line = lines[sg_text_place(string_of(row, "dataset"), lines)] != NULL;
     out->most = READ(r->settings->max_tokens, ANSWER);
     out->expected_count = take_expected(row, out->expected);
     take_strings(row, "all_classes", out->choices, &out->choice_count);
-    const bool chosen = out->choice_count || json_array_size(json_object_get(row, "options"));
+    const bool chosen = out->choice_count || add_letter(row, out);
     const int  named = sg_text_place(metric, sg_answer_metric_names);
     out->metric = named < SG_ANSWER_METRICS ? (sg_answer_metric)named : chosen ? SG_ANSWER_CHOICE : SG_ANSWER_F1;
-    if (!out->expected_count) return sg_error_set(e, SG_E_FORMAT, "%s: has no answers, answer or outputs", out->group);
     char *const text = fill(form, value, 2);
     if (!text) return sg_error_memory(e, "prompt");
     const sg_status status = sg_language_encode(r->model, text, strlen(text), true, &out->ids, &out->n, e);

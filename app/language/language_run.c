@@ -227,6 +227,11 @@ static sg_status score_answer(work *w, sg_error *e)
         ids ? sg_language_greedy(w->r->model, ids, m->most, &count, &p, e) : sg_error_memory(e, "answer");
     if (status == SG_OK && sg_language_ends(w->r->model, ids[count - 1])) count--;
     if (status == SG_OK) status = sg_language_decode(w->r->model, ids, count, &text, e);
+    if (status == SG_OK && m->first_line) {
+        const size_t blank = strspn(text, "\n"), n = strcspn(text + blank, "\n");
+        memmove(text, text + blank, n);
+        text[n] = '\0';
+    }
     if (status == SG_OK)
         status = sg_answer_score(&f, m->metric, text, m->expected, m->expected_count, m->choices, m->choice_count, e);
     if (status == SG_OK) {

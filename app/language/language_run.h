@@ -17,7 +17,8 @@ enum { SG_ITEM_GROUP = 80, SG_ITEM_LIST = 64, SG_LANGUAGE_LENGTHS = 64, SG_LANGU
 typedef enum sg_item_kind { SG_ITEM_TEXT, SG_ITEM_ASKED, SG_ITEM_ANSWER } sg_item_kind;
 
 /* ids, [n], are the tokens that are read; owned. Of a text, tokens from `from` on are scored. asked, [asked_count], are places in
- * ids; owned. An answer has at most `most` tokens, and is scored by metric against one of the expected. about has what lines say
+ * ids; owned. An answer has at most `most` tokens, of which perhaps only the first line counts, and is scored by metric against the
+ * expected. about has what lines say
  * of the item beside figures; it is owned. Strings are the task's. */
 typedef struct sg_language_item {
     sg_item_kind     kind;
@@ -28,6 +29,7 @@ typedef struct sg_language_item {
     int              asked_count;
     sg_answer_metric metric;
     int              most;
+    bool             first_line;
     const char      *expected[SG_ITEM_LIST], *choices[SG_ITEM_LIST];
     int              expected_count, choice_count;
     json_t          *about;

@@ -51,6 +51,14 @@ sparge-gen language set.jsonl "${model[@]}" --arms dense --max-tokens 4 -o set >
 [[ $(json set/results.jsonl metric | tr '\n' ' ') == "f1 match choice " && $(json set/results.jsonl right) == [01][01] ]] || fail "$(<set/results.jsonl)"
 sparge-gen language set.jsonl "${model[@]}" --arms dense --max-tokens 4 --window 8 -o short >/dev/null || fail
 json short/results.jsonl cut | grep -q '^[1-9]' || fail "no prompt was cut"
+# the letter of InfiniteBench's choices counts as the answer, and of some of LongBench's sets the first line alone
+b='"input":"B\nB\nB\nB\nB\nB\nB\nB\nB\n"'
+printf '{%s,%s}\n' "$b" '"answer":["zzz"],"options":["y","zzz"]' "$b" '"answer":["y"],"options":["y","zzz"]' "$b" '"answer":["B"],"dataset":"trec"' \
+    "$b" '"answer":["B"]' >letters.jsonl
+sparge-gen language letters.jsonl "${model[@]}" --arms dense --max-tokens 8 -o letters >/dev/null || fail
+[[ $(json letters/results.jsonl score | head -n 3 | tr '\n' ' ') == "1.0 0.0 1.0 " ]] || fail "$(<letters/results.jsonl)"
+grep -q '"group":"trec".*"answer":"B"}' letters/results.jsonl || fail "$(<letters/results.jsonl)"
+grep -q '"answer":"B\\nB' letters/results.jsonl || fail "$(<letters/results.jsonl)"
 refused() { # LINE MESSAGE
     printf '{"input":"a","answers":["b"]}\n%s\n' "$1" >bad.jsonl
     sparge-gen language bad.jsonl "${model[@]}" 2>log
