@@ -557,10 +557,10 @@ sg_status sg_language_logits(sg_language *l, float *logits, sg_error *e)
     return sg_language_head(l, last_state(l), 1, logits, e);
 }
 
-static int32_t likeliest(const float *logits, int vocab)
+int32_t sg_language_likeliest(const sg_language *l, const float *logits)
 {
     int32_t best = 0;
-    for (int32_t i = 1; i < vocab; i++)
+    for (int32_t i = 1; i < l->info.vocab; i++)
         if (logits[i] > logits[best]) best = i;
     return best;
 }
@@ -577,7 +577,7 @@ sg_status sg_language_greedy(sg_language *l, int32_t *ids, int64_t n, int64_t *c
     for (bool ended = false; status == SG_OK && !ended && *count < n;) {
         status = sg_language_logits(l, logits, e);
         if (status != SG_OK) break;
-        ids[*count] = likeliest(logits, l->info.vocab);
+        ids[*count] = sg_language_likeliest(l, logits);
         status = append((piece){.l = l, .progress = p, .total = 1, .before = *count, .of = n, .ids = &ids[*count]}, e);
         ended = sg_language_ends(l, ids[(*count)++]);
     }

@@ -80,6 +80,8 @@ sg_status sg_language_append(sg_language *l, const int32_t *ids, int64_t n, floa
 sg_status sg_language_head(sg_language *l, const float *states, int64_t n, float *logits, sg_error *e) SG_MUST_USE;
 /* Sets logits, F32 [vocab] on the host, to those behind the last token. SG_E_ARG where logp[0] would be NaN. */
 sg_status sg_language_logits(sg_language *l, float *logits, sg_error *e) SG_MUST_USE;
+/* Returns the likeliest token by logits [vocab], of equal ones the lowest id. */
+int32_t sg_language_likeliest(const sg_language *l, const float *logits);
 /* Appends the n likeliest tokens one by one, of equal ones the lowest id, and ends after one that ends a text. *count of them are
  * in ids. */
 sg_status sg_language_greedy(sg_language *l, int32_t *ids, int64_t n, int64_t *count, const sg_language_progress *p,

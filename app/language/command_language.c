@@ -12,6 +12,7 @@
 #include "report_page.h"
 #include "report_settings.h"
 #include "run_folder.h"
+#include "settings.h"
 #include "setup.h"
 
 #include <stdio.h>
@@ -33,38 +34,23 @@ static sg_status find_task(sg_language_run *r, sg_error *e)
     if (!r->task)
         return sg_error_set(e, SG_E_ARG,
                             "language needs a task: perplexity FILE, needle, FILE.jsonl or prefill, not '%.80s'", name);
-    const bool file = strcmp(name, "perplexity") == 0;
-    if (file && !s->second_operand) return sg_error_set(e, SG_E_ARG, "language perplexity needs a file of text");
-    if (!file && s->second_operand)
+    if (r->task->file && !s->second_operand) return sg_error_set(e, SG_E_ARG, "language %s needs a file of text", name);
+    if (!r->task->file && s->second_operand)
         return sg_error_set(e, SG_E_ARG, "'%.80s' belongs to no option: %s takes no file", s->second_operand, name);
     if (!s->model) return sg_error_set(e, SG_E_ARG, "language needs a model: --model, a folder or a GGUF");
     return SG_OK;
 }
 
-/* Options that other tasks have. */
+/* Options that other tasks take. */
 static sg_status check_options(const sg_language_run *r, sg_error *e)
 {
     const sg_settings *const s = r->settings;
-    const char *const        t = r->task->name;
-    const bool               text = strcmp(t, "perplexity") == 0, needle = strcmp(t, "needle") == 0, rows = *t == '.';
-    const bool               prefill = strcmp(t, "prefill") == 0;
-    const struct {
-        const char *name;
-        bool        given, taken;
-    } list[] = {{"window", s->window != 0, text || rows},
-                {"stride", s->stride != 0, text},
-                {"haystack", s->haystack, needle},
-                {"lengths", s->lengths, needle || prefill},
-                {"depths", s->depths, needle},
-                {"template", s->template, needle || rows},
-                {"metric", s->metric, rows},
-                {"max-tokens", s->max_tokens != 0, needle || rows},
-                {"kl", s->kl, text || rows},
-                {"repeat", s->repeat != 0, prefill},
-                {"output", s->output, !prefill}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (list[i].given && !list[i].taken)
-            return sg_error_set(e, SG_E_ARG, "--%s has no effect on %s", list[i].name, rows ? "a .jsonl" : t);
+    const sg_language_task  *own = r->task;
+    for (const sg_language_task *t = sg_language_tasks; t->name; t++)
+        for (const char *const *name = t->takes; *name; name++)
+            if (!own->takes[sg_text_place(*name, own->takes)] && sg_settings_has(s, sg_settings_option(s, *name)))
+                return sg_error_set(e, SG_E_ARG, "--%s has no effect on %s", *name,
+                                    *own->name == '.' ? "a .jsonl" : own->name);
     return SG_OK;
 }
 

@@ -414,8 +414,19 @@ static sg_status make_jsonl(sg_language_run *r, int i, sg_language_item *out, sg
     return take_prompt(r, row, out, e);
 }
 
-const sg_language_task sg_language_tasks[] = {{"perplexity", read_perplexity, count_perplexity, make_perplexity},
-                                              {"needle", read_needle, count_needle, make_needle},
-                                              {".jsonl", read_jsonl, count_jsonl, make_jsonl},
-                                              {"prefill", read_prefill, NULL, NULL},
-                                              {NULL, NULL, NULL, NULL}};
+const sg_language_task sg_language_tasks[] = {
+    {"perplexity", true, {"window", "stride", "kl", "output"}, read_perplexity, count_perplexity, make_perplexity},
+    {"needle",
+     false,
+     {"haystack", "lengths", "depths", "template", "max-tokens", "output"},
+     read_needle,
+     count_needle,
+     make_needle},
+    {".jsonl",
+     false,
+     {"window", "template", "metric", "max-tokens", "kl", "output"},
+     read_jsonl,
+     count_jsonl,
+     make_jsonl},
+    {"prefill", false, {"lengths", "repeat"}, read_prefill, NULL, NULL},
+    {0}};

@@ -105,6 +105,7 @@ double sg_language_density(const sg_language_run *r)
     sg_attention_count *const count = calloc((size_t)r->info.layers, sizeof *count);
     if (count) sg_language_counts(r->model, count);
     for (int i = 0; count && i < r->info.layers; i++) blocks += count[i].blocks, kept += count[i].kept;
+    if (!count) return NAN;
     free(count);
     return blocks ? (double)kept / (double)blocks : 1;
 }
@@ -138,19 +139,10 @@ static bool show(void *context, int64_t done, int64_t total)
     return sg_interrupt_asked();
 }
 
-static int likeliest(const float *logits, int vocab)
+/* The Kullback-Leibler divergence of q from p, both given by logits, of which these are the largest: sum p log(p / q), nats. */
+static double divergence(const float *p, double top_p, const float *q, double top_q, int vocab)
 {
-    int best = 0;
-    for (int i = 1; i < vocab; i++)
-        if (logits[i] > logits[best]) best = i;
-    return best;
-}
-
-/* The Kullback-Leibler divergence of q from p, both given by logits: sum p log(p / q), nats. */
-static double divergence(const float *p, const float *q, int vocab)
-{
-    const double top_p = (double)p[likeliest(p, vocab)], top_q = (double)q[likeliest(q, vocab)];
-    double       sum_p = 0, sum_q = 0, of = 0;
+    double sum_p = 0, sum_q = 0, of = 0;
     for (int i = 0; i < vocab; i++) {
         const double a = (double)p[i] - top_p, b = (double)q[i] - top_q, weight = exp(a);
         sum_p += weight;
@@ -176,8 +168,9 @@ static sg_status compare(const work *w, double *kl, int64_t *same, sg_error *e)
 #pragma omp parallel for reduction(+ : sum, equal)
         for (int64_t i = 0; i < rows; i++) {
             const float *const p = w->logits + i * vocab, *const q = other + i * vocab;
-            sum += divergence(p, q, vocab);
-            equal += likeliest(p, vocab) == likeliest(q, vocab);
+            const int32_t a = sg_language_likeliest(w->r->model, p), b = sg_language_likeliest(w->r->model, q);
+            sum += divergence(p, (double)p[a], q, (double)q[b], vocab);
+            equal += a == b;
         }
         *kl += sum;
         *same += equal;
@@ -208,7 +201,7 @@ static sg_status score_asked(work *w, sg_error *e)
         const int64_t at = m->asked[i];
         status = sg_language_head(w->r->model, w->states + (at - 1) * w->r->info.width, 1, w->logits, e);
         if (i == 0 || at != m->asked[i - 1] + 1) right[n++] = '1';
-        if (status == SG_OK && likeliest(w->logits, w->r->info.vocab) != m->ids[at]) right[n - 1] = '0';
+        if (status == SG_OK && sg_language_likeliest(w->r->model, w->logits) != m->ids[at]) right[n - 1] = '0';
     }
     if (status == SG_OK) sg_json_set(&w->figures, "right", json_stringn(right, n));
     free(right);

@@ -70,6 +70,8 @@ typedef struct sg_language_run {
  * tokenizer. make makes item i, which the caller frees, after a failure too. */
 struct sg_language_task {
     const char *name;
+    bool        file;     /* it has one for an operand */
+    const char *takes[8]; /* the options that not all tasks have */
     sg_status (*read)(sg_language_run *r, sg_error *e);
     sg_status (*count)(sg_language_run *r, sg_error *e);
     sg_status (*make)(sg_language_run *r, int i, sg_language_item *out, sg_error *e);
@@ -90,7 +92,7 @@ sg_status sg_language_item_run(sg_language_run *r, int i, sg_error *e) SG_MUST_U
 /* Attends by arm a from now on, to a new sequence. */
 sg_status sg_language_arm(sg_language_run *r, int a, sg_error *e) SG_MUST_USE;
 
-/* Returns the share of the visible pairs of blocks that were computed since then. */
+/* Returns the share of the visible pairs of blocks that were computed since then; NAN: no memory. */
 double sg_language_density(const sg_language_run *r);
 
 /* ---- results (language_results.c) ---- */

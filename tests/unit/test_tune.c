@@ -228,14 +228,14 @@ static void no_head_gets_less_than_the_least(void **state)
     sg_tune_close(&t[1]);
 }
 
-/* ---- what is told of an amount ---- */
+/* ---- what is found of an amount ---- */
 
 enum { BEFORE = 70, VIDEO = 985, BEHIND = 60, CALLS = 2 };
 
 /* Of one head, over both calls: as tune.h says. */
-typedef struct told {
+typedef struct measured {
     double size[2], error[2], worst, kept, blocks; /* of queries chosen by; of those held out */
-} told;
+} measured;
 
 static double distance(const bench *a, const bench *b, int64_t head, int64_t block)
 {
@@ -249,7 +249,7 @@ static double distance(const bench *a, const bench *b, int64_t head, int64_t blo
 }
 
 /* One in `every` of the video's whole blocks; one in four of these is held out. Adds a call to *t. */
-static void add_call(told *t, const bench *some, const bench *all, int64_t head, int step, int every)
+static void add_call(measured *t, const bench *some, const bench *all, int64_t head, int step, int every)
 {
     const int64_t first = (BEFORE + SG_BLOCK_Q - 1) / SG_BLOCK_Q, end = (BEFORE + VIDEO) / SG_BLOCK_Q;
     double        error = 0, size = 0;
@@ -282,9 +282,9 @@ static bench whole(sg_policy p, float amount, float pv_threshold)
     return b;
 }
 
-static void same(double told_of, double want)
+static void same(double found, double want)
 {
-    if (!(fabs(told_of - want) <= 1e-5 * want)) fail_msg("%.9g is not %.9g", told_of, want);
+    if (!(fabs(found - want) <= 1e-5 * want)) fail_msg("%.9g is not %.9g", found, want);
 }
 
 /* With a filter: the one that skips most is chosen, and the second call has tried it. */
@@ -306,7 +306,7 @@ static void compare(const sg_policy *p, float amount, int every, bool filter)
     assert_int_equal(sg_tune_choose(t, &found, &f, &e), SG_OK);
     if (filter) sg_attention_head_counts(skipping.a, &skipping.s, 0, count);
     for (int head = 0; head < HEADS; head++) {
-        told both = {0}, second = {0}, with = {0};
+        measured both = {0}, second = {0}, with = {0};
         for (int step = 0; step < CALLS; step++) add_call(&both, &some, &all, head, step, every);
         same((double)found->amount[head], (double)amount);
         same((double)f[head].density, both.kept / both.blocks);
@@ -330,7 +330,7 @@ static void compare(const sg_policy *p, float amount, int every, bool filter)
     if (filter) finish(&skipping);
 }
 
-static void what_is_told_is_what_whole_attention_gives(void **state)
+static void figures_are_those_of_whole_attention(void **state)
 {
     compare(&(sg_policy){.tail = true, .tail_bias = SG_TAIL_BIAS_HALF, .score = SG_SCORE_ERROR}, 0.6f, 2, false);
     compare(&(sg_policy){.rule = SG_SELECT_MASS, .sink = 1}, 0.78f, 2, false);
@@ -361,11 +361,11 @@ static bench block_of(const bench *of, int64_t block, sg_policy p, float amount,
 
 /* What a sample of blocks gives for each head; those behind the first have had a filter tried on them. */
 typedef struct sampled {
-    told   all, call, second, with; /* of the call at work; with a filter: its blocks without it and with it */
-    double skipped, groups;
+    measured all, call, second, with; /* of the call at work; with a filter: its blocks without it and with it */
+    double   skipped, groups;
 } sampled;
 
-static void add_distances(told *t, bool held, const bench *some, const bench *all, int64_t head)
+static void add_distances(measured *t, bool held, const bench *some, const bench *all, int64_t head)
 {
     t->error[held] += distance(some, all, head, 0);
     t->size[held] += distance(all, NULL, head, 0);
@@ -421,7 +421,7 @@ static void compare_causal(const sg_policy *p, float amount)
         for (int head = 0; head < HEADS; head++) {
             sampled *const w = &want[head];
             w->all.worst = fmax(w->all.worst, w->call.error[0] / w->call.size[0]);
-            w->call = (told){0};
+            w->call = (measured){0};
         }
     }
     assert_string_equal(s.why, "");
@@ -580,7 +580,7 @@ int main(void)
         cmocka_unit_test(uniform_attention_needs_all_or_a_tail),
         cmocka_unit_test(bounds_hold),
         cmocka_unit_test(no_head_gets_less_than_the_least),
-        cmocka_unit_test(what_is_told_is_what_whole_attention_gives),
+        cmocka_unit_test(figures_are_those_of_whole_attention),
         cmocka_unit_test(causal_blocks_see_what_is_before_them),
         cmocka_unit_test(causal_pieces_are_looked_at),
         cmocka_unit_test(a_layer_that_does_not_run_has_no_figures),
