@@ -22,7 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "example"))
 import rule  # noqa: E402
-from example import SparseAttention  # noqa: E402
+from attention import SparseAttention  # noqa: E402
 
 SHARES = (0.5, 0.3, 0.1, 0.07, 0.05, 0.035, 0.025, 0.015)  # of the blocks kept
 THEIRS = 0.5
