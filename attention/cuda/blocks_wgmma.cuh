@@ -33,208 +33,24 @@
  * them is then too large are the largest logits looked for, bases raised, what is summed scaled, the weights made again.
  * F8, whose weights have no such range: the largest logits of step t + 1 are looked for beside the second product; when
  * that is done, bases rise if they must, by more than a lag as in blocks_mma.cuh, and weights(t + 1) are made, the sums of
- * step t being added to o between them.
+ * step t being added to o between them. They are made without exponentials: hopper_powers.
  * Nothing is under way at the end of the loop's body: the compiler puts a wait behind every product otherwise. The first
  * step of the next item is begun with the last of this one. Of three warpgroups, with 160 registers a thread, each does one
  * thing after the other, and its waits are filled by the other two. Both schedules of F8 round the same way: a list of all
  * blocks gives the same bits as none. With causal, logits that a row does not see are replaced, even NaN; a row that has seen
  * no key keeps the base LOWEST, about which its weights are 0. Of values that are not finite, see attend_non_finite.
  *
- * Roofline, cycles of a processor a step (both warpgroups, DK 128): products 512 (I8) + 512 (F8) or 1024 (BF16), powers of
- * two 1024 (16 a cycle), instructions about 2 x 550 a scheduler; L2 to shared memory 32 KiB (F8) or 48 KiB (BF16), at
- * 5.6 TB/s for the whole chip 760 or 1150. So 5958 steps, as every block of 12 x 32,760 x 128 has on each of 132
- * processors, take 3.5 ms (F8) or 5.2 (BF16) at 1.77 GHz at the least. What is taken, and by what: LOG.md. */
+ * Roofline, cycles of a processor a step (both warpgroups, DK 128): products 512 (I8) + 544 (F8) or 1024 (BF16); powers of two
+ * 1024 (BF16 alone, 16 a cycle); instructions about 2 x 480 (F8) or 2 x 430 a scheduler; L2 to shared memory 32 KiB (F8)
+ * or 48 KiB (BF16), at 24 bytes a cycle 1370 or 2050, where 5.6 TB/s for the whole chip was measured. So 5958 steps, as every
+ * block of 12 x 32,760 x 128 has on each of 132 processors, take 4.6 ms (F8; 3.6 by 192 queries) or 5.2 (BF16, at 7.4 TB/s) at
+ * 1.77 GHz at the least. What is taken, and by what: LOG.md. */
 #ifndef SG_BLOCKS_WGMMA_CUH
 #define SG_BLOCKS_WGMMA_CUH
 
-#include "blocks_wgmma_load.cuh"
-
-#define BF16_LIMIT 0x1p30f /* of the sum of a thread's weights of a step */
+#include "blocks_wgmma_softmax.cuh"
 
 /* ---- the warpgroups that compute ---- */
-
-/* A thread's two rows. */
-template <int DK> struct hopper_rows {
-    float o[DK / 2], base[2], sum[2];
-};
-
-/* The thread's largest scores as whole numbers: of row r and tile b at 2 b + r. Four chains, which do not wait for each other. */
-static __device__ __forceinline__ void hopper_tile_max(const uint32_t (&s)[64], int (&top)[4])
-{
-#pragma unroll
-    for (int q = 0; q < 4; q++) top[q] = (int)s[q / 2 * 32 + q % 2 * 2];
-#pragma unroll
-    for (int c = 0; c < 8; c++)
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const int at = q / 2 * 32 + c * 4 + q % 2 * 2;
-            top[q] = __vimax3_s32(top[q], (int)s[at], (int)s[at + 1]);
-        }
-}
-
-/* Products become logits, as floats; CAUSAL: -INFINITY where the thread's rows, `row` and row + 8, do not see the key. */
-template <bool CAUSAL>
-static __device__ __forceinline__ void hopper_logits(const hopper_info &info, int lane, int row, float scale,
-                                                     const uint32_t (&s)[64], float (&y)[64])
-{
-#pragma unroll
-    for (int c = 0; c < 16; c++) {
-        const float2 add = *(const float2 *)&info.add[c / 8][c % 8 * 8 + lane % 4 * 2];
-        const float  unit = scale * info.scale[c / 8][c % 8 / 2];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            y[c * 4 + i] = fmaf((float)(int)s[c * 4 + i], unit, i % 2 ? add.y : add.x);
-            if constexpr (CAUSAL) {
-                const int last = info.diagonal[c / 8] + row - lane % 4 * 2;
-                if (c % 8 * 8 + i % 2 > last + i / 2 * 8) y[c * 4 + i] = -INFINITY;
-            }
-        }
-    }
-}
-
-/* A step's products become x, floats whose `unit`-fold is a logit; the largest logits among the thread's own. */
-template <bool CAUSAL>
-static __device__ __forceinline__ void hopper_row_max(const hopper_info &info, int lane, int row, float scale,
-                                                      const uint32_t (&s)[64], float (&x)[64], float (&unit)[2],
-                                                      float (&row_max)[2])
-{
-    unit[0] = scale * info.scale[0][0];
-    unit[1] = scale * info.scale[1][0];
-    if (info.plain && unit[0] >= 0 && unit[1] >= 0) {
-        int top[4];
-        hopper_tile_max(s, top);
-#pragma unroll
-        for (int r = 0; r < 2; r++) row_max[r] = fmaxf(unit[0] * (float)top[r], unit[1] * (float)top[2 + r]);
-#pragma unroll
-        for (int i = 0; i < 64; i++) x[i] = (float)(int)s[i];
-    } else {
-        hopper_logits<CAUSAL>(info, lane, row, scale, s, x);
-        unit[0] = unit[1] = 1.0f;
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            row_max[r] = -INFINITY;
-#pragma unroll
-            for (int c = 0; c < 32; c++) row_max[r] = sg_max_nan(row_max[r], x[c / 2 * 4 + 2 * r + c % 2]);
-        }
-    }
-}
-
-/* What the last matmul with F8 values gave is added to o; the sums of weights lie behind the channels. */
-template <int DK, int SUMS>
-static __device__ __forceinline__ void hopper_add(hopper_rows<DK> &w, const float (&part)[SUMS])
-{
-#pragma unroll
-    for (int i = 0; i < DK / 2; i++) w.o[i] += part[i];
-    w.sum[0] += part[DK / 2];
-    w.sum[1] += part[DK / 2 + 2];
-}
-
-/* Bases follow the largest logits, of which each thread has its own share, where one of the warp's has risen by more than
- * the lag; what is summed follows, with PART the sums with the last step's values too, which are then 0. */
-template <bool PART, int DK, int SUMS>
-static __device__ __forceinline__ void hopper_rescale(hopper_rows<DK> &w, float (&row_max)[2], float (&part)[SUMS])
-{
-    if (!__any_sync(~0u, !(row_max[0] <= w.base[0] + F8_LAG) || !(row_max[1] <= w.base[1] + F8_LAG)))
-        return; /* also where it is NaN */
-    if constexpr (PART) {
-        hopper_add<DK>(w, part);
-#pragma unroll
-        for (int i = 0; i < SUMS; i++) part[i] = 0;
-    }
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        for (int i = 2; i > 0; i /= 2) row_max[r] = sg_max_nan(row_max[r], __shfl_xor_sync(~0u, row_max[r], i));
-        const float base = sg_max_nan(w.base[r], row_max[r]), by = sg_exp2(w.base[r] - base);
-        w.base[r] = base;
-        w.sum[r] *= by;
-#pragma unroll
-        for (int c = 0; c < DK / 4; c++) w.o[c / 2 * 4 + 2 * r + c % 2] *= by;
-    }
-}
-
-/* Weights of a step's rows as left operands; with PART what the last matmul with values gave is added on the way. */
-template <int DK, bool PART, int SUMS>
-static __device__ __forceinline__ void hopper_weights(const float (&unit)[2], const float (&s)[64],
-                                                      const float (&part)[SUMS], uint32_t (&p)[16], hopper_rows<DK> &w)
-{
-    const float less[2] = {F8_RAISE - w.base[0], F8_RAISE - w.base[1]};
-#pragma unroll
-    for (int c = 0; c < 16; c += 2)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float x[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) x[i] = sg_exp2(fmaf(s[(c + i / 2) * 4 + 2 * r + i % 2], unit[c / 8], less[r]));
-            if constexpr (PART) {
-#pragma unroll
-                for (int i = (c + r) * (DK / 32); i < (c + r + 1) * (DK / 32); i++) w.o[i] += part[i];
-            }
-            p[c / 4 * 4 + c / 2 % 2 * 2 + r] = sg_pack_f8x4(x[0], x[1], x[2], x[3]);
-        }
-    if constexpr (PART) {
-        w.sum[0] += part[DK / 2];
-        w.sum[1] += part[DK / 2 + 2];
-    }
-}
-
-/* BF16: products of a step become x, floats whose `unit`-fold is a logit. */
-template <bool CAUSAL>
-static __device__ __forceinline__ void hopper_floats(const hopper_info &info, int lane, int row, float scale,
-                                                     const uint32_t (&s)[64], float (&x)[64], float (&unit)[2])
-{
-    if (info.plain) {
-        unit[0] = scale * info.scale[0][0];
-        unit[1] = scale * info.scale[1][0];
-#pragma unroll
-        for (int i = 0; i < 64; i++) x[i] = (float)(int)s[i];
-    } else {
-        hopper_logits<CAUSAL>(info, lane, row, scale, s, x);
-        unit[0] = unit[1] = 1.0f;
-    }
-}
-
-/* BF16: weights of a step's rows about their bases, as left operands, and their sums. True, for all of a warp, where a sum
- * is larger than it may be, or NaN. */
-static __device__ __forceinline__ bool hopper_bf16_weights(const float (&unit)[2], const float (&x)[64],
-                                                           const float (&base)[2], uint32_t (&p)[32], float (&sum)[2])
-{
-    float part[2][2] = {};
-#pragma unroll
-    for (int c = 0; c < 16; c += 2)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float e[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) e[i] = sg_exp2(fmaf(x[(c + i / 2) * 4 + 2 * r + i % 2], unit[c / 8], -base[r]));
-            part[r][c / 2 % 2] += (e[0] + e[1]) + (e[2] + e[3]);
-            p[c * 2 + r] = sg_pack_bf16x2(e[0], e[1]);
-            p[c * 2 + 2 + r] = sg_pack_bf16x2(e[2], e[3]);
-        }
-    sum[0] = part[0][0] + part[0][1];
-    sum[1] = part[1][0] + part[1][1];
-    return __any_sync(~0u, !(sum[0] <= BF16_LIMIT) || !(sum[1] <= BF16_LIMIT));
-}
-
-/* BF16: bases follow a step's largest logits; what is summed follows the bases, o only where it holds anything. */
-template <int DK>
-static __device__ __forceinline__ void hopper_bf16_raise(hopper_rows<DK> &w, const float (&unit)[2],
-                                                         const float (&x)[64], bool summed)
-{
-    float by[2];
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float top = w.base[r];
-#pragma unroll
-        for (int c = 0; c < 32; c++) top = sg_max_nan(top, unit[c / 16] * x[c / 2 * 4 + 2 * r + c % 2]);
-        for (int i = 2; i > 0; i /= 2) top = sg_max_nan(top, __shfl_xor_sync(~0u, top, i));
-        by[r] = sg_exp2(w.base[r] - top);
-        w.base[r] = top;
-        w.sum[r] *= by[r];
-    }
-    if (!summed) return;
-#pragma unroll
-    for (int i = 0; i < DK / 2; i++) w.o[i] *= by[i / 2 % 2];
-}
 
 /* What descriptors hold beside addresses, and those of the first tiles. */
 template <int DK, bool F8, int GROUPS> struct hopper_operands {
@@ -561,7 +377,8 @@ static __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
     typedef hopper_shape<DK, F8, GROUPS>            shape;
     shared                                         &smem = *(shared *)bytes;
     if (sg_smem_address(bytes) % 1024) __trap();
-    const int group = threadIdx.x / 128;
+    /* By the shuffle the compiler keeps the number and does not compute it again: 2 to 3 % less time, 4 % more where not. */
+    const int group = F8 || DK > 64 ? __shfl_sync(~0u, threadIdx.x / 128, 0) : threadIdx.x / 128;
     if (threadIdx.x == 0) {
         for (int i = 0; i < shape::STAGES; i++) {
             sg_mbarrier_init(&smem.full[i], 1 + 2 * SG_WARP);

@@ -94,6 +94,17 @@ static __device__ __forceinline__ uint32_t sg_pack_f8x4(float x, float y, float 
     return four;
 }
 
+/* The same of four halves. */
+static __device__ __forceinline__ uint32_t sg_pack_f8x4(uint32_t two, uint32_t more)
+{
+    uint32_t four;
+    asm("{.reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f16x2 low, %1; cvt.rn.satfinite.e4m3x2.f16x2 high, %2; "
+        "mov.b32 %0, {low, high};}"
+        : "=r"(four)
+        : "r"(two), "r"(more));
+    return four;
+}
+
 /* 2^x, to 2 in the last place; 0 for -INFINITY. */
 static __device__ __forceinline__ float sg_exp2(float x)
 {
