@@ -18,16 +18,19 @@ static __global__ void __launch_bounds__(SG_THREADS) count_tiles(blocks_job j, i
     count[row] = tiles;
 }
 
-/* order [h nq]: values are g nq + i. Group p of `groups` has the heads from h p / groups on. The sort is stable. */
+/* order [h nq]: values are g nq + i. Group p of `groups` has the heads from h p / groups on. The sort is stable. A warp
+ * counts the rows that come before one. */
 static __global__ void __launch_bounds__(SG_THREADS) order_rows(blocks_job j, int groups, const int *count, int *order)
 {
-    const int row = blockIdx.x * SG_THREADS + threadIdx.x;
+    const int row = (int)(((int64_t)blockIdx.x * SG_THREADS + threadIdx.x) / SG_WARP), lane = threadIdx.x % SG_WARP;
     if (row >= j.h * j.nq) return;
     const int64_t p = ((int64_t)(row / j.nq + 1) * groups - 1) / j.h;
     const int     first = (int)(j.h * p / groups) * j.nq, end = (int)(j.h * (p + 1) / groups) * j.nq, mine = count[row];
-    int           place = first;
-    for (int o = first; o < end; o++) place += count[o] > mine || (count[o] == mine && o < row);
-    order[place] = row;
+    int           before = 0;
+#pragma unroll 4
+    for (int o = first + lane; o < end; o += SG_WARP) before += count[o] > mine || (count[o] == mine && o < row);
+    before = __reduce_add_sync(~0u, before);
+    if (lane == 0) order[first + before] = row;
 }
 
 /* Sets j's order where rows may differ in their number of tiles. An SM runs so many CTAs at once. scratch: 2 h nq
@@ -41,7 +44,8 @@ static sg_status order_job(sg_stream *s, blocks_job *j, int ctas, int *scratch)
     SG_TRY(sg_cuda_launch(s, "attend_blocks", count_tiles, blocks, SG_THREADS, 0, *j, scratch));
     j->tiles = scratch;
     j->order = scratch + rows;
-    return sg_cuda_launch(s, "attend_blocks", order_rows, blocks, SG_THREADS, 0, *j, groups, scratch, scratch + rows);
+    return sg_cuda_launch(s, "attend_blocks", order_rows, sg_div_up(rows, SG_THREADS / SG_WARP), SG_THREADS, 0, *j,
+                          groups, scratch, scratch + rows);
 }
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { COLUMNS = 128, LANES = 32, POOL_THREADS = 512, HELD = 8 };
+enum { COLUMNS = 128, LANES = 32, POOL_THREADS = 512, HELD = 8, AHEAD = 8 };
 
 /* The integer nearest to u r, ties to even, of magnitude below 2^22: the last bits of u r + 1.5 x 2^23. */
 static __device__ __forceinline__ uint32_t whole_bits(float u, float inverse)
@@ -210,10 +210,22 @@ static __global__ void __launch_bounds__(SG_WARP *LANES) pool_total(pool_job j, 
     const int64_t     e = (int64_t)blockIdx.x * SG_WARP + threadIdx.x, blocks = (j.n + j.block - 1) / j.block;
     double            sum = 0;
     float             least = INFINITY, most = -INFINITY;
-    for (int64_t b = threadIdx.y; e < j.c && b < blocks; b += LANES) {
-        sum += (double)j.mean[b * j.c + e] * (double)(min((b + 1) * j.block, j.n) - b * j.block);
-        if (j.low) least = fminf(least, j.low[b * j.c + e]);
-        if (j.low) most = fmaxf(most, j.high[b * j.c + e]);
+    for (int64_t b = threadIdx.y; e < j.c && b < blocks; b += LANES * AHEAD) {
+        float mean[AHEAD], low_of[AHEAD], high_of[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) { /* all in flight; the last block again in place of what is not there */
+            const int64_t at = min(b + i * LANES, blocks - 1) * j.c + e;
+            mean[i] = j.mean[at];
+            low_of[i] = j.low ? j.low[at] : 0.0f;
+            high_of[i] = j.low ? j.high[at] : 0.0f;
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            const int64_t rows = min((int64_t)j.block, j.n - (b + i * LANES) * j.block);
+            if (rows > 0) sum += (double)mean[i] * (double)rows;
+            least = fminf(least, low_of[i]);
+            most = fmaxf(most, high_of[i]);
+        }
     }
     part[threadIdx.y][threadIdx.x] = sum;
     low[threadIdx.y][threadIdx.x] = least;
@@ -238,9 +250,16 @@ static __global__ void __launch_bounds__(SG_WARP *LANES) pool_center(pool_job j)
     __shared__ double part[LANES][SG_WARP];
     const int64_t e = (int64_t)blockIdx.x * SG_WARP + threadIdx.x, rows = (j.n + SG_CENTER_STEP - 1) / SG_CENTER_STEP;
     double        sum = 0;
-#pragma unroll 8
-    for (int64_t r = threadIdx.y; r < rows; r += LANES)
-        if (e < j.c) sum += (double)sg_get(j.x, r * SG_CENTER_STEP * j.c + e);
+    for (int64_t r = threadIdx.y; e < j.c && r < rows; r += LANES * AHEAD) {
+        float x[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            const int64_t row = r + i * LANES;
+            x[i] = row < rows ? sg_get(j.x, row * SG_CENTER_STEP * j.c + e) : 0.0f;
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) sum += (double)x[i];
+    }
     part[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y || e >= j.c) return;

@@ -19,6 +19,7 @@
 #include <math.h>
 
 enum { WARPS = SG_THREADS / SG_WARP, ROWS = 128, MEANS = 64, STRETCH = 8, FULL = 4, STRIP_THREADS = 128, WIDEST = 128 };
+enum { LANES = WIDEST / SG_PACK /* that round a mean */ };
 
 /* ---- score ---- */
 
@@ -29,7 +30,7 @@ struct score_job {
     uint4         *part;     /* F16 [heads of keys, tiles, MEANS, wide] */
     float         *unit;     /* [heads of keys, tiles, MEANS]: the unit of such a row */
     float         *logits;   /* [strips of this launch, ROWS, stride] */
-    const float   *weight;   /* [nk, hk], or NULL */
+    const float   *weight;   /* [hk, nk], or NULL */
     float         *y;        /* [h, nq, nk] */
     int64_t        h, hk, d, nq, nk;
     int64_t        rows, means;           /* of all blocks: of queries, of keys */
@@ -41,19 +42,19 @@ struct score_job {
     bool           even;               /* SG_PACK neighbours of k, two of q, may be read at once */
 };
 
-/* The error of pooling a block of keys: sqrt(mean of k_var, times mean of v_var). A warp a block. */
+/* weight [hk, nk]: the error of pooling a block of keys: sqrt(mean of k_var, times mean of v_var). A warp a block. */
 static __global__ void __launch_bounds__(SG_THREADS)
-    block_weights_kernel(const float *k, const float *v, float *weight, int64_t blocks, int64_t d, int64_t dv)
+    block_weights_kernel(const float *k, const float *v, float *weight, int64_t nk, int64_t hk, int64_t d, int64_t dv)
 {
     const int64_t at = (int64_t)blockIdx.x * WARPS + threadIdx.x / SG_WARP;
     const int     lane = threadIdx.x % SG_WARP;
     float         a = 0, b = 0;
-    if (at >= blocks) return;
+    if (at >= nk * hk) return;
     for (int64_t e = lane; e < d; e += SG_WARP) a += k[at * d + e];
     for (int64_t e = lane; e < dv; e += SG_WARP) b += v[at * dv + e];
     a = sg_lanes_sum(a);
     b = sg_lanes_sum(b);
-    if (lane == 0) weight[at] = sqrtf(a / (float)d * (b / (float)dv));
+    if (lane == 0) weight[at % hk * nk + at / hk] = sqrtf(a / (float)d * (b / (float)dv));
 }
 
 /* ---- numbers as F16 ---- */
@@ -84,31 +85,38 @@ static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&
  * t + 4 c and the next three, which are one block or four. */
 static __device__ __forceinline__ int place_of(int m) { return m / 4 % 4 * 16 + m / 2 % 2 * 8 + m / 16 * 2 + m % 2; }
 
-/* Rounds a tile of a head; half a warp a mean. */
-static __global__ void __launch_bounds__(SG_THREADS) round_keys(score_job j)
+/* Rounds a tile of a head; half a warp four means, all of which are in flight. */
+static __global__ void __launch_bounds__(MEANS / 4 * LANES) round_keys(score_job j)
 {
-    enum { LANES = WIDEST / SG_PACK };
     const int     lane = threadIdx.x % LANES, e = lane * SG_PACK, packs = j.wide / SG_PACK;
     const int64_t tile = blockIdx.y * j.tiles + blockIdx.x, g = j.first_k + blockIdx.y;
-    for (int m = threadIdx.x / LANES; m < MEANS; m += SG_THREADS / LANES) {
-        const int64_t mean = (int64_t)blockIdx.x * MEANS + m;
-        const int     n = mean < j.means ? (int)max((int64_t)0, min((int64_t)SG_PACK, j.d - e)) : 0;
-        float         x[SG_PACK];
-        int           row_max = 0;
-        sg_get_pack(j.k, (mean * j.hk + g) * j.d + e, n, j.even, x);
+    const int     n = (int)max((int64_t)0, min((int64_t)SG_PACK, j.d - e)), first = threadIdx.x / LANES * 4;
+    float         x[4][SG_PACK], center[SG_PACK];
 #pragma unroll
-        for (int i = 0; i < SG_PACK; i++) {
-            if (j.k_center && i < n) x[i] -= j.k_center[g * j.d + e + i];
-            row_max = max(row_max, __float_as_int(fabsf(x[i])));
+    for (int i = 0; i < 4; i++) {
+        const int64_t mean = (int64_t)blockIdx.x * MEANS + first + i;
+        sg_get_pack(j.k, (mean * j.hk + g) * j.d + e, mean < j.means ? n : 0, j.even, x[i]);
+    }
+#pragma unroll
+    for (int c = 0; c < SG_PACK; c++) center[c] = j.k_center && c < n ? j.k_center[g * j.d + e + c] : 0.0f;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int64_t m = tile * MEANS + first + i;
+        const bool    there = (int64_t)blockIdx.x * MEANS + first + i < j.means;
+        int           row_max = 0;
+#pragma unroll
+        for (int c = 0; c < SG_PACK; c++) {
+            if (there) x[i][c] -= center[c];
+            row_max = max(row_max, __float_as_int(fabsf(x[i][c])));
         }
-        for (int i = LANES / 2; i > 0; i /= 2) row_max = max(row_max, __shfl_xor_sync(~0u, row_max, i));
+        for (int k = LANES / 2; k > 0; k /= 2) row_max = max(row_max, __shfl_xor_sync(~0u, row_max, k));
         const int   lift = lift_of(row_max);
         const float by = exactly(lift);
-        if (lane == 0) j.unit[tile * MEANS + m] = exactly(-lift);
+        if (lane == 0) j.unit[m] = exactly(-lift);
         if (lane < packs)
-            j.part[(tile * MEANS + place_of(m)) * packs + lane] =
-                make_uint4(two_of(x[0] * by, x[1] * by), two_of(x[2] * by, x[3] * by), two_of(x[4] * by, x[5] * by),
-                           two_of(x[6] * by, x[7] * by));
+            j.part[(tile * MEANS + place_of(first + i)) * packs + lane] =
+                make_uint4(two_of(x[i][0] * by, x[i][1] * by), two_of(x[i][2] * by, x[i][3] * by),
+                           two_of(x[i][4] * by, x[i][5] * by), two_of(x[i][6] * by, x[i][7] * by));
     }
 }
 
@@ -123,11 +131,12 @@ template <int D> struct logits_smem {
 template <int D>
 static __device__ __forceinline__ void fetch_tile(const score_job &j, int64_t tile, logits_smem<D> &s, int at)
 {
-    const uint4 *const from = j.part + tile * MEANS * (D / 8);
-    for (int i = threadIdx.x; i < MEANS * (D / 8); i += STRIP_THREADS) {
-        const int place = i / (D / 8), c = i % (D / 8);
-        sg_cp_async_16(&s.part[at][place][c ^ place % 8], from + i, true);
-    }
+    enum { ACROSS = D > 64 ? 16 : 8, STEP = STRIP_THREADS / ACROSS /* a multiple of 8 */ };
+    const int          place = threadIdx.x / ACROSS, c = threadIdx.x % ACROSS;
+    const uint4 *const from = j.part + (tile * MEANS + place) * (D / 8) + c;
+#pragma unroll
+    for (int n = 0; n < MEANS; n += STEP)
+        if (c < D / 8) sg_cp_async_16(&s.part[at][place + n][c ^ place % 8], from + n * (D / 8), true);
     if (threadIdx.x < MEANS / 4)
         sg_cp_async_16(&s.unit[at][4 * threadIdx.x], j.unit + tile * MEANS + 4 * threadIdx.x, true);
     sg_cp_async_commit();
@@ -141,18 +150,18 @@ static __device__ __forceinline__ void round_queries(const score_job &j, int64_t
     const int two = threadIdx.x % 4 * 2;
 #pragma unroll
     for (int r = 0; r < 4; r++) {
-        const bool         there = row + 8 * r < j.rows;
-        const float *const from = (const float *)j.q.data + ((row + 8 * r) * j.h + g) * j.d;
+        const float *const from = (const float *)j.q.data + ((row + 8 * r) * j.h + g) * j.d + two;
+        const int          n = row + 8 * r < j.rows ? (int)j.d - two : 0; /* numbers from `from` on */
         float2             x[D / 8];
         int                row_max = 0;
+        if (j.even)
 #pragma unroll
-        for (int c = 0; c < D / 8; c++) {
-            const int e = c * 8 + two;
-            x[c] = make_float2(0.0f, 0.0f);
-            if (there && j.even && e < j.d) x[c] = *(const float2 *)(from + e);
-            if (there && !j.even && e < j.d) x[c].x = from[e];
-            if (there && !j.even && e + 1 < j.d) x[c].y = from[e + 1];
-        }
+            for (int c = 0; c < D / 8; c++)
+                x[c] = c * 8 < n ? *(const float2 *)(from + c * 8) : make_float2(0.0f, 0.0f);
+        else
+#pragma unroll
+            for (int c = 0; c < D / 8; c++)
+                x[c] = make_float2(c * 8 < n ? from[c * 8] : 0.0f, c * 8 + 1 < n ? from[c * 8 + 1] : 0.0f);
 #pragma unroll
         for (int c = 0; c < D / 8; c++) {
             x[c].x *= j.scale;
@@ -190,16 +199,20 @@ static __device__ __forceinline__ void multiply_means(const uint4 (&part)[MEANS]
     }
 }
 
-/* log2 of the sum of 2^x; NaN if one is, or is infinity. */
-static __device__ __forceinline__ float together(float a, float b, float c, float d)
+/* log2 of the sum of 2^(x by), by > 0; NaN if one x is, or is infinity. */
+static __device__ __forceinline__ float together(float a, float b, float c, float d, float by)
 {
-    const float base =
-        sg_max_nan(sg_max_nan(sg_max_nan(a, b), sg_max_nan(c, d)), -3e38f) + 1.0f; /* the sum is in [1/2, 2] */
-    const float sum = sg_exp2(a - base) + sg_exp2(b - base) + (sg_exp2(c - base) + sg_exp2(d - base));
-    return base + __log2f(sum);
+    const float largest = sg_max_nan(sg_max_nan(sg_max_nan(a, b), sg_max_nan(c, d)), -3e38f);
+    const float base = fmaf(largest, by, 1.0f); /* the sum is in [1/2, 2] */
+    float       y;
+    asm("lg2.approx.ftz.f32 %0, %1;"
+        : "=f"(y)
+        : "f"(sg_exp2(fmaf(a, by, -base)) + sg_exp2(fmaf(b, by, -base)) +
+              (sg_exp2(fmaf(c, by, -base)) + sg_exp2(fmaf(d, by, -base)))));
+    return base + y;
 }
 
-template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREADS, 3) score_logits(score_job j)
+template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREADS, 4) score_logits(score_job j)
 {
     extern __shared__ uint4 smem[];
     logits_smem<D>         &s = *(logits_smem<D> *)smem;
@@ -229,12 +242,13 @@ template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREAD
 #pragma unroll
             for (int r = 0; r < 4; r++) {
                 const int   m = r / 2, i = r % 2 * 2;
-                const float l[4] = {y[m][0][i] * unit.x * q_unit[r], y[m][0][i + 1] * unit.y * q_unit[r],
-                                    y[m][1][i] * unit.z * q_unit[r], y[m][1][i + 1] * unit.w * q_unit[r]};
+                const float l[4] = {y[m][0][i] * unit.x, y[m][0][i + 1] * unit.y, y[m][1][i] * unit.z,
+                                    y[m][1][i + 1] * unit.w};
                 if (SUB)
-                    all[r][c] = together(l[0], l[1], l[2], l[3]);
+                    all[r][c] = together(l[0], l[1], l[2], l[3], q_unit[r]);
                 else
-                    __stcg((float4 *)(to + 8 * r * j.stride + tile * MEANS + 16 * t + 4 * c), sg_four_of(l));
+                    __stcg((float4 *)(to + 8 * r * j.stride + tile * MEANS + 16 * t + 4 * c),
+                           make_float4(l[0] * q_unit[r], l[1] * q_unit[r], l[2] * q_unit[r], l[3] * q_unit[r]));
             }
         }
 #pragma unroll
@@ -260,7 +274,7 @@ struct wide_logits {
             for (int64_t e = 0; e < j.d; e++) sum += q[e] * j.scale * k[e];
             l[i] = sum;
         }
-        j.logits[line * j.stride + b] = j.per_k == 1 ? l[0] : together(l[0], l[1], l[2], l[3]);
+        j.logits[line * j.stride + b] = j.per_k == 1 ? l[0] : together(l[0], l[1], l[2], l[3], 1.0f);
     }
 };
 
@@ -278,6 +292,7 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
     const int                  rows = (int)min((int64_t)j.per_q, j.rows - i * j.per_q);
     const int                  seen = (int)sg_visible(j.rules, i); /* whose logits are there */
     const float *const         logits = j.logits + (int64_t)blockIdx.x * j.per_q * j.stride;
+    const float *const         weight = j.weight ? j.weight + g / (j.h / j.hk) * j.nk : NULL;
     float *const               y = j.y + (g * j.nq + i) * j.nk;
     if (i >= j.nq) return;
     if (sg_q_fixed(j.rules, g, i)) {
@@ -292,18 +307,23 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
     }
     __syncthreads();
     for (int row = warp; row < rows; row += WARPS) {
-        const float *const l = logits + row * j.stride;
-        float              largest = -INFINITY, sum = 0;
-#pragma unroll 8
-        for (int b = lane; b < seen; b += SG_WARP) {
-            const float x = l[b];
-            if (counts[b / SG_WARP] >> lane & 1) largest = sg_max_nan(largest, x);
+        const float4 *const l = (const float4 *)(logits + row * j.stride);
+        float               largest = -INFINITY, sum = 0;
+#pragma unroll 4
+        for (int at = lane; at < (seen + 3) / 4; at += SG_WARP) { /* rows of logits end with whole tiles */
+            const float4   x = l[at];
+            const uint32_t bits = counts[at / 8] >> at % 8 * 4;
+            largest =
+                sg_max_nan(sg_max_nan(largest, sg_max_nan(bits & 1 ? x.x : -INFINITY, bits & 2 ? x.y : -INFINITY)),
+                           sg_max_nan(bits & 4 ? x.z : -INFINITY, bits & 8 ? x.w : -INFINITY));
         }
         for (int k = 16; k > 0; k /= 2) largest = sg_max_nan(largest, __shfl_xor_sync(~0u, largest, k));
-#pragma unroll 8
-        for (int b = lane; b < seen; b += SG_WARP) {
-            const float x = sg_exp2(l[b] - largest);
-            if (counts[b / SG_WARP] >> lane & 1) sum += x;
+#pragma unroll 4
+        for (int at = lane; at < (seen + 3) / 4; at += SG_WARP) {
+            const float4   x = l[at];
+            const uint32_t bits = counts[at / 8] >> at % 8 * 4;
+            sum += (bits & 1 ? sg_exp2(x.x - largest) : 0.0f) + (bits & 2 ? sg_exp2(x.y - largest) : 0.0f) +
+                   ((bits & 4 ? sg_exp2(x.z - largest) : 0.0f) + (bits & 8 ? sg_exp2(x.w - largest) : 0.0f));
         }
         sum = sg_lanes_sum(sum);
         if (lane == 0) {
@@ -313,15 +333,14 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
     }
     __syncthreads();
     for (int64_t b = threadIdx.x; b < j.nk; b += SG_THREADS) {
-        float all = 0;
+        const float by = weight ? weight[b] : 1.0f;
+        float       all = 0;
         if (counts[b / SG_WARP] >> b % SG_WARP & 1) {
 #pragma unroll 8
             for (int row = 0; row < rows; row++)
                 all += sg_exp2(logits[row * j.stride + b] - row_max[row]) * inverse[row];
         }
-        if (all != 0) all /= (float)rows;
-        if (all != 0 && j.weight) all *= j.weight[b * j.hk + g / (j.h / j.hk)];
-        y[b] = all;
+        y[b] = all == 0 ? 0.0f : all / (float)rows * by;
     }
 }
 
@@ -329,9 +348,9 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
 
 static sg_status block_weights(sg_stream *s, const sg_score_args *a, float *weight)
 {
-    const int64_t blocks = a->k_var.dim[0] * a->k_var.dim[1];
-    return sg_cuda_launch(s, "score", block_weights_kernel, sg_div_up(blocks, WARPS), SG_THREADS, 0,
-                          sg_data(a->k_var), sg_data(a->v_var), weight, blocks, a->k_var.dim[2], a->v_var.dim[2]);
+    const int64_t *const of = a->k_var.dim;
+    return sg_cuda_launch(s, "score", block_weights_kernel, sg_div_up(of[0] * of[1], WARPS), SG_THREADS, 0,
+                          sg_data(a->k_var), sg_data(a->v_var), weight, of[0], of[1], of[2], a->v_var.dim[2]);
 }
 
 template <int D> static sg_status launch_logits(sg_stream *s, const score_job &j, int64_t strips)
@@ -356,7 +375,7 @@ static sg_status score_heads(sg_stream *s, score_job &j, int64_t heads, int64_t 
     const cudaStream_t queue = sg_cuda_of(s)->queue;
     const int64_t      of_k = j.h / j.hk * j.strips, end = (j.first_k + heads) * of_k;
     const dim3         grid(j.tiles, heads);
-    if (j.wide) round_keys<<<grid, SG_THREADS, 0, queue>>>(j);
+    if (j.wide) round_keys<<<grid, MEANS / 4 * LANES, 0, queue>>>(j);
     for (j.first = j.first_k * of_k; j.first < end; j.first += strips) {
         const int64_t count = sg_min64(strips, end - j.first);
         SG_TRY(logits(s, j, count));
@@ -412,29 +431,53 @@ struct tail_job {
     bool         wide; /* four neighbours of y may be written at once */
 };
 
-enum { TILE = 64, DEPTH = 32, PITCH = TILE + 4, OWN = 4 };
+enum { TILE = 64, DEPTH = 32, PITCH = TILE + 4, OWN = 4, PARTS = TILE * DEPTH / SG_THREADS };
 
-/* TILE x TILE pairs of blocks of one head, OWN x OWN a thread, DEPTH channels at a time in shared memory. */
+/* What a thread reads of DEPTH channels: 4 rows of 8 channels a warp, which are in 32 banks. */
+struct tail_part {
+    float mean[PARTS], q_var[PARTS], k_var[PARTS];
+};
+
+static __device__ __forceinline__ int tail_row(int part)
+{
+    return 4 * (threadIdx.x / SG_WARP + WARPS * (part % 2)) + threadIdx.x % SG_WARP / 8;
+}
+
+static __device__ __forceinline__ int tail_channel(int part) { return 8 * (part / 2) + threadIdx.x % 8; }
+
+/* Of blocks of queries from i on, of keys from b on, of channels from `from` on; 0 where there are none. */
+static __device__ __forceinline__ void load_part(const tail_job &j, int64_t i, int64_t b, int64_t from, tail_part &p)
+{
+    const int64_t g = blockIdx.z, gk = g / (j.h / j.hk);
+#pragma unroll
+    for (int part = 0; part < PARTS; part++) {
+        const int64_t at = tail_row(part), c = from + tail_channel(part);
+        const int64_t q = ((i + at) * j.h + g) * j.d + c, k = ((b + at) * j.hk + gk) * j.d + c;
+        const bool    q_there = c < j.d && i + at < j.nq, k_there = c < j.d && b + at < j.nk;
+        p.mean[part] = q_there ? j.q_mean[q] : 0.0f;
+        p.q_var[part] = q_there ? j.q_var[q] : 0.0f;
+        p.k_var[part] = k_there ? j.k_var[k] : 0.0f;
+    }
+}
+
+/* TILE x TILE pairs of blocks of one head, OWN x OWN a thread, DEPTH channels at a time in shared memory, while the next
+ * are read. */
 template <bool RANK1> static __global__ void __launch_bounds__(SG_THREADS) tail_blocks(tail_job j)
 {
-    __shared__ float4  e_of[DEPTH][PITCH / 4], k_of[DEPTH][PITCH / 4];
-    const int          lane = threadIdx.x % SG_WARP, warp = threadIdx.x / SG_WARP;
-    const int          row = threadIdx.x / (TILE / OWN), column = threadIdx.x % (TILE / OWN);
-    const int64_t      g = blockIdx.z, gk = g / (j.h / j.hk);
-    const int64_t      i = (int64_t)blockIdx.y * TILE, b = (int64_t)blockIdx.x * TILE;
-    float              both[OWN][OWN] = {}, e_all[OWN] = {}, k_all[OWN] = {};
+    __shared__ float4 e_of[DEPTH][PITCH / 4], k_of[DEPTH][PITCH / 4];
+    const int         row = threadIdx.x / (TILE / OWN), column = threadIdx.x % (TILE / OWN);
+    const int64_t     g = blockIdx.z, i = (int64_t)blockIdx.y * TILE, b = (int64_t)blockIdx.x * TILE;
+    float             both[OWN][OWN] = {}, e_all[OWN] = {}, k_all[OWN] = {};
+    tail_part         p;
+    load_part(j, i, b, 0, p);
     for (int64_t from = 0; from < j.d; from += DEPTH) {
         __syncthreads();
 #pragma unroll
-        for (int part = 0; part < TILE * DEPTH / SG_THREADS; part++) { /* 4 rows of 8 channels a warp: 32 banks */
-            const int     at = 4 * (warp + WARPS * (part % 2)) + lane / 8, c = 8 * (part / 2) + lane % 8;
-            const int64_t q = ((i + at) * j.h + g) * j.d + from + c, k = ((b + at) * j.hk + gk) * j.d + from + c;
-            float         e = 0, var = 0;
-            if (from + c < j.d && i + at < j.nq) e = j.q_var[q] + j.q_mean[q] * j.q_mean[q];
-            if (from + c < j.d && b + at < j.nk) var = j.k_var[k];
-            ((float *)e_of[c])[at] = e;
-            ((float *)k_of[c])[at] = var;
+        for (int part = 0; part < PARTS; part++) {
+            ((float *)e_of[tail_channel(part)])[tail_row(part)] = p.q_var[part] + p.mean[part] * p.mean[part];
+            ((float *)k_of[tail_channel(part)])[tail_row(part)] = p.k_var[part];
         }
+        if (from + DEPTH < j.d) load_part(j, i, b, from + DEPTH, p);
         __syncthreads();
 #pragma unroll 8
         for (int c = 0; c < DEPTH; c++) {

@@ -193,12 +193,14 @@ template <int KEYS, bool LAST> static __global__ void __launch_bounds__(SG_THREA
 #pragma unroll
     for (int i = 0; i < KEYS; i++) key[i] = i * SG_WARP + lane < j.nk ? order_of(score[i * SG_WARP + lane]) : 0;
     const int count = top_count(j, g, at), now = j.heads ? count / 4 : count;
-    for (int bit = 31; bit >= 0; bit--) { /* the largest number that at least `now` keys are not below */
+    for (int bit = 31; bit >= 0; bit--) { /* a number that `now` keys are not below, else the largest with more */
         const uint32_t more = least | 1u << bit;
         int            enough = 0;
 #pragma unroll
         for (int i = 0; i < KEYS; i++) enough += key[i] >= more;
-        if (__reduce_add_sync(~0u, enough) >= now) least = more;
+        enough = __reduce_add_sync(~0u, enough);
+        if (enough >= now) least = more;
+        if (enough == now) break;
     }
 #pragma unroll
     for (int i = 0; i < KEYS; i++) above += key[i] > least;

@@ -216,7 +216,7 @@ sg_status sg_cuda_open(sg_backend *b, const sg_backend_options *o, sg_error *e)
                                  .packed_bytes = sg_cuda_work_bytes};
     b->dtype = SG_BF16;
     b->values = SG_BF16;
-    b->f8 = (c->features & SG_GPU_FP8) != 0;
+    b->f8 = c->features & SG_GPU_WGMMA ? SG_F8_FAST : c->features & SG_GPU_FP8 ? SG_F8_SLOW : SG_F8_NONE;
     b->threads = o->threads > 0 ? o->threads : omp_get_max_threads();
     return SG_OK;
 }
