@@ -309,6 +309,7 @@ typedef struct call {
     sg_arena              spare;    /* q's place, where y takes that of k */
     sg_tensor             k_center; /* F32 [hk, d] */
     sg_tensor             score, q_similarity, k_similarity, theta;
+    sg_dtype              values; /* for attend_blocks: I8 or F8; BF16: v as given */
     sg_attend_blocks_args b;
 } call;
 
@@ -339,18 +340,21 @@ static void pool(call *c, sg_pool_args *p, bool var, bool sub)
     sg_pool_(c->s, p);
 }
 
-/* The dtype of values for attend_blocks: I8 or F8; BF16: v as given. */
-static sg_dtype values_of(const sg_attention *a)
+/* call.values with the thresholds of that row. Causal attention skips in texts, where only BF16 was judged; wgmma has no PV
+ * filter, and no other heads. */
+static sg_dtype values_of(const sg_attention *a, int row, bool sparse)
 {
     static const sg_dtype named[] = {[SG_PV_BF16] = SG_BF16, [SG_PV_FP8] = SG_F8, [SG_PV_INT8] = SG_I8};
-    return a->p.pv_dtype == SG_PV_AUTO ? a->shape.values : named[a->p.pv_dtype];
+    const bool            wgmma = a->shape.f8 == SG_F8_FAST && a->shape.d % 16 == 0 && a->shape.d <= 128;
+    if (a->p.pv_dtype != SG_PV_AUTO) return named[a->p.pv_dtype];
+    return wgmma && sparse && !a->shape.causal && !filters(a, row) ? SG_F8 : a->shape.values;
 }
 
 /* n tokens of v as I8 or F8. */
 static sg_tensor packed_values(call *c, int64_t n)
 {
     const int64_t hk = c->a->shape.hk, d = c->a->shape.d;
-    return values_of(c->a) == SG_F8 ? NEW_AFTER_Q(c, SG_F8, hk, d, sg_f8_row(n)) : NEW_AFTER_Q(c, SG_I8, hk, n, d);
+    return c->values == SG_F8 ? NEW_AFTER_Q(c, SG_F8, hk, d, sg_f8_row(n)) : NEW_AFTER_Q(c, SG_I8, hk, n, d);
 }
 
 /* Allocates what attend_blocks reads. */
@@ -358,7 +362,7 @@ static void take_room(call *c)
 {
     sg_stream *const s = c->s;
     const int64_t    nq = c->a->nq, nk = c->a->nk, h = c->a->shape.h, hk = c->a->shape.hk, d = c->a->shape.d;
-    const bool       packs = values_of(c->a) != SG_BF16, given = c->a->t->rule == SG_SELECT_GIVEN;
+    const bool       packs = c->values != SG_BF16, given = c->a->t->rule == SG_SELECT_GIVEN;
     c->b.q = sg_new(s, SG_I8, h, c->a->shape.n, d);
     c->b.q_scale = sg_new(s, SG_F32, sg_div_up(c->a->shape.n, Q_GROUP), h);
     c->b.k = NEW_AFTER_Q(c, SG_I8, hk, keys(c->a), d);
@@ -384,7 +388,7 @@ static void take_room(call *c)
  * variances. */
 static sg_tensor take_values(call *c)
 {
-    const bool   packs = values_of(c->a) != SG_BF16;
+    const bool   packs = c->values != SG_BF16;
     sg_pool_args v = {.total = c->b.v_center, .channel_scale = c->b.v_scale, .x = c->x->v, .block = SG_BLOCK_K};
     if (!packs) v.mean = c->b.tail_v;
     if (packs || c->tail || c->error) pool(c, &v, c->error, false);
@@ -499,6 +503,7 @@ static call call_of(const sg_attention *a, sg_stream *s, int layer, int row, int
                   .tail = sparse && a->p.tail,
                   .error = sparse && a->p.score == SG_SCORE_ERROR && a->t->rule != SG_SELECT_GIVEN,
                   .biased = sparse && a->p.tail && a->p.tail_bias != SG_TAIL_BIAS_NONE,
+                  .values = values_of(a, row, sparse),
                   .spare = {.base = (uintptr_t)args->q.data, .cap = in_place(args->y, args->k) ? sg_bytes(args->q) : 0},
                   .b = {.y = args->y,
                         .q_group = Q_GROUP,

@@ -3,6 +3,7 @@
 #ifndef SG_RUN_H
 #define SG_RUN_H
 
+#include "backend.h"
 #include "op.h"
 #include "order.h"
 #include "policy.h"
@@ -62,7 +63,7 @@ typedef struct sg_attention_shape {
     int64_t  text_prefix, text_suffix; /* tokens of text before and behind the video's: always dense */
     int      layers, steps, passes;
     sg_dtype values; /* the backend's member of that name */
-    bool     f8;     /* the backend's */
+    sg_f8    f8;     /* the backend's */
     int64_t  m;      /* keys; 0: n */
     /* So many tokens decide whether the sequence is short. 0: the n, which are no part of more; where causal, the m. */
     int64_t whole;

@@ -29,6 +29,9 @@ enum {
     SG_GPU_WGMMA = 1 << 2 /* 9.x only */
 };
 
+/* Values as F8: not at all, or more slowly than as they come, or faster where blocks are skipped. */
+typedef enum sg_f8 { SG_F8_NONE, SG_F8_SLOW, SG_F8_FAST } sg_f8;
+
 /* These are the names of levels for people. A name stands for the features that its level needs. */
 extern const char *const sg_cpu_mask_names[];  /* "base", "avx2" .. "amx", "all", NULL */
 extern const char *const sg_gpu_level_names[]; /* "sm80", "sm89", "sm90", NULL */
@@ -101,7 +104,7 @@ struct sg_backend {
     sg_backend_calls call;
     sg_dtype         dtype; /* SG_F32 or SG_BF16: the faster for products here, what "auto" means */
     sg_dtype values; /* of v, as attend_blocks likes it: SG_I8, or SG_BF16 for v as it comes; SG_F32: no such op here */
-    bool     f8;     /* quantise and attend_blocks take values as F8, too */
+    sg_f8    f8;     /* whether quantise and attend_blocks take values as F8, too */
     bool     host_memory;    /* ops work where the host does: mapped weights serve as they are */
     bool     process_memory; /* it is taken from the process's: what the program holds beside counts, too */
     bool     synchronous;    /* an op is over when its call is */

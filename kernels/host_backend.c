@@ -53,7 +53,7 @@ sg_status sg_ref_backend_open(sg_backend *b, const sg_backend_options *o, sg_err
     b->threads = 1;
     b->dtype = SG_F32;
     b->values = SG_BF16;
-    b->f8 = true;
+    b->f8 = SG_F8_SLOW;
     snprintf(b->device, sizeof b->device, "the oracle in double precision, slow");
     return SG_OK;
 }

@@ -135,7 +135,7 @@ void sg_plan_gpu(sg_backend *b, int threads)
     b->call.count = sg_plan_count_gpu;
     b->dtype = SG_BF16;
     b->values = SG_BF16;
-    b->f8 = true;
+    b->f8 = SG_F8_SLOW;
     b->threads = threads;
     snprintf(b->device, sizeof b->device, "an NVIDIA GPU, which is not here: a plan alone");
 }

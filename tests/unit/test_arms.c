@@ -325,7 +325,7 @@ static const char *same(const char *list, int64_t tokens, int steps)
                                           .steps = now->settings.steps,
                                           .passes = 1,
                                           .values = SG_I8,
-                                          .f8 = true};
+                                          .f8 = SG_F8_SLOW};
         sg_attention            *bound;
         assert_done(sg_attention_open(&bound, &now->request.attention, &shape, &e), &e);
         sg_plan_attention(&now->plan, &now->request.attention, bound);
