@@ -523,18 +523,26 @@ static sg_status report_counts(const call *k, sg_attention_report *r, sg_stream 
     return status ? sg_error_set(e, status, "the report cannot be read") : SG_OK;
 }
 
+/* Takes the device's time, which begins when what is queued before the call is over. */
+static void trace_call(const call *k, sg_stream *s, sg_trace *t)
+{
+    char byte;
+    t->synchronous = !k->context->backend->synchronous;
+    if (t->synchronous) s->memory->download(s, &byte, k->side[Q].data, sizeof byte);
+    sg_trace_wrap(s, t);
+}
+
 static sg_status run_bound(const call *k, sg_stream *s, sg_attention_report *r, sg_error *e)
 {
+    sg_trace trace = {0};
+    if (r) trace_call(k, s, &trace);
     const double start = sg_seconds();
-    sg_trace     trace = {0};
-    if (r) sg_trace_wrap(s, &trace);
     for (int64_t b = 0; b < k->batch && !s->status; b++) attend(k, s, b);
     sg_status status = error_of(s, e);
     if (r && !status) {
-        *r = (sg_attention_report){.ran = NULL};
+        *r = (sg_attention_report){.seconds = sg_seconds() - start};
         report_stages(r, &trace);
         status = report_counts(k, r, s, e);
-        r->seconds = sg_seconds() - start;
     }
     sg_trace_free(&trace);
     return status;

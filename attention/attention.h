@@ -48,7 +48,8 @@ typedef struct sg_attention_options {
  * With cuda the tensors lie on the GPU, and so does the memory. A call puts its work behind what is in the program's
  * stream, and returns. What the program puts into the stream afterwards begins when the work is done. A call waits for
  * the GPU where its shape or settings differ from the last call's, where it has a mask or thresholds of heads, and where
- * a report is asked for. The calling thread's current device stays what it was. */
+ * a report is asked for. A call that waits cannot be captured in a CUDA graph. The calling thread's current device stays
+ * what it was. */
 typedef struct sg_attention_context sg_attention_context;
 
 /* o may be NULL. *out is NULL after a failure. */
@@ -104,6 +105,9 @@ typedef struct sg_attention_call_args {
     int64_t        reserved[8];
 } sg_attention_call_args;
 
+/* Seconds count finished work, on a GPU too. There a call with a report first waits for what is in the stream; this wait
+ * counts nowhere. Then it waits for each op. The parts contain these waits, so such a call takes longer than one without
+ * a report. The first call loads code, too. */
 typedef struct sg_attention_report {
     const char *ran;          /* "dense", "sage" or "sparge" */
     const char *why;          /* the reason, where that is not what was asked for; else NULL */
@@ -111,7 +115,7 @@ typedef struct sg_attention_report {
     double      mass;         /* share of the predicted mass, or of the error, in those pairs */
     double      skipped;      /* share of them that the PV filter skipped, counted by 32 queries */
     double      skipped_mass; /* share of the weights that it skipped */
-    double      seconds;      /* of the whole call; the parts: */
+    double      seconds;      /* of all ops, without binding the call and reading the report; the parts: */
     double      copy_seconds; /* copying and reordering the tensors, o back */
     double      pool_seconds, quantise_seconds, score_seconds, select_seconds, tail_seconds, attend_seconds;
     int64_t     reserved[8];
