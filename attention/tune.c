@@ -379,7 +379,7 @@ static void look(call *c, sg_stream *s, const sg_attend_args *args)
     p.dense_layers = NULL;
     p.thresholds = NULL;
     c->shape.tuned = &c->tuned;
-    if (c->shape.f8) c->shape.f8 = SG_F8_SLOW; /* auto values as elsewhere, as files of thresholds mean the same everywhere */
+    if (c->shape.f8 == SG_F8_FAST) c->shape.f8 = SG_F8_SLOW; /* auto values as on other machines, which read the file too */
     const sg_status status = s->status ? s->status : sg_attention_open(&c->bound, &p, &c->shape, &e);
     if (status) sg_fail(s, status, "%s", e.text);
     if (status) return;

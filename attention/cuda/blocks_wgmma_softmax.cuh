@@ -109,11 +109,11 @@ static __device__ __forceinline__ void hopper_rescale(hopper_rows<DK> &w, float 
     }
 }
 
-/* F8 weights without exponentials: an octave is 1024 in the bits of a half, so x octaves above 2^-15, times 1024, are the bits
- * of (1 + f) 2^E where 2^(E + f) is meant. That is 1 to 1.0615 times as much, 1 / (2 ln^2 2) = 1.0407 in the mean, which
- * numerator and denominator share; about it the root mean square is 0.019, beside F8's 0.0265. A row's largest weight, which has
- * no f of its own, is put at log2(1.125 x 2 ln^2 2) = 0.1124 of an octave, where its half rounds to 1.125 and is off by
- * this mean as well. Halves round to F8 as usual, to its subnormal numbers too.
+/* F8 weights without exponentials: an octave is 1024 in the bits of a half, so x octaves above 2^-15, times 1024, are the
+ * bits of (1 + f) 2^E where 2^(E + f) is meant. That is 1 to 1.0615 times as much, 1 / (2 ln^2 2) = 1.0407 in the mean,
+ * which numerator and denominator share; about it the root mean square is 0.019, beside F8's 0.0265. A row's largest
+ * weight, which has no f of its own, is put at log2(1.125 x 2 ln^2 2) = 0.1124 of an octave, where its half rounds to
+ * 1.125 and is off by this mean as well. Halves round to F8 as usual, to its subnormal numbers too.
  *
  * Two halves, of logits as x / 32; below 2^-15 they are 0. */
 static __device__ __forceinline__ uint32_t hopper_powers(float x, float y)

@@ -26,7 +26,7 @@ static void quantised_is_near_exact(void **state)
         for (int way = 0; way < 4; way++) { /* values as BF16, INT8, FP8, and INT8 by name */
             bench b = make(n, 2, 2, 16, (sg_policy){.kind = SG_ATTENTION_SAGE});
             if (way == 1) b.shape.values = SG_I8;
-            b.shape.f8 = true;
+            b.shape.f8 = SG_F8_SLOW;
             if (way > 1) b.policy.pv_dtype = way == 2 ? SG_PV_FP8 : SG_PV_INT8;
             assert_true(check(&b, "sage", way ? 0.02 : 0.015) == 1);
         }
@@ -56,7 +56,7 @@ static void policies_are_followed(void **state)
             const int64_t n = 1088 + 96 * k;
             const int     way = (i + k) % 3; /* grouped heads and FP8 values, INT8 values, neither */
             bench         b = make(n, way == 2 ? 4 : 2, 2, 8, want[i].p);
-            b.shape.f8 = true;
+            b.shape.f8 = SG_F8_SLOW;
             b.shape.causal = strcmp(want[i].what, "causal") == 0;
             if (way == 2) b.policy.pv_dtype = SG_PV_FP8;
             b.policy.kind = SG_ATTENTION_SPARGE;
@@ -66,6 +66,51 @@ static void policies_are_followed(void **state)
             if (density < want[i].least || density > want[i].most)
                 fail_msg("%s, %lld tokens: density %.3f", want[i].what, (long long)n, density);
         }
+}
+
+/* What a run gives with such values, by name or by what the backend has; the caller frees it. */
+static float *output(sg_policy p, int64_t d, bool causal, sg_f8 f8, int pv_dtype)
+{
+    bench b = make(1100, 2, 2, d, p);
+    b.shape.f8 = f8;
+    b.shape.causal = causal;
+    b.policy.pv_dtype = pv_dtype;
+    bind(&b);
+    run_at(&b, 1, 2, 1, 500);
+    float *const y = b.y;
+    b.y = NULL;
+    finish(&b);
+    return y;
+}
+
+/* auto takes FP8 values where they are faster and blocks are skipped, but for a PV filter, heads of other channels and causal
+ * attention. */
+static void fp8_values_where_they_are_faster(void **state)
+{
+    sg_policy sage = plain, filtered = plain;
+    sage.kind = SG_ATTENTION_SAGE;
+    filtered.pv = 8;
+    const struct {
+        sg_policy p;
+        int64_t   d;
+        bool      causal;
+        sg_f8     f8;
+        int       as;
+    } want[] = {{plain, 16, false, SG_F8_FAST, SG_PV_FP8},    {plain, 16, false, SG_F8_SLOW, SG_PV_BF16},
+                {plain, 8, false, SG_F8_FAST, SG_PV_BF16},    {plain, 16, true, SG_F8_FAST, SG_PV_BF16},
+                {filtered, 16, false, SG_F8_FAST, SG_PV_BF16}, {sage, 16, false, SG_F8_FAST, SG_PV_BF16}};
+    for (int i = 0; i < 6; i++) {
+        const int    other = want[i].as == SG_PV_FP8 ? SG_PV_BF16 : SG_PV_FP8;
+        const size_t bytes = (size_t)(1100 * 2 * want[i].d) * sizeof(float);
+        float *const y = output(want[i].p, want[i].d, want[i].causal, want[i].f8, SG_PV_AUTO);
+        float *const same = output(want[i].p, want[i].d, want[i].causal, want[i].f8, want[i].as);
+        float *const unlike = output(want[i].p, want[i].d, want[i].causal, want[i].f8, other);
+        assert_memory_equal(y, same, bytes);
+        assert_memory_not_equal(y, unlike, bytes);
+        free(y);
+        free(same);
+        free(unlike);
+    }
 }
 
 /* The last n of m tokens, whose blocks stand anywhere in those of keys, with heads that share keys: every way to score and to
@@ -83,7 +128,7 @@ static void the_last_queries_of_many_keys_are_followed(void **state)
             bench b = make_causal(sizes[i][0], sizes[i][1], 4, 2, 8, want[k]);
             b.policy.kind = SG_ATTENTION_SPARGE;
             b.policy.similarity = -1;
-            b.shape.f8 = true;
+            b.shape.f8 = SG_F8_SLOW;
             if ((i + k) % 3 == 1) b.shape.values = SG_I8;
             if ((i + k) % 3 == 2) b.policy.pv_dtype = SG_PV_FP8;
             const double density = check(&b, "the last queries", 0.03);
@@ -556,6 +601,7 @@ int main(void)
         cmocka_unit_test(dense_is_exact),
         cmocka_unit_test(quantised_is_near_exact),
         cmocka_unit_test(policies_are_followed),
+        cmocka_unit_test(fp8_values_where_they_are_faster),
         cmocka_unit_test(the_last_queries_of_many_keys_are_followed),
         cmocka_unit_test(few_queries_of_many_keys_are_not_short),
         cmocka_unit_test(masks_are_followed),
