@@ -11,7 +11,7 @@ struct sg_attention {
     sg_attention_shape   shape;
     sg_thresholds        own;    /* where nothing is tuned: the policy's for each head */
     const sg_thresholds *t;      /* these or the tuned ones */
-    int64_t              nq, nk; /* blocks */
+    int64_t              q_block, nq, nk; /* tokens of a block of queries; blocks */
     int                  dense_steps;
     bool                 skips;
     int                 *ran;        /* [steps][passes][layers]: 0, or 1 + the row of thresholds that it used */

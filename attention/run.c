@@ -71,6 +71,17 @@ static int bucket_of(const sg_attention *a, double timestep)
     return b;
 }
 
+/* Whether values are F8 because that is faster: not where masks and lists of 128 queries are given, where heads have a PV
+ * filter or other channels, and not in texts, whose loss was judged with BF16 alone. */
+static bool takes_f8(const sg_attention *a)
+{
+    const sg_attention_shape *const x = &a->shape;
+    bool takes = x->f8 == SG_F8_FAST && a->p.kind == SG_ATTENTION_SPARGE && a->t->rule != SG_SELECT_GIVEN && !x->causal &&
+                 (a->p.pv_dtype == SG_PV_AUTO || a->p.pv_dtype == SG_PV_FP8) && x->d % 16 == 0 && x->d <= 128;
+    for (int row = 0; takes && row < a->t->buckets * a->t->layers; row++) takes = !filters(a, row);
+    return takes;
+}
+
 static sg_status bind(sg_attention *a, sg_error *e)
 {
     const sg_attention_shape *const x = &a->shape;
@@ -102,10 +113,11 @@ sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_att
     if (!a) return sg_error_set(e, SG_E_MEMORY, "out of memory");
     a->p = *p;
     a->shape = *shape;
-    a->nq = sg_div_up(shape->n, SG_BLOCK_Q);
-    a->nk = sg_div_up(keys(a), SG_BLOCK_K);
     a->t = shape->tuned ? shape->tuned : &a->own;
-    const bool      made = shape->tuned || sg_thresholds_of_policy(&a->own, p, (int)shape->h);
+    const bool made = shape->tuned || sg_thresholds_of_policy(&a->own, p, (int)shape->h);
+    a->q_block = made && takes_f8(a) ? SG_BLOCK_Q_F8 : SG_BLOCK_Q;
+    a->nq = sg_div_up(shape->n, a->q_block);
+    a->nk = sg_div_up(keys(a), SG_BLOCK_K);
     const sg_status st = made ? bind(a, e) : sg_error_set(e, SG_E_MEMORY, "no memory for thresholds");
     if (st) sg_attention_close(&a);
     *out = a;
@@ -340,14 +352,11 @@ static void pool(call *c, sg_pool_args *p, bool var, bool sub)
     sg_pool_(c->s, p);
 }
 
-/* call.values with the thresholds of that row. Causal attention skips in texts, where only BF16 was judged; wgmma has no PV
- * filter, and no other heads. */
-static sg_dtype values_of(const sg_attention *a, int row, bool sparse)
+static sg_dtype values_of(const sg_attention *a, bool sparse)
 {
     static const sg_dtype named[] = {[SG_PV_BF16] = SG_BF16, [SG_PV_FP8] = SG_F8, [SG_PV_INT8] = SG_I8};
-    const bool            wgmma = a->shape.f8 == SG_F8_FAST && a->shape.d % 16 == 0 && a->shape.d <= 128;
     if (a->p.pv_dtype != SG_PV_AUTO) return named[a->p.pv_dtype];
-    return wgmma && sparse && !a->shape.causal && !filters(a, row) ? SG_F8 : a->shape.values;
+    return sparse && a->q_block == SG_BLOCK_Q_F8 ? SG_F8 : a->shape.values;
 }
 
 /* n tokens of v as I8 or F8. */
@@ -411,13 +420,14 @@ static void score(call *c, const sg_pool_args *q, const sg_pool_args *k, sg_tens
         c->q_similarity = sg_new(s, SG_F32, a->nq, x->h);
         c->k_similarity = sg_new(s, SG_F32, a->nk, x->hk);
         c->theta = heads_at(a->theta, place_of(a, c->row));
-        sg_self_similarity(s, .y = c->q_similarity, .x = c->x->q, .block = SG_BLOCK_Q);
+        sg_self_similarity(s, .y = c->q_similarity, .x = c->x->q, .block = (int)c->a->q_block);
         sg_self_similarity(s, .y = c->k_similarity, .x = c->x->k, .center = c->k_center, .block = SG_BLOCK_K);
     }
     sg_score(s, .y = c->score, .q = sub ? q->sub : q->mean, .k = sub ? k->sub : k->mean, .k_center = c->k_center,
              .k_var = c->error ? k->var : (sg_tensor){0}, .v_var = v_var, .q_similarity = c->q_similarity,
              .k_similarity = c->k_similarity, .theta = c->theta, .scale = c->x->scale, .sub = sub, .ragged = sub,
-             .causal = a->shape.causal, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix,
+             .causal = a->shape.causal, .q_block = (int)a->q_block, .n = x->n, .m = keys(a),
+             .text_prefix = x->text_prefix,
              .text_suffix = x->text_suffix);
     sg_tap(s, c->score, "attention.%d.score", c->layer);
 }
@@ -433,7 +443,7 @@ static void choose(const call *c)
               .q_similarity = c->q_similarity, .k_similarity = c->k_similarity, .theta = c->theta, .rule = a->t->rule,
               .heads = a->p.budget && !a->shape.tuned && a->t->rule == SG_SELECT_TOPK, .ragged = sub,
               .causal = a->shape.causal, .count_hidden = a->shape.causal && a->p.count_hidden, .sink = a->p.sink,
-              .n = x->n, .m = keys(a), .text_prefix = x->text_prefix, .text_suffix = x->text_suffix);
+              .q_block = (int)a->q_block, .n = x->n, .m = keys(a), .text_prefix = x->text_prefix, .text_suffix = x->text_suffix);
 }
 
 /* Pools keys and quantises them about a center that is known before they are read. */
@@ -448,7 +458,8 @@ static void predict(call *c)
     const sg_attention *const a = c->a;
     const bool                given = a->t->rule == SG_SELECT_GIVEN, sub = a->p.score != SG_SCORE_MEAN && !given;
     sg_pool_args              k = keys_of(c);
-    sg_pool_args q = {.x = c->x->q, .block = SG_BLOCK_Q, .y = c->b.q, .scale = c->b.q_scale, .group = Q_GROUP};
+    sg_pool_args              q = {
+        .x = c->x->q, .block = (int)a->q_block, .y = c->b.q, .scale = c->b.q_scale, .group = Q_GROUP};
     pool(c, &q, c->biased, sub);
     pool(c, &k, c->biased || c->error, sub);
     const sg_tensor v_var = take_values(c);
@@ -503,12 +514,13 @@ static call call_of(const sg_attention *a, sg_stream *s, int layer, int row, int
                   .tail = sparse && a->p.tail,
                   .error = sparse && a->p.score == SG_SCORE_ERROR && a->t->rule != SG_SELECT_GIVEN,
                   .biased = sparse && a->p.tail && a->p.tail_bias != SG_TAIL_BIAS_NONE,
-                  .values = values_of(a, row, sparse),
+                  .values = values_of(a, sparse),
                   .spare = {.base = (uintptr_t)args->q.data, .cap = in_place(args->y, args->k) ? sg_bytes(args->q) : 0},
                   .b = {.y = args->y,
                         .q_group = Q_GROUP,
                         .k_group = K_GROUP,
                         .pv_group = SG_PV_GROUP,
+                        .q_block = sparse ? (int)a->q_block : 0,
                         .scale = args->scale,
                         .causal = a->shape.causal}};
 }

@@ -7,8 +7,8 @@
  * kept[1]: that one may have fewer groups. */
 static int64_t groups_of(const sg_attention *a, const int32_t *kept)
 {
-    const int64_t left = a->shape.n - (a->nq - 1) * SG_BLOCK_Q;
-    return (kept[0] - kept[1]) * (SG_BLOCK_Q / SG_PV_GROUP) + kept[1] * sg_div_up(left, SG_PV_GROUP);
+    const int64_t left = a->shape.n - (a->nq - 1) * a->q_block;
+    return (kept[0] - kept[1]) * (a->q_block / SG_PV_GROUP) + kept[1] * sg_div_up(left, SG_PV_GROUP);
 }
 
 typedef struct counters {

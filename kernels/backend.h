@@ -29,7 +29,7 @@ enum {
     SG_GPU_WGMMA = 1 << 2 /* 9.x only */
 };
 
-/* Values as F8: not at all, or more slowly than as they come, or faster where blocks are skipped. */
+/* Values as F8: not at all, or more slowly than as they come, or faster where blocks are skipped, by SG_BLOCK_Q_F8 queries. */
 typedef enum sg_f8 { SG_F8_NONE, SG_F8_SLOW, SG_F8_FAST } sg_f8;
 
 /* These are the names of levels for people. A name stands for the features that its level needs. */

@@ -267,8 +267,9 @@ SG_TENSORS(distance, 1, b);
 /* ---- sparse, quantised attention ----
  *
  * The stages of SpargeAttn (arXiv:2502.18137) and of what came after it; attention/run.h puts them together. Queries go
- * in blocks of SG_BLOCK_Q, keys in blocks of SG_BLOCK_K, both in sub-blocks of SG_BLOCK_SUB tokens; the last of a kind
- * may be shorter. nq and nk count blocks. Where there are fewer heads of keys, hk, than of queries, h, each serves h / hk
+ * in blocks of SG_BLOCK_Q, or of q_block where an op names so many, keys in blocks of SG_BLOCK_K, both in sub-blocks of
+ * SG_BLOCK_SUB tokens; the last of a kind may be shorter. nq and nk count blocks. ref and backends with SG_F8_FAST take
+ * SG_BLOCK_Q_F8 too, but not with causal. Where there are fewer heads of keys, hk, than of queries, h, each serves h / hk
  * neighbouring heads of queries.
  *
  * Fixed blocks are those that no prediction is trusted for: a last block that is not full, but with `ragged` only of keys;
@@ -279,6 +280,9 @@ SG_TENSORS(distance, 1, b);
  * queries. The other blocks are visible. sg_visible_blocks counts them. */
 
 enum { SG_BLOCK_SUB = 16, SG_CENTER_STEP = 64 };
+/* Returns the tokens of a block of queries, of which an op names so many, or 0. */
+SG_BOTH int64_t sg_q_block(int named) { return named ? named : SG_BLOCK_Q; }
+
 enum { SG_LISTED = 1 << 16 }; /* blocks that a list has numbers for; of one head no more than INT32_MAX are listed */
 
 /* Returns how many blocks of m keys are visible to block i of n queries. They are the first. */
@@ -356,6 +360,7 @@ typedef struct sg_score_args {
     sg_tensor q_similarity, k_similarity, theta; /* F32 [nq, h]? [nk, hk]? [h]? */
     float     scale;
     bool      sub, ragged, causal;
+    int       q_block;
     int64_t   n, m, text_prefix, text_suffix; /* tokens */
 } sg_score_args;
 SG_TENSORS(score, 1, theta);
@@ -376,7 +381,7 @@ typedef struct sg_select_args {
     sg_tensor      q_similarity, k_similarity, theta; /* F32 [nq, h]? [nk, hk]? [h]? */
     sg_select_rule rule;
     bool           heads, ragged, causal, count_hidden;
-    int            sink;
+    int            sink, q_block;
     int64_t        n, m, text_prefix, text_suffix; /* tokens */
 } sg_select_args;
 SG_TENSORS(select, 4, theta);
@@ -418,6 +423,7 @@ typedef struct sg_attend_blocks_args {
     sg_tensor tail_v, tail_bias; /* I8 or F8 as v of nk means where v is such, else F32 [nk, hk, d]; F32 [h, nq, nk]? */
     sg_tensor pv_threshold;      /* F32 [h]? */
     int       q_group, k_group, pv_group; /* pv_group 32 or 64, with pv_threshold */
+    int       q_block;                    /* not with pv_threshold, and with F8 values alone */
     float     scale;
     bool      causal;
 } sg_attend_blocks_args;

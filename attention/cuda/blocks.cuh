@@ -10,12 +10,13 @@ struct sg_block_rules {
     int64_t      n, m, text_prefix, text_suffix;
     int          h, hk;
     bool         ragged, causal;
+    int          q_block;
 };
 
 template <typename A> static inline sg_block_rules sg_block_rules_of(const A *a, int64_t h)
 {
     return {sg_data(a->q_similarity), sg_data(a->k_similarity), sg_data(a->theta), a->n, a->m, a->text_prefix,
-            a->text_suffix, (int)h, a->theta.rank ? (int)a->k_similarity.dim[1] : 1, a->ragged, a->causal};
+            a->text_suffix, (int)h, a->theta.rank ? (int)a->k_similarity.dim[1] : 1, a->ragged, a->causal, (int)sg_q_block(a->q_block)};
 }
 
 /* Block i of `tokens` has text, or is partial where that makes it fixed. */
@@ -28,7 +29,7 @@ static __device__ __forceinline__ bool sg_block_text_or_ragged(const sg_block_ru
 
 static __device__ __forceinline__ bool sg_q_fixed(const sg_block_rules &r, int64_t g, int64_t i)
 {
-    return sg_block_text_or_ragged(r, i, SG_BLOCK_Q, r.n, r.ragged) ||
+    return sg_block_text_or_ragged(r, i, r.q_block, r.n, r.ragged) ||
            (r.theta && !(r.q_similarity[i * r.h + g] > r.theta[g]));
 }
 

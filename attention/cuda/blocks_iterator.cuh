@@ -26,10 +26,10 @@ struct blocks_job {
     float2         *count;  /* [h, nq]: skips, sum of shares; NULL without pv_threshold */
     sg_view         y;
     int64_t         n, m, v_row, tail_row; /* v_row, tail_row of F8 values: bytes of a channel */
-    int             d, nq, nk, words, h, hk, q_group, pv_group, k_shift;
+    int             d, nq, nk, words, h, hk, q_block, q_group, pv_group, k_shift;
     sg_dtype        v_type;
     float           scale; /* times log2 e: weights are powers of two */
-    bool            causal, wide_k, wide_v;
+    bool            causal, wide_k, wide_v, wide_y;
 };
 
 static blocks_job job_of(const sg_attend_blocks_args *a)
@@ -42,13 +42,14 @@ static blocks_job job_of(const sg_attend_blocks_args *a)
                        .pv_threshold = sg_data(a->pv_threshold), .v = sg_data(a->v), .tail_v = sg_data(a->tail_v),
                        .list = sg_data(a->list), .listed = sg_data(a->count), .y = sg_view_of(a->y), .n = n, .m = m,
                        .v_row = sg_f8_row(m), .tail_row = sg_f8_row(nk), .d = (int)a->q.dim[2],
-                       .nq = (int)sg_div_up(n, SG_BLOCK_Q), .nk = (int)nk, .words = (int)sg_div_up(nk, 64),
-                       .h = (int)a->q.dim[0], .hk = (int)a->k.dim[0], .q_group = a->q_group, .pv_group = a->pv_group,
+                       .nq = (int)sg_div_up(n, sg_q_block(a->q_block)), .nk = (int)nk, .words = (int)sg_div_up(nk, 64),
+                       .h = (int)a->q.dim[0], .hk = (int)a->k.dim[0], .q_block = (int)sg_q_block(a->q_block), .q_group = a->q_group, .pv_group = a->pv_group,
                        .k_shift = a->k_group / (2 * SG_BLOCK_SUB), /* 16, 32, 64 tokens: 0, 1, 2 */
                        .v_type = a->v.dtype, .scale = a->scale * SG_LOG2_E, .causal = a->causal};
     j.wide_k = j.d % 16 == 0 && ((uintptr_t)j.q | (uintptr_t)j.k | (uintptr_t)j.tail_k) % 16 == 0;
     j.wide_v = (j.v_type == SG_F8 || (j.v_type == SG_BF16 && j.d % 8 == 0)) &&
                ((uintptr_t)j.v | (j.v_type == SG_F8 ? (uintptr_t)j.tail_v : 0)) % 16 == 0;
+    j.wide_y = (uintptr_t)j.y.data % 8 == 0;
     return j;
 }
 

@@ -122,7 +122,7 @@ static const char *refusal(const sg_cuda *c, const sg_attend_blocks_args *a, con
     if (j.d > 128 || j.d % 16) return BY "heads not of 16, 32 .. 128 channels";
     if (j.v_type != SG_F8 && (j.v_type != SG_BF16 || (j.tail_k && a->tail_v.dtype != SG_F32)))
         return BY "values neither BF16 nor F8";
-    if (!j.wide_k || !j.wide_v || (uintptr_t)j.y.data % 8 || ((uintptr_t)j.v_scale | (uintptr_t)j.v_center) % 8)
+    if (!j.wide_k || !j.wide_v || ((uintptr_t)j.v_scale | (uintptr_t)j.v_center) % 8)
         return BY "tensors at odd addresses";
     if (j.scale < 0 || j.n == 0 || j.m == 0 || (int64_t)j.nq * j.h > INT32_MAX / 64 || j.m >= INT32_MAX / 2 ||
         j.n >= INT32_MAX / 2 || j.h > UINT16_MAX)
@@ -158,8 +158,8 @@ static sg_status attend_non_finite(sg_stream *s, const hopper_job &p)
 static sg_status attend_wgmma(sg_stream *s, hopper_job &p)
 {
     blocks_job &j = p.b;
-    const bool  f8 = j.v_type == SG_F8, three = f8 && !j.list && !j.causal; /* any rows share all tiles */
-    if (three) j.nq = (int)sg_div_up(j.n, hopper_shape<128, true, 3>::ROWS);
+    const bool  f8 = j.v_type == SG_F8, three = f8 && !j.causal && (!j.list || j.q_block > SG_BLOCK_Q);
+    if (three) j.nq = (int)sg_div_up(j.n, hopper_shape<128, true, 3>::ROWS); /* without a list any rows share all tiles */
     const int     channels = j.d <= 64 ? 64 : j.d <= 96 ? 96 : 128;
     const int64_t rows = (int64_t)j.nq * j.h, numbers = j.tail_k && !f8 ? (int64_t)j.nk * j.hk * j.d : 0;
     const size_t  means = (size_t)sg_div_up(numbers * 2, 256) * 256, marks = j.tail_k ? marks_bytes(j) : 0;
@@ -188,6 +188,7 @@ static sg_status attend_blocks(sg_stream *s, const sg_attend_blocks_args *a)
     p.b = job_of(a);
     const char *const why = refusal(sg_cuda_of(s), a, p.b);
     if (!why) return attend_wgmma(s, p);
+    if (p.b.q_block != SG_BLOCK_Q) return sg_fail(s, SG_E_UNSUPPORTED, "%s, of blocks of %d queries", why, p.b.q_block);
     if (p.b.d <= MMA_CHANNELS) sg_fallback_count(&sg_cuda_of(s)->fallbacks, why); /* else the next level tells more */
     return sg_cuda_attend_sm89(s, a);
 }

@@ -5,7 +5,7 @@
  * (blocks_wgmma.cu, refusal).
  *
  * A block of threads stays on its processor and takes items one after the other from a counter: an item is a block of
- * SG_BLOCK_Q queries of one head; of 192 queries with F8 values and no list, where all queries visit the same tiles. Items
+ * SG_BLOCK_Q queries of one head, or of 192 with F8 values, where lists are of so many or there are none. Items
  * with many tiles begin first (blocks_order.cuh). A step is a pair of tiles of SG_BLOCK_K keys: listed blocks in
  * their order, then means; where the number is odd, the last tile lies beyond the tensor, from where copies bring zeros.
  * Warpgroup 0 loads. The other two or three compute 64 rows each, 16 a warp; lane l has rows l / 4 and l / 4 + 8.
@@ -114,7 +114,9 @@ static __device__ __forceinline__ void hopper_store(const blocks_job &j, const h
             const float   x = none ? 0.0f : w.o[c * 4 + 2 * r] * by[r] * scale.x + center.x,
                         y = none ? 0.0f : w.o[c * 4 + 2 * r + 1] * by[r] * scale.y + center.y;
             if (to + 8 * r >= j.n) continue;
-            if (j.y.bf16)
+            if (!j.wide_y)
+                sg_put(j.y, at, x), sg_put(j.y, at + 1, y);
+            else if (j.y.bf16)
                 *(uint32_t *)((uint16_t *)j.y.data + at) = sg_pack_bf16x2(x, y);
             else
                 *(float2 *)((float *)j.y.data + at) = make_float2(x, y);

@@ -19,7 +19,7 @@
 #include <math.h>
 
 enum { WARPS = SG_THREADS / SG_WARP, ROWS = 128, MEANS = 64, STRETCH = 8, FULL = 4, STRIP_THREADS = 128, WIDEST = 128 };
-enum { LANES = WIDEST / SG_PACK /* that round a mean */ };
+enum { LANES = WIDEST / SG_PACK /* that round a mean */, MOST_ROWS = 16 /* of a block of queries */ };
 
 /* ---- score ---- */
 
@@ -34,6 +34,7 @@ struct score_job {
     float         *y;        /* [h, nq, nk] */
     int64_t        h, hk, d, nq, nk;
     int64_t        rows, means;           /* of all blocks: of queries, of keys */
+    int64_t        whole;                 /* rows of a strip's whole blocks of queries */
     int64_t        strips, tiles, stride; /* of a head; of logits */
     int64_t        first, first_k; /* the launch's first strip of all heads; the first head of keys that is rounded */
     int            wide, per_q, per_k; /* d rounded up; means of a block */
@@ -219,7 +220,7 @@ template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREAD
     const int               t = threadIdx.x % 4, own = threadIdx.x / SG_WARP * 32 + threadIdx.x % SG_WARP / 4;
     const int64_t           strip = j.first + blockIdx.y, g = strip / j.strips;
     const int64_t           head = (g / (j.h / j.hk) - j.first_k) * j.tiles, from = (int64_t)blockIdx.x * j.stretch;
-    const int64_t           last = min((strip % j.strips + 1) * (ROWS / j.per_q), j.nq) - 1; /* block of queries */
+    const int64_t           last = min((strip % j.strips + 1) * (j.whole / j.per_q), j.nq) - 1; /* block of queries */
     const int64_t           seen = sg_visible(j.rules, last) * j.per_k;                /* means of keys */
     const int64_t           end = min(from + j.stretch, (seen + MEANS - 1) / MEANS);
     float *const            to = j.logits + ((int64_t)blockIdx.y * ROWS + own) * j.stride;
@@ -227,7 +228,7 @@ template <int D, bool SUB> static __global__ void __launch_bounds__(STRIP_THREAD
     float                   q_unit[4];
     if (from >= end) return;
     fetch_tile<D>(j, head + from, s, 0);
-    round_queries<D>(j, strip % j.strips * ROWS + own, g, q, q_unit);
+    round_queries<D>(j, strip % j.strips * j.whole + own, g, q, q_unit);
     for (int64_t tile = from; tile < end; tile++) {
         const int at = (int)(tile - from) % 2;
         float     all[4][4]; /* row, block of keys */
@@ -264,7 +265,7 @@ struct wide_logits {
     {
         int64_t       b, own;
         const int64_t line = sg_divide(at, j.nk, &b), strip = j.first + sg_divide(line, ROWS, &own);
-        const int64_t g = strip / j.strips, gk = g / (j.h / j.hk), row = strip % j.strips * ROWS + own;
+        const int64_t g = strip / j.strips, gk = g / (j.h / j.hk), row = strip % j.strips * j.whole + own;
         float         l[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
         if (row >= j.rows) return;
         for (int i = 0; i < j.per_k && b * j.per_k + i < j.means; i++) {
@@ -285,13 +286,14 @@ struct wide_logits {
 static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
 {
     extern __shared__ uint32_t counts[]; /* a bit per block of keys: it counts. Compilers read four at once */
-    __shared__ float           row_max[SG_BLOCK_Q / SG_BLOCK_SUB], inverse[SG_BLOCK_Q / SG_BLOCK_SUB];
-    const int                  warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP, blocks = ROWS / j.per_q;
+    __shared__ float           row_max[MOST_ROWS], inverse[MOST_ROWS];
+    const int                  warp = threadIdx.x / SG_WARP, lane = threadIdx.x % SG_WARP, blocks = (int)j.whole / j.per_q;
     const int64_t              strip = j.first + blockIdx.x / blocks, g = strip / j.strips;
     const int64_t              i = strip % j.strips * blocks + blockIdx.x % blocks;
     const int                  rows = (int)min((int64_t)j.per_q, j.rows - i * j.per_q);
     const int                  seen = (int)sg_visible(j.rules, i); /* whose logits are there */
-    const float *const         logits = j.logits + (int64_t)blockIdx.x * j.per_q * j.stride;
+    const float *const         logits =
+        j.logits + ((int64_t)(blockIdx.x / blocks) * ROWS + blockIdx.x % blocks * j.per_q) * j.stride;
     const float *const         weight = j.weight ? j.weight + g / (j.h / j.hk) * j.nk : NULL;
     float *const               y = j.y + (g * j.nq + i) * j.nk;
     if (i >= j.nq) return;
@@ -379,7 +381,7 @@ static sg_status score_heads(sg_stream *s, score_job &j, int64_t heads, int64_t 
     for (j.first = j.first_k * of_k; j.first < end; j.first += strips) {
         const int64_t count = sg_min64(strips, end - j.first);
         SG_TRY(logits(s, j, count));
-        score_blocks<<<(count * (ROWS / j.per_q)), SG_THREADS,
+        score_blocks<<<(count * (j.whole / j.per_q)), SG_THREADS,
                        (size_t)sg_div_up(j.nk, 4 * SG_WARP) * sizeof(uint4), queue>>>(j);
     }
     return sg_cuda_launched(s, "score");
@@ -390,11 +392,12 @@ static sg_status score(sg_stream *s, const sg_score_args *a)
     score_job j = {.rules = sg_block_rules_of(a, a->y.dim[0]), .q = sg_view_of(a->q), .k = sg_view_of(a->k),
                    .k_center = sg_data(a->k_center), .y = sg_data(a->y), .h = a->y.dim[0], .hk = a->k.dim[1],
                    .d = a->q.dim[2], .nq = a->y.dim[1], .nk = a->y.dim[2], .rows = a->q.dim[0], .means = a->k.dim[0],
-                   .per_q = a->sub ? SG_BLOCK_Q / SG_BLOCK_SUB : 1, .per_k = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1,
+                   .per_q = a->sub ? (int)sg_q_block(a->q_block) / SG_BLOCK_SUB : 1, .per_k = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1,
                    .scale = a->scale * SG_LOG2_E};
     j.even = j.d % SG_PACK == 0 && j.q.wide;
     j.wide = j.d <= 64 ? 64 : j.d <= 96 ? 96 : j.d <= WIDEST ? WIDEST : 0;
-    j.strips = sg_div_up(j.rows, ROWS);
+    j.whole = ROWS / j.per_q * j.per_q;
+    j.strips = sg_div_up(j.rows, j.whole);
     j.tiles = sg_div_up(j.means, MEANS);
     j.stride = j.tiles * MEANS / j.per_k;
     const int64_t full = FULL * (int64_t)sg_cuda_of(s)->processors; /* blocks of threads that a GPU can use */

@@ -17,7 +17,7 @@ enum { GROUP_ROWS = 64 }; /* at most */
 
 typedef struct attend_job {
     const sg_attend_blocks_args *a;
-    int64_t                      n, m, h, hk, d, nq, nk;
+    int64_t                      n, m, h, hk, d, q_block, nq, nk;
     int64_t                      group;      /* rows that leave out a block together */
     real                        *v, *tail_v; /* as a->v and a->tail_v lie */
 } attend_job;
@@ -64,7 +64,7 @@ static real product(const sg_tensor *q, int64_t q_row, const sg_tensor *k, int64
 static void logits(const attend_job *x, int64_t g, int64_t r, const bool *kept, real *l)
 {
     const sg_attend_blocks_args *const a = x->a;
-    const int64_t                      gk = g / (x->h / x->hk), i = r / SG_BLOCK_Q;
+    const int64_t                      gk = g / (x->h / x->hk), i = r / x->q_block;
     const real                         scale = (real)a->scale * get(&a->q_scale, r / a->q_group * x->h + g);
     for (int64_t t = 0; t < x->m; t++) {
         l[t] = -INFINITY;
@@ -75,7 +75,7 @@ static void logits(const attend_job *x, int64_t g, int64_t r, const bool *kept, 
     for (int64_t j = 0; j < x->nk; j++) {
         const int64_t end = (j + 1) * SG_BLOCK_K;
         l[x->m + j] = -INFINITY;
-        if (!a->tail_k.rank || kept[j] || end > x->m || (a->causal && end - 1 > i * SG_BLOCK_Q + x->m - x->n)) continue;
+        if (!a->tail_k.rank || kept[j] || end > x->m || (a->causal && end - 1 > i * x->q_block + x->m - x->n)) continue;
         l[x->m + j] = scale * get(&a->tail_k_scale, j / SG_BLOCK_K * x->hk + gk) *
                           product(&a->q, g * x->n + r, &a->tail_k, gk * x->nk + j, x->d) +
                       get_or(&a->tail_bias, (g * x->nq + i) * x->nk + j, FN(log)(SG_BLOCK_K));
@@ -94,7 +94,7 @@ static real largest(const real *l, int64_t count)
  * but not from others of their block, counts as infinitely far below. */
 static int64_t leave_out(const attend_job *x, int64_t g, int64_t first, int64_t rows, const real *l, group_blocks *b)
 {
-    const int64_t i = first / SG_BLOCK_Q, last = sg_min64((i + 1) * SG_BLOCK_Q, x->n) - 1;
+    const int64_t i = first / x->q_block, last = sg_min64((i + 1) * x->q_block, x->n) - 1;
     real          peak[GROUP_ROWS];
     int64_t       count = 0;
     bool          any = false;
@@ -194,7 +194,7 @@ static void attend_group(const attend_job *x, int64_t g, int64_t first, real *sc
     const int64_t rows = sg_min64(x->group, x->n - first), keys = x->m + x->nk;
     real *const   o = scratch + x->group * keys;
     skips[0] = skips[1] = 0;
-    list_blocks(x, g, first / SG_BLOCK_Q, b);
+    list_blocks(x, g, first / x->q_block, b);
     for (int64_t r = 0; r < rows; r++) logits(x, g, first + r, b->kept, scratch + r * keys);
     if (x->a->pv_threshold.rank) skips[0] = (real)leave_out(x, g, first, rows, scratch, b);
     for (int64_t r = 0; r < rows; r++) skips[1] += attend_row(x, g, first + r, scratch + r * keys, b->out, o, o + x->d);
@@ -224,8 +224,9 @@ SG_REF(attend_blocks)
 {
     const int64_t h = a->q.dim[0], n = a->q.dim[1], d = a->q.dim[2], hk = a->k.dim[0], m = a->k.dim[1];
     const int64_t group = a->pv_threshold.rank ? a->pv_group : GROUP_ROWS, groups = sg_div_up(n, group);
-    attend_job    x = {a, n, m, h, hk, d, sg_div_up(n, SG_BLOCK_Q), sg_div_up(m, SG_BLOCK_K), group, NULL, NULL};
+    attend_job    x = {a, n, m, h, hk, d, sg_q_block(a->q_block), .nk = sg_div_up(m, SG_BLOCK_K), .group = group};
     real *const   skips = malloc((size_t)(h * groups * 2) * sizeof *skips);
+    x.nq = sg_div_up(n, x.q_block);
     x.v = values_of(a->v, m);
     x.tail_v = values_of(a->tail_v, x.nk);
     const bool ok = skips && x.v && x.tail_v && attend_heads(&x, skips);

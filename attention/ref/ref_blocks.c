@@ -173,13 +173,14 @@ typedef struct rules {
     const sg_tensor *q_similarity, *k_similarity, *theta;
     int64_t          h, n, m, text_prefix, text_suffix;
     bool             ragged, causal;
+    int64_t          q_block;
 } rules;
 
 #define RULES(a, heads)                                                                                                \
     (rules)                                                                                                            \
     {                                                                                                                  \
         &(a)->q_similarity, &(a)->k_similarity, &(a)->theta, heads, (a)->n, (a)->m, (a)->text_prefix,                  \
-            (a)->text_suffix, (a)->ragged, (a)->causal                                                                 \
+            (a)->text_suffix, (a)->ragged, (a)->causal, sg_q_block((a)->q_block)                                       \
     }
 
 /* Block i of `tokens` has text, or is partial where that makes it fixed. */
@@ -191,7 +192,7 @@ static bool is_text_or_ragged(const rules *o, int64_t i, int64_t size, int64_t t
 
 static bool q_fixed(const rules *o, int64_t g, int64_t i)
 {
-    return is_text_or_ragged(o, i, SG_BLOCK_Q, o->n, o->ragged) ||
+    return is_text_or_ragged(o, i, o->q_block, o->n, o->ragged) ||
            (o->theta->rank && !(sg_load(o->q_similarity, i * o->h + g) > sg_load(o->theta, g)));
 }
 
@@ -232,7 +233,7 @@ static void score_row(const scoring *x, int64_t g, int64_t i, real *p, real *y)
 {
     const sg_score_args *const a = x->a;
     const int64_t h = a->q.dim[1], d = a->q.dim[2], means = a->k.dim[0], hk = a->k.dim[1], gk = g / (h / hk);
-    const int64_t per_q = a->sub ? SG_BLOCK_Q / SG_BLOCK_SUB : 1, per_k = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1;
+    const int64_t per_q = a->sub ? x->rules.q_block / SG_BLOCK_SUB : 1, per_k = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1;
     const int64_t end = sg_min64((i + 1) * per_q, a->q.dim[0]);
     for (int64_t q = i * per_q; q < end; q++) {
         real max = -INFINITY, sum = 0;

@@ -18,6 +18,12 @@ static bool coin(ck *c) { return ck_draw(c, 2) == 0; }
 
 static bool has_f8(const ck *c) { return c->level->backend && c->level->backend->f8; }
 
+/* Tokens of a block of queries, as an op names them: now and then SG_BLOCK_Q_F8, where the level takes it. */
+static int draw_q_block(ck *c)
+{
+    return c->level->backend && c->level->backend->f8 == SG_F8_FAST && coin(c) ? SG_BLOCK_Q_F8 : 0;
+}
+
 static sg_dtype type_in(ck *c, int i)
 {
     if (i % 3 < 2) return i % 3 ? SG_BF16 : SG_F32;
@@ -128,8 +134,9 @@ void ck_try_score(ck *c)
         sg_score_args a = {.sub = coin(c), .ragged = i % 2, .scale = (ck_draw(c, 3) ? 1.0f : 4.0f) / sqrtf((float)d)};
         a.n = ONE_OF(c, sizes);
         a.m = i % 32 == 7 ? 9000 : coin(c) ? a.n : ONE_OF(c, sizes);
-        const int64_t nq = sg_div_up(a.n, SG_BLOCK_Q), nk = sg_div_up(a.m, SG_BLOCK_K);
         TEXT_AND_CAUSAL(c, a);
+        if (!a.causal) a.q_block = draw_q_block(c);
+        const int64_t nq = sg_div_up(a.n, sg_q_block(a.q_block)), nk = sg_div_up(a.m, SG_BLOCK_K);
         a.y = ck_out(c, SG_F32, h, nq, nk);
         a.q = ck_new(c, SG_F32, ONE_OF(c, fills), a.sub ? sg_div_up(a.n, SG_BLOCK_SUB) : nq, h, d);
         a.k = ck_new(c, SG_F32, ONE_OF(c, fills), a.sub ? sg_div_up(a.m, SG_BLOCK_SUB) : nk, hk, d);
@@ -154,9 +161,10 @@ void ck_try_select(ck *c)
         a.m = coin(c) ? a.n : i % 30 == 7 ? 75600 : ONE_OF(c, sizes);
         a.heads = a.rule == SG_SELECT_TOPK && coin(c);
         a.ragged = i / 2 % 2;
-        const int64_t nq = sg_div_up(a.n, SG_BLOCK_Q), nk = sg_div_up(a.m, SG_BLOCK_K);
         TEXT_AND_CAUSAL(c, a);
         a.count_hidden = a.causal && coin(c);
+        if (!a.causal) a.q_block = draw_q_block(c);
+        const int64_t nq = sg_div_up(a.n, sg_q_block(a.q_block)), nk = sg_div_up(a.m, SG_BLOCK_K);
         a.list = ck_out(c, SG_U16, h, nq, nk);
         a.count = ck_out(c, SG_I32, h, nq);
         a.kept = ck_out(c, SG_I32, h, 2);
@@ -301,6 +309,33 @@ static void attend_odd_lists(ck *c)
     }
 }
 
+/* Lists of SG_BLOCK_Q_F8 queries. Only y may lie anywhere. */
+static void attend_f8_blocks(ck *c)
+{
+    static const ck_fill masks[] = {CK_BLOCKS, CK_NO_BLOCKS, CK_ONE_BLOCK, CK_SOME_EMPTY, CK_ALL_BLOCKS};
+    static const int64_t widths[] = {16, 48, 64, 96, 112, 128};
+    const bool           aligned = c->level->aligned;
+    const int64_t *const g = heads[ck_draw(c, LENGTH(heads))], h = g[0], hk = g[1], d = ONE_OF(c, widths);
+    const int64_t        n = ONE_OF(c, tokens), m = coin(c) ? ONE_OF(c, tokens) : n;
+    const int64_t        nq = sg_div_up(n, SG_BLOCK_Q_F8), nk = sg_div_up(m, SG_BLOCK_K);
+
+    sg_attend_blocks_args a = {.q_group = 32, .k_group = 64, .q_block = SG_BLOCK_Q_F8};
+    a.scale = (ck_draw(c, 3) ? 1.0f : 4.0f) / (5376 * sqrtf((float)d));
+    a.y = ck_out(c, coin(c) ? SG_BF16 : SG_F32, n, h, d);
+    c->level->aligned = true;
+    a.q = ck_new(c, SG_I8, CK_RANDOM, h, n, d);
+    a.q_scale = ck_new(c, SG_F32, CK_SCALES, sg_div_up(n, a.q_group), h);
+    a.k = ck_new(c, SG_I8, CK_RANDOM, hk, m, d);
+    a.k_scale = ck_new(c, SG_F32, ck_draw(c, 8) ? CK_SCALES : CK_NAN_SCALE, sg_div_up(m, a.k_group), hk);
+    a.v = ck_new(c, SG_F8, CK_RANDOM, hk, d, sg_f8_row(m));
+    a.v_scale = ck_new(c, SG_F32, CK_SCALES, hk, d);
+    if (coin(c)) a.v_center = ck_new(c, SG_F32, CK_RANDOM, hk, d);
+    a.list = ck_lists(c, ONE_OF(c, masks), h, nq, nk, &a.count);
+    if (coin(c)) add_tail(c, &a, CK_RANDOM, CK_RANDOM, nq, nk);
+    c->level->aligned = aligned;
+    ck_case(c, &a);
+}
+
 void ck_try_attend_blocks(ck *c)
 {
     static const ck_fill masks[] = {CK_BLOCKS,    CK_BLOCKS,     CK_BLOCKS,    CK_NO_BLOCKS,
@@ -334,6 +369,8 @@ void ck_try_attend_blocks(ck *c)
     }
     for (int i = 0; i < trials(c, 8); i++) attend_pairs(c);
     attend_odd_lists(c);
+    const bool fast = c->level->backend && c->level->backend->f8 == SG_F8_FAST;
+    for (int i = 0; i < (fast ? trials(c, 40) : 0); i++) attend_f8_blocks(c);
     ck_long_attend_blocks(c);
     if (!c->quick) attend_many_words(c);
     for (int i = 0; i < trials(c, 16); i++) attend_ends(c);
