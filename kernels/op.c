@@ -401,29 +401,35 @@ static bool quantise_fits(const sg_quantise_args *a)
            (group ? is2(a->scale, sg_div_up(n, group), h) : is2(a->scale, h, d)) && maybe2(a->center, h, d);
 }
 
-/* Whether what fixes blocks is there as it should be; nq, nk of the two sides, h and hk their heads. */
-static bool fixed_fits(sg_tensor q_similarity, sg_tensor k_similarity, sg_tensor theta, int64_t n, int64_t m, int64_t h,
-                       int64_t text_prefix, int64_t text_suffix)
+/* Whether what fixes blocks is there as it should be; nq blocks of the n queries, h and hk the heads of the two sides. */
+static bool fixed_fits(sg_tensor q_similarity, sg_tensor k_similarity, sg_tensor theta, int64_t nq, int64_t n, int64_t m,
+                       int64_t h, int64_t text_prefix, int64_t text_suffix)
 {
     if (n < 1 || m < 1 || text_prefix < 0 || text_suffix < 0) return false;
     const bool judged = theta.rank > 0;
     if (judged != (q_similarity.rank > 0) || judged != (k_similarity.rank > 0)) return false;
-    return !judged || (f32_1(theta, h) && f32_2(q_similarity, sg_div_up(n, SG_BLOCK_Q), h) && is_f32(k_similarity) &&
+    return !judged || (f32_1(theta, h) && f32_2(q_similarity, nq, h) && is_f32(k_similarity) &&
                        k_similarity.rank == 2 && serves(h, k_similarity.dim[1]) &&
                        is2(k_similarity, sg_div_up(m, SG_BLOCK_K), k_similarity.dim[1]));
+}
+
+static bool q_block_fits(int q_block, bool causal)
+{
+    return q_block == 0 || q_block == SG_BLOCK_Q || (q_block == SG_BLOCK_Q_F8 && !causal);
 }
 
 static bool score_fits(const sg_score_args *a)
 {
     const int64_t h = a->q.dim[1], d = a->q.dim[2], hk = a->k.dim[1], n = a->n, m = a->m;
-    if (!is_f32(a->q) || !is_f32(a->k) || a->q.rank != 3 || a->k.rank != 3 || !serves(h, hk) || n < 1 || m < 1)
+    if (!is_f32(a->q) || !is_f32(a->k) || a->q.rank != 3 || a->k.rank != 3 || !serves(h, hk) || n < 1 || m < 1 ||
+        !q_block_fits(a->q_block, a->causal))
         return false;
-    const int64_t nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
+    const int64_t nq = sg_div_up(n, sg_q_block(a->q_block)), nk = sg_div_up(m, SG_BLOCK_K);
     return is3(a->q, a->sub ? sg_div_up(n, SG_BLOCK_SUB) : nq, h, d) &&
            is3(a->k, a->sub ? sg_div_up(m, SG_BLOCK_SUB) : nk, hk, d) && f32_3(a->y, h, nq, nk) &&
            maybe2(a->k_center, hk, d) && maybe3(a->k_var, nk, hk, d) && (a->k_var.rank > 0) == (a->v_var.rank > 0) &&
            (a->v_var.rank == 0 || f32_3(a->v_var, nk, hk, a->v_var.dim[2])) &&
-           fixed_fits(a->q_similarity, a->k_similarity, a->theta, n, m, h, a->text_prefix, a->text_suffix) &&
+           fixed_fits(a->q_similarity, a->k_similarity, a->theta, nq, n, m, h, a->text_prefix, a->text_suffix) &&
            (!a->causal || n <= m);
 }
 
@@ -436,12 +442,13 @@ static bool listed(sg_tensor list, sg_tensor count, int64_t h, int64_t nq, int64
 static bool select_fits(const sg_select_args *a)
 {
     const int64_t h = a->score.dim[0], nq = a->score.dim[1], nk = a->score.dim[2];
-    return is_f32(a->score) && a->score.rank == 3 && a->n > 0 && a->m > 0 && nq == sg_div_up(a->n, SG_BLOCK_Q) &&
+    return is_f32(a->score) && a->score.rank == 3 && a->n > 0 && a->m > 0 && q_block_fits(a->q_block, a->causal) &&
+           nq == sg_div_up(a->n, sg_q_block(a->q_block)) &&
            nk == sg_div_up(a->m, SG_BLOCK_K) && listed(a->list, a->count, h, nq, nk) && a->kept.dtype == SG_I32 &&
            is2(a->kept, h, 2) && f32_1(a->mass, h) && a->sink >= 0 && a->rule != SG_SELECT_GIVEN &&
            f32_1(a->amount, h) && (!a->heads || a->rule == SG_SELECT_TOPK) && (!a->causal || a->n <= a->m) &&
            (a->causal || !a->count_hidden) &&
-           fixed_fits(a->q_similarity, a->k_similarity, a->theta, a->n, a->m, h, a->text_prefix, a->text_suffix);
+           fixed_fits(a->q_similarity, a->k_similarity, a->theta, nq, a->n, a->m, h, a->text_prefix, a->text_suffix);
 }
 
 static bool tail_bias_fits(const sg_tail_bias_args *a)
@@ -469,9 +476,10 @@ static bool attend_blocks_fits(const sg_attend_blocks_args *a)
 {
     const int64_t h = a->q.dim[0], n = a->q.dim[1], d = a->q.dim[2], hk = a->k.dim[0], m = a->k.dim[1];
     if (a->q.rank != 3 || a->k.rank != 3 || a->q.dtype != SG_I8 || a->k.dtype != SG_I8 || !serves(h, hk) ||
-        !is_group(a->q_group, SG_BLOCK_Q) || !is_group(a->k_group, SG_BLOCK_K))
+        !is_group(a->q_group, SG_BLOCK_Q) || !is_group(a->k_group, SG_BLOCK_K) || !q_block_fits(a->q_block, a->causal) ||
+        (a->q_block > SG_BLOCK_Q && (a->v.dtype != SG_F8 || a->pv_threshold.rank || SG_BLOCK_Q_F8 % a->q_group)))
         return false;
-    const int64_t nq = sg_div_up(n, SG_BLOCK_Q), nk = sg_div_up(m, SG_BLOCK_K);
+    const int64_t nq = sg_div_up(n, sg_q_block(a->q_block)), nk = sg_div_up(m, SG_BLOCK_K);
     const bool    values = is_real(a->v) ? is3(a->v, m, hk, d) && a->v_scale.rank == 0
                                          : is_packed(a->v, hk, m, d) && f32_2(a->v_scale, hk, d);
     const bool    keeps = a->list.rank ? listed(a->list, a->count, h, nq, nk) : a->count.rank == 0;

@@ -20,7 +20,7 @@ typedef struct bench {
     float             *q, *k, *v, *y;
     block_lists        lists; /* as tapped */
     float             *tail_bias;
-    int64_t            nq, nk;
+    int64_t            q_block, nq, nk;
     bool               quantised;
 } bench;
 
@@ -75,6 +75,7 @@ static inline bench make_sized(int64_t n, int64_t m, int64_t h, int64_t hk, int6
                          .passes = PASSES,
                          .values = SG_BF16},
                .policy = p,
+               .q_block = SG_BLOCK_Q,
                .nq = (n + SG_BLOCK_Q - 1) / SG_BLOCK_Q,
                .nk = (m + SG_BLOCK_K - 1) / SG_BLOCK_K};
     assert_true(m <= MOST);
@@ -93,6 +94,14 @@ static inline bench make(int64_t n, int64_t h, int64_t hk, int64_t d, sg_policy 
     bench b = make_sized(n, n, h, hk, d, p);
     b.shape.m = 0;
     return b;
+}
+
+/* As on a backend that attends faster with FP8 values, by blocks of SG_BLOCK_Q_F8 queries. */
+static inline void take_f8(bench *b)
+{
+    b->shape.f8 = SG_F8_FAST;
+    b->q_block = SG_BLOCK_Q_F8;
+    b->nq = (b->shape.n + SG_BLOCK_Q_F8 - 1) / SG_BLOCK_Q_F8;
 }
 
 /* Causal, the last n of m tokens. */
@@ -203,8 +212,8 @@ static inline double dot(const double *a, const float *b, int64_t d)
 /* What is added to the logit of the mean of block j of keys for block i of queries. */
 static inline double tail_bias(const bench *b, int64_t head, int64_t i, const double *k_var)
 {
-    const int64_t d = b->shape.d, first = i * SG_BLOCK_Q;
-    const int64_t count = b->shape.n - first < SG_BLOCK_Q ? b->shape.n - first : SG_BLOCK_Q;
+    const int64_t d = b->shape.d, first = i * b->q_block;
+    const int64_t count = b->shape.n - first < b->q_block ? b->shape.n - first : b->q_block;
     double        mean[128], var[128], by_channel = 0, e = 0, k = 0;
     if (b->policy.tail_bias == SG_TAIL_BIAS_NONE) return log(64);
     means(b->q, b->shape.n, b->shape.h * d, head * d, d, first, count, mean, var);
@@ -221,7 +230,7 @@ static inline double tail_bias(const bench *b, int64_t head, int64_t i, const do
 static inline void attend_row(const bench *b, int64_t head, int64_t r, double *out)
 {
     const int64_t h = b->shape.h, hk = b->shape.hk, d = b->shape.d, of = head / (h / hk), m = keys_of(b);
-    const int64_t i = r / SG_BLOCK_Q, behind = m - b->shape.n, end = b->shape.causal ? r + behind + 1 : m;
+    const int64_t i = r / b->q_block, behind = m - b->shape.n, end = b->shape.causal ? r + behind + 1 : m;
     const float  *q = b->q + (r * h + head) * d;
     double        weight = 0, most = -INFINITY;
     static double logit[MOST + MOST / SG_BLOCK_K], value[MOST + MOST / SG_BLOCK_K][128];
@@ -239,7 +248,7 @@ static inline void attend_row(const bench *b, int64_t head, int64_t r, double *o
                 logit[terms] /= sqrt((double)d);
             }
         } else if (b->policy.tail && last - first == SG_BLOCK_K &&
-                   (!b->shape.causal || last <= i * SG_BLOCK_Q + behind + 1)) {
+                   (!b->shape.causal || last <= i * b->q_block + behind + 1)) {
             double mean[128], var[128];
             means(b->k, m, hk * d, of * d, d, first, SG_BLOCK_K, mean, var);
             means(b->v, m, hk * d, of * d, d, first, SG_BLOCK_K, value[terms], NULL);

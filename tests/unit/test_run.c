@@ -113,6 +113,36 @@ static void fp8_values_where_they_are_faster(void **state)
     }
 }
 
+/* Where FP8 values are faster, blocks of queries are longer and values FP8, unless BF16 is named, a filter is asked for, or
+ * heads have other channels: lists tell. */
+static void blocks_of_192_queries(void **state)
+{
+    static const sg_policy want[] = {{.amount = 0.3f},
+                                     {.amount = 0.3f, .score = SG_SCORE_ERROR, .tail = true, .budget = true},
+                                     {.amount = 0.3f, .tail = true, .tail_bias = SG_TAIL_BIAS_RANK1, .similarity = 0.2f},
+                                     {.amount = 0.5f, .rule = SG_SELECT_MASS, .score = SG_SCORE_SUB16, .sink = 2},
+                                     {.amount = 0.3f, .pv_dtype = SG_PV_FP8}};
+    static const sg_policy others[] = {{.amount = 0.3f, .pv_dtype = SG_PV_BF16}, {.amount = 0.3f, .pv = 4}, {.amount = 0.3f}};
+    for (int i = 0; i < 5; i++)
+        for (int64_t n = 1024; n <= 1216; n += 96) {
+            bench b = make(n, 4, 2, 16, want[i]);
+            take_f8(&b);
+            b.policy.kind = SG_ATTENTION_SPARGE;
+            if (b.policy.similarity == 0) b.policy.similarity = -1;
+            check(&b, "blocks of FP8", 0.04);
+        }
+    for (int i = 0; i < 3; i++) {
+        bench b = make(1100, 2, 2, i < 2 ? 16 : 8, others[i]);
+        b.shape.f8 = SG_F8_FAST;
+        b.policy.kind = SG_ATTENTION_SPARGE;
+        b.policy.similarity = -1;
+        bind(&b);
+        run_at(&b, 1, 2, 1, 500);
+        assert_int_equal(b.lists.list.dim[1], b.nq);
+        finish(&b);
+    }
+}
+
 /* The last n of m tokens, whose blocks stand anywhere in those of keys, with heads that share keys: every way to score and to
  * choose, and each type of values. A share of the visible blocks is kept, whether n or m is large. */
 static void the_last_queries_of_many_keys_are_followed(void **state)
@@ -601,7 +631,7 @@ int main(void)
         cmocka_unit_test(dense_is_exact),
         cmocka_unit_test(quantised_is_near_exact),
         cmocka_unit_test(policies_are_followed),
-        cmocka_unit_test(fp8_values_where_they_are_faster),
+        cmocka_unit_test(fp8_values_where_they_are_faster), cmocka_unit_test(blocks_of_192_queries),
         cmocka_unit_test(the_last_queries_of_many_keys_are_followed),
         cmocka_unit_test(few_queries_of_many_keys_are_not_short),
         cmocka_unit_test(masks_are_followed),
