@@ -131,12 +131,23 @@ struct row_sums {
     uint32_t best, best_at;
 };
 
-/* Whether a block of keys that the rule takes, or not, is kept: `all`, of a fixed block of queries. */
-static __device__ __forceinline__ bool keeps_block(const select_job &j, int64_t g, int64_t i, int64_t b, bool taken,
-                                                   bool all)
+/* What holds for all blocks of keys of a row. */
+struct row_rule {
+    int64_t g;
+    int     visible, diagonal; /* the first so many are seen; from the second on they lie on the diagonal */
+    bool    all;               /* a fixed block of queries keeps all */
+};
+
+static __device__ __forceinline__ row_rule rule_of(const select_job &j, int64_t g, int64_t i)
 {
-    const bool diagonal = b >= sg_whole_blocks(j.rules.causal && !j.count_hidden, i, j.rules.n, j.rules.m);
-    return b < sg_visible(j.rules, i) && (taken || all || diagonal || b < j.sink || sg_k_fixed(j.rules, g, b));
+    return {g, (int)sg_visible(j.rules, i),
+            (int)sg_whole_blocks(j.rules.causal && !j.count_hidden, i, j.rules.n, j.rules.m), sg_q_fixed(j.rules, g, i)};
+}
+
+/* Whether a block of keys that the rule takes, or not, is kept. */
+static __device__ __forceinline__ bool keeps_block(const select_job &j, const row_rule &r, int b, bool taken)
+{
+    return b < r.visible && (taken | r.all | (b >= r.diagonal) | (b < j.sink) || sg_k_fixed(j.rules, r.g, b));
 }
 
 /* Adds 32 blocks, of which the lane has b. Returns the bits of those that are kept. */
@@ -186,7 +197,7 @@ template <int KEYS, bool LAST> static __global__ void __launch_bounds__(SG_THREA
     const int     lane = threadIdx.x % SG_WARP;
     if (row >= j.rules.h * j.nq) return;
     const float *const score = j.score + row * j.nk;
-    const bool         all = LAST && sg_q_fixed(j.rules, g, at);
+    const row_rule     rule = rule_of(j, g, at);
     uint32_t           key[KEYS], word[MASKS] = {}, least = 0;
     int                above = 0, before = 0;
     row_sums           r = {0, 0, 0, 0, NOWHERE};
@@ -214,7 +225,7 @@ template <int KEYS, bool LAST> static __global__ void __launch_bounds__(SG_THREA
         before += __popc(same);
         if (LAST) {
             const float    x = b < j.nk ? score_of(key[i]) : 0.0f;
-            const uint32_t bits = add_blocks(r, key[i], x, b, keeps_block(j, g, at, b, takes, all));
+            const uint32_t bits = add_blocks(r, key[i], x, b, keeps_block(j, rule, b, takes));
             if (lane == i % SG_WARP) word[i / SG_WARP] = bits;
         } else {
             const uint32_t taken = __ballot_sync(~0u, takes);
@@ -341,13 +352,13 @@ static __global__ void __launch_bounds__(SG_THREADS) finish_rows(select_job j)
     const int     lane = threadIdx.x % SG_WARP;
     row_sums      r = {0, 0, 0, 0, NOWHERE};
     if (row >= j.rules.h * j.nq) return;
-    const bool      all = sg_q_fixed(j.rules, g, i);
+    const row_rule  rule = rule_of(j, g, i);
     uint32_t *const own = j.bits + row * j.words;
 #pragma unroll 4
     for (int64_t word = 0; word < j.words; word++) {
         const int64_t  b = word * 32 + lane;
         const float    score = b < j.nk ? __ldg(&j.score[row * j.nk + b]) : 0.0f;
-        const bool     keeps = keeps_block(j, g, i, b, own[word] >> lane & 1, all);
+        const bool     keeps = keeps_block(j, rule, (int)b, own[word] >> lane & 1);
         const uint32_t bits = add_blocks(r, order_of(score), score, b, keeps);
         __syncwarp();
         if (lane == 0) own[word] = bits;
