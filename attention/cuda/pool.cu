@@ -58,17 +58,77 @@ static __device__ __forceinline__ float mean_of(float sum, int rows)
     return rows == SG_BLOCK_SUB ? sum * (1.0f / SG_BLOCK_SUB) : sum / (float)rows;
 }
 
-/* The sum of squared deviations of number k of `rows` pieces; FULL: of all pieces. */
+/* The sums, means and squared deviations of four numbers, from number k on, of `rows` pieces; FULL: of all pieces. The others
+ * are 0. */
 template <bool BF16, bool FULL>
-static __device__ __forceinline__ float deviations(const uint4 (&x)[SG_BLOCK_SUB], int k, int rows, float mean)
+static __device__ __forceinline__ void moments(const uint4 (&x)[SG_BLOCK_SUB], int k, int rows, float (&sum)[4],
+                                               float (&mean)[4], float (&square)[4])
 {
-    float square = 0;
 #pragma unroll
-    for (int i = 0; i < SG_BLOCK_SUB; i++) {
-        const float apart = sg_number_of<BF16>(x[i], k) - mean;
-        if (FULL || i < rows) square += apart * apart;
+    for (int l = 0; l < 4; l++) {
+        sum[l] = square[l] = 0;
+#pragma unroll
+        for (int i = 0; i < SG_BLOCK_SUB; i++) sum[l] += sg_number_of<BF16>(x[i], k + l);
+        mean[l] = mean_of(sum[l], FULL ? (int)SG_BLOCK_SUB : rows);
+#pragma unroll
+        for (int i = 0; i < SG_BLOCK_SUB; i++) {
+            const float apart = sg_number_of<BF16>(x[i], k + l) - mean[l];
+            if (FULL || i < rows) square[l] += apart * apart;
+        }
     }
-    return square;
+}
+
+/* The smaller and the larger of the numbers in a word, two in BF16; NaN if one is. */
+template <bool BF16> static __device__ __forceinline__ void stretch(uint32_t &least, uint32_t &most, uint32_t x)
+{
+    if (BF16) {
+        asm("min.NaN.bf16x2 %0, %0, %1;" : "+r"(least) : "r"(x));
+        asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(most) : "r"(x));
+    } else {
+        asm("min.NaN.f32 %0, %0, %1;" : "+r"(least) : "r"(x));
+        asm("max.NaN.f32 %0, %0, %1;" : "+r"(most) : "r"(x));
+    }
+}
+
+/* The extremes of `rows` pieces, number by number. */
+template <bool BF16, bool FULL>
+static __device__ __forceinline__ void extremes(const uint4 (&x)[SG_BLOCK_SUB], int rows, uint4 &least, uint4 &most)
+{
+    least = most = x[0];
+#pragma unroll
+    for (int i = 1; i < SG_BLOCK_SUB; i++) {
+        if (!FULL && i >= rows) continue;
+        stretch<BF16>(least.x, most.x, x[i].x);
+        stretch<BF16>(least.y, most.y, x[i].y);
+        stretch<BF16>(least.z, most.z, x[i].z);
+        stretch<BF16>(least.w, most.w, x[i].w);
+    }
+}
+
+/* The means, variances and extremes of a block of `all` rows, from those of its sub-blocks: [subs][d]. */
+static __device__ __forceinline__ void merge_subs(const pool_job &j, int64_t to, int all, const float *sums,
+                                                  const float *square, const float *low, const float *high)
+{
+    for (int c = threadIdx.x; c < j.d; c += blockDim.x) {
+        float sum = 0, wide = 0;
+        for (int k = 0; k * SG_BLOCK_SUB < all; k++) sum += sums[k * j.d + c];
+        const float mean = sum / (float)all;
+        for (int k = 0; k * SG_BLOCK_SUB < all; k++) {
+            const int   more = min((int)SG_BLOCK_SUB, all - k * SG_BLOCK_SUB);
+            const float apart = mean_of(sums[k * j.d + c], more) - mean;
+            wide += square[k * j.d + c] + apart * apart * (float)more;
+        }
+        j.mean[to + c] = mean;
+        if (j.var) j.var[to + c] = wide / (float)all;
+        if (!j.low) continue;
+        float least = low[c], most = high[c];
+        for (int k = 1; k * SG_BLOCK_SUB < all; k++) {
+            least = fminf(least, low[k * j.d + c]);
+            most = fmaxf(most, high[k * j.d + c]);
+        }
+        j.low[to + c] = least;
+        j.high[to + c] = most;
+    }
 }
 
 /* Pools a block of one head. A thread holds a piece of each of 16 rows in registers. It writes them as INT8 after the
@@ -77,98 +137,76 @@ template <bool BF16> static __global__ void __launch_bounds__(POOL_THREADS) pool
 {
     extern __shared__ float4 smem[]; /* [subs][d] sums; squared deviations; extremes; the largest of groups */
     enum { N = sg_numbers<BF16> };
-    const int     packs = (int)j.d / N, subs = j.block / SG_BLOCK_SUB;
-    const int     own = threadIdx.x / packs, e = threadIdx.x % packs * N;
+    const int     packs = (int)j.d / N, subs = j.block / SG_BLOCK_SUB, size = subs * (int)j.d;
+    const int     own = threadIdx.x / packs, e = threadIdx.x % packs * N, at = own * (int)j.d + e;
     const int64_t block = blockIdx.x / (unsigned)j.h, g = blockIdx.x % (unsigned)j.h;
-    const int64_t first = block * j.block, row = first + own * SG_BLOCK_SUB;
-    const int64_t end = min(first + j.block, j.n), at = (row * j.h + g) * j.d + e;
-    const int     rows = own < subs ? (int)max((int64_t)0, min((int64_t)SG_BLOCK_SUB, end - row)) : 0;
-    float *const sums = (float *)smem, *const square = sums + subs * j.d;
-    float *const low = square + subs * j.d, *const high = low + (j.low ? subs * j.d : 0);
-    int *const absmax = (int *)(high + (j.low ? subs * j.d : 0));
-    float      center[N] = {};
-    uint4      x[SG_BLOCK_SUB];
-    int        largest = 0;
+    const int64_t row = block * j.block + own * SG_BLOCK_SUB, apart = j.h * packs;
+    const int     all = (int)min((int64_t)j.block, j.n - block * j.block);
+    const int     rows = own < subs ? max(0, min((int)SG_BLOCK_SUB, all - own * SG_BLOCK_SUB)) : 0;
+    const int     group = j.y && own < subs ? own * SG_BLOCK_SUB / j.group : 0;
+    const uint4  *from = (const uint4 *)j.x.data + (row * j.h + g) * packs + e / N;
+    float *const  sums = (float *)smem, *const square = sums + size;
+    float *const  low = square + size, *const high = low + (j.low ? size : 0);
+    int *const    absmax = (int *)(high + (j.low ? size : 0));
+    float         center[N] = {};
+    uint4         x[SG_BLOCK_SUB];
 #pragma unroll
-    for (int i = 0; i < SG_BLOCK_SUB; i++)
-        x[i] = i < rows ? sg_load_16<BF16>(j.x, at + i * j.h * j.d) : make_uint4(0, 0, 0, 0);
+    for (int i = 0; i < SG_BLOCK_SUB; i++, from += apart) x[i] = i < rows ? __ldg(from) : make_uint4(0, 0, 0, 0);
 #pragma unroll
-    for (int k = 0; k < N; k++)
-        if (j.center && rows > 0) center[k] = j.center[g * j.d + e + k];
-    if (threadIdx.x < j.block / SG_BLOCK_SUB) absmax[threadIdx.x] = 0;
-    if (rows > 0) {
-        float mean[N], sum[N], part[N];
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-            sum[k] = 0;
-#pragma unroll
-            for (int i = 0; i < SG_BLOCK_SUB; i++) sum[k] += sg_number_of<BF16>(x[i], k); /* what is not there is 0 */
-            mean[k] = mean_of(sum[k], rows);
-            if (rows == SG_BLOCK_SUB)
-                part[k] = deviations<BF16, true>(x, k, rows, mean[k]);
-            else
-                part[k] = deviations<BF16, false>(x, k, rows, mean[k]);
-#pragma unroll
-            for (int i = 0; i < SG_BLOCK_SUB; i++)
-                if (j.y && i < rows)
-                    largest = max(largest, __float_as_int(fabsf(__fsub_rn(sg_number_of<BF16>(x[i], k), center[k]))));
-            if (j.low) {
-                float least = INFINITY, most = -INFINITY;
-#pragma unroll
-                for (int i = 0; i < SG_BLOCK_SUB; i++) {
-                    if (i < rows) least = fminf(least, sg_number_of<BF16>(x[i], k));
-                    if (i < rows) most = fmaxf(most, sg_number_of<BF16>(x[i], k));
-                }
-                low[own * j.d + e + k] = least;
-                high[own * j.d + e + k] = most;
-            }
-        }
+    for (int k = 0; k < N; k += 4)
+        if (j.center && rows > 0) sg_take_apart(*(const float4 *)(j.center + g * j.d + e + k), center + k);
+    if (threadIdx.x < subs) absmax[threadIdx.x] = 0;
+    if (rows > 0)
 #pragma unroll
         for (int k = 0; k < N; k += 4) {
-            *(float4 *)(sums + own * j.d + e + k) = sg_four_of(sum + k);
-            *(float4 *)(square + own * j.d + e + k) = sg_four_of(part + k);
-            if (j.sub)
-                *(float4 *)(j.sub + (row / SG_BLOCK_SUB * j.h + g) * j.d + e + k) = sg_four_of(mean + k);
+            float sum[4], mean[4], part[4];
+            if (rows == SG_BLOCK_SUB)
+                moments<BF16, true>(x, k, rows, sum, mean, part);
+            else
+                moments<BF16, false>(x, k, rows, sum, mean, part);
+            *(float4 *)(sums + at + k) = sg_four_of(sum);
+            *(float4 *)(square + at + k) = sg_four_of(part);
+            if (j.sub) *(float4 *)(j.sub + ((block * subs + own) * j.h + g) * j.d + e + k) = sg_four_of(mean);
+        }
+    int largest = 0;
+    if (rows > 0 && (j.y || j.low)) {
+        uint4 least, most;
+        if (rows == SG_BLOCK_SUB)
+            extremes<BF16, true>(x, rows, least, most);
+        else
+            extremes<BF16, false>(x, rows, least, most);
+        float a[N], b[N];
+#pragma unroll
+        for (int k = 0; k < N; k++) { /* rounding is monotonic: one of these is farthest from the center */
+            a[k] = sg_number_of<BF16>(least, k);
+            b[k] = sg_number_of<BF16>(most, k);
+            largest = max(largest, max(__float_as_int(fabsf(__fsub_rn(a[k], center[k]))),
+                                       __float_as_int(fabsf(__fsub_rn(b[k], center[k])))));
+        }
+#pragma unroll
+        for (int k = 0; j.low && k < N; k += 4) {
+            *(float4 *)(low + at + k) = sg_four_of(a + k);
+            *(float4 *)(high + at + k) = sg_four_of(b + k);
         }
     }
     __syncthreads();
-    if (j.y && rows > 0) atomicMax(&absmax[own * SG_BLOCK_SUB / j.group], largest);
-    for (int c = threadIdx.x; c < j.d; c += blockDim.x) {
-        const int all = (int)(end - first);
-        float     sum = 0, wide = 0;
-        for (int k = 0; k * SG_BLOCK_SUB < all; k++) sum += sums[k * j.d + c];
-        const float mean = sum / (float)all;
-        for (int k = 0; k * SG_BLOCK_SUB < all; k++) {
-            const int   more = min((int)SG_BLOCK_SUB, all - k * SG_BLOCK_SUB);
-            const float apart = mean_of(sums[k * j.d + c], more) - mean;
-            wide += square[k * j.d + c] + apart * apart * (float)more;
-        }
-        j.mean[block * j.c + g * j.d + c] = mean;
-        if (j.var) j.var[block * j.c + g * j.d + c] = wide / (float)all;
-        if (!j.low) continue;
-        float least = low[c], most = high[c];
-        for (int k = 1; k * SG_BLOCK_SUB < all; k++) {
-            least = fminf(least, low[k * j.d + c]);
-            most = fmaxf(most, high[k * j.d + c]);
-        }
-        j.low[block * j.c + g * j.d + c] = least;
-        j.high[block * j.c + g * j.d + c] = most;
-    }
+    if (j.y && rows > 0) atomicMax(&absmax[group], largest);
+    merge_subs(j, (block * j.h + g) * j.d, all, sums, square, low, high);
     if (!j.y) return;
     __syncthreads();
     if (rows == 0) return;
 #pragma unroll
     for (int i = 0; i < SG_BLOCK_SUB; i++) /* otherwise the compiler keeps the numbers in registers, not the pieces */
         asm("" : "+r"(x[i].x), "+r"(x[i].y), "+r"(x[i].z), "+r"(x[i].w));
-    const float scale = scale_of(absmax[own * SG_BLOCK_SUB / j.group]), inverse = inverse_of(scale);
-    if (e == 0 && row % j.group == 0) j.scale[row / j.group * j.h + g] = scale;
-    int8_t *const y = j.y + (g * j.n + row) * j.d + e;
+    const float scale = scale_of(absmax[group]), inverse = inverse_of(scale);
+    if (e == 0 && own * SG_BLOCK_SUB % j.group == 0) j.scale[(block * (j.block / j.group) + group) * j.h + g] = scale;
+    int8_t *y = j.y + (g * j.n + row) * j.d + e;
 #pragma unroll
-    for (int i = 0; i < SG_BLOCK_SUB; i++) {
+    for (int i = 0; i < SG_BLOCK_SUB; i++, y += j.d) {
         float u[N];
 #pragma unroll
         for (int k = 0; k < N; k++) u[k] = __fsub_rn(sg_number_of<BF16>(x[i], k), center[k]);
-        if (i < rows) store_whole<BF16>(y + i * j.d, u, inverse);
+        if (i < rows) store_whole<BF16>(y, u, inverse);
     }
 }
 
@@ -440,7 +478,7 @@ static bool pool_pieces(sg_stream *s, const pool_job &j)
     const size_t  bytes = (size_t)((j.low ? 4 : 2) * subs * j.d) * sizeof(float) + (size_t)subs * sizeof(int);
     const int64_t grid = sg_div_up(j.n, j.block) * j.h;
     if (!sg_in_pieces(j.x, j.d) || threads > POOL_THREADS || bytes > (47 << 10) || grid > INT32_MAX ||
-        (uintptr_t)j.y % SG_PACK || (uintptr_t)j.sub % sizeof(float4))
+        (uintptr_t)j.y % SG_PACK || !sg_cuda_aligned(j.sub) || !sg_cuda_aligned(j.center))
         return false;
     const auto kernel = j.x.bf16 ? pool_heads<true> : pool_heads<false>;
     kernel<<<grid, threads, bytes, sg_cuda_of(s)->queue>>>(j);
