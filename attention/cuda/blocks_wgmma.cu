@@ -109,7 +109,7 @@ template <int DK, bool F8, int GROUPS, bool CAUSAL> static sg_status launch(sg_s
 template <int DK> static sg_status launch_for(sg_stream *s, const hopper_job &p, bool three)
 {
     const bool f8 = p.b.v_type == SG_F8;
-    if (three) return launch<DK, true, 3, false>(s, p);
+    if (three) return f8 ? launch<DK, true, 3, false>(s, p) : launch<DK, false, 3, false>(s, p);
     if (p.b.causal) return f8 ? launch<DK, true, 2, true>(s, p) : launch<DK, false, 2, true>(s, p);
     return f8 ? launch<DK, true, 2, false>(s, p) : launch<DK, false, 2, false>(s, p);
 }
@@ -158,7 +158,7 @@ static sg_status attend_non_finite(sg_stream *s, const hopper_job &p)
 static sg_status attend_wgmma(sg_stream *s, hopper_job &p)
 {
     blocks_job &j = p.b;
-    const bool  f8 = j.v_type == SG_F8, three = f8 && !j.causal && (!j.list || j.q_block > SG_BLOCK_Q);
+    const bool  f8 = j.v_type == SG_F8, three = !j.causal && (!j.list || j.q_block > SG_BLOCK_Q);
     if (three) j.nq = (int)sg_div_up(j.n, hopper_shape<128, true, 3>::ROWS); /* without a list any rows share all tiles */
     const int     channels = j.d <= 64 ? 64 : j.d <= 96 ? 96 : 128;
     const int64_t rows = (int64_t)j.nq * j.h, numbers = j.tail_k && !f8 ? (int64_t)j.nk * j.hk * j.d : 0;

@@ -305,19 +305,19 @@ static __device__ __forceinline__ void hopper_bf16_two(const hopper_job &p, hopp
     }
 }
 
-/* The same with three warpgroups and F8 values: what one waits for hides under the other two, so it does one thing after
- * the other. All of it is rounded as in hopper_f8_two. */
-template <int DK>
-static __device__ __forceinline__ void hopper_f8_three(const hopper_job &p, hopper_smem<DK, true, 3> &smem, int group)
+/* The same with three warpgroups: what one waits for hides under the other two, so it does one thing after the other. F8 is
+ * rounded as in hopper_f8_two. */
+template <int DK, bool F8>
+static __device__ __forceinline__ void hopper_three(const hopper_job &p, hopper_smem<DK, F8, 3> &smem, int group)
 {
-    typedef hopper_shape<DK, true, 3>  shape;
-    const hopper_operands<DK, true, 3> operands(smem, group);
-    const blocks_job                  &j = p.b;
+    typedef hopper_shape<DK, F8, 3>  shape;
+    const hopper_operands<DK, F8, 3> operands(smem, group);
+    const blocks_job                &j = p.b;
     const int       lane = threadIdx.x % SG_WARP, row = group * 64 + threadIdx.x % 128 / SG_WARP * 16;
     int             stage = 0;
     uint32_t        phase = 0;
     hopper_rows<DK> w;
-    uint32_t        s[64], weights[16];
+    uint32_t        s[64], weights[F8 ? 16 : 32];
     float           x[64], part[DK / 2 + 4], unit[2], row_max[2];
     for (int turn = 0;; turn++) {
         const int seat = turn % 2;
@@ -338,18 +338,33 @@ static __device__ __forceinline__ void hopper_f8_three(const hopper_job &p, hopp
             sg_wgmma_wait<0>();
             sg_wgmma_pin_registers(s);
             hopper_row_max<false>(smem.info[stage], lane, row, scale, s, x, unit, row_max);
-            hopper_rescale<false>(w, row_max, part);
-            hopper_weights<DK, false>(unit, x, part, weights, w);
-            sg_wgmma_pin_registers(weights);
-            sg_wgmma_fence();
-            hopper_pv_matmul<DK, true>(weights, hopper_at(operands.v, stage * PAIR * shape::V_BYTES), part, false);
-            sg_wgmma_wait<0>();
-            sg_wgmma_pin_registers(part);
+            const uint64_t v = hopper_at(operands.v, stage * PAIR * shape::V_BYTES);
+            if constexpr (F8) {
+                hopper_rescale<false>(w, row_max, part);
+                hopper_weights<DK, false>(unit, x, part, weights, w);
+                sg_wgmma_pin_registers(weights);
+                sg_wgmma_fence();
+                hopper_pv_matmul<DK, true>(weights, v, part, false);
+                sg_wgmma_wait<0>();
+                sg_wgmma_pin_registers(part);
+            } else {
+                hopper_bf16_weigh(unit, x, row_max, weights, w);
+                sg_wgmma_pin_registers(weights);
+                sg_wgmma_fence();
+                sg_wgmma_pin_registers(w.o);
+                hopper_pv_matmul<DK, false>(weights, v, w.o, true);
+                sg_wgmma_wait<0>();
+                sg_wgmma_pin_registers(w.o);
+            }
             sg_mbarrier_arrive(&smem.empty[stage]);
-            hopper_add<DK>(w, part);
+            if constexpr (F8) hopper_add<DK>(w, part);
             if (++stage == shape::STAGES) stage = 0, phase ^= 1;
         }
         sg_mbarrier_arrive(&smem.q_empty[seat]);
+        if constexpr (!F8) {
+            w.sum[0] = sg_lanes_sum<4>(w.sum[0]);
+            w.sum[1] = sg_lanes_sum<4>(w.sum[1]);
+        }
         hopper_store<false>(j, item, at + lane / 4, lane, w);
     }
 }
@@ -379,8 +394,8 @@ static __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
     typedef hopper_shape<DK, F8, GROUPS>            shape;
     shared                                         &smem = *(shared *)bytes;
     if (sg_smem_address(bytes) % 1024) __trap();
-    /* After a shuffle the compiler keeps the number and does not compute it again. BF16 with 64 channels is slower so. */
-    const int group = F8 || DK > 64 ? __shfl_sync(~0u, threadIdx.x / 128, 0) : threadIdx.x / 128;
+    /* After a shuffle the compiler keeps the number and does not compute it again. Two warpgroups of 64 BF16 channels are slower so. */
+    const int group = F8 || DK > 64 || GROUPS == 3 ? __shfl_sync(~0u, threadIdx.x / 128, 0) : threadIdx.x / 128;
     if (threadIdx.x == 0) {
         for (int i = 0; i < shape::STAGES; i++) {
             sg_mbarrier_init(&smem.full[i], 1 + 2 * SG_WARP);
@@ -405,12 +420,12 @@ static __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
         hopper_load_loop<CAUSAL>(p, smem, threadIdx.x / SG_WARP);
     } else {
         hopper_many<GROUPS>();
-        if constexpr (!F8)
-            hopper_bf16_two<DK, CAUSAL>(p, smem, group - 1);
-        else if constexpr (GROUPS == 2)
+        if constexpr (GROUPS == 3)
+            hopper_three<DK, F8>(p, smem, group - 1);
+        else if constexpr (F8)
             hopper_f8_two<DK, CAUSAL>(p, smem, group - 1);
         else
-            hopper_f8_three<DK>(p, smem, group - 1);
+            hopper_bf16_two<DK, CAUSAL>(p, smem, group - 1);
     }
 }
 

@@ -6,6 +6,7 @@
 #include "blocks_wgmma_load.cuh"
 
 #define BF16_LIMIT 0x1p30f /* of the sum of a thread's weights of a step */
+#define BF16_LAG 20.0f      /* how far, in powers of two, a row's largest BF16 logit may rise above its base */
 #define POWER_RAISE 8.1124f /* octaves of an F8 weight at its row's base, see hopper_powers */
 #define POWER_LAG 0.63f     /* how far a row's largest F8 logit may rise above its base: 1.743 x 2^8 rounds to 448 */
 
@@ -204,6 +205,21 @@ static __device__ __forceinline__ void hopper_bf16_raise(hopper_rows<DK> &w, con
     if (!summed) return;
 #pragma unroll
     for (int i = 0; i < DK / 2; i++) w.o[i] *= by[i / 2 % 2];
+}
+
+/* BF16: a step's weights and their sums, where nothing is under way: bases follow first, where a row's largest logit has
+ * risen too far above. */
+template <int DK>
+static __device__ __forceinline__ void hopper_bf16_weigh(const float (&unit)[2], const float (&x)[64],
+                                                         const float (&row_max)[2], uint32_t (&p)[32],
+                                                         hopper_rows<DK> &w)
+{
+    float sum[2];
+    if (__any_sync(~0u, !(row_max[0] <= w.base[0] + BF16_LAG) || !(row_max[1] <= w.base[1] + BF16_LAG)))
+        hopper_bf16_raise(w, unit, x, true);
+    hopper_bf16_weights(unit, x, w.base, p, sum);
+    w.sum[0] += sum[0];
+    w.sum[1] += sum[1];
 }
 
 #endif
