@@ -14,7 +14,8 @@
  * The reference's calls map to it as follows. spas_sage2_attn_meansim_topk_cuda(q, k, v, topk=0.5, is_causal=False) is
  * preset "paper" with topk 0.5. The arguments simthreshd1, cdfthreshd and pvthreshd are similarity, tau and pv.
  * tensor_layout "NHD" is the layout without strides, "HND" is the stride {heads n head_dim, n head_dim, head_dim}.
- * block_sparse_sage2_attn_cuda is a mask. Blocks are 128 queries by 64 keys on every machine.
+ * block_sparse_sage2_attn_cuda is a mask. Its blocks are 128 queries by 64 keys on every
+ * machine.
  *
  * The threads are OpenMP's. How long they spin between two calls is the program's to decide: the library does not touch
  * OMP_WAIT_POLICY and GOMP_SPINCOUNT. A program that shares its processors with others sets GOMP_SPINCOUNT to about 1,500,
