@@ -413,10 +413,7 @@ static bool fixed_fits(sg_tensor q_similarity, sg_tensor k_similarity, sg_tensor
                        is2(k_similarity, sg_div_up(m, SG_BLOCK_K), k_similarity.dim[1]));
 }
 
-static bool q_block_fits(int q_block, bool causal)
-{
-    return q_block == 0 || q_block == SG_BLOCK_Q || (q_block == SG_BLOCK_Q_F8 && !causal);
-}
+static bool q_block_fits(int q, bool causal) { return q == 0 || q == SG_BLOCK_Q || (q == SG_BLOCK_Q_F8 && !causal); }
 
 static bool score_fits(const sg_score_args *a)
 {

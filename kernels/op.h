@@ -267,10 +267,9 @@ SG_TENSORS(distance, 1, b);
 /* ---- sparse, quantised attention ----
  *
  * The stages of SpargeAttn (arXiv:2502.18137) and of what came after it; attention/run.h puts them together. Queries go
- * in blocks of SG_BLOCK_Q, or of q_block where an op names so many, keys in blocks of SG_BLOCK_K, both in sub-blocks of
- * SG_BLOCK_SUB tokens; the last of a kind may be shorter. nq and nk count blocks. ref and backends with SG_F8_FAST take
- * SG_BLOCK_Q_F8 too, but not with causal. Where there are fewer heads of keys, hk, than of queries, h, each serves h / hk
- * neighbouring heads of queries.
+ * in blocks of SG_BLOCK_Q (of q_block where that is not 0: SG_BLOCK_Q_F8 on ref and with SG_F8_FAST, but not causal), keys in
+ * blocks of SG_BLOCK_K, both in sub-blocks of SG_BLOCK_SUB tokens; the last of a kind may be shorter. nq and nk count blocks.
+ * Where there are fewer heads of keys, hk, than of queries, h, each serves h / hk neighbouring heads of queries.
  *
  * Fixed blocks are those that no prediction is trusted for: a last block that is not full, but with `ragged` only of keys;
  * blocks that hold text, which is the first text_prefix and the last text_suffix tokens; and, where self-similarity is
@@ -282,7 +281,6 @@ SG_TENSORS(distance, 1, b);
 enum { SG_BLOCK_SUB = 16, SG_CENTER_STEP = 64 };
 /* Returns the tokens of a block of queries, of which an op names so many, or 0. */
 SG_BOTH int64_t sg_q_block(int named) { return named ? named : SG_BLOCK_Q; }
-
 enum { SG_LISTED = 1 << 16 }; /* blocks that a list has numbers for; of one head no more than INT32_MAX are listed */
 
 /* Returns how many blocks of m keys are visible to block i of n queries. They are the first. */
