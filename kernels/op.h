@@ -420,8 +420,7 @@ typedef struct sg_attend_blocks_args {
     sg_tensor tail_k, tail_k_scale; /* I8 [hk, nk, d]?; F32 [nk / 64, hk] */
     sg_tensor tail_v, tail_bias; /* I8 or F8 as v of nk means where v is such, else F32 [nk, hk, d]; F32 [h, nq, nk]? */
     sg_tensor pv_threshold;      /* F32 [h]? */
-    int       q_group, k_group, pv_group; /* pv_group 32 or 64, with pv_threshold */
-    int       q_block;                    /* not with pv_threshold, and with F8 values alone */
+    int       q_group, k_group, pv_group, q_block; /* pv_group 32 or 64, with pv_threshold; q_block with F8 alone, without */
     float     scale;
     bool      causal;
 } sg_attend_blocks_args;
