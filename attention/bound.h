@@ -13,7 +13,7 @@ struct sg_attention {
     const sg_thresholds *t;      /* these or the tuned ones */
     int64_t              q_block, nq, nk; /* tokens of a block of queries; blocks */
     int                  dense_steps;
-    bool                 skips;
+    bool                 skips, f8; /* f8: takes_f8 */
     int                 *ran;        /* [steps][passes][layers]: 0, or 1 + the row of thresholds that it used */
     int                 *bucket;     /* of tuned thresholds, [steps] */
     int                 *placed;     /* the bucket whose thresholds are on the device */

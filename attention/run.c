@@ -71,12 +71,12 @@ static int bucket_of(const sg_attention *a, double timestep)
     return b;
 }
 
-/* Whether values are F8 because that is faster: not where masks and lists of 128 queries are given, where heads have a PV
- * filter or other channels, and not in texts, whose loss was judged with BF16 alone. */
+/* Whether values are F8, where blocks are skipped, by kernels that are fast with them: not where heads have a PV filter or
+ * other channels, and not in texts, whose loss was judged with BF16 alone. */
 static bool takes_f8(const sg_attention *a)
 {
     const sg_attention_shape *const x = &a->shape;
-    bool takes = x->f8 == SG_F8_FAST && a->p.kind == SG_ATTENTION_SPARGE && a->t->rule != SG_SELECT_GIVEN && !x->causal &&
+    bool takes = x->f8 == SG_F8_FAST && a->p.kind == SG_ATTENTION_SPARGE && !x->causal &&
                  (a->p.pv_dtype == SG_PV_AUTO || a->p.pv_dtype == SG_PV_FP8) && x->d % 16 == 0 && x->d <= 128;
     for (int row = 0; takes && row < a->t->buckets * a->t->layers; row++) takes = !filters(a, row);
     return takes;
@@ -115,7 +115,9 @@ sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_att
     a->shape = *shape;
     a->t = shape->tuned ? shape->tuned : &a->own;
     const bool made = shape->tuned || sg_thresholds_of_policy(&a->own, p, (int)shape->h);
-    a->q_block = made && takes_f8(a) ? SG_BLOCK_Q_F8 : SG_BLOCK_Q;
+    a->f8 = made && takes_f8(a);
+    /* Masks and tuned thresholds are of blocks of SG_BLOCK_Q. */
+    a->q_block = a->f8 && !shape->tuned && a->t->rule != SG_SELECT_GIVEN ? SG_BLOCK_Q_F8 : SG_BLOCK_Q;
     a->nq = sg_div_up(shape->n, a->q_block);
     a->nk = sg_div_up(keys(a), SG_BLOCK_K);
     const sg_status st = made ? bind(a, e) : sg_error_set(e, SG_E_MEMORY, "no memory for thresholds");
@@ -356,7 +358,7 @@ static sg_dtype values_of(const sg_attention *a, bool sparse)
 {
     static const sg_dtype named[] = {[SG_PV_BF16] = SG_BF16, [SG_PV_FP8] = SG_F8, [SG_PV_INT8] = SG_I8};
     if (a->p.pv_dtype != SG_PV_AUTO) return named[a->p.pv_dtype];
-    return sparse && a->q_block == SG_BLOCK_Q_F8 ? SG_F8 : a->shape.values;
+    return sparse && a->f8 ? SG_F8 : a->shape.values;
 }
 
 /* n tokens of v as I8 or F8. */

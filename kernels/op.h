@@ -346,12 +346,12 @@ typedef struct sg_quantise_args {
 SG_TENSORS(quantise, 2, center);
 
 /* y is the share of its mass that a block of queries is expected to give to each block of keys: p_ab = softmax over b
- * of scale q_a k_b, over the means of keys in visible blocks that are not fixed; y_ij = w_j times the mean over the a
- * in i of the sum over the b in j. q and k are means of whole blocks, or, with sub, of sub-blocks. w_j = sqrt(mean over
- * channels of k_var, times mean over channels of v_var) tells how wrong a mean stands in for the block's keys and
- * values; it is 1 without them. y is 0 for fixed blocks, for hidden ones and for fixed queries. q times scale and
- * k - k_center, which has the same shares, may be rounded to 11 bits first: blocks whose scores are so near may change
- * places between backends. */
+ * of scale q_a k_b, over the means of keys in visible blocks that are not fixed; y_ij is the mean over the a in i of the
+ * sum over the b in j. q and k are means of whole blocks, or, with sub, of sub-blocks. With k_var and v_var y is the error
+ * that a mean in place of the block's keys and values is expected to make: the root mean square over the a of these sums,
+ * times sqrt(mean over channels of k_var, times mean over channels of v_var). y is 0 for fixed blocks, for hidden ones
+ * and for fixed queries. q times scale and k - k_center, which has the same shares, may be rounded to 11 bits first:
+ * blocks whose scores are so near may change places between backends. */
 typedef struct sg_score_args {
     sg_tensor y, q, k, k_center; /* F32 [h, nq, nk]; [nq or n / 16, h, d]; [nk or m / 16, hk, d]; [hk, d]? */
     sg_tensor k_var, v_var;      /* F32 [nk, hk, d]? x 2 */

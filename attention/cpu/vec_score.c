@@ -288,15 +288,22 @@ static void score_block(const strip *t, int64_t i, int64_t seen)
     const float *const weight = b->weight + t->head / (b->h / b->hk) * b->nk;
     const float *const limit = b->limit + t->head * b->seg;
     const int64_t      rows = rows_of(b, t->block + i);
+    const bool         squared = b->a->k_var.rank > 0;
     for (int64_t c = 0; c * b->span < seen; c++) {
         const float *const by = t->base + c * b->bases + i * b->per;
         for (int64_t j = c * b->span; j < sg_min64((c + 1) * b->span, b->seg); j += SG_LANES) {
             sg_lanes sum = {0};
-            for (int64_t r = 0; r < rows; r++) sum += *(const sg_lanes *)(own + r * b->seg + j) * by[r];
+            for (int64_t r = 0; r < rows; r++) {
+                const sg_lanes share = *(const sg_lanes *)(own + r * b->seg + j) * by[r];
+                sum += squared ? share * share : share;
+            }
             *(sg_lanes *)(own + j) = sum;
         }
     }
-    for (int64_t j = 0; j < seen; j++) y[j] = limit[j] > 0.0f && own[j] != 0.0f ? weight[j] * own[j] : 0.0f;
+    for (int64_t j = 0; j < seen; j++) {
+        const float all = squared ? sqrtf(own[j] * (float)rows) : own[j];
+        y[j] = limit[j] > 0.0f && own[j] != 0.0f ? weight[j] * all : 0.0f;
+    }
     memset(y + seen, 0, (size_t)(b->nk - seen) * sizeof *y);
 }
 

@@ -335,14 +335,16 @@ static __global__ void __launch_bounds__(SG_THREADS) score_blocks(score_job j)
     }
     __syncthreads();
     for (int64_t b = threadIdx.x; b < j.nk; b += SG_THREADS) {
-        const float by = weight ? weight[b] : 1.0f;
-        float       all = 0;
+        float all = 0;
         if (counts[b / SG_WARP] >> b % SG_WARP & 1) {
 #pragma unroll 8
-            for (int row = 0; row < rows; row++)
-                all += sg_exp2(logits[row * j.stride + b] - row_max[row]) * inverse[row];
+            for (int row = 0; row < rows; row++) {
+                const float share = sg_exp2(logits[row * j.stride + b] - row_max[row]) * inverse[row];
+                all += weight ? share * share : share;
+            }
         }
-        y[b] = all == 0 ? 0.0f : all / (float)rows * by;
+        all /= (float)rows;
+        y[b] = all == 0 ? 0.0f : weight ? sqrtf(all) * weight[b] : all;
     }
 }
 

@@ -244,13 +244,16 @@ static void score_row(const scoring *x, int64_t g, int64_t i, real *p, real *y)
         }
         for (int64_t b = 0; b < means; b++)
             if (counts(x, g, i, b / per_k)) sum += p[b] = FN(exp2)(p[b] - max);
-        for (int64_t b = 0; b < means; b++)
-            if (counts(x, g, i, b / per_k)) y[b / per_k] += p[b] / sum;
+        for (int64_t j = 0; j < a->y.dim[2]; j++) {
+            real share = 0;
+            for (int64_t b = j * per_k; b < sg_min64((j + 1) * per_k, means) && counts(x, g, i, j); b++) share += p[b] / sum;
+            y[j] += a->k_var.rank ? share * share : share;
+        }
     }
     for (int64_t j = 0; j < a->y.dim[2]; j++) {
         if (y[j] == 0) continue;
         y[j] /= (real)(end - i * per_q);
-        if (a->k_var.rank) y[j] *= FN(sqrt)(channel_mean(&a->k_var, j, gk) * channel_mean(&a->v_var, j, gk));
+        if (a->k_var.rank) y[j] = FN(sqrt)(y[j] * channel_mean(&a->k_var, j, gk) * channel_mean(&a->v_var, j, gk));
     }
 }
 
