@@ -294,8 +294,9 @@ static void score_block(const strip *t, int64_t i, int64_t seen)
         for (int64_t j = c * b->span; j < sg_min64((c + 1) * b->span, b->seg); j += SG_LANES) {
             sg_lanes sum = {0};
             for (int64_t r = 0; r < rows; r++) {
-                const sg_lanes share = *(const sg_lanes *)(own + r * b->seg + j) * by[r];
-                sum += squared ? share * share : share;
+                sg_lanes share = *(const sg_lanes *)(own + r * b->seg + j) * by[r];
+                if (squared) share *= share;
+                sum += share;
             }
             *(sg_lanes *)(own + j) = sum;
         }

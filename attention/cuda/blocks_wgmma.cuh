@@ -275,9 +275,9 @@ static __device__ __forceinline__ void hopper_bf16_two(const hopper_job &p, hopp
         hopper_floats<CAUSAL>(smem.info[then], lane, row + lane / 4, scale, s, x, unit);
         bool again = last;
         if (!last) again = hopper_bf16_weights(unit, x, w.base, fresh, sum);
-        if (again) { /* the branch has the weights made before the next wait */
-            sg_wgmma_wait<0>();
-            sg_wgmma_pin_registers(w.o);
+        sg_wgmma_wait<0>(); /* after the vote, so after the weights; before the branch, which warps take each for itself */
+        sg_wgmma_pin_registers(w.o);
+        if (again) {
             if (last) {
                 sg_mbarrier_arrive(&smem.q_empty[seat]);
                 w.sum[0] = sg_lanes_sum<4>(w.sum[0]);
@@ -293,8 +293,6 @@ static __device__ __forceinline__ void hopper_bf16_two(const hopper_job &p, hopp
             hopper_bf16_raise(w, unit, x, !last);
             hopper_bf16_weights(unit, x, w.base, fresh, sum);
         }
-        sg_wgmma_wait<0>();
-        sg_wgmma_pin_registers(w.o);
         sg_mbarrier_arrive(&smem.empty[stage]);
 #pragma unroll
         for (int i = 0; i < 32; i++) weights[i] = fresh[i] ^ none; /* else both are in one place, and products wait */
