@@ -71,6 +71,12 @@ static int bucket_of(const sg_attention *a, double timestep)
     return b;
 }
 
+/* So many tokens decide whether the sequence is short. */
+static int64_t tokens(const sg_attention *a)
+{
+    return a->shape.whole ? a->shape.whole : a->shape.causal ? keys(a) : a->shape.n;
+}
+
 /* Whether values are F8, where blocks are skipped, by kernels that are fast with them: not where heads have a PV filter or
  * other channels, and not in texts, whose loss was judged with BF16 alone. */
 static bool takes_f8(const sg_attention *a)
@@ -116,8 +122,10 @@ sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_att
     a->t = shape->tuned ? shape->tuned : &a->own;
     const bool made = shape->tuned || sg_thresholds_of_policy(&a->own, p, (int)shape->h);
     a->f8 = made && takes_f8(a);
-    /* Masks and tuned thresholds are of blocks of SG_BLOCK_Q. */
-    a->q_block = a->f8 && !shape->tuned && a->t->rule != SG_SELECT_GIVEN ? SG_BLOCK_Q_F8 : SG_BLOCK_Q;
+    /* Masks and tuned thresholds are of blocks of SG_BLOCK_Q; short sequences have so few blocks that longer ones cost more
+     * quality than time. */
+    const bool longer = a->f8 && !shape->tuned && a->t->rule != SG_SELECT_GIVEN && tokens(a) >= SG_TOKENS;
+    a->q_block = longer ? SG_BLOCK_Q_F8 : SG_BLOCK_Q;
     a->nq = sg_div_up(shape->n, a->q_block);
     a->nk = sg_div_up(keys(a), SG_BLOCK_K);
     const sg_status st = made ? bind(a, e) : sg_error_set(e, SG_E_MEMORY, "no memory for thresholds");
@@ -138,13 +146,12 @@ void sg_attention_close(sg_attention **a)
 
 sg_attention_kind sg_attention_kind_of(const sg_attention *a, int layer, int step, sg_attention_why *why)
 {
-    const int64_t    tokens = a->shape.whole ? a->shape.whole : a->shape.causal ? keys(a) : a->shape.n;
     sg_attention_why w = SG_WHY_POLICY;
     if (a->p.kind == SG_ATTENTION_DENSE)
         ;
     else if (a->shape.values == SG_F32)
         w = SG_WHY_BACKEND;
-    else if (tokens < (a->p.named ? SG_NAMED_TOKENS : SG_TOKENS))
+    else if (tokens(a) < (a->p.named ? SG_NAMED_TOKENS : SG_TOKENS))
         w = SG_WHY_SHORT;
     else if (step < a->dense_steps)
         w = SG_WHY_STEP;

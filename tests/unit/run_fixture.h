@@ -96,10 +96,11 @@ static inline bench make(int64_t n, int64_t h, int64_t hk, int64_t d, sg_policy 
     return b;
 }
 
-/* As on a backend that attends faster with FP8 values, by blocks of SG_BLOCK_Q_F8 queries. */
+/* As part of a long sequence on a backend that attends faster with FP8 values, by blocks of SG_BLOCK_Q_F8 queries. */
 static inline void take_f8(bench *b)
 {
     b->shape.f8 = SG_F8_FAST;
+    b->shape.whole = SG_TOKENS;
     b->q_block = SG_BLOCK_Q_F8;
     b->nq = (b->shape.n + SG_BLOCK_Q_F8 - 1) / SG_BLOCK_Q_F8;
 }

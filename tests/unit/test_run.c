@@ -113,8 +113,8 @@ static void fp8_values_where_they_are_faster(void **state)
     }
 }
 
-/* Where FP8 values are faster, blocks of queries are longer and values FP8, unless BF16 is named, a filter is asked for, or
- * heads have other channels: lists tell. */
+/* Where FP8 values are faster, blocks of queries are longer, unless BF16 is named, a filter is asked for, heads have other
+ * channels, or the sequence is short: lists tell. */
 static void blocks_of_192_queries(void **state)
 {
     static const sg_policy want[] = {{.amount = 0.3f},
@@ -122,7 +122,9 @@ static void blocks_of_192_queries(void **state)
                                      {.amount = 0.3f, .tail = true, .tail_bias = SG_TAIL_BIAS_RANK1, .similarity = 0.2f},
                                      {.amount = 0.5f, .rule = SG_SELECT_MASS, .score = SG_SCORE_SUB16, .sink = 2},
                                      {.amount = 0.3f, .pv_dtype = SG_PV_FP8}};
-    static const sg_policy others[] = {{.amount = 0.3f, .pv_dtype = SG_PV_BF16}, {.amount = 0.3f, .pv = 4}, {.amount = 0.3f}};
+    static const sg_policy others[] = {{.amount = 0.3f, .pv_dtype = SG_PV_BF16}, {.amount = 0.3f, .pv = 4},
+                                       {.amount = 0.3f},
+                                       {.amount = 0.3f}};
     for (int i = 0; i < 5; i++)
         for (int64_t n = 1024; n <= 1216; n += 96) {
             bench b = make(n, 4, 2, 16, want[i]);
@@ -131,9 +133,10 @@ static void blocks_of_192_queries(void **state)
             if (b.policy.similarity == 0) b.policy.similarity = -1;
             check(&b, "blocks of FP8", 0.04);
         }
-    for (int i = 0; i < 3; i++) {
-        bench b = make(1100, 2, 2, i < 2 ? 16 : 8, others[i]);
+    for (int i = 0; i < 4; i++) {
+        bench b = make(1100, 2, 2, i == 2 ? 8 : 16, others[i]);
         b.shape.f8 = SG_F8_FAST;
+        b.shape.whole = i == 3 ? SG_TOKENS - 1 : SG_TOKENS;
         b.policy.kind = SG_ATTENTION_SPARGE;
         b.policy.similarity = -1;
         bind(&b);
