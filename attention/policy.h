@@ -53,8 +53,8 @@ enum {
 };
 
 /* A sequence of fewer tokens than SG_TOKENS is dense: it would gain nothing. Of a policy that is `named` it is the
- * other one. */
-enum { SG_TOKENS = 8192, SG_NAMED_TOKENS = 1024 };
+ * other one. From SG_LONGER_TOKENS on blocks of queries may be longer. */
+enum { SG_TOKENS = 8192, SG_NAMED_TOKENS = 1024, SG_LONGER_TOKENS = 16384 };
 
 typedef struct sg_policy {
     int   kind;         /* SG_ATTENTION_DENSE .. */

@@ -77,6 +77,13 @@ static int64_t tokens(const sg_attention *a)
     return a->shape.whole ? a->shape.whole : a->shape.causal ? keys(a) : a->shape.n;
 }
 
+/* Whether blocks of queries may be longer than SG_BLOCK_Q: not those that masks and tuned thresholds are for, nor where what
+ * is skipped is lost, nor in a shorter sequence, whose attention is a small part of a step. */
+static bool takes_longer(const sg_attention *a)
+{
+    return !a->shape.tuned && a->t->rule != SG_SELECT_GIVEN && a->p.tail && tokens(a) >= SG_LONGER_TOKENS;
+}
+
 /* Whether values are F8, where blocks are skipped, by kernels that are fast with them: not where heads have a PV filter or
  * other channels, and not in texts, whose loss was judged with BF16 alone. */
 static bool takes_f8(const sg_attention *a)
@@ -122,10 +129,7 @@ sg_status sg_attention_open(sg_attention **out, const sg_policy *p, const sg_att
     a->t = shape->tuned ? shape->tuned : &a->own;
     const bool made = shape->tuned || sg_thresholds_of_policy(&a->own, p, (int)shape->h);
     a->f8 = made && takes_f8(a);
-    /* Masks and tuned thresholds are of blocks of SG_BLOCK_Q; short sequences have so few blocks that longer ones cost more
-     * quality than time. */
-    const bool longer = a->f8 && !shape->tuned && a->t->rule != SG_SELECT_GIVEN && tokens(a) >= SG_TOKENS;
-    a->q_block = longer ? SG_BLOCK_Q_F8 : SG_BLOCK_Q;
+    a->q_block = a->f8 && takes_longer(a) ? SG_BLOCK_Q_F8 : SG_BLOCK_Q;
     a->nq = sg_div_up(shape->n, a->q_block);
     a->nk = sg_div_up(keys(a), SG_BLOCK_K);
     const sg_status st = made ? bind(a, e) : sg_error_set(e, SG_E_MEMORY, "no memory for thresholds");

@@ -100,7 +100,7 @@ static inline bench make(int64_t n, int64_t h, int64_t hk, int64_t d, sg_policy 
 static inline void take_f8(bench *b)
 {
     b->shape.f8 = SG_F8_FAST;
-    b->shape.whole = SG_TOKENS;
+    b->shape.whole = SG_LONGER_TOKENS;
     b->q_block = SG_BLOCK_Q_F8;
     b->nq = (b->shape.n + SG_BLOCK_Q_F8 - 1) / SG_BLOCK_Q_F8;
 }
