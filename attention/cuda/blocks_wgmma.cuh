@@ -5,7 +5,7 @@
  * (blocks_wgmma.cu, refusal).
  *
  * A block of threads stays on its processor and takes items one after the other from a counter: an item is a block of
- * SG_BLOCK_Q queries of one head, or of 192 with F8 values, where lists are of so many or there are none. Items
+ * SG_BLOCK_Q queries of one head, or of 192 where there is no list or, with F8 values, where lists are of so many. Items
  * with many tiles begin first (blocks_order.cuh). A step is a pair of tiles of SG_BLOCK_K keys: listed blocks in
  * their order, then means; where the number is odd, the last tile lies beyond the tensor, from where copies bring zeros.
  * Warpgroup 0 loads. The other two or three compute 64 rows each, 16 a warp; lane l has rows l / 4 and l / 4 + 8.
