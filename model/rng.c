@@ -54,7 +54,9 @@ static void normals_of_block(float *x)
     }
 }
 
-/* drawn: how many come from the first draw; those behind the last whole block may come from the second alone. */
+/* How many of n come from the first draw; those behind the last whole block may come from the second alone. */
+static size_t drawn_first(sg_dtype as, size_t n) { return as == SG_F32 ? n : n - n % BLOCK; }
+
 static void fill_blocks(float *out, size_t n, size_t drawn, sg_rng *g)
 {
     for (size_t i = 0; i < drawn; i++) out[i] = uniform24(g);
@@ -90,8 +92,17 @@ void sg_rng_randn_as(sg_rng *g, sg_dtype as, float *out, size_t n)
     if (n < BLOCK)
         fill_pairs(out, n, g);
     else
-        fill_blocks(out, n, as == SG_F32 ? n : n - n % BLOCK, g);
+        fill_blocks(out, n, drawn_first(as, n), g);
     for (size_t i = 0; as != SG_F32 && i < n; i++) out[i] = rounded(out[i], as);
+}
+
+void sg_rng_skip(sg_rng *g, sg_dtype as, size_t n)
+{
+    float few[BLOCK];
+    if (n < BLOCK) fill_pairs(few, n, g);
+    if (n < BLOCK) return;
+    const size_t words = drawn_first(as, n) + (n % BLOCK ? BLOCK : 0);
+    for (size_t i = 0; i < words; i++) draw32(g);
 }
 
 void sg_rng_randn(sg_rng *g, float *out, size_t n) { sg_rng_randn_as(g, SG_F32, out, n); }

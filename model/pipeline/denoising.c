@@ -168,29 +168,36 @@ static void note_error(sg_render *render, const float *computed, const float *ex
     r->latent_error += sg_sampler_weight(&render->sampler, step) * sqrt(off);
 }
 
+/* Draws the noise that the sampler wants after this step. The host does it while a device computes. */
+static sg_status draw_noise(sg_render *render, int step)
+{
+    const int times = sg_sampler_draws(&render->sampler, step);
+    return times > 0 ? sg_start_draw(render, times) : SG_OK;
+}
+
 /* d->v = the prediction of this step: the model's, or where the cache skips the step, the extrapolated one. */
-static void compute_step(sg_render *render, sg_stream *s, const denoising *d, int step, int denoiser)
+static sg_status compute_step(sg_render *render, sg_stream *s, const denoising *d, int step, int denoiser)
 {
     const bool skips = sg_step_cache_skips(&render->cache, s, step, d->state.x);
     const bool shadow = skips && render->request->cache == SG_CACHE_SHADOW;
     double     smooth[2];
     sg_sampler_smooth(&render->sampler, step, smooth);
     render->report->distance[step] = (float)render->cache.moved;
-    if (!skips || shadow) {
-        predict(render, s, d, step, denoiser);
-        inspect(render, s, d, step, denoiser);
-    }
+    if (!skips || shadow) predict(render, s, d, step, denoiser);
+    SG_TRY(draw_noise(render, step));
+    if (!skips || shadow) inspect(render, s, d, step, denoiser);
     if (!skips) {
         sg_step_cache_keep(&render->cache, s, step, smooth, d->state.x, d->v);
-        return;
+        return SG_OK;
     }
     if (shadow) sg_download(s, render->shadow, d->v);
     sg_step_cache_extrapolate(&render->cache, s, step, smooth, d->state.x, d->v);
     render->report->skipped[step] = 1;
     render->report->steps_skipped++;
-    if (!shadow) return;
+    if (!shadow) return SG_OK;
     sg_download(s, render->host_latents, d->v);
     if (!s->status) note_error(render, render->shadow, render->host_latents, step);
+    return SG_OK;
 }
 
 /* ---- the loop ---- */
@@ -288,10 +295,9 @@ static sg_status run_step(sg_render *render, sg_stream *s, denoising *d, int ste
     sg_report *const          r = render->report;
     sg_attention_count *const counts = render->engine->count + step * render->self.passes * render->self.layers;
     const double              start = sg_seconds();
-    compute_step(render, s, d, step, denoiser);
+    SG_TRY(compute_step(render, s, d, step, denoiser));
     SG_TRY(show_preview(render, s, d, step));
-    for (int k = sg_sampler_draws(&render->sampler, step); k > 0; k--)
-        SG_TRY(sg_start_noise(render, s, d->state.noise));
+    if (sg_sampler_draws(&render->sampler, step) > 0) sg_start_noise(render, s, d->state.noise);
     sg_sampler_step(&render->sampler, &d->state, s, step, d->v);
     sg_latents_hold(render, s, d->state.x);
     sg_tap(s, d->state.x, "step.%d.latents", step);

@@ -182,6 +182,7 @@ static sg_status render_request(sg_render *render)
     free(render->order);
     free(render->host_latents);
     free(render->shadow);
+    free(render->noise);
     free(render->non_finite);
     free(render->preview.host);
     report->total_seconds = sg_seconds() - start;

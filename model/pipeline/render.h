@@ -38,6 +38,7 @@ typedef struct sg_render {
     sg_attention_error  error; /* where it is asked for */
     sg_step_cache       cache;
     sg_rng              rng;          /* of all noise */
+    float              *noise;        /* as drawn last, as the latents lie; NULL before */
     float              *host_latents; /* between denoising and decoding */
     int32_t            *non_finite;   /* as denoising.c has it on the device */
     float              *shadow;       /* with SG_CACHE_SHADOW: room for what a skipped step would have computed */
@@ -124,8 +125,11 @@ sg_tensor sg_modulation_of_step(const sg_render *render, sg_stream *s, int step)
 /* Encodes what the render starts from, on a plan too: its latents become the engine's. Failures latch in s. */
 void sg_start_encode(const sg_render *render, sg_stream *s, sg_watch watch);
 
-/* Fills x with the next normals of the render's generator, as the model's latents are drawn. Taps "noise". */
-sg_status sg_start_noise(sg_render *render, sg_stream *s, sg_tensor x);
+/* Draws normals for the latents from the render's generator, so many times, into render->noise: the last ones count. */
+sg_status sg_start_draw(sg_render *render, int times);
+
+/* Brings them to x. Taps "noise". */
+void sg_start_noise(const sg_render *render, sg_stream *s, sg_tensor x);
 
 /* st->x = what the first step starts from: noise, or the latents of its start with noise. Taps "video", "noise". */
 sg_status sg_start_make(sg_render *render, sg_stream *s, sg_sampler_state *st);

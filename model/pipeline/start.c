@@ -45,18 +45,24 @@ static void frames_inside(float *to, const float *from, const int64_t dim[4])
             memcpy(to + (size_t)(c * dim[1] + f) * plane, from, plane * sizeof *to);
 }
 
-sg_status sg_start_noise(sg_render *render, sg_stream *s, sg_tensor x)
+sg_status sg_start_draw(sg_render *render, int times)
 {
-    const bool   by_frame = render->engine->components->noise_by_frame;
-    const size_t n = (size_t)sg_count(x);
-    float *const noise = malloc((by_frame ? 2 : 1) * n * sizeof *noise), *given = noise;
-    if (!noise) return sg_error_set(render->e, SG_E_MEMORY, "no memory for %zu numbers of noise", n);
-    sg_rng_randn_as(&render->rng, render->engine->components->noise_dtype, noise, n);
-    if (by_frame) frames_inside(given = noise + n, noise, x.dim);
-    sg_upload(s, x, given);
-    free(noise);
-    sg_tap(s, x, "noise");
+    const int64_t *const d = render->geometry.latent;
+    const size_t         n = (size_t)(d[0] * d[1] * d[2] * d[3]);
+    const bool           by_frame = render->engine->components->noise_by_frame;
+    const sg_dtype       as = render->engine->components->noise_dtype;
+    if (!render->noise) render->noise = malloc((by_frame ? 2 : 1) * n * sizeof *render->noise);
+    if (!render->noise) return sg_error_set(render->e, SG_E_MEMORY, "no memory for %zu numbers of noise", n);
+    for (; times > 1; times--) sg_rng_skip(&render->rng, as, n);
+    sg_rng_randn_as(&render->rng, as, by_frame ? render->noise + n : render->noise, n);
+    if (by_frame) frames_inside(render->noise, render->noise + n, d);
     return SG_OK;
+}
+
+void sg_start_noise(const sg_render *render, sg_stream *s, sg_tensor x)
+{
+    sg_upload(s, x, render->noise);
+    sg_tap(s, x, "noise");
 }
 
 /* ---- both ---- */
@@ -89,7 +95,8 @@ sg_status sg_start_make(sg_render *render, sg_stream *s, sg_sampler_state *st)
             sg_upload(s, clean, engine->start);
         sg_tap(s, clean, "video");
     }
-    SG_TRY(sg_start_noise(render, s, st->x));
+    SG_TRY(sg_start_draw(render, 1));
+    sg_start_noise(render, s, st->x);
     sg_sampler_begin(&render->sampler, st, s, clean);
     sg_latents_hold(render, s, st->x);
     return SG_OK;

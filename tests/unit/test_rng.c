@@ -89,6 +89,28 @@ static void draws_follow_one_another(void **state)
     }
 }
 
+/* What is skipped is what would have been drawn, of every dtype, whole blocks or not, and a second of a pair. */
+static void skipping_draws_nothing_else(void **state)
+{
+    static const sg_dtype as[] = {SG_F32, SG_BF16, SG_F16};
+    static const size_t   of[] = {0, 1, 3, 15, 16, 17, 31, 32, 1000};
+    for (int k = 0; k < 3; k++)
+        for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+            float  thrown[1000], after[20], skipped[20];
+            sg_rng g, h;
+            sg_rng_seed(&g, 5);
+            sg_rng_randn(&g, thrown, 1);
+            h = g;
+            sg_rng_randn_as(&g, as[k], thrown, of[i]);
+            sg_rng_skip(&h, as[k], of[i]);
+            for (size_t n = 3; n <= 20; n += 17) {
+                sg_rng_randn(&g, after, n);
+                sg_rng_randn(&h, skipped, n);
+                assert_memory_equal(after, skipped, n * sizeof *after);
+            }
+        }
+}
+
 /* ---- the generator of the fixtures ---- */
 
 /* counter.py holds the same numbers. */
@@ -152,7 +174,7 @@ int main(void)
         cmocka_unit_test(test_torch),
         cmocka_unit_test(test_upper_seed_half_is_ignored),
         cmocka_unit_test(test_nothing_is_drawn_for_nothing),
-        cmocka_unit_test(draws_follow_one_another),
+        cmocka_unit_test(draws_follow_one_another), cmocka_unit_test(skipping_draws_nothing_else),
         cmocka_unit_test(generator_is_that_of_python),
         cmocka_unit_test(sketches_are_those_of_python),
         cmocka_unit_test(numbers_are_rounded_once),
