@@ -2,6 +2,7 @@
 #include "mmdit.h"
 #include "base/text.h"
 #include "op.h"
+#include "quant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,13 +232,21 @@ static const sg_mmdit_mod *mod_at(const sg_mmdit *m, int64_t k, int *block)
     return k == of_two + m->singles ? &m->mod_out : NULL;
 }
 
+/* Columns first, first + 1, .. of y [n, columns] become x [n, ..]. */
+static void put_columns(sg_stream *s, sg_tensor y, int64_t first, sg_tensor x)
+{
+    const int64_t n = x.dim[0], c = sg_count(x) / n;
+    sg_strided_copy(s, .y = sg_reshape(y, sg_count(y)), .x = sg_reshape(x, n, 1, c), .first = first, .token = y.dim[1],
+                    .head = c, .scatter = true);
+}
+
 void sg_mmdit_modulate(const sg_mmdit *m, sg_stream *s, const sg_conditioning *c,
                        const float *const row[SG_TEXT_PASSES], sg_tensor t, sg_tensor y)
 {
     const size_t        mark = s->scratch.used;
     const int64_t       width = m->dit.width, times = y.dim[0] * y.dim[1];
     const sg_tensor     time = sg_new(s, SG_F32, times, width);
-    const sg_tensor     by_time = sg_reshape(y, times, m->modulation_rows, width);
+    const sg_tensor     by_time = sg_reshape(y, times, m->modulation_rows * width);
     sg_tensor           text[SG_TEXT_PASSES];
     const sg_mmdit_mod *mod;
     int                 block, last = -1;
@@ -251,11 +260,15 @@ void sg_mmdit_modulate(const sg_mmdit *m, sg_stream *s, const sg_conditioning *c
     for (int64_t k = 0; (mod = mod_at(m, k, &block)) != NULL; k++) {
         if (block >= 0 && block != last) sg_bind_fetch(m->modulation.bind, s, block);
         last = block;
-        for (int64_t i = 0; i < times; i++) { /* row by row, as a step alone would */
-            const sg_tensor own = sg_reshape(sg_rows(by_time, i, 1), m->modulation_rows, width);
-            sg_linear(s, .y = sg_reshape(sg_rows(own, mod->first, mod->rows), 1, mod->rows * width),
-                      .x = sg_rows(time, i, 1), .w = mod->weights.w, .b = mod->weights.b);
+        const size_t    before = s->scratch.used;
+        const sg_tensor own = sg_new(s, SG_F32, times, mod->rows * width); /* of all steps, so that weights are read once */
+        const int64_t   most = mod->weights.w.quant.type ? SG_GPU_FEW_ROWS : times; /* of more they would be widened */
+        for (int64_t i = 0; i < times; i += most) {
+            const int64_t n = sg_min64(most, times - i);
+            sg_linear(s, .y = sg_rows(own, i, n), .x = sg_rows(time, i, n), .w = mod->weights.w, .b = mod->weights.b);
         }
+        put_columns(s, by_time, mod->first * width, own);
+        s->scratch.used = before;
     }
     s->scratch.used = mark;
 }
@@ -406,14 +419,6 @@ static void project_heads(const sg_mmdit_pass *p, sg_stream *s, sg_tensor y, sg_
         }
         s->scratch.used = mark;
     }
-}
-
-/* Columns first, first + 1, .. of y [n, columns] become x [n, ..]. */
-static void put_columns(sg_stream *s, sg_tensor y, int64_t first, sg_tensor x)
-{
-    const int64_t n = x.dim[0], c = sg_count(x) / n;
-    sg_strided_copy(s, .y = sg_reshape(y, sg_count(y)), .x = sg_reshape(x, n, 1, c), .first = first, .token = y.dim[1],
-                    .head = c, .scatter = true);
 }
 
 /* x += gate ([o | gelu(y up)] out), where y is x modulated, or absent: then it is computed again. The feed-forward of all
