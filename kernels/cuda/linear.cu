@@ -70,6 +70,46 @@ struct convert_kernel {
     }
 };
 
+/* sum [n, o] = x w^T of up to ROWS F32 rows by BF16 weights. A warp has COLUMNS rows of w, 16 bytes of each a lane in flight, and
+ * reads x once for all of them.
+ *
+ * Roofline: the bytes of w over the bandwidth. x comes from the caches: ROWS / COLUMNS times as many bytes. */
+enum { FEW_ROWS = 16, COLUMNS = 4, WARPS = SG_THREADS / SG_WARP };
+
+template <int ROWS>
+static __global__ void __launch_bounds__(SG_THREADS)
+    few_f32_rows(float *sum, const float *x, const uint16_t *w, int n, int64_t depth, int64_t o)
+{
+    const int64_t first = (blockIdx.x * (int64_t)WARPS + threadIdx.x / SG_WARP) * COLUMNS;
+    const int     lane = threadIdx.x % SG_WARP;
+    float         all[ROWS][COLUMNS] = {};
+    if (first >= o) return;
+    for (int64_t k = lane * SG_PACK; k < depth; k += SG_WARP * SG_PACK) {
+        float v[COLUMNS][SG_PACK];
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) /* the last row again in place of one that is not there */
+            sg_get_pack(sg_view{(void *)w, true, true}, min(first + c, o - 1) * depth + k, SG_PACK, true, v[c]);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            if (r >= n) break;
+            float part[SG_PACK];
+            sg_get_pack(sg_view{(void *)x, false, true}, r * depth + k, SG_PACK, true, part);
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++)
+#pragma unroll
+                for (int e = 0; e < SG_PACK; e++) all[r][c] += part[e] * v[c][e];
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) {
+            if (r >= n) break;
+            const float one = sg_lanes_sum(all[r][c]);
+            if (lane == 0 && first + c < o) sum[r * o + first + c] = one;
+        }
+}
+
 /* ---- launchers ---- */
 
 static void *advance(const void *p, int64_t elements, sg_dtype type)
@@ -183,6 +223,18 @@ static sg_status few_rows(sg_stream *s, const sg_linear_args *a, const sg_linear
     return finish(s, "linear", p, &nothing, sum, 0, p->n, 0, p->o);
 }
 
+/* Few F32 rows of x by BF16 weights, which need not be widened in memory. */
+static sg_status few_rows_by_bf16(sg_stream *s, const sg_linear_job *p)
+{
+    const linear_plan nothing = {};
+    const auto        kernel = p->n == 1 ? few_f32_rows<1> : p->n <= 4 ? few_f32_rows<4> : few_f32_rows<FEW_ROWS>;
+    float *const      sum = (float *)sg_cuda_scratch(s, "linear", SG_CUDA_SUM, (size_t)(p->n * p->o) * sizeof *sum);
+    if (!sum) return s->status;
+    SG_TRY(sg_cuda_launch(s, "linear", kernel, sg_div_up(p->o, COLUMNS * WARPS), SG_THREADS, 0, sum, (const float *)p->x,
+                          (const uint16_t *)p->w, (int)p->n, p->i, p->o));
+    return finish(s, "linear", p, &nothing, sum, 0, p->n, 0, p->o);
+}
+
 static sg_status linear(sg_stream *s, const sg_linear_args *a)
 {
     sg_linear_job p = {.y = a->y.data, .x = a->x.data, .w = a->w.data, .b = sg_data(a->b),
@@ -190,6 +242,9 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
                        .i = a->x.dim[1], .o = a->w.dim[0], .y_type = a->y.dtype, .x_type = a->x.dtype,
                        .w_type = a->w.dtype, .act = a->act, .add = a->add};
     if (a->w.quant.type && p.i && p.n <= SG_GPU_FEW_ROWS) return few_rows(s, a, &p);
+    if (!a->w.quant.type && p.x_type == SG_F32 && p.w_type == SG_BF16 && p.n <= FEW_ROWS && p.n > 0 && p.o > 0 && p.i > 0 &&
+        p.i % SG_PACK == 0 && sg_cuda_aligned(p.x) && sg_cuda_aligned(p.w))
+        return few_rows_by_bf16(s, &p);
     if (a->w.quant.type && p.i) p.w = sg_cuda_widen(s, "linear", &a->w);
     return p.w || !p.i ? sg_cuda_linear(s, "linear", &p) : s->status;
 }
