@@ -23,6 +23,7 @@ rm log
 for arm in 0 1; do # Ctrl-C after the first arm, a kill after the second
     in_background "${command[@]}" --repeat 2 --seed 0 -o out
     wait_for finished out $arm
+    sleep .2 # its times are written right behind it
     if ((arm)); then kill -KILL $!; else kill -INT $!; fi
     wait $!
     [[ $? == $((arm ? 137 : 130)) && $(ls -A out) == .unfinished ]] || fail "$(ls -A out; cat log)"
