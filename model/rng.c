@@ -98,11 +98,12 @@ void sg_rng_randn_as(sg_rng *g, sg_dtype as, float *out, size_t n)
 
 void sg_rng_skip(sg_rng *g, sg_dtype as, size_t n)
 {
-    float few[BLOCK];
-    if (n < BLOCK) fill_pairs(few, n, g);
-    if (n < BLOCK) return;
+    float        few[BLOCK];
     const size_t words = drawn_first(as, n) + (n % BLOCK ? BLOCK : 0);
-    for (size_t i = 0; i < words; i++) draw32(g);
+    if (n < BLOCK)
+        fill_pairs(few, n, g);
+    else
+        for (size_t i = 0; i < words; i++) draw32(g);
 }
 
 void sg_rng_randn(sg_rng *g, float *out, size_t n) { sg_rng_randn_as(g, SG_F32, out, n); }

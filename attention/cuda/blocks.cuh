@@ -16,7 +16,8 @@ struct sg_block_rules {
 template <typename A> static inline sg_block_rules sg_block_rules_of(const A *a, int64_t h)
 {
     return {sg_data(a->q_similarity), sg_data(a->k_similarity), sg_data(a->theta), a->n, a->m, a->text_prefix,
-            a->text_suffix, (int)h, a->theta.rank ? (int)a->k_similarity.dim[1] : 1, a->ragged, a->causal, (int)sg_q_block(a->q_block)};
+            a->text_suffix, (int)h, a->theta.rank ? (int)a->k_similarity.dim[1] : 1, a->ragged, a->causal,
+            (int)sg_q_block(a->q_block)};
 }
 
 /* Block i of `tokens` has text, or is partial where that makes it fixed. */

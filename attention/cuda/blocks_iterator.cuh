@@ -43,7 +43,8 @@ static blocks_job job_of(const sg_attend_blocks_args *a)
                        .list = sg_data(a->list), .listed = sg_data(a->count), .y = sg_view_of(a->y), .n = n, .m = m,
                        .v_row = sg_f8_row(m), .tail_row = sg_f8_row(nk), .d = (int)a->q.dim[2],
                        .nq = (int)sg_div_up(n, sg_q_block(a->q_block)), .nk = (int)nk, .words = (int)sg_div_up(nk, 64),
-                       .h = (int)a->q.dim[0], .hk = (int)a->k.dim[0], .q_block = (int)sg_q_block(a->q_block), .q_group = a->q_group, .pv_group = a->pv_group,
+                       .h = (int)a->q.dim[0], .hk = (int)a->k.dim[0], .q_block = (int)sg_q_block(a->q_block),
+                       .q_group = a->q_group, .pv_group = a->pv_group,
                        .k_shift = a->k_group / (2 * SG_BLOCK_SUB), /* 16, 32, 64 tokens: 0, 1, 2 */
                        .v_type = a->v.dtype, .scale = a->scale * SG_LOG2_E, .causal = a->causal};
     j.wide_k = j.d % 16 == 0 && ((uintptr_t)j.q | (uintptr_t)j.k | (uintptr_t)j.tail_k) % 16 == 0;

@@ -394,7 +394,8 @@ static sg_status score(sg_stream *s, const sg_score_args *a)
     score_job j = {.rules = sg_block_rules_of(a, a->y.dim[0]), .q = sg_view_of(a->q), .k = sg_view_of(a->k),
                    .k_center = sg_data(a->k_center), .y = sg_data(a->y), .h = a->y.dim[0], .hk = a->k.dim[1],
                    .d = a->q.dim[2], .nq = a->y.dim[1], .nk = a->y.dim[2], .rows = a->q.dim[0], .means = a->k.dim[0],
-                   .per_q = a->sub ? (int)sg_q_block(a->q_block) / SG_BLOCK_SUB : 1, .per_k = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1,
+                   .per_q = a->sub ? (int)sg_q_block(a->q_block) / SG_BLOCK_SUB : 1,
+                   .per_k = a->sub ? SG_BLOCK_K / SG_BLOCK_SUB : 1,
                    .scale = a->scale * SG_LOG2_E};
     j.even = j.d % SG_PACK == 0 && j.q.wide;
     j.wide = j.d <= 64 ? 64 : j.d <= 96 ? 96 : j.d <= WIDEST ? WIDEST : 0;

@@ -214,25 +214,24 @@ sg_status sg_cuda_linear(sg_stream *s, const char *op, const sg_linear_job *p)
     return SG_OK;
 }
 
-/* Few rows of x by quantised weights. */
-static sg_status few_rows(sg_stream *s, const sg_linear_args *a, const sg_linear_job *p)
+/* Whether x is few rows, by weights that need not be widened in memory for them: quantised, or BF16 by F32 rows. */
+static bool is_few_rows(const sg_linear_args *a, const sg_linear_job *p)
 {
-    const linear_plan nothing = {};
-    float *const      sum = (float *)sg_cuda_scratch(s, "linear", SG_CUDA_SUM, (size_t)(p->n * p->o) * sizeof *sum);
-    if (!sum) return s->status;
-    SG_TRY(sg_cuda_few_rows(s, "linear", sum, &a->x, &a->w));
-    return finish(s, "linear", p, &nothing, sum, 0, p->n, 0, p->o);
+    if (p->i == 0 || p->n == 0) return false;
+    if (a->w.quant.type) return p->n <= SG_GPU_FEW_ROWS;
+    return p->x_type == SG_F32 && p->w_type == SG_BF16 && p->n <= FEW_ROWS && p->i % SG_PACK == 0 && sg_cuda_aligned(p->x) &&
+           sg_cuda_aligned(p->w);
 }
 
-/* Few F32 rows of x by BF16 weights, which need not be widened in memory. */
-static sg_status few_rows_by_bf16(sg_stream *s, const sg_linear_job *p)
+static sg_status few_rows(sg_stream *s, const sg_linear_args *a, const sg_linear_job *p)
 {
     const linear_plan nothing = {};
     const auto        kernel = p->n == 1 ? few_f32_rows<1> : p->n <= 4 ? few_f32_rows<4> : few_f32_rows<FEW_ROWS>;
     float *const      sum = (float *)sg_cuda_scratch(s, "linear", SG_CUDA_SUM, (size_t)(p->n * p->o) * sizeof *sum);
     if (!sum) return s->status;
-    SG_TRY(sg_cuda_launch(s, "linear", kernel, sg_div_up(p->o, COLUMNS * WARPS), SG_THREADS, 0, sum, (const float *)p->x,
-                          (const uint16_t *)p->w, (int)p->n, p->i, p->o));
+    SG_TRY(a->w.quant.type ? sg_cuda_few_rows(s, "linear", sum, &a->x, &a->w)
+                           : sg_cuda_launch(s, "linear", kernel, sg_div_up(p->o, COLUMNS * WARPS), SG_THREADS, 0, sum,
+                                            (const float *)p->x, (const uint16_t *)p->w, (int)p->n, p->i, p->o));
     return finish(s, "linear", p, &nothing, sum, 0, p->n, 0, p->o);
 }
 
@@ -242,10 +241,7 @@ static sg_status linear(sg_stream *s, const sg_linear_args *a)
                        .gate = sg_data(a->gate), .gate_row = sg_data(a->row), .n = a->x.dim[0],
                        .i = a->x.dim[1], .o = a->w.dim[0], .y_type = a->y.dtype, .x_type = a->x.dtype,
                        .w_type = a->w.dtype, .act = a->act, .add = a->add};
-    if (a->w.quant.type && p.i && p.n <= SG_GPU_FEW_ROWS) return few_rows(s, a, &p);
-    if (!a->w.quant.type && p.x_type == SG_F32 && p.w_type == SG_BF16 && p.n <= FEW_ROWS && p.n > 0 && p.o > 0 && p.i > 0 &&
-        p.i % SG_PACK == 0 && sg_cuda_aligned(p.x) && sg_cuda_aligned(p.w))
-        return few_rows_by_bf16(s, &p);
+    if (is_few_rows(a, &p)) return few_rows(s, a, &p);
     if (a->w.quant.type && p.i) p.w = sg_cuda_widen(s, "linear", &a->w);
     return p.w || !p.i ? sg_cuda_linear(s, "linear", &p) : s->status;
 }

@@ -179,13 +179,13 @@ static sg_status draw_noise(sg_render *render, int step)
 static sg_status compute_step(sg_render *render, sg_stream *s, const denoising *d, int step, int denoiser)
 {
     const bool skips = sg_step_cache_skips(&render->cache, s, step, d->state.x);
-    const bool shadow = skips && render->request->cache == SG_CACHE_SHADOW;
+    const bool shadow = skips && render->request->cache == SG_CACHE_SHADOW, computes = !skips || shadow;
     double     smooth[2];
     sg_sampler_smooth(&render->sampler, step, smooth);
     render->report->distance[step] = (float)render->cache.moved;
-    if (!skips || shadow) predict(render, s, d, step, denoiser);
+    if (computes) predict(render, s, d, step, denoiser);
     SG_TRY(draw_noise(render, step));
-    if (!skips || shadow) inspect(render, s, d, step, denoiser);
+    if (computes) inspect(render, s, d, step, denoiser);
     if (!skips) {
         sg_step_cache_keep(&render->cache, s, step, smooth, d->state.x, d->v);
         return SG_OK;
