@@ -404,9 +404,16 @@ static bound_to describe(const call *k)
         .shape = {k->batch, k->h, k->hk, k->d, k->n, k->m, a->text_prefix, a->text_suffix, a->grid[0], a->grid[1],
                   a->grid[2], k->given, x[O].placed, x[Q].placed, x[K].placed, x[V].placed},
         .policy = {p->kind, p->rule, p->sink, a->causal != 0, p->budget, p->score, p->tail, p->tail_bias, p->pv_dtype,
-                   p->order, borrows(k)},
+                   p->order, borrows(k), a->scale < 0},
         .threshold = {p->amount, p->similarity, p->pv},
     };
+}
+
+/* Values as F8. The kernels that are fast with them, and alone have their blocks, take no negative scale. */
+static sg_f8 f8_of(const call *k)
+{
+    const sg_f8 f8 = k->context->backend->f8;
+    return f8 == SG_F8_FAST && k->args->scale < 0 ? SG_F8_SLOW : f8;
 }
 
 static sg_status open_attention(const call *k, sg_error *e)
@@ -425,7 +432,7 @@ static sg_status open_attention(const call *k, sg_error *e)
                                                  .steps = 1,
                                                  .passes = (int)k->batch,
                                                  .values = backend->values,
-                                                 .f8 = backend->f8,
+                                                 .f8 = f8_of(k),
                                                  .causal = a->causal != 0,
                                                  .tuned = k->thresholds.layers ? &k->thresholds : NULL,
                                                  .mask = k->mask};
